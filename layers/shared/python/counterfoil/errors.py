@@ -1,0 +1,81 @@
+"""The errors of Counterfoil: one tree, in which each class knows whether a later try can help.
+
+CounterfoilError
+ ├── TransientError                 a later try can cure it
+ │    ├── DatabaseUnavailableError  no connection, a fail-over, too many connections
+ │    ├── ConflictError             deadlock, serialization failure, lock time-out: first retried in process
+ │    ├── ServiceUnavailableError   an AWS call was throttled, timed out or answered 5xx
+ │    ├── NewerSchemaError          a message of a version that this code does not know yet: a deployment is under way
+ │    └── CancelledError            the try was stopped at the deadline of its invocation
+ ├── PermanentError                 no later try can cure it
+ │    ├── InvalidMessageError       a queue message that cannot be read
+ │    ├── InvalidDocumentError      a file that cannot be a document: empty, damaged, encrypted, unsafe, incomplete
+ │    ├── InvalidSettingsError      a setting is missing or wrong
+ │    ├── UnknownTenantError        work for a tenant that does not exist
+ │    ├── RejectedRequestError      an AWS call was refused (4xx)
+ │    └── RejectedStatementError    PostgreSQL refused a statement: a constraint, a type, a missing privilege
+ └── StaleClaimError                a newer claim exists: whatever this try does must change nothing
+
+Foreign errors are mapped into this tree where they arise, once for each adapter: psycopg's in `db`, botocore's in `aws`,
+pydantic's where a message or a setting is read. An error outside the tree is *unknown*; the retry policy says what that means.
+"""
+
+
+class CounterfoilError(Exception):
+    """Base of every error that Counterfoil raises on purpose."""
+
+
+class TransientError(CounterfoilError):
+    """A failure that a later try can cure."""
+
+
+class DatabaseUnavailableError(TransientError):
+    """PostgreSQL cannot be reached or does not accept writes just now."""
+
+
+class ConflictError(TransientError):
+    """PostgreSQL ended the transaction in favour of another one; running it again is the cure."""
+
+
+class ServiceUnavailableError(TransientError):
+    """An AWS service throttled the call, did not answer in time, or failed on its side."""
+
+
+class NewerSchemaError(TransientError):
+    """A message names a schema version newer than this code."""
+
+
+class CancelledError(TransientError):
+    """The try was stopped before it ended, since its invocation is about to."""
+
+
+class PermanentError(CounterfoilError):
+    """A failure that no later try can cure."""
+
+
+class InvalidMessageError(PermanentError):
+    """A queue message cannot be read. The sentence says what is wrong with it; it never quotes the body."""
+
+
+class InvalidDocumentError(PermanentError):
+    """A file cannot be a document. The sentence says what is wrong and what to do; it never quotes the content."""
+
+
+class InvalidSettingsError(PermanentError):
+    """A setting is missing or wrong. The sentence names the variable."""
+
+
+class UnknownTenantError(PermanentError):
+    """A key or an address names a tenant that does not exist."""
+
+
+class RejectedRequestError(PermanentError):
+    """An AWS service refused the call, and would refuse it again."""
+
+
+class RejectedStatementError(PermanentError):
+    """PostgreSQL refused a statement, and would refuse it again."""
+
+
+class StaleClaimError(CounterfoilError):
+    """A newer claim on the same work exists. Nothing may be written for this one."""

@@ -1,0 +1,90 @@
+"""What a function is told by its environment: read once, into one frozen model."""
+
+import json
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from counterfoil.errors import InvalidSettingsError
+
+
+def _from_json(value: Any) -> Any:
+    """Environment variables that hold a structure hold it as JSON."""
+    return json.loads(value) if isinstance(value, str) else value
+
+
+class Worker(BaseModel):
+    """The part of a worker's row in the table of workers that its own code needs. Durations are seconds."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    name: str
+    timeout: int
+    permits: int = Field(default=1, ge=1)
+    start_margin: int = Field(default=10, ge=0)
+
+
+class Settings(BaseModel):
+    """Every setting, each from the environment variable of the same name in capitals. Durations are seconds."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    worker: Annotated[Worker | None, BeforeValidator(_from_json)] = None
+    queue_urls: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
+    """Queue URL by worker: those that this function sends to, its own among them."""
+    dead_letter_sources: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
+    """Worker by the ARN of its dead-letter queue, for the archiver."""
+
+    database_url: str | None = None
+    database_host: str | None = None
+    database_port: int = 5432
+    database_name: str = "counterfoil"
+    database_user: str = "counterfoil_worker"
+    database_secret_arn: str | None = None
+    aws_region: str | None = None
+
+    lease_seconds: int = Field(default=120, ge=1, lt=300)
+    heartbeat_seconds: float = Field(default=30, gt=0)
+    retry_max_attempts: int = Field(default=3, ge=1)
+    retry_redeliver_delays_seconds: Annotated[tuple[float, ...], BeforeValidator(_from_json)] = (300, 1800)
+    watchdog_unsent_after_seconds: int = Field(default=60, ge=0)
+    watchdog_resend_after_seconds: int = Field(default=900, ge=0)
+
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
+        """Read the settings.
+
+        Raises:
+            InvalidSettingsError: names the variable that is wrong, and why.
+        """
+        given = {name: environment[name.upper()] for name in cls.model_fields if environment.get(name.upper(), "") != ""}
+        try:
+            return cls.model_validate(given)
+        except (ValidationError, json.JSONDecodeError) as error:
+            if isinstance(error, ValidationError):
+                first = error.errors(include_input=False, include_url=False)[0]
+                message = f"{str(first['loc'][0]).upper()} is wrong: {first['msg']}."
+            else:
+                message = f"A setting that must be JSON is not: {error.msg} at character {error.pos}."
+            raise InvalidSettingsError(message) from None
+
+    def require_worker(self) -> Worker:
+        """This function's own row.
+
+        Raises:
+            InvalidSettingsError: WORKER is not set.
+        """
+        if self.worker is None:
+            raise InvalidSettingsError("WORKER is not set: it holds this function's row of the table of workers, as JSON.")
+        return self.worker
+
+
+@lru_cache(maxsize=1)
+def settings() -> Settings:
+    """The process's settings, read at the first call."""
+    return Settings.from_environment(os.environ)

@@ -1,0 +1,131 @@
+"""A piece of work in PostgreSQL: which table keeps which worker's work, its revisions, and the message that names one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Literal
+from uuid import UUID, uuid5
+
+from psycopg.sql import SQL, Composable, Composed, Identifier
+from pydantic import BaseModel, ConfigDict, Field
+
+from counterfoil.db import Connection
+
+JOB_NAMESPACE = UUID("6f1c1c0e-3c52-5d0e-9b5f-0b6a4c8f7a11")
+LIFE_CYCLE = (
+    "status",
+    "error",
+    "attempts",
+    "failed_at",
+    "revision",
+    "claim_token",
+    "claimed_at",
+    "lease_expires_at",
+    "next_attempt_at",
+    "send_number",
+    "returns",
+    "reason",
+)
+"""The columns of the life cycle, in every kind of work."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One worker's kind of work: where its life cycle is kept."""
+
+    worker: str
+    table: str
+    prefix: str = ""
+
+    @cached_property
+    def names(self) -> dict[str, Composable]:
+        """The table and the columns of the life cycle, to be put into SQL by their plain names."""
+        return {"table": Identifier(self.table)} | {name: Identifier(self.prefix + name) for name in LIFE_CYCLE}
+
+    def sql(self, template: str) -> Composed:
+        """A statement with `{table}`, `{status}`, `{attempts}`, ... put in for this kind."""
+        return SQL(template).format(**self.names)  # type: ignore[arg-type]  # templates are literals of this project
+
+    def job_id(self, work_id: UUID) -> UUID:
+        """The id of this worker's job in dead letters: the same for ever, UUIDv5 of worker and work."""
+        return uuid5(JOB_NAMESPACE, f"{self.worker}/{work_id}")
+
+
+KINDS = {
+    kind.worker: kind
+    for kind in (
+        Kind("acquisition", "acquisition_job"),
+        Kind("ingestion", "ingestion_job"),
+        Kind("matching", "document", "matching_"),
+    )
+}
+
+
+class Message(BaseModel):
+    """The body of a queue message: names work, carries none of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+    schema_version: Literal[1] = 1
+    work_id: UUID = Field(strict=False)
+    revision: int = Field(ge=1)
+    send_number: int = Field(ge=0)
+
+
+@dataclass(frozen=True)
+class Send:
+    """A row of the outbox: a message owed to a worker."""
+
+    id: UUID
+    worker: str
+    tenant_id: UUID | None
+    message: Message
+    not_before: datetime
+
+
+_OWE = """
+INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+SELECT * FROM unnest(%(tenants)s::uuid[], %(workers)s::text[], %(ids)s::uuid[], %(revisions)s::int[], %(sends)s::int[],
+                     %(not_before)s::timestamptz[], %(now)s::timestamptz[])
+RETURNING id, worker, tenant_id, work_id, revision, send_number, not_before
+"""
+
+
+def owe(connection: Connection, kind: Kind, rows: Sequence[tuple[Any, ...]], not_before: datetime, now: datetime) -> list[Send]:
+    """Write outbox rows for `rows` of (work id, tenant id, revision, send number), in the caller's transaction."""
+    found = connection.execute(
+        _OWE,
+        {
+            "ids": [row[0] for row in rows],
+            "tenants": [row[1] for row in rows],
+            "revisions": [row[2] for row in rows],
+            "sends": [row[3] for row in rows],
+            "workers": [kind.worker] * len(rows),
+            "not_before": [not_before] * len(rows),
+            "now": [now] * len(rows),
+        },
+    ).fetchall()
+    return [
+        Send(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due)
+        for id_, worker, tenant, work, revision, send, due in found
+    ]
+
+
+_BEGIN = """
+UPDATE {table} SET {status} = 'pending', {revision} = {revision} + 1, {send_number} = 0, {claim_token} = nextval('claim_token'),
+    {error} = NULL, {reason} = NULL, {failed_at} = NULL, {attempts} = 0, {returns} = 0, {claimed_at} = NULL,
+    {lease_expires_at} = NULL, {next_attempt_at} = NULL
+WHERE id = ANY(%(ids)s)
+RETURNING id, tenant_id, {revision}, {send_number}
+"""
+
+
+def begin(connection: Connection, worker: str, ids: Sequence[UUID], now: datetime) -> list[Send]:
+    """Begin a new revision of each work in `ids` and owe its message, in the caller's transaction.
+
+    Attempts, lease, waits and returns start afresh; a new claim token makes any try of the older revision stale.
+    """
+    kind = KINDS[worker]
+    rows = connection.execute(kind.sql(_BEGIN), {"ids": list(ids)}).fetchall()
+    return owe(connection, kind, rows, now, now)

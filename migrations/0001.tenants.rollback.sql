@@ -1,0 +1,2 @@
+DROP TABLE tenant;
+DROP TABLE organization;

@@ -1,0 +1,2 @@
+DROP TABLE document_match;
+DROP TABLE document_key;

@@ -1,0 +1,45 @@
+-- The database roles. Roles belong to the whole server, not to one database, so they stand beside the numbered migrations
+-- and are applied before them, every time: each statement may run again without effect.
+--
+--   counterfoil_owner     owns every table; migrations run as it. Row-level security binds it too (FORCE).
+--   counterfoil_delivery  cannot log in. Sees the life cycle of every tenant's work, and none of its content.
+--   counterfoil_worker    the functions that touch documents. Sees one tenant for each transaction, and takes the
+--                         delivery role only by saying so (SET LOCAL ROLE), to claim a batch of several tenants' work.
+--   counterfoil_keeper    the functions that look after delivery itself (watchdog, dead_letters): the delivery role, always.
+
+DO $roles$
+DECLARE
+    wanted record;
+BEGIN
+    FOR wanted IN SELECT * FROM (VALUES ('counterfoil_owner', true), ('counterfoil_delivery', false),
+                                        ('counterfoil_worker', true), ('counterfoil_keeper', true)) AS v(name, login) LOOP
+        BEGIN
+            IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted.name) THEN
+                EXECUTE format('CREATE ROLE %I NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS', wanted.name);
+            END IF;
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN
+            NULL;  -- another database of this server is being prepared at the same moment
+        END;
+    END LOOP;
+END
+$roles$;
+
+ALTER ROLE counterfoil_owner LOGIN;
+ALTER ROLE counterfoil_worker LOGIN NOINHERIT;
+ALTER ROLE counterfoil_keeper LOGIN;
+GRANT counterfoil_delivery TO counterfoil_worker WITH INHERIT FALSE, SET TRUE;
+GRANT counterfoil_delivery TO counterfoil_keeper WITH INHERIT TRUE, SET TRUE;
+-- Whoever applies the migrations acts as the owner (RDS's master user is no superuser and needs the membership).
+GRANT counterfoil_owner TO CURRENT_USER WITH INHERIT TRUE, SET TRUE;
+
+DO $grants$
+BEGIN
+    EXECUTE format('GRANT CONNECT, CREATE, TEMPORARY ON DATABASE %I TO counterfoil_owner', current_database());
+    -- On RDS, a role that holds rds_iam signs in with a short-lived IAM token and has no password.
+    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'rds_iam') THEN
+        GRANT rds_iam TO counterfoil_worker, counterfoil_keeper;
+    END IF;
+END
+$grants$;
+
+GRANT USAGE, CREATE ON SCHEMA public TO counterfoil_owner;
