@@ -1,0 +1,1 @@
+"""Business documents: what they say, how it is read, and which of them belong together."""

@@ -1,0 +1,1 @@
+"""Readers of electronic business documents in XML: one module per vocabulary."""

@@ -1,0 +1,274 @@
+"""Reading UBL 2 (OASIS Universal Business Language): invoices, credit notes, orders, answers, deliveries, receipts.
+
+Paths and meanings follow the UBL 2.1 to 2.4 schemas and, for invoices under EN 16931, CEN/TS 16931-3-2. An order change
+is read as the order that it changes, under that order's number.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from lxml import etree
+
+from counterfoil.documents.einvoice.codes import CREDIT_NOTE_CODES
+from counterfoil.documents.einvoice.reading import Reading
+from counterfoil.documents.einvoice.xml import iban, negated, only, reference, stated, text, texts, use_local_names
+from counterfoil.documents.structured import ROLES, DocumentType
+
+_NO_ORDER = "NA"  # Peppol BIS Billing 3: what stands for an order's number where only a sales order is known
+_DANISH_VAT = "63"  # OIOUBL's tax scheme code for moms
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where a document type keeps what it states."""
+
+    type: DocumentType
+    lines: str
+    quantity: str
+    sellers: tuple[str, ...]
+    buyers: tuple[str, ...]
+    line_body: str = "."
+    number: str = "ID"
+    priced: bool = True
+    lines_required: bool = False
+
+
+_INVOICE = _Layout(
+    DocumentType.INVOICE,
+    lines="InvoiceLine",
+    quantity="InvoicedQuantity",
+    sellers=("AccountingSupplierParty",),
+    buyers=("AccountingCustomerParty",),
+    lines_required=True,
+)
+_CREDIT_AS_INVOICE = replace(_INVOICE, type=DocumentType.CREDIT_NOTE)
+_CREDIT_NOTE = replace(_CREDIT_AS_INVOICE, lines="CreditNoteLine", quantity="CreditedQuantity")
+_ORDER = _Layout(
+    DocumentType.PURCHASE_ORDER,
+    lines="OrderLine",
+    line_body="LineItem",
+    quantity="Quantity",
+    sellers=("SellerSupplierParty",),
+    buyers=("BuyerCustomerParty",),
+)
+_ORDER_CHANGE = replace(_ORDER, number="OrderReference/ID")
+_ORDER_RESPONSE = replace(_ORDER, type=DocumentType.ORDER_CONFIRMATION)
+_DESPATCH_ADVICE = _Layout(
+    DocumentType.DELIVERY_NOTE,
+    lines="DespatchLine",
+    quantity="DeliveredQuantity",
+    sellers=("SellerSupplierParty", "DespatchSupplierParty"),
+    buyers=("BuyerCustomerParty", "DeliveryCustomerParty"),
+    priced=False,
+)
+_RECEIPT_ADVICE = replace(
+    _DESPATCH_ADVICE, type=DocumentType.GOODS_RECEIPT, lines="ReceiptLine", quantity="ReceivedQuantity"
+)
+_LAYOUTS = MappingProxyType(
+    {
+        "Invoice": _INVOICE,
+        "CreditNote": _CREDIT_NOTE,
+        "Order": _ORDER,
+        "OrderChange": _ORDER_CHANGE,
+        "OrderResponse": _ORDER_RESPONSE,
+        "OrderResponseSimple": _ORDER_RESPONSE,
+        "DespatchAdvice": _DESPATCH_ADVICE,
+        "ReceiptAdvice": _RECEIPT_ADVICE,
+    }
+)
+
+
+def read(root: etree._Element) -> Reading:
+    """Read any UBL 2 document. The tree is changed on the way: its element names lose their namespaces.
+
+    A document of a kind that is not matched (a quotation, a reminder, ...) comes back as `other` with its kind, date
+    and parties.
+    """
+    kind = etree.QName(root).localname
+    use_local_names(root)
+    layout = _LAYOUTS.get(kind)
+    if layout is None:
+        return _read_other(root, kind)
+    if kind == "Invoice" and text(root, "InvoiceTypeCode") in CREDIT_NOTE_CODES:
+        layout = _CREDIT_AS_INVOICE
+    roles = ROLES[layout.type]
+    # EN 16931 calls the registered name the party's name (BT-27, BT-44) and keeps PartyName for a trading name.
+    registered_first = "en16931" in (text(root, "CustomizationID") or "")
+    seller = _party(root, layout.sellers, registered_first=registered_first)
+    buyer = _party(root, layout.buyers, registered_first=registered_first)
+    if layout is _INVOICE:
+        seller, buyer = _with_accounts(root, seller, buyer)
+    fields = stated(
+        **{
+            roles.number: text(root, layout.number),
+            roles.date: text(root, "IssueDate"),
+            roles.seller: seller,
+            roles.buyer: buyer,
+        },
+        **_references(root, layout),
+        **(_totals(root) if layout.priced else {}),
+        line_items=[*_lines(root, layout), *(_allowances_and_charges(root) if layout.priced else ())],
+    )
+    lacks_lines = layout.lines_required and root.find(layout.lines) is None
+    return Reading(layout.type, fields, lacks_required_lines=lacks_lines)
+
+
+def _read_other(root: etree._Element, kind: str) -> Reading:
+    fields = stated(
+        subject=kind,
+        date=text(root, "IssueDate"),
+        issuer=_party(root, ("AccountingSupplierParty", "SellerSupplierParty")),
+        recipient=_party(root, ("AccountingCustomerParty", "BuyerCustomerParty")),
+    )
+    return Reading(DocumentType.OTHER, fields)
+
+
+def _party(root: etree._Element, roles: tuple[str, ...], *, registered_first: bool = False) -> dict[str, object] | None:
+    """Read the first of the roles whose party has a name; without a name there is no party to speak of."""
+    for party in (found for role in roles for found in root.iterfind(f"{role}/Party")):
+        names = ["PartyName/Name", "PartyLegalEntity/RegistrationName"]
+        name = text(party, *(reversed(names) if registered_first else names), "PartyTaxScheme/RegistrationName")
+        name = name or " ".join(texts(party, "Person/FirstName", "Person/FamilyName"))
+        if name:
+            street = " ".join(
+                part for path in ("StreetName", "BuildingNumber") if (part := text(party, f"PostalAddress/{path}"))
+            )
+            return stated(
+                name=name,
+                **_tax_ids(party),
+                registration_id=text(party, "PartyLegalEntity/CompanyID"),
+                endpoint_id=text(party, "EndpointID"),
+                email=text(party, "Contact/ElectronicMail"),
+                street=street or text(party, "PostalAddress/AddressLine/Line"),
+                city=text(party, "PostalAddress/CityName"),
+                postal_code=text(party, "PostalAddress/PostalZone"),
+                country=text(party, "PostalAddress/Country/IdentificationCode"),
+            )
+    return None
+
+
+def _tax_ids(party: etree._Element) -> dict[str, str]:
+    """Tell VAT numbers from other tax numbers by their tax scheme; the first of each kind counts."""
+    numbers: dict[str, str] = {}
+    for scheme in party.iterfind("PartyTaxScheme"):
+        number = text(scheme, "CompanyID")
+        codes = [code.upper() for code in texts(scheme, "TaxScheme/ID", "TaxScheme/TaxTypeCode")]
+        is_vat = any("VAT" in code.split() or code == _DANISH_VAT for code in codes)
+        if number:
+            numbers.setdefault("vat_id" if is_vat else "tax_number", number)
+    return numbers
+
+
+def _with_accounts(
+    root: etree._Element, seller: dict[str, object] | None, buyer: dict[str, object] | None
+) -> tuple[dict[str, object] | None, dict[str, object] | None]:
+    """Add the accounts of an invoice: the payee's is the seller's only where no other payee is named."""
+    if seller and root.find("PayeeParty") is None:
+        accounts = texts(root, "PaymentMeans/PayeeFinancialAccount/ID")
+        seller |= stated(iban=next(filter(None, map(iban, accounts)), None))
+    if buyer:
+        buyer |= stated(iban=iban(text(root, "PaymentMeans/PaymentMandate/PayerFinancialAccount/ID")))
+    return seller, buyer
+
+
+def _references(root: etree._Element, layout: _Layout) -> dict[str, object]:
+    """Collect references of the document and of its lines."""
+    line = layout.lines
+    orders = texts(root, "OrderReference/ID", f"{line}/OrderLineReference/OrderReference/ID")
+    sales_orders = texts(root, "OrderReference/SalesOrderID")
+    if sales_orders:
+        orders = [order for order in orders if order != _NO_ORDER]
+    invoices = texts(
+        root,
+        "BillingReference/InvoiceDocumentReference/ID",
+        f"{line}/BillingReference/InvoiceDocumentReference/ID",
+    )
+    return {
+        "po_reference": reference(orders),
+        "sales_order_reference": reference(sales_orders),
+        "delivery_note_reference": reference(
+            texts(root, "DespatchDocumentReference/ID", f"{line}/DespatchLineReference/DocumentReference/ID")
+        ),
+        "contract_reference": reference(texts(root, "ContractDocumentReference/ID", "Contract/ID")),
+        "quotation_reference": reference(texts(root, "QuotationDocumentReference/ID")),
+        "preceding_invoice_reference": reference(invoices),
+        "invoice_reference": reference(invoices),
+    }
+
+
+def _totals(root: etree._Element) -> dict[str, object]:
+    """Read the totals. Older documents without tax-exclusive or tax-inclusive amounts state them by other names."""
+    total = next(
+        (found for tag in ("Legal", "Anticipated") if (found := root.find(f"{tag}MonetaryTotal")) is not None), None
+    )
+    currencies = [] if total is None else [code for amount in total if (code := amount.get("currencyID"))]
+    currency = text(root, "DocumentCurrencyCode") or only(list(dict.fromkeys(currencies)))
+    net = text(total, "TaxExclusiveAmount")
+    if net is None and root.find("AllowanceCharge") is None:
+        net = text(total, "LineExtensionAmount")
+    gross = text(total, "TaxInclusiveAmount")
+    if gross is None and text(total, "PrepaidAmount") is None:
+        gross = text(total, "PayableAmount")
+    return {
+        "currency": currency,
+        "total_net": net,
+        "total_tax": _tax_total(root, currency),
+        "total_gross": gross,
+        "payment_due_date": text(root, "DueDate", "PaymentMeans/PaymentDueDate", "PaymentTerms/PaymentDueDate"),
+    }
+
+
+def _tax_total(root: etree._Element, currency: str | None) -> str | None:
+    """Return the tax in the document's currency; a second total in the currency of accounting is not the invoice's."""
+    totals = [
+        (total, amount)
+        for total in root.iterfind("TaxTotal")
+        for amount in total.iterfind("TaxAmount")
+        if currency is None or amount.get("currencyID") in {None, currency}
+    ]
+    if len(totals) > 1:
+        totals = [(total, amount) for total, amount in totals if total.find("TaxSubtotal") is not None]
+    return only([(amount.text or "").strip() for _, amount in totals])
+
+
+def _lines(root: etree._Element, layout: _Layout) -> Iterator[dict[str, object]]:
+    for line in root.iterfind(layout.lines):
+        body = line.find(layout.line_body)
+        if body is None:
+            continue
+        quantity = body.find(layout.quantity)
+        fields = {
+            "position": text(body, "ID"),
+            "article_number": text(body, "Item/SellersItemIdentification/ID"),
+            "buyer_article_number": text(body, "Item/BuyersItemIdentification/ID"),
+            "description": "\n".join(texts(body, "Item/Description")) or text(body, "Item/Name"),
+            "quantity": text(body, layout.quantity),
+            "unit": None if quantity is None else quantity.get("unitCode"),
+            "rejected_quantity": text(body, "RejectedQuantity"),
+            "po_reference": text(line, "OrderLineReference/OrderReference/ID"),
+            "po_line": text(line, "OrderLineReference/LineID"),
+        }
+        if layout.priced:
+            rates = texts(body, "Item/ClassifiedTaxCategory/Percent") or texts(
+                body, "TaxTotal/TaxSubtotal/TaxCategory/Percent", "TaxTotal/TaxSubtotal/Percent"
+            )
+            fields |= {
+                "price_basis_quantity": text(body, "Price/BaseQuantity"),
+                "unit_price": text(body, "Price/PriceAmount"),
+                "net_amount": text(body, "LineExtensionAmount"),
+                "tax_rate": only(rates),
+            }
+        yield stated(**fields)
+
+
+def _allowances_and_charges(root: etree._Element) -> Iterator[dict[str, object]]:
+    """Read allowances and charges of the whole document as lines: an allowance is negative."""
+    for entry in root.iterfind("AllowanceCharge"):
+        is_charge = text(entry, "ChargeIndicator") in {"true", "1"}
+        amount = text(entry, "Amount")
+        if amount:
+            yield {
+                "description": text(entry, "AllowanceChargeReason") or ("Charge" if is_charge else "Allowance"),
+                "net_amount": amount if is_charge else negated(amount),
+            }

@@ -1,0 +1,214 @@
+"""Reading XML that may be hostile, and picking stated values out of it.
+
+Refused before any of it is acted upon: a DOCTYPE (and with it every entity and external reference), XInclude, a wrong
+or unknown encoding, and documents beyond the bounds below. Nothing is ever fetched or opened.
+"""
+
+import codecs
+import re
+from collections.abc import Iterable, Mapping
+from xml.parsers import expat
+
+from lxml import etree
+
+from counterfoil.errors import InvalidDocumentError
+
+MAX_XML_BYTES = 25 * 1024 * 1024
+MAX_ELEMENTS = 500_000
+MAX_DEPTH = 100
+
+_DECLARATION = re.compile(r"\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([^\"'>]{0,60})[\"']")
+_DECLARED_UNCLOSED = re.compile(r"\s*<\?xml[^>]{0,200}?encoding\s*=")
+_MULTIBYTE_ENCODINGS = frozenset({"utf-8", "gb2312", "gbk", "gb18030", "big5", "shift_jis", "euc_jp", "euc_kr"})
+_SINGLE_BYTE_ENCODINGS = re.compile(r"ascii|iso8859-\d{1,2}|cp125\d|cp437|cp85\d|koi8-[ru]")
+_UTF16_NAMES = frozenset({"utf-16", "utf-16-le", "utf-16-be"})
+_XINCLUDE = "{http://www.w3.org/2001/XInclude}*"
+_WRONG_ENCODING = "The XML is not in the encoding that it declares; ask its sender for a corrected file."
+
+
+def parse(content: bytes) -> etree._Element:
+    """Parse untrusted XML and return its root element, without comments and processing instructions.
+
+    Raises `InvalidDocumentError` for what the module's first lines name, and for XML that is not well-formed.
+    """
+    if len(content) > MAX_XML_BYTES:
+        message = (
+            f"The XML is larger than {MAX_XML_BYTES // 1024**2} MiB; send large attachments as files of their own."
+        )
+        raise InvalidDocumentError(message)
+    content = _decode(content).encode("utf-8")
+    _inspect(content)
+    parser = etree.XMLParser(
+        encoding="utf-8",
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    try:
+        root = etree.fromstring(content, parser)
+    except etree.XMLSyntaxError as error:
+        message = (
+            "The XML uses namespaces that it does not declare, or holds a single value of more than 10 MB; "
+            "ask its sender for a corrected file."
+        )
+        raise InvalidDocumentError(message) from error
+    if next(root.iter(_XINCLUDE), None) is not None:
+        message = "The XML includes parts from elsewhere (XInclude); send it as one complete file."
+        raise InvalidDocumentError(message)
+    return root
+
+
+def _decode(content: bytes) -> str:
+    """Decode by byte order mark and declaration, which must agree (XML 1.0, section 4.3.3)."""
+    detected = _detected_encoding(content)
+    try:
+        text = content.decode(detected or "latin-1").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise InvalidDocumentError(_WRONG_ENCODING) from error
+    match = _DECLARATION.match(text)
+    if match is None:
+        if _DECLARED_UNCLOSED.match(text):
+            message = "The XML declaration is damaged; ask its sender for a corrected file."
+            raise InvalidDocumentError(message)
+        declared = detected or "utf-8"
+    else:
+        declared = _codec(match[1])
+    if detected is not None:
+        family = _UTF16_NAMES if detected in _UTF16_NAMES else {"utf-8"}
+        if declared not in family:
+            raise InvalidDocumentError(_WRONG_ENCODING)
+        return text
+    if declared in _UTF16_NAMES:
+        raise InvalidDocumentError(_WRONG_ENCODING)
+    try:
+        text = content.decode(declared)
+    except UnicodeDecodeError as error:
+        raise InvalidDocumentError(_WRONG_ENCODING) from error
+    if _SINGLE_BYTE_ENCODINGS.fullmatch(declared) and not content.isascii() and _is_utf8(content):
+        # Text in a single-byte encoding is practically never valid UTF-8 by chance: read as declared, every letter
+        # beyond ASCII would come out as two wrong ones.
+        raise InvalidDocumentError(_WRONG_ENCODING)
+    return text
+
+
+def _detected_encoding(content: bytes) -> str | None:
+    """Tell the encoding from a byte order mark or from the zero bytes of UTF-16; None where the declaration decides."""
+    if content.startswith(codecs.BOM_UTF8):
+        return "utf-8"
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if content.startswith(b"<\x00"):
+        return "utf-16-le"
+    return "utf-16-be" if content.startswith(b"\x00<") else None
+
+
+def _codec(name: str) -> str:
+    """Return Python's name for a declared encoding. Codecs that are no character encoding of XML do not count."""
+    try:
+        codec = codecs.lookup(name).name
+    except (LookupError, ValueError):
+        codec = ""
+    if codec in _MULTIBYTE_ENCODINGS or codec in _UTF16_NAMES or _SINGLE_BYTE_ENCODINGS.fullmatch(codec):
+        return codec
+    message = "The XML declares an encoding that does not exist or is not supported; ask its sender for UTF-8."
+    raise InvalidDocumentError(message)
+
+
+def _is_utf8(content: bytes) -> bool:
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _inspect(content: bytes) -> None:
+    """Scan without building anything: well-formed, no DOCTYPE, not too many elements, not too deep.
+
+    Expat calls back at the name of a DOCTYPE, before the first declaration inside it is read.
+    """
+    scan = _Scan()
+    parser = expat.ParserCreate("utf-8")
+    parser.StartDoctypeDeclHandler = scan.refuse_doctype
+    parser.StartElementHandler = scan.start
+    parser.EndElementHandler = scan.end
+    try:
+        parser.Parse(content, True)
+    except expat.ExpatError as error:
+        message = f"The XML is not well-formed (line {error.lineno}); ask its sender for a corrected file."
+        raise InvalidDocumentError(message) from error
+
+
+class _Scan:
+    """Counts elements and refuses what no business document needs."""
+
+    def __init__(self) -> None:
+        self._elements = 0
+        self._depth = 0
+
+    def refuse_doctype(self, *_declaration: object) -> None:
+        message = "The XML has a DOCTYPE, which can define entities and outside references; send it without one."
+        raise InvalidDocumentError(message)
+
+    def start(self, _name: str, _attributes: object) -> None:
+        self._elements += 1
+        self._depth += 1
+        if self._elements > MAX_ELEMENTS or self._depth > MAX_DEPTH:
+            message = f"The XML has more than {MAX_ELEMENTS} elements or {MAX_DEPTH} levels; no business document has."
+            raise InvalidDocumentError(message)
+
+    def end(self, _name: str) -> None:
+        self._depth -= 1
+
+
+def use_local_names(root: etree._Element, renamed: Mapping[str, str] | None = None) -> None:
+    """Strip namespaces from all element names in place, and apply the given renames, so that paths stay short."""
+    names = renamed or {}
+    for element in root.iter():
+        local = etree.QName(element).localname
+        element.tag = names.get(local, local)
+
+
+def text(element: etree._Element | None, *paths: str) -> str | None:
+    """Return the first stated text at the given paths, in the order of the paths; None where nothing is stated."""
+    return next(iter(texts(element, *paths)), None)
+
+
+def texts(element: etree._Element | None, *paths: str) -> list[str]:
+    """Return all stated texts at the given paths, each once, in the order of paths and document."""
+    if element is None:
+        return []
+    found = ((node.text or "").strip() for path in paths for node in element.iterfind(path))
+    return list(dict.fromkeys(value for value in found if value))
+
+
+def reference(values: Iterable[str]) -> str | list[str] | None:
+    """Return references as the structured data holds them: one as a string, several as a list, none as None."""
+    distinct = list(dict.fromkeys(values))
+    return distinct[0] if len(distinct) == 1 else distinct or None
+
+
+def only(values: list[str]) -> str | None:
+    """Return the value if all that is stated agrees; None where nothing or something contradictory is stated."""
+    return values[0] if len(values) == 1 else None
+
+
+def negated(amount: str | None) -> str | None:
+    """Return a stated decimal with the opposite sign, otherwise as stated."""
+    if amount is None:
+        return None
+    return amount[1:] if amount.startswith("-") else "-" + amount.removeprefix("+")
+
+
+def iban(account: str | None) -> str | None:
+    """Return an account number without its blanks if it has the form of an IBAN (ISO 13616), else None."""
+    compact = re.sub(r"\s", "", account or "").upper()
+    return compact if re.fullmatch(r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}", compact, re.ASCII) else None
+
+
+def stated(**fields: object) -> dict[str, object]:
+    """Return the fields that hold something."""
+    return {name: value for name, value in fields.items() if value}

@@ -1,0 +1,142 @@
+"""From the bytes of a file to the structured data of a document."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lxml import etree
+
+from counterfoil.documents import pdf
+from counterfoil.documents.einvoice import cii, fatturapa, ubl, xml
+from counterfoil.documents.einvoice.reading import Reading
+from counterfoil.documents.recognition import Dialect, FileKind, recognise, recognise_dialect
+from counterfoil.documents.structured import DocumentType, structure
+from counterfoil.errors import InvalidDocumentError
+
+MAX_FILE_BYTES = 100 * 1024 * 1024
+
+Method = Literal["xml", "embedded-xml", "none"]
+"""How a document was read: from an XML file, from the XML embedded in a PDF, or not at all."""
+
+_EINVOICE_NAMES = (
+    "factur-x.xml",
+    "xrechnung.xml",
+    "zugferd-invoice.xml",
+    "ZUGFeRD-invoice.xml",
+    "order-x.xml",
+)
+"""The names that hybrid formats prescribe for their XML, the newer format first where a PDF carries several."""
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What became of a file.
+
+    `type` is None where the file does not tell. `structured_data` has the fields that `structured` fixes for the type
+    and is None where nothing was read; then `reason` says why, in a sentence, and the document is kept as it is.
+    `remarks` names, a sentence each, fields that are unreadable and were left out.
+    """
+
+    type: DocumentType | None
+    method: Method
+    structured_data: dict[str, Any] | None
+    reason: str | None = None
+    remarks: tuple[str, ...] = ()
+
+
+def extract(content: bytes, *, text_only: bool = False) -> Extraction:
+    """Recognise a file and read what it states.
+
+    Reads XML in UBL 2, Cross Industry Invoice (Factur-X, ZUGFeRD, XRechnung), Order-X and FatturaPA, alone or embedded
+    in a PDF; with `text_only` the XML inside a PDF is left aside. Invoices of the Factur-X profiles MINIMUM and
+    BASIC WL state no lines by design and are complete without. A file that cannot be read yet (plain PDF, scan, image,
+    archive, unknown kind) is no error: it comes back with a reason.
+
+    Raises `InvalidDocumentError`, with a sentence that says what is wrong and what to do, when the file can never
+    become a document: empty, larger than `MAX_FILE_BYTES`, damaged, encrypted, unsafe or incomplete.
+    """
+    check_size(len(content))
+    if content.isspace():
+        raise InvalidDocumentError(_EMPTY)
+    kind = recognise(content)
+    if kind is FileKind.PDF:
+        return _extract_pdf(content, text_only=text_only)
+    if kind is FileKind.XML:
+        return _extract_xml(xml.parse(content), "xml")
+    return _KEPT[kind]
+
+
+def check_size(size: int) -> None:
+    """Raise `InvalidDocumentError` for a size in bytes that no document may have, before anything is read."""
+    if size == 0:
+        raise InvalidDocumentError(_EMPTY)
+    if size > MAX_FILE_BYTES:
+        limit = MAX_FILE_BYTES // 1024**2
+        message = f"The file is larger than {limit} MiB; split it, or send its attachments as files of their own."
+        raise InvalidDocumentError(message)
+
+
+_EMPTY = "The file is empty; send it again."
+_KEPT = {
+    FileKind.IMAGE: Extraction(None, "none", None, "The file is an image; images are kept and not read."),
+    FileKind.ZIP: Extraction(
+        DocumentType.OTHER, "none", None, "The file is an archive or an office document; these are kept and not read."
+    ),
+    FileKind.UNKNOWN: Extraction(DocumentType.OTHER, "none", None, "The file is of an unknown kind; it is kept."),
+}
+
+
+def _extract_pdf(content: bytes, *, text_only: bool) -> Extraction:
+    files = pdf.embedded_xml(content)
+    for file in [] if text_only else sorted(files, key=_preference):
+        extraction = _extract_embedded(file)
+        if extraction is not None:
+            return extraction
+    if pdf.has_text_layer(content):
+        embedded = "its embedded XML is left aside" if text_only and files else "it has no embedded e-invoice"
+        return Extraction(None, "none", None, f"The PDF has a text layer, and {embedded}; it is kept and not read.")
+    return Extraction(None, "none", None, "The PDF is a scan without a text layer; it is kept and not read.")
+
+
+def _preference(file: pdf.EmbeddedXml) -> int:
+    return _EINVOICE_NAMES.index(file.name) if file.name in _EINVOICE_NAMES else len(_EINVOICE_NAMES)
+
+
+def _extract_embedded(file: pdf.EmbeddedXml) -> Extraction | None:
+    """Read embedded XML if it is a business document. What is broken counts only under the name of an e-invoice."""
+    is_einvoice_name = file.name.casefold() in map(str.casefold, _EINVOICE_NAMES)
+    try:
+        check_size(len(file.content))
+        root = xml.parse(file.content)
+    except InvalidDocumentError as error:
+        if is_einvoice_name:
+            message = f"The e-invoice inside the PDF cannot be read: {error}"
+            raise InvalidDocumentError(message) from error
+        return None
+    extraction = _extract_xml(root, "embedded-xml")
+    return None if extraction.structured_data is None else extraction
+
+
+def _extract_xml(root: etree._Element, method: Method) -> Extraction:
+    reading: Reading
+    match recognise_dialect(root):
+        case Dialect.UBL:
+            reading = ubl.read(root)
+        case Dialect.CII | Dialect.ZUGFERD_1:
+            reading = cii.read(root)
+        case Dialect.ORDER_X:
+            reading = cii.read_order(root)
+        case Dialect.FATTURAPA:
+            count = fatturapa.count_invoices(root)
+            if count > 1:
+                reason = f"The file holds {count} invoices; send each as a file of its own to have it read."
+                return Extraction(None, "none", None, reason)
+            reading = fatturapa.read(root)
+        case _:
+            reason = "The XML is of a kind that is not known; it is kept and not read."
+            return Extraction(DocumentType.OTHER, "none", None, reason)
+    record, remarks = structure(reading.type, reading.fields)
+    if reading.lacks_required_lines:
+        name = reading.type.value.replace("_", " ")
+        message = f"The {name} has no lines, and its profile needs them; ask its sender for a complete one."
+        raise InvalidDocumentError(message)
+    return Extraction(reading.type, method, record.data(), remarks=remarks)

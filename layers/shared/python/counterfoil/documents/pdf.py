@@ -1,0 +1,115 @@
+"""Looking into PDF files: pages, embedded files, text layer. Everything is bounded, nothing is executed."""
+
+import io
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import pypdfium2  # type: ignore[import-untyped]
+from pypdf import PdfReader, apply_configuration
+from pypdf.errors import DependencyError, FileNotDecryptedError, LimitReachedError
+from pypdf.generic import DictionaryObject, EmbeddedFile
+
+from counterfoil.documents.einvoice.xml import MAX_XML_BYTES
+from counterfoil.errors import InvalidDocumentError
+
+MAX_PAGES = 10_000
+MAX_EMBEDDED_FILES = 100
+_TRAILER_WITHIN = 2048  # ISO 32000-1 wants the trailer at the very end; readers search the last KiB
+_PAGES_SEARCHED_FOR_TEXT = 10
+
+# pdfium is not thread-safe, and workers handle several documents at a time.
+_pdfium_lock = threading.Lock()
+# pypdf's warnings quote what they stumble over, and document contents stay out of logs.
+logging.getLogger("pypdf").setLevel(logging.CRITICAL)
+
+_DAMAGED = "The PDF is damaged and cannot be opened; ask its sender for an intact file."
+
+
+@dataclass(frozen=True)
+class EmbeddedXml:
+    """An XML file embedded in a PDF."""
+
+    name: str
+    content: bytes
+
+
+def embedded_xml(content: bytes) -> list[EmbeddedXml]:
+    """Return the XML files embedded in a PDF, in the order of the file; none where it has none.
+
+    Checks the whole file on the way: raises `InvalidDocumentError` when it is truncated, damaged or encrypted, has no
+    pages or more than `MAX_PAGES`, more than `MAX_EMBEDDED_FILES` files, or XML that unpacks beyond `MAX_XML_BYTES`.
+    """
+    if b"startxref" not in content[-_TRAILER_WITHIN:]:
+        message = "The PDF is truncated: its end is missing; send the complete file again."
+        raise InvalidDocumentError(message)
+    try:
+        with apply_configuration(page_tree_maximum_entries=MAX_PAGES, zlib_maximum_output_length=MAX_XML_BYTES):
+            return _read_embedded_xml(content)
+    except (InvalidDocumentError, MemoryError):
+        raise
+    except LimitReachedError as error:
+        message = f"The PDF has more than {MAX_PAGES} pages or unpacks to too much data; send it in smaller parts."
+        raise InvalidDocumentError(message) from error
+    except (DependencyError, FileNotDecryptedError, NotImplementedError) as error:
+        raise _encrypted() from error
+    except Exception as error:
+        # pypdf answers damage with whatever its walk through the objects happens to raise.
+        raise InvalidDocumentError(_DAMAGED) from error
+
+
+def _read_embedded_xml(content: bytes) -> list[EmbeddedXml]:
+    reader = PdfReader(io.BytesIO(content), strict=False)
+    if reader.is_encrypted:
+        raise _encrypted()
+    if len(reader.pages) == 0:
+        message = "The PDF has no pages; send a file with content."
+        raise InvalidDocumentError(message)
+    files = list(islice(_embedded_files(reader), MAX_EMBEDDED_FILES + 1))
+    if len(files) > MAX_EMBEDDED_FILES:
+        message = f"The PDF has more than {MAX_EMBEDDED_FILES} embedded files; send them apart."
+        raise InvalidDocumentError(message)
+    return [EmbeddedXml(name, file.content) for name, file in files if name.casefold().endswith(".xml")]
+
+
+def _embedded_files(reader: PdfReader) -> Iterator[tuple[str, EmbeddedFile]]:
+    """Yield the files of the name tree, then those that are only associated with the document (PDF/A-3)."""
+    names: set[str] = set()
+    for file in reader.attachment_list:
+        name = str(file.alternative_name or file.name)
+        names.add(name)
+        yield name, file
+    for entry in reader.root_object.get("/AF", []) or []:
+        specification = entry.get_object()
+        if isinstance(specification, DictionaryObject) and "/EF" in specification:
+            file = EmbeddedFile("", specification)
+            name = str(file.alternative_name or "")
+            if name not in names:
+                names.add(name)
+                yield name, file
+
+
+def _encrypted() -> InvalidDocumentError:
+    message = "The PDF is encrypted; send it without password and restrictions."
+    return InvalidDocumentError(message)
+
+
+def has_text_layer(content: bytes) -> bool:
+    """Tell whether the first pages of a PDF hold text; a scan holds none. Raises `InvalidDocumentError` on damage."""
+    try:
+        with _pdfium_lock, pypdfium2.PdfDocument(content) as document:
+            return any(_has_text(document, page) for page in range(min(len(document), _PAGES_SEARCHED_FOR_TEXT)))
+    except pypdfium2.PdfiumError as error:
+        raise InvalidDocumentError(_DAMAGED) from error
+
+
+def _has_text(document: pypdfium2.PdfDocument, number: int) -> bool:
+    page = document[number]
+    text_page = page.get_textpage()
+    try:
+        return bool(text_page.get_text_range().strip())
+    finally:
+        text_page.close()
+        page.close()

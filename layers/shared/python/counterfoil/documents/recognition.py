@@ -1,0 +1,74 @@
+"""What a file is, told by its content and never by its name."""
+
+import re
+from enum import StrEnum
+
+from lxml import etree
+
+_PDF_HEADER_WITHIN = 1024  # readers accept a PDF header anywhere in the first KiB: ISO 32000-1, annex H, note 13
+_XML_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:\?xml|!--|!DOCTYPE|[A-Za-z_:\x80-\xff])")
+_XML_START_UTF16 = (b"\xff\xfe<\x00", b"\xfe\xff\x00<", b"<\x00?\x00", b"\x00<\x00?")
+_HTML_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html[\s>])", re.IGNORECASE)
+_IMAGE = re.compile(
+    rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|II[*+]\x00|MM\x00[*+]|BM.{4}\x00{4}|RIFF.{4}WEBP|.{4}ftyp(?:hei|hev|mif|avif)",
+    re.DOTALL,
+)
+_ZIP_START = (b"PK\x03\x04", b"PK\x05\x06")
+
+
+class FileKind(StrEnum):
+    """The kind of a file. What no rule knows is `UNKNOWN`, HTML among it."""
+
+    PDF = "pdf"
+    XML = "xml"
+    IMAGE = "image"
+    ZIP = "zip"
+    UNKNOWN = "unknown"
+
+
+class Dialect(StrEnum):
+    """The vocabulary of an XML document."""
+
+    UBL = "ubl"
+    """OASIS Universal Business Language 2.x, XRechnung and Peppol among it."""
+    CII = "cii"
+    """UN/CEFACT Cross Industry Invoice D16B and later: Factur-X, ZUGFeRD 2, XRechnung."""
+    ZUGFERD_1 = "zugferd-1"
+    """ZUGFeRD 1.0 and its release candidate, older forms of the Cross Industry Invoice."""
+    ORDER_X = "order-x"
+    """UN/CEFACT Cross Industry Order as Order-X uses it."""
+    FATTURAPA = "fatturapa"
+    """The Italian FatturaPA, versions 1.0 to 1.2."""
+    OTHER = "other"
+    """XML that Counterfoil does not read."""
+
+
+def recognise(content: bytes) -> FileKind:
+    """Tell the kind of a file from its first bytes."""
+    head = content[:_PDF_HEADER_WITHIN]
+    if _HTML_START.match(head):
+        return FileKind.UNKNOWN
+    if _XML_START.match(head) or head.startswith(_XML_START_UTF16):
+        return FileKind.XML
+    if _IMAGE.match(head):
+        return FileKind.IMAGE
+    if head.startswith(_ZIP_START):
+        return FileKind.ZIP
+    return FileKind.PDF if b"%PDF-" in head else FileKind.UNKNOWN
+
+
+_ROOTS = (
+    (r"\{urn:oasis:names:specification:ubl:schema:xsd:\w+-2\}\w+", Dialect.UBL),
+    (r"\{urn:un:unece:uncefact:data:standard:CrossIndustryInvoice:\d+\}CrossIndustryInvoice", Dialect.CII),
+    (r"\{urn:ferd:CrossIndustryDocument:[^}]*\}CrossIndustryDocument", Dialect.ZUGFERD_1),
+    (r"\{urn:un:unece:uncefact:data:standard:CBFBUY:\d+\}Invoice", Dialect.ZUGFERD_1),
+    (r"\{urn:un:unece:uncefact:data:SCRDMCCBDACIOMessageStructure:\d+\}\w+", Dialect.ORDER_X),
+    (r"\{http://[^}]*/(?:fatture|fatturapa)/v[\d.]+\}FatturaElettronica", Dialect.FATTURAPA),
+)
+"""The root elements of the vocabularies that are read, as patterns of {namespace}name."""
+
+
+def recognise_dialect(root: etree._Element) -> Dialect:
+    """Tell the vocabulary of an XML document from the namespace and name of its root element."""
+    tag = str(root.tag)
+    return next((dialect for pattern, dialect in _ROOTS if re.fullmatch(pattern, tag)), Dialect.OTHER)

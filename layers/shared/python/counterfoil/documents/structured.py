@@ -1,0 +1,287 @@
+"""The structured data of a document: one model per document type, with field names that are fixed.
+
+Money and quantities are decimal strings ("1190.00"), dates are ISO 8601 (YYYY-MM-DD), currencies ISO 4217, countries
+ISO 3166 alpha-2, units UN/ECE Rec 20 codes where known. A field that the document does not state is absent. Readers
+ignore fields that they do not know.
+"""
+
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from counterfoil.errors import InvalidDocumentError
+
+_DECIMAL = re.compile(r"[+-]?(\d{1,30}(\.\d{0,20})?|\.\d{1,20})([eE][+-]?\d{1,2})?", re.ASCII)
+_DATE = re.compile(r"(\d{4}-\d{2}-\d{2})(T[0-9:.]+)?(Z|[+-]\d{2}:\d{2})?", re.ASCII)
+_NOT_DECIMAL: Final = "decimal"
+_NOT_DATE: Final = "date"
+
+
+class DocumentType(StrEnum):
+    """What a document is. `OTHER` documents are kept and not matched."""
+
+    INVOICE = "invoice"
+    CREDIT_NOTE = "credit_note"
+    PURCHASE_ORDER = "purchase_order"
+    ORDER_CONFIRMATION = "order_confirmation"
+    DELIVERY_NOTE = "delivery_note"
+    GOODS_RECEIPT = "goods_receipt"
+    CONTRACT = "contract"
+    OTHER = "other"
+
+
+def _decimal_string(value: str) -> str:
+    """Write a decimal plainly: no sign but a minus, no exponent, no leading zeros; the stated precision is kept."""
+    if not _DECIMAL.fullmatch(value):
+        raise PydanticCustomError(_NOT_DECIMAL, "is not a decimal number")
+    number = Decimal(value)
+    return format(number if number else number.copy_abs(), "f")
+
+
+def _iso_date(value: str) -> str:
+    """Reduce an XML Schema date or date-time, which may name a time zone, to the day it names."""
+    match = _DATE.fullmatch(value)
+    try:
+        if match:
+            return datetime.date.fromisoformat(match[1]).isoformat()
+    except ValueError:
+        pass
+    raise PydanticCustomError(_NOT_DATE, "is not a date")
+
+
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+DecimalString = Annotated[Text, AfterValidator(_decimal_string)]
+IsoDate = Annotated[Text, AfterValidator(_iso_date)]
+Reference = Text | tuple[Text, ...]
+
+
+class Record(BaseModel):
+    """Base of all that a document states. Unknown fields are ignored; an empty field is a field that is not stated."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_empty(cls, fields: Any) -> Any:  # noqa: ANN401 - pydantic hands over whatever was given
+        if not isinstance(fields, Mapping):
+            return fields
+        return {name: value for name, value in fields.items() if not (isinstance(value, str) and not value.strip())}
+
+    def data(self) -> dict[str, Any]:
+        """Return the fields that are stated, by their fixed names, as JSON types without nulls."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+class Party(Record):
+    """A company or person that takes part."""
+
+    name: Text
+    vat_id: Text | None = None
+    tax_number: Text | None = None
+    registration_id: Text | None = None
+    endpoint_id: Text | None = None
+    iban: Text | None = None
+    email: Text | None = None
+    street: Text | None = None
+    city: Text | None = None
+    postal_code: Text | None = None
+    country: Text | None = None
+
+
+class LineItem(Record):
+    """One line. `unit_price` is for `price_basis_quantity` units, 1 where absent."""
+
+    position: Text | None = None
+    article_number: Text | None = None
+    buyer_article_number: Text | None = None
+    description: Text | None = None
+    quantity: DecimalString | None = None
+    rejected_quantity: DecimalString | None = None
+    unit: Text | None = None
+    price_basis_quantity: DecimalString | None = None
+    unit_price: DecimalString | None = None
+    net_amount: DecimalString | None = None
+    tax_rate: DecimalString | None = None
+    po_reference: Text | None = None
+    po_line: Text | None = None
+
+
+class _Totals(Record):
+    """What a document with prices states beside its lines."""
+
+    currency: Text | None = None
+    total_net: DecimalString | None = None
+    total_tax: DecimalString | None = None
+    total_gross: DecimalString | None = None
+    payment_due_date: IsoDate | None = None
+    line_items: tuple[LineItem, ...] | None = None
+
+
+class Invoice(_Totals):
+    """An invoice, corrected and self-billed ones included."""
+
+    invoice_number: Text
+    invoice_date: IsoDate | None = None
+    issuer: Party | None = None
+    recipient: Party | None = None
+    po_reference: Reference | None = None
+    delivery_note_reference: Reference | None = None
+    contract_reference: Reference | None = None
+    sales_order_reference: Reference | None = None
+    preceding_invoice_reference: Reference | None = None
+
+
+class CreditNote(_Totals):
+    """A credit note."""
+
+    credit_note_number: Text
+    credit_note_date: IsoDate | None = None
+    issuer: Party | None = None
+    recipient: Party | None = None
+    invoice_reference: Reference | None = None
+    po_reference: Reference | None = None
+
+
+class PurchaseOrder(_Totals):
+    """An order, or the change of one, which bears the number of the order that it changes."""
+
+    po_number: Text
+    order_date: IsoDate | None = None
+    supplier: Party | None = None
+    buyer: Party | None = None
+    quotation_reference: Reference | None = None
+    contract_reference: Reference | None = None
+
+
+class OrderConfirmation(_Totals):
+    """The seller's answer to an order."""
+
+    confirmation_number: Text
+    confirmation_date: IsoDate | None = None
+    supplier: Party | None = None
+    buyer: Party | None = None
+    po_reference: Reference | None = None
+
+
+class DeliveryNote(Record):
+    """What the seller says that it sent. No prices."""
+
+    delivery_note_number: Text
+    delivery_date: IsoDate | None = None
+    supplier: Party | None = None
+    buyer: Party | None = None
+    po_reference: Reference | None = None
+    line_items: tuple[LineItem, ...] | None = None
+
+
+class GoodsReceipt(Record):
+    """What the buyer says that it received. No prices; lines may state a rejected quantity."""
+
+    receipt_number: Text
+    receipt_date: IsoDate | None = None
+    supplier: Party | None = None
+    buyer: Party | None = None
+    po_reference: Reference | None = None
+    delivery_note_reference: Reference | None = None
+    line_items: tuple[LineItem, ...] | None = None
+
+
+class Contract(_Totals):
+    """A contract or framework agreement."""
+
+    contract_number: Text
+    contract_date: IsoDate | None = None
+    supplier: Party | None = None
+    buyer: Party | None = None
+
+
+class OtherDocument(Record):
+    """A document of another kind: `subject` is the name of the kind, as far as it is known."""
+
+    subject: Text | None = None
+    date: IsoDate | None = None
+    issuer: Party | None = None
+    recipient: Party | None = None
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The names of the fields that every type has under a name of its own."""
+
+    number: str
+    date: str
+    seller: str
+    buyer: str
+
+
+ROLES: Mapping[DocumentType, Roles] = MappingProxyType(
+    {
+        DocumentType.INVOICE: Roles("invoice_number", "invoice_date", "issuer", "recipient"),
+        DocumentType.CREDIT_NOTE: Roles("credit_note_number", "credit_note_date", "issuer", "recipient"),
+        DocumentType.PURCHASE_ORDER: Roles("po_number", "order_date", "supplier", "buyer"),
+        DocumentType.ORDER_CONFIRMATION: Roles("confirmation_number", "confirmation_date", "supplier", "buyer"),
+        DocumentType.DELIVERY_NOTE: Roles("delivery_note_number", "delivery_date", "supplier", "buyer"),
+        DocumentType.GOODS_RECEIPT: Roles("receipt_number", "receipt_date", "supplier", "buyer"),
+        DocumentType.CONTRACT: Roles("contract_number", "contract_date", "supplier", "buyer"),
+    }
+)
+
+MODELS: Mapping[DocumentType, type[Record]] = MappingProxyType(
+    {
+        DocumentType.INVOICE: Invoice,
+        DocumentType.CREDIT_NOTE: CreditNote,
+        DocumentType.PURCHASE_ORDER: PurchaseOrder,
+        DocumentType.ORDER_CONFIRMATION: OrderConfirmation,
+        DocumentType.DELIVERY_NOTE: DeliveryNote,
+        DocumentType.GOODS_RECEIPT: GoodsReceipt,
+        DocumentType.CONTRACT: Contract,
+        DocumentType.OTHER: OtherDocument,
+    }
+)
+
+
+def structure(document_type: DocumentType, fields: Mapping[str, Any]) -> tuple[Record, tuple[str, ...]]:
+    """Check and normalise what a document states; returns the record and remarks about what was left out.
+
+    `fields` may hold more than the type has: what it does not have is ignored. A line's tax rate that is no number is
+    left out with a remark. Raises `InvalidDocumentError` for everything else that is missing or unreadable, with a
+    sentence that names the first such field and never its content.
+    """
+    lines, remarks = _without_unreadable_rates(fields.get("line_items") or [])
+    try:
+        record = MODELS[document_type].model_validate({**fields, "line_items": lines or None})
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    else:
+        return record, remarks
+    raise InvalidDocumentError(_sentence(document_type, problem))
+
+
+def _without_unreadable_rates(
+    lines: Sequence[Mapping[str, Any]],
+) -> tuple[list[Mapping[str, Any]], tuple[str, ...]]:
+    """Leave out tax rates that are no numbers: unlike amounts, nothing else is computed from them."""
+    kept, remarks = list(lines), []
+    for index, line in enumerate(lines):
+        rate = line.get("tax_rate")
+        if isinstance(rate, str) and not _DECIMAL.fullmatch(rate.strip()):
+            kept[index] = {name: value for name, value in line.items() if name != "tax_rate"}
+            remarks.append(f"line_items.{index}.tax_rate is not a decimal number and was left out.")
+    return kept, tuple(remarks)
+
+
+def _sentence(document_type: DocumentType, problem: ErrorDetails) -> str:
+    name, place = document_type.value.replace("_", " "), problem["loc"]
+    if problem["type"] == "missing" and len(place) == 1:
+        return f"The {name} states no number of its own ({place[0]}); ask its sender for a complete one."
+    field = ".".join(map(str, place))
+    reason = problem["msg"] if problem["type"] in {_NOT_DECIMAL, _NOT_DATE} else "is missing or unreadable"
+    return f"In the {name}, {field} {reason}; ask its sender for a corrected one."
