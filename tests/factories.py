@@ -1,0 +1,79 @@
+"""Makes the rows that tests start from: tenants, documents."""
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from counterfoil.db import Connection
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def make_tenant(connection: Connection, slug: str = "acme") -> UUID:
+    """A tenant in an organization of its own. Returns its id."""
+    row = connection.execute(
+        """
+        WITH made AS (INSERT INTO organization (name) VALUES (%(slug)s) RETURNING id)
+        INSERT INTO tenant (organization_id, slug, name) SELECT id, %(slug)s, %(slug)s FROM made RETURNING id
+        """,
+        {"slug": slug},
+    ).fetchone()
+    assert row is not None
+    return UUID(str(row[0]))
+
+
+def make_source(connection: Connection, tenant_id: UUID) -> UUID:
+    """A source with the acquisition job it came by. Returns its id."""
+    job_id = uuid4()
+    connection.execute(
+        """
+        INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at, status)
+        VALUES (%(id)s, %(tenant)s, 'uploads', %(key)s, '00', 1, %(now)s, 'succeeded')
+        """,
+        {"id": job_id, "tenant": tenant_id, "key": f"uploads/{job_id}", "now": NOW},
+    )
+    row = connection.execute(
+        """
+        INSERT INTO source (tenant_id, job_id, kind, bucket, key, received_at)
+        VALUES (%(tenant)s, %(job)s, 'upload', 'uploads', %(key)s, %(now)s) RETURNING id
+        """,
+        {"tenant": tenant_id, "job": job_id, "key": f"uploads/{job_id}", "now": NOW},
+    ).fetchone()
+    assert row is not None
+    return UUID(str(row[0]))
+
+
+def make_document(
+    connection: Connection,
+    tenant_id: UUID,
+    structured_data: dict[str, Any] | None = None,
+    *,
+    type: str | None = None,  # noqa: A002  # the column's name
+    received_at: datetime = NOW,
+    **columns: Any,
+) -> UUID:
+    """A document with a source of its own and content that no other document has. Returns its id.
+
+    `columns` sets further columns by their names, for example `matching_status="pending"`, `matching_revision=1`.
+    """
+    document_id: UUID = columns.pop("id", None) or uuid4()
+    values = {
+        "id": document_id,
+        "tenant_id": tenant_id,
+        "source_id": make_source(connection, tenant_id),
+        "bucket": "uploads",
+        "key": f"uploads/{document_id}.xml",
+        "file_name": f"{document_id}.xml",
+        "size": 1,
+        "content_hash": hashlib.sha256(document_id.bytes).digest(),
+        "received_at": received_at,
+        "last_seen_at": received_at,
+        "type": type,
+        "structured_data": None if structured_data is None else json.dumps(structured_data),
+        **columns,
+    }
+    names, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
+    connection.execute(f"INSERT INTO document ({names}) VALUES ({places})".encode(), values)  # noqa: S608  # our own columns
+    return document_id
