@@ -1,11 +1,11 @@
 """The embedded PostgreSQL 18 of the local cloud and of the tests: start, stop, look, remove.
 
-A folder holds one server: `data` (the cluster), `postgres.log` and `lock`. The server listens on TCP, on 127.0.0.1 alone,
-and trusts whoever connects (no passwords): it is for development on a machine whose other users are trusted too.
+A folder holds one server: `data` (the cluster), `postgres.log` and `lock`. The server listens on 127.0.0.1 alone and
+trusts whoever connects (no passwords): it is for development on a machine whose other users are trusted too. It
+outlives the process that started it, until `stop`.
 
-PostgreSQL refuses to run as root. For root the server runs as `nobody`, and what `nobody` cannot reach is placed where it
-can, instead of opening folders that belong to root: the programs are copied to, and `data` becomes a link into,
-ROOT_FOLDER. The server outlives the process that started it, until `stop`.
+PostgreSQL refuses to run as root, so root's server runs as `nobody`. What `nobody` cannot reach is placed where it can,
+and no folder of root's is opened for it: the programs are copied to ROOT_FOLDER, and `data` becomes a link into it.
 """
 
 import fcntl
@@ -54,7 +54,18 @@ _SIGNALS: Mapping[Stop, signal.Signals] = {
     "fast": signal.SIGINT,
     "immediate": signal.SIGQUIT,
 }
-_NOT_DURABLE = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+_ALWAYS = (
+    "unix_socket_directories=",  # their paths are limited to 107 bytes
+    "dynamic_shared_memory_type=mmap",  # not /dev/shm: small in containers, and a killed server would leave files there
+)
+_NOT_DURABLE = (
+    "fsync=off",
+    "synchronous_commit=off",
+    "full_page_writes=off",
+    "wal_level=minimal",
+    "max_wal_senders=0",
+    "max_wal_size=256MB",
+)
 _PORT_TAKEN = "Address already in use"
 _DISK_FULL = "No space left on device"
 
@@ -101,7 +112,9 @@ class Server:
         return True
 
     def stop(self, how: Stop = "fast") -> None:
-        """Stop the server and wait until it is gone: `fast` ends its sessions, `immediate` leaves recovery to the next start.
+        """Stop the server and wait until it is gone.
+
+        `smart` waits for its sessions to end, `fast` ends them, `immediate` also leaves recovery to the next start.
 
         Raises:
             PostgresError: it did not stop in STOP_SECONDS.
@@ -174,10 +187,8 @@ class PostgresServer:
             server.stop(how)
 
     def remove(self) -> None:
-        """Stop the server and delete everything it kept."""
-        server, _ = self._seen()
-        if server is not None:
-            server.kill()
+        """Stop the server and delete everything it kept. Raises as `Server.stop`."""
+        self.stop("immediate")
         _remove(self._data)
         if self._folder.exists():
             shutil.rmtree(self._folder)
@@ -197,7 +208,7 @@ class PostgresServer:
         """The server that postmaster.pid names, if that process lives and is ours, and its state."""
         try:
             lines = [line.strip() for line in (self._data / "postmaster.pid").read_text().splitlines()]
-            pid, port, status = int(lines[0]), int(lines[3]), lines[7] if len(lines) > 7 else "starting"  # noqa: PLR2004
+            pid, port, status = int(lines[0]), int(lines[3]), lines[7] if len(lines) > 7 else "starting"
         except (OSError, ValueError, IndexError):
             return None, "down"
         data = self._data.resolve()
@@ -211,7 +222,7 @@ class PostgresServer:
             if server is None or status == "ready":
                 return server
             if time.monotonic() > deadline:
-                raise PostgresError(f"PostgreSQL (process {server.pid}) is {status} for {START_SECONDS} s; see {self._log}.")
+                raise PostgresError(f"PostgreSQL is {status} for {START_SECONDS} s already; see {self._log}.")
             time.sleep(0.05)
 
     def _holds_cluster(self) -> bool:
@@ -223,7 +234,7 @@ class PostgresServer:
         elif self._data.exists():
             aside = Path(tempfile.mkdtemp(prefix="data.incomplete-", dir=self._folder))
             self._data.rename(aside)
-            log.warning("%s held no complete database cluster. It was moved to %s; a new one is made.", self._data, aside)
+            log.warning("%s held no complete cluster: moved to %s, and a new one is made.", self._data, aside)
         return False
 
     def _initialise(self, programs: Path, *, durable: bool) -> None:
@@ -248,7 +259,7 @@ class PostgresServer:
         arguments += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-instructions"]
         arguments += ["--set=timezone=UTC", "--set=log_timezone=UTC"] + ([] if durable else ["--no-sync"])
         output = self._run(programs, arguments)
-        if output is not None:
+        if output:
             _remove(fresh)
             raise self._explained(output)
         fresh.rename(self._data)
@@ -256,7 +267,9 @@ class PostgresServer:
     def _check_data(self) -> None:
         found = (self._data / "PG_VERSION").read_text().strip()
         if found != MAJOR:
-            raise PostgresError(f"{self._data} is of PostgreSQL {found}, this is {MAJOR}: move it away to start with an empty one.")
+            raise PostgresError(
+                f"{self._data} is of PostgreSQL {found}, not {MAJOR}: move it away to start with an empty one."
+            )
         owner, user = self._data.stat().st_uid, _identity().get("user", os.geteuid())
         if owner != user:
             raise PostgresError(
@@ -273,7 +286,7 @@ class PostgresServer:
 
     def _launch(self, programs: Path, port: int | None, *, durable: bool) -> Server:
         for chosen in [port] if port is not None else self._free_ports():
-            options = [f"listen_addresses={HOST}", f"port={chosen}", "unix_socket_directories="]
+            options = [f"listen_addresses={HOST}", f"port={chosen}", *_ALWAYS]
             options += [f"max_connections={MAX_CONNECTIONS}", *(() if durable else _NOT_DURABLE)]
             data = str(self._data.resolve())
             switches = shlex.join(["-D", data, *(part for option in options for part in ("-c", option))])
@@ -281,9 +294,8 @@ class PostgresServer:
             server = self.running()
             if server is not None:
                 return server
-            output = output or ""
             if _PORT_TAKEN in output and port is not None:
-                raise PostgresError(f"Port {port} is in use by another program: stop that program, or choose another port.")
+                raise PostgresError(f"Port {port} is in use by another program: stop that one, or choose another port.")
             if _PORT_TAKEN not in output:
                 break
         raise self._explained(output)
@@ -300,13 +312,13 @@ class PostgresServer:
                 port: int = probe.getsockname()[1]
             yield port
 
-    def _run(self, programs: Path, arguments: Sequence[str]) -> str | None:
-        """Run one of PostgreSQL's programs. Returns None when it succeeded, else what it and the server logged meanwhile."""
+    def _run(self, programs: Path, arguments: Sequence[str]) -> str:
+        """Run one of PostgreSQL's programs. Returns what it and the server logged when it failed, else nothing."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
         environment |= {"LC_ALL": "C", "PGDATA": str(self._data.resolve())}
         with self._log.open("ab") as output:
             start = output.tell()
-            with subprocess.Popen(  # noqa: S603  # our own programs, no shell
+            with subprocess.Popen(
                 [programs / arguments[0], *arguments[1:]],
                 env=environment,
                 cwd="/",  # the server's user may not be allowed to be where we are
@@ -322,14 +334,16 @@ class PostgresServer:
                 except BaseException:
                     _end_family(process.pid)
                     raise
-        return None if code == 0 else self._log.read_bytes()[start:].decode(errors="replace")
+        return "" if code == 0 else self._log.read_bytes()[start:].decode(errors="replace")
 
     def _explained(self, output: str) -> PostgresError:
         if _DISK_FULL in output:
             return PostgresError(f"The disk of {self._data.resolve()} is full: free some space and start again.")
-        lines = [line for line in output.splitlines() if re.search(r"FATAL|PANIC|error:", line)] or output.splitlines()[-1:]
-        reason = re.sub(r"^.*?(FATAL|PANIC|error):\s*", "", lines[0]).rstrip(".") if lines else "no reason given"
-        return PostgresError(f"PostgreSQL did not start: {reason}. Its log is {self._log}; remove {self._folder} to start afresh.")
+        found = re.search(r"(?:FATAL|PANIC|error):\s*(.+)", output)
+        reason = found[1].rstrip(".") if found else "it gave no reason"
+        return PostgresError(
+            f"PostgreSQL did not start: {reason}. Its log is {self._log}; without {self._folder} it would start afresh."
+        )
 
 
 def _identity() -> dict[str, Any]:
@@ -339,7 +353,9 @@ def _identity() -> dict[str, Any]:
     try:
         nobody = pwd.getpwnam("nobody")
     except KeyError as error:
-        raise PostgresError("PostgreSQL cannot run as root and there is no user 'nobody': run this as an ordinary user.") from error
+        raise PostgresError(
+            "PostgreSQL cannot run as root, and there is no user 'nobody': be an ordinary user."
+        ) from error
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
 
@@ -349,7 +365,7 @@ def _reachable(folder: Path) -> bool:
 
 
 def _programs() -> Path:
-    """The folder of PostgreSQL's programs; a copy of it for root's server, where the server's user cannot run the original."""
+    """The folder of PostgreSQL's programs; a copy of it where root's server cannot run the original."""
     package = find_spec(PACKAGE.replace("-", "_"))
     if package is None or not package.submodule_search_locations:
         raise PostgresError(f"PostgreSQL is not installed: run 'make setup', which installs the package {PACKAGE}.")
@@ -373,7 +389,7 @@ def _programs() -> Path:
 def _runs(installation: Path) -> bool:
     """Whether the server's user can run what is installed here."""
     try:
-        subprocess.run(  # noqa: S603  # our own program
+        subprocess.run(
             [installation / "bin" / "postgres", "--version"], check=True, capture_output=True, cwd="/", **_identity()
         )
     except (OSError, subprocess.CalledProcessError):
@@ -391,7 +407,7 @@ def _process(pid: int, data: Path) -> psutil.Process | None:
 
 
 def _gone(processes: list[psutil.Process], seconds: float) -> bool:
-    """Whether all of them ended in time. A zombie has ended: its parent may never look (a container's first process)."""
+    """Whether all of them ended in time. A zombie has ended: its parent may never look, as in some containers."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         processes = [process for process in processes if _alive(process)]

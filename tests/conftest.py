@@ -1,5 +1,7 @@
 """What every test may ask for: a database of its own, and no network beyond this machine."""
 
+import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -31,13 +33,21 @@ def pytest_runtest_setup() -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
     """An embedded PostgreSQL 18 that forgets everything with the session."""
-    with tempfile.TemporaryDirectory(prefix="counterfoil-tests-", ignore_cleanup_errors=True) as folder:
-        Path(folder).chmod(0o711)
+    with tempfile.TemporaryDirectory(prefix="counterfoil-tests-", dir=_fast_folder()) as folder:
+        Path(folder).chmod(0o711)  # root's server runs as nobody
         embedded = PostgresServer(Path(folder) / "postgres")
         try:
             yield embedded.start(durable=False)
         finally:
             embedded.remove()
+
+
+def _fast_folder() -> Path | None:
+    """Memory, where there is enough of it: a cloned database is 300 files, 20 ms in memory, 400 on some disks."""
+    memory = Path("/dev/shm")
+    if memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= 2**30:
+        return memory
+    return None
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +78,8 @@ def migrated_database(maintenance: Connection, migrated_template: str) -> Iterat
 
 def _database(maintenance: Connection, template: str) -> Iterator[str]:
     name = f"test_{next(_numbers)}"
-    maintenance.execute(SQL("CREATE DATABASE {} TEMPLATE {}").format(Identifier(name), Identifier(template)))
+    create = SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
+    maintenance.execute(create.format(Identifier(name), Identifier(template)))
     yield name
     maintenance.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
 

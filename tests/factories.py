@@ -75,5 +75,5 @@ def make_document(
         **columns,
     }
     names, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
-    connection.execute(f"INSERT INTO document ({names}) VALUES ({places})".encode(), values)  # noqa: S608  # our own columns
+    connection.execute(f"INSERT INTO document ({names}) VALUES ({places})".encode(), values)
     return document_id

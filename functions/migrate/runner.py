@@ -1,8 +1,8 @@
 """Applies the numbered migrations to a database, and rolls them back.
 
-`NNNN.name.sql` goes up, `NNNN.name.rollback.sql` down. yoyo reads them, orders them by their `-- depends:` lines and keeps
-the list of those applied; `roles.sql` runs before them every time. Each migration and its entry in that list are one
-transaction, and one run at a time holds a lock that ends with its connection.
+`NNNN.name.sql` goes up, `NNNN.name.rollback.sql` down. yoyo reads them, orders them by their `-- depends:` lines and
+keeps the list of those applied; `roles.sql` runs before them every time. Each migration and its entry in that list are
+one transaction, and one run at a time holds a lock that ends with its connection.
 """
 
 import glob
@@ -30,7 +30,7 @@ LOCK = 0x436F756E746572
 WAIT_SECONDS = 300
 """Longest wait for another run to end."""
 ROLES_TRIES = 10
-"""Roles belong to the whole server: runs for two of its databases can meet at one role, and one of them begins again."""
+"""Roles belong to the whole server: runs for two of its databases can meet at a role, and one of them begins again."""
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +40,13 @@ class MigrationError(PermanentError):
 
 
 class _Backend(PostgresqlPsycopgBackend):  # type: ignore[misc]  # yoyo has no types
-    """yoyo's bookkeeping. A run holds an advisory lock; yoyo's own is a row, which a run that was killed leaves behind."""
+    """yoyo's bookkeeping, without its lock: that is a row, which a run that was killed would leave behind."""
 
     def __init__(self, url: str) -> None:
         arguments = conninfo_to_dict(url)
         database = arguments.pop("dbname", None)
-        super().__init__(DatabaseURI("postgresql", None, None, None, None, database, arguments), default_migration_table)
+        uri = DatabaseURI("postgresql", None, None, None, None, database, arguments)
+        super().__init__(uri, default_migration_table)
 
     @contextmanager
     def lock(self, timeout: float = 0) -> Iterator[None]:  # noqa: ARG002  # yoyo's signature
@@ -77,7 +78,7 @@ def roll_back(url: str, folder: Path, to: str | None = None) -> list[str]:
     with _session(url, folder) as backend:
         applied = list(backend.to_rollback(migrations))
         if len(applied) != len(backend.get_applied_migration_hashes()):
-            raise MigrationError(f"The database has migrations that {folder} does not hold: roll back with the newer code.")
+            raise MigrationError(f"The database has migrations that {folder} lacks: roll back with the newer code.")
         names = [migration.id for migration in applied]
         if to is not None and to not in names:
             raise MigrationError(f"{to} is not applied: nothing can be rolled back to it.")
@@ -123,7 +124,7 @@ def _session(url: str, folder: Path) -> Iterator[_Backend]:
 def _lock(connection: psycopg.Connection[Any]) -> None:
     """Wait for the lock, asking again and again: a waiting statement would block CREATE INDEX CONCURRENTLY."""
     deadline = time.monotonic() + WAIT_SECONDS
-    while not connection.execute("SELECT pg_try_advisory_lock(%s)", [LOCK]).fetchone() == (True,):
+    while connection.execute("SELECT pg_try_advisory_lock(%s)", [LOCK]).fetchone() != (True,):
         if time.monotonic() > deadline:
             raise ConflictError(f"Other migrations of this database did not end within {WAIT_SECONDS} s")
         time.sleep(0.1)
