@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from counterfoil.documents import extraction
@@ -75,7 +75,7 @@ def _outcome(file: Path, *, text_only: bool) -> _Outcome:
         return _Outcome(str(file), _since(started), error=str(error))
     except OSError as error:
         return _Outcome(str(file), _since(started), error=f"The file cannot be read: {error.strerror or error}.")
-    except Exception as error:  # one file's failure, even one of ours, never ends the others
+    except Exception as error:  # noqa: BLE001 - one file's failure, even one of ours, never ends the others
         return _Outcome(
             str(file), _since(started), error=f"Reading the file failed unexpectedly ({type(error).__name__})."
         )
@@ -109,7 +109,7 @@ def _since(started: float) -> float:
 
 def _show(outcomes: Iterator[_Outcome]) -> bool:
     """Show the outcomes as a table; tells whether any file had an error."""
-    table = Table("file", "type", "method", "number", "date", "from", "total", "lines", "note")
+    table = Table(*(Column(name, overflow="fold") for name in ("file", "document", "from", "total", "lines", "note")))
     errors = []
     for outcome in outcomes:
         table.add_row(*map(Text, _cells(outcome)))
@@ -123,12 +123,10 @@ def _show(outcomes: Iterator[_Outcome]) -> bool:
 def _cells(outcome: _Outcome) -> list[str]:
     data = outcome.structured_data or {}
     roles = ROLES.get(outcome.type, _OTHER_ROLES) if outcome.type else _OTHER_ROLES
+    document = [(outcome.type or "").replace("_", " "), data.get(roles.number), data.get(roles.date)]
     return [
-        outcome.file,
-        outcome.type or "",
-        outcome.method,
-        data.get(roles.number, ""),
-        data.get(roles.date, ""),
+        Path(outcome.file).name,
+        " ".join(filter(None, document)),
         data.get(roles.seller, {}).get("name", ""),
         " ".join(filter(None, (data.get("total_gross"), data.get("currency")))),
         str(len(data.get("line_items", []))) if data else "",

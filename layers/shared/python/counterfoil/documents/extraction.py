@@ -26,6 +26,8 @@ _EINVOICE_NAMES = (
 )
 """The names that hybrid formats prescribe for their XML, the newer format first where a PDF carries several."""
 
+_ENVELOPE = "{http://www.unece.org/cefact/namespaces/StandardBusinessDocumentHeader}StandardBusinessDocument"
+
 
 @dataclass(frozen=True)
 class Extraction:
@@ -106,17 +108,17 @@ def _extract_embedded(file: pdf.EmbeddedXml) -> Extraction | None:
     is_einvoice_name = file.name.casefold() in map(str.casefold, _EINVOICE_NAMES)
     try:
         check_size(len(file.content))
-        root = xml.parse(file.content)
+        extraction = _extract_xml(xml.parse(file.content), "embedded-xml")
     except InvalidDocumentError as error:
         if is_einvoice_name:
             message = f"The e-invoice inside the PDF cannot be read: {error}"
             raise InvalidDocumentError(message) from error
         return None
-    extraction = _extract_xml(root, "embedded-xml")
     return None if extraction.structured_data is None else extraction
 
 
 def _extract_xml(root: etree._Element, method: Method) -> Extraction:
+    root = _unwrapped(root)
     reading: Reading
     match recognise_dialect(root):
         case Dialect.UBL:
@@ -140,3 +142,9 @@ def _extract_xml(root: etree._Element, method: Method) -> Extraction:
         message = f"The {name} has no lines, and its profile needs them; ask its sender for a complete one."
         raise InvalidDocumentError(message)
     return Extraction(reading.type, method, record.data(), remarks=remarks)
+
+
+def _unwrapped(root: etree._Element) -> etree._Element:
+    """Take a document out of the envelope that Peppol sends it in; what has no envelope comes back as it is."""
+    documents = [child for child in root if child.tag != f"{_ENVELOPE}Header"] if root.tag == _ENVELOPE else []
+    return documents[0] if len(documents) == 1 else root

@@ -5,7 +5,7 @@ ISO 3166 alpha-2, units UN/ECE Rec 20 codes where known. A field that the docume
 ignore fields that they do not know.
 """
 
-import datetime
+import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def _decimal_string(value: str) -> str:
     if not _DECIMAL.fullmatch(value):
         raise PydanticCustomError(_NOT_DECIMAL, "is not a decimal number")
     number = Decimal(value)
-    return format(number if number else number.copy_abs(), "f")
+    return format(number or number.copy_abs(), "f")
 
 
 def _iso_date(value: str) -> str:
@@ -51,7 +51,7 @@ def _iso_date(value: str) -> str:
     match = _DATE.fullmatch(value)
     try:
         if match:
-            return datetime.date.fromisoformat(match[1]).isoformat()
+            return dt.date.fromisoformat(match[1]).isoformat()
     except ValueError:
         pass
     raise PydanticCustomError(_NOT_DATE, "is not a date")
@@ -70,7 +70,7 @@ class Record(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _drop_empty(cls, fields: Any) -> Any:  # noqa: ANN401 - pydantic hands over whatever was given
+    def _drop_empty(cls, fields: Any) -> Any:
         if not isinstance(fields, Mapping):
             return fields
         return {name: value for name, value in fields.items() if not (isinstance(value, str) and not value.strip())}

@@ -12,7 +12,17 @@ from lxml import etree
 
 from counterfoil.documents.einvoice.codes import CREDIT_NOTE_CODES, ORDER_CHANGE_CODE, ORDER_RESPONSE_CODE
 from counterfoil.documents.einvoice.reading import Reading
-from counterfoil.documents.einvoice.xml import iban, negated, only, reference, stated, text, texts, use_local_names
+from counterfoil.documents.einvoice.xml import (
+    common_currency,
+    iban,
+    negated,
+    only,
+    reference,
+    stated,
+    text,
+    texts,
+    use_local_names,
+)
 from counterfoil.documents.structured import ROLES, DocumentType
 
 _RENAMED = MappingProxyType(
@@ -176,8 +186,8 @@ def _references(root: etree._Element) -> dict[str, object]:
 def _totals(root: etree._Element) -> dict[str, object]:
     """Read the totals; a tax total in a second currency (that of accounting) is not the document's."""
     settlement = root.find(_SETTLEMENT)
-    currency = text(settlement, "InvoiceCurrencyCode", "OrderCurrencyCode")
     total = None if settlement is None else settlement.find("MonetarySummation")
+    currency = text(settlement, "InvoiceCurrencyCode", "OrderCurrencyCode") or common_currency(total)
     taxes = [] if total is None else total.findall("TaxTotalAmount")
     due = None if settlement is None else settlement.iterfind("SpecifiedTradePaymentTerms/DueDateDateTime")
     return {

@@ -59,9 +59,8 @@ def read(root: etree._Element) -> Reading:
 def _party(header: etree._Element | None, role: str) -> dict[str, object] | None:
     party = None if header is None else header.find(role)
     identity = "DatiAnagrafici/Anagrafica"
-    name = text(party, f"{identity}/Denominazione") or " ".join(
-        texts(party, f"{identity}/Nome") + texts(party, f"{identity}/Cognome")
-    )
+    given_and_family_name = (f"{identity}/Nome", f"{identity}/Cognome")  # codespell:ignore nome
+    name = text(party, f"{identity}/Denominazione") or " ".join(texts(party, *given_and_family_name))
     if party is None or not name:
         return None
     vat = "DatiAnagrafici/IdFiscaleIVA"

@@ -12,7 +12,17 @@ from lxml import etree
 
 from counterfoil.documents.einvoice.codes import CREDIT_NOTE_CODES
 from counterfoil.documents.einvoice.reading import Reading
-from counterfoil.documents.einvoice.xml import iban, negated, only, reference, stated, text, texts, use_local_names
+from counterfoil.documents.einvoice.xml import (
+    common_currency,
+    iban,
+    negated,
+    only,
+    reference,
+    stated,
+    text,
+    texts,
+    use_local_names,
+)
 from counterfoil.documents.structured import ROLES, DocumentType
 
 _NO_ORDER = "NA"  # Peppol BIS Billing 3: what stands for an order's number where only a sales order is known
@@ -202,8 +212,7 @@ def _totals(root: etree._Element) -> dict[str, object]:
     total = next(
         (found for tag in ("Legal", "Anticipated") if (found := root.find(f"{tag}MonetaryTotal")) is not None), None
     )
-    currencies = [] if total is None else [code for amount in total if (code := amount.get("currencyID"))]
-    currency = text(root, "DocumentCurrencyCode") or only(list(dict.fromkeys(currencies)))
+    currency = text(root, "DocumentCurrencyCode") or common_currency(total)
     net = text(total, "TaxExclusiveAmount")
     if net is None and root.find("AllowanceCharge") is None:
         net = text(total, "LineExtensionAmount")

@@ -196,6 +196,12 @@ def only(values: list[str]) -> str | None:
     return values[0] if len(values) == 1 else None
 
 
+def common_currency(amounts: etree._Element | None) -> str | None:
+    """Return the currency of an element's amounts, where they name one and the same."""
+    codes = [] if amounts is None else [code for amount in amounts if (code := amount.get("currencyID"))]
+    return only(list(dict.fromkeys(codes)))
+
+
 def negated(amount: str | None) -> str | None:
     """Return a stated decimal with the opposite sign, otherwise as stated."""
     if amount is None:

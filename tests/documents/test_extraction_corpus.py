@@ -1,0 +1,124 @@
+"""Real e-invoices, each read a second time by other means. They lie beside the repository; absent, the tests skip."""
+
+import csv
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterfoil.documents.extraction import Extraction, extract
+from counterfoil.documents.structured import MODELS, ROLES, DocumentType
+from counterfoil.errors import InvalidDocumentError
+from tests.documents.second_reading import Line, SecondReading, read_again, xml_of_pdf
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+FILES = sorted(
+    file
+    for folder in ("xrechnung", "zugferd")
+    for suffix in ("xml", "pdf")
+    for file in (DATA / folder).rglob(f"*.{suffix}")
+)
+CHAIN = DATA / "ubl-oasis-chain"
+
+NOT_READ = {
+    "RE-E-974-Hetzner_2016-01-19_R0005532486.pdf": "has a text layer",  # a PDF that has no XML inside
+    "IT01234567890_FPR03.xml": "2 invoices",  # a lot of two
+}
+REFUSED = {
+    "factur-x-invalid-xml-encoding-attribute.pdf": "encoding",  # its XML declares UTF-8-W/O-BOM
+}
+needs_corpus = pytest.mark.skipif(not FILES, reason="the corpora are not beside the repository")
+
+
+@needs_corpus
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_every_real_invoice_is_read_as_a_second_reader_reads_it(file: Path):
+    content = file.read_bytes()
+    if file.name in REFUSED:
+        with pytest.raises(InvalidDocumentError, match=REFUSED[file.name]):
+            extract(content)
+        return
+    extraction = extract(content)
+    if file.name in NOT_READ:
+        assert extraction.structured_data is None
+        assert NOT_READ[file.name] in (extraction.reason or "")
+        return
+    xml = xml_of_pdf(content) if file.suffix == ".pdf" else content
+    assert xml is not None
+    assert as_second_reading(extraction) == read_again(xml)
+
+
+@needs_corpus
+@pytest.mark.parametrize("file", [file for file in FILES if file.suffix == ".pdf"], ids=lambda file: file.name)
+def test_the_xml_inside_a_pdf_can_be_left_aside(file: Path):
+    extraction = extract(file.read_bytes(), text_only=True)
+    assert (extraction.method, extraction.structured_data) == ("none", None)
+    assert extraction.reason
+
+
+@pytest.mark.skipif(not CHAIN.exists(), reason="the chain is not beside the repository")
+def test_the_procurement_chain_is_read_as_its_reference_reads_it():
+    reference = {line["id"]: line for line in map(json.loads, (CHAIN / "documents.jsonl").read_text().splitlines())}
+    with (CHAIN / "sources.csv").open() as table:
+        sources = list(csv.DictReader(table))
+    differences = []
+    for source in sources:
+        expected = reference[source["document"]]
+        extraction = extract((CHAIN / "xml" / source["file"]).read_bytes())
+        if extraction.type != expected["type"]:
+            differences.append((source["file"], "type"))
+        differences += [
+            (source["file"], path) for path in differing(extraction.structured_data or {}, expected["structured_data"])
+        ]
+    assert differences == [
+        # The account belongs to the payee that the invoice names beside the seller.
+        ("UBL-Invoice-2.1-Example.xml", "issuer.iban"),
+        # Party identifications: the file states no electronic address.
+        ("UBL-DebitNote-2.5-Example.xml", "issuer.endpoint_id"),
+        ("UBL-DebitNote-2.5-Example.xml", "recipient.endpoint_id"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["linked-office", "linked-hostile", "ubl-oasis-chain"])
+def test_labelled_sets_keep_every_field_through_the_models(name: str):
+    documents = DATA / name / "documents.jsonl"
+    if not documents.exists():
+        pytest.skip("the labelled sets are not beside the repository")
+    for line in map(json.loads, documents.read_text().splitlines()):
+        record = MODELS[DocumentType(line["type"])].model_validate(line["structured_data"])
+        assert differing(record.data(), line["structured_data"]) == []
+
+
+def as_second_reading(extraction: Extraction) -> SecondReading:
+    """What was extracted, cut down to what the second reader reads: document-level lines have no position there."""
+    assert extraction.type is not None
+    data, roles = extraction.structured_data or {}, ROLES[extraction.type]
+    lines = [line for line in data.get("line_items", []) if set(line) != {"description", "net_amount"}]
+    return SecondReading(
+        number=data[roles.number],
+        date=data.get(roles.date),
+        issuer=data.get(roles.seller, {}).get("name"),
+        net=decimal(data.get("total_net")),
+        tax=decimal(data.get("total_tax")),
+        gross=decimal(data.get("total_gross")),
+        lines=[Line(decimal(line.get("quantity")), decimal(line.get("net_amount"))) for line in lines],
+    )
+
+
+def decimal(text: str | None) -> Decimal | None:
+    return None if text is None else Decimal(text)
+
+
+def differing(ours: Any, theirs: Any, path: str = "") -> list[str]:
+    """The paths at which two structures differ."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        names = sorted({*ours, *theirs})
+        return [p for name in names for p in differing(ours.get(name), theirs.get(name), f"{path}.{name}".strip("."))]
+    if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        pairs = enumerate(zip(ours, theirs, strict=True))
+        return [p for index, pair in pairs for p in differing(*pair, f"{path}.{index}")]
+    if isinstance(theirs, str):
+        theirs = theirs.strip()
+    return [] if ours == theirs else [path]
