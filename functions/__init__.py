@@ -1,0 +1,1 @@
+"""One folder for each Lambda function: its handler, and the behaviour that only it has."""

@@ -34,7 +34,7 @@ CREATE TABLE dead_letter (
     attempts      integer NOT NULL,
     fingerprint   text NOT NULL,
     lineage       jsonb NOT NULL DEFAULT '[]',
-    dlq_reason    text NOT NULL CHECK (dlq_reason IN ('non_retriable_error', 'max_retries_exceeded', 'unparsable_message')),
+    dlq_reason    text NOT NULL CHECK (dlq_reason IN ('non_retriable_error', 'max_retries_exceeded')),
     dlq_timestamp timestamptz NOT NULL,
     status        text NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'retried', 'resolved', 'ignored')),
     resolution    jsonb,

@@ -9,6 +9,7 @@ CREATE TABLE acquisition_job (
     tenant_id        uuid REFERENCES tenant (id) ON DELETE CASCADE,  -- NULL: the key names no tenant that exists
     bucket           text NOT NULL,
     key              text NOT NULL,
+    version          text,  -- the object's version, where the bucket keeps versions
     sequencer        text NOT NULL,
     size             bigint NOT NULL,
     created_at       timestamptz NOT NULL,
@@ -46,6 +47,7 @@ CREATE TABLE document (
     source_id       uuid NOT NULL,
     bucket          text NOT NULL,
     key             text NOT NULL,
+    version         text,
     file_name       text NOT NULL,
     size            bigint NOT NULL,
     content_hash    bytea NOT NULL CHECK (length(content_hash) = 32),  -- SHA-256
@@ -125,5 +127,7 @@ BEGIN
 END
 $security$;
 
--- An S3 event brings its own job, and the location of a file that failed belongs in its dead letter.
-GRANT SELECT (bucket, key, sequencer, size), INSERT ON acquisition_job TO counterfoil_delivery;
+-- An S3 event brings its own job, and finds the tenant that its key names.
+GRANT SELECT (bucket, key, version, sequencer, size), INSERT ON acquisition_job TO counterfoil_delivery;
+-- A dead letter names the file it is about.
+GRANT SELECT (bucket, key, file_name) ON document TO counterfoil_delivery;

@@ -1,0 +1,1 @@
+"""What two or more workers of Counterfoil need."""

@@ -6,11 +6,12 @@ from functools import cache
 from typing import Any
 
 import boto3
+from botocore import exceptions as botocore
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError, IncompleteReadError
 
 from counterfoil.errors import CounterfoilError, RejectedRequestError, ServiceUnavailableError
 
+_NO_ANSWER = (botocore.HTTPClientError, botocore.ConnectionError, botocore.IncompleteReadError)
 _TRANSIENT_STATUS = {408, 425, 429}
 _THROTTLING = {
     "Throttling",
@@ -33,22 +34,23 @@ _THROTTLING = {
 @cache
 def client(service: str) -> Any:
     """The process's client for an AWS service, with short time-outs and botocore's standard retries."""
-    return boto3.client(
+    make: Any = boto3.client
+    return make(
         service,
         config=Config(connect_timeout=3, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 3}),
     )
 
 
-def mapped(error: BotoCoreError | ClientError) -> CounterfoilError:
+def mapped(error: botocore.BotoCoreError | botocore.ClientError) -> CounterfoilError:
     """The error of our tree for one of botocore's."""
-    if isinstance(error, ClientError):
+    if isinstance(error, botocore.ClientError):
         code = error.response.get("Error", {}).get("Code", "unknown")
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         message = f"{error.operation_name} was answered with {code} (HTTP {status})"
         if code in _THROTTLING or status in _TRANSIENT_STATUS or status >= 500:
             return ServiceUnavailableError(message)
         return RejectedRequestError(message)
-    if isinstance(error, (HTTPClientError, ConnectionError, IncompleteReadError)):  # none, too slow, or cut
+    if isinstance(error, _NO_ANSWER):
         return ServiceUnavailableError(f"An AWS service did not answer: {type(error).__name__}")
     return RejectedRequestError(f"An AWS call could not be made: {type(error).__name__}")
 
@@ -63,5 +65,5 @@ def errors_mapped() -> Iterator[None]:
     """
     try:
         yield
-    except (BotoCoreError, ClientError) as error:
+    except (botocore.BotoCoreError, botocore.ClientError) as error:
         raise mapped(error) from error

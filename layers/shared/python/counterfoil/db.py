@@ -57,7 +57,9 @@ def mapped(error: psycopg.Error | PoolTimeout) -> CounterfoilError:
         # Class 08 and errors without a code: no connection. Out of memory, disk full and the like pass too.
         return DatabaseUnavailableError(f"PostgreSQL is not available: {name} ({state})")
     constraint = getattr(getattr(error, "diag", None), "constraint_name", None)
-    return RejectedStatementError(f"PostgreSQL refused a statement: {name} ({state}{f', {constraint}' if constraint else ''})")
+    return RejectedStatementError(
+        f"PostgreSQL refused a statement: {name} ({state}{f', {constraint}' if constraint else ''})"
+    )
 
 
 def retry_conflicts(action: Callable[[], T]) -> T:

@@ -16,8 +16,9 @@ CounterfoilError
  │    └── RejectedStatementError    PostgreSQL refused a statement: a constraint, a type, a missing privilege
  └── StaleClaimError                a newer claim exists: whatever this try does must change nothing
 
-Foreign errors are mapped into this tree where they arise, once for each adapter: psycopg's in `db`, botocore's in `aws`,
-pydantic's where a message or a setting is read. An error outside the tree is *unknown*; the retry policy says what that means.
+Foreign errors are mapped into this tree where they arise, once for each adapter: psycopg's in `db`, botocore's in
+`aws`, pydantic's where a message or a setting is read. An error outside the tree is *unknown*; the retry policy says
+what that means.
 """
 
 
@@ -79,3 +80,18 @@ class RejectedStatementError(PermanentError):
 
 class StaleClaimError(CounterfoilError):
     """A newer claim on the same work exists. Nothing may be written for this one."""
+
+
+def sentence(error: BaseException) -> str:
+    """What may be said of an error outside the process: our own sentence, or the type and place of a foreign error.
+
+    A foreign error's message can quote what it was reading, so it stays inside.
+    """
+    if isinstance(error, CounterfoilError):
+        return str(error)
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        place = f" at {trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"Unexpected {type(error).__name__}{place}"

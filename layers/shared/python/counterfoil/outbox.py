@@ -11,7 +11,8 @@ from uuid import UUID
 from counterfoil import aws
 from counterfoil.db import Database
 from counterfoil.errors import CounterfoilError
-from counterfoil.work import Message, Send
+from counterfoil.messages import Message
+from counterfoil.work import Send
 
 MAX_DELAY = timedelta(seconds=900)
 """The longest DelaySeconds of SQS. What is due later stays in the outbox until it is nearer."""
@@ -25,9 +26,13 @@ class Outbox:
     """Sends rows of the outbox to the queues of their workers."""
 
     def __init__(
-        self, database: Database, queue_urls: Mapping[str, str], *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        database: Database,
+        queue_urls: Mapping[str, str],
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`queue_urls` is the queue of each worker that this function may send to; rows of others are left for the watchdog."""
+        """`queue_urls`: the queue of each worker that this function may send to; others are left for the watchdog."""
         self._database = database
         self._queue_urls = queue_urls
         self._clock = clock

@@ -56,7 +56,7 @@ class RedeliverPolicy:
         return not isinstance(error, PermanentError) and self.unknown_is_transient
 
     def decide(self, error: BaseException, attempts: int, receives: int, now: datetime) -> Decision:
-        """What becomes of work whose attempt number `attempts` ended in `error`, at the message's receive `receives`."""
+        """What becomes of work whose attempt `attempts` ended in `error`, at receive `receives` of its message."""
         if not self.is_transient(error):
             return GiveUp("non_retriable_error", to_dead_letter_queue=False)
         if attempts >= self.max_attempts:

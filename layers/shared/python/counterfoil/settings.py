@@ -62,7 +62,9 @@ class Settings(BaseModel):
         Raises:
             InvalidSettingsError: names the variable that is wrong, and why.
         """
-        given = {name: environment[name.upper()] for name in cls.model_fields if environment.get(name.upper(), "") != ""}
+        given = {
+            name: environment[name.upper()] for name in cls.model_fields if environment.get(name.upper(), "") != ""
+        }
         try:
             return cls.model_validate(given)
         except (ValidationError, json.JSONDecodeError) as error:
@@ -80,7 +82,9 @@ class Settings(BaseModel):
             InvalidSettingsError: WORKER is not set.
         """
         if self.worker is None:
-            raise InvalidSettingsError("WORKER is not set: it holds this function's row of the table of workers, as JSON.")
+            raise InvalidSettingsError(
+                "WORKER is not set: it holds this function's row of the table of workers, as JSON."
+            )
         return self.worker
 
 

@@ -1,16 +1,16 @@
-"""A piece of work in PostgreSQL: which table keeps which worker's work, its revisions, and the message that names one."""
+"""A piece of work in PostgreSQL: which table keeps which worker's work, and its revisions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, LiteralString
 from uuid import UUID, uuid5
 
-from psycopg.sql import SQL, Composable, Composed, Identifier
-from pydantic import BaseModel, ConfigDict, Field
+from psycopg.sql import SQL, Composed, Identifier
 
 from counterfoil.db import Connection
+from counterfoil.messages import Message
 
 JOB_NAMESPACE = UUID("6f1c1c0e-3c52-5d0e-9b5f-0b6a4c8f7a11")
 LIFE_CYCLE = (
@@ -37,15 +37,19 @@ class Kind:
     worker: str
     table: str
     prefix: str = ""
+    file: str = """
+        SELECT jsonb_build_object('bucket', bucket, 'key', key, 'file_name', file_name) FROM document WHERE id = %(id)s
+    """
+    """Finds the file that a work is about, for its dead letter."""
 
     @cached_property
-    def names(self) -> dict[str, Composable]:
+    def names(self) -> dict[str, Identifier]:
         """The table and the columns of the life cycle, to be put into SQL by their plain names."""
         return {"table": Identifier(self.table)} | {name: Identifier(self.prefix + name) for name in LIFE_CYCLE}
 
-    def sql(self, template: str) -> Composed:
+    def sql(self, template: LiteralString) -> Composed:
         """A statement with `{table}`, `{status}`, `{attempts}`, ... put in for this kind."""
-        return SQL(template).format(**self.names)  # type: ignore[arg-type]  # templates are literals of this project
+        return SQL(template).format(**self.names)
 
     def job_id(self, work_id: UUID) -> UUID:
         """The id of this worker's job in dead letters: the same for ever, UUIDv5 of worker and work."""
@@ -55,22 +59,15 @@ class Kind:
 KINDS = {
     kind.worker: kind
     for kind in (
-        Kind("acquisition", "acquisition_job"),
+        Kind(
+            "acquisition",
+            "acquisition_job",
+            file="SELECT jsonb_build_object('bucket', bucket, 'key', key) FROM acquisition_job WHERE id = %(id)s",
+        ),
         Kind("ingestion", "ingestion_job"),
         Kind("matching", "document", "matching_"),
     )
 }
-
-
-class Message(BaseModel):
-    """The body of a queue message: names work, carries none of it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
-
-    schema_version: Literal[1] = 1
-    work_id: UUID = Field(strict=False)
-    revision: int = Field(ge=1)
-    send_number: int = Field(ge=0)
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,9 @@ RETURNING id, worker, tenant_id, work_id, revision, send_number, not_before
 """
 
 
-def owe(connection: Connection, kind: Kind, rows: Sequence[tuple[Any, ...]], not_before: datetime, now: datetime) -> list[Send]:
+def owe(
+    connection: Connection, kind: Kind, rows: Sequence[tuple[Any, ...]], not_before: datetime, now: datetime
+) -> list[Send]:
     """Write outbox rows for `rows` of (work id, tenant id, revision, send number), in the caller's transaction."""
     found = connection.execute(
         _OWE,
@@ -113,9 +112,9 @@ def owe(connection: Connection, kind: Kind, rows: Sequence[tuple[Any, ...]], not
 
 
 _BEGIN = """
-UPDATE {table} SET {status} = 'pending', {revision} = {revision} + 1, {send_number} = 0, {claim_token} = nextval('claim_token'),
-    {error} = NULL, {reason} = NULL, {failed_at} = NULL, {attempts} = 0, {returns} = 0, {claimed_at} = NULL,
-    {lease_expires_at} = NULL, {next_attempt_at} = NULL
+UPDATE {table} SET {status} = 'pending', {revision} = {revision} + 1, {send_number} = 0,
+    {claim_token} = nextval('claim_token'), {error} = NULL, {reason} = NULL, {failed_at} = NULL, {attempts} = 0,
+    {returns} = 0, {claimed_at} = NULL, {lease_expires_at} = NULL, {next_attempt_at} = NULL
 WHERE id = ANY(%(ids)s)
 RETURNING id, tenant_id, {revision}, {send_number}
 """

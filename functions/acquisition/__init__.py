@@ -1,0 +1,1 @@
+"""Acquisition: from a file in S3 to a source and its documents."""

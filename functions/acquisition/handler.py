@@ -1,0 +1,20 @@
+"""Acquisition: S3 events in, sources and documents out."""
+
+from functools import cache
+from typing import Any
+
+from counterfoil.delivery import Consumer
+from counterfoil.documents import uploads
+from counterfoil.settings import settings
+from functions.acquisition.work import acquire
+
+
+@cache
+def consumer() -> Consumer:
+    """The consumer of this function's queue, made at the first invocation."""
+    return Consumer.from_settings(settings(), acquire, read=uploads.read)
+
+
+def handle(event: dict[str, Any], context: Any) -> Any:
+    """Process one batch of messages."""
+    return consumer().handle(event, context)

@@ -1,0 +1,1 @@
+"""Dead letters: settles what the dead-letter queues hold."""

@@ -1,0 +1,121 @@
+"""What becomes of a message in a dead-letter queue: returned where its work is still owed a try, else written down."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+
+from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.delivery import store
+from counterfoil.delivery.settlement import lease_left, unreadable_letter
+from counterfoil.delivery.store import Answer, Claim, Failure
+from counterfoil.documents import uploads
+from counterfoil.errors import InvalidMessageError
+from counterfoil.messages import Intake, Message, read_message
+from counterfoil.outbox import Outbox
+from counterfoil.retry import RedeliverPolicy
+from counterfoil.work import KINDS, Kind, Send
+
+ACTOR = "dead_letters"
+MAX_RETURNS = 2
+"""How often work comes back from a dead-letter queue in one revision."""
+READERS: dict[str, Callable[[str], Intake]] = {"acquisition": uploads.read}
+"""How a worker's messages are read, where they come from outside."""
+
+logger = Logger()
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The work is running elsewhere: the message stays, hidden for so many seconds."""
+
+    visible_in: float
+
+
+class Archiver:
+    """Settles messages of dead-letter queues. A message may leave its queue only when `settle` has returned None."""
+
+    def __init__(
+        self, database: Database, outbox: Outbox, policy: RedeliverPolicy, clock: Callable[[], datetime]
+    ) -> None:
+        self._database = database
+        self._outbox = outbox
+        self._policy = policy
+        self._clock = clock
+
+    def settle(self, worker: str, record: SQSRecord) -> Waiting | None:
+        """Settle one message of the dead-letter queue of `worker`; its decision is committed before this returns.
+
+        Raises:
+            NewerSchemaError: a deployment under way will read it.
+            DatabaseUnavailableError, ConflictError: later.
+        """
+        kind = KINDS[worker]
+        queue = record.event_source_arn.rsplit(":", 1)[-1]
+        try:
+            intake = READERS.get(worker, read_message)(record.body)
+        except InvalidMessageError as error:
+            letter = unreadable_letter(record.message_id, record.body, error, worker=worker, queue=queue, actor=ACTOR)
+            with self._database.delivery() as connection:
+                store.write_dead_letter(connection, letter, self._clock())
+            return None
+        waiting: list[Waiting] = []
+
+        def settle() -> list[Send]:
+            now = self._clock()
+            waiting.clear()
+            sends: list[Send] = []
+            with self._database.delivery() as connection:
+                if intake.register is not None:
+                    intake.register(connection, now)
+                for message in intake.messages:
+                    outcome = self._settle_work(connection, kind, message, record, now)
+                    if isinstance(outcome, Waiting):
+                        waiting.append(outcome)
+                    else:
+                        sends += outcome
+            return sends
+
+        self._outbox.send(retry_conflicts(settle))
+        return max(waiting, key=lambda one: one.visible_in, default=None)
+
+    def _settle_work(
+        self, connection: Connection, kind: Kind, message: Message, record: SQSRecord, now: datetime
+    ) -> list[Send] | Waiting:
+        claim = store.claim(
+            connection, kind, [message], now=now, lease=now, max_attempts=self._policy.max_attempts, look_only=True
+        )[message]
+        job_id = kind.job_id(message.work_id)
+        detail = {"message_id": record.message_id, "revision": message.revision, "answer": str(claim.answer)}
+        if claim.answer is Answer.RUNNING and claim.until is not None:
+            return Waiting(lease_left(claim.until, now))
+        if claim.answer is Answer.UNKNOWN:
+            store.audit(connection, job_id, None, "dropped-unknown", ACTOR, detail, now)
+        elif claim.answer is Answer.ENDED:
+            # Of failed work this is the message that followed it here: its dead letter exists and keeps the id.
+            store.audit(connection, job_id, claim.tenant_id, "joined-or-dropped", ACTOR, detail, now)
+        elif claim.answer is Answer.EXHAUSTED:
+            self._fail(connection, kind, claim, "The worker ended during its last attempt without settling it", now)
+        else:
+            return self._return(connection, kind, claim, detail, now)
+        return []
+
+    def _return(
+        self, connection: Connection, kind: Kind, claim: Claim, detail: dict[str, object], now: datetime
+    ) -> list[Send]:
+        due = now + self._policy.wait(max(1, claim.attempts))
+        sends = store.give_back(connection, kind, claim, due=due, max_returns=MAX_RETURNS, now=now)
+        if not sends:
+            self._fail(
+                connection, kind, claim, f"Returned {MAX_RETURNS} times from the dead-letter queue, never settled", now
+            )
+            return []
+        job_id = kind.job_id(claim.message.work_id)
+        store.audit(connection, job_id, claim.tenant_id, "returned", ACTOR, detail, now)
+        return sends
+
+    def _fail(self, connection: Connection, kind: Kind, claim: Claim, error: str, now: datetime) -> None:
+        failure = Failure("max_retries_exceeded", "WorkerLost", error, self._policy.max_attempts, ACTOR)
+        store.fail(connection, kind, store.take_abandoned(connection, kind, claim, now), failure, now)

@@ -1,0 +1,72 @@
+"""Dead letters: messages of every dead-letter queue in, dead letters and returned work out."""
+
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+
+from counterfoil.db import Database
+from counterfoil.delivery.received import Received
+from counterfoil.delivery.visibility import PROTECTION_SECONDS, Visibility
+from counterfoil.errors import TransientError, sentence
+from counterfoil.outbox import Outbox
+from counterfoil.retry import RedeliverPolicy
+from counterfoil.settings import Settings, settings
+from functions.dead_letters.archiver import Archiver
+
+logger = Logger()
+
+
+class StillRunningError(TransientError):
+    """The work of a message is running elsewhere."""
+
+
+class _Function:
+    """What outlives an invocation."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        database = Database.from_settings(settings)
+        policy = RedeliverPolicy(settings.retry_redeliver_delays_seconds, settings.retry_max_attempts)
+        self._archiver = Archiver(database, Outbox(database, settings.queue_urls), policy, lambda: datetime.now(UTC))
+
+    def protect(self, event: dict[str, Any]) -> None:
+        """Hide every message of the batch before anything that can wait; one left in sight may come twice, no more."""
+        now = datetime.now(UTC)
+        by_queue: dict[str, list[Received]] = {}
+        for raw in event.get("Records", []):
+            record = Received(SQSRecord(raw), now)
+            by_queue.setdefault(record.record.queue_url, []).append(record)
+        for url, records in by_queue.items():
+            Visibility(url).protect(records, PROTECTION_SECONDS, now)
+
+    def archive(self, record: SQSRecord) -> None:
+        """Settle one message, or raise so that its queue keeps it."""
+        worker = self.settings.dead_letter_sources[record.event_source_arn]
+        try:
+            waiting = self._archiver.settle(worker, record)
+        except Exception as error:
+            logger.warning("kept", worker=worker, message_id=record.message_id, error=sentence(error))
+            raise
+        if waiting is not None:
+            now = datetime.now(UTC)
+            Visibility(record.queue_url).back_off(Received(record, now), waiting.visible_in, now)
+            raise StillRunningError("The work is running; its message stays")
+
+
+@cache
+def function() -> _Function:
+    """This function's parts, made at the first invocation."""
+    return _Function(settings())
+
+
+def handle(event: dict[str, Any], context: Any) -> Any:
+    """Process one batch of messages."""
+    function().protect(event)
+    processor = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)
+    return process_partial_response(
+        event=event, record_handler=function().archive, processor=processor, context=context
+    )

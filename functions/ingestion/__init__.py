@@ -1,0 +1,1 @@
+"""Ingestion: from a document's file to its structured data."""

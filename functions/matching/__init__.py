@@ -1,0 +1,1 @@
+"""Matching: from structured data to edges and clusters."""

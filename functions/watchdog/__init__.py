@@ -1,0 +1,1 @@
+"""The watchdog: sends what a crash left behind, every minute."""

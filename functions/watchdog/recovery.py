@@ -1,0 +1,119 @@
+"""Recovery of what a crash left behind: unsent messages, and work whose message must be gone."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from counterfoil import aws
+from counterfoil.db import Database
+from counterfoil.outbox import Outbox
+from counterfoil.settings import Settings
+from counterfoil.work import KINDS, Kind
+
+QUEUE_RETENTION = timedelta(days=10)
+"""How long a queue keeps a message: what was sent before that, and not since, is gone."""
+OUTBOX_RETENTION = timedelta(days=14)
+DEPTHS = (
+    "ApproximateNumberOfMessages",
+    "ApproximateNumberOfMessagesNotVisible",
+    "ApproximateNumberOfMessagesDelayed",
+)
+
+# Work that should have a message: due, and not sent for a while. A message that exists after all does no harm: this one
+# is the same again (same send number), and of two copies one finds the work running or ended. Work without an outbox
+# row came by an S3 event, no later than its first claim.
+_ORPHANS = """
+SELECT t.id, t.tenant_id, t.{revision}, t.{send_number} FROM {table} t
+LEFT JOIN LATERAL (
+    SELECT bool_or(o.sent_at IS NULL) AS unsent, max(o.sent_at) AS sent_at FROM outbox o
+    WHERE o.worker = %(worker)s AND o.work_id = t.id AND o.revision = t.{revision}
+) o ON true
+WHERE ((t.{status} = 'pending' AND coalesce(t.{next_attempt_at}, '-infinity') <= %(before)s)
+       OR (t.{status} = 'in-progress' AND t.{lease_expires_at} <= %(before)s))
+  AND NOT coalesce(o.unsent, false)
+  AND coalesce(o.sent_at, t.{claimed_at}, '-infinity') <= %(sent_before)s
+ORDER BY t.id LIMIT %(limit)s
+"""
+
+_RESEND = """
+INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+SELECT tenant_id, %(worker)s, id, revision, send_number, %(now)s, %(now)s
+FROM unnest(%(ids)s::uuid[], %(tenants)s::uuid[], %(revisions)s::int[], %(sends)s::int[])
+    AS w (id, tenant_id, revision, send_number)
+ON CONFLICT (worker, work_id, revision, send_number) DO UPDATE SET sent_at = NULL, not_before = excluded.not_before
+"""
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What one run of the watchdog did."""
+
+    sent: int
+    """Messages sent that their writers had not sent, or that fell due."""
+    resent: Mapping[str, int]
+    """Messages sent once more, by worker."""
+    purged: int
+    """Sent rows of the outbox that are past keeping."""
+
+
+class Watchdog:
+    """Looks after every queue of `settings.queue_urls`."""
+
+    def __init__(self, settings: Settings, database: Database, outbox: Outbox, clock: Callable[[], datetime]) -> None:
+        self._settings = settings
+        self._database = database
+        self._outbox = outbox
+        self._clock = clock
+
+    def run(self) -> Recovered:
+        """One round.
+
+        Raises:
+            DatabaseUnavailableError: nothing can be recovered without the database.
+        """
+        resent = {
+            kind.worker: self._resend(kind) for kind in KINDS.values() if kind.worker in self._settings.queue_urls
+        }
+        now = self._clock()
+        sent = self._outbox.send_unsent(
+            created_before=now - timedelta(seconds=self._settings.watchdog_unsent_after_seconds)
+        )
+        with self._database.delivery() as connection:
+            purged = connection.execute("DELETE FROM outbox WHERE sent_at < %s", [now - OUTBOX_RETENTION]).rowcount
+        return Recovered(sent, resent, purged)
+
+    def _resend(self, kind: Kind) -> int:
+        """Owe the messages of work whose own must be gone: the queue is empty, or keeps nothing sent so long ago."""
+        now = self._clock()
+        quiet = timedelta(seconds=self._settings.watchdog_resend_after_seconds)
+        patience = quiet if self._is_empty(kind.worker) else QUEUE_RETENTION
+        with self._database.delivery() as connection:
+            rows = connection.execute(
+                kind.sql(_ORPHANS),
+                {
+                    "worker": kind.worker,
+                    "before": now - quiet,
+                    "sent_before": now - patience,
+                    "limit": 1000,
+                },
+            ).fetchall()
+            if rows:
+                connection.execute(
+                    _RESEND,
+                    {
+                        "worker": kind.worker,
+                        "now": now,
+                        "ids": [row[0] for row in rows],
+                        "tenants": [row[1] for row in rows],
+                        "revisions": [row[2] for row in rows],
+                        "sends": [row[3] for row in rows],
+                    },
+                )
+        return len(rows)
+
+    def _is_empty(self, worker: str) -> bool:
+        with aws.errors_mapped():
+            answer = aws.client("sqs").get_queue_attributes(
+                QueueUrl=self._settings.queue_urls[worker], AttributeNames=list(DEPTHS)
+            )
+        return all(int(answer["Attributes"][name]) == 0 for name in DEPTHS)

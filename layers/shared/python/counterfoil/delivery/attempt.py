@@ -1,0 +1,64 @@
+"""What a worker's code sees of delivery: the try it is in, and the outcomes it may return."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from threading import Event
+from uuid import UUID
+
+from counterfoil.db import Connection, Database
+from counterfoil.errors import CancelledError, StaleClaimError
+from counterfoil.work import Send
+
+
+@dataclass(frozen=True)
+class Success:
+    """The work is done but for its effects in PostgreSQL."""
+
+    effects: Callable[[Connection], Sequence[Send]]
+    """Writes all that the work changes and returns the messages that it owes, in the transaction that marks the work
+    succeeded. It may be called again after a lost transaction, so it must not change anything else."""
+    reason: Callable[[], str | None] = field(default=lambda: None)
+    """A remark for people, asked for after the effects."""
+
+
+@dataclass(frozen=True)
+class Skip:
+    """There is nothing to do for this work, and a later try would find the same."""
+
+    reason: str
+    effects: Callable[[Connection], Sequence[Send]] = field(default=lambda _connection: ())
+
+
+Outcome = Success | Skip
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try at one piece of work."""
+
+    work_id: UUID
+    tenant_id: UUID | None
+    revision: int
+    number: int
+    """Attempts begun in this revision, this one included."""
+    token: int
+    database: Database
+    now: Callable[[], datetime]
+    time_left: Callable[[], float]
+    """Seconds until this try must have ended."""
+    cancelled: Event = field(default_factory=Event)
+    superseded: Event = field(default_factory=Event)
+
+    def check(self) -> None:
+        """Call between steps: ends the try when it has lost its claim or its time.
+
+        Raises:
+            StaleClaimError: a newer claim exists.
+            CancelledError: the invocation is about to end.
+        """
+        if self.superseded.is_set():
+            message = f"A newer claim than {self.token} exists on {self.work_id}"
+            raise StaleClaimError(message)
+        if self.cancelled.is_set():
+            raise CancelledError("Stopped, since the invocation is about to end")

@@ -1,0 +1,100 @@
+"""The heartbeat: renews the visibility of unfinished messages, then the leases of running tries."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from threading import Event, Lock, Thread
+from types import TracebackType
+from uuid import UUID
+
+from aws_lambda_powertools import Logger
+
+from counterfoil.db import Database
+from counterfoil.delivery import store
+from counterfoil.delivery.attempt import Attempt
+from counterfoil.delivery.received import Received
+from counterfoil.delivery.visibility import Visibility
+from counterfoil.errors import CounterfoilError
+from counterfoil.work import Kind
+
+logger = Logger()
+
+
+class Heartbeat:
+    """Beats in a thread of its own while a batch is being worked on."""
+
+    def __init__(  # one collaborator for each thing it renews, and when
+        self,
+        *,
+        kind: Kind,
+        database: Database,
+        visibility: Visibility,
+        protection_seconds: Callable[[], int],
+        lease: timedelta,
+        every: float,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._kind = kind
+        self._database = database
+        self._visibility = visibility
+        self._protection_seconds = protection_seconds
+        self._lease = lease
+        self._every = every
+        self._clock = clock
+        self._unfinished: dict[str, Received] = {}
+        self._running: dict[str, Attempt] = {}
+        self._lock = Lock()
+        self._stop = Event()
+        self._thread = Thread(target=self._beat_until_stopped, name="heartbeat", daemon=True)
+
+    def __enter__(self) -> "Heartbeat":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def watch(self, record: Received) -> None:
+        """Keep this message hidden until it is released."""
+        with self._lock:
+            self._unfinished[record.message_id] = record
+
+    def running(self, record: Received, attempt: Attempt) -> None:
+        """Keep this try's lease alive, too."""
+        with self._lock:
+            self._running[record.message_id] = attempt
+
+    def release(self, record: Received) -> None:
+        """Touch this message no more. When this returns, no renewal of it is under way."""
+        with self._lock:
+            self._unfinished.pop(record.message_id, None)
+            self._running.pop(record.message_id, None)
+
+    def _beat_until_stopped(self) -> None:
+        while not self._stop.wait(self._every):
+            try:
+                self.beat()
+            except Exception:
+                # Whatever it was, the next beat must come: without one, every lease of the batch runs out.
+                logger.exception("A heartbeat failed")
+
+    def beat(self) -> None:
+        """Renew everything once: visibility first, so that a lease never outlives its message's protection."""
+        with self._lock:
+            records = list(self._unfinished.values())
+            exposed = self._visibility.protect(records, self._protection_seconds(), self._clock()) if records else set()
+            running = {id_: attempt for id_, attempt in self._running.items() if id_ not in exposed}
+        by_work: dict[UUID, Attempt] = {attempt.work_id: attempt for attempt in running.values()}
+        if not by_work:
+            return
+        tokens = {work_id: attempt.token for work_id, attempt in by_work.items()}
+        try:
+            with self._database.delivery() as connection:
+                lost = store.renew(connection, self._kind, tokens, self._clock() + self._lease)
+        except CounterfoilError as error:
+            logger.warning("Leases were not renewed: %s", error)
+            return
+        for work_id in lost:
+            by_work[work_id].superseded.set()

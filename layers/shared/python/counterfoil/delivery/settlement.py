@@ -1,0 +1,225 @@
+"""Settlement: what the end of a record means, for its work in one transaction, for its message afterwards."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import uuid5
+
+from aws_lambda_powertools import Logger
+
+from counterfoil.db import CommitUnknownError, Connection, Database, retry_conflicts
+from counterfoil.delivery import store
+from counterfoil.delivery.attempt import Outcome, Skip
+from counterfoil.delivery.received import Received
+from counterfoil.delivery.store import Claim, DeadLetter, Failure
+from counterfoil.errors import CounterfoilError, DatabaseUnavailableError, StaleClaimError, sentence
+from counterfoil.messages import Message
+from counterfoil.outbox import Outbox
+from counterfoil.retry import MAX_RECEIVES, Decision, GiveUp, Park, Redeliver, RedeliverPolicy
+from counterfoil.work import JOB_NAMESPACE, Kind, Send
+
+LONGEST_ERROR = 2000
+"""Characters of an error that are kept."""
+
+logger = Logger()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What happens to a message."""
+
+    outcome: str
+    """One word for the log and the metrics."""
+    acknowledged: bool
+    visible_in: float | None = None
+    """Seconds until SQS gives it out again; None leaves its visibility as it is."""
+    error: str | None = None
+
+
+ENDED = Verdict("ended", acknowledged=True)
+PARKED = Verdict("parked", acknowledged=True)
+
+
+class Settlement:
+    """Settles one kind of work under one policy."""
+
+    def __init__(
+        self, kind: Kind, policy: RedeliverPolicy, database: Database, outbox: Outbox, clock: Callable[[], datetime]
+    ) -> None:
+        self._kind = kind
+        self._policy = policy
+        self._database = database
+        self._outbox = outbox
+        self._clock = clock
+
+    def finished(self, record: Received, claim: Claim, outcome: Outcome) -> Verdict:
+        """The work's code returned: effects, messages owed and the new state, in one transaction."""
+
+        def settle(connection: Connection) -> Sequence[Send]:
+            sends = outcome.effects(connection)
+            if isinstance(outcome, Skip):
+                store.skip(connection, self._kind, claim, outcome.reason)
+            else:
+                store.succeed(connection, self._kind, claim, outcome.reason())
+            return sends
+
+        try:
+            self._commit(claim, settle)
+        except Exception as error:  # noqa: BLE001  # whatever stopped the effects is a failure of this try
+            return self.failed(record, claim, error)
+        return Verdict("skipped" if isinstance(outcome, Skip) else "succeeded", acknowledged=True)
+
+    def failed(self, record: Received, claim: Claim, error: BaseException) -> Verdict:
+        """The try ended in an error: what the policy decides, written down before the message is touched."""
+        if isinstance(error, StaleClaimError):
+            return Verdict("stale", acknowledged=False, error=str(error))
+        now = self._clock()
+        text = sentence(error)[:LONGEST_ERROR]
+        decision = self._policy.decide(error, claim.attempts, record.receives, now)
+        try:
+            self._commit(claim, lambda connection: self._record(connection, claim, decision, error, now))
+        except StaleClaimError as stale:
+            return Verdict("stale", acknowledged=False, error=str(stale))
+        except CounterfoilError as away:
+            return self.away(record, away)
+        if isinstance(decision, Redeliver):
+            return Verdict("retry", acknowledged=False, visible_in=(decision.at - now).total_seconds(), error=text)
+        if isinstance(decision, GiveUp) and decision.to_dead_letter_queue:
+            return Verdict("failed", acknowledged=False, visible_in=0, error=text)
+        return Verdict("parked" if isinstance(decision, Park) else "failed", acknowledged=True, error=text)
+
+    def _record(
+        self, connection: Connection, claim: Claim, decision: Decision, error: BaseException, now: datetime
+    ) -> list[Send]:
+        """Write down a failed try as decided."""
+        text = sentence(error)[:LONGEST_ERROR]
+        if isinstance(decision, Park):
+            return store.park_failed(connection, self._kind, claim, error=text, due=decision.at, now=now)
+        if isinstance(decision, Redeliver):
+            store.wait(connection, self._kind, claim, text, decision.at)
+        else:
+            failure = Failure(
+                decision.dlq_reason, type(error).__name__, text, self._policy.max_attempts, self._kind.worker
+            )
+            store.fail(connection, self._kind, claim, failure, now)
+        return []
+
+    def exhausted(self, record: Received, claim: Claim) -> Verdict:
+        """The last try was killed before it could settle: settle for it."""
+        now = self._clock()
+        failure = Failure(
+            "max_retries_exceeded",
+            "WorkerLost",
+            f"The worker ended during attempt {claim.attempts} of {self._policy.max_attempts} without settling it",
+            self._policy.max_attempts,
+            self._kind.worker,
+        )
+
+        def settle(connection: Connection) -> list[Send]:
+            taken = store.take_abandoned(connection, self._kind, claim, now)
+            store.fail(connection, self._kind, taken, failure, now)
+            return []
+
+        try:
+            self._transact(claim, settle)
+        except StaleClaimError as stale:
+            return Verdict("stale", acknowledged=False, error=str(stale))
+        except CounterfoilError as away:
+            return self.away(record, away)
+        return Verdict("failed", acknowledged=True, error=failure.error)
+
+    def park(self, record: Received, claim: Claim, due: datetime) -> Verdict:
+        """Put unclaimed, pending work behind a new message, due then."""
+        now = self._clock()
+        try:
+            self._transact(
+                claim, lambda connection: store.park_waiting(connection, self._kind, claim.message, due=due, now=now)
+            )
+        except CounterfoilError as away:
+            return self.away(record, away)
+        return (
+            PARKED  # nothing was parked where the work has moved on: then a newer message exists, and this one is over
+        )
+
+    def unknown(self, record: Received, message: Message, queue: str) -> Verdict:
+        """The message names no work that exists: recorded, and over."""
+        now = self._clock()
+        try:
+            with self._database.delivery() as connection:
+                job_id = self._kind.job_id(message.work_id)
+                detail = {"queue": queue, "message_id": record.message_id, "revision": message.revision}
+                store.audit(connection, job_id, None, "unknown-work", self._kind.worker, detail, now)
+        except CounterfoilError as away:
+            return self.away(record, away)
+        return Verdict("unknown", acknowledged=True)
+
+    def unreadable(self, record: Received, error: BaseException, queue: str) -> Verdict:
+        """The message cannot be read: a dead letter with its body."""
+        now = self._clock()
+        letter = unreadable_letter(
+            record.message_id, record.record.body, error, worker=self._kind.worker, queue=queue, actor=self._kind.worker
+        )
+        try:
+            with self._database.delivery() as connection:
+                store.write_dead_letter(connection, letter, now)
+        except CounterfoilError as away:
+            return self.away(record, away)
+        return Verdict("failed", acknowledged=True, error=letter.failure.error)
+
+    def away(self, record: Received, error: BaseException) -> Verdict:
+        """Nothing could be written down: the message comes again later; after the last receive the archiver decides."""
+        waits = self._policy.delays
+        wait = waits[min(record.receives, len(waits)) - 1] if record.receives < MAX_RECEIVES else None
+        return Verdict("unsettled", acknowledged=False, visible_in=wait, error=sentence(error))
+
+    def _commit(self, claim: Claim, transaction: Callable[[Connection], Sequence[Send]]) -> None:
+        """Settle under a claim; look up what became of a commit whose outcome is unknown, and try once more."""
+        try:
+            self._transact(claim, transaction)
+            return
+        except CommitUnknownError:
+            if self._is_settled(claim):
+                return  # what it owes is in the outbox, and the watchdog sends it
+        except DatabaseUnavailableError:
+            pass  # the connection broke before the commit: a fresh one may do
+        self._transact(claim, transaction)
+
+    def _transact(self, claim: Claim, transaction: Callable[[Connection], Sequence[Send]]) -> None:
+        def once() -> Sequence[Send]:
+            opened = self._database.delivery() if claim.tenant_id is None else self._database.tenant(claim.tenant_id)
+            with opened as connection:
+                return transaction(connection)
+
+        self._outbox.send(retry_conflicts(once))
+
+    def _is_settled(self, claim: Claim) -> bool:
+        with self._database.delivery() as connection:
+            running = store.holds(connection, self._kind, claim.message.work_id, claim.token)
+        if running is None:
+            message = f"A newer claim than {claim.token} exists on {claim.message.work_id}"
+            raise StaleClaimError(message)
+        return not running
+
+
+def unreadable_letter(
+    message_id: str, body: str, error: BaseException, *, worker: str, queue: str, actor: str
+) -> DeadLetter:
+    """The dead letter of a message that names no work; its id is UUIDv5 of queue and message id."""
+    raw = body.encode(errors="surrogatepass")
+    readable = (
+        b"\x00" not in raw and raw.decode(errors="ignore") == body
+    )  # PostgreSQL's text has no NUL and no surrogates
+    return DeadLetter(
+        job_id=uuid5(JOB_NAMESPACE, f"{queue}/{message_id}"),
+        tenant_id=None,
+        worker=worker,
+        message=None,
+        payload={"body": body if readable else raw.hex(), "encoding": "text" if readable else "hex"},
+        attempts=0,
+        failure=Failure("non_retriable_error", type(error).__name__, sentence(error), 0, actor),
+    )
+
+
+def lease_left(until: datetime, now: datetime) -> float:
+    """Whole seconds until a lease is over, and one more."""
+    return max(1.0, (until - now + timedelta(seconds=1)).total_seconds())

@@ -1,0 +1,431 @@
+"""The SQL of delivery: claims, leases, settlements and dead letters, in one form for every kind of work.
+
+Each function is one step inside the caller's transaction. Times are passed in. A statement that changes work names the
+claim token it acts for, and changes nothing when the token is no longer the latest.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NoReturn
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from counterfoil.db import Connection
+from counterfoil.errors import StaleClaimError
+from counterfoil.messages import Message
+from counterfoil.work import Kind, Send, owe
+
+
+class Answer(StrEnum):
+    """What a claim is told about the work that a message names."""
+
+    MINE = "mine"
+    """Claimed: in-progress, one more attempt, a new token, a lease."""
+    ENDED = "ended"
+    """Succeeded, failed, skipped, or the message is of an older revision or send number."""
+    RUNNING = "running"
+    """A live lease elsewhere."""
+    EARLY = "early"
+    """Before next_attempt_at."""
+    EXHAUSTED = "exhausted"
+    """The last try's lease is over, it never settled, and no attempts are left."""
+    UNSETTLED = "unsettled"
+    """The last try's lease is over and it never settled: to be claimed alone (`take_over`)."""
+    UNKNOWN = "unknown"
+    """No such work."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The answer for one message, and what the row said."""
+
+    answer: Answer
+    message: Message
+    tenant_id: UUID | None = None
+    attempts: int = 0
+    """Attempts begun, this claim's own included."""
+    token: int = 0
+    """The token of this claim, or the one found."""
+    until: datetime | None = None
+    """The end of the lease (running) or the time of the next attempt (early)."""
+
+
+# The rows are locked in the order of their ids, so that two claims of overlapping batches cannot deadlock.
+_CLAIM = """
+WITH wanted AS (
+    SELECT * FROM unnest(%(ids)s::uuid[], %(revisions)s::int[], %(sends)s::int[]) AS w (id, revision, send_number)
+), found AS MATERIALIZED (
+    SELECT t.id, t.tenant_id, t.{status} AS status, t.{revision} AS revision, t.{send_number} AS send_number,
+           t.{attempts} AS attempts, t.{claim_token} AS token, t.{lease_expires_at} AS lease,
+           t.{next_attempt_at} AS due
+    FROM {table} t WHERE t.id = ANY(%(ids)s::uuid[]) ORDER BY t.id FOR UPDATE
+), answered AS (
+    SELECT w.id, w.revision, w.send_number, f.tenant_id, f.attempts, f.token, f.lease, f.due, CASE
+        WHEN f.id IS NULL OR (w.revision, w.send_number) > (f.revision, f.send_number) THEN 'unknown'
+        WHEN f.status IS NULL OR f.status IN ('succeeded', 'failed') THEN 'ended'
+        WHEN (w.revision, w.send_number) < (f.revision, f.send_number) THEN 'ended'
+        WHEN f.status = 'in-progress' AND f.lease > %(now)s THEN 'running'
+        WHEN f.attempts >= %(max_attempts)s THEN 'exhausted'
+        WHEN f.status = 'in-progress' AND NOT %(take_over)s THEN 'unsettled'
+        WHEN f.status = 'pending' AND f.due > %(now)s THEN 'early'
+        ELSE 'mine' END AS answer
+    FROM wanted w LEFT JOIN found f USING (id)
+), claimed AS (
+    UPDATE {table} t SET {status} = 'in-progress', {attempts} = t.{attempts} + 1,
+        {claim_token} = nextval('claim_token'), {claimed_at} = %(now)s, {lease_expires_at} = %(lease)s, {next_attempt_at} = NULL
+    FROM answered a WHERE t.id = a.id AND a.answer = 'mine' AND %(claim)s
+    RETURNING t.id, t.{attempts} AS attempts, t.{claim_token} AS token
+)
+SELECT a.id, a.revision, a.send_number, a.answer, a.tenant_id, coalesce(c.attempts, a.attempts, 0),
+       coalesce(c.token, a.token, 0),
+       CASE a.answer WHEN 'running' THEN a.lease WHEN 'early' THEN a.due END
+FROM answered a LEFT JOIN claimed c USING (id)
+"""
+
+
+def claim(  # a claim is this many facts
+    connection: Connection,
+    kind: Kind,
+    messages: Sequence[Message],
+    *,
+    now: datetime,
+    lease: datetime,
+    max_attempts: int,
+    take_over: bool = False,
+    look_only: bool = False,
+) -> dict[Message, Claim]:
+    """Claim the work of `messages` (each work at most once) in one statement, as the delivery role.
+
+    `look_only` answers without claiming: MINE then means that a claim would have succeeded.
+    """
+    rows = connection.execute(
+        kind.sql(_CLAIM),
+        {
+            "ids": [message.work_id for message in messages],
+            "revisions": [message.revision for message in messages],
+            "sends": [message.send_number for message in messages],
+            "now": now,
+            "lease": lease,
+            "max_attempts": max_attempts,
+            "take_over": take_over,
+            "claim": not look_only,
+        },
+    ).fetchall()
+    claims = {}
+    for id_, revision, send_number, answer, tenant_id, attempts, token, until in rows:
+        message = Message(work_id=id_, revision=revision, send_number=send_number)
+        claims[message] = Claim(Answer(answer), message, tenant_id, attempts, token, until)
+    return claims
+
+
+_HOLDS = "SELECT {status} = 'in-progress' FROM {table} WHERE id = %(id)s AND {claim_token} = %(token)s"
+
+
+def holds(connection: Connection, kind: Kind, work_id: UUID, token: int) -> bool | None:
+    """Whether the try with this token is still running; None when a newer token exists, or this one never committed."""
+    row = connection.execute(kind.sql(_HOLDS), {"id": work_id, "token": token}).fetchone()
+    return None if row is None else bool(row[0])
+
+
+# A row that is locked is being settled just now; it needs no lease any more and must not be waited for.
+_RENEW = """
+WITH held AS (SELECT * FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[]) AS h (id, token)),
+free AS (
+    SELECT t.id FROM {table} t JOIN held h ON h.id = t.id AND h.token = t.{claim_token}
+    WHERE t.{status} = 'in-progress' ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED
+), renewed AS (
+    UPDATE {table} t SET {lease_expires_at} = %(lease)s FROM free WHERE t.id = free.id RETURNING t.id
+)
+SELECT h.id FROM held h JOIN {table} t ON t.id = h.id WHERE t.{claim_token} <> h.token
+"""
+
+
+def renew(connection: Connection, kind: Kind, tokens: dict[UUID, int], lease: datetime) -> set[UUID]:
+    """Extend the leases of running tries, by work id and token. Returns the works on which a newer token was found."""
+    rows = connection.execute(
+        kind.sql(_RENEW), {"ids": list(tokens), "tokens": list(tokens.values()), "lease": lease}
+    ).fetchall()
+    return {row[0] for row in rows}
+
+
+_END = """
+UPDATE {table} SET {status} = %(status)s, {reason} = %(reason)s, {error} = %(error)s, {failed_at} = %(failed_at)s,
+    {lease_expires_at} = NULL, {next_attempt_at} = NULL
+WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} = 'in-progress'
+"""
+
+
+def succeed(connection: Connection, kind: Kind, claim_: Claim, reason: str | None) -> None:
+    """The try succeeded.
+
+    Raises:
+        StaleClaimError: a newer token exists; the caller's transaction must not be committed.
+    """
+    _end(connection, kind, claim_, status="succeeded", reason=reason)
+
+
+def skip(connection: Connection, kind: Kind, claim_: Claim, reason: str) -> None:
+    """There is nothing to do for this work until a new revision: state NULL, with the reason. Raises as `succeed`."""
+    _end(connection, kind, claim_, status=None, reason=reason)
+
+
+def _end(
+    connection: Connection,
+    kind: Kind,
+    claim_: Claim,
+    *,
+    status: str | None,
+    reason: str | None = None,
+    error: str | None = None,
+    failed_at: datetime | None = None,
+) -> None:
+    cursor = connection.execute(
+        kind.sql(_END),
+        {
+            "id": claim_.message.work_id,
+            "token": claim_.token,
+            "status": status,
+            "reason": reason,
+            "error": error,
+            "failed_at": failed_at,
+        },
+    )
+    if cursor.rowcount == 0:
+        _stale(claim_)
+
+
+def _stale(claim_: Claim) -> NoReturn:
+    message = f"A newer claim than {claim_.token} exists on {claim_.message.work_id}"
+    raise StaleClaimError(message)
+
+
+_WAIT = """
+UPDATE {table} SET {status} = 'pending', {error} = %(error)s, {next_attempt_at} = %(due)s, {lease_expires_at} = NULL
+WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} = 'in-progress'
+"""
+
+
+def wait(connection: Connection, kind: Kind, claim_: Claim, error: str, due: datetime) -> None:
+    """The try failed and the same message comes again at `due`. Raises as `succeed`."""
+    cursor = connection.execute(
+        kind.sql(_WAIT), {"id": claim_.message.work_id, "token": claim_.token, "error": error, "due": due}
+    )
+    if cursor.rowcount == 0:
+        _stale(claim_)
+
+
+_PARK_FAILED = """
+UPDATE {table} SET {status} = 'pending', {error} = %(error)s, {next_attempt_at} = %(due)s, {lease_expires_at} = NULL,
+    {send_number} = {send_number} + 1
+WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} = 'in-progress'
+RETURNING id, tenant_id, {revision}, {send_number}
+"""
+
+
+def park_failed(
+    connection: Connection, kind: Kind, claim_: Claim, *, error: str, due: datetime, now: datetime
+) -> list[Send]:
+    """The try failed and its message has no receive left: owe a new message, due then. Raises as `succeed`."""
+    row = connection.execute(
+        kind.sql(_PARK_FAILED), {"id": claim_.message.work_id, "token": claim_.token, "error": error, "due": due}
+    ).fetchone()
+    if row is None:
+        _stale(claim_)
+    return owe(connection, kind, [row], due, now)
+
+
+_PARK_WAITING = """
+UPDATE {table} SET {next_attempt_at} = greatest({next_attempt_at}, %(due)s), {send_number} = {send_number} + 1
+WHERE id = %(id)s AND {status} = 'pending' AND {revision} = %(revision)s AND {send_number} = %(send_number)s
+RETURNING id, tenant_id, {revision}, {send_number}
+"""
+
+
+def park_waiting(connection: Connection, kind: Kind, message: Message, *, due: datetime, now: datetime) -> list[Send]:
+    """Put pending work, unclaimed, behind a new message due then. Empty when the work is no longer what it says."""
+    row = connection.execute(
+        kind.sql(_PARK_WAITING),
+        {"id": message.work_id, "revision": message.revision, "send_number": message.send_number, "due": due},
+    ).fetchone()
+    return [] if row is None else owe(connection, kind, [row], due, now)
+
+
+_TAKE_EXHAUSTED = """
+UPDATE {table} SET {claim_token} = nextval('claim_token'), {lease_expires_at} = NULL
+WHERE id = %(id)s AND {claim_token} = %(token)s
+  AND ({status} = 'pending' OR ({status} = 'in-progress' AND {lease_expires_at} <= %(now)s))
+RETURNING {claim_token}
+"""
+
+
+def take_abandoned(connection: Connection, kind: Kind, claim_: Claim, now: datetime) -> Claim:
+    """Take work from a try that ended without settling, without beginning another. Raises as `succeed`."""
+    row = connection.execute(
+        kind.sql(_TAKE_EXHAUSTED), {"id": claim_.message.work_id, "token": claim_.token, "now": now}
+    ).fetchone()
+    if row is None:
+        _stale(claim_)
+    return Claim(Answer.MINE, claim_.message, claim_.tenant_id, claim_.attempts, row[0])
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why work failed for good."""
+
+    dlq_reason: str
+    error_type: str
+    error: str
+    max_attempts: int
+    actor: str
+    """Who writes it down: the worker itself, or dead_letters."""
+
+
+_FAIL = """
+UPDATE {table} SET {status} = 'failed', {error} = %(error)s, {failed_at} = %(now)s, {lease_expires_at} = NULL,
+    {next_attempt_at} = NULL
+WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} IN ('in-progress', 'pending')
+"""
+
+
+def fail(connection: Connection, kind: Kind, claim_: Claim, failure: Failure, now: datetime) -> None:
+    """The work has failed: its state, its dead letter, the audit entry and the notification. Raises as `succeed`."""
+    cursor = connection.execute(
+        kind.sql(_FAIL), {"id": claim_.message.work_id, "token": claim_.token, "error": failure.error, "now": now}
+    )
+    if cursor.rowcount == 0:
+        _stale(claim_)
+    file = connection.execute(kind.file.encode(), {"id": claim_.message.work_id}).fetchone()
+    letter = DeadLetter(
+        job_id=kind.job_id(claim_.message.work_id),
+        tenant_id=claim_.tenant_id,
+        worker=kind.worker,
+        message=claim_.message,
+        payload={"message": claim_.message.model_dump(mode="json"), "file": file[0] if file else None},
+        attempts=claim_.attempts,
+        failure=failure,
+    )
+    write_dead_letter(connection, letter, now)
+    connection.execute(
+        """
+        INSERT INTO notification (tenant_id, worker, work_id, revision, fingerprint, payload, created_at)
+        VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (worker, work_id, revision) DO NOTHING
+        """,
+        [
+            claim_.tenant_id,
+            kind.worker,
+            claim_.message.work_id,
+            claim_.message.revision,
+            letter.fingerprint,
+            Jsonb({"job_id": str(letter.job_id), "error": failure.error, "attempts": claim_.attempts}),
+            now,
+        ],
+    )
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """A piece of work, or a message that names none, that ended in failure."""
+
+    job_id: UUID
+    tenant_id: UUID | None
+    worker: str
+    message: Message | None
+    payload: dict[str, Any]
+    attempts: int
+    failure: Failure
+
+    @property
+    def fingerprint(self) -> str:
+        """Groups errors of one kind: worker, error type, and the sentence without its numbers and quoted names."""
+        plain = re.sub(r"'[^']*'|\"[^\"]*\"|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|\d+", "#", self.failure.error)
+        return hashlib.sha256(f"{self.worker}\n{self.failure.error_type}\n{plain}".encode()).hexdigest()[:16]
+
+
+_DEAD_LETTER = """
+INSERT INTO dead_letter AS d (job_id, tenant_id, worker, work_id, revision, task_type, payload, metadata, attempts,
+                              fingerprint, dlq_reason, dlq_timestamp)
+VALUES (%(job_id)s, %(tenant_id)s, %(worker)s, %(work_id)s, %(revision)s, %(worker)s, %(payload)s, %(metadata)s,
+        %(attempts)s, %(fingerprint)s, %(dlq_reason)s, %(now)s)
+ON CONFLICT (job_id) DO UPDATE SET revision = excluded.revision, payload = excluded.payload,
+    metadata = excluded.metadata, attempts = excluded.attempts, fingerprint = excluded.fingerprint,
+    dlq_reason = excluded.dlq_reason, dlq_timestamp = excluded.dlq_timestamp, status = 'pending', resolution = NULL,
+    resolved_at = NULL, resolved_by = NULL,
+    lineage = d.lineage || jsonb_build_object('revision', d.revision, 'dlq_reason', d.dlq_reason, 'status', d.status,
+                                              'dlq_timestamp', d.dlq_timestamp, 'resolution', d.resolution)
+"""
+
+
+def write_dead_letter(connection: Connection, letter: DeadLetter, now: datetime) -> None:
+    """Write the dead letter, or open it again with its history kept, and its audit entry."""
+    failure = letter.failure
+    metadata = {
+        "created_at": now.isoformat(),
+        "retry_count": max(letter.attempts - 1, 0),
+        "max_retry": max(failure.max_attempts - 1, 0),
+        "last_error": {
+            "type": failure.error_type,
+            "message": failure.error,
+            "timestamp": now.isoformat(),
+            "context": {"worker": letter.worker, "attempt": letter.attempts},
+        },
+    }
+    connection.execute(
+        _DEAD_LETTER,
+        {
+            "job_id": letter.job_id,
+            "tenant_id": letter.tenant_id,
+            "worker": letter.worker,
+            "work_id": letter.message.work_id if letter.message else None,
+            "revision": letter.message.revision if letter.message else None,
+            "payload": Jsonb(letter.payload),
+            "metadata": Jsonb(metadata),
+            "attempts": letter.attempts,
+            "fingerprint": letter.fingerprint,
+            "dlq_reason": failure.dlq_reason,
+            "now": now,
+        },
+    )
+    audit(connection, letter.job_id, letter.tenant_id, "dead", failure.actor, {"dlq_reason": failure.dlq_reason}, now)
+
+
+def audit(  # who, what, about what, when
+    connection: Connection,
+    job_id: UUID,
+    tenant_id: UUID | None,
+    action: str,
+    actor: str,
+    detail: dict[str, Any],
+    now: datetime,
+) -> None:
+    """Add an entry to the audit trail: ids and short words only."""
+    connection.execute(
+        """
+        INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, detail, recorded_at)
+        VALUES (%s, %s, %s, %s, %s, %s)
+        """,
+        [tenant_id, job_id, action, actor, Jsonb(detail), now],
+    )
+
+
+_RETURN = """
+UPDATE {table} SET {status} = 'pending', {claim_token} = nextval('claim_token'), {returns} = {returns} + 1,
+    {send_number} = {send_number} + 1, {next_attempt_at} = %(due)s, {lease_expires_at} = NULL
+WHERE id = %(id)s AND {claim_token} = %(token)s AND {returns} < %(max_returns)s
+RETURNING id, tenant_id, {revision}, {send_number}
+"""
+
+
+def give_back(
+    connection: Connection, kind: Kind, claim_: Claim, *, due: datetime, max_returns: int, now: datetime
+) -> list[Send]:
+    """Return work from a dead-letter queue to its own. Empty when this revision came back `max_returns` times."""
+    row = connection.execute(
+        kind.sql(_RETURN),
+        {"id": claim_.message.work_id, "token": claim_.token, "due": due, "max_returns": max_returns},
+    ).fetchone()
+    return [] if row is None else owe(connection, kind, [row], due, now)

@@ -1,0 +1,71 @@
+"""The visibility of received messages: protection before anything that can wait, renewal, backoff."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from aws_lambda_powertools import Logger
+
+from counterfoil import aws
+from counterfoil.delivery.received import Received
+from counterfoil.errors import CounterfoilError
+
+PROTECTION_SECONDS = 300
+"""The least that a protected message stays invisible."""
+LONGEST = timedelta(hours=12)
+"""SQS refuses to hide a message longer than this after its receipt."""
+MARGIN = timedelta(seconds=60)
+BATCH = 10
+
+logger = Logger()
+
+
+class Visibility:
+    """ChangeMessageVisibility on one queue."""
+
+    def __init__(self, queue_url: str) -> None:
+        self._queue_url = queue_url
+
+    def protect(self, records: Sequence[Received], seconds: int, now: datetime) -> set[str]:
+        """Hide `records` for at least `seconds` from now, in batch calls; what failed is tried once more.
+
+        Returns the ids of the messages that are not protected.
+        """
+        failed = self._change(records, seconds, now)
+        if failed:
+            failed = self._change([record for record in records if record.message_id in failed], seconds, now)
+        return failed
+
+    def back_off(self, record: Received, seconds: float, now: datetime) -> None:
+        """Make one message visible after `seconds`: a backoff. A failure costs time, not the message, and is logged."""
+        if self._change([record], int(seconds), now):
+            logger.warning("The visibility of a message was not changed", message_id=record.message_id)
+
+    def _change(self, records: Sequence[Received], seconds: int, now: datetime) -> set[str]:
+        failed: set[str] = set()
+        for start in range(0, len(records), BATCH):
+            batch = records[start : start + BATCH]
+            entries = [
+                {
+                    "Id": str(index),
+                    "ReceiptHandle": record.record.receipt_handle,
+                    "VisibilityTimeout": bounded(seconds, record.received_at, now),
+                }
+                for index, record in enumerate(batch)
+            ]
+            try:
+                with aws.errors_mapped():
+                    answer = aws.client("sqs").change_message_visibility_batch(
+                        QueueUrl=self._queue_url, Entries=entries
+                    )
+            except CounterfoilError as error:
+                logger.warning("Visibility was not changed: %s", error)
+                failed |= {record.message_id for record in batch}
+            else:
+                failed |= {batch[int(entry["Id"])].message_id for entry in answer.get("Failed", [])}
+        return failed
+
+
+def bounded(seconds: int, received_at: datetime, now: datetime) -> int:
+    """`seconds` cut so that the message never stays hidden past 12 hours from its receipt."""
+    left = received_at + LONGEST - MARGIN - now
+    return max(0, min(seconds, int(left.total_seconds())))

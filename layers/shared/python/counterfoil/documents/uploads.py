@@ -1,0 +1,107 @@
+"""Uploads: what an S3 event says about a new file, and the acquisition job that it becomes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import unquote_plus
+from uuid import UUID, uuid5
+
+from pydantic_core import from_json
+
+from counterfoil.db import Connection
+from counterfoil.errors import InvalidMessageError
+from counterfoil.messages import Intake, Message, read_message
+from counterfoil.work import JOB_NAMESPACE
+
+PREFIX = "uploads/"
+"""Keys are uploads/{tenant}/...; the last part is the file's name."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """One object that S3 says was created."""
+
+    bucket: str
+    key: str
+    sequencer: str
+    size: int
+    version: str | None = None
+
+    @property
+    def job_id(self) -> UUID:
+        """UUIDv5 of bucket, key and sequencer: the same for every delivery of an event, another for each new object."""
+        return uuid5(JOB_NAMESPACE, f"acquisition/{self.bucket}/{self.key}/{self.sequencer}")
+
+    @property
+    def tenant(self) -> str:
+        """The tenant that the key names; empty when it names none."""
+        rest = self.key.removeprefix(PREFIX)
+        return rest.split("/", 1)[0] if rest != self.key and "/" in rest else ""
+
+    @property
+    def file_name(self) -> str:
+        """The last part of the key."""
+        return self.key.rsplit("/", 1)[-1]
+
+
+def read(body: str) -> Intake:
+    """Read a message of the queue that S3 and the outbox feed: an S3 notification, or a message of our own.
+
+    Raises:
+        InvalidMessageError, NewerSchemaError: as `read_message`.
+    """
+    try:
+        event = from_json(body)
+    except ValueError:
+        event = None
+    if not isinstance(event, dict) or not ("Records" in event or event.get("Event") == "s3:TestEvent"):
+        return read_message(body)
+    try:
+        uploads = [_upload(record) for record in event.get("Records", []) if _created(record)]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise InvalidMessageError("The S3 event has no readable bucket, key, sequencer or size") from None
+    messages = [Message(work_id=upload.job_id, revision=1, send_number=0) for upload in uploads]
+    return Intake(messages, lambda connection, now: register(connection, uploads, now))
+
+
+def _created(record: dict[str, Any]) -> bool:
+    return str(record["eventName"]).startswith("ObjectCreated:")
+
+
+def _upload(record: dict[str, Any]) -> Upload:
+    entity = record["s3"]
+    thing = entity["object"]
+    # S3 writes keys as HTML forms do: a plus for a space, UTF-8 in percent signs.
+    key = unquote_plus(thing["key"], errors="strict")
+    return Upload(
+        str(entity["bucket"]["name"]), key, str(thing["sequencer"]), int(thing.get("size", 0)), thing.get("versionId")
+    )
+
+
+_REGISTER = """
+INSERT INTO acquisition_job (id, tenant_id, bucket, key, version, sequencer, size, created_at)
+SELECT v.id, t.id, v.bucket, v.key, v.version, v.sequencer, v.size, %(now)s
+FROM unnest(%(ids)s::uuid[], %(buckets)s::text[], %(keys)s::text[], %(versions)s::text[], %(sequencers)s::text[],
+            %(sizes)s::bigint[], %(tenants)s::text[]) AS v (id, bucket, key, version, sequencer, size, tenant)
+LEFT JOIN tenant t ON t.slug = v.tenant
+ORDER BY v.id
+ON CONFLICT DO NOTHING
+"""
+
+
+def register(connection: Connection, uploads: Sequence[Upload], now: datetime) -> None:
+    """Insert the jobs of `uploads`, as the delivery role; a job that exists stays as it is."""
+    connection.execute(
+        _REGISTER,
+        {
+            "ids": [upload.job_id for upload in uploads],
+            "buckets": [upload.bucket for upload in uploads],
+            "keys": [upload.key for upload in uploads],
+            "versions": [upload.version for upload in uploads],
+            "sequencers": [upload.sequencer for upload in uploads],
+            "sizes": [upload.size for upload in uploads],
+            "tenants": [upload.tenant for upload in uploads],
+            "now": now,
+        },
+    )

@@ -1,0 +1,60 @@
+"""Queue messages: what a body names, and how one is read."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
+
+from counterfoil.db import Connection
+from counterfoil.errors import InvalidMessageError, NewerSchemaError
+
+NEWEST_SCHEMA = 1
+
+
+class Message(BaseModel):
+    """The body of a queue message: names work, carries none of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+    schema_version: Literal[1] = 1
+    work_id: UUID = Field(strict=False)
+    revision: int = Field(ge=1)
+    send_number: int = Field(ge=0)
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What the body of a message means for a queue: the work that it names."""
+
+    messages: Sequence[Message]
+    """Usually one. None: nothing to do. Several: each gets a message of its own."""
+    register: Callable[[Connection, datetime], None] | None = None
+    """Inserts the work that a message from outside brings along; runs before the claim, and again each time."""
+
+
+def read_message(body: str) -> Intake:
+    """Read a message of our own.
+
+    Raises:
+        InvalidMessageError: it can never be read.
+        NewerSchemaError: it is of a version that a deployment under way will bring.
+    """
+    try:
+        parsed = from_json(body)
+    except ValueError:
+        raise InvalidMessageError(f"The message is not JSON ({len(body)} characters)") from None
+    if not isinstance(parsed, dict):
+        raise InvalidMessageError(f"The message is a JSON {type(parsed).__name__}, not an object")
+    version = parsed.get("schema_version")
+    if isinstance(version, int) and not isinstance(version, bool) and version > NEWEST_SCHEMA:
+        raise NewerSchemaError(f"The message has schema version {version}; this code knows {NEWEST_SCHEMA}")
+    try:
+        return Intake([Message.model_validate(parsed)])
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        field_name = ".".join(str(part) for part in first["loc"]) or "message"
+        raise InvalidMessageError(f"The message is wrong at {field_name}: {first['msg']}") from None
