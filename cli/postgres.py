@@ -45,6 +45,8 @@ START_SECONDS = 120
 """A start after a crash replays the write-ahead log first."""
 STOP_SECONDS = 60
 MAX_CONNECTIONS = 200
+MEMORY_BYTES = 2**30
+"""A temporary server is kept in memory where this much is free."""
 PORT_TRIES = 5
 """How often another free port is tried: a free port can be taken before the server binds it."""
 
@@ -140,6 +142,23 @@ class Server:
             _gone(family, STOP_SECONDS)
 
 
+@contextmanager
+def temporary_server() -> Iterator[Server]:
+    """A server that forgets everything at the end, in memory where there is room: for tests and measurements.
+
+    A new database is 300 files: 20 ms in memory, up to 400 ms on a disk.
+    """
+    memory = Path("/dev/shm")  # noqa: S108  # a new folder of our own in it
+    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= MEMORY_BYTES
+    with tempfile.TemporaryDirectory(prefix="counterfoil-", dir=memory if roomy else None) as folder:
+        Path(folder).chmod(0o711)  # root's server runs as nobody
+        embedded = PostgresServer(Path(folder) / "postgres")
+        try:
+            yield embedded.start(durable=False)
+        finally:
+            embedded.remove()
+
+
 class PostgresServer:
     """The server of one folder, whether it is up or not."""
 
@@ -167,7 +186,7 @@ class PostgresServer:
                             f"PostgreSQL in {self._folder} is up on port {running.port}, not {port}; stop it first."
                         )
                     return running
-                programs = _programs()
+                programs = installed_programs()
                 if not self._holds_cluster():
                     self._initialise(programs, durable=durable)
                 self._check_data()
@@ -364,7 +383,7 @@ def _reachable(folder: Path) -> bool:
     return all(parent.stat().st_mode & 0o001 for parent in folder.resolve().parents)
 
 
-def _programs() -> Path:
+def installed_programs() -> Path:
     """The folder of PostgreSQL's programs; a copy of it where root's server cannot run the original."""
     package = find_spec(PACKAGE.replace("-", "_"))
     if package is None or not package.submodule_search_locations:

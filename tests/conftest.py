@@ -1,8 +1,5 @@
 """What every test may ask for: a database of its own, and no network beyond this machine."""
 
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
@@ -14,7 +11,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 from pytest_socket import socket_allow_hosts
 
-from cli.postgres import PostgresServer, Server
+from cli.postgres import Server, temporary_server
 from counterfoil.db import Connection, Database
 from functions.migrate.runner import apply
 from tests import factories
@@ -33,21 +30,8 @@ def pytest_runtest_setup() -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
     """An embedded PostgreSQL 18 that forgets everything with the session."""
-    with tempfile.TemporaryDirectory(prefix="counterfoil-tests-", dir=_fast_folder()) as folder:
-        Path(folder).chmod(0o711)  # root's server runs as nobody
-        embedded = PostgresServer(Path(folder) / "postgres")
-        try:
-            yield embedded.start(durable=False)
-        finally:
-            embedded.remove()
-
-
-def _fast_folder() -> Path | None:
-    """Memory, where there is enough of it: a cloned database is 300 files, 20 ms in memory, 400 on some disks."""
-    memory = Path("/dev/shm")
-    if memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= 2**30:
-        return memory
-    return None
+    with temporary_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

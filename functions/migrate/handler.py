@@ -1,0 +1,58 @@
+"""Brings the database's schema up to date, called by the deployment before any other function changes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from aws_lambda_powertools import Logger
+from psycopg.conninfo import make_conninfo
+
+from counterfoil import aws
+from counterfoil.errors import InvalidSettingsError
+from counterfoil.settings import Settings, settings
+from functions.migrate.runner import apply
+
+MIGRATIONS = Path(__file__).parents[2] / "migrations"
+"""Packed into this function's asset beside its code."""
+
+logger = Logger()
+
+
+def handle(event: dict[str, Any], context: Any) -> dict[str, list[str]]:  # noqa: ARG001  # Lambda passes both
+    """Apply what is missing. Returns the names of the migrations applied; raises so that the deployment fails."""
+    applied = apply(master_conninfo(settings()), MIGRATIONS)
+    logger.info("migrated", applied=applied)
+    return {"applied": applied}
+
+
+def master_conninfo(settings: Settings) -> str:
+    """How to connect as the user who may create roles: DATABASE_URL, or DATABASE_HOST with the secret of that user.
+
+    Raises:
+        InvalidSettingsError: none of them is set, or the secret holds no user and password.
+        ServiceUnavailableError, RejectedRequestError: Secrets Manager did not give the secret.
+    """
+    if settings.database_url is not None:
+        return settings.database_url
+    if settings.database_host is None or settings.database_secret_arn is None:
+        raise InvalidSettingsError("No database: set DATABASE_URL, or DATABASE_HOST and DATABASE_SECRET_ARN.")
+    with aws.errors_mapped():
+        secret = aws.client("secretsmanager").get_secret_value(SecretId=settings.database_secret_arn)
+    try:
+        fields = json.loads(secret["SecretString"])
+        user, password = fields["username"], fields["password"]
+    except (ValueError, KeyError, TypeError):
+        raise InvalidSettingsError(
+            "The secret that DATABASE_SECRET_ARN names holds no username and password."
+        ) from None
+    return make_conninfo(
+        host=settings.database_host,
+        port=settings.database_port,
+        dbname=settings.database_name,
+        user=user,
+        password=password,
+        # An RDS instance has a certificate of Amazon's private authority, which no trust store knows. SCRAM proves the
+        # server instead: it must know the password too, and channel binding ties that proof to this TLS connection.
+        sslmode="require",
+        require_auth="scram-sha-256",
+    )

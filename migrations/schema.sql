@@ -1,0 +1,539 @@
+-- The database's schema: the sum of all migrations, as PostgreSQL 18 tells it. Written by `python -m cli.schema`, not by hand.
+-- Everything belongs to counterfoil_owner.
+
+CREATE TABLE public.acquisition_job (
+    id uuid NOT NULL,
+    tenant_id uuid,
+    bucket text NOT NULL,
+    key text NOT NULL,
+    version text,
+    sequencer text NOT NULL,
+    size bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    status text DEFAULT 'pending'::text,
+    error text,
+    attempts integer DEFAULT 0 NOT NULL,
+    failed_at timestamp with time zone,
+    revision integer DEFAULT 1 NOT NULL,
+    claim_token bigint DEFAULT 0 NOT NULL,
+    claimed_at timestamp with time zone,
+    lease_expires_at timestamp with time zone,
+    next_attempt_at timestamp with time zone,
+    send_number integer DEFAULT 0 NOT NULL,
+    returns integer DEFAULT 0 NOT NULL,
+    reason text,
+    CONSTRAINT acquisition_job_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'succeeded'::text, 'failed'::text])))
+);
+
+ALTER TABLE ONLY public.acquisition_job FORCE ROW LEVEL SECURITY;
+
+CREATE SEQUENCE public.claim_token
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+CREATE TABLE public.dead_letter (
+    job_id uuid NOT NULL,
+    tenant_id uuid,
+    worker text NOT NULL,
+    work_id uuid,
+    revision integer,
+    task_type text NOT NULL,
+    payload jsonb NOT NULL,
+    metadata jsonb NOT NULL,
+    attempts integer NOT NULL,
+    fingerprint text NOT NULL,
+    lineage jsonb DEFAULT '[]'::jsonb NOT NULL,
+    dlq_reason text NOT NULL,
+    dlq_timestamp timestamp with time zone NOT NULL,
+    status text DEFAULT 'pending'::text NOT NULL,
+    resolution jsonb,
+    resolved_at timestamp with time zone,
+    resolved_by text,
+    CONSTRAINT dead_letter_check CHECK (((work_id IS NULL) = (revision IS NULL))),
+    CONSTRAINT dead_letter_dlq_reason_check CHECK ((dlq_reason = ANY (ARRAY['non_retriable_error'::text, 'max_retries_exceeded'::text]))),
+    CONSTRAINT dead_letter_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'retried'::text, 'resolved'::text, 'ignored'::text])))
+);
+
+ALTER TABLE ONLY public.dead_letter FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.dead_letter_audit (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    tenant_id uuid,
+    job_id uuid NOT NULL,
+    action text NOT NULL,
+    actor text NOT NULL,
+    detail jsonb DEFAULT '{}'::jsonb NOT NULL,
+    recorded_at timestamp with time zone NOT NULL
+);
+
+ALTER TABLE ONLY public.dead_letter_audit FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.document (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    tenant_id uuid NOT NULL,
+    source_id uuid NOT NULL,
+    bucket text NOT NULL,
+    key text NOT NULL,
+    version text,
+    file_name text NOT NULL,
+    size bigint NOT NULL,
+    content_hash bytea NOT NULL,
+    received_at timestamp with time zone NOT NULL,
+    seen_again integer DEFAULT 0 NOT NULL,
+    last_seen_at timestamp with time zone NOT NULL,
+    type text,
+    method text,
+    structured_data jsonb,
+    cluster_id uuid,
+    matching_status text,
+    matching_error text,
+    matching_attempts integer DEFAULT 0 NOT NULL,
+    matching_failed_at timestamp with time zone,
+    matching_revision integer DEFAULT 0 NOT NULL,
+    matching_claim_token bigint DEFAULT 0 NOT NULL,
+    matching_claimed_at timestamp with time zone,
+    matching_lease_expires_at timestamp with time zone,
+    matching_next_attempt_at timestamp with time zone,
+    matching_send_number integer DEFAULT 0 NOT NULL,
+    matching_returns integer DEFAULT 0 NOT NULL,
+    matching_reason text,
+    CONSTRAINT document_content_hash_check CHECK ((length(content_hash) = 32)),
+    CONSTRAINT document_matching_status_check CHECK ((matching_status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'succeeded'::text, 'failed'::text]))),
+    CONSTRAINT document_type_check CHECK ((type = ANY (ARRAY['invoice'::text, 'credit_note'::text, 'purchase_order'::text, 'order_confirmation'::text, 'delivery_note'::text, 'goods_receipt'::text, 'contract'::text, 'other'::text])))
+);
+
+ALTER TABLE ONLY public.document FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.document_key (
+    tenant_id uuid NOT NULL,
+    document_id uuid NOT NULL,
+    type text NOT NULL,
+    key text NOT NULL,
+    written_by xid8 DEFAULT pg_current_xact_id() NOT NULL
+);
+
+ALTER TABLE ONLY public.document_key FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.document_match (
+    tenant_id uuid NOT NULL,
+    a uuid NOT NULL,
+    b uuid NOT NULL,
+    score double precision NOT NULL,
+    confidence text NOT NULL,
+    evidence jsonb NOT NULL,
+    decided_by text NOT NULL,
+    reasoning text NOT NULL,
+    decided_at timestamp with time zone NOT NULL,
+    CONSTRAINT document_match_check CHECK ((a < b)),
+    CONSTRAINT document_match_confidence_check CHECK ((confidence = ANY (ARRAY['high'::text, 'medium'::text, 'low'::text]))),
+    CONSTRAINT document_match_decided_by_check CHECK ((decided_by = ANY (ARRAY['rules'::text, 'llm'::text, 'person'::text])))
+);
+
+ALTER TABLE ONLY public.document_match FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.ingestion_job (
+    id uuid NOT NULL,
+    tenant_id uuid NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    status text DEFAULT 'pending'::text,
+    error text,
+    attempts integer DEFAULT 0 NOT NULL,
+    failed_at timestamp with time zone,
+    revision integer DEFAULT 0 NOT NULL,
+    claim_token bigint DEFAULT 0 NOT NULL,
+    claimed_at timestamp with time zone,
+    lease_expires_at timestamp with time zone,
+    next_attempt_at timestamp with time zone,
+    send_number integer DEFAULT 0 NOT NULL,
+    returns integer DEFAULT 0 NOT NULL,
+    reason text,
+    CONSTRAINT ingestion_job_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'succeeded'::text, 'failed'::text])))
+);
+
+ALTER TABLE ONLY public.ingestion_job FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.notification (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    tenant_id uuid,
+    worker text NOT NULL,
+    work_id uuid NOT NULL,
+    revision integer NOT NULL,
+    fingerprint text NOT NULL,
+    payload jsonb NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    sent_at timestamp with time zone
+);
+
+ALTER TABLE ONLY public.notification FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.organization (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    name text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+CREATE TABLE public.outbox (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    tenant_id uuid,
+    worker text NOT NULL,
+    work_id uuid NOT NULL,
+    revision integer NOT NULL,
+    send_number integer NOT NULL,
+    not_before timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    sent_at timestamp with time zone
+);
+
+ALTER TABLE ONLY public.outbox FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.source (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    tenant_id uuid NOT NULL,
+    job_id uuid NOT NULL,
+    kind text NOT NULL,
+    bucket text NOT NULL,
+    key text NOT NULL,
+    received_at timestamp with time zone NOT NULL,
+    CONSTRAINT source_kind_check CHECK ((kind = 'upload'::text))
+);
+
+ALTER TABLE ONLY public.source FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.tenant (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    organization_id uuid NOT NULL,
+    slug text NOT NULL,
+    name text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT tenant_slug_check CHECK ((slug ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text))
+);
+
+ALTER TABLE ONLY public.tenant FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE ONLY public.acquisition_job
+    ADD CONSTRAINT acquisition_job_bucket_key_sequencer_key UNIQUE (bucket, key, sequencer);
+
+ALTER TABLE ONLY public.acquisition_job
+    ADD CONSTRAINT acquisition_job_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.dead_letter_audit
+    ADD CONSTRAINT dead_letter_audit_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.dead_letter
+    ADD CONSTRAINT dead_letter_pkey PRIMARY KEY (job_id);
+
+ALTER TABLE ONLY public.document_key
+    ADD CONSTRAINT document_key_pkey PRIMARY KEY (document_id, type, key);
+
+ALTER TABLE ONLY public.document_match
+    ADD CONSTRAINT document_match_pkey PRIMARY KEY (a, b);
+
+ALTER TABLE ONLY public.document
+    ADD CONSTRAINT document_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.document
+    ADD CONSTRAINT document_tenant_id_content_hash_key UNIQUE (tenant_id, content_hash);
+
+ALTER TABLE ONLY public.document
+    ADD CONSTRAINT document_tenant_id_id_key UNIQUE (tenant_id, id);
+
+ALTER TABLE ONLY public.ingestion_job
+    ADD CONSTRAINT ingestion_job_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.notification
+    ADD CONSTRAINT notification_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.notification
+    ADD CONSTRAINT notification_worker_work_id_revision_key UNIQUE (worker, work_id, revision);
+
+ALTER TABLE ONLY public.organization
+    ADD CONSTRAINT organization_name_key UNIQUE (name);
+
+ALTER TABLE ONLY public.organization
+    ADD CONSTRAINT organization_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.outbox
+    ADD CONSTRAINT outbox_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.outbox
+    ADD CONSTRAINT outbox_worker_work_id_revision_send_number_key UNIQUE (worker, work_id, revision, send_number);
+
+ALTER TABLE ONLY public.source
+    ADD CONSTRAINT source_job_id_key UNIQUE (job_id);
+
+ALTER TABLE ONLY public.source
+    ADD CONSTRAINT source_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.source
+    ADD CONSTRAINT source_tenant_id_id_key UNIQUE (tenant_id, id);
+
+ALTER TABLE ONLY public.tenant
+    ADD CONSTRAINT tenant_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.tenant
+    ADD CONSTRAINT tenant_slug_key UNIQUE (slug);
+
+CREATE INDEX acquisition_job_status ON public.acquisition_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
+
+CREATE INDEX dead_letter_audit_by_job ON public.dead_letter_audit USING btree (job_id, recorded_at);
+
+CREATE INDEX dead_letter_by_status ON public.dead_letter USING btree (status, dlq_timestamp DESC);
+
+CREATE INDEX dead_letter_by_type ON public.dead_letter USING btree (task_type, status);
+
+CREATE INDEX document_by_cluster ON public.document USING btree (tenant_id, cluster_id);
+
+CREATE INDEX document_key_by_key ON public.document_key USING btree (tenant_id, type, key) INCLUDE (document_id);
+
+CREATE INDEX document_match_by_b ON public.document_match USING btree (b);
+
+CREATE INDEX idx_document_matching_status ON public.document USING btree (matching_status) WHERE (matching_status IS NOT NULL);
+
+CREATE INDEX ingestion_job_status ON public.ingestion_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
+
+CREATE INDEX notification_unsent ON public.notification USING btree (created_at) WHERE (sent_at IS NULL);
+
+CREATE INDEX outbox_sent ON public.outbox USING btree (sent_at) WHERE (sent_at IS NOT NULL);
+
+CREATE INDEX outbox_unsent ON public.outbox USING btree (not_before) WHERE (sent_at IS NULL);
+
+ALTER TABLE ONLY public.acquisition_job
+    ADD CONSTRAINT acquisition_job_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.dead_letter
+    ADD CONSTRAINT dead_letter_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.document_key
+    ADD CONSTRAINT document_key_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.document_match
+    ADD CONSTRAINT document_match_tenant_id_a_fkey FOREIGN KEY (tenant_id, a) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.document_match
+    ADD CONSTRAINT document_match_tenant_id_b_fkey FOREIGN KEY (tenant_id, b) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.document
+    ADD CONSTRAINT document_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.document
+    ADD CONSTRAINT document_tenant_id_source_id_fkey FOREIGN KEY (tenant_id, source_id) REFERENCES public.source(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.ingestion_job
+    ADD CONSTRAINT ingestion_job_tenant_id_id_fkey FOREIGN KEY (tenant_id, id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.notification
+    ADD CONSTRAINT notification_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.outbox
+    ADD CONSTRAINT outbox_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.source
+    ADD CONSTRAINT source_job_id_fkey FOREIGN KEY (job_id) REFERENCES public.acquisition_job(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.source
+    ADD CONSTRAINT source_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.tenant
+    ADD CONSTRAINT tenant_organization_id_fkey FOREIGN KEY (organization_id) REFERENCES public.organization(id);
+
+ALTER TABLE public.acquisition_job ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.dead_letter ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.dead_letter_audit ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY delivery ON public.acquisition_job TO counterfoil_delivery USING (true) WITH CHECK (true);
+
+CREATE POLICY delivery ON public.dead_letter TO counterfoil_delivery USING (true) WITH CHECK (true);
+
+CREATE POLICY delivery ON public.dead_letter_audit TO counterfoil_delivery USING (true) WITH CHECK (true);
+
+CREATE POLICY delivery ON public.document TO counterfoil_delivery USING (true) WITH CHECK (true);
+
+CREATE POLICY delivery ON public.ingestion_job TO counterfoil_delivery USING (true) WITH CHECK (true);
+
+CREATE POLICY delivery ON public.notification TO counterfoil_delivery USING (true) WITH CHECK (true);
+
+CREATE POLICY delivery ON public.outbox TO counterfoil_delivery USING (true) WITH CHECK (true);
+
+CREATE POLICY delivery ON public.tenant FOR SELECT TO counterfoil_delivery USING (true);
+
+ALTER TABLE public.document ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.document_key ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.document_match ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.ingestion_job ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.notification ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY onboarding ON public.tenant TO counterfoil_owner USING (true) WITH CHECK (true);
+
+ALTER TABLE public.outbox ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY own_tenant ON public.acquisition_job TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.dead_letter TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.dead_letter_audit TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.document TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.document_key TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.document_match TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.ingestion_job TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.notification TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.outbox TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.source TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.tenant FOR SELECT TO counterfoil_worker USING ((id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+ALTER TABLE public.source ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.tenant ENABLE ROW LEVEL SECURITY;
+
+GRANT ALL ON SCHEMA public TO counterfoil_owner;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.acquisition_job TO counterfoil_worker;
+GRANT INSERT ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(id) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(tenant_id) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(bucket) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(key) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(version) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(sequencer) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(size) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(created_at) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(status),UPDATE(status) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(error),UPDATE(error) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(attempts),UPDATE(attempts) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(failed_at),UPDATE(failed_at) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(revision),UPDATE(revision) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(claim_token),UPDATE(claim_token) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(claimed_at),UPDATE(claimed_at) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(lease_expires_at),UPDATE(lease_expires_at) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(next_attempt_at),UPDATE(next_attempt_at) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(send_number),UPDATE(send_number) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(returns),UPDATE(returns) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT(reason),UPDATE(reason) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT USAGE ON SEQUENCE public.claim_token TO counterfoil_worker;
+GRANT USAGE ON SEQUENCE public.claim_token TO counterfoil_delivery;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.dead_letter TO counterfoil_worker;
+GRANT SELECT,INSERT,UPDATE ON TABLE public.dead_letter TO counterfoil_delivery;
+
+GRANT SELECT,INSERT ON TABLE public.dead_letter_audit TO counterfoil_worker;
+GRANT SELECT,INSERT ON TABLE public.dead_letter_audit TO counterfoil_delivery;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.document TO counterfoil_worker;
+
+GRANT SELECT(id) ON TABLE public.document TO counterfoil_delivery;
+
+GRANT SELECT(tenant_id) ON TABLE public.document TO counterfoil_delivery;
+
+GRANT SELECT(bucket) ON TABLE public.document TO counterfoil_delivery;
+
+GRANT SELECT(key) ON TABLE public.document TO counterfoil_delivery;
+
+GRANT SELECT(file_name) ON TABLE public.document TO counterfoil_delivery;
+
+GRANT SELECT(matching_status),UPDATE(matching_status) ON TABLE public.document TO counterfoil_delivery;
+
+GRANT SELECT(matching_error),UPDATE(matching_error) ON TABLE public.document TO counterfoil_delivery;
+
+GRANT SELECT(matching_attempts),UPDATE(matching_attempts) ON TABLE public.document TO counterfoil_delivery;
+
+GRANT SELECT(matching_failed_at),UPDATE(matching_failed_at) ON TABLE public.document TO counterfoil_delivery;
+
+GRANT SELECT(matching_revision),UPDATE(matching_revision) ON TABLE public.document TO counterfoil_delivery;
+
+GRANT SELECT(matching_claim_token),UPDATE(matching_claim_token) ON TABLE public.document TO counterfoil_delivery;
+
+GRANT SELECT(matching_claimed_at),UPDATE(matching_claimed_at) ON TABLE public.document TO counterfoil_delivery;
+
+GRANT SELECT(matching_lease_expires_at),UPDATE(matching_lease_expires_at) ON TABLE public.document TO counterfoil_delivery;
+
+GRANT SELECT(matching_next_attempt_at),UPDATE(matching_next_attempt_at) ON TABLE public.document TO counterfoil_delivery;
+
+GRANT SELECT(matching_send_number),UPDATE(matching_send_number) ON TABLE public.document TO counterfoil_delivery;
+
+GRANT SELECT(matching_returns),UPDATE(matching_returns) ON TABLE public.document TO counterfoil_delivery;
+
+GRANT SELECT(matching_reason),UPDATE(matching_reason) ON TABLE public.document TO counterfoil_delivery;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.document_key TO counterfoil_worker;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.document_match TO counterfoil_worker;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.ingestion_job TO counterfoil_worker;
+
+GRANT SELECT(id) ON TABLE public.ingestion_job TO counterfoil_delivery;
+
+GRANT SELECT(tenant_id) ON TABLE public.ingestion_job TO counterfoil_delivery;
+
+GRANT SELECT(created_at) ON TABLE public.ingestion_job TO counterfoil_delivery;
+
+GRANT SELECT(status),UPDATE(status) ON TABLE public.ingestion_job TO counterfoil_delivery;
+
+GRANT SELECT(error),UPDATE(error) ON TABLE public.ingestion_job TO counterfoil_delivery;
+
+GRANT SELECT(attempts),UPDATE(attempts) ON TABLE public.ingestion_job TO counterfoil_delivery;
+
+GRANT SELECT(failed_at),UPDATE(failed_at) ON TABLE public.ingestion_job TO counterfoil_delivery;
+
+GRANT SELECT(revision),UPDATE(revision) ON TABLE public.ingestion_job TO counterfoil_delivery;
+
+GRANT SELECT(claim_token),UPDATE(claim_token) ON TABLE public.ingestion_job TO counterfoil_delivery;
+
+GRANT SELECT(claimed_at),UPDATE(claimed_at) ON TABLE public.ingestion_job TO counterfoil_delivery;
+
+GRANT SELECT(lease_expires_at),UPDATE(lease_expires_at) ON TABLE public.ingestion_job TO counterfoil_delivery;
+
+GRANT SELECT(next_attempt_at),UPDATE(next_attempt_at) ON TABLE public.ingestion_job TO counterfoil_delivery;
+
+GRANT SELECT(send_number),UPDATE(send_number) ON TABLE public.ingestion_job TO counterfoil_delivery;
+
+GRANT SELECT(returns),UPDATE(returns) ON TABLE public.ingestion_job TO counterfoil_delivery;
+
+GRANT SELECT(reason),UPDATE(reason) ON TABLE public.ingestion_job TO counterfoil_delivery;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.notification TO counterfoil_worker;
+GRANT SELECT,INSERT,UPDATE ON TABLE public.notification TO counterfoil_delivery;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.outbox TO counterfoil_worker;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.outbox TO counterfoil_delivery;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.source TO counterfoil_worker;
+
+GRANT SELECT ON TABLE public.tenant TO counterfoil_worker;
+GRANT SELECT ON TABLE public.tenant TO counterfoil_delivery;
