@@ -50,7 +50,7 @@ _COUNTRIES = {
         "{stem} Maschinenbau GmbH & Co. KG",
         "HRB",
         "+49 30 23125 {n:03d}",
-        "Volksbank {city}",
+        "Bankhaus Eibenthal, {city}",
     ),
     "FR": Country(
         ("Valdorée", "Clairépine", "Montfléau", "Brévençal", "Hautefougère", "Sèvremont"),
@@ -59,7 +59,7 @@ _COUNTRIES = {
         "Ateliers {stem} SA",
         "RCS",
         "+33 1 99 00 {n:02d} 37",
-        "Crédit de {city}",
+        "Banque Ventarelle, {city}",
         house_number_first=True,
     ),
     "IT": Country(
@@ -69,7 +69,7 @@ _COUNTRIES = {
         "{stem} Impianti S.p.A.",
         "REA",
         "+39 02 5550 {n:04d}",
-        "Banca di {city}",
+        "Banca Ponterosso, {city}",
     ),
     "NL": Country(
         ("Zeedrecht", "Kruiswaard", "Veenhoeve", "Lindestein", "Oostkapel & Zn.", "Reeënburg"),
@@ -78,7 +78,7 @@ _COUNTRIES = {
         "{stem} Techniek B.V.",
         "KvK",
         "+31 10 555 {n:04d}",
-        "{city}se Handelsbank",
+        "Merelbank, {city}",
     ),
     "GB": Country(
         ("Withergate", "Colneworth", "Thornwick", "Ashmere", "Brackenhall", "Penhallow & Sons"),
@@ -87,7 +87,7 @@ _COUNTRIES = {
         "{stem} Engineering plc",
         "Companies House",
         "+44 161 496 0{n:03d}",
-        "{city} Mercantile Bank",
+        "Larkfield Bank, {city}",
         house_number_first=True,
     ),
     "CH": Country(
@@ -97,7 +97,7 @@ _COUNTRIES = {
         "{stem} Apparatebau AG",
         "Handelsregister",
         "+41 71 555 {n:02d} 10",
-        "Kantonalkasse {city}",
+        "Sparkasse Falkenegg, {city}",
     ),
 }
 

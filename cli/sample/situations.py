@@ -72,17 +72,21 @@ class Casebook:
     links: list[Link] = field(default_factory=list)
     deals: int = 0
     untouched: list[Supplier] = field(init=False)
+    rota: list[Supplier] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Put the suppliers whose reserved articles nobody has ordered yet in an order by chance."""
+        """Put in an order by chance who is next to sell, and whose reserved articles are next to be ordered."""
         self.untouched = self.rng.sample(self.suppliers, len(self.suppliers))
+        self.rota = self.rng.sample(self.suppliers, len(self.suppliers))
 
     def deal(self, situation: str, supplier: Supplier | None = None) -> "Deal":
-        """Open the next deal, with the given supplier or with one by chance, some days after the last."""
+        """Open the next deal, with the given supplier or with the next one in turn, some days after the last."""
         self.deals += 1
         day = trading.workday(self.opened, self.deals * 5 + self.rng.randint(0, 4))
-        chosen = supplier or self.rng.choice(self.suppliers)
-        buying = Buying(self.rng, self.numbers, self.buyer, chosen)
+        if supplier is None:
+            supplier = self.rota.pop()
+            self.rota.insert(0, supplier)
+        buying = Buying(self.rng, self.numbers, self.buyer, supplier)
         return Deal(self, buying, situation, f"{self.tenant}-{self.deals:02d}", day)
 
 
