@@ -1,0 +1,123 @@
+"""The dependency layer: what functions import, locked in `layers/dependencies/requirements.txt`.
+
+`python -m infra.dependencies` writes that file from uv.lock; with `--check` it exits 1 if the file is out of date.
+"""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import uv
+
+from infra.packaging import BUILD, ROOT, Package, PackagingError, Target, archive, compile_all, interpreter
+
+REQUIREMENTS = ROOT / "layers" / "dependencies" / "requirements.txt"
+
+AWS_SERVICES = frozenset({"cloudwatch", "rds", "s3", "secretsmanager", "sns", "sqs", "sts"})
+"""Services that functions call. botocore describes 400 services in 25 MB: the other descriptions are left out."""
+
+_FORMAT = "1"
+"""Part of the hash: raise it when this module builds the same lock differently."""
+_NOT_FOR_RUN_TIME = ("bin", "**/__pycache__", "**/tests", "**/*.pyi", "boto3/examples", "**/*.dist-info/RECORD")
+
+
+def dependency_layer(target: Target) -> Package:
+    """The layer for `target`, built once for each lock, or found where it was built before.
+
+    Raises:
+        PackagingError: a locked wheel cannot be fetched.
+    """
+    compiler = interpreter(target.python)
+    described = (
+        _FORMAT,
+        target.python,
+        target.platform or sys.platform,
+        str(compiler is not None),
+        *sorted(AWS_SERVICES),
+    )
+    digest = hashlib.sha256("\n".join(described).encode() + REQUIREMENTS.read_bytes()).hexdigest()
+    package = Package(BUILD / f"dependencies-{digest[:16]}.zip", digest)
+    if not package.path.exists():
+        if compiler is None:
+            sys.stderr.write(
+                f"No Python {target.python} at hand: the layer is built without byte code, cold starts are slower.\n"
+            )
+        with tempfile.TemporaryDirectory() as folder:
+            site = Path(folder) / "python"
+            _install(site, target)
+            _trim(site)
+            compile_all(Path(folder), compiler, runs_in="/opt")
+            archive(Path(folder), package.path)
+    return package
+
+
+def _install(site: Path, target: Target) -> None:
+    platform = ["--python-platform", target.platform] if target.platform else []
+    command = [
+        uv.find_uv_bin(),
+        "pip",
+        "install",
+        "--quiet",
+        "--no-config",
+        "--link-mode",
+        "copy",
+        "--no-compile-bytecode",
+    ]
+    command += ["--target", str(site), "--python-version", target.python, *platform, "--python", sys.executable]
+    command += ["--only-binary", ":all:", "--require-hashes", "--requirements", str(REQUIREMENTS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
+    if done.returncode != 0:
+        raise PackagingError(
+            f"The dependency layer for Python {target.python} on {target.platform or 'this machine'} cannot be built; "
+            f"uv says:\n{done.stderr.strip()}"
+        )
+
+
+def _trim(site: Path) -> None:
+    """Take out what no function needs at run time."""
+    for pattern in _NOT_FOR_RUN_TIME:
+        for path in list(site.glob(pattern)):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+    for path in (site / "botocore" / "data").iterdir():
+        if path.is_dir() and path.name not in AWS_SERVICES:
+            shutil.rmtree(path)
+
+
+def exported() -> str:
+    """What `layers/dependencies/requirements.txt` must be: the lock's run-time dependencies, with hashes.
+
+    Raises:
+        PackagingError: uv.lock does not fit pyproject.toml.
+    """
+    command = [uv.find_uv_bin(), "export", "--quiet", "--frozen", "--no-default-groups", "--no-emit-project"]
+    command += ["--no-header", "--no-annotate", "--format", "requirements.txt"]
+    done = subprocess.run(  # noqa: S603 - our own arguments
+        command, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise PackagingError(f"uv cannot export the locked dependencies: {done.stderr.strip()}")
+    return done.stdout
+
+
+def main(arguments: list[str]) -> int:
+    """Write the file, or check it with `--check`. Returns the exit code."""
+    wanted = exported()
+    if arguments == ["--check"]:
+        if REQUIREMENTS.read_text() == wanted:
+            return 0
+        sys.stderr.write(
+            "layers/dependencies/requirements.txt is not what uv.lock says: run python -m infra.dependencies\n"
+        )
+        return 1
+    REQUIREMENTS.write_text(wanted)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

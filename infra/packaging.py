@@ -1,0 +1,181 @@
+"""Packs code for Lambda into zip files without Docker: the same input gives the same bytes and the same name.
+
+Three kinds: the layer of dependencies (`infra/dependencies.py`), that of shared code, and an asset for each function.
+Byte code is compiled in where an interpreter of the target's version is at hand: without it an import takes about three
+times as long. It is "unchecked", since Lambda's file system has no useful modification times.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import uv
+
+ROOT = Path(__file__).parents[1]
+BUILD = ROOT / "build" / "packages"
+UNZIPPED_LIMIT = 250 * 1024 * 1024
+"""Lambda's bound for a function with its layers."""
+
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
+_FILE_MODE = 0o100644 << 16
+_FORMAT = "1"
+"""Part of every hash: raise it when this module packs the same files differently."""
+
+
+class PackagingError(Exception):
+    """Something cannot be packed. The message says what is missing, and the way out."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where packed code will run."""
+
+    python: str
+    """Major and minor version, as in "3.13"."""
+    platform: str | None
+    """What `uv pip install --python-platform` calls it; None is this machine."""
+
+
+LAMBDA = Target(python="3.13", platform="aarch64-manylinux_2_28")
+
+
+def this_machine() -> Target:
+    """The target of the local cloud, which runs functions with the interpreter that runs it."""
+    return Target(python=f"{sys.version_info.major}.{sys.version_info.minor}", platform=None)
+
+
+@dataclass(frozen=True)
+class Package:
+    """A zip file, and the hash of what it was made from."""
+
+    path: Path
+    hash: str
+
+
+@cache
+def interpreter(version: str) -> str | None:
+    """The path of a Python of this version on this machine, to compile byte code with; None if there is none."""
+    if version == this_machine().python:
+        return sys.executable
+    found = subprocess.run(  # noqa: S603 - a fixed command
+        [uv.find_uv_bin(), "python", "find", "--no-python-downloads", "--no-project", version],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return found.stdout.strip() if found.returncode == 0 else None
+
+
+def code_layer(target: Target, *, root: Path = ROOT) -> Package:
+    """The layer of shared code: `python/counterfoil/`."""
+    return pack(files_under(root / "layers" / "shared", ["python"]), target, name="code", runs_in="/opt")
+
+
+def function(name: str, extra_files: Iterable[str], target: Target, *, root: Path = ROOT) -> Package:
+    """A function's own asset: its folder under the path that it has in the project, and the extra files of its row.
+
+    Raises:
+        PackagingError: the folder, its handler or an extra file is missing.
+    """
+    handler = root / "functions" / name / "handler.py"
+    if not handler.is_file():
+        raise PackagingError(
+            f"functions/{name}/handler.py is missing: write it, or take the row {name!r} out of the table."
+        )
+    wanted = ["functions/__init__.py", f"functions/{name}", *extra_files]
+    return pack(files_under(root, wanted), target, name=f"function-{name}", runs_in="/var/task")
+
+
+def files_under(folder: Path, wanted: Iterable[str]) -> dict[str, Path]:
+    """The files and the files in the folders `wanted`, by their path from `folder`; no byte code, no hidden files.
+
+    Raises:
+        PackagingError: one does not exist.
+    """
+    files: dict[str, Path] = {}
+    for name in wanted:
+        start = folder / name
+        if not start.exists():
+            raise PackagingError(f"{name} is to be packed and does not exist in the project.")
+        for path in [start] if start.is_file() else start.rglob("*"):
+            relative = path.relative_to(folder)
+            hidden = any(part.startswith(".") or part == "__pycache__" for part in relative.parts)
+            if path.is_file() and not hidden and path.suffix != ".pyc":
+                files[relative.as_posix()] = path
+    return dict(sorted(files.items()))
+
+
+def pack(files: Mapping[str, Path], target: Target, *, name: str, runs_in: str) -> Package:
+    """Pack `files` (path in the package -> file), or find the package where that was done before.
+
+    `runs_in` is the folder that the package will be unpacked to, for tracebacks.
+    """
+    compiler = interpreter(target.python)
+    digest = hashlib.sha256(f"{_FORMAT}\n{target.python}\n{compiler is not None}\n{runs_in}\n".encode())
+    for relative, path in files.items():
+        digest.update(f"{relative}\n{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    package = Package(BUILD / f"{name}-{digest.hexdigest()[:16]}.zip", digest.hexdigest())
+    if not package.path.exists():
+        with tempfile.TemporaryDirectory() as folder:
+            for relative, path in files.items():
+                copy = Path(folder) / relative
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
+            compile_all(Path(folder), compiler, runs_in=runs_in)
+            archive(Path(folder), package.path)
+    return package
+
+
+def compile_all(folder: Path, compiler: str | None, *, runs_in: str) -> None:
+    """Compile what is in `folder` in place. Files that are no valid Python are left to fail where they are imported."""
+    if compiler is None:
+        return
+    # With hash randomisation, sets in constants would be written in another order each time.
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    arguments = [
+        "-m",
+        "compileall",
+        "-q",
+        "-j",
+        "0",
+        "--invalidation-mode",
+        "unchecked-hash",
+        "-s",
+        str(folder),
+        "-p",
+        runs_in,
+    ]
+    subprocess.run(  # noqa: S603 - our own arguments
+        [compiler, *arguments, str(folder)], env=environment, stdout=subprocess.DEVNULL, check=False
+    )
+
+
+def archive(folder: Path, destination: Path) -> None:
+    """Zip a folder: names in order, one fixed time and mode, moved into place only when complete."""
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    partial = destination.with_suffix(f".{os.getpid()}.partial")
+    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as bundle:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), _ZIP_EPOCH)
+                entry.external_attr = _FILE_MODE
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                bundle.writestr(entry, path.read_bytes())
+    partial.replace(destination)
+
+
+def unzipped_size(*packages: Package) -> int:
+    """Bytes that the packages take together once unpacked."""
+    total = 0
+    for package in packages:
+        with zipfile.ZipFile(package.path) as bundle:
+            total += sum(entry.file_size for entry in bundle.infolist())
+    return total

@@ -1,0 +1,219 @@
+"""The pipeline: the uploads bucket, every worker of the table, what starts them, and migrations before all else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aws_cdk import Aws, Duration, RemovalPolicy, Stack, triggers
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+from infra import packaging
+from infra.database import Database
+from infra.network import NetworkStack
+from infra.packaging import Package, Target
+from infra.worker import Queues, Surroundings, Worker, output
+from infra.workers import FedBy, Row, queue_rows, validate
+
+UPLOADS = "uploads/"
+EVERY_MINUTE = "rate(1 minute)"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where the pipeline is deployed to."""
+
+    database: Database
+    network: NetworkStack | None
+    """None in the local cloud, which has neither network nor TLS, and forgets its data with its stack."""
+    target: Target
+    dependencies: Package
+
+    @property
+    def on_aws(self) -> bool:
+        """Whether this is a real account."""
+        return self.network is not None
+
+
+class PipelineStack(Stack):
+    """Everything that `rows` describe."""
+
+    def __init__(self, scope: Construct, id_: str, *, rows: Sequence[Row], stage: Stage, **of_stack: Any) -> None:
+        """Create the stack; `of_stack` is what aws_cdk.Stack takes.
+
+        Raises:
+            WorkerTableError: a row could lose work.
+            PackagingError: a function's code is missing.
+        """
+        super().__init__(scope, id_, **of_stack)
+        validate(rows)
+        self._stage = stage
+        self.queues = self._queues(rows)
+        self.uploads = self._uploads([self.queues[row.name] for row in rows if row.fed_by is FedBy.S3_EVENTS])
+        around = Surroundings(
+            rows=tuple(rows),
+            queues=self.queues,
+            uploads=self.uploads,
+            database=stage.database,
+            network=stage.network,
+            layers=self._layers(),
+            architecture=lambda_.Architecture.ARM_64 if stage.on_aws else lambda_.Architecture.X86_64,
+            alarm_action=actions.SnsAction(self._alarm_topic()),
+        )
+        self.workers = {row.name: Worker(self, row, self._code(row), around) for row in rows}
+        self._schedule()
+        self._migrate_first()
+        self._outputs(rows)
+
+    def _queues(self, rows: Sequence[Row]) -> dict[str, Queues]:
+        visibility = max((row.visibility for row in rows if row.fed_by is FedBy.DEAD_LETTER_QUEUES), default=30)
+        return {
+            row.name: Queues.of(self, row, dead_letter_visibility=visibility, enforce_tls=self._stage.on_aws)
+            for row in queue_rows(rows)
+        }
+
+    def _uploads(self, notified: Sequence[Queues]) -> s3.Bucket:
+        """The bucket, whose every new object under UPLOADS becomes a message.
+
+        It has a name of its own choosing: a queue's policy names the bucket, and the bucket its queues, so that neither
+        could otherwise be created first. CDK's own way around that is a function that may change every bucket.
+        """
+        on_aws = self._stage.on_aws
+        name = f"counterfoil-uploads-{Aws.ACCOUNT_ID}-{Aws.REGION}"
+        bucket = s3.Bucket(
+            self,
+            "Uploads",
+            bucket_name=name,
+            versioned=True,
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            enforce_ssl=on_aws,
+            removal_policy=RemovalPolicy.RETAIN if on_aws else RemovalPolicy.DESTROY,
+        )
+        resource = bucket.node.default_child
+        assert isinstance(resource, s3.CfnBucket)
+        under = s3.CfnBucket.NotificationFilterProperty(
+            s3_key=s3.CfnBucket.S3KeyFilterProperty(
+                rules=[s3.CfnBucket.FilterRuleProperty(name="prefix", value=UPLOADS)]
+            )
+        )
+        configurations = []
+        for queues in notified:
+            allowed = queues.source.add_to_resource_policy(
+                iam.PolicyStatement(
+                    principals=[iam.ServicePrincipal("s3.amazonaws.com")],
+                    actions=["sqs:SendMessage"],
+                    resources=[queues.source.queue_arn],
+                    conditions={
+                        "ArnEquals": {"aws:SourceArn": f"arn:{Aws.PARTITION}:s3:::{name}"},
+                        "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
+                    },
+                )
+            )
+            if allowed.policy_dependable is not None:
+                resource.node.add_dependency(allowed.policy_dependable)
+            configurations.append(
+                s3.CfnBucket.QueueConfigurationProperty(
+                    event="s3:ObjectCreated:*", queue=queues.source.queue_arn, filter=under
+                )
+            )
+        resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+            queue_configurations=configurations
+        )
+        return bucket
+
+    def _alarm_topic(self) -> sns.Topic:
+        topic = sns.Topic(self, "Alarms", topic_name="counterfoil-alarms", enforce_ssl=self._stage.on_aws)
+        alarms = f"arn:{Aws.PARTITION}:cloudwatch:{Aws.REGION}:{Aws.ACCOUNT_ID}:alarm:counterfoil-*"
+        topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                actions=["sns:Publish"],
+                resources=[topic.topic_arn],
+                conditions={
+                    "ArnLike": {"aws:SourceArn": alarms},
+                    "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
+                },
+            )
+        )
+        output(self, "AlarmsTopicArn", topic.topic_arn)
+        return topic
+
+    def _layers(self) -> list[lambda_.LayerVersion]:
+        packages = {"Dependencies": self._stage.dependencies, "Code": packaging.code_layer(self._stage.target)}
+        return [
+            lambda_.LayerVersion(
+                self,
+                f"{name}Layer",
+                layer_version_name=f"counterfoil-{name.lower()}",
+                code=as_code(package),
+                compatible_runtimes=[lambda_.Runtime.PYTHON_3_13],
+            )
+            for name, package in packages.items()
+        ]
+
+    def _code(self, row: Row) -> lambda_.Code:
+        return as_code(packaging.function(row.name, row.extra_files, self._stage.target))
+
+    def _schedule(self) -> None:
+        for name, worker in self.workers.items():
+            if worker.row.fed_by is not FedBy.SCHEDULE:
+                continue
+            function = worker.function.function_arn
+            role = iam.Role(
+                self,
+                f"{worker.row.logical_name}ScheduleRole",
+                description=f"Starts worker {name}",
+                assumed_by=iam.ServicePrincipal(
+                    "scheduler.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
+                ),
+                inline_policies={
+                    "invoke": iam.PolicyDocument(
+                        statements=[iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[function])]
+                    )
+                },
+            )
+            scheduler.CfnSchedule(
+                self,
+                f"{worker.row.logical_name}Schedule",
+                name=worker.row.resource_name,
+                description=worker.row.does,
+                schedule_expression=EVERY_MINUTE,
+                flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+                target=scheduler.CfnSchedule.TargetProperty(
+                    arn=function,
+                    role_arn=role.role_arn,
+                    retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(maximum_retry_attempts=0),
+                ),
+            )
+
+    def _migrate_first(self) -> None:
+        """Run what the deployment feeds before any other function gets its new code, and again whenever it changed."""
+        first = [worker for worker in self.workers.values() if worker.row.fed_by is FedBy.DEPLOYMENT]
+        others = [worker.function for worker in self.workers.values() if worker not in first]
+        for worker in first:
+            triggers.Trigger(
+                self,
+                f"{worker.row.logical_name}Trigger",
+                handler=worker.function,
+                timeout=Duration.seconds(worker.row.timeout),
+                execute_before=others,
+            )
+
+    def _outputs(self, rows: Sequence[Row]) -> None:
+        output(self, "UploadsBucketName", self.uploads.bucket_name)
+        for row in rows:
+            output(self, f"{row.logical_name}FunctionName", self.workers[row.name].function.function_name)
+            if row.has_queue:
+                output(self, f"{row.logical_name}QueueUrl", self.queues[row.name].source.queue_url)
+                output(self, f"{row.logical_name}DeadLetterQueueUrl", self.queues[row.name].dead_letters.queue_url)
+
+
+def as_code(package: Package) -> lambda_.Code:
+    """A package as CDK wants it; its hash is that of its input, so that zip and compiler versions do not matter."""
+    return lambda_.Code.from_asset(str(package.path), asset_hash=package.hash)

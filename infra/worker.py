@@ -1,0 +1,257 @@
+"""The construct of a worker: from its row to queue, dead-letter queue, function, logs, mappings, grants and alarms."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aws_cdk import Aws, CfnOutput, Duration, RemovalPolicy
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.database import Database
+from infra.network import SUBNETS, NetworkStack
+from infra.workers import (
+    DEAD_LETTER_RETENTION,
+    MAX_RECEIVE_COUNT,
+    SOURCE_RETENTION,
+    Alarm,
+    FedBy,
+    Row,
+    mappings,
+    queue_rows,
+    targets,
+)
+
+RUNBOOK = "docs/operations.md"
+METRICS_NAMESPACE = "Counterfoil"
+CONSUME = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"]
+NETWORK_INTERFACES = [
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:UnassignPrivateIpAddresses",
+]
+"""What the Lambda service does with the function's role, to put the function into its subnets."""
+
+
+@dataclass(frozen=True)
+class Queues:
+    """A worker's queue and where its messages go after the third receive."""
+
+    source: sqs.Queue
+    dead_letters: sqs.Queue
+
+    @classmethod
+    def of(cls, scope: Construct, row: Row, *, dead_letter_visibility: int, enforce_tls: bool) -> "Queues":
+        """Create both. `dead_letter_visibility` is asked for by whoever consumes the dead letters, in seconds."""
+        dead_letters = sqs.Queue(
+            scope,
+            f"{row.logical_name}DeadLetterQueue",
+            queue_name=f"{row.resource_name}-dlq",
+            visibility_timeout=Duration.seconds(dead_letter_visibility),
+            retention_period=Duration.seconds(DEAD_LETTER_RETENTION),
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=enforce_tls,
+        )
+        source = sqs.Queue(
+            scope,
+            f"{row.logical_name}Queue",
+            queue_name=row.resource_name,
+            visibility_timeout=Duration.seconds(row.visibility),
+            retention_period=Duration.seconds(SOURCE_RETENTION),
+            dead_letter_queue=sqs.DeadLetterQueue(max_receive_count=MAX_RECEIVE_COUNT, queue=dead_letters),
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=enforce_tls,
+        )
+        return cls(source, dead_letters)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all workers of a stack share."""
+
+    rows: tuple[Row, ...]
+    queues: Mapping[str, Queues]
+    uploads: s3.IBucket
+    database: Database
+    network: NetworkStack | None
+    """None in the local cloud, where functions are processes of the same machine."""
+    layers: list[lambda_.LayerVersion]
+    architecture: lambda_.Architecture
+    alarm_action: cloudwatch.IAlarmAction
+
+
+class Worker(Construct):
+    """One worker, as its row says."""
+
+    def __init__(self, scope: Construct, row: Row, code: lambda_.Code, around: Surroundings) -> None:
+        """Create the worker `row`, whose function runs `code`."""
+        super().__init__(scope, row.logical_name)
+        self.row = row
+        self._around = around
+        self.log_group = logs.LogGroup(
+            self,
+            "Logs",
+            log_group_name=f"/aws/lambda/{row.resource_name}",
+            retention=logs.RetentionDays.THREE_MONTHS,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        self.function = self._function(code)
+        self.mappings = [self._mapping(source) for source in mappings(around.rows, row)]
+        for alarm in row.alarms:
+            self._alarm(alarm)
+
+    def _function(self, code: lambda_.Code) -> lambda_.Function:
+        row, network = self.row, self._around.network
+        placed: dict[str, Any] = (
+            {"vpc": network.vpc, "vpc_subnets": SUBNETS, "security_groups": [network.security_group(row)]}
+            if network
+            else {}
+        )
+        # A scheduled call that failed is not repeated: the next one is due within the minute.
+        once: dict[str, Any] = (
+            {"retry_attempts": 0, "max_event_age": Duration.minutes(1)} if row.fed_by is FedBy.SCHEDULE else {}
+        )
+        return lambda_.Function(
+            self,
+            "Function",
+            function_name=row.resource_name,
+            description=row.does,
+            code=code,
+            handler=f"functions.{row.name}.handler.handle",
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            architecture=self._around.architecture,
+            layers=self._around.layers,
+            timeout=Duration.seconds(row.timeout),
+            memory_size=row.memory,
+            reserved_concurrent_executions=row.reserved_concurrency,
+            # Parked work goes to the queue that it came from. Lambda takes that for a loop and stops it after 16
+            # rounds; our own bound is the count of attempts.
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if row.has_queue else None,
+            role=self._role(),
+            log_group=self.log_group,
+            environment=self._environment(),
+            **placed,
+            **once,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        row, around = self.row, self._around
+        told = {"name": row.name, "timeout": row.timeout, "permits": row.permits, "start_margin": row.start_margin}
+        environment = {
+            "WORKER": json.dumps(told),
+            "POWERTOOLS_SERVICE_NAME": row.name,
+            "QUEUE_URLS": json.dumps(
+                {to.name: around.queues[to.name].source.queue_url for to in targets(around.rows, row)}
+            ),
+        }
+        if row.fed_by is FedBy.DEAD_LETTER_QUEUES:
+            sources = {around.queues[of.name].dead_letters.queue_arn: of.name for of in queue_rows(around.rows)}
+            environment["DEAD_LETTER_SOURCES"] = json.dumps(sources)
+        return {**environment, **around.database.environment(row)}
+
+    def _role(self) -> iam.Role:
+        """A role of the worker's own: what the row names, and no managed policy."""
+        network = network_statements(self.row) if self._around.network else []
+        statements = [*self._statements(), *self._around.database.statements(self.row), *network]
+        return iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
+            description=f"Worker {self.row.name}",
+            inline_policies={"row": iam.PolicyDocument(statements=statements)},
+        )
+
+    def _statements(self) -> list[iam.PolicyStatement]:
+        row, around = self.row, self._around
+        granted = [(["logs:CreateLogStream", "logs:PutLogEvents"], [self.log_group.log_group_arn])]
+        granted.append((CONSUME, [self._feeding_queue(source).queue_arn for source in mappings(around.rows, row)]))
+        granted.append(
+            (["sqs:SendMessage"], [around.queues[to.name].source.queue_arn for to in targets(around.rows, row)])
+        )
+        granted.append((["s3:GetObject"], [around.uploads.arn_for_objects(f"{prefix}*") for prefix in row.reads]))
+        if row.measures_queues:
+            every = [queue.queue_arn for pair in around.queues.values() for queue in (pair.source, pair.dead_letters)]
+            granted.append((["sqs:GetQueueAttributes"], every))
+        statements = [
+            iam.PolicyStatement(actions=actions, resources=resources) for actions, resources in granted if resources
+        ]
+        if row.measures_queues:
+            # CloudWatch knows no resources for metrics: the namespace is the narrowest bound there is.
+            only_ours = {"StringEquals": {"cloudwatch:namespace": METRICS_NAMESPACE}}
+            statements.append(
+                iam.PolicyStatement(actions=["cloudwatch:PutMetricData"], resources=["*"], conditions=only_ours)
+            )
+        return statements
+
+    def _feeding_queue(self, source: Row) -> sqs.Queue:
+        queues = self._around.queues[source.name]
+        return queues.dead_letters if self.row.fed_by is FedBy.DEAD_LETTER_QUEUES else queues.source
+
+    def _mapping(self, source: Row) -> lambda_.EventSourceMapping:
+        row = self.row
+        name = "Mapping" if source is row else f"{source.logical_name}Mapping"
+        mapping = lambda_.EventSourceMapping(
+            self,
+            name,
+            target=self.function,
+            event_source_arn=self._feeding_queue(source).queue_arn,
+            batch_size=row.batch_size,
+            max_batching_window=Duration.seconds(row.batching_window),
+            max_concurrency=row.maximum_concurrency,
+            report_batch_item_failures=True,
+        )
+        output(self, f"{row.logical_name}{name}Id", mapping.event_source_mapping_id)
+        return mapping
+
+    def _alarm(self, alarm: Alarm) -> None:
+        row = self.row
+        if alarm is Alarm.DEAD_LETTERS:
+            metric = self._around.queues[row.name].dead_letters.metric_approximate_number_of_messages_visible(
+                period=Duration.minutes(1), statistic="Maximum"
+            )
+            says = f"Dead letters of {row.name} wait in {row.resource_name}-dlq, and nothing settles them."
+        else:
+            metric = self.function.metric_errors(period=Duration.minutes(1), statistic="Sum")
+            says = f"Invocations of {row.resource_name} fail."
+        raised = cloudwatch.Alarm(
+            self,
+            alarm.name.title().replace("_", "") + "Alarm",
+            alarm_name=f"{row.resource_name}-{alarm}",
+            alarm_description=f"{says} What to do: {RUNBOOK}#{row.name}-{alarm}",
+            metric=metric,
+            threshold=0,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            evaluation_periods=5,
+            datapoints_to_alarm=3,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        )
+        raised.add_alarm_action(self._around.alarm_action)
+
+
+def network_statements(row: Row) -> list[iam.PolicyStatement]:
+    """Leave for the Lambda service to place the function into its subnets; the function's own code gets none of it."""
+    function = f"arn:{Aws.PARTITION}:lambda:{Aws.REGION}:{Aws.ACCOUNT_ID}:function:{row.resource_name}"
+    return [
+        # Lambda checks these before any interface exists, and refuses a role that names resources.
+        iam.PolicyStatement(actions=NETWORK_INTERFACES, resources=["*"]),
+        iam.PolicyStatement(
+            effect=iam.Effect.DENY,
+            actions=NETWORK_INTERFACES,
+            resources=["*"],
+            conditions={"ArnEquals": {"lambda:SourceFunctionArn": function}},
+        ),
+    ]
+
+
+def output(scope: Construct, name: str, value: str) -> None:
+    """An output of the stack under exactly this name, for the command line to find."""
+    CfnOutput(scope, f"{name}Output", value=value).override_logical_id(name)

@@ -1,0 +1,313 @@
+"""The table of workers: one row for each Lambda function. It imports no CDK, so that everything may read it.
+
+A new worker is one row here and one folder `functions/<name>/` with a `handler.py`. `infra/worker.py` turns a row into
+its queue, dead-letter queue, function, logs, mappings, grants and alarms; `validate` refuses rows that could lose work.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Literal
+
+DAY = 24 * 60 * 60
+
+MAX_RECEIVE_COUNT = 3
+"""Receives after which SQS moves a message to its dead-letter queue. Retrying is built on it: no row may differ."""
+SOURCE_RETENTION = 10 * DAY
+"""How long a queue keeps a message, in seconds."""
+DEAD_LETTER_RETENTION = 14 * DAY
+"""SQS's longest. A move keeps the first enqueue time, so that a dead letter has at least four days left."""
+
+MINIMUM_CONCURRENCY = 2
+"""The least MaximumConcurrency that a mapping takes; MAXIMUM_CONCURRENCY is the most. Both are bounds of AWS."""
+MAXIMUM_CONCURRENCY = 1000
+VISIBILITY_TIMEOUTS = 6
+"""A message stays invisible for this many time-outs of its function, plus the batching window (AWS's advice)."""
+MAX_VISIBILITY = 12 * 60 * 60
+MAX_TIMEOUT = 900
+MEMORY_MEGABYTES = range(128, 10_240 + 1)
+MAX_BATCH_SIZE = 10_000
+MAX_BATCH_SIZE_WITHOUT_WINDOW = 10
+MAX_BATCHING_WINDOW = 300
+
+EVERY_QUEUE = ("*",)
+"""In `sends_to`: every worker that has a queue, those of later rows too."""
+
+DatabaseUser = Literal["counterfoil_worker", "counterfoil_keeper", "master"]
+
+
+class FedBy(StrEnum):
+    """What starts a worker."""
+
+    S3_EVENTS = "S3 events"
+    OUTBOX = "outbox"
+    SCHEDULE = "schedule"
+    DEAD_LETTER_QUEUES = "dead-letter queues"
+    DEPLOYMENT = "deployment"
+
+
+class Alarm(StrEnum):
+    """What a worker can raise an alarm about. The alarm is called after both, and so is its page of the runbook."""
+
+    DEAD_LETTERS = "dead-letters"
+    ERRORS = "errors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One worker. Durations are seconds."""
+
+    name: str
+    """Also the name of its folder, and after `counterfoil-` that of its queue, function, log group and alarms."""
+    does: str
+    fed_by: FedBy
+    timeout: int
+    memory: int
+    """Megabytes. A function has one processor at 1,769."""
+    reserved_concurrency: int
+    """Invocations at once, at most. The mappings' MaximumConcurrency together may not exceed it."""
+    maximum_concurrency: int = 0
+    """Invocations at once for each queue that feeds this worker."""
+    batch_size: int = 0
+    batching_window: int = 0
+    visibility: int = 0
+    """Of the queues that feed this worker: its own, or for `dead_letters` every dead-letter queue."""
+    heavy: bool = False
+    """Its records take memory or processor time for long: they wait for a permit."""
+    permits: int = 1
+    """Heavy records at once inside one invocation."""
+    start_margin: int = 10
+    """No record is started with less than this left of the invocation."""
+    sends_to: tuple[str, ...] = ()
+    """Workers whose queues get its messages, besides its own queue, where parked work returns to."""
+    reads: tuple[str, ...] = ()
+    """Prefixes of the uploads bucket that it may read."""
+    database_user: DatabaseUser = "counterfoil_worker"
+    measures_queues: bool = False
+    """It may read how full every queue is, and publish metrics."""
+    extra_files: tuple[str, ...] = ()
+    """Files and folders, from the root of the project, that its asset needs besides its own folder."""
+    alarms: tuple[Alarm, ...] = ()
+
+    @property
+    def resource_name(self) -> str:
+        """The name of the queue and of the function."""
+        return f"counterfoil-{self.name}"
+
+    @property
+    def logical_name(self) -> str:
+        """How ids and outputs of the stack begin: `document_output` is `DocumentOutput`."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+    @property
+    def has_queue(self) -> bool:
+        """Whether a queue and its dead-letter queue belong to this worker."""
+        return self.fed_by in {FedBy.S3_EVENTS, FedBy.OUTBOX}
+
+    @property
+    def polls(self) -> bool:
+        """Whether event source mappings feed this worker."""
+        return self.has_queue or self.fed_by is FedBy.DEAD_LETTER_QUEUES
+
+
+WORKERS: tuple[Row, ...] = (
+    Row(
+        name="acquisition",
+        does="reads what arrived in the uploads bucket, drops duplicates, creates sources and documents",
+        fed_by=FedBy.S3_EVENTS,
+        timeout=120,
+        memory=1024,
+        reserved_concurrency=10,
+        maximum_concurrency=10,
+        batch_size=5,
+        visibility=720,
+        heavy=True,
+        permits=2,
+        start_margin=30,
+        sends_to=("ingestion",),
+        reads=("uploads/",),
+        alarms=(Alarm.DEAD_LETTERS,),
+    ),
+    Row(
+        name="ingestion",
+        does="recognises documents, splits bundles, extracts structured data",
+        fed_by=FedBy.OUTBOX,
+        timeout=300,
+        memory=2048,
+        reserved_concurrency=10,
+        maximum_concurrency=10,
+        batch_size=4,
+        visibility=1800,
+        heavy=True,
+        permits=2,
+        start_margin=60,
+        sends_to=("matching",),
+        reads=("uploads/",),
+        alarms=(Alarm.DEAD_LETTERS,),
+    ),
+    Row(
+        name="matching",
+        does="finds candidates, scores and decides, writes matches and clusters",
+        fed_by=FedBy.OUTBOX,
+        timeout=120,
+        memory=1769,
+        reserved_concurrency=10,
+        maximum_concurrency=10,
+        batch_size=10,
+        visibility=720,
+        heavy=True,
+        permits=4,
+        start_margin=30,
+        alarms=(Alarm.DEAD_LETTERS,),
+    ),
+    Row(
+        name="dead_letters",
+        does="settles what landed in a dead-letter queue: archives it, or returns what was never attempted",
+        fed_by=FedBy.DEAD_LETTER_QUEUES,
+        timeout=60,
+        memory=512,
+        reserved_concurrency=20,
+        maximum_concurrency=2,
+        batch_size=10,
+        visibility=360,
+        sends_to=EVERY_QUEUE,
+        database_user="counterfoil_keeper",
+        alarms=(Alarm.ERRORS,),
+    ),
+    Row(
+        name="watchdog",
+        does="every minute: sends overdue messages, finds stuck work, measures the queues",
+        fed_by=FedBy.SCHEDULE,
+        timeout=55,
+        memory=512,
+        reserved_concurrency=1,
+        sends_to=EVERY_QUEUE,
+        database_user="counterfoil_keeper",
+        measures_queues=True,
+        alarms=(Alarm.ERRORS,),
+    ),
+    Row(
+        name="migrate",
+        does="brings the database's schema up to date, before any other function of a deployment",
+        fed_by=FedBy.DEPLOYMENT,
+        timeout=600,
+        memory=512,
+        reserved_concurrency=1,
+        database_user="master",
+        extra_files=("migrations",),
+    ),
+)
+
+
+class WorkerTableError(ValueError):
+    """A row of the table could lose work, or AWS would refuse it. The message names the row and the way out."""
+
+
+def queue_rows(rows: Sequence[Row]) -> list[Row]:
+    """The rows that have a queue and a dead-letter queue."""
+    return [row for row in rows if row.has_queue]
+
+
+def mappings(rows: Sequence[Row], row: Row) -> list[Row]:
+    """The workers whose queues feed `row`: itself, or for a worker fed by dead-letter queues those of every worker."""
+    if row.fed_by is FedBy.DEAD_LETTER_QUEUES:
+        return queue_rows(rows)
+    return [row] if row.has_queue else []
+
+
+def targets(rows: Sequence[Row], row: Row) -> list[Row]:
+    """The workers whose queues `row` sends to, its own first: parked work returns to it."""
+    every = row.sends_to == EVERY_QUEUE
+    own = [row] if row.has_queue else []
+    return own + [other for other in queue_rows(rows) if other is not row and (every or other.name in row.sends_to)]
+
+
+def capped(rows: Sequence[Row], maximum_concurrency: int) -> tuple[Row, ...]:
+    """The rows for a machine with room for fewer functions at once."""
+    return tuple(replace(row, maximum_concurrency=min(row.maximum_concurrency, maximum_concurrency)) for row in rows)
+
+
+def validate(rows: Sequence[Row]) -> None:
+    """Refuse a table that could lose work.
+
+    Raises:
+        WorkerTableError: one sentence, with the row's name and what to change.
+    """
+    by_name: dict[str, Row] = {}
+    for row in rows:
+        if row.name in by_name:
+            raise WorkerTableError(f"Worker {row.name!r} has two rows: give one of them another name.")
+        by_name[row.name] = row
+    for row in rows:
+        for fault in (*_faults_of_function(row), *_faults_of_polling(rows, row), *_faults_of_sending(by_name, row)):
+            raise WorkerTableError(f"Worker {row.name!r}: {fault}.")
+
+
+def _faults_of_function(row: Row) -> Iterator[str]:
+    if not (row.name.isascii() and row.name.replace("_", "").isalnum() and row.name == row.name.lower()):
+        yield "its name must be lower-case letters, digits and underscores, for it is a folder, a module and a queue"
+    if not 1 <= row.timeout <= MAX_TIMEOUT:
+        yield f"set timeout between 1 and {MAX_TIMEOUT} s, it is {row.timeout}"
+    if row.memory not in MEMORY_MEGABYTES:
+        yield f"set memory between {MEMORY_MEGABYTES[0]} and {MEMORY_MEGABYTES[-1]} MB, it is {row.memory}"
+    if not 0 <= row.start_margin < row.timeout:
+        yield f"set start_margin ({row.start_margin} s) below timeout ({row.timeout} s), or no record is ever started"
+    if row.reserved_concurrency < 1:
+        yield f"set reserved_concurrency to 1 or more, {row.reserved_concurrency} would never let it run"
+    if row.permits < 1:
+        yield f"set permits to 1 or more, it is {row.permits} and no heavy record would ever start"
+
+
+def _faults_of_polling(rows: Sequence[Row], row: Row) -> Iterator[str]:
+    if not row.polls:
+        if row.maximum_concurrency or row.batch_size or row.batching_window or row.visibility:
+            yield (
+                "leave maximum_concurrency, batch_size, batching_window and visibility at 0, "
+                f"for no queue feeds it ({row.fed_by})"
+            )
+        return
+    if not MINIMUM_CONCURRENCY <= row.maximum_concurrency <= MAXIMUM_CONCURRENCY:
+        yield (
+            f"set maximum_concurrency between {MINIMUM_CONCURRENCY} and {MAXIMUM_CONCURRENCY}, AWS's bounds, "
+            f"it is {row.maximum_concurrency}"
+        )
+    sources = len(mappings(rows, row))
+    wanted = sources * row.maximum_concurrency
+    if wanted > row.reserved_concurrency:
+        yield (
+            f"raise reserved_concurrency from {row.reserved_concurrency} to {wanted} or lower maximum_concurrency, "
+            f"for its {sources} mappings of {row.maximum_concurrency} would receive messages that there is no room for"
+        )
+    if not 1 <= row.batch_size <= MAX_BATCH_SIZE:
+        yield f"set batch_size between 1 and {MAX_BATCH_SIZE}, it is {row.batch_size}"
+    if not 0 <= row.batching_window <= MAX_BATCHING_WINDOW:
+        yield f"set batching_window between 0 and {MAX_BATCHING_WINDOW} s, it is {row.batching_window}"
+    if row.batch_size > MAX_BATCH_SIZE_WITHOUT_WINDOW and row.batching_window < 1:
+        yield f"set batching_window to 1 s or more, for AWS refuses batches of {row.batch_size} without one"
+    least = VISIBILITY_TIMEOUTS * row.timeout + row.batching_window
+    if row.visibility < least:
+        yield (
+            f"raise visibility from {row.visibility} to {least} s ({VISIBILITY_TIMEOUTS} x timeout + batching_window), "
+            "or a message comes back while it is being worked on"
+        )
+    if row.visibility > MAX_VISIBILITY:
+        yield f"lower visibility from {row.visibility} to {MAX_VISIBILITY} s or less, SQS's bound"
+
+
+def _faults_of_sending(by_name: Mapping[str, Row], row: Row) -> Iterator[str]:
+    for name in row.sends_to:
+        if row.sends_to == EVERY_QUEUE:
+            return
+        if name not in by_name:
+            yield f"sends_to names {name!r}, which is no worker: correct the name or add its row"
+        elif not by_name[name].has_queue:
+            yield f"sends_to names {name!r}, which has no queue: take it out"
+        elif name == row.name:
+            yield "take its own name out of sends_to: a worker may always send to its own queue"
+    for prefix in row.reads:
+        if prefix.startswith("/") or not prefix.endswith("/"):
+            yield f"write the prefix {prefix!r} in reads without a leading and with a trailing slash"
+    if Alarm.DEAD_LETTERS in row.alarms and not row.has_queue:
+        yield "take Alarm.DEAD_LETTERS out of alarms, for it has no dead-letter queue"
+    if row.has_queue and Alarm.DEAD_LETTERS not in row.alarms:
+        yield "add Alarm.DEAD_LETTERS to alarms, or its dead letters go unnoticed"
