@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, cast
 
 import pypdf
-import pypdfium2
+import pypdfium2  # type: ignore[import-untyped]
 import pytest
 from stdnum import get_cc_module, iban
 from stdnum.ch import vat as swiss_vat
