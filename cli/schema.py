@@ -10,8 +10,8 @@ from functions.migrate.runner import apply
 MIGRATIONS = Path(__file__).parent.parent / "migrations"
 SCHEMA = MIGRATIONS / "schema.sql"
 HEADER = """\
--- The database's schema: the sum of all migrations, as PostgreSQL 18 tells it. Written by `python -m cli.schema`, not by hand.
--- Everything belongs to counterfoil_owner.
+-- The sum of all migrations, as PostgreSQL 18 tells it; written by `python -m cli.schema`, not by hand.
+-- Everything here belongs to counterfoil_owner.
 
 """
 _NOISE = re.compile(r"^(--.*|SET .*|SELECT pg_catalog\.set_config.*|\\(un)?restrict .*)$", re.MULTILINE)

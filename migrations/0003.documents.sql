@@ -25,7 +25,8 @@ CREATE TABLE acquisition_job (
     send_number      integer NOT NULL DEFAULT 0,
     returns          integer NOT NULL DEFAULT 0,
     reason           text,
-    UNIQUE (bucket, key, sequencer)
+    UNIQUE (bucket, key, sequencer),
+    UNIQUE (tenant_id, id)
 );
 CREATE INDEX acquisition_job_status ON acquisition_job (status) WHERE status IN ('pending', 'in-progress');
 
@@ -33,12 +34,13 @@ CREATE INDEX acquisition_job_status ON acquisition_job (status) WHERE status IN 
 CREATE TABLE source (
     id          uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id   uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-    job_id      uuid NOT NULL UNIQUE REFERENCES acquisition_job (id) ON DELETE CASCADE,
+    job_id      uuid NOT NULL UNIQUE,
     kind        text NOT NULL CHECK (kind IN ('upload')),
     bucket      text NOT NULL,
     key         text NOT NULL,
     received_at timestamptz NOT NULL,
-    UNIQUE (tenant_id, id)
+    UNIQUE (tenant_id, id),
+    FOREIGN KEY (tenant_id, job_id) REFERENCES acquisition_job (tenant_id, id) ON DELETE CASCADE
 );
 
 CREATE TABLE document (

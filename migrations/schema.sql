@@ -1,5 +1,5 @@
--- The database's schema: the sum of all migrations, as PostgreSQL 18 tells it. Written by `python -m cli.schema`, not by hand.
--- Everything belongs to counterfoil_owner.
+-- The sum of all migrations, as PostgreSQL 18 tells it; written by `python -m cli.schema`, not by hand.
+-- Everything here belongs to counterfoil_owner.
 
 CREATE TABLE public.acquisition_job (
     id uuid NOT NULL,
@@ -219,6 +219,9 @@ ALTER TABLE ONLY public.acquisition_job
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.acquisition_job
+    ADD CONSTRAINT acquisition_job_tenant_id_id_key UNIQUE (tenant_id, id);
+
 ALTER TABLE ONLY public.dead_letter_audit
     ADD CONSTRAINT dead_letter_audit_pkey PRIMARY KEY (id);
 
@@ -331,10 +334,10 @@ ALTER TABLE ONLY public.outbox
     ADD CONSTRAINT outbox_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.source
-    ADD CONSTRAINT source_job_id_fkey FOREIGN KEY (job_id) REFERENCES public.acquisition_job(id) ON DELETE CASCADE;
+    ADD CONSTRAINT source_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.source
-    ADD CONSTRAINT source_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+    ADD CONSTRAINT source_tenant_id_job_id_fkey FOREIGN KEY (tenant_id, job_id) REFERENCES public.acquisition_job(tenant_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.tenant
     ADD CONSTRAINT tenant_organization_id_fkey FOREIGN KEY (organization_id) REFERENCES public.organization(id);
