@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from xml.etree import ElementTree as ET
 
-import pypdfium2
+import pypdfium2  # type: ignore[import-untyped]
 
 CAC = "{urn:oasis:names:specification:ubl:schema:xsd:CommonAggregateComponents-2}"
 CBC = "{urn:oasis:names:specification:ubl:schema:xsd:CommonBasicComponents-2}"

@@ -1,0 +1,303 @@
+"""UBL documents are read exactly, and nothing is invented."""
+
+from typing import Any
+
+import pytest
+
+from counterfoil.documents.extraction import extract
+from tests.documents.einvoice_samples import BUYER, INVOICE_LINE, SELLER, ubl, ubl_invoice
+
+ITEM = "<cac:Item><cbc:Name>Dichtring</cbc:Name></cac:Item>"
+
+
+def read(content: bytes) -> dict[str, Any]:
+    data = extract(content).structured_data
+    assert data is not None
+    return data
+
+
+def test_an_invoice_states_all_this():
+    extraction = extract(ubl_invoice())
+    assert (extraction.type, extraction.method, extraction.reason) == ("invoice", "xml", None)
+    assert extraction.structured_data == {
+        "invoice_number": "R-5108",
+        "invoice_date": "2025-03-14",
+        "issuer": {
+            "name": "Brunnhuber Anlagen GmbH & Co. KG",
+            "vat_id": "DE811907980",
+            "tax_number": "156/203/40417",
+            "registration_id": "HRA 7741",
+            "endpoint_id": "rechnung@brunnhuber.example",
+            "iban": "DE02120300000000202051",
+            "email": "kontor@brunnhuber.example",
+            "street": "Am Sudhaus 4b",
+            "city": "Rosenheim",
+            "postal_code": "83022",
+            "country": "DE",
+        },
+        "recipient": {"name": "Molkerei Irschenberg eG", "city": "Irschenberg"},
+        "po_reference": ["B-2281", "B-2290"],
+        "delivery_note_reference": "LS-88",
+        "contract_reference": "RV-7",
+        "sales_order_reference": "A-19",
+        "preceding_invoice_reference": "R-5001",
+        "currency": "EUR",
+        "total_net": "100.00",
+        "total_tax": "19.00",
+        "total_gross": "119.00",
+        "payment_due_date": "2025-04-13",
+        "line_items": [
+            {
+                "position": "10",
+                "article_number": "SL040",
+                "buyer_article_number": "M-7",
+                "description": "Milchschlauch DN 40",
+                "quantity": "250",
+                "unit": "MTR",
+                "price_basis_quantity": "100",
+                "unit_price": "42.00",
+                "net_amount": "105.00",
+                "tax_rate": "19",
+                "po_reference": "B-2290",
+                "po_line": "3",
+            },
+            {"description": "Treuerabatt", "net_amount": "-5.00"},
+        ],
+    }
+
+
+def test_outside_en16931_the_party_name_comes_first():
+    invoice = read(ubl_invoice(("urn:cen.eu:en16931:2017", "urn:example:1")))
+    assert invoice["issuer"]["name"] == "Brunnhuber Anlagen"
+
+
+def test_a_charge_is_positive_and_bears_a_plain_name_where_no_reason_is_given():
+    invoice = read(
+        ubl_invoice(
+            ("<cbc:ChargeIndicator>false", "<cbc:ChargeIndicator>true"),
+            ("<cbc:AllowanceChargeReason>Treuerabatt</cbc:AllowanceChargeReason>", ""),
+        )
+    )
+    assert invoice["line_items"][-1] == {"description": "Charge", "net_amount": "5.00"}
+
+
+@pytest.mark.parametrize("code", ["380", "384", "389", "326"])
+def test_corrected_and_self_billed_invoices_stay_invoices(code: str):
+    extraction = extract(ubl_invoice((">380<", f">{code}<")))
+    assert extraction.type == "invoice"
+    assert extraction.structured_data is not None
+    assert extraction.structured_data["preceding_invoice_reference"] == "R-5001"
+
+
+@pytest.mark.parametrize("code", ["381", "261", "396"])
+def test_an_invoice_message_may_be_a_credit_note(code: str):
+    extraction = extract(ubl_invoice((">380<", f">{code}<")))
+    assert extraction.type == "credit_note"
+    data = extraction.structured_data or {}
+    assert (data["credit_note_number"], data["credit_note_date"]) == ("R-5108", "2025-03-14")
+    assert data["invoice_reference"] == "R-5001"
+    assert "iban" not in data["issuer"]
+    assert "payee" not in data
+
+
+def test_a_credit_note_names_the_invoice_that_only_its_line_names():
+    line = f"""<cac:CreditNoteLine><cbc:ID>1</cbc:ID><cbc:CreditedQuantity unitCode="C62">2</cbc:CreditedQuantity>
+        <cac:BillingReference><cac:InvoiceDocumentReference><cbc:ID>R-4711</cbc:ID></cac:InvoiceDocumentReference>
+        </cac:BillingReference>{ITEM}</cac:CreditNoteLine>"""
+    extraction = extract(ubl("CreditNote", f"<cbc:ID>G-1</cbc:ID>{line}"))
+    assert extraction.type == "credit_note"
+    assert extraction.structured_data == {
+        "credit_note_number": "G-1",
+        "invoice_reference": "R-4711",
+        "line_items": [{"position": "1", "description": "Dichtring", "quantity": "2", "unit": "C62"}],
+    }
+
+
+def test_another_payees_account_is_not_the_sellers():
+    payee = "<cac:PayeeParty><cac:PartyName><cbc:Name>Factor AG</cbc:Name></cac:PartyName></cac:PayeeParty>"
+    invoice = read(ubl_invoice(("<cac:PaymentMeans>", f"{payee}<cac:PaymentMeans>")))
+    assert "iban" not in invoice["issuer"]
+
+
+def test_an_account_number_without_the_form_of_an_iban_is_none():
+    assert "iban" not in read(ubl_invoice(("DE02 1203 0000 0000 2020 51", "12345678")))["issuer"]
+
+
+def test_the_debtors_account_is_the_buyers():
+    mandate = """<cac:PaymentMeans><cac:PaymentMandate><cac:PayerFinancialAccount><cbc:ID>AT611904300234573201</cbc:ID>
+        </cac:PayerFinancialAccount></cac:PaymentMandate></cac:PaymentMeans><cac:TaxTotal>"""
+    assert read(ubl_invoice(("<cac:TaxTotal>", mandate)))["recipient"]["iban"] == "AT611904300234573201"
+
+
+def test_tax_in_the_currency_of_accounting_is_not_the_invoices():
+    second = '<cac:TaxTotal><cbc:TaxAmount currencyID="SEK">214.70</cbc:TaxAmount></cac:TaxTotal>'
+    assert read(ubl_invoice(("<cac:LegalMonetaryTotal>", f"{second}<cac:LegalMonetaryTotal>")))["total_tax"] == "19.00"
+
+
+def test_a_number_that_only_fills_the_order_reference_is_no_order():
+    line_reference = "<cac:OrderReference><cbc:ID>B-2290</cbc:ID></cac:OrderReference>"
+    invoice = read(ubl_invoice(("<cbc:ID>B-2281</cbc:ID>", "<cbc:ID>NA</cbc:ID>"), (line_reference, "")))
+    assert "po_reference" not in invoice
+    assert invoice["sales_order_reference"] == "A-19"
+
+
+def test_without_tax_exclusive_and_inclusive_amounts_the_older_names_count():
+    invoice = read(
+        ubl_invoice(
+            ('<cbc:TaxExclusiveAmount currencyID="EUR">100.00</cbc:TaxExclusiveAmount>', ""),
+            ('<cbc:TaxInclusiveAmount currencyID="EUR">119.00</cbc:TaxInclusiveAmount>', ""),
+            ("<cbc:DocumentCurrencyCode>EUR</cbc:DocumentCurrencyCode>", ""),
+        )
+    )
+    # The sum of the lines is not the net total where a document-level allowance comes between.
+    assert "total_net" not in invoice
+    assert (invoice["total_gross"], invoice["currency"]) == ("119.00", "EUR")
+
+
+def test_what_is_left_to_pay_is_not_the_total():
+    invoice = read(
+        ubl_invoice(
+            ('<cbc:TaxInclusiveAmount currencyID="EUR">119.00</cbc:TaxInclusiveAmount>', ""),
+            ("<cbc:PayableAmount", '<cbc:PrepaidAmount currencyID="EUR">50.00</cbc:PrepaidAmount><cbc:PayableAmount'),
+        )
+    )
+    assert "total_gross" not in invoice
+
+
+def test_lines_inside_lines_are_part_of_them():
+    sub_line = INVOICE_LINE.replace("InvoiceLine", "SubInvoiceLine")
+    invoice = read(ubl_invoice(("</cac:InvoiceLine>", f"{sub_line}</cac:InvoiceLine>")))
+    assert [line.get("position") for line in invoice["line_items"]] == ["10", None]
+
+
+def order(kind: str, head: str) -> bytes:
+    line = f"""<cac:OrderLine><cac:LineItem><cbc:ID>1</cbc:ID><cbc:Quantity unitCode="C62">12</cbc:Quantity>
+        <cbc:LineExtensionAmount currencyID="EUR">30.00</cbc:LineExtensionAmount>
+        <cac:Price><cbc:PriceAmount currencyID="EUR">2.50</cbc:PriceAmount></cac:Price>{ITEM}
+        </cac:LineItem></cac:OrderLine>"""
+    return ubl(
+        kind,
+        f"""{head}<cbc:IssueDate>2025-01-08</cbc:IssueDate>
+        <cac:BuyerCustomerParty>{BUYER}</cac:BuyerCustomerParty>
+        <cac:SellerSupplierParty>{SELLER}</cac:SellerSupplierParty>
+        <cac:AnticipatedMonetaryTotal><cbc:LineExtensionAmount currencyID="EUR">30.00</cbc:LineExtensionAmount>
+        <cbc:PayableAmount currencyID="EUR">30.00</cbc:PayableAmount></cac:AnticipatedMonetaryTotal>{line}""",
+    )
+
+
+def test_an_order():
+    head = """<cbc:ID>B-2281</cbc:ID>
+        <cac:QuotationDocumentReference><cbc:ID>AN-4</cbc:ID></cac:QuotationDocumentReference>
+        <cac:OrderDocumentReference><cbc:ID>B-0001</cbc:ID></cac:OrderDocumentReference>
+        <cac:Contract><cbc:ID>RV-7</cbc:ID></cac:Contract>"""
+    extraction = extract(order("Order", head))
+    data = extraction.structured_data or {}
+    assert extraction.type == "purchase_order"
+    assert (data["po_number"], data["order_date"]) == ("B-2281", "2025-01-08")
+    assert (data["supplier"]["name"], data["buyer"]["name"]) == ("Brunnhuber Anlagen", "Molkerei Irschenberg eG")
+    assert (data["quotation_reference"], data["contract_reference"]) == ("AN-4", "RV-7")
+    assert (data["currency"], data["total_net"], data["total_gross"]) == ("EUR", "30.00", "30.00")
+    assert data["line_items"] == [
+        {
+            "position": "1",
+            "description": "Dichtring",
+            "quantity": "12",
+            "unit": "C62",
+            "unit_price": "2.50",
+            "net_amount": "30.00",
+        }
+    ]
+
+
+def test_an_order_change_bears_the_number_of_the_order_it_changes():
+    head = "<cbc:ID>C-1</cbc:ID><cac:OrderReference><cbc:ID>B-2281</cbc:ID></cac:OrderReference>"
+    extraction = extract(order("OrderChange", head))
+    assert extraction.type == "purchase_order"
+    assert (extraction.structured_data or {})["po_number"] == "B-2281"
+
+
+@pytest.mark.parametrize("kind", ["OrderResponse", "OrderResponseSimple"])
+def test_an_answer_to_an_order(kind: str):
+    head = "<cbc:ID>AB-5</cbc:ID><cac:OrderReference><cbc:ID>B-2281</cbc:ID></cac:OrderReference>"
+    extraction = extract(order(kind, head))
+    data = extraction.structured_data or {}
+    assert extraction.type == "order_confirmation"
+    assert (data["confirmation_number"], data["confirmation_date"]) == ("AB-5", "2025-01-08")
+    assert data["po_reference"] == "B-2281"
+
+
+def test_a_despatch_advice_carries_no_prices_and_names_its_orders_on_lines():
+    line = """<cac:DespatchLine><cbc:ID>{0}</cbc:ID><cbc:DeliveredQuantity unitCode="KGM">7.5</cbc:DeliveredQuantity>
+        <cac:OrderLineReference><cbc:LineID>2</cbc:LineID><cac:OrderReference><cbc:ID>{1}</cbc:ID></cac:OrderReference>
+        </cac:OrderLineReference><cac:Item><cbc:Name>Hopfen</cbc:Name></cac:Item></cac:DespatchLine>"""
+    content = ubl(
+        "DespatchAdvice",
+        f"""<cbc:ID>LS-88</cbc:ID><cbc:IssueDate>2025-03-10</cbc:IssueDate>
+        <cac:DespatchSupplierParty>{SELLER}</cac:DespatchSupplierParty>
+        <cac:DeliveryCustomerParty>{BUYER}</cac:DeliveryCustomerParty>
+        {line.format(1, "B-2281")}{line.format(2, "B-2290")}""",
+    )
+    extraction = extract(content)
+    data = extraction.structured_data or {}
+    assert extraction.type == "delivery_note"
+    assert (data["delivery_note_number"], data["delivery_date"]) == ("LS-88", "2025-03-10")
+    assert (data["supplier"]["name"], data["buyer"]["name"]) == ("Brunnhuber Anlagen", "Molkerei Irschenberg eG")
+    assert data["po_reference"] == ["B-2281", "B-2290"]
+    assert data["line_items"][1] == {
+        "position": "2",
+        "description": "Hopfen",
+        "quantity": "7.5",
+        "unit": "KGM",
+        "po_reference": "B-2290",
+        "po_line": "2",
+    }
+
+
+def test_a_despatch_advice_that_names_seller_and_despatching_party_is_the_sellers():
+    sender = SELLER.replace("Brunnhuber Anlagen", "Lagerhaus Prien")
+    content = ubl(
+        "DespatchAdvice",
+        f"""<cbc:ID>LS-1</cbc:ID><cac:DespatchSupplierParty>{sender}</cac:DespatchSupplierParty>
+        <cac:SellerSupplierParty>{SELLER}</cac:SellerSupplierParty>""",
+    )
+    assert read(content)["supplier"]["name"] == "Brunnhuber Anlagen"
+
+
+def test_a_receipt_advice_says_what_was_rejected():
+    content = ubl(
+        "ReceiptAdvice",
+        f"""<cbc:ID>WE-3</cbc:ID><cbc:IssueDate>2025-03-12</cbc:IssueDate>
+        <cac:DespatchDocumentReference><cbc:ID>LS-88</cbc:ID></cac:DespatchDocumentReference>
+        <cac:ReceiptLine><cbc:ID>1</cbc:ID><cbc:ReceivedQuantity unitCode="C62">9</cbc:ReceivedQuantity>
+        <cbc:RejectedQuantity unitCode="C62">1</cbc:RejectedQuantity>{ITEM}</cac:ReceiptLine>""",
+    )
+    extraction = extract(content)
+    assert extraction.type == "goods_receipt"
+    assert extraction.structured_data == {
+        "receipt_number": "WE-3",
+        "receipt_date": "2025-03-12",
+        "delivery_note_reference": "LS-88",
+        "line_items": [
+            {"position": "1", "description": "Dichtring", "quantity": "9", "rejected_quantity": "1", "unit": "C62"}
+        ],
+    }
+
+
+def test_other_kinds_are_kept_with_kind_date_and_parties():
+    content = ubl(
+        "Reminder",
+        f"""<cbc:ID>M-1</cbc:ID><cbc:IssueDate>2025-05-01</cbc:IssueDate>
+        <cac:AccountingSupplierParty>{SELLER}</cac:AccountingSupplierParty>""",
+    )
+    extraction = extract(content)
+    data = extraction.structured_data or {}
+    assert extraction.type == "other"
+    assert (data["subject"], data["date"], data["issuer"]["name"]) == ("Reminder", "2025-05-01", "Brunnhuber Anlagen")
+    assert "recipient" not in data
+
+
+def test_a_document_in_a_peppol_envelope_is_read():
+    invoice = ubl_invoice().partition(b"?>")[2]
+    namespace = "http://www.unece.org/cefact/namespaces/StandardBusinessDocumentHeader"
+    envelope = f'<StandardBusinessDocument xmlns="{namespace}"><StandardBusinessDocumentHeader/>'.encode()
+    assert read(envelope + invoice + b"</StandardBusinessDocument>") == read(ubl_invoice())

@@ -1,0 +1,187 @@
+"""Hostile and damaged XML is refused before it can do anything; what is in order is read in any encoding."""
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from counterfoil.documents.einvoice import xml
+from counterfoil.documents.einvoice.xml import parse, reference
+from counterfoil.errors import InvalidDocumentError
+
+
+class Listener:
+    """A server that nobody should ever visit."""
+
+    def __init__(self, server: socket.socket) -> None:
+        self._server = server
+        self.url = f"http://127.0.0.1:{server.getsockname()[1]}"
+
+    def was_visited(self) -> bool:
+        try:
+            self._server.accept()
+        except BlockingIOError:
+            return False
+        return True
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        yield Listener(server)
+
+
+def billion_laughs() -> bytes:
+    levels = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
+    return f'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY l0 "ha">{levels}]><x a="&l9;">&l9;</x>'.encode()
+
+
+def test_a_billion_laughs_are_refused_at_once():
+    started = time.perf_counter()
+    with pytest.raises(InvalidDocumentError, match="DOCTYPE"):
+        parse(billion_laughs())
+    assert time.perf_counter() - started < 1
+
+
+@pytest.mark.parametrize("keyword", ["SYSTEM", 'PUBLIC "-//X//Y"'])
+def test_an_external_entity_opens_no_file(tmp_path: Path, keyword: str):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)  # whoever opened it to read would wait for a writer, and the test would never end
+    with pytest.raises(InvalidDocumentError, match="DOCTYPE"):
+        parse(f'<!DOCTYPE x [<!ENTITY e {keyword} "{pipe.as_uri()}">]><x>&e;</x>'.encode())
+
+
+@pytest.mark.parametrize(
+    "doctype",
+    [
+        '<!DOCTYPE x SYSTEM "{url}/x.dtd">',
+        '<!DOCTYPE x [<!ENTITY e SYSTEM "{url}/e">]>',
+        '<!DOCTYPE x [<!ENTITY % p SYSTEM "{url}/p">%p;]>',
+        '<!DOCTYPE x [<!ATTLIST x a CDATA "given">]>',
+        "<!DOCTYPE x>",
+    ],
+)
+def test_every_doctype_is_refused_and_none_causes_a_visit(doctype: str, listener: Listener):
+    with pytest.raises(InvalidDocumentError, match="DOCTYPE"):
+        parse(f"{doctype.format(url=listener.url)}<x/>".encode())
+    assert not listener.was_visited()
+
+
+def test_a_doctype_behind_another_encoding_is_found_too():
+    with pytest.raises(InvalidDocumentError, match="DOCTYPE"):
+        parse('<?xml version="1.0" encoding="UTF-16"?><!DOCTYPE x><x/>'.encode("utf-16"))
+
+
+def test_locations_that_a_document_names_are_never_visited(listener: Listener):
+    instance = "http://www.w3.org/2001/XMLSchema-instance"
+    root = parse(
+        f'<?xml-stylesheet href="{listener.url}/s.xsl"?>'
+        f'<x xmlns:xsi="{instance}" xsi:schemaLocation="u {listener.url}/s.xsd"/>'.encode()
+    )
+    assert root.tag == "x"
+    assert not listener.was_visited()
+
+
+def test_inclusions_are_refused(tmp_path: Path):
+    part = (tmp_path / "part.xml").as_uri()
+    with pytest.raises(InvalidDocumentError, match="XInclude"):
+        parse(f'<x xmlns:i="http://www.w3.org/2001/XInclude"><i:include href="{part}"/></x>'.encode())
+
+
+def test_deep_nesting_is_refused():
+    with pytest.raises(InvalidDocumentError, match="levels"):
+        parse(b"<a>" * 5_000 + b"</a>" * 5_000)
+
+
+def test_a_flood_of_elements_is_refused():
+    with pytest.raises(InvalidDocumentError, match="elements"):
+        parse(b"<a>" + b"<b/>" * (xml.MAX_ELEMENTS + 1) + b"</a>")
+
+
+def test_a_single_huge_value_is_refused():
+    with pytest.raises(InvalidDocumentError, match="10 MB"):
+        parse(b"<a>" + b"x" * 11_000_000 + b"</a>")
+
+
+def test_a_huge_document_is_refused_unparsed():
+    with pytest.raises(InvalidDocumentError, match="larger than 25 MiB"):
+        parse(bytes(xml.MAX_XML_BYTES + 1))
+
+
+@pytest.mark.parametrize(
+    ("declared", "written"),
+    [
+        ("UTF-8", "utf-8"),
+        ("UTF-8", "utf-8-sig"),
+        ("utf-16", "utf-16"),
+        ("UTF-16LE", "utf-16-le"),
+        ("UTF-16BE", "utf-16-be"),
+        ("ISO-8859-1", "latin-1"),
+        ("windows-1252", "cp1252"),
+        ("ISO-8859-15", "iso8859-15"),
+        ("GB18030", "gb18030"),
+    ],
+)
+def test_every_usual_encoding_is_read(declared: str, written: str):
+    document = f'<?xml version="1.0" encoding="{declared}"?><firma>Grün &amp; Söhne</firma>'
+    assert parse(document.encode(written)).text == "Grün & Söhne"
+
+
+def test_without_a_declaration_xml_is_utf8():
+    assert parse("<firma>Grün</firma>".encode()).text == "Grün"
+
+
+@pytest.mark.parametrize(
+    ("declared", "written"),
+    [
+        ("UTF-8", "latin-1"),  # not decodable
+        ("UTF-8", "utf-16"),  # contradicts the byte order mark
+        ("ISO-8859-1", "utf-8"),  # decodable, to two wrong letters for each umlaut
+        ("windows-1252", "utf-8-sig"),
+        ("UTF-16", "utf-8"),  # what some frameworks write by default
+    ],
+)
+def test_a_wrong_encoding_is_refused(declared: str, written: str):
+    document = f'<?xml version="1.0" encoding="{declared}"?><firma>Grün &amp; Söhne</firma>'
+    with pytest.raises(InvalidDocumentError, match="not in the encoding that it declares"):
+        parse(document.encode(written))
+
+
+@pytest.mark.parametrize("unknown", ["UTF-8-W/O-BOM", "utf-7", "rot13", "EBCDIC-42", "hex", "idna", "\x00"])
+def test_an_encoding_that_is_unknown_is_refused(unknown: str):
+    with pytest.raises(InvalidDocumentError, match="not supported"):
+        parse(f'<?xml version="1.0" encoding="{unknown}"?><x/>'.encode())
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b'<?xml version="1.0" encoding="UTF-8?><x/>',
+        b"<x><y></x>",
+        b"<x>",
+        b"<x/><x/>",
+        b"<x>\x00</x>",
+        b"<x>&undefined;</x>",
+        b"<x a='1' a='2'/>",
+        b"<p:x/>",
+        b"<x>\xc3</x>",
+        b"<",
+    ],
+)
+def test_damaged_xml_is_refused_with_a_sentence(damaged: bytes):
+    with pytest.raises(InvalidDocumentError, match=r"; ask its sender for a corrected file\.$"):
+        parse(damaged)
+
+
+def test_comments_do_not_cut_values_short():
+    assert parse(b"<x>R-10<!-- hidden -->01</x>").text == "R-1001"
+
+
+def test_references_keep_their_order_and_come_once():
+    assert reference([]) is None
+    assert reference(["A", "A"]) == "A"
+    assert reference(["B", "A", "B"]) == ["B", "A"]

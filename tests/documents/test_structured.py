@@ -1,0 +1,95 @@
+"""The models of structured data: exact names, normal forms, refusals that never quote."""
+
+import pytest
+from pydantic import ValidationError
+
+from counterfoil.documents.structured import MODELS, ROLES, DocumentType, Invoice, Party, structure
+from counterfoil.errors import InvalidDocumentError
+
+
+@pytest.mark.parametrize(
+    ("stated", "normal"),
+    [
+        ("1190.00", "1190.00"),
+        ("+7", "7"),
+        (" 007.50 ", "7.50"),
+        (".5", "0.5"),
+        ("5.", "5"),
+        ("-0.00", "0.00"),
+        ("1E3", "1000"),
+        ("2.5e-2", "0.025"),
+    ],
+)
+def test_money_is_written_plainly_in_its_stated_precision(stated: str, normal: str):
+    record, _ = structure(DocumentType.INVOICE, {"invoice_number": "1", "total_net": stated})
+    assert record.data()["total_net"] == normal
+
+
+@pytest.mark.parametrize("unreadable", ["1.190,00", "12 EUR", "NaN", "Infinity", "1e999999999", "--1", "١٢"])
+def test_what_is_no_decimal_number_is_refused_by_the_name_of_its_field(unreadable: str):
+    with pytest.raises(InvalidDocumentError, match="total_net is not a decimal number") as refusal:
+        structure(DocumentType.INVOICE, {"invoice_number": "1", "total_net": unreadable})
+    assert unreadable not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("stated", "day"),
+    [
+        ("2024-02-29", "2024-02-29"),
+        ("2024-02-29Z", "2024-02-29"),
+        ("2024-02-29+01:00", "2024-02-29"),
+        ("2024-02-29T10:30:00", "2024-02-29"),
+    ],
+)
+def test_a_date_is_the_day_that_it_names(stated: str, day: str):
+    record, _ = structure(DocumentType.INVOICE, {"invoice_number": "1", "invoice_date": stated})
+    assert record.data()["invoice_date"] == day
+
+
+@pytest.mark.parametrize("unreadable", ["2023-02-29", "29.02.2024", "2024-02", "0000-01-01", "yesterday"])
+def test_what_is_no_date_is_refused(unreadable: str):
+    with pytest.raises(InvalidDocumentError, match="invoice_date is not a date"):
+        structure(DocumentType.INVOICE, {"invoice_number": "1", "invoice_date": unreadable})
+
+
+def test_a_tax_rate_that_is_no_number_is_left_out_with_a_remark():
+    lines = [{"position": "1", "tax_rate": "19"}, {"position": "2", "tax_rate": "19.00e"}]
+    record, remarks = structure(DocumentType.INVOICE, {"invoice_number": "1", "line_items": lines})
+    assert record.data()["line_items"] == [{"position": "1", "tax_rate": "19"}, {"position": "2"}]
+    assert remarks == ("line_items.1.tax_rate is not a decimal number and was left out.",)
+
+
+def test_only_what_is_stated_comes_out():
+    record, _ = structure(
+        DocumentType.INVOICE,
+        {
+            "invoice_number": "1",
+            "issuer": {"name": "Ober", "vat_id": "  ", "iban": None},
+            "currency": "",
+            "colour": "red",
+        },
+    )
+    assert record.data() == {"invoice_number": "1", "issuer": {"name": "Ober"}}
+
+
+@pytest.mark.parametrize("document_type", [kind for kind in DocumentType if kind is not DocumentType.OTHER])
+def test_every_type_needs_its_own_number(document_type: DocumentType):
+    with pytest.raises(InvalidDocumentError, match=rf"states no number of its own \({ROLES[document_type].number}\)"):
+        structure(document_type, {})
+
+
+@pytest.mark.parametrize("document_type", list(ROLES))
+def test_the_fields_that_roles_name_are_fields_of_the_model(document_type: DocumentType):
+    roles = ROLES[document_type]
+    assert {roles.number, roles.date, roles.seller, roles.buyer} <= set(MODELS[document_type].model_fields)
+
+
+def test_references_may_be_one_or_several():
+    several = Invoice(invoice_number="1", po_reference=("A", "B"))
+    assert several.data()["po_reference"] == ["A", "B"]
+    assert Invoice.model_validate({"invoice_number": "1", "po_reference": "A"}).po_reference == "A"
+
+
+def test_records_do_not_change():
+    with pytest.raises(ValidationError):
+        Party(name="Ober").name = "Nieder"
