@@ -1,0 +1,229 @@
+"""From bytes to structured data: what is read, what is kept, what is refused."""
+
+import io
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from pypdf import PdfWriter
+
+from counterfoil.documents import extraction as module
+from counterfoil.documents.extraction import Extraction, extract
+from counterfoil.documents.structured import DocumentType
+from counterfoil.errors import InvalidDocumentError
+from tests.documents.einvoice_samples import INVOICE_LINE, cii_invoice, pdf, ubl, ubl_invoice, written
+
+HYBRID = pdf(text="Rechnung 2025/311", files=(("factur-x.xml", cii_invoice()),))
+NUMBER = "<cbc:ID>R-5108</cbc:ID>"
+
+
+def read(content: bytes) -> Extraction:
+    """Extract, and check what holds for every extraction."""
+    extraction = extract(content)
+    assert (extraction.structured_data is None) == (extraction.method == "none") == (extraction.reason is not None)
+    return extraction
+
+
+def number(extraction: Extraction) -> str:
+    assert extraction.structured_data is not None
+    found = extraction.structured_data["invoice_number"]
+    assert isinstance(found, str)
+    return found
+
+
+def test_a_hybrid_pdf_is_read_by_its_xml():
+    extraction = read(HYBRID)
+    assert (extraction.type, extraction.method) == ("invoice", "embedded-xml")
+    assert extraction.structured_data == extract(cii_invoice()).structured_data
+
+
+def test_with_text_only_the_xml_inside_a_pdf_is_left_aside():
+    extraction = extract(HYBRID, text_only=True)
+    assert (extraction.type, extraction.method, extraction.structured_data) == (None, "none", None)
+    assert extraction.reason == "The PDF has a text layer, and its embedded XML is left aside; it is kept and not read."
+
+
+def test_with_text_only_an_xml_file_is_read_as_ever():
+    assert extract(ubl_invoice(), text_only=True) == extract(ubl_invoice())
+
+
+@pytest.mark.parametrize(
+    "name", ["factur-x.xml", "zugferd-invoice.xml", "ZUGFeRD-invoice.xml", "xrechnung.xml", "Rechnung 17.XML"]
+)
+def test_the_xml_of_a_hybrid_pdf_may_have_any_name(name: str):
+    assert number(read(pdf(files=((name, cii_invoice()),)))) == "2025/311"
+
+
+def test_of_several_e_invoices_the_newer_format_counts():
+    older = cii_invoice(("2025/311", "OLD"))
+    newer = cii_invoice(("2025/311", "NEW"))
+    files = (("ZUGFeRD-invoice.xml", older), ("another.xml", older), ("factur-x.xml", newer))
+    assert number(read(pdf(files=files))) == "NEW"
+
+
+def test_other_xml_beside_the_e_invoice_does_not_matter():
+    files = (
+        ("a.xml", b"<broken"),
+        ("b.xml", b"<note/>"),
+        ("c.xml", ubl_invoice((NUMBER, ""))),
+        ("d.xml", ubl_invoice()),
+    )
+    assert number(read(pdf(files=files))) == "R-5108"
+
+
+@pytest.mark.parametrize(
+    "broken", [b"<broken", b"<!DOCTYPE x><x/>", b"", cii_invoice(("<ram:ID>2025/311</ram:ID>", ""))]
+)
+def test_a_broken_e_invoice_inside_a_pdf_is_refused(broken: bytes):
+    with pytest.raises(InvalidDocumentError, match="The e-invoice inside the PDF cannot be read"):
+        extract(pdf(text="Rechnung", files=(("factur-x.xml", broken),)))
+
+
+@pytest.mark.parametrize(
+    ("content", "document_type", "reason"),
+    [
+        (pdf(text="Rechnung 17"), None, "text layer"),
+        (pdf(), None, "scan"),
+        (pdf(files=(("notes.xml", b"<notes/>"),)), None, "scan"),
+        (b"\x89PNG\r\n\x1a\n", None, "image"),
+        (b"PK\x03\x04", DocumentType.OTHER, "archive"),
+        (b"To whom it may concern", DocumentType.OTHER, "unknown kind"),
+        (b"<html><body>Rechnung</body></html>", DocumentType.OTHER, "unknown kind"),
+        (b"<notes/>", DocumentType.OTHER, "XML is of a kind that is not known"),
+    ],
+)
+def test_what_cannot_be_read_is_kept_with_a_reason(content: bytes, document_type: DocumentType | None, reason: str):
+    extraction = read(content)
+    assert extraction.type == document_type
+    assert reason in (extraction.reason or "")
+
+
+@pytest.mark.parametrize("empty", [b"", b" \r\n\t"])
+def test_an_empty_file_is_refused(empty: bytes):
+    with pytest.raises(InvalidDocumentError, match="empty"):
+        extract(empty)
+
+
+@pytest.mark.parametrize("start", [b"%PDF-1.7\n", b"<?xml version='1.0'?><Invoice>", b"\x89PNG\r\n"])
+def test_a_file_of_200_megabytes_is_refused_without_a_look_inside(start: bytes, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "recognise", None)
+    with pytest.raises(InvalidDocumentError, match="larger than 100 MiB"):
+        extract(start + bytes(200 * 1024 * 1024))
+
+
+@pytest.mark.parametrize(
+    "incomplete",
+    [
+        ubl_invoice((NUMBER, "")),
+        ubl_invoice((NUMBER, "<cbc:ID>  </cbc:ID>")),
+        cii_invoice(("<ram:ID>2025/311</ram:ID>", "")),
+        ubl("Order", "<cbc:IssueDate>2025-01-01</cbc:IssueDate>"),
+        ubl("OrderChange", "<cbc:ID>C-1</cbc:ID>"),
+        ubl("DespatchAdvice", ""),
+        ubl("ReceiptAdvice", ""),
+        ubl("OrderResponseSimple", ""),
+        ubl("CreditNote", ""),
+    ],
+)
+def test_a_document_without_its_number_is_refused(incomplete: bytes):
+    with pytest.raises(InvalidDocumentError, match="states no number of its own"):
+        extract(incomplete)
+
+
+@pytest.mark.parametrize("incomplete", [ubl_invoice((INVOICE_LINE, "")), ubl("CreditNote", "<cbc:ID>G-1</cbc:ID>")])
+def test_an_invoice_or_credit_note_without_lines_is_refused(incomplete: bytes):
+    with pytest.raises(InvalidDocumentError, match="has no lines"):
+        extract(incomplete)
+
+
+def test_an_amount_that_is_no_number_is_refused_by_its_place():
+    with pytest.raises(
+        InvalidDocumentError, match=r"In the invoice, line_items\.0\.net_amount is not a decimal number"
+    ):
+        extract(
+            ubl_invoice(
+                (
+                    ">105.00</cbc:LineExtensionAmount>\n  <cac:OrderLine",
+                    ">1,05</cbc:LineExtensionAmount>\n  <cac:OrderLine",
+                )
+            )
+        )
+
+
+def test_a_tax_rate_that_is_no_number_is_left_out_and_told():
+    extraction = read(ubl_invoice(("<cbc:Percent>19</cbc:Percent>", "<cbc:Percent>full</cbc:Percent>")))
+    assert "tax_rate" not in (extraction.structured_data or {})["line_items"][0]
+    assert extraction.remarks == ("line_items.0.tax_rate is not a decimal number and was left out.",)
+
+
+def test_no_pages_no_document():
+    with pytest.raises(InvalidDocumentError, match="no pages"):
+        extract(written(PdfWriter()))
+
+
+def test_a_locked_pdf_is_refused():
+    writer = PdfWriter(io.BytesIO(HYBRID))
+    writer.encrypt("secret", algorithm="AES-256")
+    with pytest.raises(InvalidDocumentError, match="encrypted"):
+        extract(written(writer))
+
+
+def accepts_or_refuses(content: bytes) -> None:
+    """Extract; any error but a refusal, which is one sentence or two, fails the test."""
+    try:
+        read(content)
+    except InvalidDocumentError as refusal:
+        sentence = str(refusal)
+    else:
+        return
+    assert sentence.endswith(".")
+
+
+STARTS = (
+    b"",
+    b"%PDF-1.7\n",
+    b"<?xml version='1.0'?>",
+    b"<",
+    b"\xff\xfe<\x00",
+    b"\xef\xbb\xbf<",
+    b"PK\x03\x04",
+    b"\xff\xd8\xff",
+)
+
+
+@given(
+    start=st.sampled_from(STARTS),
+    rest=st.binary(max_size=2_000),
+    end=st.sampled_from((b"", b"startxref\n0\n%%EOF", b">")),
+)
+@settings(max_examples=300, deadline=None)
+def test_arbitrary_bytes_are_read_kept_or_refused(start: bytes, rest: bytes, end: bytes):
+    accepts_or_refuses(start + rest + end)
+
+
+@given(
+    content=st.sampled_from((ubl_invoice(), cii_invoice(), HYBRID)),
+    place=st.floats(0, 1, exclude_max=True),
+    length=st.integers(0, 40),
+    patch=st.binary(max_size=40),
+)
+@example(content=HYBRID, place=0.999, length=40, patch=b"")
+@settings(max_examples=400, deadline=None)
+def test_damage_anywhere_in_a_document_leads_to_nothing_but_a_refusal(
+    content: bytes, place: float, length: int, patch: bytes
+):
+    position = int(place * len(content))
+    accepts_or_refuses(content[:position] + patch + content[position + length :])
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(("R-5108", "2025-03-14", "119.00", "250", "EUR", "DE811907980")), st.text(max_size=20)
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_any_text_in_any_value_is_read_or_refused(values: dict[str, str]):
+    escapes = str.maketrans({"<": "&lt;", "&": "&amp;"})
+    accepts_or_refuses(
+        ubl_invoice(*((old, new.encode("utf-8", "replace").decode().translate(escapes)) for old, new in values.items()))
+    )

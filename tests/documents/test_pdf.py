@@ -1,0 +1,116 @@
+"""PDFs are looked into within bounds; damaged, encrypted and empty ones are refused with a sentence."""
+
+import io
+import zlib
+
+import pytest
+from fpdf import FPDF
+from pypdf import PdfWriter
+from pypdf.generic import ArrayObject, DecodedStreamObject, DictionaryObject, NameObject, TextStringObject
+
+from counterfoil.documents import pdf
+from counterfoil.documents.einvoice.xml import MAX_XML_BYTES
+from counterfoil.documents.pdf import EmbeddedXml, embedded_xml, has_text_layer
+from counterfoil.errors import InvalidDocumentError
+from tests.documents.einvoice_samples import pdf as make_pdf
+from tests.documents.einvoice_samples import written
+
+
+def test_only_the_xml_among_the_embedded_files_is_returned():
+    content = make_pdf(files=(("rapport.pdf", b"%PDF-"), ("factur-x.xml", b"<a/>"), ("Anlage.XML", b"<b/>")))
+    assert embedded_xml(content) == [EmbeddedXml("Anlage.XML", b"<b/>"), EmbeddedXml("factur-x.xml", b"<a/>")]
+
+
+def test_a_plain_pdf_has_no_xml():
+    assert embedded_xml(make_pdf(text="Rechnung 17")) == []
+
+
+def test_a_file_that_is_only_associated_with_the_document_counts_too():
+    writer = PdfWriter(io.BytesIO(make_pdf()))
+    stream = DecodedStreamObject()
+    stream.set_data(b"<a/>")
+    files = DictionaryObject({NameObject("/F"): writer._add_object(stream)})
+    specification = DictionaryObject({NameObject("/UF"): TextStringObject("factur-x.xml"), NameObject("/EF"): files})
+    writer.root_object[NameObject("/AF")] = ArrayObject([writer._add_object(specification)])
+    assert embedded_xml(written(writer)) == [EmbeddedXml("factur-x.xml", b"<a/>")]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
+def test_a_truncated_pdf_is_refused(share: float):
+    content = make_pdf(text="Rechnung 17", files=(("factur-x.xml", b"<a/>" * 500),))
+    with pytest.raises(InvalidDocumentError, match="truncated"):
+        embedded_xml(content[: int(len(content) * share)])
+
+
+def test_a_damaged_pdf_is_refused():
+    damaged = b"%PDF-1.7\n" + bytes(range(256)) * 20 + b"startxref\n9\n%%EOF"
+    with pytest.raises(InvalidDocumentError, match="damaged"):
+        embedded_xml(damaged)
+
+
+@pytest.mark.parametrize("algorithm", ["RC4-128", "AES-128", "AES-256"])
+@pytest.mark.parametrize("password", ["secret", ""])
+def test_an_encrypted_pdf_is_refused_whatever_its_password(algorithm: str, password: str):
+    writer = PdfWriter(io.BytesIO(make_pdf(text="Rechnung 17")))
+    writer.encrypt(password, "owner", algorithm=algorithm)
+    with pytest.raises(InvalidDocumentError, match="encrypted"):
+        embedded_xml(written(writer))
+
+
+def test_a_pdf_without_pages_is_refused():
+    with pytest.raises(InvalidDocumentError, match="no pages"):
+        embedded_xml(written(PdfWriter()))
+
+
+def test_more_pages_than_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pdf, "MAX_PAGES", 5)
+    assert embedded_xml(make_pdf(pages=4)) == []
+    with pytest.raises(InvalidDocumentError, match="more than 5 pages"):
+        embedded_xml(make_pdf(pages=6))
+
+
+def test_more_embedded_files_than_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pdf, "MAX_EMBEDDED_FILES", 3)
+    files = tuple((f"{n}.txt", b"") for n in range(4))
+    assert embedded_xml(make_pdf(files=files[:3])) == []
+    with pytest.raises(InvalidDocumentError, match="more than 3 embedded files"):
+        embedded_xml(make_pdf(files=files))
+
+
+def test_a_decompression_bomb_is_refused():
+    bomb = zlib.compress(bytes(MAX_XML_BYTES * 2), 9)
+    writer = PdfWriter(io.BytesIO(make_pdf(files=(("factur-x.xml", b"<a/>"),))))
+    for stream in (item for item in writer._objects if isinstance(item, DecodedStreamObject)):
+        if stream.get("/Type") == "/EmbeddedFile":
+            stream.set_data(bomb)
+            stream[NameObject("/Filter")] = NameObject("/FlateDecode")
+    content = written(writer)
+    assert len(content) < 200_000
+    with pytest.raises(InvalidDocumentError, match="unpacks to too much data"):
+        embedded_xml(content)
+
+
+def test_text_tells_a_text_pdf_from_a_scan():
+    assert has_text_layer(make_pdf(text="Rechnung 17"))
+    assert not has_text_layer(make_pdf())
+
+
+def test_text_that_begins_behind_a_cover_page_counts():
+    document = FPDF()
+    document.set_font("Helvetica")
+    document.add_page()
+    document.add_page()
+    document.cell(text="Rechnung 17")
+    assert has_text_layer(bytes(document.output()))
+
+
+def test_a_file_that_pdfium_cannot_open_is_refused():
+    with pytest.raises(InvalidDocumentError, match="damaged"):
+        has_text_layer(b"%PDF-1.7 nothing behind")
+
+
+def test_what_a_damaged_pdf_holds_stays_out_of_the_logs(caplog: pytest.LogCaptureFixture):
+    writer = PdfWriter(io.BytesIO(make_pdf()))
+    writer.root_object[NameObject("/Names")] = ArrayObject([TextStringObject("a secret")])
+    assert embedded_xml(written(writer)) == []
+    assert caplog.messages == []
