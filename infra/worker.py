@@ -29,8 +29,10 @@ from infra.workers import (
 )
 
 RUNBOOK = "docs/operations.md"
-METRICS_NAMESPACE = "Counterfoil"
+BATCHED = ("sqs:SendMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility")
 CONSUME = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"]
+READ = ["s3:GetObject", "s3:GetObjectVersion"]
+"""An upload is read in the version that its event names: a later one under the same key is another upload."""
 NETWORK_INTERFACES = [
     "ec2:CreateNetworkInterface",
     "ec2:DeleteNetworkInterface",
@@ -172,25 +174,25 @@ class Worker(Construct):
 
     def _statements(self) -> list[iam.PolicyStatement]:
         row, around = self.row, self._around
-        granted = [(["logs:CreateLogStream", "logs:PutLogEvents"], [self.log_group.log_group_arn])]
-        granted.append((CONSUME, [self._feeding_queue(source).queue_arn for source in mappings(around.rows, row)]))
-        granted.append(
-            (["sqs:SendMessage"], [around.queues[to.name].source.queue_arn for to in targets(around.rows, row)])
-        )
-        granted.append((["s3:GetObject"], [around.uploads.arn_for_objects(f"{prefix}*") for prefix in row.reads]))
-        if row.measures_queues:
-            every = [queue.queue_arn for pair in around.queues.values() for queue in (pair.source, pair.dead_letters)]
-            granted.append((["sqs:GetQueueAttributes"], every))
-        statements = [
-            iam.PolicyStatement(actions=actions, resources=resources) for actions, resources in granted if resources
+        consumed = [self._feeding_queue(source).queue_arn for source in mappings(around.rows, row)]
+        sent_to = [around.queues[to.name].source.queue_arn for to in targets(around.rows, row)]
+        granted = [
+            (["logs:CreateLogStream", "logs:PutLogEvents"], [self.log_group.log_group_arn]),
+            (CONSUME, consumed),
+            (["sqs:SendMessage"], sent_to),
+            (["sqs:GetQueueAttributes"], sent_to if row.measures_queues else []),
+            (READ, [around.uploads.arn_for_objects(f"{prefix}*") for prefix in row.reads]),
         ]
-        if row.measures_queues:
-            # CloudWatch knows no resources for metrics: the namespace is the narrowest bound there is.
-            only_ours = {"StringEquals": {"cloudwatch:namespace": METRICS_NAMESPACE}}
-            statements.append(
-                iam.PolicyStatement(actions=["cloudwatch:PutMetricData"], resources=["*"], conditions=only_ours)
-            )
-        return statements
+        return [
+            iam.PolicyStatement(actions=self._as_asked_for(actions), resources=resources)
+            for actions, resources in granted
+            if resources
+        ]
+
+    def _as_asked_for(self, actions: list[str]) -> list[str]:
+        """The local cloud asks for the right to a batch call by the call's own name, AWS by that of the single call."""
+        local = self._around.network is None
+        return actions + [f"{action}Batch" for action in BATCHED if local and action in actions]
 
     def _feeding_queue(self, source: Row) -> sqs.Queue:
         queues = self._around.queues[source.name]

@@ -84,7 +84,7 @@ class Row:
     """Prefixes of the uploads bucket that it may read."""
     database_user: DatabaseUser = "counterfoil_worker"
     measures_queues: bool = False
-    """It may read how full every queue is, and publish metrics."""
+    """It may ask how full the queues are that it sends to."""
     extra_files: tuple[str, ...] = ()
     """Files and folders, from the root of the project, that its asset needs besides its own folder."""
     alarms: tuple[Alarm, ...] = ()
