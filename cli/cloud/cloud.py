@@ -1,0 +1,205 @@
+"""Brings a local cloud up and down, and gives the other commands their way into it."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+from uuid import UUID
+
+from cli.cloud import deployment, emulator, processes
+from cli.cloud.place import Place
+from cli.cloud.state import State
+from cli.failures import CloudError
+from cli.postgres import PostgresServer
+from counterfoil.db import Database
+
+DATABASE = "counterfoil"
+
+
+class Steps(Protocol):
+    """Who is told what happens: the terminal, or nobody."""
+
+    def begin(self, title: str) -> None:
+        """A step begins; the one before it has ended well."""
+
+    def progress(self, done: int, of: int) -> None:
+        """The step that is under way has come so far."""
+
+    def note(self, sentence: str) -> None:
+        """Something that people should know."""
+
+
+@dataclass(frozen=True)
+class Up:
+    """What `up` did."""
+
+    cloud: "Cloud"
+    started: bool
+    """Whether processes were started; else the cloud was up before."""
+    deployed: bool
+    seconds: float
+
+
+def up(place: Place, steps: Steps, *, port: int | None = None, database_port: int | None = None) -> Up:
+    """Bring the cloud up, as far as it is not: database, emulator, deployment.
+
+    Interrupted or failed, it ends what it started; a cloud that was up before stays up.
+
+    Raises:
+        CloudError, PostgresError: with the reason and the way out.
+    """
+    began = time.monotonic()
+    waiting = "Another command is bringing this cloud up or down; waiting for it to end"
+    with processes.interruptible(), place.locked(lambda: steps.note(waiting)):
+        found = State.load(place)
+        whole = found if found is not None and _is_whole(place, found, steps) else None
+        try:
+            state = whole or _start(place, steps, port, database_port)
+            if whole is not None:
+                _check_ports(state, port, database_port)
+            fingerprint = deployment.fingerprint(state.database_url)
+            stale = state.deployment is None or state.deployment.fingerprint != fingerprint
+            if stale:
+                state = _deploy(place, state, fingerprint, steps)
+        except BaseException:
+            if whole is None:
+                with processes.uninterrupted():
+                    _end(place)
+            raise
+    return Up(Cloud(place, state), whole is None, stale, time.monotonic() - began)
+
+
+def _is_whole(place: Place, state: State, steps: Steps) -> bool:
+    """Whether the saved cloud is all there and was deployed once. What is left of one that is not, is of no use."""
+    server = PostgresServer(place.postgres).running()
+    alive = state.emulator.runs_in(place) and state.emulator.is_ready()
+    if alive and state.deployment and server and server.port == state.database_port and server.is_healthy():
+        return True
+    if state.deployment and not alive:
+        steps.note(
+            "The AWS emulator had ended, and with it went the uploaded files; the database is kept. "
+            "To begin from nothing: counterfoil down"
+        )
+    return False
+
+
+def _check_ports(state: State, port: int | None, database_port: int | None) -> None:
+    for name, wanted, is_at in (("cloud", port, state.emulator.port), ("database", database_port, state.database_port)):
+        if wanted not in {None, is_at}:
+            raise CloudError(
+                f"The {name} is up already, on port {is_at} and not {wanted}: first run 'counterfoil down'."
+            )
+
+
+def _start(place: Place, steps: Steps, port: int | None, database_port: int | None) -> State:
+    """Start database and emulator. The state is saved before anything is deployed, for whoever looks meanwhile."""
+    processes.end_all(place.folder)
+    place.state.unlink(missing_ok=True)
+    place.check_space()
+    steps.begin("PostgreSQL 18")
+    server = PostgresServer(place.postgres).start(database_port)
+    url = server.create_database(DATABASE)
+    steps.begin("AWS emulator")
+    state = State(emulator.start(place, port), server.pid, server.port, url)
+    state.save(place)
+    return state
+
+
+def _deploy(place: Place, state: State, fingerprint: str, steps: Steps) -> State:
+    began = time.monotonic()
+    steps.begin("Deployment (cdk deploy)")
+    first = state.deployment is None
+    outputs = deployment.deploy(place, state.emulator, state.database_url, first=first, progress=steps.progress)
+    state = state.deployed(fingerprint, time.monotonic() - began, outputs)
+    state.save(place)
+    return state
+
+
+def _end(place: Place) -> int:
+    """End every process of the cloud. Returns how many there were."""
+    ended = processes.end_all(place.folder)
+    server = PostgresServer(place.postgres)
+    ended += server.running() is not None
+    server.stop()
+    place.state.unlink(missing_ok=True)
+    return ended
+
+
+def down(place: Place, steps: Steps) -> bool:
+    """End the cloud's processes and delete what it kept. Returns whether there was anything.
+
+    Raises:
+        CloudError, PostgresError: a process does not end.
+    """
+    if not place.folder.exists():
+        return False
+    with place.locked(lambda: steps.note("Another command is at work on this cloud; waiting for it to end")):
+        with processes.uninterrupted():
+            steps.begin("Processes")
+            ended = processes.end_all(place.folder)
+            steps.begin("Database")
+            there = place.postgres.exists()
+            PostgresServer(place.postgres).remove()
+            steps.begin("Files")
+            place.clear()
+    return ended > 0 or there
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """A local cloud that is up."""
+
+    place: Place
+    state: State
+
+    @classmethod
+    def at(cls, place: Place) -> "Cloud":
+        """The cloud of this place.
+
+        Raises:
+            CloudError: it is not up.
+        """
+        state = State.load(place)
+        if state is None or state.deployment is None:
+            raise CloudError("The local cloud is not up: run 'counterfoil up' first.")
+        if not state.emulator.runs_in(place):
+            raise CloudError("The local cloud has ended: run 'counterfoil up' to bring it back.")
+        return cls(place, state)
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """The outputs of the stacks."""
+        return self.state.deployment.outputs if self.state.deployment else {}
+
+    @cached_property
+    def database(self) -> Database:
+        """The database as the workers see it: one tenant for each transaction, or the life cycles of all."""
+        return Database(self.database_url("counterfoil_worker"))
+
+    def database_url(self, user: str) -> str:
+        """How `user` connects to the database."""
+        server = PostgresServer(self.place.postgres).running()
+        if server is None:
+            raise CloudError("The local cloud's database has ended: run 'counterfoil up' to bring it back.")
+        return server.url(DATABASE, user)
+
+    def client(self, service: str) -> Any:
+        """A client for an AWS service of this cloud."""
+        import boto3
+        from botocore.config import Config
+
+        return boto3.client(
+            service,
+            endpoint_url=self.state.emulator.endpoint,
+            region_name=emulator.REGION,
+            aws_access_key_id=emulator.ACCESS_KEY,
+            aws_secret_access_key=self.state.emulator.secret,
+            config=Config(
+                connect_timeout=3,
+                read_timeout=60,
+                retries={"mode": "standard", "total_max_attempts": 3},
+                s3={"addressing_style": "path"},
+            ),
+        )

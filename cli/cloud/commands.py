@@ -1,0 +1,165 @@
+"""`counterfoil up`, `down` and `status`."""
+
+import shlex
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from cli.cloud import cloud, deployment, emulator
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import place_of
+from cli.failures import CloudError, ExitCode
+from cli.terminal import Checklist, page, print_json
+
+
+def up(
+    context: typer.Context,
+    *,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port of the AWS emulator. Else any free one.")
+    ] = None,
+    database_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port of PostgreSQL. Else the last one, or any free one.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print where everything is as JSON.")] = False,
+) -> None:
+    """Bring the local cloud up and deploy the app into it.
+
+    A cloud that is up already is left as it is; the app is deployed again only if something of it has changed.
+    Interrupted or failed, the command ends whatever it has started.
+    """
+    steps = Checklist()
+    with steps.shown():
+        done = cloud.up(place_of(context.obj), steps, port=port, database_port=database_port)
+    report = {
+        **_where(done.cloud),
+        "started": done.started,
+        "deployed": done.deployed,
+        "seconds": round(done.seconds, 3),
+    }
+    if as_json:
+        print_json(report)
+        return
+    did = {(True, True): "is up", (False, True): "was up; the app was deployed again"}
+    page().print(f"The local cloud {did.get((done.started, done.deployed), 'was up, and nothing has changed')}", end="")
+    page().print(f" [dim]({done.seconds:.1f} s)[/]")
+    _show(_where(done.cloud))
+
+
+def down(context: typer.Context) -> None:
+    """Take the local cloud down and delete all that it holds.
+
+    Uploaded files, documents and logs are deleted; what was built is kept, so that the next start is quick.
+    """
+    steps = Checklist()
+    with steps.shown():
+        was_there = cloud.down(place_of(context.obj), steps)
+    page().print("The local cloud is down; nothing of it is left." if was_there else "There was no local cloud.")
+
+
+def status(
+    context: typer.Context,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_environment: Annotated[
+        bool, typer.Option("--env", help="Print shell commands that point AWS tools to the local cloud.")
+    ] = False,
+) -> None:
+    """Show whether the local cloud is up, and what waits in it.
+
+    Exits with 3 when it is not up.
+    """
+    place = place_of(context.obj)
+    try:
+        found = Cloud.at(place)
+        queues = _queues(found)
+    except CloudError as error:
+        if not as_json:
+            raise
+        print_json({"up": False, "reason": str(error), "folder": place.folder})
+        raise typer.Exit(ExitCode.NO_CLOUD) from None
+    if as_environment:
+        for name, value in found.state.emulator.environment.items():
+            typer.echo(f"export {name}={shlex.quote(value)}")
+        return
+    current = deployment.fingerprint(found.state.database_url)
+    changed = found.state.deployment is not None and found.state.deployment.fingerprint != current
+    if as_json:
+        print_json({"up": True, **_where(found), "changed_since_deployment": changed, "queues": queues})
+        return
+    page().print("The local cloud is up.")
+    _show(_where(found))
+    table = Table("queue", *(f"[dim]{name}[/]" for name in ("waiting", "in work", "delayed", "dead letters")), box=None)
+    for name, depths in queues.items():
+        table.add_row(name, *(str(depth) for depth in depths.values()))
+    page().print(table)
+    if changed:
+        page().print("The app has changed since it was deployed: 'counterfoil up' deploys it again.", style="yellow")
+
+
+def _where(found: Cloud) -> dict[str, Any]:
+    deployed = found.state.deployment
+    return {
+        "endpoint": found.state.emulator.endpoint,
+        "account": emulator.ACCOUNT,
+        "region": emulator.REGION,
+        "uploads_bucket": found.outputs.get("UploadsBucketName"),
+        "database": found.database_url("counterfoil_worker"),
+        "folder": str(found.place.folder),
+        "logs": str(found.place.logs),
+        "emulator_pid": found.state.emulator.pid,
+        "database_pid": found.state.database_pid,
+        "since": _moment(found.state.emulator.started),
+        "deployed_at": _moment(deployed.at) if deployed else None,
+    }
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _show(where: dict[str, Any]) -> None:
+    table = Table.grid(padding=(0, 2))
+    for name, value in (
+        (
+            "AWS",
+            f"{where['endpoint']}  (account {where['account']}, {where['region']}; for tools: counterfoil status --env)",
+        ),
+        ("uploads", f"s3://{where['uploads_bucket']}/uploads/TENANT/"),
+        ("database", where["database"]),
+        ("logs", where["logs"]),
+    ):
+        table.add_row(f"  [dim]{name}[/]", value)
+    page().print(table)
+
+
+def _queues(found: Cloud) -> dict[str, dict[str, int]]:
+    """How full each worker's queue and dead-letter queue are."""
+    from counterfoil.aws import errors_mapped
+
+    sqs = found.client("sqs")
+
+    def depths(url: str) -> dict[str, str]:
+        wanted = [
+            "ApproximateNumberOfMessages",
+            "ApproximateNumberOfMessagesNotVisible",
+            "ApproximateNumberOfMessagesDelayed",
+        ]
+        attributes: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=wanted)["Attributes"]
+        return attributes
+
+    queues = {}
+    with errors_mapped():
+        for name, url in sorted(found.outputs.items()):
+            if name.endswith("DeadLetterQueueUrl") or not name.endswith("QueueUrl"):
+                continue
+            live, dead = depths(url), depths(found.outputs[name.replace("QueueUrl", "DeadLetterQueueUrl")])
+            queues[url.rsplit("/", 1)[-1]] = {
+                "waiting": int(live["ApproximateNumberOfMessages"]),
+                "in_work": int(live["ApproximateNumberOfMessagesNotVisible"]),
+                "delayed": int(live["ApproximateNumberOfMessagesDelayed"]),
+                "dead_letters": int(dead["ApproximateNumberOfMessages"]),
+            }
+    return queues

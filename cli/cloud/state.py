@@ -1,0 +1,67 @@
+"""What a local cloud knows about itself between two commands: a JSON file that only its owner may read."""
+
+import json
+import os
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cli.cloud.emulator import Emulator
+from cli.cloud.place import Place
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What is deployed. Times are seconds since the epoch."""
+
+    fingerprint: str
+    """Of everything that it was made from: the same fingerprint needs no new deployment."""
+    at: float
+    seconds: float
+    outputs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class State:
+    """The state of a cloud whose emulator was started."""
+
+    emulator: Emulator
+    database_pid: int
+    database_port: int
+    database_url: str
+    """As the server's superuser."""
+    deployment: Deployment | None = None
+
+    def deployed(self, fingerprint: str, seconds: float, outputs: dict[str, str]) -> "State":
+        """The state after a deployment that has just ended."""
+        return replace(self, deployment=Deployment(fingerprint, time.time(), seconds, outputs))
+
+    def save(self, place: Place) -> None:
+        """Write it whole or not at all."""
+        fresh = place.state.with_suffix(".new")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump({"version": VERSION, **asdict(self)}, file, indent=1)
+        fresh.replace(place.state)
+
+    @classmethod
+    def load(cls, place: Place) -> "State | None":
+        """The state as it was saved last. None where there is none, or none that this version can read."""
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            return cls._read(place.state)
+        return None
+
+    @classmethod
+    def _read(cls, path: Path) -> "State | None":
+        saved: dict[str, Any] = json.loads(path.read_text())
+        if saved.pop("version") != VERSION:
+            return None
+        deployment = saved.pop("deployment")
+        return cls(
+            **(saved | {"emulator": Emulator(**saved["emulator"])}),
+            deployment=Deployment(**deployment) if deployment else None,
+        )

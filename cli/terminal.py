@@ -1,0 +1,83 @@
+"""How the command line speaks to people: on standard error, or on standard output where nothing for machines goes there."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+NARROWEST = 100
+"""Columns of a page that is no terminal: a table in a file need not be folded."""
+
+
+def page() -> Console:
+    """Standard output, for tables."""
+    return Console(width=None if sys.stdout.isatty() else max(NARROWEST, Console().width), highlight=False)
+
+
+def aside() -> Console:
+    """Standard error, for progress and remarks."""
+    return Console(stderr=True, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on standard output."""
+    json.dump(value, sys.stdout, ensure_ascii=False, indent=1, default=str)
+    sys.stdout.write("\n")
+
+
+class Checklist:
+    """Steps that are done one after the other, each with the time that it took; the one under way moves on a terminal."""
+
+    def __init__(self) -> None:
+        """Nothing is shown before the first step."""
+        self._console = aside()
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._title = ""
+        self._began = 0.0
+        self._task: TaskID | None = None
+
+    def begin(self, title: str) -> None:
+        """A step begins; the one before it has ended well."""
+        self._finish("[green]✓[/]")
+        self._title, self._began = title, time.monotonic()
+        self._task = self._progress.add_task(title, total=None)
+
+    def progress(self, done: int, of: int) -> None:
+        """The step that is under way has come so far."""
+        if self._task is not None:
+            self._progress.update(self._task, completed=done, total=of)
+
+    def note(self, sentence: str) -> None:
+        """Something that people should know."""
+        self._console.print(f"{sentence}.", style="yellow")
+
+    def _finish(self, sign: str) -> None:
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+            self._task = None
+            self._console.print(f"{sign} {self._title} [dim]({time.monotonic() - self._began:.1f} s)[/]")
+
+    @contextmanager
+    def shown(self) -> Iterator["Checklist"]:
+        """Show the steps of the block. The last one has ended well when the block ends without an exception."""
+        with self._progress:
+            try:
+                yield self
+            except BaseException:
+                self._finish("[red]✗[/]")
+                raise
+            self._finish("[green]✓[/]")
