@@ -36,6 +36,7 @@ _UNAVAILABLE = (
     pg.CannotConnectNow,
     pg.ReadOnlySqlTransaction,
     pg.TooManyConnections,
+    pg.IdleInTransactionSessionTimeout,
     psycopg.InterfaceError,
     PoolTimeout,
 )

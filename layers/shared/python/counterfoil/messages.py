@@ -45,7 +45,7 @@ def read_message(body: str) -> Intake:
     """
     try:
         parsed = from_json(body)
-    except ValueError:
+    except (ValueError, TypeError):  # TypeError: half a surrogate
         raise InvalidMessageError(f"The message is not JSON ({len(body)} characters)") from None
     if not isinstance(parsed, dict):
         raise InvalidMessageError(f"The message is a JSON {type(parsed).__name__}, not an object")

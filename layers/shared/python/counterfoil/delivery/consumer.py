@@ -372,7 +372,6 @@ class _Batch(BatchProcessor):
         try:
             try:
                 outcome = self.handler(attempt)
-                attempt.check()
             except BaseException:  # noqa: BLE001  # a SystemExit in one record must not take its neighbours along
                 self.failure_handler((record, claim), sys.exc_info())
             else:

@@ -77,7 +77,8 @@ WITH wanted AS (
     FROM wanted w LEFT JOIN found f USING (id)
 ), claimed AS (
     UPDATE {table} t SET {status} = 'in-progress', {attempts} = t.{attempts} + 1,
-        {claim_token} = nextval('claim_token'), {claimed_at} = %(now)s, {lease_expires_at} = %(lease)s, {next_attempt_at} = NULL
+        {claim_token} = nextval('claim_token'), {claimed_at} = %(now)s, {lease_expires_at} = %(lease)s,
+        {next_attempt_at} = NULL
     FROM answered a WHERE t.id = a.id AND a.answer = 'mine' AND %(claim)s
     RETURNING t.id, t.{attempts} AS attempts, t.{claim_token} AS token
 )

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ def _chunks(file: File) -> Iterator[bytes]:
     with aws.errors_mapped():
         answer = aws.client("s3").get_object(Bucket=file.bucket, Key=file.key, **version)
         check_size(answer["ContentLength"])
-        with answer["Body"] as body:
+        with closing(answer["Body"]) as body:
             yield from body.iter_chunks(CHUNK_BYTES)
 
 

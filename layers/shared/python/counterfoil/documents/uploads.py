@@ -53,7 +53,7 @@ def read(body: str) -> Intake:
     """
     try:
         event = from_json(body)
-    except ValueError:
+    except (ValueError, TypeError):
         event = None
     if not isinstance(event, dict) or not ("Records" in event or event.get("Event") == "s3:TestEvent"):
         return read_message(body)

@@ -1,0 +1,156 @@
+"""A queue that only remembers, a Lambda context with a clock of its own, and a consumer composed of them."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt, Consumer, Outcome
+from counterfoil.delivery.visibility import Visibility
+from counterfoil.messages import Intake, Message, read_message
+from counterfoil.outbox import Outbox
+from counterfoil.settings import Settings
+from tests.factories import NOW
+
+QUEUE_URL = "http://127.0.0.1:1/000000000000/counterfoil-matching"
+QUEUE_ARN = "arn:aws:sqs:eu-central-1:000000000000:counterfoil-matching"
+
+
+@dataclass
+class FakeSqs:
+    """The calls that delivery makes to SQS, in order, and failures on demand."""
+
+    log: list[tuple[str, Any]] = field(default_factory=list)
+    visibility: dict[str, int] = field(default_factory=dict)
+    sent: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
+    refuse_visibility: dict[str, int] = field(default_factory=dict)
+    """How often each receipt handle's next changes fail."""
+    depths: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def change_message_visibility_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
+        assert len(Entries) <= 10
+        failed, successful = [], []
+        for entry in Entries:
+            handle, seconds = entry["ReceiptHandle"], entry["VisibilityTimeout"]
+            assert 0 <= seconds <= 43_200
+            self.log.append(("visibility", (handle, seconds)))
+            if self.refuse_visibility.get(handle, 0) > 0:
+                self.refuse_visibility[handle] -= 1
+                failed.append({"Id": entry["Id"], "Code": "InternalError", "SenderFault": False})
+            else:
+                self.visibility[handle] = seconds
+                successful.append({"Id": entry["Id"]})
+        return {"Successful": successful, "Failed": failed}
+
+    def send_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
+        assert len(Entries) <= 10
+        for entry in Entries:
+            assert 0 <= entry["DelaySeconds"] <= 900
+            self.log.append(("send", (QueueUrl, entry)))
+            self.sent[QueueUrl].append(entry)
+        return {"Successful": [{"Id": entry["Id"]} for entry in Entries]}
+
+    def get_queue_attributes(self, *, QueueUrl: str, AttributeNames: list[str]) -> dict[str, Any]:  # noqa: N803
+        return {"Attributes": {name: str(self.depths[QueueUrl]) for name in AttributeNames}}
+
+
+class Context(LambdaContext):
+    """A Lambda context; `left` seconds remain until somebody says otherwise."""
+
+    def __init__(self, left: float = 120) -> None:
+        self.left = left
+
+    def get_remaining_time_in_millis(self) -> int:  # type: ignore[override]  # Powertools declares a static method
+        return int(self.left * 1000)
+
+
+@dataclass
+class Clock:
+    """Time that passes only when told."""
+
+    now: datetime = NOW + timedelta(hours=1)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def pass_(self, **units: float) -> None:
+        self.now += timedelta(**units)
+
+
+def record(
+    body: str | Message, *, receives: int = 1, handle: str | None = None, arn: str = QUEUE_ARN
+) -> dict[str, Any]:
+    """One record of a Lambda event of SQS."""
+    message_id = str(uuid4())
+    return {
+        "messageId": message_id,
+        "receiptHandle": handle or message_id,
+        "body": body.model_dump_json() if isinstance(body, Message) else body,
+        "attributes": {
+            "ApproximateReceiveCount": str(receives),
+            "SentTimestamp": str(int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000)),
+        },
+        "messageAttributes": {},
+        "md5OfBody": "",
+        "eventSource": "aws:sqs",
+        "eventSourceARN": arn,
+        "awsRegion": "eu-central-1",
+    }
+
+
+def event(*records: dict[str, Any]) -> dict[str, Any]:
+    """A Lambda event of SQS."""
+    return {"Records": list(records)}
+
+
+def settings(**changes: Any) -> Settings:
+    """Settings of a worker named matching, with a heartbeat too slow to beat by itself."""
+    values = {
+        "worker": {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 30},
+        "queue_urls": {"matching": QUEUE_URL},
+        "heartbeat_seconds": 3600,
+    }
+    return Settings.model_validate(values | changes)
+
+
+def make_consumer(
+    database: Database,
+    work: Callable[[Attempt], Outcome],
+    clock: Clock,
+    *,
+    read: Callable[[str], Intake] = read_message,
+    **changes: Any,
+) -> Consumer:
+    """A consumer of document matching, on the fake queue."""
+    chosen = settings(**changes)
+    outbox = Outbox(database, chosen.queue_urls, clock=clock)
+    return Consumer(
+        chosen, work, database=database, outbox=outbox, visibility=Visibility(QUEUE_URL), read=read, clock=clock
+    )
+
+
+def life_cycle(admin: Connection, document_id: UUID) -> dict[str, Any]:
+    """The matching_ columns of a document, by their plain names."""
+    with admin.cursor() as cursor:
+        cursor.execute("SELECT * FROM document WHERE id = %s", [document_id])
+        row = cursor.fetchone()
+        assert row is not None
+        assert cursor.description is not None
+        columns = [column.name for column in cursor.description]
+    return {
+        name.removeprefix("matching_"): value
+        for name, value in zip(columns, row, strict=True)
+        if name.startswith("matching_")
+    }
+
+
+def rows(admin: Connection, table: str) -> list[dict[str, Any]]:
+    """Every row of a table, as dicts."""
+    found = admin.execute(f"SELECT to_jsonb(t) FROM {table} t".encode()).fetchall()
+    return [row[0] if isinstance(row[0], dict) else json.loads(row[0]) for row in found]

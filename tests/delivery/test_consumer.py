@@ -1,0 +1,490 @@
+"""Every transition of the settlement table, on a real PostgreSQL and a queue that remembers."""
+
+import json
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt, Skip, Success
+from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
+from counterfoil.messages import Message
+from counterfoil.work import KINDS, begin
+from tests.delivery.harness import Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
+
+Pending = Callable[..., Message]
+DONE = Success(lambda connection: ())
+
+
+def fails_with(error: BaseException) -> Callable[[Attempt], Any]:
+    def work(attempt: Attempt) -> Any:
+        raise error
+
+    return work
+
+
+def failed_ids(response: Any) -> list[str]:
+    return [failure["itemIdentifier"] for failure in response["batchItemFailures"]]
+
+
+def test_success_commits_effects_state_and_owed_messages_together(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message, other = pending(), pending()
+
+    def work(attempt: Attempt) -> Success:
+        def effects(connection: Connection) -> Any:
+            connection.execute("UPDATE document SET method = 'xml' WHERE id = %s", [attempt.work_id])
+            return begin(connection, "matching", [other.work_id], clock())
+
+        return Success(effects, reason=lambda: "a remark")
+
+    response = make_consumer(database, work, clock).handle(event(record(message)), Context())
+
+    assert failed_ids(response) == []
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["attempts"], row["reason"], row["lease_expires_at"]) == (
+        "succeeded",
+        1,
+        "a remark",
+        None,
+    )
+    assert admin.execute("SELECT method FROM document WHERE id = %s", [message.work_id]).fetchall() == [("xml",)]
+    (sent,) = sqs.sent[next(iter(sqs.sent))]
+    assert json.loads(sent["MessageBody"]) == {
+        "schema_version": 1,
+        "work_id": str(other.work_id),
+        "revision": other.revision + 1,
+        "send_number": 0,
+    }
+    assert [row["sent_at"] is not None for row in rows(admin, "outbox")] == [True]
+
+
+def test_a_permanent_failure_is_dead_at_once_and_acknowledged(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, tenant: UUID
+) -> None:
+    message = pending()
+    work = fails_with(InvalidDocumentError("The file is empty; send it again."))
+
+    response = make_consumer(database, work, clock).handle(event(record(message)), Context())
+
+    assert failed_ids(response) == []
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["error"], row["failed_at"]) == ("failed", "The file is empty; send it again.", clock.now)
+    (letter,) = rows(admin, "dead_letter")
+    assert letter["job_id"] == str(KINDS["matching"].job_id(message.work_id))
+    assert (letter["dlq_reason"], letter["status"], letter["attempts"]) == ("non_retriable_error", "pending", 1)
+    assert letter["payload"]["file"]["key"].endswith(".xml")
+    assert letter["metadata"]["last_error"]["type"] == "InvalidDocumentError"
+    assert [(entry["action"], entry["actor"]) for entry in rows(admin, "dead_letter_audit")] == [("dead", "matching")]
+    (notification,) = rows(admin, "notification")
+    assert (notification["work_id"], notification["tenant_id"]) == (str(message.work_id), str(tenant))
+
+
+def test_a_transient_failure_waits_behind_its_own_message(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending()
+    consumer = make_consumer(database, fails_with(ServiceUnavailableError("S3 is slow")), clock)
+
+    first = consumer.handle(event(record(message, handle="first")), Context())
+    assert len(failed_ids(first)) == 1
+    assert sqs.visibility["first"] == 300
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["error"], row["attempts"]) == ("pending", "S3 is slow", 1)
+    assert row["next_attempt_at"] == clock.now + timedelta(seconds=300)
+
+    clock.pass_(seconds=301)
+    consumer.handle(event(record(message, receives=2, handle="second")), Context())
+    assert sqs.visibility["second"] == 1800
+    assert life_cycle(admin, message.work_id)["attempts"] == 2
+    assert rows(admin, "dead_letter") == []
+
+
+def test_the_last_attempt_at_the_third_receive_follows_its_message_to_the_dead_letter_queue(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending(attempts=2)
+
+    response = make_consumer(database, fails_with(ServiceUnavailableError("S3 is slow")), clock).handle(
+        event(record(message, receives=3, handle="third")), Context()
+    )
+
+    assert len(failed_ids(response)) == 1
+    assert sqs.visibility["third"] == 0
+    assert life_cycle(admin, message.work_id)["status"] == "failed"
+    assert [letter["dlq_reason"] for letter in rows(admin, "dead_letter")] == ["max_retries_exceeded"]
+    assert len(rows(admin, "notification")) == 1
+
+
+def test_a_third_receive_with_attempts_left_is_parked(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending()
+
+    response = make_consumer(database, fails_with(ServiceUnavailableError("S3 is slow")), clock).handle(
+        event(record(message, receives=3)), Context()
+    )
+
+    assert failed_ids(response) == []
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 1, 1)
+    ((_, entries),) = sqs.sent.items()
+    assert entries[0]["DelaySeconds"] == 300
+    assert json.loads(entries[0]["MessageBody"])["send_number"] == 1
+
+
+def test_an_older_copy_of_parked_work_is_dropped(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending(send_number=1)
+    older = message.model_copy(update={"send_number": 0})
+
+    response = make_consumer(database, fails_with(AssertionError("must not run")), clock).handle(
+        event(record(older)), Context()
+    )
+
+    assert failed_ids(response) == []
+    assert life_cycle(admin, message.work_id)["attempts"] == 0
+
+
+def test_an_early_message_is_parked_until_its_time(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    due = clock.now + timedelta(seconds=200)
+    message = pending(attempts=1, next_attempt_at=due)
+
+    response = make_consumer(database, fails_with(AssertionError("must not run")), clock).handle(
+        event(record(message)), Context()
+    )
+
+    assert failed_ids(response) == []
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["attempts"], row["send_number"], row["next_attempt_at"]) == ("pending", 1, 1, due)
+    ((_, entries),) = sqs.sent.items()
+    assert entries[0]["DelaySeconds"] == 200
+
+
+def test_running_work_is_left_alone_until_its_lease_is_over(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending(
+        status="in-progress", attempts=1, claim_token=7, lease_expires_at=clock.now + timedelta(seconds=90)
+    )
+
+    response = make_consumer(database, fails_with(AssertionError("must not run")), clock).handle(
+        event(record(message, handle="copy")), Context()
+    )
+
+    assert len(failed_ids(response)) == 1
+    assert sqs.visibility["copy"] == 91
+    assert life_cycle(admin, message.work_id)["claim_token"] == 7
+
+
+def test_work_whose_worker_died_is_taken_over_with_a_newer_token(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    token = admin.execute("SELECT nextval('claim_token')").fetchall()[0][0]
+    message = pending(
+        status="in-progress", attempts=1, claim_token=token, lease_expires_at=clock.now - timedelta(seconds=1)
+    )
+
+    make_consumer(database, lambda attempt: DONE, clock).handle(event(record(message, receives=2)), Context())
+
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["attempts"]) == ("succeeded", 2)
+    assert row["claim_token"] > token
+
+
+def test_work_whose_worker_died_runs_alone_after_the_others_have_settled(
+    database: Database, sqs: FakeSqs, clock: Clock, pending: Pending, admin: Connection
+) -> None:
+    lapsed = pending(status="in-progress", attempts=1, lease_expires_at=clock.now - timedelta(seconds=1))
+    others = [pending() for _ in range(4)]
+    order: list[UUID] = []
+
+    def work(attempt: Attempt) -> Success:
+        if attempt.work_id == lapsed.work_id:
+            assert all(life_cycle(admin, other.work_id)["status"] == "succeeded" for other in others)
+        order.append(attempt.work_id)
+        return DONE
+
+    response = make_consumer(database, work, clock).handle(event(record(lapsed), *map(record, others)), Context())
+
+    assert failed_ids(response) == []
+    assert order[-1] == lapsed.work_id
+    assert len(order) == 5
+
+
+def test_a_last_try_that_never_settled_is_settled_as_failed(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending(status="in-progress", attempts=3, lease_expires_at=clock.now - timedelta(seconds=1))
+
+    response = make_consumer(database, fails_with(AssertionError("must not run")), clock).handle(
+        event(record(message, receives=3)), Context()
+    )
+
+    assert failed_ids(response) == []
+    assert life_cycle(admin, message.work_id)["status"] == "failed"
+    assert [letter["dlq_reason"] for letter in rows(admin, "dead_letter")] == ["max_retries_exceeded"]
+    assert len(rows(admin, "notification")) == 1
+
+
+@pytest.mark.parametrize("status", ["succeeded", "failed", None])
+def test_ended_work_is_acknowledged_and_untouched(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, status: str | None
+) -> None:
+    message = pending(status=status, attempts=1)
+    before = life_cycle(admin, message.work_id)
+
+    response = make_consumer(database, fails_with(AssertionError("must not run")), clock).handle(
+        event(record(message)), Context()
+    )
+
+    assert failed_ids(response) == []
+    assert life_cycle(admin, message.work_id) == before
+
+
+def test_unknown_work_is_recorded_and_acknowledged(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock
+) -> None:
+    message = Message(work_id=uuid4(), revision=1, send_number=0)
+
+    response = make_consumer(database, fails_with(AssertionError("must not run")), clock).handle(
+        event(record(message)), Context()
+    )
+
+    assert failed_ids(response) == []
+    assert [entry["action"] for entry in rows(admin, "dead_letter_audit")] == ["unknown-work"]
+
+
+def test_skipped_work_has_no_state_and_a_reason(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending()
+
+    response = make_consumer(database, lambda attempt: Skip("no counterparty"), clock).handle(
+        event(record(message)), Context()
+    )
+
+    assert failed_ids(response) == []
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["reason"]) == (None, "no counterparty")
+
+
+def test_a_stale_try_writes_nothing_and_leaves_the_message_to_the_newer_one(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending()
+
+    def work(attempt: Attempt) -> Success:
+        admin.execute(
+            "UPDATE document SET matching_claim_token = nextval('claim_token') WHERE id = %s", [attempt.work_id]
+        )
+
+        def effects(connection: Connection) -> Any:
+            connection.execute("UPDATE document SET method = 'xml' WHERE id = %s", [attempt.work_id])
+            return ()
+
+        return Success(effects)
+
+    response = make_consumer(database, work, clock).handle(event(record(message, handle="stale")), Context())
+
+    assert len(failed_ids(response)) == 1
+    assert sqs.visibility["stale"] == 300  # the protection, and nothing after it
+    assert life_cycle(admin, message.work_id)["status"] == "in-progress"
+    assert admin.execute("SELECT method FROM document WHERE id = %s", [message.work_id]).fetchall() == [(None,)]
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit(), ZeroDivisionError("secret 4711")]
+)
+def test_whatever_a_record_raises_its_neighbours_settle_and_its_words_stay_inside(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, error: BaseException
+) -> None:
+    poison, good = pending(), pending()
+
+    def work(attempt: Attempt) -> Success:
+        if attempt.work_id == poison.work_id:
+            raise error
+        return DONE
+
+    response = make_consumer(database, work, clock).handle(event(record(poison), record(good)), Context())
+
+    assert len(failed_ids(response)) == 1
+    assert life_cycle(admin, good.work_id)["status"] == "succeeded"
+    row = life_cycle(admin, poison.work_id)
+    assert row["status"] == "pending"
+    assert type(error).__name__ in row["error"]
+    assert "4711" not in row["error"]
+
+
+def test_of_two_records_of_one_work_only_one_runs(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending()
+    runs: list[int] = []
+
+    def work(attempt: Attempt) -> Success:
+        runs.append(attempt.number)
+        return DONE
+
+    make_consumer(database, work, clock).handle(event(record(message), record(message)), Context())
+
+    assert runs == [1]
+    assert life_cycle(admin, message.work_id)["status"] == "succeeded"
+
+
+def test_with_the_gate_saturated_every_message_is_protected_before_a_permit_is_taken_and_claimed_after(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    messages = [pending() for _ in range(3)]
+
+    def work(attempt: Attempt) -> Success:
+        sqs.log.append(("work", attempt.work_id))
+        return DONE
+
+    consumer = make_consumer(database, work, clock)
+    assert consumer.gate.take(2) == 2
+    protected, seen = threading.Event(), list[Any]()
+    change = sqs.change_message_visibility_batch
+
+    def and_tell(**call: Any) -> Any:
+        answer = change(**call)
+        protected.set()
+        return answer
+
+    sqs.change_message_visibility_batch = and_tell  # type: ignore[method-assign]
+
+    def open_the_gate() -> None:
+        assert protected.wait(10)
+        seen.extend(life_cycle(admin, message.work_id)["status"] for message in messages)
+        seen.append([kind for kind, _ in sqs.log])
+        consumer.gate.give_back(2)
+
+    opener = threading.Thread(target=open_the_gate)
+    opener.start()
+    response = consumer.handle(event(*map(record, messages)), Context())
+    opener.join()
+
+    assert failed_ids(response) == []
+    assert seen == ["pending", "pending", "pending", ["visibility"] * 3]
+    assert [kind for kind, _ in sqs.log] == ["visibility"] * 3 + ["work"] * 3
+    assert consumer.gate.take(9) == 2  # every permit came back
+
+
+def test_never_more_records_run_at_once_than_there_are_permits(
+    database: Database, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    both = threading.Barrier(2, timeout=10)
+    running, peak, lock = 0, 0, threading.Lock()
+
+    def work(attempt: Attempt) -> Success:
+        nonlocal running, peak
+        with lock:
+            running += 1
+            peak = max(peak, running)
+        both.wait()  # passes only when two run together
+        with lock:
+            running -= 1
+        return DONE
+
+    response = make_consumer(database, work, clock).handle(event(*(record(pending()) for _ in range(8))), Context())
+
+    assert failed_ids(response) == []
+    assert peak == 2
+
+
+def test_a_record_that_cannot_be_protected_is_not_started(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    exposed, once = pending(), pending()
+    sqs.refuse_visibility = {"exposed": 2, "once": 1}
+
+    response = make_consumer(database, lambda attempt: DONE, clock).handle(
+        event(record(exposed, handle="exposed"), record(once, handle="once")), Context()
+    )
+
+    assert len(failed_ids(response)) == 1
+    assert life_cycle(admin, exposed.work_id)["attempts"] == 0
+    assert life_cycle(admin, once.work_id)["status"] == "succeeded"
+
+
+def test_without_time_to_start_pending_work_is_parked_and_keeps_its_attempts(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending(attempts=1)
+
+    response = make_consumer(database, fails_with(AssertionError("must not run")), clock).handle(
+        event(record(message)), Context(left=20)
+    )
+
+    assert failed_ids(response) == []
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 1, 1)
+    assert sum(map(len, sqs.sent.values())) == 1
+
+
+@pytest.mark.parametrize("left", [3, 0])
+def test_an_invocation_without_any_time_loses_no_message(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, left: float
+) -> None:
+    message = pending()
+
+    response = make_consumer(database, fails_with(AssertionError("must not run")), clock).handle(
+        event(record(message)), Context(left=left)
+    )
+
+    owed = [entry for entries in sqs.sent.values() for entry in entries]
+    assert len(failed_ids(response)) + len(owed) == 1
+    assert life_cycle(admin, message.work_id)["status"] == "pending"
+
+
+def test_a_try_is_cancelled_at_the_deadline_and_waits_like_any_transient_failure(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message, context = pending(), Context()
+
+    def work(attempt: Attempt) -> Success:
+        context.left = 8
+        assert attempt.cancelled.wait(10)
+        attempt.check()
+        return DONE
+
+    response = make_consumer(database, work, clock, worker=_quick()).handle(event(record(message)), context)
+
+    assert len(failed_ids(response)) == 1
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["attempts"]) == ("pending", 1)
+    assert "about to end" in row["error"]
+
+
+def test_a_try_that_does_not_stop_is_left_behind_and_its_message_kept(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message, context, release = pending(), Context(), threading.Event()
+
+    def work(attempt: Attempt) -> Success:
+        context.left = 2
+        assert release.wait(10)
+        return DONE
+
+    consumer = make_consumer(database, work, clock, worker=_quick())
+    response = consumer.handle(event(record(message)), context)
+
+    assert len(failed_ids(response)) == 1
+    assert consumer.gate.take(2) == 1  # it still holds its permit
+    release.set()
+    assert consumer.gate.take(1, timeout=10) == 1  # given back once it has settled
+    # Its claim still held: the message comes again and finds the work ended.
+    assert life_cycle(admin, message.work_id)["status"] == "succeeded"
+
+
+def _quick() -> dict[str, Any]:
+    """A worker whose loop looks at the clock as soon as it is under way."""
+    return {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 119}

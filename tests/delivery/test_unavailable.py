@@ -1,0 +1,265 @@
+"""The database away, a commit whose outcome is unknown, and the heartbeat."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+
+from counterfoil.db import CommitUnknownError, Connection, Database
+from counterfoil.delivery import Attempt, Success
+from counterfoil.delivery.heartbeat import Heartbeat
+from counterfoil.delivery.received import Received
+from counterfoil.delivery.visibility import Visibility, bounded
+from counterfoil.errors import ConflictError, DatabaseUnavailableError, StaleClaimError
+from counterfoil.messages import Message
+from counterfoil.work import KINDS
+from tests.delivery.harness import (
+    QUEUE_URL,
+    Clock,
+    Context,
+    FakeSqs,
+    event,
+    life_cycle,
+    make_consumer,
+    record,
+    rows,
+)
+
+DONE = Success(lambda connection: ())
+
+
+class Flaky(Database):
+    """A database whose next transactions of one sort fail, before they begin, or at their commit."""
+
+    fail_tenant: list[Callable[[], Exception]]
+    fail_delivery: list[Callable[[], Exception]]
+    commit_then_fail: bool = False
+
+    @contextmanager
+    def tenant(self, tenant_id: UUID) -> Iterator[Connection]:
+        with self._failing(super().tenant(tenant_id), self.fail_tenant) as connection:
+            yield connection
+
+    @contextmanager
+    def delivery(self) -> Iterator[Connection]:
+        with self._failing(super().delivery(), self.fail_delivery) as connection:
+            yield connection
+
+    @contextmanager
+    def _failing(self, transaction: Any, failures: list[Callable[[], Exception]]) -> Iterator[Connection]:
+        failure = failures.pop(0)() if failures else None
+        if failure is not None and not self.commit_then_fail:
+            with transaction as connection:
+                yield connection
+                raise failure  # rolled back
+        else:
+            with transaction as connection:
+                yield connection
+            if failure is not None:
+                raise failure  # committed, but nobody heard it
+
+
+@pytest.fixture
+def flaky(database_url: str) -> Iterator[Flaky]:
+    database = Flaky(database_url)
+    database.fail_tenant, database.fail_delivery = [], []
+    yield database
+    database.close()
+
+
+def unknown() -> Exception:
+    return CommitUnknownError("lost")
+
+
+def away() -> Exception:
+    return DatabaseUnavailableError("away")
+
+
+def test_a_settlement_whose_commit_was_lost_after_all_is_made_again(
+    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
+) -> None:
+    message = pending()
+    flaky.fail_tenant = [unknown]
+
+    response = make_consumer(flaky, lambda attempt: DONE, clock).handle(event(record(message)), Context())
+
+    assert response == {"batchItemFailures": []}
+    assert life_cycle(admin, message.work_id)["status"] == "succeeded"
+
+
+def test_a_settlement_that_was_committed_unheard_is_not_made_twice(
+    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
+) -> None:
+    message, runs = pending(), []
+
+    def work(attempt: Attempt) -> Success:
+        def effects(connection: Connection) -> tuple[()]:
+            runs.append(attempt.number)
+            return ()
+
+        return Success(effects)
+
+    flaky.commit_then_fail = True
+    flaky.fail_tenant = [unknown]
+
+    response = make_consumer(flaky, work, clock).handle(event(record(message)), Context())
+
+    assert response == {"batchItemFailures": []}
+    assert runs == [1]
+    assert life_cycle(admin, message.work_id)["status"] == "succeeded"
+
+
+def test_a_claim_that_was_committed_unheard_is_known_by_its_token(
+    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
+) -> None:
+    message = pending()
+    flaky.commit_then_fail = True
+    flaky.fail_delivery = [unknown]
+
+    response = make_consumer(flaky, lambda attempt: DONE, clock).handle(event(record(message)), Context())
+
+    assert response == {"batchItemFailures": []}
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["attempts"]) == ("succeeded", 1)
+
+
+def test_a_claim_that_was_rolled_back_leaves_the_work_for_later(
+    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
+) -> None:
+    message = pending()
+    flaky.fail_delivery = [unknown]
+
+    response = make_consumer(flaky, lambda attempt: DONE, clock).handle(event(record(message, handle="it")), Context())
+
+    assert len(response["batchItemFailures"]) == 1
+    assert sqs.visibility["it"] == 300
+    assert life_cycle(admin, message.work_id)["status"] == "pending"
+
+
+@pytest.mark.parametrize(("receives", "visible_in"), [(1, 300), (2, 1800), (3, 300)])
+def test_without_a_database_messages_wait_by_their_receive_count(
+    flaky: Flaky, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message], receives: int, visible_in: int
+) -> None:
+    message = pending()
+    flaky.fail_delivery = [away] * 9
+
+    response = make_consumer(flaky, lambda attempt: DONE, clock).handle(
+        event(record(message, receives=receives, handle="it")), Context()
+    )
+
+    assert len(response["batchItemFailures"]) == 1
+    assert sqs.visibility["it"] == visible_in  # after the third receive, only the protection: SQS moves it then
+
+
+def test_a_settlement_that_lost_against_another_transaction_runs_again(
+    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
+) -> None:
+    message = pending()
+    flaky.fail_tenant = [lambda: ConflictError("deadlock")] * 2
+
+    response = make_consumer(flaky, lambda attempt: DONE, clock).handle(event(record(message)), Context())
+
+    assert response == {"batchItemFailures": []}
+    assert life_cycle(admin, message.work_id)["status"] == "succeeded"
+
+
+def test_a_try_whose_settlement_stays_impossible_is_recorded_by_nobody_and_comes_again(
+    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
+) -> None:
+    message = pending()
+    flaky.fail_tenant = [away] * 9
+
+    response = make_consumer(flaky, lambda attempt: DONE, clock).handle(event(record(message, handle="it")), Context())
+
+    assert len(response["batchItemFailures"]) == 1
+    assert sqs.visibility["it"] == 300
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["attempts"]) == ("in-progress", 1)  # until its lease is over
+    assert rows(admin, "dead_letter") == []
+
+
+def make_attempt(database: Database, message: Message, token: int, clock: Clock) -> Attempt:
+    return Attempt(
+        work_id=message.work_id,
+        tenant_id=None,
+        revision=1,
+        number=1,
+        token=token,
+        database=database,
+        now=clock,
+        time_left=lambda: 60.0,
+    )
+
+
+def make_heartbeat(database: Database, clock: Clock) -> Heartbeat:
+    return Heartbeat(
+        kind=KINDS["matching"],
+        database=database,
+        visibility=Visibility(QUEUE_URL),
+        protection_seconds=lambda: 300,
+        lease=timedelta(seconds=120),
+        every=3600,
+        clock=clock,
+    )
+
+
+def test_a_heartbeat_renews_visibility_and_lease_and_tells_a_try_that_was_taken_over(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
+) -> None:
+    mine = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)
+    lost = pending(status="in-progress", claim_token=9, lease_expires_at=clock.now)
+    received = [
+        Received(SQSRecord(record(message, handle=str(message.work_id))), clock.now) for message in (mine, lost)
+    ]
+    attempts = [make_attempt(database, message, 5, clock) for message in (mine, lost)]
+    heartbeat = make_heartbeat(database, clock)
+    for one, attempt in zip(received, attempts, strict=True):
+        heartbeat.watch(one)
+        heartbeat.running(one, attempt)
+
+    clock.pass_(seconds=30)
+    heartbeat.beat()
+
+    assert sqs.visibility == {str(mine.work_id): 300, str(lost.work_id): 300}
+    assert life_cycle(admin, mine.work_id)["lease_expires_at"] == clock.now + timedelta(seconds=120)
+    attempts[0].check()
+    with pytest.raises(StaleClaimError):
+        attempts[1].check()
+
+
+def test_a_lease_is_not_renewed_when_its_message_could_not_be(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
+) -> None:
+    message = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)
+    received = Received(SQSRecord(record(message, handle="it")), clock.now)
+    heartbeat = make_heartbeat(database, clock)
+    heartbeat.watch(received)
+    heartbeat.running(received, make_attempt(database, message, 5, clock))
+    sqs.refuse_visibility = {"it": 2}
+
+    heartbeat.beat()
+
+    assert life_cycle(admin, message.work_id)["lease_expires_at"] == clock.now
+
+
+def test_a_released_record_is_not_renewed(database: Database, sqs: FakeSqs, clock: Clock, pending: Any) -> None:
+    received = Received(SQSRecord(record(pending())), clock.now)
+    heartbeat = make_heartbeat(database, clock)
+    heartbeat.watch(received)
+    heartbeat.release(received)
+
+    heartbeat.beat()
+
+    assert sqs.log == []
+
+
+def test_no_message_is_hidden_past_twelve_hours_from_its_receipt(clock: Clock) -> None:
+    received_at = clock.now
+
+    assert bounded(300, received_at, received_at) == 300
+    assert bounded(300, received_at, received_at + timedelta(hours=11, minutes=58)) == 60
+    assert bounded(300, received_at, received_at + timedelta(hours=13)) == 0

@@ -1,0 +1,213 @@
+"""From an S3 event to structured data: acquisition and ingestion through their own handlers' parts, on a mocked S3."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from counterfoil import aws
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Consumer
+from counterfoil.delivery.visibility import Visibility
+from counterfoil.documents import uploads
+from counterfoil.messages import Message, read_message
+from counterfoil.outbox import Outbox
+from functions.acquisition.work import SEEN_BEFORE, acquire
+from functions.ingestion.work import ingest
+from tests.delivery.harness import Clock, Context, FakeSqs, event, record, rows, settings
+from tests.functions.test_dead_letters import s3_event
+
+BUCKET = "uploads"
+QUEUES = {"acquisition": "acquisition", "ingestion": "ingestion", "matching": "matching"}
+
+
+class Pipeline:
+    """Acquisition and ingestion on one database, one mocked S3 and one queue that remembers."""
+
+    def __init__(self, database: Database, s3: Any, sqs: FakeSqs, clock: Clock) -> None:
+        self.s3, self.sqs = s3, sqs
+        outbox = Outbox(database, QUEUES, clock=clock)
+        parts = {"acquisition": (acquire, uploads.read), "ingestion": (ingest, read_message)}
+        self.consumers = {
+            name: Consumer(
+                settings(worker={"name": name, "timeout": 120, "permits": 2, "start_margin": 30}, queue_urls=QUEUES),
+                work,
+                database=database,
+                outbox=outbox,
+                visibility=Visibility(QUEUES[name]),
+                read=read,
+                clock=clock,
+            )
+            for name, (work, read) in parts.items()
+        }
+
+    def upload(self, key: str, content: bytes, sequencer: str = "01") -> Any:
+        self.s3.put_object(Bucket=BUCKET, Key=key, Body=content)
+        return self.acquire(s3_event(key, sequencer))
+
+    def acquire(self, body: str) -> Any:
+        return self.consumers["acquisition"].handle(event(record(body)), Context())
+
+    def ingest(self) -> Any:
+        owed = [
+            record(Message.model_validate_json(entry["MessageBody"])) for entry in self.sqs.sent.pop("ingestion", [])
+        ]
+        return self.consumers["ingestion"].handle(event(*owed), Context())
+
+
+@pytest.fixture
+def pipeline(database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipeline]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    with mock_aws():
+        s3, sqs = boto3.client("s3", region_name="us-east-1"), FakeSqs()
+        s3.create_bucket(Bucket=BUCKET)
+        monkeypatch.setattr(aws, "client", lambda service: {"s3": s3, "sqs": sqs}[service])
+        yield Pipeline(database, s3, sqs, clock)
+
+
+INVOICE = b"""<?xml version="1.0" encoding="UTF-8"?>
+<Invoice xmlns="urn:oasis:names:specification:ubl:schema:xsd:Invoice-2"
+  xmlns:cac="urn:oasis:names:specification:ubl:schema:xsd:CommonAggregateComponents-2"
+  xmlns:cbc="urn:oasis:names:specification:ubl:schema:xsd:CommonBasicComponents-2">
+  <cbc:ID>R-1</cbc:ID><cbc:IssueDate>2026-01-02</cbc:IssueDate><cbc:DocumentCurrencyCode>EUR</cbc:DocumentCurrencyCode>
+  <cac:AccountingSupplierParty><cac:Party><cac:PartyName><cbc:Name>Nordwind GmbH</cbc:Name></cac:PartyName></cac:Party>
+  </cac:AccountingSupplierParty>
+  <cac:AccountingCustomerParty><cac:Party><cac:PartyName><cbc:Name>Acme</cbc:Name></cac:PartyName></cac:Party>
+  </cac:AccountingCustomerParty>
+  <cac:LegalMonetaryTotal><cbc:TaxExclusiveAmount currencyID="EUR">10.00</cbc:TaxExclusiveAmount>
+  </cac:LegalMonetaryTotal>
+  <cac:InvoiceLine><cbc:ID>1</cbc:ID><cbc:InvoicedQuantity unitCode="C62">1</cbc:InvoicedQuantity>
+    <cbc:LineExtensionAmount currencyID="EUR">10.00</cbc:LineExtensionAmount>
+    <cac:Item><cbc:Name>Bolt</cbc:Name></cac:Item>
+    <cac:Price><cbc:PriceAmount currencyID="EUR">10.00</cbc:PriceAmount></cac:Price></cac:InvoiceLine>
+</Invoice>"""
+
+
+def test_an_upload_becomes_a_source_a_document_and_work_for_matching(
+    pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
+) -> None:
+    tenant_id = make_tenant("acme")
+
+    assert pipeline.upload("uploads/acme/Rechnung Müller €.xml", INVOICE) == {"batchItemFailures": []}
+    (document,) = rows(admin, "document")
+    assert (document["tenant_id"], document["file_name"]) == (str(tenant_id), "Rechnung Müller €.xml")
+    assert document["content_hash"] == f"\\x{hashlib.sha256(INVOICE).hexdigest()}"
+    assert [source["key"] for source in rows(admin, "source")] == ["uploads/acme/Rechnung Müller €.xml"]
+
+    assert pipeline.ingest() == {"batchItemFailures": []}
+    (document,) = rows(admin, "document")
+    assert (document["type"], document["method"], document["matching_status"]) == ("invoice", "xml", "pending")
+    assert document["structured_data"]["invoice_number"] == "R-1"
+    assert [json.loads(entry["MessageBody"])["work_id"] for entry in pipeline.sqs.sent["matching"]] == [document["id"]]
+
+
+def test_the_same_event_twice_makes_one_document(
+    pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
+) -> None:
+    make_tenant("acme")
+
+    pipeline.upload("uploads/acme/a.xml", INVOICE)
+    pipeline.acquire(s3_event("uploads/acme/a.xml", "01"))
+
+    (document,) = rows(admin, "document")
+    assert document["seen_again"] == 0  # the same event is the same work, not the same file again
+
+
+def test_the_same_content_again_is_seen_again_and_no_second_document(
+    pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
+) -> None:
+    make_tenant("acme"), make_tenant("other")
+
+    pipeline.upload("uploads/acme/a.xml", INVOICE)
+    pipeline.upload("uploads/acme/copy of a.xml", INVOICE)
+    pipeline.upload("uploads/other/a.xml", INVOICE)
+
+    assert sorted((document["file_name"], document["seen_again"]) for document in rows(admin, "document")) == [
+        ("a.xml", 0),
+        ("a.xml", 1),
+    ]
+    assert sorted(str(job["reason"]) for job in rows(admin, "acquisition_job")) == ["None", "None", SEEN_BEFORE]
+    assert len(pipeline.sqs.sent["ingestion"]) == 2
+
+
+@pytest.mark.parametrize("key", ["uploads/nobody/a.xml", "uploads/a.xml"])
+def test_a_key_without_a_tenant_is_a_dead_letter_with_its_location(
+    pipeline: Pipeline, admin: Connection, key: str
+) -> None:
+    assert pipeline.upload(key, INVOICE) == {"batchItemFailures": []}
+
+    (letter,) = rows(admin, "dead_letter")
+    assert letter["payload"]["file"] == {"bucket": BUCKET, "key": key}
+    assert "names no tenant" in letter["metadata"]["last_error"]["message"]
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_read(
+    pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
+) -> None:
+    make_tenant("acme")
+    large = json.loads(s3_event("uploads/acme/large.pdf"))
+    large["Records"][0]["s3"]["object"]["size"] = 200 * 1024 * 1024  # there is no such object: nobody asks for it
+
+    pipeline.acquire(json.dumps(large))
+
+    (letter,) = rows(admin, "dead_letter")
+    assert "larger than" in letter["metadata"]["last_error"]["message"]
+
+
+def test_a_file_that_is_gone_is_a_dead_letter(
+    pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
+) -> None:
+    make_tenant("acme")
+
+    pipeline.acquire(s3_event("uploads/acme/gone.pdf"))
+
+    (letter,) = rows(admin, "dead_letter")
+    assert "NoSuchKey" in letter["metadata"]["last_error"]["message"]
+
+
+def test_an_event_of_several_objects_becomes_a_message_for_each(
+    pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
+) -> None:
+    make_tenant("acme")
+    both = json.loads(s3_event("uploads/acme/a.xml", "01"))
+    both["Records"] += json.loads(s3_event("uploads/acme/b.xml", "02"))["Records"]
+
+    assert pipeline.acquire(json.dumps(both)) == {"batchItemFailures": []}
+
+    assert {job["status"] for job in rows(admin, "acquisition_job")} == {"pending"}
+    owed = {json.loads(entry["MessageBody"])["work_id"] for entry in pipeline.sqs.sent["acquisition"]}
+    assert owed == {job["id"] for job in rows(admin, "acquisition_job")}
+
+
+def test_a_file_of_an_unknown_kind_is_kept_with_a_reason(
+    pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
+) -> None:
+    make_tenant("acme")
+    pipeline.upload("uploads/acme/note.txt", b"Dear all,\nplease find nothing attached.\n")
+
+    assert pipeline.ingest() == {"batchItemFailures": []}
+
+    (document,) = rows(admin, "document")
+    (job,) = rows(admin, "ingestion_job")
+    assert (document["type"], document["structured_data"], document["matching_status"]) == ("other", None, None)
+    assert job["status"] is None
+    assert job["reason"]
+
+
+def test_a_damaged_file_fails_alone(pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
+    make_tenant("acme")
+    pipeline.upload("uploads/acme/good.xml", INVOICE, "01")
+    pipeline.upload("uploads/acme/bad.xml", b"<!DOCTYPE x SYSTEM 'file:///etc/passwd'>" + INVOICE[38:], "02")
+
+    assert pipeline.ingest() == {"batchItemFailures": []}
+
+    assert sorted(job["status"] for job in rows(admin, "ingestion_job")) == ["failed", "succeeded"]
+    (letter,) = rows(admin, "dead_letter")
+    assert letter["payload"]["file"] == {"bucket": BUCKET, "key": "uploads/acme/bad.xml", "file_name": "bad.xml"}
