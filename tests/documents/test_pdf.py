@@ -42,6 +42,10 @@ def test_a_truncated_pdf_is_refused(share: float):
         embedded_xml(content[: int(len(content) * share)])
 
 
+def test_padding_behind_the_end_does_no_harm():
+    assert embedded_xml(make_pdf(files=(("factur-x.xml", b"<a/>"),)) + bytes(5_000) + b"\r\n") != []
+
+
 def test_a_damaged_pdf_is_refused():
     damaged = b"%PDF-1.7\n" + bytes(range(256)) * 20 + b"startxref\n9\n%%EOF"
     with pytest.raises(InvalidDocumentError, match="damaged"):

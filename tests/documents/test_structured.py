@@ -92,4 +92,4 @@ def test_references_may_be_one_or_several():
 
 def test_records_do_not_change():
     with pytest.raises(ValidationError):
-        Party(name="Ober").name = "Nieder"
+        Party(name="Ober").name = "Nieder"  # type: ignore[misc]

@@ -1,16 +1,18 @@
 """From the bytes of a file to the structured data of a document."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lxml import etree
 
-from counterfoil.documents import pdf
 from counterfoil.documents.einvoice import cii, fatturapa, ubl, xml
 from counterfoil.documents.einvoice.reading import Reading
 from counterfoil.documents.recognition import Dialect, FileKind, recognise, recognise_dialect
 from counterfoil.documents.structured import DocumentType, structure
 from counterfoil.errors import InvalidDocumentError
+
+if TYPE_CHECKING:
+    from counterfoil.documents.pdf import EmbeddedXml
 
 MAX_FILE_BYTES = 100 * 1024 * 1024
 
@@ -88,6 +90,8 @@ _KEPT = {
 
 
 def _extract_pdf(content: bytes, *, text_only: bool) -> Extraction:
+    from counterfoil.documents import pdf  # 0.3 s of a cold start, which XML alone need not wait for
+
     files = pdf.embedded_xml(content)
     for file in [] if text_only else sorted(files, key=_preference):
         extraction = _extract_embedded(file)
@@ -99,11 +103,11 @@ def _extract_pdf(content: bytes, *, text_only: bool) -> Extraction:
     return Extraction(None, "none", None, "The PDF is a scan without a text layer; it is kept and not read.")
 
 
-def _preference(file: pdf.EmbeddedXml) -> int:
+def _preference(file: "EmbeddedXml") -> int:
     return _EINVOICE_NAMES.index(file.name) if file.name in _EINVOICE_NAMES else len(_EINVOICE_NAMES)
 
 
-def _extract_embedded(file: pdf.EmbeddedXml) -> Extraction | None:
+def _extract_embedded(file: "EmbeddedXml") -> Extraction | None:
     """Read embedded XML if it is a business document. What is broken counts only under the name of an e-invoice."""
     is_einvoice_name = file.name.casefold() in map(str.casefold, _EINVOICE_NAMES)
     try:

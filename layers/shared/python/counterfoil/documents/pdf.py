@@ -18,6 +18,8 @@ from counterfoil.errors import InvalidDocumentError
 MAX_PAGES = 10_000
 MAX_EMBEDDED_FILES = 100
 _TRAILER_WITHIN = 2048  # ISO 32000-1 wants the trailer at the very end; readers search the last KiB
+_PADDING_WITHIN = 64 * 1024
+_PADDING = b"\0\t\n\r "  # mail gateways and tapes fill files up
 _PAGES_SEARCHED_FOR_TEXT = 10
 
 # pdfium is not thread-safe, and workers handle several documents at a time.
@@ -42,7 +44,8 @@ def embedded_xml(content: bytes) -> list[EmbeddedXml]:
     Checks the whole file on the way: raises `InvalidDocumentError` when it is truncated, damaged or encrypted, has no
     pages or more than `MAX_PAGES`, more than `MAX_EMBEDDED_FILES` files, or XML that unpacks beyond `MAX_XML_BYTES`.
     """
-    if b"startxref" not in content[-_TRAILER_WITHIN:]:
+    end = content[-_PADDING_WITHIN:].rstrip(_PADDING)
+    if b"startxref" not in end[-_TRAILER_WITHIN:]:
         message = "The PDF is truncated: its end is missing; send the complete file again."
         raise InvalidDocumentError(message)
     try:
