@@ -182,6 +182,8 @@ def test_an_event_of_several_objects_becomes_a_message_for_each(
     assert pipeline.acquire(json.dumps(both)) == {"batchItemFailures": []}
 
     assert {job["status"] for job in rows(admin, "acquisition_job")} == {"pending"}
+    assert pipeline.acquire(json.dumps(both)) == {"batchItemFailures": []}  # delivered again before it was acknowledged
+    assert len(pipeline.sqs.sent["acquisition"]) == 2
     owed = {json.loads(entry["MessageBody"])["work_id"] for entry in pipeline.sqs.sent["acquisition"]}
     assert owed == {job["id"] for job in rows(admin, "acquisition_job")}
 

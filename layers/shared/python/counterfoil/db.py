@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 import psycopg
@@ -28,6 +28,9 @@ CONFLICT_TRIES = 3
 CONNECT_SECONDS = 10
 LOCK_SECONDS = 20
 """Longest wait for a lock: shorter than any lease, so that a waiter fails while it still owns its work."""
+
+# Settings of one transaction, given in its first statement: RDS Proxy refuses them as options of the connection.
+_OPEN = "SELECT set_config(%s, %s, true), set_config('lock_timeout', %s, true)"
 
 _CONFLICTS = (pg.DeadlockDetected, pg.SerializationFailure, pg.LockNotAvailable)
 _UNAVAILABLE = (
@@ -88,7 +91,7 @@ class Database:
             max_size=max_connections,
             timeout=CONNECT_SECONDS,
             check=ConnectionPool.check_connection,
-            kwargs={"options": f"-c lock_timeout={LOCK_SECONDS}s", "connect_timeout": CONNECT_SECONDS},
+            kwargs={"connect_timeout": CONNECT_SECONDS},
             open=True,
             name="counterfoil",
         )
@@ -113,24 +116,24 @@ class Database:
         Raises:
             ConflictError, DatabaseUnavailableError, CommitUnknownError, RejectedStatementError: mapped from psycopg.
         """
-        with self._transaction("SELECT set_config('counterfoil.tenant', %s, true)", [str(tenant_id)]) as connection:
+        with self._transaction("counterfoil.tenant", str(tenant_id)) as connection:
             yield connection
 
     @contextmanager
     def delivery(self) -> Iterator[Connection]:
         """One transaction as the delivery role: every tenant's life cycles, no content. Raises as `tenant`."""
-        with self._transaction("SET LOCAL ROLE counterfoil_delivery", []) as connection:
+        with self._transaction("role", "counterfoil_delivery") as connection:
             yield connection
 
     @contextmanager
-    def _transaction(self, opening: str, parameters: list[Any]) -> Iterator[Connection]:
+    def _transaction(self, setting: str, value: str) -> Iterator[Connection]:
         try:
             connection = self._pool.getconn()
         except (psycopg.Error, PoolTimeout) as error:
             raise mapped(error) from error
         try:
             try:
-                connection.execute(opening.encode(), parameters)
+                connection.execute(_OPEN, [setting, value, f"{LOCK_SECONDS}s"])
                 yield connection
             except BaseException as error:
                 self._roll_back(connection)

@@ -85,6 +85,7 @@ _OWE = """
 INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
 SELECT * FROM unnest(%(tenants)s::uuid[], %(workers)s::text[], %(ids)s::uuid[], %(revisions)s::int[], %(sends)s::int[],
                      %(not_before)s::timestamptz[], %(now)s::timestamptz[])
+ON CONFLICT (worker, work_id, revision, send_number) DO NOTHING
 RETURNING id, worker, tenant_id, work_id, revision, send_number, not_before
 """
 
@@ -92,7 +93,10 @@ RETURNING id, worker, tenant_id, work_id, revision, send_number, not_before
 def owe(
     connection: Connection, kind: Kind, rows: Sequence[tuple[Any, ...]], not_before: datetime, now: datetime
 ) -> list[Send]:
-    """Write outbox rows for `rows` of (work id, tenant id, revision, send number), in the caller's transaction."""
+    """Owe the messages of `rows` of (work id, tenant id, revision, send number), in the caller's transaction.
+
+    Returns those that were not owed already.
+    """
     found = connection.execute(
         _OWE,
         {

@@ -215,18 +215,20 @@ class _Batch(BatchProcessor):
 
     def _start_next(self) -> bool:
         """Start as many waiting records as there are permits. False when nothing could be started now."""
-        gate, patience = self._consumer.gate, max(0.0, self._time_left() - self._consumer.worker.start_margin)
+        patience = max(0.0, self._time_left() - self._consumer.worker.start_margin)
         if self._waiting:
-            permits = gate.take(len(self._waiting), timeout=0 if self._running else patience)
-            records = [self._waiting.popleft() for _ in range(permits)]
-            started, unsettled = self._start(records)
-            self._alone.extend(unsettled)
+            permits = self._consumer.gate.take(len(self._waiting), timeout=0 if self._running else patience)
+            records, take_over = [self._waiting.popleft() for _ in range(permits)], False
         elif self._alone and not self._running:
-            permits = gate.take(1, timeout=patience)
-            started, _ = self._start([self._alone.popleft() for _ in range(permits)], take_over=True)
+            permits = self._consumer.gate.take(1, timeout=patience)
+            records, take_over = [self._alone.popleft() for _ in range(permits)], True
         else:
             return False
-        gate.give_back(permits - started)
+        before = len(self._running)
+        try:
+            self._alone.extend(self._start(records, take_over=take_over))
+        finally:
+            self._consumer.gate.give_back(permits - (len(self._running) - before))
         return permits > 0
 
     def _until_next_bound(self) -> float:
@@ -235,8 +237,8 @@ class _Batch(BatchProcessor):
         bounds = (self._consumer.worker.start_margin, CANCEL_SECONDS, ABANDON_SECONDS)
         return max(0.05, min((left - bound for bound in bounds if left > bound), default=0))
 
-    def _start(self, records: Sequence[Received], *, take_over: bool = False) -> tuple[int, list[Received]]:
-        """Claim the work of `records` and start what was claimed. Returns how many started, and those to run alone."""
+    def _start(self, records: Sequence[Received], *, take_over: bool) -> list[Received]:
+        """Claim the work of `records` and start what was claimed. Returns those that are to run alone."""
         consumer = self._consumer
         here = {attempt.work_id for _, attempt in self._running.values()}
         wanted: dict[Message, Received] = {}
@@ -250,14 +252,14 @@ class _Batch(BatchProcessor):
                 here.add(message.work_id)
                 wanted[message] = record
         if not wanted:
-            return 0, []
+            return []
         try:
             claims = self._claim(wanted, take_over=take_over)
         except CounterfoilError as error:
             for record in wanted.values():
                 self._conclude(record, consumer.settlement.away(record, error))
-            return 0, []
-        started, unsettled = 0, []
+            return []
+        unsettled = []
         for message, record in wanted.items():
             claim = claims[message]
             if claim.answer is Answer.UNSETTLED:
@@ -268,8 +270,7 @@ class _Batch(BatchProcessor):
                 attempt = self._attempt(claim)
                 self._heartbeat.running(record, attempt)
                 self._running[self._pool.submit(self._run, record, claim, attempt)] = (record, attempt)
-                started += 1
-        return started, unsettled
+        return unsettled
 
     def _attempt(self, claim: Claim) -> Attempt:
         return Attempt(
