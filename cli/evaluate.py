@@ -1,0 +1,250 @@
+"""`counterfoil evaluate`: matches a labelled set with the real code on a database of its own, and says how well it did."""
+
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from csv import writer as csv_writer
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import UUID, uuid5
+
+import psycopg
+import typer
+from psycopg.types.json import Jsonb
+from rich.table import Table
+
+from cli.labelled import LabelledDocument, LabelledSet, read_set
+from cli.postgres import Server, temporary_server
+from cli.terminal import Checklist, aside, print_json
+from counterfoil.db import Database, retry_conflicts
+from counterfoil.documents import matching
+from functions.migrate.runner import apply
+
+MIGRATIONS = Path(__file__).parent.parent / "migrations"
+NAMESPACE = UUID("0d1f5c0a-52a7-5f0e-8f0c-6f6b1f4b9c5e")
+"""Documents of a set get the same ids in every run."""
+DATABASE = "evaluation"
+
+Edge = frozenset[str]
+Pair = frozenset[str]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far what was found agrees with the truth. Without anything found, precision is 1; without any truth, recall is."""
+
+    precision: float
+    recall: float
+    f1: float
+    found: int
+    true: int
+    both: int
+
+    @classmethod
+    def of(cls, found: int, true: int, both: int) -> "Agreement":
+        """From counts: found, true, and found and true."""
+        precision = both / found if found else 1.0
+        recall = both / true if true else 1.0
+        f1 = 2 * precision * recall / (precision + recall) if both else float(found == true == 0)
+        return cls(round(precision, 4), round(recall, 4), round(f1, 4), found, true, both)
+
+
+@dataclass(frozen=True)
+class Matched:
+    """What matching a set came to."""
+
+    clusters: Mapping[str, str]
+    """By document, the name of its cluster."""
+    edges: frozenset[Edge]
+    skipped: int
+    decided_again: int
+    seconds: float
+
+
+def evaluate(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with documents.jsonl and, for figures, labels.")],
+    out: Annotated[Path, typer.Option(help="Folder for predicted.csv and edges.csv; made if it is not there.")],
+    *,
+    shuffle: Annotated[
+        int | None, typer.Option(metavar="SEED", help="Match in a random order instead of the order of receipt.")
+    ] = None,
+    concurrency: Annotated[int, typer.Option(min=1, max=64, help="Documents matched at the same time.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Match a labelled set of documents and write what was found.
+
+    The set is loaded into an empty database that is gone afterwards (in memory, not durable: the speed is that of the code).
+    """
+    labelled = read_set(directory)
+    order = sorted(labelled.documents, key=lambda document: (document.received_at, document.id))
+    if shuffle is not None:
+        random.Random(shuffle).shuffle(order)  # noqa: S311  # an order that can be repeated, no secret
+    steps = Checklist()
+    with steps.shown():
+        steps.begin("Start PostgreSQL")
+        with temporary_server() as server:
+            steps.begin(f"Load {len(order)} documents")
+            tenants = _load(server, order)
+            steps.begin("Match them")
+            with closing(Database(server.url(DATABASE, "counterfoil_worker"), max_connections=concurrency)) as database:
+                matched = _match(database, server, tenants, order, concurrency, steps)
+    _write(out, order, matched)
+    figures = _figures(labelled, matched) | {"concurrency": concurrency, "shuffle": shuffle}
+    if as_json:
+        print_json(figures)
+    else:
+        _show(figures)
+
+
+# -- loading ------------------------------------------------------------------------------------------------------------
+
+
+def _load(server: Server, documents: Collection[LabelledDocument]) -> dict[str, UUID]:
+    """Make the database, a tenant for each of the set's, and the documents. Returns the tenants' ids by name."""
+    url = server.create_database(DATABASE)
+    apply(url, MIGRATIONS)
+    names = sorted({document.tenant for document in documents})
+    tenants = {name: uuid5(NAMESPACE, f"tenant/{name}") for name in names}
+    with psycopg.connect(url) as connection, connection.cursor() as cursor:
+        cursor.execute("INSERT INTO organization (id, name) VALUES (%s, 'evaluation')", [NAMESPACE])
+        cursor.executemany(
+            "INSERT INTO tenant (id, organization_id, slug, name) VALUES (%s, %s, %s, %s)",
+            [(tenants[name], NAMESPACE, f"tenant-{number}", name) for number, name in enumerate(names)],
+        )
+        now = datetime.now(UTC)
+        for name, id_ in tenants.items():
+            cursor.execute(
+                "INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at, status)"
+                " VALUES (%s, %s, 'evaluation', %s, '', 0, %s, 'succeeded')",
+                [id_, id_, name, now],
+            )
+            cursor.execute(
+                "INSERT INTO source (id, tenant_id, job_id, kind, bucket, key, received_at)"
+                " VALUES (%s, %s, %s, 'upload', 'evaluation', %s, %s)",
+                [id_, id_, id_, name, now],
+            )
+        with cursor.copy(
+            "COPY document (id, tenant_id, source_id, bucket, key, file_name, size, content_hash, received_at, last_seen_at,"
+            " type, structured_data, matching_status, matching_revision) FROM STDIN"
+        ) as copy:
+            for document in documents:
+                tenant = tenants[document.tenant]
+                hash_ = sha256(document.id.encode()).digest()
+                place = ("evaluation", document.id, document.id, 0, hash_, document.received_at, document.received_at)
+                copy.write_row((_id(document), tenant, tenant, *place, document.type, Jsonb(document.data), "pending", 1))
+        cursor.execute("ANALYZE")
+    return tenants
+
+
+def _id(document: LabelledDocument) -> UUID:
+    return uuid5(NAMESPACE, f"document/{document.id}")
+
+
+# -- matching -----------------------------------------------------------------------------------------------------------
+
+
+def _match(
+    database: Database,
+    server: Server,
+    tenants: Mapping[str, UUID],
+    order: Collection[LabelledDocument],
+    concurrency: int,
+    steps: Checklist,
+) -> Matched:
+    outcomes: Counter[str] = Counter()
+    began = time.perf_counter()
+    with ThreadPoolExecutor(concurrency) as pool:
+        works = pool.map(lambda document: _match_one(database, tenants[document.tenant], _id(document)), order)
+        for done, outcome in enumerate(works, start=1):
+            outcomes[outcome] += 1
+            steps.progress(done, len(order))
+    seconds = time.perf_counter() - began
+    names = {_id(document): document.id for document in order}
+    with psycopg.connect(server.url(DATABASE)) as connection:
+        rows = connection.execute("SELECT id, coalesce(cluster_id, id) FROM document").fetchall()
+        clusters = {names[id_]: names[cluster_id] for id_, cluster_id in rows}
+        pairs = connection.execute("SELECT a, b FROM document_match").fetchall()
+    edges = frozenset(frozenset((names[a], names[b])) for a, b in pairs)
+    return Matched(clusters, edges, outcomes["skipped"], outcomes["decided again"], seconds)
+
+
+def _match_one(database: Database, tenant_id: UUID, document_id: UUID) -> str:
+    """What the worker does with one message, but for the delivery around it. Returns how it went."""
+    prepared = retry_conflicts(lambda: matching.prepare(database, tenant_id, document_id))
+    if isinstance(prepared, matching.Skip):
+        return "skipped"
+    decided = matching.search_and_decide(database, prepared)
+
+    def write() -> matching.Written:
+        with database.tenant(tenant_id) as connection:
+            written = matching.write(connection, decided, datetime.now(UTC))
+            connection.execute(
+                "UPDATE document SET matching_status = 'succeeded', matching_reason = %s WHERE id = %s",
+                [written.reason, document_id],
+            )
+            return written
+
+    return "decided again" if retry_conflicts(write).decided_again else "matched"
+
+
+# -- figures ------------------------------------------------------------------------------------------------------------
+
+
+def _write(out: Path, order: Iterable[LabelledDocument], matched: Matched) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / "predicted.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = csv_writer(file, lineterminator="\n")
+        rows.writerow(("document", "cluster"))
+        rows.writerows(sorted((document.id, matched.clusters[document.id]) for document in order))
+    with (out / "edges.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = csv_writer(file, lineterminator="\n")
+        rows.writerow(("a", "b"))
+        rows.writerows(sorted(sorted(edge) for edge in matched.edges))
+
+
+def _figures(labelled: LabelledSet, matched: Matched) -> dict[str, Any]:
+    count = len(labelled.documents)
+    figures: dict[str, Any] = {
+        "set": labelled.name,
+        "documents": count,
+        "skipped": matched.skipped,
+        "edges": len(matched.edges),
+        "clusters": len(set(matched.clusters.values())),
+        "decided_again": matched.decided_again,
+        "seconds": round(matched.seconds, 3),
+        "documents_per_second": round(count / matched.seconds, 1) if matched.seconds else None,
+    }
+    if labelled.edges is not None:
+        both = len(matched.edges & labelled.edges)
+        figures["edge_agreement"] = asdict(Agreement.of(len(matched.edges), len(labelled.edges), both))
+    if labelled.clusters is not None:
+        figures["cluster_pair_agreement"] = asdict(pairs_agreement(matched.clusters, labelled.clusters))
+    return figures
+
+
+def pairs_agreement(found: Mapping[str, str], true: Mapping[str, str]) -> Agreement:
+    """Compare two ways of putting the same documents into clusters by the pairs of documents that are together."""
+    sizes_found, sizes_true = Counter(found.values()), Counter(true.values())
+    sizes_both = Counter((found[document], true[document]) for document in true)
+    return Agreement.of(_pairs(sizes_found), _pairs(sizes_true), _pairs(sizes_both))
+
+
+def _pairs(sizes: Mapping[Any, int]) -> int:
+    return sum(size * (size - 1) // 2 for size in sizes.values())
+
+
+def _show(figures: Mapping[str, Any]) -> None:
+    table = Table("", "", show_header=False, box=None)
+    for name, value in figures.items():
+        if isinstance(value, Mapping):
+            text = ", ".join(f"{key} {value[key]:.4f}" for key in ("precision", "recall", "f1"))
+            table.add_row(name.replace("_", " "), f"{text} ({value['found']} found, {value['true']} true, {value['both']} both)")
+        elif value is not None:
+            table.add_row(name.replace("_", " "), str(value))
+    aside().print(table)

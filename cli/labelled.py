@@ -1,0 +1,147 @@
+"""A labelled set of documents on disk: read, and checked line by line."""
+
+import json
+from collections.abc import Mapping
+from csv import DictReader
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from counterfoil.documents.structured import DocumentType
+from counterfoil.errors import PermanentError
+
+DOCUMENTS = "documents.jsonl"
+EDGES = "edges.csv"
+CLUSTERS = "clusters.csv"
+
+
+class InvalidSetError(PermanentError):
+    """A folder is no labelled set. The sentence names the file and the line."""
+
+
+@dataclass(frozen=True)
+class LabelledDocument:
+    """One line of documents.jsonl."""
+
+    id: str
+    tenant: str
+    type: str
+    received_at: datetime
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class LabelledSet:
+    """Documents, and the truth about them as far as the folder has it."""
+
+    name: str
+    documents: tuple[LabelledDocument, ...]
+    edges: frozenset[frozenset[str]] | None
+    clusters: Mapping[str, str] | None
+    """By document, the name of its cluster."""
+
+
+def read_set(folder: Path) -> LabelledSet:
+    """Read a set.
+
+    Raises:
+        InvalidSetError: something is missing or cannot be read.
+    """
+    if not folder.is_dir():
+        raise InvalidSetError(f"{folder} is no folder.")
+    if not (folder / DOCUMENTS).is_file():
+        raise InvalidSetError(f"{folder} is no labelled set: it has no {DOCUMENTS}.")
+    documents = _documents(folder / DOCUMENTS)
+    ids = {document.id for document in documents}
+    edges = _edges(folder / EDGES, ids) if (folder / EDGES).exists() else None
+    clusters = _clusters(folder / CLUSTERS, ids) if (folder / CLUSTERS).exists() else None
+    return LabelledSet(folder.resolve().name, documents, edges, clusters)
+
+
+def _documents(path: Path) -> tuple[LabelledDocument, ...]:
+    found: dict[str, LabelledDocument] = {}
+    for number, line in enumerate(_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            document = _document(json.loads(line))
+        except (ValueError, TypeError, KeyError) as error:
+            raise InvalidSetError(f"{path}, line {number}: {_what(error)}.") from None
+        if document.id in found:
+            raise InvalidSetError(f"{path}, line {number}: the id {document.id} is there twice.")
+        found[document.id] = document
+    if not found:
+        raise InvalidSetError(f"{path} has no documents.")
+    return tuple(found.values())
+
+
+def _what(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"not JSON ({error.msg} at character {error.pos})"
+    if isinstance(error, KeyError):
+        return f"{error.args[0]} is missing"
+    return str(error)
+
+
+def _document(row: Any) -> LabelledDocument:
+    if not isinstance(row, dict):
+        raise TypeError("not a JSON object")
+    for field in ("id", "tenant", "type", "received_at"):
+        if not isinstance(row[field], str) or not row[field]:
+            raise TypeError(f"{field} is no text")
+    if row["type"] not in set(DocumentType):
+        raise ValueError(f"{row['type']} is no type of document")
+    try:
+        received_at = datetime.fromisoformat(row["received_at"])
+    except ValueError:
+        raise ValueError("received_at is no time in ISO 8601") from None
+    if not isinstance(row["structured_data"], dict):
+        raise TypeError("structured_data is no JSON object")
+    if received_at.tzinfo is None:
+        received_at = received_at.replace(tzinfo=UTC)
+    return LabelledDocument(row["id"], row["tenant"], row["type"], received_at, row["structured_data"])
+
+
+def _edges(path: Path, ids: set[str]) -> frozenset[frozenset[str]]:
+    found = set()
+    for number, (a, b) in _rows(path, "a", "b"):
+        for id_ in (a, b):
+            if id_ not in ids:
+                raise InvalidSetError(f"{path}, line {number}: there is no document {id_}.")
+        if a == b:
+            raise InvalidSetError(f"{path}, line {number}: links a document to itself.")
+        found.add(frozenset((a, b)))
+    return frozenset(found)
+
+
+def _clusters(path: Path, ids: set[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for number, (document, cluster) in _rows(path, "document", "cluster"):
+        if document not in ids:
+            raise InvalidSetError(f"{path}, line {number}: there is no document {document}.")
+        if document in found:
+            raise InvalidSetError(f"{path}, line {number}: the document {document} is there twice.")
+        found[document] = cluster
+    if missing := ids - found.keys():
+        raise InvalidSetError(f"{path} leaves out {len(missing)} of the documents, {min(missing)} among them.")
+    return found
+
+
+def _rows(path: Path, first: str, second: str) -> list[tuple[int, tuple[str, str]]]:
+    reader = DictReader(_lines(path))
+    if not {first, second} <= set(reader.fieldnames or ()):
+        raise InvalidSetError(f"{path}, line 1: the header has to be {first},{second}.")
+    rows = []
+    for row in reader:
+        if not row[first] or not row[second]:
+            raise InvalidSetError(f"{path}, line {reader.line_num}: {first} or {second} is missing.")
+        rows.append((reader.line_num, (row[first], row[second])))
+    return rows
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines(keepends=True)
+    except UnicodeDecodeError as error:
+        raise InvalidSetError(f"{path} is not UTF-8 (byte {error.start}).") from None

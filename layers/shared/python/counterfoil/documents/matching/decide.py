@@ -1,0 +1,190 @@
+"""Which decisions a document's arrival touches, and what they are now.
+
+Every decision depends on a child and on what its keys lead to (see the package). When a document arrives, or has new data, the
+decisions of these children are made again, each from all that it depends on, and no others:
+
+ 1. its own;
+ 2. those that may have waited for it: they name its number, or look for a partner between the same parties and have found
+    none by number;
+ 3. those of its copies: it may be the original of what was an original so far. Where that is so, also those of the children
+    that were, or might be, linked to what is a copy now;
+ 4. what follows from a delivery's order, where that changed: the children that name the delivery, and those linked to the
+    order that it came to or left.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from counterfoil.documents.matching import keys as keyed
+from counterfoil.documents.matching import rules, store
+from counterfoil.documents.matching.keys import PARENTS, Key
+from counterfoil.documents.matching.neighbourhood import Neighbourhood
+from counterfoil.documents.matching.profile import DELIVERY, ORDER, Document
+from counterfoil.documents.matching.rules import Choice, Link
+from counterfoil.documents.matching.score import score
+from counterfoil.documents.matching.store import Pair
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What changes."""
+
+    made: Mapping[Pair, Link]
+    """Edges that were not there, or whose evidence is another one."""
+    gone: frozenset[Pair]
+    choices: Mapping[UUID, Choice]
+    """The decisions made again."""
+    alone: frozenset[UUID]
+    """Of the documents decided again: those without any edge."""
+
+
+def decide(near: Neighbourhood, document: Document, obsolete: Collection[Key]) -> Outcome:
+    """Decide a document and all that its arrival touches."""
+    near.add(document)
+    again = _touched(near, document, obsolete)
+    near.surround(again)
+    displaced = [other for other in again if other.kind in keyed.COPIED and near.is_copy(other) != near.was_copy(other)]
+    if displaced:
+        again = _distinct([*again, *_partners_of(near, displaced)])
+        near.surround(again)
+    choices = {child.id: near.choose(child) for child in again}
+    return _compare(near, choices, _through(near, choices))
+
+
+def _touched(near: Neighbourhood, document: Document, obsolete: Collection[Key]) -> list[Document]:
+    """The document, its possible copies, and those that may have waited for it."""
+    copies, waiting, seekers = keyed.copies(document), keyed.waiting(document), keyed.seekers(document)
+    before = [key for forsaken in obsolete for key in keyed.forsaken(*forsaken)]
+    near.follow([*keyed.numbers_named(document), *copies])
+    near.follow([*waiting, *seekers, *before], store.MAX_WAITING)
+    near.read_edges({document.id, *near.holders([*copies, *waiting, *seekers, *before])})
+    own = {edge.child for edge in near.edges(document.id)}
+    settled = {
+        id_
+        for id_ in near.holders(seekers)
+        if any(edge.by == "reference" and edge.kind == document.kind for edge in near.decided_by(id_))
+    }
+    wanted = own | near.holders([*copies, *waiting, *before]) | (near.holders(seekers) - settled)
+    near.load(wanted)
+    others = near.documents(wanted, but=document.id)
+    same = [other for other in others if other.kind == document.kind and (rules.same_again(document, other) or obsolete)]
+    children = [other for other in others if document.kind in PARENTS[other.kind]]
+    return _distinct([document, *same, *children])
+
+
+def _partners_of(near: Neighbourhood, displaced: Collection[Document]) -> list[Document]:
+    """The children that are, or may come to be, linked to documents that became copies, or are none any more."""
+    wanted = {key for other in displaced for key in keyed.waiting(other) | keyed.seekers(other)}
+    near.follow(wanted, store.MAX_WAITING)
+    ids = near.holders(wanted) | {edge.child for other in displaced for edge in near.edges(other.id)}
+    near.load(ids)
+    near.read_edges(ids)
+    kinds = {other.kind for other in displaced}
+    return [child for child in near.documents(ids) if kinds & set(PARENTS[child.kind])]
+
+
+# -- what follows from others' decisions --------------------------------------------------------------------------------
+
+
+def _through(near: Neighbourhood, choices: Mapping[UUID, Choice]) -> dict[UUID, list[Link]]:
+    """The links that follow, by child: for each child whose order or delivery is touched, all of them."""
+    near.read_edges(choices)
+    now = _Stand(near, choices)
+    touched = set(choices)
+    deliveries = [id_ for id_ in choices if (found := near.document(id_)) and found.kind == DELIVERY]
+    moved = [id_ for id_ in deliveries if now.stored(id_, ORDER) != choices[id_].parents(ORDER)]
+    orders = {order for id_ in moved for order in now.stored(id_, ORDER) | choices[id_].parents(ORDER)}
+    near.read_edges(orders)
+    touched |= {child for order in orders for child in now.children(order)}
+    touched |= {child for id_ in moved for child in now.children(id_)}
+    near.load(touched)
+    near.read_edges(touched)
+    children = [child for child in near.documents(touched) if rules.follows_through(child)]
+    near.read_edges({delivery for child in children for delivery in now.parents(child.id, DELIVERY)})
+    near.read_edges({order for child in children for order in now.parents(child.id, ORDER)})
+    found: dict[UUID, list[Link]] = {}
+    for child in children:
+        found[child.id] = _follow(near, now, child)
+    return found
+
+
+def _follow(near: Neighbourhood, now: "_Stand", child: Document) -> list[Link]:
+    """The orders of the deliveries that a child names, or the deliveries of its order that belong to it."""
+    orders, deliveries = now.parents(child.id, ORDER), now.parents(child.id, DELIVERY)
+    if bool(orders) == bool(deliveries):
+        return []
+    if deliveries:
+        ids = {order for delivery in deliveries for order in now.parents(delivery, ORDER)}
+        near.load(ids)
+        partners, kind = near.documents(ids), ORDER
+    else:
+        ids = {other for order in orders for other in now.children(order)}
+        near.load(ids)
+        candidates = [other for other in near.documents(ids) if other.kind == DELIVERY]
+        partners, kind = rules.belonging(child, candidates), DELIVERY
+    return [Link(child.id, other.id, kind, "through", score(child, other)) for other in partners]
+
+
+class _Stand:
+    """Who is linked to whom by its own decision: as decided now, else as stored. What follows from others is left out."""
+
+    def __init__(self, near: Neighbourhood, choices: Mapping[UUID, Choice]) -> None:
+        self._near = near
+        self._choices = choices
+        self._children: dict[UUID, set[UUID]] = {}
+        for id_, choice in choices.items():
+            for link in choice.links:
+                self._children.setdefault(link.parent, set()).add(id_)
+
+    def stored(self, child: UUID, kind: str) -> frozenset[UUID]:
+        return frozenset(
+            edge.parent for edge in self._near.decided_by(child) if edge.kind == kind and edge.by in ("reference", "content")
+        )
+
+    def parents(self, child: UUID, kind: str) -> frozenset[UUID]:
+        choice = self._choices.get(child)
+        if choice is None:
+            self._near.read_edges([child])
+            return self.stored(child, kind)
+        confirmed = {edge.parent for edge in self._near.decided_by(child) if edge.by_person and edge.kind == kind}
+        return choice.parents(kind) | confirmed
+
+    def children(self, parent: UUID) -> set[UUID]:
+        self._near.read_edges([parent])
+        kept = {
+            edge.child
+            for edge in self._near.edges(parent)
+            if edge.parent == parent and edge.by in ("reference", "content") and (edge.by_person or edge.child not in self._choices)
+        }
+        return kept | self._children.get(parent, set())
+
+
+# -- what changes -------------------------------------------------------------------------------------------------------
+
+
+def _compare(near: Neighbourhood, choices: Mapping[UUID, Choice], through: Mapping[UUID, list[Link]]) -> Outcome:
+    """Hold what is decided against what is stored."""
+    near.read_edges(choices)
+    links: dict[Pair, Link] = {}
+    stored: set[Pair] = set()
+    for child in choices.keys() | through.keys():
+        choice = choices.get(child)
+        owned = [edge for edge in near.decided_by(child) if not edge.by_person and (choice or edge.by == "through")]
+        stored |= {edge.pair for edge in owned}
+        for link in [*(choice.links if choice else ()), *through.get(child, ())]:
+            links[Pair.of(link.child, link.parent)] = link
+    made = {pair: link for pair, link in links.items() if not _same(near, pair, link)}
+    gone = frozenset(stored - links.keys())
+    standing = (near.edges_read.keys() - gone) | links.keys()
+    connected = {end for pair in standing for end in pair}
+    return Outcome(made, gone, choices, frozenset(choices.keys() - connected))
+
+
+def _same(near: Neighbourhood, pair: Pair, link: Link) -> bool:
+    edge = near.edges_read.get(pair)
+    return edge is not None and (edge.by_person or (edge.by == link.by and abs(edge.score - link.score.total) < 1e-6))  # noqa: PLR2004
+
+
+def _distinct(documents: Iterable[Document]) -> list[Document]:
+    return list({document.id: document for document in documents}.values())

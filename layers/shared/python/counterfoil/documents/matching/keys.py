@@ -1,0 +1,155 @@
+"""The keys by which documents find one another. Pure.
+
+A key has a type and a value. Types say who wrote it and who looks it up, so that a lookup returns possible partners only:
+
+    own:KIND    a document of KIND bears this number        looked up by those that name it
+    names:KIND  a document names this number of a KIND      looked up by a document of KIND, for those that waited for it
+    deal:KIND   a document of KIND between these parties    looked up by those that may belong together without a number
+                in this quarter
+    copy:KIND   what two copies of a document have alike    looked up by documents of KIND
+
+Numbers are keys in their folded forms (equal for what OCR confuses), with `~` before a mere tail. A deal is the pair of the
+parties, by VAT id and by name, and the quarter of the document's date; a child looks at its own quarter and at those before
+it in which its parent may be dated, a parent at its own and at those after it.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from counterfoil.documents.matching.profile import (
+    CONFIRMATION,
+    CONTRACT,
+    CREDIT_NOTE,
+    DELIVERY,
+    INVOICE,
+    ORDER,
+    RECEIPT,
+    Document,
+    Party,
+)
+from counterfoil.documents.matching.normalise import Reference
+
+PARENTS: dict[str, tuple[str, ...]] = {
+    INVOICE: (ORDER, DELIVERY, CONTRACT),
+    CREDIT_NOTE: (INVOICE,),
+    ORDER: (CONTRACT,),
+    CONFIRMATION: (ORDER,),
+    DELIVERY: (ORDER,),
+    RECEIPT: (ORDER, DELIVERY),
+    CONTRACT: (),
+}
+"""Which kinds of document a document of a kind belongs to. The child's decision makes the link."""
+COPIED = frozenset({INVOICE, ORDER})
+"""Kinds of which one document can be another one again: a duplicate invoice, the change of an order."""
+SOUGHT = frozenset({ORDER, INVOICE, CONTRACT})
+"""Kinds of which a partner is looked for without its number. Deliveries are found through their order."""
+_QUARTER_DAYS = 91
+_QUARTERS_BACK = {ORDER: 2, INVOICE: 2, CONTRACT: 5}
+"""How many quarters before a seeker its partner may be dated."""
+
+
+class Key(NamedTuple):
+    """A row of document_key."""
+
+    type: str
+    value: str
+
+
+def keys(document: Document) -> frozenset[Key]:
+    """The keys that a document is found by."""
+    found = {Key(f"own:{document.kind}", value) for value in _numbers(document.number)}
+    for kind, references in document.named.items():
+        found |= {Key(f"names:{kind}", value) for named in references for value in _numbers(named)}
+    found |= _deals(document, document.kind, 0, 0)
+    found |= copies(document)
+    return frozenset(found)
+
+
+def numbers_named(document: Document) -> frozenset[Key]:
+    """Where the documents are found that this one names."""
+    return frozenset(
+        Key(f"own:{kind}", value)
+        for kind in PARENTS[document.kind]
+        for named in document.named.get(kind, ())
+        for value in _numbers(named)
+    )
+
+
+def copies(document: Document) -> frozenset[Key]:
+    """Where other copies of this document are found."""
+    return frozenset(Key(f"copy:{document.kind}", value) for value in _copies(document))
+
+
+def deals(document: Document, kinds: Iterable[str]) -> frozenset[Key]:
+    """Where parents of `kinds` between the same parties are found, dated as a parent of this document can be."""
+    return frozenset(key for kind in kinds for key in _deals(document, kind, -_QUARTERS_BACK[kind], 0))
+
+
+def waiting(document: Document) -> frozenset[Key]:
+    """Where the documents are found that name this one."""
+    return frozenset(Key(f"names:{document.kind}", value) for value in _numbers(document.number))
+
+
+def seekers(document: Document) -> frozenset[Key]:
+    """Where the documents are found that may belong to this one without naming it."""
+    return frozenset(
+        key for child in _seeking(document.kind) for key in _deals(document, child, 0, _QUARTERS_BACK[document.kind])
+    )
+
+
+def forsaken(type_: str, value: str) -> list[Key]:
+    """Where the documents are found whose decision a key was part of that its holder has no more."""
+    role, _, kind = type_.partition(":")
+    if role == "own":
+        return [Key(f"names:{kind}", value)]
+    if role == "copy":
+        return [Key(type_, value)]
+    if role == "deal":
+        parties, _, quarter = value.rpartition("|")
+        return [
+            Key(f"deal:{child}", f"{parties}|{int(quarter) + later}")
+            for child in _seeking(kind)
+            for later in range(_QUARTERS_BACK[kind] + 1)
+        ]
+    return []
+
+
+def _seeking(kind: str) -> list[str]:
+    """The kinds of document that may look for one of `kind` without naming it."""
+    return [child for child, parents in PARENTS.items() if kind in SOUGHT and kind in parents]
+
+
+def _deals(document: Document, kind: str, first: int, last: int) -> set[Key]:
+    if document.day is None:
+        return set()
+    quarter = document.day // _QUARTER_DAYS
+    return {
+        Key(f"deal:{kind}", f"{seller}|{buyer}|{quarter + offset}")
+        for seller in _sides(document.seller)
+        for buyer in _sides(document.buyer)
+        for offset in range(first, last + 1)
+    }
+
+
+def _numbers(number: Reference | None) -> Iterator[str]:
+    if number is not None:
+        yield from number.folded
+        if number.tail is not None:
+            yield f"~{number.tail}"
+
+
+def _sides(party: Party) -> Iterator[str]:
+    if party.vat:
+        yield party.vat
+    if party.name:
+        yield party.name.key
+
+
+def _copies(document: Document) -> Iterator[str]:
+    """An order's number. An invoice's amount with its number, or with the order or delivery note that it is for."""
+    if document.kind == ORDER and document.number is not None:
+        yield from document.number.folded
+    if document.kind == INVOICE and document.net is not None:
+        numbers = [(INVOICE, document.number)] if document.number else []
+        numbers += [(kind, named) for kind in (ORDER, DELIVERY) for named in document.named.get(kind, ())]
+        yield from (f"{kind}|{form}|{document.net}" for kind, number in numbers for form in number.folded)

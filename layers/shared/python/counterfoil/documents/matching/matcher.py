@@ -1,0 +1,200 @@
+"""The three steps of matching a document: prepare, search and decide, write."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from counterfoil.db import Connection, Database
+from counterfoil.documents.matching import store
+from counterfoil.documents.matching.decide import Outcome, decide
+from counterfoil.documents.matching.keys import PARENTS, Key, keys
+from counterfoil.documents.matching.neighbourhood import Neighbourhood
+from counterfoil.documents.matching.profile import CONTRACT, Document, document
+from counterfoil.documents.matching.rules import Link
+from counterfoil.documents.matching.store import Documents, NewEdge, Pair
+from counterfoil.errors import PermanentError
+
+MODEL = "weights-1"
+"""Version of the rules and weights, kept with each edge."""
+
+_CACHE = Documents()
+_CONFIDENCES = {"copy": "high", "reference": "high", "content": "medium", "through": "high"}
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A document that is not matched. `reason` says why, in a sentence."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A document whose keys are written."""
+
+    tenant_id: UUID
+    document: Document
+    obsolete: frozenset[Key]
+    """Keys of what the document said before. They are still there, and go with the write."""
+
+    @property
+    def document_id(self) -> UUID:
+        """The document's id."""
+        return self.document.id
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What was decided, and what it was decided from."""
+
+    prepared: Prepared
+    outcome: Outcome
+    followed: frozenset[Key]
+    edges: Mapping[Pair, store.Edge]
+    edges_of: frozenset[UUID]
+    seen: str
+    """The database's snapshot before the first read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write changed."""
+
+    linked: int
+    """Edges inserted or renewed."""
+    unlinked: int
+    moved: int
+    """Documents that are in another cluster now."""
+    decided_again: bool
+    """Whether something came in between, so that the search was made again under the lock."""
+    reason: str | None
+    """Why the document is alone, or what is in doubt, in a sentence for people; None where there is nothing to say."""
+
+
+def prepare(database: Database, tenant_id: UUID, document_id: UUID) -> Prepared | Skip:
+    """Read a document and write its keys, in a transaction of its own; a retry writes the same.
+
+    Raises:
+        PermanentError: the tenant has no such document.
+        CounterfoilError: mapped from psycopg's errors.
+    """
+    with database.tenant(tenant_id) as connection:
+        row = store.read(connection, document_id)
+        if row is None:
+            message = "The document is not there any more."
+            raise PermanentError(message)
+        kind, received_at, data = row
+        if not data or kind not in PARENTS:
+            return Skip("No structured data: a document of an unknown kind is kept and not matched.")
+        found = document(document_id, received_at, kind, data)
+        if not found.has_counterparty:
+            return Skip("No counterparty: the document names neither its sender nor its recipient.")
+        return Prepared(tenant_id, found, store.write_keys(connection, tenant_id, document_id, keys(found)))
+
+
+def search_and_decide(database: Database, prepared: Prepared) -> Decided:
+    """Decide without a lock. What it read may change before the write, which looks and decides again where it did.
+
+    Raises:
+        CounterfoilError: mapped from psycopg's errors.
+    """
+    with database.tenant(prepared.tenant_id) as connection:
+        return _decide(connection, prepared)
+
+
+def _decide(connection: Connection, prepared: Prepared) -> Decided:
+    near = Neighbourhood(connection, prepared.tenant_id, _CACHE)
+    outcome = decide(near, prepared.document, prepared.obsolete)
+    return Decided(
+        prepared, outcome, frozenset(near.followed), near.edges_read, frozenset(near.read_edges_of), near.seen
+    )
+
+
+def write(connection: Connection, decided: Decided, now: datetime) -> Written:
+    """Write edges and clusters in the caller's transaction, under the tenant's matching lock.
+
+    The transaction must be READ COMMITTED, as `Database.tenant` opens it: what was committed while it waited for the lock
+    has to be seen. Readers see all of it or nothing.
+
+    Raises:
+        psycopg.Error: unmapped; `Database.tenant` maps it.
+    """
+    prepared = decided.prepared
+    store.lock(connection, prepared.tenant_id)
+    again = not _still_holds(connection, decided)
+    if again:
+        decided = _decide(connection, prepared)
+    outcome = decided.outcome
+    store.delete_keys(connection, prepared.document_id, prepared.obsolete)
+    unlinked = store.delete_edges(connection, outcome.gone)
+    linked = store.insert_edges(
+        connection, prepared.tenant_id, [_edge(pair, outcome.made[pair]) for pair in sorted(outcome.made)], now
+    )
+    moved = store.rename_clusters(connection, _seeds(prepared.document_id, outcome))
+    store.tell_reasons(connection, _reasons_of_others(prepared.document_id, outcome))
+    return Written(linked, unlinked, moved, again, outcome.choices[prepared.document_id].reason)
+
+
+def _still_holds(connection: Connection, decided: Decided) -> bool:
+    """Whether a search now would read what the search before the lock read."""
+    if store.quiet_since(connection, decided.seen):
+        return True
+    if store.keys_written_since(connection, decided.prepared.tenant_id, decided.followed, decided.seen):
+        return False
+    return store.edges(connection, decided.edges_of) == decided.edges
+
+
+def _seeds(document_id: UUID, outcome: Outcome) -> set[UUID]:
+    """Documents from which every component is reached that changed.
+
+    A component that only grew is reached from one of its documents; one that lost an edge may be two now, and is walked from
+    both ends.
+    """
+    seeds = {document_id} | {end for pair in outcome.gone for end in pair}
+    leaders: dict[UUID, UUID] = {}
+
+    def leader(id_: UUID) -> UUID:
+        while leaders.setdefault(id_, id_) != id_:
+            id_ = leaders[id_]
+        return id_
+
+    joined = [pair for pair, link in outcome.made.items() if link.kind != CONTRACT]
+    for pair in joined:
+        one, other = sorted((leader(pair.a), leader(pair.b)))
+        leaders[other] = one
+    reached = {leader(seed) for seed in seeds}
+    return seeds | {found for pair in joined if (found := leader(pair.a)) not in reached}
+
+
+def _edge(pair: Pair, link: Link) -> NewEdge:
+    evidence: dict[str, Any] = {
+        "by": link.by,
+        "child": str(link.child),
+        "model": MODEL,
+        "probability": round(link.score.probability, 6),
+        "features": [list(item) for item in link.score.evidence],
+    }
+    return NewEdge(pair, link.score.total, _CONFIDENCES[link.by], evidence, _reasoning(link))
+
+
+_BY = {
+    "copy": "The same document again",
+    "reference": "Named by its number",
+    "content": "The only one that fits",
+    "through": "Follows from the order or delivery note of both",
+}
+
+
+def _reasoning(link: Link) -> str:
+    features = "; ".join(f"{item.feature}: {item.level}" for item in link.score.evidence)
+    return f"{_BY[link.by]}. {features} ({link.score.total:.1f} bits)."
+
+
+def _reasons_of_others(document_id: UUID, outcome: Outcome) -> dict[UUID, str | None]:
+    """What the other documents decided again say now; and those that found a partner, nothing."""
+    told: dict[UUID, str | None] = {end: None for pair in outcome.made for end in pair}
+    told |= {id_: choice.reason for id_, choice in outcome.choices.items()}
+    told.pop(document_id, None)
+    return told

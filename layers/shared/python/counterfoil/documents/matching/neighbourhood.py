@@ -1,0 +1,148 @@
+"""The part of a tenant that a decision looks at, read from PostgreSQL piece by piece as it is asked for."""
+
+from collections.abc import Collection, Iterable
+from uuid import UUID
+
+from counterfoil.db import Connection
+from counterfoil.documents.matching import keys as keyed
+from counterfoil.documents.matching import rules, store
+from counterfoil.documents.matching.keys import Key
+from counterfoil.documents.matching.profile import Document
+from counterfoil.documents.matching.store import Documents, Edge, Pair
+
+
+class Neighbourhood:
+    """Documents by the keys that lead to them, their contents, and their stored edges.
+
+    What was read is remembered (`followed`, `read_edges_of`), so that it can be asked later whether it still holds.
+    """
+
+    def __init__(self, connection: Connection, tenant_id: UUID, cache: Documents) -> None:
+        """Begin with nothing. Everything read later is at least as new as `seen`."""
+        self._connection = connection
+        self._tenant_id = tenant_id
+        self._cache = cache
+        self._holders: dict[Key, list[UUID]] = {}
+        self._documents: dict[UUID, Document] = {}
+        self._asked: set[UUID] = set()
+        self._edges: dict[Pair, Edge] = {}
+        self._edges_of: dict[UUID, set[Pair]] = {}
+        self.seen = store.snapshot(connection)
+
+    # -- reading --------------------------------------------------------------------------------------------------------
+
+    def follow(self, wanted: Iterable[Key], limit: int = store.MAX_HOLDERS) -> None:
+        """Find the holders of keys. A key with more than `limit` holders leads to nobody."""
+        missing = {key for key in wanted if key not in self._holders}
+        if missing:
+            found = store.holders(self._connection, self._tenant_id, missing, limit + 1)
+            self._holders |= {key: ids if len(ids := found.get(key, [])) <= limit else [] for key in missing}
+
+    def load(self, ids: Iterable[UUID]) -> None:
+        """Read documents."""
+        missing = set(ids) - self._asked
+        if missing:
+            self._asked |= missing
+            self._documents |= self._cache.load(self._connection, missing)
+
+    def read_edges(self, ids: Iterable[UUID]) -> None:
+        """Read the stored edges of documents."""
+        missing = set(ids) - self._edges_of.keys()
+        if missing:
+            self._edges_of |= {id_: set() for id_ in missing}
+            for pair, edge in store.edges(self._connection, missing).items():
+                self._edges[pair] = edge
+                for end in pair:
+                    if end in self._edges_of:
+                        self._edges_of[end].add(pair)
+
+    def add(self, document: Document) -> None:
+        """Take in a document that has been read already."""
+        self._asked.add(document.id)
+        self._documents[document.id] = document
+
+    # -- what was read --------------------------------------------------------------------------------------------------
+
+    @property
+    def followed(self) -> Collection[Key]:
+        """Every key whose holders were looked at."""
+        return self._holders.keys()
+
+    @property
+    def read_edges_of(self) -> Collection[UUID]:
+        """Every document whose edges were looked at."""
+        return self._edges_of.keys()
+
+    @property
+    def edges_read(self) -> dict[Pair, Edge]:
+        """Their edges."""
+        return self._edges
+
+    def holders(self, wanted: Iterable[Key]) -> set[UUID]:
+        """Who holds any of these keys, which have been followed."""
+        return {id_ for key in wanted for id_ in self._holders.get(key, ())}
+
+    def document(self, id_: UUID) -> Document | None:
+        """A document that has been loaded; None where there is none, or none of a kind that is matched."""
+        return self._documents.get(id_)
+
+    def documents(self, ids: Iterable[UUID], but: UUID | None = None) -> list[Document]:
+        """Those of these documents that have been loaded, in the order of their ids."""
+        return [found for id_ in sorted(ids) if id_ != but and (found := self._documents.get(id_))]
+
+    def edges(self, id_: UUID) -> list[Edge]:
+        """The stored edges of a document whose edges have been read."""
+        return [self._edges[pair] for pair in sorted(self._edges_of[id_])]
+
+    def decided_by(self, child: UUID) -> list[Edge]:
+        """The stored edges that are a child's decision, or a person's about it."""
+        return [edge for edge in self.edges(child) if edge.child == child]
+
+    # -- what a decision needs ------------------------------------------------------------------------------------------
+
+    def named(self, child: Document) -> list[Document]:
+        """The documents that bear a number which the child names."""
+        return self.documents(self.holders(keyed.numbers_named(child)), but=child.id)
+
+    def copies(self, document: Document) -> list[Document]:
+        """The documents that may be this one again."""
+        return self.documents(self.holders(keyed.copies(document)), but=document.id)
+
+    def similar(self, child: Document, kinds: Collection[str]) -> list[Document]:
+        """The documents of `kinds` between the same parties that the child may belong to."""
+        return self.documents(self.holders(keyed.deals(child, kinds)), but=child.id)
+
+    def surround(self, children: Collection[Document]) -> None:
+        """Read all that the decisions of these children need."""
+        wanted = {key for child in children for key in keyed.numbers_named(child) | keyed.copies(child)}
+        self.follow(wanted)
+        self._take(self.holders(wanted) | {child.id for child in children})
+        wanted = {key for child in children for key in keyed.deals(child, self.undecided(child))}
+        self.follow(wanted)
+        self._take(self.holders(wanted))
+
+    def _take(self, ids: set[UUID]) -> None:
+        self.load(ids)
+        self.read_edges(ids)
+
+    def undecided(self, child: Document) -> tuple[str, ...]:
+        """The kinds of parent that have to be looked for without a number."""
+        return rules.undecided(child, self.named(child), self.is_copy)
+
+    def choose(self, child: Document) -> rules.Choice:
+        """A surrounded child's decision."""
+        similar = self.similar(child, self.undecided(child))
+        return rules.choose(child, self.named(child), similar, self.copies(child), self.is_copy)
+
+    def is_copy(self, document: Document) -> bool:
+        """Whether a document is an earlier one again: computed where its surroundings were read, else as stored."""
+        if document.kind not in keyed.COPIED:
+            return False
+        wanted = keyed.copies(document)
+        if wanted <= self._holders.keys():
+            return rules.original(document, self.copies(document)) is not None
+        return self.was_copy(document)
+
+    def was_copy(self, document: Document) -> bool:
+        """Whether a document is stored as an earlier one again."""
+        return any(edge.by == "copy" for edge in self.decided_by(document.id))

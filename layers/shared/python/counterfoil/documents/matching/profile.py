@@ -1,0 +1,165 @@
+"""A document as matching sees it: what its structured data say, in canonical forms. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from counterfoil.documents.matching.normalise import (
+    Name,
+    Reference,
+    cents,
+    code,
+    day,
+    identifier,
+    name,
+    quantity,
+    reference,
+    words,
+)
+
+INVOICE = "invoice"
+CREDIT_NOTE = "credit_note"
+ORDER = "purchase_order"
+CONFIRMATION = "order_confirmation"
+DELIVERY = "delivery_note"
+RECEIPT = "goods_receipt"
+CONTRACT = "contract"
+
+_NUMBER_AND_DATE = {
+    INVOICE: ("invoice_number", "invoice_date"),
+    CREDIT_NOTE: ("credit_note_number", "credit_note_date"),
+    ORDER: ("po_number", "order_date"),
+    CONFIRMATION: ("confirmation_number", "confirmation_date"),
+    DELIVERY: ("delivery_note_number", "delivery_date"),
+    RECEIPT: ("receipt_number", "receipt_date"),
+    CONTRACT: ("contract_number", "contract_date"),
+}
+KINDS = tuple(_NUMBER_AND_DATE)
+"""The types of document that are matched."""
+_REFERENCES = {
+    "po_reference": ORDER,
+    "delivery_note_reference": DELIVERY,
+    "contract_reference": CONTRACT,
+    "invoice_reference": INVOICE,
+}
+_IDENTIFIERS = ("tax_number", "registration_id", "endpoint_id", "iban", "email")
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """One side of a document."""
+
+    name: Name | None
+    vat: str | None
+    identifiers: Mapping[str, str]
+    """By field: tax number, register number, endpoint, IBAN, e-mail address."""
+    postal_code: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line about goods or services. Freight, discounts and other lines without unit and article are not kept here."""
+
+    article: str | None
+    buyer_article: str | None
+    text: str
+    unit: str | None
+    quantity: float | None
+    price: float | None
+    """For one unit: the price basis is divided out."""
+    net: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document in canonical forms. Amounts are cents, `day` is a proleptic Gregorian ordinal."""
+
+    id: UUID
+    received_at: datetime
+    kind: str
+    number: Reference | None
+    named: Mapping[str, tuple[Reference, ...]]
+    """Numbers of other documents that this one names, by their kind."""
+    seller: Party
+    buyer: Party
+    day: int | None
+    currency: str | None
+    net: int | None
+    gross: int | None
+    lines: tuple[Line, ...]
+    amounts: frozenset[int]
+    """Net amounts of the lines that are not about goods."""
+
+    @property
+    def has_counterparty(self) -> bool:
+        """Whether any side says who it is."""
+        return any(side.name or side.vat or side.identifiers for side in (self.seller, self.buyer))
+
+
+def document(id_: UUID, received_at: datetime, kind: str, data: Mapping[str, Any]) -> Document:
+    """Read structured data (field names of the specification); what it does not state or nobody can read is left out."""
+    number_field, date_field = _NUMBER_AND_DATE[kind]
+    number = data.get(number_field)
+    items = [item for item in data.get("line_items") or () if isinstance(item, Mapping)]
+    goods = [item for item in items if item.get("unit") or item.get("article_number") or item.get("buyer_article_number")]
+    seller, buyer = ("issuer", "recipient") if kind in {INVOICE, CREDIT_NOTE} else ("supplier", "buyer")
+    return Document(
+        id_,
+        received_at,
+        kind,
+        reference(number) if isinstance(number, str) else None,
+        _named(data, items),
+        _party(data.get(seller)),
+        _party(data.get(buyer)),
+        day(data.get(date_field)),
+        data.get("currency"),
+        cents(data.get("total_net")),
+        cents(data.get("total_gross")),
+        tuple(_line(item) for item in goods),
+        frozenset(net for item in items if item not in goods and (net := cents(item.get("net_amount")))),
+    )
+
+
+def _named(data: Mapping[str, Any], items: list[Mapping[str, Any]]) -> dict[str, tuple[Reference, ...]]:
+    named: dict[str, dict[frozenset[str], Reference]] = {}
+    for field, kind in _REFERENCES.items():
+        stated = list(_texts(data.get(field)))
+        if field == "po_reference":
+            stated += [text for item in items for text in _texts(item.get(field))]
+        for text in stated:
+            if found := reference(text):
+                named.setdefault(kind, {}).setdefault(found.folded, found)
+    return {kind: tuple(found.values()) for kind, found in named.items()}
+
+
+def _texts(value: object) -> Iterator[str]:
+    for text in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(text, str) and text.strip():
+            yield text
+
+
+def _party(data: object) -> Party:
+    if not isinstance(data, Mapping):
+        return Party(None, None, {}, None)
+    stated = {field: value for field, value in data.items() if isinstance(value, str) and value.strip()}
+    return Party(
+        name(stated["name"], stated.get("city", "")) if "name" in stated else None,
+        identifier(stated["vat_id"]) if "vat_id" in stated else None,
+        {field: identifier(stated[field]) for field in _IDENTIFIERS if field in stated},
+        identifier(stated["postal_code"]) if "postal_code" in stated else None,
+    )
+
+
+def _line(item: Mapping[str, Any]) -> Line:
+    price, basis = quantity(item.get("unit_price")), quantity(item.get("price_basis_quantity"))
+    return Line(
+        code(item.get("article_number") or "") or None,
+        code(item.get("buyer_article_number") or "") or None,
+        words(item.get("description") or ""),
+        item.get("unit"),
+        quantity(item.get("quantity")),
+        price / basis if price is not None and basis else price,
+        cents(item.get("net_amount")),
+    )

@@ -1,0 +1,307 @@
+"""What is decided from scores: copies, partners, deliveries of an order, and why a document stays alone. Pure.
+
+A decision belongs to the child of a link (`keys.PARENTS`) and depends on that child and its candidates alone. Three rules make
+links, and a fourth follows from theirs:
+
+    copy       a document that is an earlier one again is linked to the first of its copies, and to nothing else
+    reference  the child names the parent's number, and the rest does not speak against it
+    content    the child names no such number, and one candidate fits clearly better than all others
+    through    what a child's order or delivery note is linked to: the deliveries that an invoice for the order bills,
+               the order of the delivery note that an invoice names
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+from uuid import UUID
+
+from counterfoil.documents.matching.keys import COPIED, PARENTS, SOUGHT
+from counterfoil.documents.matching.normalise import Reference
+from counterfoil.documents.matching.profile import CONTRACT, DELIVERY, INVOICE, ORDER, RECEIPT, Document
+from counterfoil.documents.matching.score import (
+    MARGIN,
+    SURE,
+    SURE_BY_CONTENT,
+    Evidence,
+    Score,
+    close,
+    match_lines,
+    parties,
+    score,
+)
+
+_COUNTS = {2: "Two", 3: "Three", 4: "Four"}
+
+By = Literal["copy", "reference", "content", "through"]
+
+_COPY_DAYS = 3
+_COPY_UNDER_NEW_NUMBER_DAYS = 27
+"""Shorter than a month: the same amount every month is not a copy."""
+_CHANGE_DAYS = 60
+"""How long after an order its change may be dated. Later, the number has been used again."""
+_MAX_SUBSET = 10
+"""Deliveries of an order among which a sum is looked for."""
+_WORDS = {
+    INVOICE: "invoice",
+    ORDER: "order",
+    DELIVERY: "delivery note",
+    CONTRACT: "contract",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link that a child's decision makes."""
+
+    child: UUID
+    parent: UUID
+    kind: str
+    """The parent's kind."""
+    by: By
+    score: Score
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A child's decision, before what follows from it."""
+
+    links: tuple[Link, ...] = ()
+    reason: str | None = None
+    """Why it found none, or why it is in doubt: a sentence for people. None where there is nothing to say."""
+
+    def parents(self, kind: str) -> frozenset[UUID]:
+        """The documents of `kind` that the child is linked to."""
+        return frozenset(link.parent for link in self.links if link.kind == kind)
+
+
+Candidates = Collection[Document]
+IsCopy = Callable[[Document], bool]
+
+
+def arrival(document: Document) -> tuple[object, ...]:
+    """Documents in the order in which copies are told from their original."""
+    return document.received_at, document.id
+
+
+# -- copies -------------------------------------------------------------------------------------------------------------
+
+
+def original(document: Document, candidates: Candidates) -> Document | None:
+    """The first of the documents that this one is a copy of, or None where it is the first itself."""
+    earlier = (other for other in candidates if arrival(other) < arrival(document) and same_again(document, other))
+    return min(earlier, key=arrival, default=None)
+
+
+def same_again(a: Document, b: Document) -> bool:
+    """Whether one of two documents is the other one again: a duplicate invoice, or the change of an order. Symmetric."""
+    if a.kind != b.kind or a.kind not in COPIED or a.number is None or b.number is None or parties(a, b) <= 0:
+        return False
+    days = None if a.day is None or b.day is None else abs(a.day - b.day)
+    same_number = bool(a.number.folded & b.number.folded)
+    if a.kind == ORDER:
+        return same_number and (days is None or days <= _CHANGE_DAYS) and _much_alike(a, b)
+    if a.net != b.net or (a.gross is not None and b.gross is not None and abs(a.gross - b.gross) > 1):
+        return False
+    if same_number:
+        return days is None or days <= _COPY_DAYS
+    return days is not None and days <= _COPY_UNDER_NEW_NUMBER_DAYS and _same_bill(a, b)
+
+
+def _much_alike(a: Document, b: Document) -> bool:
+    fewer = min(len(a.lines), len(b.lines))
+    return fewer == 0 or 2 * len(match_lines(a.lines, b.lines)) >= fewer
+
+
+def _same_bill(a: Document, b: Document) -> bool:
+    """The same items, quantities and prices, for the same order and the same deliveries."""
+    for kind in (ORDER, DELIVERY):
+        mine, theirs = _all_forms(a, kind), _all_forms(b, kind)
+        if bool(mine) != bool(theirs) or (mine and not mine & theirs):
+            return False
+    if len(a.lines) != len(b.lines) or a.amounts != b.amounts:
+        return False
+    matched = match_lines(a.lines, b.lines)
+    return len(matched) == len(a.lines) and all(
+        close(pair.child.quantity, pair.parent.quantity) and close(pair.child.price, pair.parent.price) for pair in matched
+    )
+
+
+def _all_forms(document: Document, kind: str) -> frozenset[str]:
+    return frozenset(form for named in document.named.get(kind, ()) for form in named.folded)
+
+
+# -- partners -----------------------------------------------------------------------------------------------------------
+
+
+def choose(child: Document, named: Candidates, similar: Candidates, copies: Candidates, is_copy: IsCopy) -> Choice:
+    """Decide a child's partners.
+
+    `named` are the documents that bear a number which the child names, `similar` those of the kinds that `undecided` asks
+    for, `copies` those that may be the same document. None of them is linked to where `is_copy` holds.
+    """
+    if first := original(child, copies):
+        evidence = Evidence("copy", "the same number" if _same_number(child, first) else "the same bill, another number", 20.0)
+        return Choice((Link(child.id, first.id, first.kind, "copy", Score((evidence,), named=True)),))
+    links, doubts = _by_reference(child, [other for other in named if not is_copy(other)])
+    if kinds := _undecided(child, links):
+        found, doubt = _by_content(child, [other for other in similar if other.kind in kinds and not is_copy(other)])
+        links += found
+        doubts += doubt
+    if links:
+        return Choice(tuple(links), doubts[0] if doubts else None)
+    return Choice((), (doubts or [_not_here(child, named)])[0])
+
+
+def undecided(child: Document, named: Candidates, is_copy: IsCopy) -> tuple[str, ...]:
+    """The kinds of parent for which a child's numbers decide nothing, and similar documents have to be looked at."""
+    links, _ = _by_reference(child, [other for other in named if not is_copy(other)])
+    return _undecided(child, links)
+
+
+def _undecided(child: Document, links: Sequence[Link]) -> tuple[str, ...]:
+    found = {link.kind for link in links}
+    kinds = []
+    for kind in PARENTS[child.kind]:
+        if kind in found or kind not in SOUGHT:
+            continue
+        if kind == ORDER and found & {DELIVERY, CONTRACT}:  # the order is that of the delivery; a contract can do without one
+            continue
+        if kind == CONTRACT and (child.named.get(CONTRACT) or (child.kind == INVOICE and (child.named.get(ORDER) or found))):
+            continue
+        kinds.append(kind)
+    return tuple(kinds)
+
+
+def _by_reference(child: Document, candidates: Sequence[Document]) -> tuple[list[Link], list[str]]:
+    links: dict[UUID, Link] = {}
+    doubts: list[str] = []
+    for kind in PARENTS[child.kind]:
+        scored = [
+            (score(child, other), other) for other in candidates if other.kind == kind and _reached(child.named.get(kind, ()), other)
+        ]
+        for reference in child.named.get(kind, ()):
+            best, doubt = _best([pair for pair in scored if _reached([reference], pair[1])], SURE)
+            doubts += doubt
+            if best:
+                links[best[1].id] = Link(child.id, best[1].id, kind, "reference", best[0])
+    return list(links.values()), doubts
+
+
+def _reached(references: Iterable[Reference], other: Document) -> bool:
+    """Whether one of the numbers is the other document's own, as far as can be read."""
+    own = other.number
+    return own is not None and any(
+        named.folded & own.folded or (named.tail is not None and named.tail == own.tail) for named in references
+    )
+
+
+def _by_content(child: Document, candidates: Sequence[Document]) -> tuple[list[Link], list[str]]:
+    """The best of all candidates: without a number, an invoice may as well be for an order as for a contract."""
+    best, doubt = _best([(score(child, other), other) for other in candidates], SURE_BY_CONTENT)
+    return ([Link(child.id, best[1].id, best[1].kind, "content", best[0])] if best else []), doubt
+
+
+def _best(scored: Sequence[tuple[Score, Document]], enough: float) -> tuple[tuple[Score, Document] | None, list[str]]:
+    """The best of the candidates that fit well enough, where it is clearly better than the next."""
+    fitting = sorted((pair for pair in scored if pair[0].total >= enough), key=lambda pair: (-pair[0].fit, arrival(pair[1])))
+    if not fitting:
+        return None, []
+    best = fitting[0][0].fit
+    equal = [other for found, other in fitting if best - found.fit < MARGIN]
+    if len(equal) == 1:
+        return fitting[0], []
+    named = ", ".join(f"{_WORDS[other.kind]} {other.number.text if other.number else 'without a number'}" for other in equal[:3])
+    return None, [f"{_COUNTS.get(len(equal), str(len(equal)))} documents fit equally: {named}."]
+
+
+def _not_here(child: Document, named: Candidates) -> str:
+    """Why a document found no partner."""
+    for kind in PARENTS[child.kind]:
+        for reference in child.named.get(kind, ()):
+            what = f"{_WORDS[kind]} {reference.text}"
+            if any(other.kind == kind and _reached([reference], other) for other in named):
+                return f"Names {what}, but what is here under that number does not fit."
+            return f"Names {what}, which is not here."
+    return "No partner found."
+
+
+def _same_number(a: Document, b: Document) -> bool:
+    return a.number is not None and b.number is not None and bool(a.number.folded & b.number.folded)
+
+
+# -- through an order or a delivery -------------------------------------------------------------------------------------
+
+
+def follows_through(child: Document) -> bool:
+    """Whether links of this child can follow from others'."""
+    return child.kind in (INVOICE, RECEIPT)
+
+
+def belonging(child: Document, deliveries: Sequence[Document]) -> list[Document]:
+    """Those of an order's deliveries that an invoice for the order bills, or that a receipt for it confirms.
+
+    Quantities decide: the one delivery whose quantities are the child's; else all, where an invoice bills no less than
+    they hold together; else those that add up to its quantities, where only one set of them does; else the only delivery, if most of
+    its lines are there.
+    """
+    if not child.lines:
+        return []
+    fitting = [other for other in sorted(deliveries, key=arrival) if _may_belong(child, other)]
+    equal = [other for other in fitting if _adds_up(child, [other])]
+    if equal:
+        nearest = [other for other in equal if child.kind == RECEIPT and other.day == child.day]
+        alone = equal if len(equal) == 1 else nearest
+        return alone if len(alone) == 1 else []
+    if len(fitting) == 1:
+        return fitting if len(deliveries) == 1 or _covered(child, fitting[0]) else []
+    if child.kind == RECEIPT or not fitting:
+        return []
+    if _adds_up(child, fitting, more=True):
+        return fitting
+    sums = [
+        list(some)
+        for size in range(2, min(len(fitting), _MAX_SUBSET))
+        for some in combinations(fitting[:_MAX_SUBSET], size)
+        if _adds_up(child, some)
+    ]
+    return sums[0] if len(sums) == 1 else []
+
+
+def _may_belong(child: Document, delivery: Document) -> bool:
+    if child.day is not None and delivery.day is not None and not -14 <= child.day - delivery.day <= 120:  # noqa: PLR2004
+        return False
+    matched = match_lines(delivery.lines, child.lines, priced=False)
+    return 2 * len(matched) >= len(delivery.lines) > 0
+
+
+def _covered(child: Document, delivery: Document) -> bool:
+    """Whether each line of the delivery is a line of the child's, in no greater quantity."""
+    matched = match_lines(delivery.lines, child.lines, priced=False)
+    return len(matched) == len(delivery.lines) and all(
+        pair.child.quantity is not None and pair.parent.quantity is not None and pair.child.quantity <= pair.parent.quantity * 1.000001
+        for pair in matched
+    )
+
+
+def _adds_up(child: Document, deliveries: Sequence[Document], *, more: bool = False) -> bool:
+    """Whether the deliveries together hold the child's lines about goods, no more and no less.
+
+    Lines of an invoice about what no delivery note states (services) do not count. With `more`, it may bill more.
+    """
+    delivered: dict[int, float] = {}
+    position = {id(line): index for index, line in enumerate(child.lines)}
+    for delivery in deliveries:
+        matched = match_lines(delivery.lines, child.lines, priced=False)
+        if len(matched) < len(delivery.lines):
+            return False
+        for pair in matched:
+            index = position[id(pair.parent)]
+            delivered[index] = delivered.get(index, 0.0) + (pair.child.quantity or 0.0)
+    if child.kind == RECEIPT and len(delivered) < len(child.lines):
+        return False
+    return bool(delivered) and all(
+        close(quantity, stated := child.lines[index].quantity) or (more and stated is not None and quantity < stated)
+        for index, quantity in delivered.items()
+    )
+

@@ -1,0 +1,360 @@
+"""Every SQL statement of matching. Each runs in a transaction that sees one tenant alone (`Database.tenant`)."""
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from threading import Lock
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from counterfoil.db import Connection
+from counterfoil.documents.matching.keys import PARENTS, Key
+from counterfoil.documents.matching.profile import CONTRACT, Document, document
+from counterfoil.documents.matching.rules import By
+
+MAX_HOLDERS = 200
+"""Documents that may share a key. What more documents have alike says nothing about which two belong together: the key is
+not followed, by any of them."""
+MAX_WAITING = 1000
+"""Documents that may have waited for one number and are decided again when its bearer arrives."""
+NEAR_MAX_HOLDERS = 16
+"""How far beyond MAX_HOLDERS the holders of a key are decided again, so that none keeps a link that only the key found.
+More than documents being matched at the same time."""
+
+_CACHED_DOCUMENTS = 5_000
+
+
+class Pair(NamedTuple):
+    """The two ends of an edge, a < b."""
+
+    a: UUID
+    b: UUID
+
+    @classmethod
+    def of(cls, one: UUID, other: UUID) -> "Pair":
+        """Put two ids in order."""
+        return cls(one, other) if one < other else cls(other, one)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A stored edge, seen from the child whose decision it is."""
+
+    child: UUID
+    parent: UUID
+    kind: str
+    """The parent's kind."""
+    child_kind: str
+    by: By
+    by_person: bool
+    score: float
+
+    @property
+    def pair(self) -> Pair:
+        """Its two ends in order."""
+        return Pair.of(self.child, self.parent)
+
+
+# -- reading ------------------------------------------------------------------------------------------------------------
+
+_SNAPSHOT = "SELECT pg_current_snapshot()::text"
+
+_DOCUMENT = "SELECT type, received_at, structured_data FROM document WHERE id = %s"
+
+_HOLDERS = """
+SELECT wanted.n, holders.ids
+FROM unnest(%(types)s::text[], %(keys)s::text[]) WITH ORDINALITY AS wanted (type, key, n)
+CROSS JOIN LATERAL (
+    SELECT array_agg(few.document_id) AS ids
+    FROM (
+        SELECT k.document_id FROM document_key k
+        WHERE k.tenant_id = %(tenant)s AND k.type = wanted.type AND k.key = wanted.key
+        LIMIT %(limit)s
+    ) AS few
+) AS holders
+WHERE holders.ids IS NOT NULL
+"""
+
+# Both ends' kinds come along: they say which end is the child.
+_EDGES = """
+SELECT m.a, m.b, a.type, b.type, m.evidence ->> 'by', m.evidence ->> 'child', m.decided_by, m.score
+FROM (
+    SELECT * FROM document_match WHERE a = ANY(%(ids)s)
+    UNION
+    SELECT * FROM document_match WHERE b = ANY(%(ids)s)
+) AS m
+JOIN document a ON a.id = m.a
+JOIN document b ON b.id = m.b
+"""
+
+_HASHES = """
+SELECT id, jsonb_hash_extended(structured_data, 0)
+FROM document WHERE id = ANY(%(ids)s) AND structured_data IS NOT NULL
+"""
+
+_CONTENTS = "SELECT id, received_at, type, structured_data FROM document WHERE id = ANY(%(ids)s)"
+
+
+def snapshot(connection: Connection) -> str:
+    """What is committed now, to be asked later what has been committed since."""
+    return str(_one(connection.execute(_SNAPSHOT).fetchone())[0])
+
+
+def read(connection: Connection, id_: UUID) -> tuple[str | None, datetime, Mapping[str, Any] | None] | None:
+    """A document's type, time of receipt and structured data; None where the tenant has no such document."""
+    row = connection.execute(_DOCUMENT, [id_]).fetchone()
+    return None if row is None else (row[0], row[1], row[2])
+
+
+def holders(connection: Connection, tenant_id: UUID, keys: Collection[Key], limit: int) -> dict[Key, list[UUID]]:
+    """The documents that hold each key, at most `limit` of them; keys that nobody holds are left out."""
+    wanted = list(keys)
+    rows = connection.execute(
+        _HOLDERS,
+        {
+            "tenant": tenant_id,
+            "types": [key.type for key in wanted],
+            "keys": [key.value for key in wanted],
+            "limit": limit,
+        },
+    )
+    return {wanted[n - 1]: ids for n, ids in rows}
+
+
+def edges(connection: Connection, ids: Collection[UUID]) -> dict[Pair, Edge]:
+    """The edges of documents."""
+    return {edge.pair: edge for row in connection.execute(_EDGES, {"ids": list(ids)}) if (edge := _edge(row))}
+
+
+def _edge(row: tuple[Any, ...]) -> Edge | None:
+    a, b, kind_a, kind_b, by, child, decided_by, score = row
+    if kind_a == kind_b:
+        backwards = child == str(b)
+    else:
+        backwards = kind_a in PARENTS.get(kind_b, ())
+    if backwards:
+        a, b, kind_a, kind_b = b, a, kind_b, kind_a
+    return Edge(a, b, kind_b, kind_a, by or "reference", decided_by == "person", score)
+
+
+class Documents:
+    """Documents in canonical forms, kept between calls: a document's neighbours are much the same as the next one's.
+
+    A document is known by its id and a hash of its structured data, so that new data are read anew.
+    """
+
+    def __init__(self, size: int = _CACHED_DOCUMENTS) -> None:
+        """Keep at most `size` documents."""
+        self._size = size
+        self._kept: OrderedDict[tuple[UUID, int], Document] = OrderedDict()
+        self._lock = Lock()
+
+    def load(self, connection: Connection, ids: Collection[UUID]) -> dict[UUID, Document]:
+        """The documents of these ids that are there and of a kind that is matched."""
+        if not ids:
+            return {}
+        found: dict[UUID, Document] = {}
+        missing: dict[UUID, int] = {}
+        for id_, hash_ in connection.execute(_HASHES, {"ids": list(ids)}):
+            with self._lock:
+                kept = self._kept.get((id_, hash_))
+            if kept is None:
+                missing[id_] = hash_
+            else:
+                found[id_] = kept
+        if missing:
+            for id_, received_at, kind, data in connection.execute(_CONTENTS, {"ids": list(missing)}):
+                if kind in PARENTS and data is not None:
+                    found[id_] = self._keep((id_, missing[id_]), document(id_, received_at, kind, data))
+        return found
+
+    def _keep(self, key: tuple[UUID, int], found: Document) -> Document:
+        with self._lock:
+            self._kept[key] = found
+            while len(self._kept) > self._size:
+                self._kept.popitem(last=False)
+        return found
+
+
+# -- keys ---------------------------------------------------------------------------------------------------------------
+
+_WRITE_KEYS = """
+INSERT INTO document_key (tenant_id, document_id, type, key)
+SELECT %(tenant)s, %(id)s, type, key FROM unnest(%(types)s::text[], %(keys)s::text[]) AS k (type, key)
+ON CONFLICT (document_id, type, key) DO UPDATE SET written_by = pg_current_xact_id()
+"""
+
+_OBSOLETE_KEYS = """
+SELECT type, key FROM document_key
+WHERE document_id = %(id)s AND (type, key) NOT IN (SELECT * FROM unnest(%(types)s::text[], %(keys)s::text[]))
+"""
+
+_DELETE_KEYS = """
+DELETE FROM document_key USING unnest(%(types)s::text[], %(keys)s::text[]) AS k (type, key)
+WHERE document_id = %(id)s AND document_key.type = k.type AND document_key.key = k.key
+"""
+
+
+def write_keys(connection: Connection, tenant_id: UUID, id_: UUID, keys: Collection[Key]) -> frozenset[Key]:
+    """Write a document's keys, and return those of an earlier content of it, which are still there.
+
+    A key that was there is marked as written anew: who searched before may have read other data behind it.
+    """
+    parameters = {"tenant": tenant_id, "id": id_, **_columns(sorted(keys))}
+    connection.execute(_WRITE_KEYS, parameters)
+    return frozenset(Key(*row) for row in connection.execute(_OBSOLETE_KEYS, parameters))
+
+
+def delete_keys(connection: Connection, id_: UUID, keys: Collection[Key]) -> None:
+    """Delete keys of a document."""
+    if keys:
+        connection.execute(_DELETE_KEYS, {"id": id_, **_columns(keys)})
+
+
+def _columns(keys: Iterable[Key]) -> dict[str, list[str]]:
+    listed = list(keys)
+    return {"types": [key.type for key in listed], "keys": [key.value for key in listed]}
+
+
+# -- writing ------------------------------------------------------------------------------------------------------------
+
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('matching/' || %s::text, 0))"
+
+# Nothing was committed since the snapshot if no transaction that it saw running, or that came later, has ended.
+_QUIET = """
+SELECT pg_snapshot_xmax(seen) = pg_snapshot_xmax(now)
+   AND ARRAY(SELECT pg_snapshot_xip(seen)) = ARRAY(SELECT pg_snapshot_xip(now))
+FROM (SELECT %(seen)s::pg_snapshot AS seen, pg_current_snapshot() AS now) AS snapshots
+"""
+
+_NEW_KEYS = """
+SELECT EXISTS (
+    SELECT FROM unnest(%(types)s::text[], %(keys)s::text[]) AS followed (type, key)
+    JOIN document_key k ON k.tenant_id = %(tenant)s AND k.type = followed.type AND k.key = followed.key
+    WHERE NOT pg_visible_in_snapshot(k.written_by, %(seen)s::pg_snapshot)
+)
+"""
+
+_DELETE_EDGES = """
+DELETE FROM document_match m USING unnest(%(a)s::uuid[], %(b)s::uuid[]) AS gone (a, b)
+WHERE m.a = gone.a AND m.b = gone.b AND m.decided_by <> 'person'
+"""
+
+_INSERT_EDGES = """
+INSERT INTO document_match (tenant_id, a, b, score, confidence, evidence, decided_by, reasoning, decided_at)
+SELECT %(tenant)s, a, b, score, confidence, evidence, 'rules', reasoning, %(now)s
+FROM unnest(%(a)s::uuid[], %(b)s::uuid[], %(scores)s::float8[], %(confidences)s::text[], %(evidence)s::jsonb[],
+            %(reasonings)s::text[]) AS made (a, b, score, confidence, evidence, reasoning)
+ON CONFLICT (a, b) DO UPDATE
+SET score = excluded.score, confidence = excluded.confidence, evidence = excluded.evidence,
+    reasoning = excluded.reasoning, decided_at = excluded.decided_at, decided_by = 'rules'
+WHERE document_match.decided_by <> 'person'
+"""
+
+# The components that the seeds are in, edges to contracts left out; a component's name is its smallest document.
+# Rows are locked in the order of their ids before they change, as every statement that locks several documents does.
+_CLUSTERS = """
+WITH RECURSIVE reached (seed, id) AS (
+    SELECT id, id FROM document WHERE id = ANY(%(seeds)s) AND type <> %(contract)s
+    UNION
+    SELECT reached.seed, next.id
+    FROM reached
+    CROSS JOIN LATERAL (
+        SELECT b AS id FROM document_match WHERE a = reached.id
+        UNION ALL
+        SELECT a AS id FROM document_match WHERE b = reached.id
+    ) AS next
+    JOIN document ON document.id = next.id AND document.type <> %(contract)s
+),
+named AS (
+    SELECT DISTINCT id, first_value(id) OVER (PARTITION BY seed ORDER BY id) AS cluster_id FROM reached
+    UNION
+    SELECT id, id FROM document WHERE id = ANY(%(seeds)s) AND type = %(contract)s
+),
+moved AS (
+    SELECT document.id, named.cluster_id FROM document JOIN named USING (id)
+    WHERE document.cluster_id IS DISTINCT FROM named.cluster_id
+    ORDER BY document.id FOR NO KEY UPDATE OF document
+)
+UPDATE document SET cluster_id = moved.cluster_id FROM moved WHERE document.id = moved.id
+"""
+
+_REASONS = """
+UPDATE document SET matching_reason = told.reason
+FROM unnest(%(ids)s::uuid[], %(reasons)s::text[]) AS told (id, reason)
+WHERE document.id = told.id AND document.matching_status = 'succeeded'
+  AND document.matching_reason IS DISTINCT FROM told.reason
+"""
+
+
+class NewEdge(NamedTuple):
+    """An edge to write. `score` is in bits."""
+
+    pair: Pair
+    score: float
+    confidence: str
+    evidence: Mapping[str, Any]
+    reasoning: str
+
+
+def lock(connection: Connection, tenant_id: UUID) -> None:
+    """Wait for the tenant's matching lock; it is held until the transaction ends."""
+    connection.execute(_LOCK, [tenant_id])
+
+
+def quiet_since(connection: Connection, seen: str) -> bool:
+    """Whether nothing at all has been committed since a snapshot."""
+    return bool(_one(connection.execute(_QUIET, {"seen": seen}).fetchone())[0])
+
+
+def keys_written_since(connection: Connection, tenant_id: UUID, followed: Collection[Key], seen: str) -> bool:
+    """Whether a document with one of these keys has been written since a snapshot."""
+    return bool(_one(connection.execute(_NEW_KEYS, {"tenant": tenant_id, "seen": seen, **_columns(followed)}).fetchone())[0])
+
+
+def delete_edges(connection: Connection, pairs: Collection[Pair]) -> int:
+    """Delete edges, but none of a person's. Returns how many."""
+    if not pairs:
+        return 0
+    found = {"a": [pair.a for pair in pairs], "b": [pair.b for pair in pairs]}
+    return connection.execute(_DELETE_EDGES, found).rowcount
+
+
+def insert_edges(connection: Connection, tenant_id: UUID, made: Collection[NewEdge], now: datetime) -> int:
+    """Insert edges, or renew those that are there; a person's stay as they are. Returns how many."""
+    if not made:
+        return 0
+    return connection.execute(
+        _INSERT_EDGES,
+        {
+            "tenant": tenant_id,
+            "now": now,
+            "a": [edge.pair.a for edge in made],
+            "b": [edge.pair.b for edge in made],
+            "scores": [edge.score for edge in made],
+            "confidences": [edge.confidence for edge in made],
+            "evidence": [Jsonb(edge.evidence) for edge in made],
+            "reasonings": [edge.reasoning for edge in made],
+        },
+    ).rowcount
+
+
+def rename_clusters(connection: Connection, seeds: Collection[UUID]) -> int:
+    """Name the components anew that the seeds are in. Returns how many documents changed their cluster."""
+    return connection.execute(_CLUSTERS, {"seeds": list(seeds), "contract": CONTRACT}).rowcount
+
+
+def tell_reasons(connection: Connection, reasons: Mapping[UUID, str | None]) -> None:
+    """Renew what documents that are done say about why they are alone."""
+    if reasons:
+        connection.execute(_REASONS, {"ids": list(reasons), "reasons": list(reasons.values())})
+
+
+def _one(row: tuple[Any, ...] | None) -> tuple[Any, ...]:
+    if row is None:
+        message = "a statement that always has one row had none"
+        raise AssertionError(message)
+    return row
