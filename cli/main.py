@@ -13,9 +13,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from counterfoil.errors import CounterfoilError
-
 from cli.failures import ExitCode, exit_code_of
+from counterfoil.errors import CounterfoilError
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -26,8 +27,17 @@ def aside() -> Console:
 
 def print_json(value: Any) -> None:
     """One JSON value on standard output."""
-    json.dump(value, sys.stdout, ensure_ascii=False, indent=1, default=str)
-    sys.stdout.write("\n")
+    sys.stdout.write(_json(value))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """One JSON value in a file, whose folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_json(value), encoding="utf-8")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=1, default=str) + "\n"
 
 
 class Checklist:
@@ -81,3 +91,43 @@ class Checklist:
                 self._finish("[red]✗[/]")
                 raise
             self._finish("[green]✓[/]")
+
+
+class Counters:
+    """Bars for the stages that a known number of things goes through; plain lines, now and then, without a terminal."""
+
+    LINE_SECONDS = 5
+
+    def __init__(self, names: Sequence[str], total: int) -> None:
+        """A bar for each name, of `total` each."""
+        self._console = aside()
+        self._names, self._total = names, total
+        self._progress = Progress(
+            TextColumn("{task.description:>10}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._tasks = [self._progress.add_task(name, total=total) for name in names]
+        self._line, self._next = "", 0.0
+
+    def show(self, counts: Sequence[int]) -> None:
+        """They have come so far."""
+        for task, count in zip(self._tasks, counts, strict=True):
+            self._progress.update(task, completed=count)
+        line = ", ".join(f"{name} {count}/{self._total}" for name, count in zip(self._names, counts, strict=True))
+        due = time.monotonic() >= self._next or min(counts) == self._total
+        if not self._console.is_terminal and line != self._line and due:
+            self._console.print(line)
+            self._line, self._next = line, time.monotonic() + self.LINE_SECONDS
+
+    def __enter__(self) -> "Counters":
+        """Begin to show."""
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the last counts on the screen."""
+        self._progress.stop()

@@ -1,12 +1,9 @@
 """Brings a local cloud up and down, and gives the other commands their way into it."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
-from uuid import UUID
 
 from cli.cloud import deployment, emulator, processes
 from cli.cloud.place import Place

@@ -1,0 +1,148 @@
+"""`counterfoil clusters`: which documents belong together, and why."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+from rich.text import Text
+from rich.tree import Tree
+
+from cli import outcomes
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import place_of
+from cli.outcomes import Outcome, State
+from cli.tables import label
+from cli.tenants import Tenant, chosen
+from cli.terminal import page, print_json
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Two documents that belong together, and why."""
+
+    a: UUID
+    b: UUID
+    confidence: str
+    score: float
+    decided_by: str
+    reasoning: str
+    evidence: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Documents of a tenant that belong together, directly or through others; a document without a partner is alone."""
+
+    id: UUID
+    tenant: str
+    members: Sequence[Outcome]
+    edges: Sequence[Edge] = field(default=())
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "tenant": self.tenant,
+            "cluster": self.id,
+            "members": [
+                {
+                    "document": one.document_id,
+                    "file": one.file,
+                    "type": one.type,
+                    "number": one.number,
+                    "note": one.note or None,
+                }
+                for one in self.members
+            ],
+            "edges": [
+                {
+                    "a": edge.a,
+                    "b": edge.b,
+                    "confidence": edge.confidence,
+                    "score": round(edge.score, 3),
+                    "decided_by": edge.decided_by,
+                    "reasoning": edge.reasoning,
+                    "evidence": edge.evidence,
+                }
+                for edge in self.edges
+            ],
+        }
+
+
+_EDGES = "SELECT a, b, confidence, score, decided_by, reasoning, evidence FROM document_match ORDER BY a, b"
+
+
+def of_tenant(cloud: Cloud, tenant: Tenant, found: Sequence[Outcome] | None = None) -> list[Cluster]:
+    """A tenant's clusters, the largest first. `found` is what became of its uploads, where the caller knows already.
+
+    An edge to a contract glues no clusters together: it is shown with the cluster of the other document.
+    """
+    members: dict[UUID, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes.of_tenant(cloud, tenant) if found is None else found:
+        if outcome.state is State.SUCCEEDED and outcome.cluster_id is not None:
+            members[outcome.cluster_id].append(outcome)
+    cluster_of = {one.document_id: id_ for id_, inside in members.items() for one in inside if one.type != "contract"}
+    edges: dict[UUID, list[Edge]] = defaultdict(list)
+    with cloud.database.tenant(tenant.id) as connection:
+        for row in connection.execute(_EDGES):
+            edge = Edge(*row)
+            cluster = cluster_of.get(edge.a) or cluster_of.get(edge.b)
+            if cluster is not None:
+                edges[cluster].append(edge)
+    largest_first = sorted(members.items(), key=lambda item: (-len(item[1]), item[1][0].received_at, item[0]))
+    return [Cluster(id_, tenant.slug, inside, edges[id_]) for id_, inside in largest_first]
+
+
+def show_clusters(found: Sequence[Cluster], *, alone: bool) -> None:
+    """A tree for each cluster: its members, and why they are linked; single documents if `alone` says so."""
+    single = [cluster for cluster in found if len(cluster.members) == 1]
+    for cluster in found:
+        if len(cluster.members) > 1:
+            page().print(_tree(cluster))
+    if alone and single:
+        tree = Tree(Text("Alone", "bold"))
+        for cluster in single:
+            (one,) = cluster.members
+            tree.add(_member(one, cluster.tenant).append(f"  {one.note}" if one.note else "", "yellow"))
+        page().print(tree)
+    page().print(f"{len(found) - len(single)} clusters of several documents, {len(single)} documents alone.")
+
+
+def _tree(cluster: Cluster) -> Tree:
+    tree = Tree(Text(f"{len(cluster.members)} documents", "bold").append(f"  {cluster.tenant}", "dim"))
+    names = {one.document_id: f"{label(one.type)} {one.number}" for one in cluster.members}
+    for one in cluster.members:
+        branch = tree.add(_member(one))
+        for edge in cluster.edges:
+            if edge.b == one.document_id or (edge.a == one.document_id and edge.b not in names):
+                other = edge.a if edge.b == one.document_id else edge.b
+                link = Text("↔ ", "dim").append(names.get(other, "a contract"), "dim")
+                branch.add(link.append(f": {edge.reasoning} ({edge.confidence}, {edge.decided_by})", "dim"))
+    return tree
+
+
+def _member(one: Outcome, tenant: str = "") -> Text:
+    text = Text(f"{label(one.type)} {one.number or ''}").append(f"  {one.file}", "cyan")
+    return text.append(f"  {tenant}", "dim") if tenant else text
+
+
+def clusters(
+    context: typer.Context,
+    *,
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant's, by its slug.", show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, with all the evidence.")] = False,
+) -> None:
+    """Show which documents belong together, and why.
+
+    Under each document stand its links, with the reason and how sure it is. Documents without a partner follow at the end,
+    with the reason why they are alone.
+    """
+    cloud = Cloud.at(place_of(context.obj))
+    found = [cluster for one in chosen(cloud, tenant) for cluster in of_tenant(cloud, one)]
+    if as_json:
+        print_json([cluster.record for cluster in found])
+    else:
+        show_clusters(found, alone=True)

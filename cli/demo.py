@@ -1,0 +1,241 @@
+"""`counterfoil demo`: sample documents go through the deployed app, and what came of them is compared with their truth."""
+
+import secrets
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from cli import clusters, outcomes
+from cli.cloud import cloud as local
+from cli.cloud import processes
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import ROOT, Place, place_of
+from cli.clusters import Cluster, show_clusters
+from cli.failures import CloudError, CommandError, ExitCode
+from cli.ingest import POLL_SECONDS, upload
+from cli.outcomes import STAGES, Outcome, Stage, State
+from cli.sample import Sample, SampleFile, generate
+from cli.tables import STYLES, label, summary
+from cli.tenants import Tenant, add_tenant
+from cli.terminal import Checklist, Counters, aside, page, print_json, write_json
+from cli.verdict import STATE_OF_TRUTH, Deviation, deviations
+
+OUTPUT = ROOT / "build"
+
+
+@dataclass
+class Run:
+    """One sample on its way through the cloud. Each run has tenants of its own, so that runs never meet."""
+
+    cloud: Cloud
+    sample: Sample
+    tenants: Mapping[str, Tenant]
+    """By the sample's name of them."""
+    keys: dict[str, SampleFile] = field(default_factory=dict)
+    """What was uploaded, by key."""
+
+    @classmethod
+    def prepared(cls, cloud: Cloud, sample: Sample) -> "Run":
+        """Add tenants for the run."""
+        suffix = secrets.token_hex(3)
+        tenants = {slug: add_tenant(cloud, f"{slug[:50]}-{suffix}", slug.capitalize())[0] for slug in sample.tenants}
+        return cls(cloud, sample, tenants)
+
+    def upload(self, folder: Path) -> Iterator[None]:
+        """Write the sample to `folder` and upload it from there, in its order; yields after each file."""
+        self.sample.write(folder)
+        for file in self.sample.files:
+            for one in upload(self.cloud, self.tenants[file.tenant], [folder / file.tenant / file.name]):
+                self.keys[one.key] = file
+            yield
+
+    def outcomes(self) -> dict[tuple[str, str], Outcome]:
+        """What has become of the files so far, by the sample's tenant and the file's name."""
+        found = {}
+        for slug, tenant in self.tenants.items():
+            for outcome in outcomes.of_tenant(self.cloud, tenant):
+                if outcome.key in self.keys:
+                    found[slug, self.keys[outcome.key].name] = outcome
+        return found
+
+    def clusters(self) -> list[Cluster]:
+        """The clusters of both tenants."""
+        return [cluster for tenant in self.tenants.values() for cluster in clusters.of_tenant(self.cloud, tenant)]
+
+
+def demo(
+    context: typer.Context,
+    *,
+    seed: Annotated[int, typer.Option(help="Which sample: every number makes another one, with its own truth.")] = 1,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cloud up, even if the demo has started it.")] = False,
+    timeout: Annotated[int, typer.Option(min=1, help="Seconds until every document must be done.")] = 300,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what build/demo.json says, and no tables.")] = False,
+) -> None:
+    """Feed sample documents to the app and show what came of each.
+
+    Brings the local cloud up if it is not, and takes it down again then. The documents of two tenants are made from the
+    seed and uploaded to S3; what comes of them is compared with what the sample says must come of them, shown, and
+    written to build/demo.json. Exits with 1 when anything deviates.
+    """
+    with _cloud(place_of(context.obj), keep=keep) as cloud:
+        sample = generate(seed)
+        run = Run.prepared(cloud, sample)
+        began = time.monotonic()
+        found = _watched(run, timeout)
+        seconds = time.monotonic() - began
+        grouped = run.clusters()
+    wrong = deviations(sample, found)
+    report = _report(run, found, grouped, wrong, seconds)
+    write_json(OUTPUT / "demo.json", report)
+    if as_json:
+        print_json(report)
+    else:
+        _show(sample, found, grouped, wrong, seconds)
+    if wrong:
+        raise typer.Exit(ExitCode.UNWANTED)
+
+
+@contextmanager
+def _cloud(place: Place, *, keep: bool) -> Iterator[Cloud]:
+    """A cloud that is up, and afterwards as it was before. Logs of a failure are kept."""
+    try:
+        Cloud.at(place)
+        was_up = True
+    except CloudError:
+        was_up = False
+    logs = OUTPUT / "demo-logs"
+    shutil.rmtree(logs, ignore_errors=True)
+    steps = Checklist()
+    try:
+        with processes.interruptible():
+            with steps.shown():
+                cloud = local.up(place, steps).cloud
+            yield cloud
+    except Exception:
+        if place.logs.is_dir() and not was_up and not keep:
+            shutil.copytree(place.logs, logs)
+            aside().print(f"The logs are kept in {logs}.")
+        raise
+    finally:
+        if not was_up and not keep:
+            with processes.uninterrupted(), steps.shown():
+                local.down(place, steps)
+
+
+def _watched(run: Run, seconds: float) -> dict[tuple[str, str], Outcome]:
+    """Upload the sample and watch it until everything is final.
+
+    Raises:
+        CommandError: something is not, after `seconds`; the sentence says where it is.
+    """
+    total, deadline, seen = len(run.sample.files), time.monotonic() + seconds, 0.0
+    uploads = run.upload(OUTPUT / "demo")
+    done = False
+    with Counters(["uploaded", "acquired", "ingested", "matched"], total) as shown:
+        while True:
+            while not done and time.monotonic() - seen < POLL_SECONDS:
+                done = next(uploads, "end") == "end"
+            seen = time.monotonic()
+            found = run.outcomes()
+            final = sum(outcome.state.is_final for outcome in found.values())
+            shown.show([len(run.keys), *(_passed(found.values(), stage) for stage in STAGES)])
+            if final == total:
+                return found
+            if time.monotonic() > deadline:
+                raise CommandError(_unfinished(run, found, seconds))
+            if done:
+                time.sleep(POLL_SECONDS)
+
+
+def _passed(found: Any, stage: Stage) -> int:
+    """How many have left a stage behind, or ended before it."""
+    place = STAGES.index(stage)
+    return sum(outcome.state.is_final or STAGES.index(outcome.stage) > place for outcome in found)
+
+
+def _unfinished(run: Run, found: Mapping[tuple[str, str], Outcome], seconds: float) -> str:
+    places = Counter(f"{one.state} in {one.stage}" for one in found.values() if not one.state.is_final)
+    missing = len(run.keys) - len(found)
+    if missing:
+        places["not acquired yet"] = missing
+    errors = sorted({one.note for one in found.values() if not one.state.is_final and one.note})
+    return (
+        f"After {seconds:.0f} s {sum(places.values())} of {len(run.keys)} documents are not done: "
+        + ", ".join(f"{count} {place}" for place, count in places.items())
+        + "."
+        + (f" Their last attempts ended with: {' | '.join(errors[:3])}." if errors else "")
+        + " See the emulator's log, or give it longer with --timeout."
+    )
+
+
+def _report(
+    run: Run, found: Mapping[tuple[str, str], Outcome], grouped: Sequence[Cluster], wrong: Sequence[Deviation], seconds: float
+) -> dict[str, Any]:
+    expected = {(file.tenant, file.name): STATE_OF_TRUTH[file.truth.state] for file in run.sample.files}
+    reason = {(file.tenant, file.name): file.truth.reason for file in run.sample.files}
+    return {
+        "seed": run.sample.seed,
+        "as_expected": not wrong,
+        "seconds": round(seconds, 3),
+        "tenants": {slug: tenant.slug for slug, tenant in run.tenants.items()},
+        "counts": dict(Counter(outcome.state for outcome in found.values())),
+        "documents": [
+            {**outcome.record, "expected": expected[place], "because": reason[place]} for place, outcome in found.items()
+        ],
+        "clusters": [cluster.record for cluster in grouped],
+        "deviations": [deviation.record for deviation in wrong],
+    }
+
+
+def _show(
+    sample: Sample,
+    found: Mapping[tuple[str, str], Outcome],
+    grouped: Sequence[Cluster],
+    wrong: Sequence[Deviation],
+    seconds: float,
+) -> None:
+    screen = page()
+    screen.rule("Clusters", align="left")
+    show_clusters(grouped, alone=True)
+    screen.rule("Not matched, and why", align="left")
+    _show_notes(found, (State.KEPT, State.SEEN_AGAIN))
+    screen.rule("Failed, and why", align="left")
+    _show_notes(found, (State.FAILED,))
+    screen.rule("Documents by state", align="left")
+    _show_counts(sample, found)
+    screen.print(f"{len(found)} documents in {seconds:.1f} s. All of it as JSON: {OUTPUT / 'demo.json'}")
+    if not wrong:
+        screen.print(f"[green]✓[/] Every document became what sample {sample.seed} says it must.")
+        return
+    screen.print(f"[red]✗[/] {len(wrong)} things are not what sample {sample.seed} says:")
+    for one in wrong:
+        screen.print(Text(f"  {one.tenant}: {', '.join(one.files)}", "bold"))
+        screen.print(Text(f"    expected: {one.expected}"))
+        screen.print(Text(f"    found:    {one.found}", "red"))
+
+
+def _show_notes(found: Mapping[tuple[str, str], Outcome], states: Sequence[State]) -> None:
+    table = Table(Column("tenant", no_wrap=True), Column("file", overflow="fold"), "state", "why", box=None, pad_edge=False)
+    for (tenant, file), outcome in found.items():
+        if outcome.state in states:
+            table.add_row(tenant, Text(file), Text(outcome.state, STYLES[outcome.state]), Text(outcome.note))
+    page().print(table)
+
+
+def _show_counts(sample: Sample, found: Mapping[tuple[str, str], Outcome]) -> None:
+    table = Table("type", *(Column(Text(state, STYLES[state]), justify="right") for state in State if state.is_final), box=None)
+    counts = Counter((outcome.type, outcome.state) for outcome in found.values())
+    for type_ in sorted({type_ for type_, _ in counts}, key=lambda one: one or "~"):
+        cells = [counts[type_, state] for state in State if state.is_final]
+        table.add_row(label(type_) or "not a document", *(str(cell or "") for cell in cells))
+    page().print(table)
+    page().print(summary(list(found.values())))

@@ -1,0 +1,162 @@
+"""What became of every upload: one word for people, derived from the life cycles of the work that it set off.
+
+| state | meaning |
+|---|---|
+| waiting | for its turn, or for the next attempt after a failure that may pass |
+| working | an attempt is under way |
+| succeeded | read, and matched as far as there is something to match it with |
+| kept | stored as it is: nothing that could be matched is in it; the note says why |
+| seen-again | the tenant has a file of the same content already; no second document |
+| failed | for good; the note says why, and a dead letter holds its place |
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from cli.cloud.cloud import Cloud
+from cli.tenants import Tenant
+from counterfoil.documents.structured import ROLES
+
+
+class State(StrEnum):
+    """See the table above."""
+
+    WAITING = "waiting"
+    WORKING = "working"
+    SUCCEEDED = "succeeded"
+    KEPT = "kept"
+    SEEN_AGAIN = "seen-again"
+    FAILED = "failed"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing will happen any more by itself."""
+        return self not in {State.WAITING, State.WORKING}
+
+
+class Stage(StrEnum):
+    """The worker whose work an upload has come to, or ended at."""
+
+    ACQUISITION = "acquisition"
+    INGESTION = "ingestion"
+    MATCHING = "matching"
+
+
+STAGES = tuple(Stage)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One upload, and the document that it became, if it did. Where a bundle became several, each has its own outcome."""
+
+    tenant: str
+    """Empty when the key names no tenant that exists."""
+    file: str
+    key: str
+    job_id: UUID
+    received_at: datetime
+    stage: Stage
+    state: State
+    note: str
+    """Why: a reason, an error; empty where there is nothing to say."""
+    document_id: UUID | None = None
+    type: str | None = None
+    number: str | None = None
+    content_hash: str | None = None
+    """SHA-256, hexadecimal, of a document's file."""
+    cluster_id: UUID | None = None
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "tenant": self.tenant,
+            "file": self.file,
+            "state": self.state,
+            "stage": self.stage,
+            "note": self.note or None,
+            "type": self.type,
+            "number": self.number,
+            "cluster": self.cluster_id,
+            "document": self.document_id,
+            "key": self.key,
+            "sha256": self.content_hash,
+            "received_at": self.received_at.isoformat(),
+        }
+
+
+_NUMBERS = ", ".join(f"d.structured_data ->> '{roles.number}'" for roles in ROLES.values())
+_OF_TENANT = f"""
+SELECT a.id, a.key, a.created_at, a.status, coalesce(a.error, a.reason),
+       i.id IS NOT NULL, i.status, coalesce(i.error, i.reason), d.matching_status, coalesce(d.matching_error, d.matching_reason),
+       d.id, d.file_name, d.type, coalesce({_NUMBERS}), encode(d.content_hash, 'hex'), d.cluster_id
+FROM acquisition_job a
+LEFT JOIN source s ON s.job_id = a.id
+LEFT JOIN document d ON d.source_id = s.id
+LEFT JOIN ingestion_job i ON i.id = d.id
+WHERE a.tenant_id = %s
+ORDER BY a.created_at, a.key, d.id
+"""
+_OF_NOBODY = "SELECT id, key, created_at, status, coalesce(error, reason) FROM acquisition_job WHERE tenant_id IS NULL ORDER BY 3, 2"
+
+
+def of_tenant(cloud: Cloud, tenant: Tenant) -> Iterator[Outcome]:
+    """What became of a tenant's uploads, in the order of their arrival."""
+    with cloud.database.tenant(tenant.id) as connection:
+        rows = connection.execute(_OF_TENANT.encode(), [tenant.id]).fetchall()
+    for row in rows:
+        yield _outcome(tenant.slug, row)
+
+
+def of_nobody(cloud: Cloud) -> Iterator[Outcome]:
+    """Uploads whose keys name no tenant that exists. Only delivery sees them."""
+    with cloud.database.delivery() as connection:
+        rows = connection.execute(_OF_NOBODY).fetchall()
+    for row in rows:
+        yield _outcome("", (*row, *[None] * 11))
+
+
+def _outcome(tenant: str, row: tuple[Any, ...]) -> Outcome:
+    (
+        job,
+        key,
+        received_at,
+        acquired,
+        note,
+        is_read,
+        ingested,
+        ingestion_note,
+        matched,
+        matching_note,
+        document,
+        *rest,
+    ) = row
+    file, type_, number, content_hash, cluster = rest
+    stage, status = Stage.ACQUISITION, acquired
+    if is_read:
+        stage, status, note = Stage.INGESTION, ingested, ingestion_note
+        if ingested == "succeeded":
+            stage, status, note = Stage.MATCHING, matched, matching_note
+    states = {None: State.KEPT, "pending": State.WAITING, "in-progress": State.WORKING}
+    state = states.get(status) or State(status)
+    if stage is Stage.ACQUISITION and state is State.SUCCEEDED:
+        state = State.SEEN_AGAIN
+    return Outcome(
+        tenant,
+        file or key.rsplit("/", 1)[-1],
+        key,
+        job,
+        received_at,
+        stage,
+        state,
+        note or "",
+        document,
+        type_,
+        number,
+        content_hash,
+        cluster,
+    )

@@ -1,0 +1,51 @@
+"""Tables for people, shared by several commands."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.table import Column, Table
+from rich.text import Text
+
+from cli.outcomes import Outcome, State
+from cli.terminal import page
+
+STYLES = {
+    State.WAITING: "cyan",
+    State.WORKING: "cyan",
+    State.SUCCEEDED: "green",
+    State.KEPT: "yellow",
+    State.SEEN_AGAIN: "dim",
+    State.FAILED: "red",
+}
+
+
+def show_outcomes(found: Sequence[Outcome]) -> None:
+    """A row for each upload, and a line with their number by state."""
+    several = len({outcome.tenant for outcome in found}) > 1
+    columns = [Column("tenant", no_wrap=True)] if several else []
+    columns += [
+        Column("file", overflow="fold"),
+        Column("state", no_wrap=True),
+        Column("type"),
+        Column("number", overflow="fold"),
+    ]
+    table = Table(*columns, Column("note", overflow="fold"), box=None, pad_edge=False)
+    for outcome in found:
+        cells = [Text(outcome.tenant or "(none)")] if several else []
+        cells += [Text(outcome.file), Text(outcome.state, STYLES[outcome.state])]
+        cells += [Text(label(outcome.type)), Text(outcome.number or ""), Text(outcome.note)]
+        table.add_row(*cells)
+    page().print(table)
+    page().print(summary(found))
+
+
+def summary(found: Sequence[Outcome]) -> Text:
+    """How many there are in each state."""
+    counts = Counter(outcome.state for outcome in found)
+    parts = [Text(f"{counts[state]} {state}", STYLES[state]) for state in State if counts[state]]
+    return Text(", ").join(parts) if parts else Text("There are no documents.")
+
+
+def label(type_: str | None) -> str:
+    """A type of document in words."""
+    return (type_ or "").replace("_", " ")

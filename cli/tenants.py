@@ -1,0 +1,119 @@
+"""`counterfoil tenants`: add tenants to the local cloud, and list them."""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any
+from uuid import UUID
+
+import psycopg
+import typer
+from rich.table import Table
+
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import place_of
+from cli.failures import UsageError
+from cli.terminal import page, print_json
+from counterfoil.db import mapped
+
+OWNER = "counterfoil_owner"
+"""Tenants are added by the role that owns the tables: no worker may."""
+ORGANIZATION = "Local"
+_SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+app = typer.Typer(help="Add tenants, and list them.", no_args_is_help=True, add_completion=False)
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A tenant by its id and by the slug that keys of uploads begin with."""
+
+    id: UUID
+    slug: str
+    name: str
+
+
+def list_tenants(cloud: Cloud) -> list[Tenant]:
+    """Every tenant, by slug."""
+    with cloud.database.delivery() as connection:
+        rows = connection.execute("SELECT id, slug, name FROM tenant ORDER BY slug").fetchall()
+    return [Tenant(*row) for row in rows]
+
+
+def chosen(cloud: Cloud, slug: str | None) -> list[Tenant]:
+    """The tenant of this slug, or all where none is named.
+
+    Raises:
+        UsageError: there is none of this slug; the sentence names those that there are.
+    """
+    tenants = list_tenants(cloud)
+    if slug is None:
+        return tenants
+    found = [tenant for tenant in tenants if tenant.slug == slug]
+    if not found:
+        shown = ", ".join(tenant.slug for tenant in tenants[:10]) + (", ..." if len(tenants) > 10 else "")
+        others = f"There are: {shown}." if tenants else "There are none yet."
+        raise UsageError(f"There is no tenant '{slug}'. {others} To add it: counterfoil tenants add {slug}")
+    return found
+
+
+def add_tenant(
+    cloud: Cloud, slug: str, name: str | None = None, organization: str = ORGANIZATION
+) -> tuple[Tenant, bool]:
+    """Add a tenant, and its organization where it is new. Returns it, and whether it is new; one that exists stays as it is.
+
+    Raises:
+        UsageError: the slug cannot be one.
+    """
+    if not _SLUG.fullmatch(slug):
+        raise UsageError(f"'{slug}' cannot name a tenant: use up to 63 lower-case letters a-z, digits and hyphens.")
+    try:
+        with psycopg.connect(cloud.database_url(OWNER)) as connection:
+            connection.execute("INSERT INTO organization (name) VALUES (%s) ON CONFLICT DO NOTHING", [organization])
+            added = connection.execute(
+                """
+                INSERT INTO tenant (organization_id, slug, name) SELECT id, %s, %s FROM organization WHERE name = %s
+                ON CONFLICT (slug) DO NOTHING
+                """,
+                [slug, name or slug, organization],
+            ).rowcount
+            row: Any = connection.execute("SELECT id, slug, name FROM tenant WHERE slug = %s", [slug]).fetchone()
+    except psycopg.Error as error:
+        raise mapped(error) from error
+    return Tenant(*row), added == 1
+
+
+@app.command("add")
+def add(
+    context: typer.Context,
+    slug: Annotated[str, typer.Argument(help="Short name, as in the keys of uploads: a-z, 0-9 and hyphens.")],
+    *,
+    name: Annotated[str | None, typer.Option(help="Full name. Else the slug.", show_default=False)] = None,
+    organization: Annotated[str, typer.Option(help="The organization that it belongs to.")] = ORGANIZATION,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the tenant as JSON.")] = False,
+) -> None:
+    """Add a tenant. One that exists already stays as it is."""
+    tenant, new = add_tenant(Cloud.at(place_of(context.obj)), slug, name, organization)
+    if as_json:
+        print_json({"id": tenant.id, "slug": tenant.slug, "name": tenant.name, "new": new})
+    else:
+        page().print(f"Tenant '{slug}' {'is added' if new else 'existed already'}.")
+
+
+@app.command("list")
+def list_(
+    context: typer.Context,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the tenants as JSON.")] = False,
+) -> None:
+    """List the tenants."""
+    tenants = list_tenants(Cloud.at(place_of(context.obj)))
+    if as_json:
+        print_json([{"id": tenant.id, "slug": tenant.slug, "name": tenant.name} for tenant in tenants])
+        return
+    if not tenants:
+        page().print("There are no tenants yet. To add one: counterfoil tenants add SLUG")
+        return
+    table = Table("tenant", "name", box=None)
+    for tenant in tenants:
+        table.add_row(tenant.slug, tenant.name)
+    page().print(table)
