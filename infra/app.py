@@ -19,6 +19,10 @@ LOCAL_MAXIMUM_CONCURRENCY = 2
 """Invocations at once for each queue of the local cloud, where each is a process of the developer's own machine."""
 
 
+SETTINGS: dict[str, Any] = {"analytics_reporting": False, "tree_metadata": False, "stack_traces": False}
+"""For aws_cdk.App: what a synthesis writes depends on nothing but the project."""
+
+
 class ContextError(ValueError):
     """The app was called with a context that it does not know. The message says which one it needs."""
 

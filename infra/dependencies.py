@@ -48,7 +48,7 @@ def dependency_layer(target: Target) -> Package:
         with tempfile.TemporaryDirectory() as folder:
             site = Path(folder) / "python"
             _install(site, target)
-            _trim(site)
+            trim(site)
             compile_all(Path(folder), compiler, runs_in="/opt")
             archive(Path(folder), package.path)
     return package
@@ -76,7 +76,7 @@ def _install(site: Path, target: Target) -> None:
         )
 
 
-def _trim(site: Path) -> None:
+def trim(site: Path) -> None:
     """Take out what no function needs at run time."""
     for pattern in _NOT_FOR_RUN_TIME:
         for path in list(site.glob(pattern)):

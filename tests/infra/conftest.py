@@ -1,0 +1,36 @@
+"""The synthesised app: once for AWS, once for the local cloud, with an empty layer in the place of the dependencies."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from infra.packaging import Package
+from tests.infra.synthesis import Synthesis, synthesise
+
+LOCAL = {"stage": "local", "databaseUrl": "postgresql://postgres@127.0.0.1:5432/counterfoil"}
+
+
+@pytest.fixture(scope="session")
+def dependencies(tmp_path_factory: pytest.TempPathFactory) -> Package:
+    path = tmp_path_factory.mktemp("layer") / "dependencies.zip"
+    with zipfile.ZipFile(path, "w") as bundle:
+        bundle.writestr(zipfile.ZipInfo("python/nothing.py"), "")
+    return Package(path, "0" * 64)
+
+
+@pytest.fixture(scope="session")
+def aws(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    return synthesise(tmp_path_factory.mktemp("aws"), {}, dependencies)
+
+
+@pytest.fixture(scope="session")
+def local(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    return synthesise(tmp_path_factory.mktemp("local"), LOCAL, dependencies)
+
+
+def deployed(folder: Path) -> dict[str, bytes]:
+    """Templates, assets and the list of assets. The rest says how the synthesis went."""
+    kinds = ("*.template.json", "*.assets.json", "asset.*", "asset.*/**/*")
+    files = {path for kind in kinds for path in folder.glob(kind) if path.is_file()}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}

@@ -1,0 +1,117 @@
+"""What was synthesised, with references resolved to the names that the table gives."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.packaging import Package
+
+FAST: dict[str, Any] = {"aws:cdk:bundling-stacks": []}
+NAMES = ("QueueName", "FunctionName", "LogGroupName", "TopicName", "BucketName")
+
+
+def synthesise(folder: Path, context: Mapping[str, Any], dependencies: Package) -> "Synthesis":
+    """Synthesise the app into `folder`, without CDK's own validation, which cfn-lint does better."""
+    from aws_cdk import App
+
+    from infra.app import SETTINGS, build
+
+    os.environ["CDK_VALIDATION"] = "false"
+    app = App(outdir=str(folder), context={**FAST, **context}, **SETTINGS)
+    build(app, dependencies)
+    app.synth()
+    return Synthesis(folder)
+
+
+@dataclass(frozen=True)
+class Synthesis:
+    """A folder of templates."""
+
+    folder: Path
+
+    def __getitem__(self, stack: str) -> "Template":
+        return Template(json.loads((self.folder / f"counterfoil-{stack}.template.json").read_text()))
+
+    @property
+    def stacks(self) -> set[str]:
+        return {path.name.removesuffix(".template.json") for path in self.folder.glob("*.template.json")}
+
+
+@dataclass(frozen=True)
+class Template:
+    """One stack's template."""
+
+    document: dict[str, Any]
+
+    def resources(self, type_: str) -> dict[str, dict[str, Any]]:
+        """Properties by logical id of the resources of a type."""
+        return {
+            id_: resource.get("Properties", {})
+            for id_, resource in self.document["Resources"].items()
+            if resource["Type"] == type_
+        }
+
+    def the(self, type_: str) -> dict[str, Any]:
+        """The properties of the only resource of a type."""
+        (only,) = self.resources(type_).values()
+        return only
+
+    def named(self, type_: str, name: str) -> dict[str, Any]:
+        """The properties of the resource with this physical name."""
+        return self.document["Resources"][self.id_of(type_, name)]["Properties"]  # type: ignore[no-any-return]
+
+    def id_of(self, type_: str, name: str) -> str:
+        (id_,) = [id_ for id_, found in self.resources(type_).items() if name in self._names(found)]
+        return id_
+
+    @staticmethod
+    def _names(properties: dict[str, Any]) -> list[Any]:
+        return [properties.get(key) for key in NAMES]
+
+    def resolved(self, value: Any) -> Any:
+        """The value with Ref, Fn::GetAtt, Fn::Join and imports written as text: a named resource by its name."""
+        if isinstance(value, list):
+            return [self.resolved(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        text: str | None = None
+        match value:
+            case {"Ref": str(id_)}:
+                text = self._name(id_)
+            case {"Fn::GetAtt": [str(id_), str(attribute)]}:
+                text = self._name(id_) if attribute == "Arn" else f"{self._name(id_)}.{attribute}"
+            case {"Fn::Join": [str(separator), list(parts)]}:
+                text = separator.join(str(self.resolved(part)) for part in parts)
+            case {"Fn::ImportValue": str(export)}:
+                text = export
+            case {"Fn::Select": [index, {"Fn::Split": [_, what]}]}:
+                text = f"part {index} of {self.resolved(what)}"
+        return {key: self.resolved(item) for key, item in value.items()} if text is None else text
+
+    def _name(self, id_: str) -> str:
+        resource = self.document["Resources"].get(id_)
+        names = [name for name in self._names(resource.get("Properties", {})) if name] if resource else []
+        return str(self.resolved(names[0])) if names else id_
+
+    def role_of(self, function: dict[str, Any]) -> dict[str, Any]:
+        return self.document["Resources"][function["Role"]["Fn::GetAtt"][0]]["Properties"]  # type: ignore[no-any-return]
+
+    def statements(self, role: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+        """Effect, action and resource of everything in the inline policies of a role."""
+        for policy in role["Policies"]:
+            for statement in policy["PolicyDocument"]["Statement"]:
+                for action in aslist(statement["Action"]):
+                    for resource in aslist(statement["Resource"]):
+                        yield statement["Effect"], action, self.resolved(resource)
+
+
+def aslist(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+if __name__ == "__main__":  # for the test that synthesises in a process of its own
+    synthesise(Path(sys.argv[1]), {}, Package(Path(sys.argv[2]), sys.argv[3]))

@@ -1,0 +1,102 @@
+"""The app as a whole: its stages, network and database, what a linter says, and that it is the same every time."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from infra.packaging import Package
+from infra.workers import WORKERS
+from tests.infra.conftest import LOCAL, deployed
+from tests.infra.synthesis import Synthesis, synthesise
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_real_account_gets_network_data_and_pipeline(aws: Synthesis):
+    assert aws.stacks == {"counterfoil-network", "counterfoil-data", "counterfoil-pipeline"}
+
+
+def test_an_unknown_stage_is_refused(dependencies: Package, tmp_path: Path):
+    from infra.app import ContextError
+
+    with pytest.raises(ContextError, match=r"There is no stage 'prod': leave it out for AWS, or say -c stage=local"):
+        synthesise(tmp_path, {"stage": "prod"}, dependencies)
+
+
+def test_the_local_stage_asks_for_its_database(dependencies: Package, tmp_path: Path):
+    from infra.app import ContextError
+
+    with pytest.raises(ContextError, match=r"add -c databaseUrl="):
+        synthesise(tmp_path, {**LOCAL, "databaseUrl": None}, dependencies)
+
+
+def test_the_network_has_no_way_to_the_internet(aws: Synthesis):
+    network = aws["network"]
+
+    assert not network.resources("AWS::EC2::NatGateway")
+    assert not network.resources("AWS::EC2::InternetGateway")
+    assert len(network.resources("AWS::EC2::Subnet")) == 2
+    services = {
+        str(network.resolved(endpoint["ServiceName"])).rpartition(".")[2]
+        for endpoint in network.resources("AWS::EC2::VPCEndpoint").values()
+    }
+    assert services == {"s3", "sqs", "secretsmanager", "monitoring"}
+
+
+def test_every_function_runs_inside_the_network(aws: Synthesis):
+    pipeline = aws["pipeline"]
+
+    for row in WORKERS:
+        placed = pipeline.named("AWS::Lambda::Function", row.resource_name)["VpcConfig"]
+        (group,) = pipeline.resolved(placed["SecurityGroupIds"])
+        assert ("Migrations" in group) == (row.database_user == "master")
+        assert len(placed["SubnetIds"]) == 2
+
+
+def test_the_database_is_encrypted_kept_and_backed_up(aws: Synthesis):
+    (resource,) = [r for r in aws["data"].document["Resources"].values() if r["Type"] == "AWS::RDS::DBInstance"]
+    instance = resource["Properties"]
+
+    assert (instance["Engine"], instance["EngineVersion"].split(".")[0]) == ("postgres", "18")
+    assert instance["StorageEncrypted"]
+    assert instance["DeletionProtection"]
+    assert instance["EnableIAMDatabaseAuthentication"]
+    assert instance["MultiAZ"]
+    assert instance["BackupRetentionPeriod"] >= 7
+    assert resource["DeletionPolicy"] == "Retain"
+    assert not instance.get("PubliclyAccessible")
+
+
+def test_the_proxy_demands_tls_and_iam_and_signs_in_as_the_users_of_the_table_alone(aws: Synthesis):
+    data = aws["data"]
+    proxy = data.the("AWS::RDS::DBProxy")
+    role = data.document["Resources"][proxy["RoleArn"]["Fn::GetAtt"][0]]["Properties"]
+
+    assert proxy["RequireTLS"]
+    assert proxy["DefaultAuthScheme"] == "IAM_AUTH"
+    assert "Auth" not in proxy
+    granted = list(data.statements(role))
+    assert {action for _, action, _ in granted} == {"rds-db:connect"}
+    assert {resource.rpartition("/")[2] for _, _, resource in granted} == {
+        row.database_user for row in WORKERS if row.database_user != "master"
+    }
+    assert all("DbiResourceId" in resource for _, _, resource in granted)
+
+
+def test_the_linter_of_cloudformation_has_nothing_to_say(aws: Synthesis):
+    # W3005 is about dependencies that CDK writes twice.
+    linter = Path(sys.executable).with_name("cfn-lint")
+    command = [str(linter), "--ignore-checks", "W3005", "--", *map(str, aws.folder.glob("*.template.json"))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+    assert (done.stdout, done.returncode) == ("", 0)
+
+
+def test_two_syntheses_are_identical(aws: Synthesis, dependencies: Package, tmp_path: Path):
+    command = [sys.executable, "-m", "tests.infra.synthesis", str(tmp_path), str(dependencies.path), dependencies.hash]
+    subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "4"}, capture_output=True)
+
+    assert deployed(tmp_path) == deployed(aws.folder)

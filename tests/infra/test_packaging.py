@@ -1,0 +1,144 @@
+"""What is packed for Lambda: the right files, the same bytes every time, with byte code that fits."""
+
+import os
+import py_compile
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from infra import packaging
+from infra.packaging import LAMBDA, Package, PackagingError, Target, code_layer, function, this_machine, unzipped_size
+from infra.workers import WORKERS, Row
+
+ROOT = Path(__file__).parents[2]
+UNKNOWN = Target(python="3.99", platform=None)
+"""No machine has an interpreter for it."""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of two functions and a build folder of its own."""
+    monkeypatch.setattr(packaging, "BUILD", tmp_path / "build")
+    root = tmp_path / "project"
+    for path in (
+        "functions/__init__.py",
+        "functions/one/handler.py",
+        "functions/two/handler.py",
+        "migrations/0001.sql",
+    ):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text("KINDS = {'a', 'b', 'c'}\n")
+    return root
+
+
+def names_in(package: Package) -> set[str]:
+    with zipfile.ZipFile(package.path) as bundle:
+        return set(bundle.namelist())
+
+
+@pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
+def test_a_function_is_packed_with_its_own_folder_and_the_extra_files_of_its_row_alone(row: Row):
+    packed = names_in(function(row.name, row.extra_files, UNKNOWN))
+
+    assert f"functions/{row.name}/handler.py" in packed
+    assert "functions/__init__.py" in packed
+    allowed = (f"functions/{row.name}/", *(f"{extra}/" for extra in row.extra_files))
+    assert {name for name in packed if not name.startswith(allowed)} == {"functions/__init__.py"}
+
+
+def test_migrations_are_packed_into_migrate_only():
+    with_migrations = {
+        row.name
+        for row in WORKERS
+        if any("migrations/" in name for name in names_in(function(row.name, row.extra_files, UNKNOWN)))
+    }
+    migrate = names_in(function("migrate", ("migrations",), UNKNOWN))
+
+    assert with_migrations == {"migrate"}
+    assert {f"migrations/{path.name}" for path in (ROOT / "migrations").glob("*.sql")} <= migrate
+
+
+def test_the_code_layer_is_where_lambda_puts_it_on_the_import_path():
+    assert "python/counterfoil/settings.py" in names_in(code_layer(UNKNOWN))
+
+
+def test_the_same_files_give_the_same_bytes_whenever_they_were_written(project: Path):
+    first = function("one", (), this_machine(), root=project)
+    before = first.path.read_bytes()
+    first.path.unlink()
+    os.utime(project / "functions/one/handler.py", (1, 1))
+
+    second = function("one", (), this_machine(), root=project)
+
+    assert second == first
+    assert second.path.read_bytes() == before
+
+
+def test_a_package_that_is_there_is_not_made_again(project: Path):
+    first = function("one", (), UNKNOWN, root=project)
+    first.path.write_bytes(b"as it was")
+
+    assert function("one", (), UNKNOWN, root=project).path.read_bytes() == b"as it was"
+
+
+def test_editing_one_worker_changes_its_package_alone(project: Path):
+    before = {name: function(name, (), UNKNOWN, root=project).hash for name in ("one", "two")}
+    (project / "functions/one/handler.py").write_text("KINDS = set()\n")
+    after = {name: function(name, (), UNKNOWN, root=project).hash for name in ("one", "two")}
+
+    assert before["one"] != after["one"]
+    assert before["two"] == after["two"]
+
+
+def test_moving_a_file_changes_the_hash(project: Path):
+    before = function("one", (), UNKNOWN, root=project).hash
+    (project / "functions/one/renamed.py").write_bytes((project / "functions/one/handler.py").read_bytes())
+
+    assert function("one", (), UNKNOWN, root=project).hash != before
+
+
+def test_byte_code_is_packed_unchecked_for_the_interpreter_at_hand(project: Path):
+    package = function("one", (), this_machine(), root=project)
+    tag = sys.implementation.cache_tag
+
+    with zipfile.ZipFile(package.path) as bundle:
+        byte_code = bundle.read(f"functions/one/__pycache__/handler.{tag}.pyc")
+    flags = int.from_bytes(byte_code[4:8], "little")
+    assert flags == 0b01  # by hash, and not checked: PEP 552
+    assert py_compile.PycInvalidationMode.UNCHECKED_HASH.name == "UNCHECKED_HASH"
+    assert b"/var/task/functions/one/handler.py" in byte_code
+
+
+def test_without_a_fitting_interpreter_there_is_no_byte_code_and_another_hash(project: Path):
+    without = function("one", (), UNKNOWN, root=project)
+
+    assert names_in(without) == {"functions/__init__.py", "functions/one/handler.py"}
+    assert without.hash != function("one", (), this_machine(), root=project).hash
+
+
+def test_caches_and_hidden_files_stay_behind(project: Path):
+    for path in ("functions/one/__pycache__/handler.cpython-39.pyc", "functions/one/.secret", "functions/one/old.pyc"):
+        (project / path).parent.mkdir(exist_ok=True)
+        (project / path).write_bytes(b"left over")
+
+    assert names_in(function("one", (), UNKNOWN, root=project)) == {"functions/__init__.py", "functions/one/handler.py"}
+
+
+def test_a_row_without_a_handler_is_refused_with_the_way_out(project: Path):
+    with pytest.raises(
+        PackagingError, match=r"functions/three/handler\.py is missing: write it, or take the row 'three' out"
+    ):
+        function("three", (), LAMBDA, root=project)
+
+
+def test_an_extra_file_that_is_missing_is_refused(project: Path):
+    with pytest.raises(PackagingError, match=r"^pages is to be packed and does not exist"):
+        function("one", ("pages",), LAMBDA, root=project)
+
+
+def test_sizes_are_those_of_the_unpacked_files(project: Path):
+    package = function("one", (), UNKNOWN, root=project)
+
+    assert unzipped_size(package, package) == 2 * sum((project / name).stat().st_size for name in names_in(package))

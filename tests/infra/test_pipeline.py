@@ -1,0 +1,376 @@
+"""The pipeline's template, walked row by row of the table: a new row is tested by what is here."""
+
+import json
+from typing import Any
+
+import pytest
+
+from counterfoil.settings import Settings
+from infra.workers import (
+    DAY,
+    WORKERS,
+    FedBy,
+    Row,
+    capped,
+    mappings,
+    queue_rows,
+    targets,
+)
+from tests.infra.synthesis import Synthesis, Template
+
+rows = pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
+CONSUMING = {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"}
+INTERFACES = {
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:UnassignPrivateIpAddresses",
+}
+BUCKET = "counterfoil-uploads-AWS::AccountId-AWS::Region"
+
+
+@pytest.fixture(scope="module")
+def pipeline(aws: Synthesis) -> Template:
+    return aws["pipeline"]
+
+
+@pytest.fixture(scope="module")
+def emulated(local: Synthesis) -> Template:
+    return local["pipeline"]
+
+
+def function_of(template: Template, row: Row) -> dict[str, Any]:
+    return template.named("AWS::Lambda::Function", row.resource_name)
+
+
+def environment_of(template: Template, row: Row) -> dict[str, str]:
+    resolved: dict[str, str] = template.resolved(function_of(template, row)["Environment"]["Variables"])
+    return resolved
+
+
+def queues_feeding(row: Row) -> set[str]:
+    suffix = "-dlq" if row.fed_by is FedBy.DEAD_LETTER_QUEUES else ""
+    return {f"{source.resource_name}{suffix}" for source in mappings(WORKERS, row)}
+
+
+@rows
+def test_a_worker_has_a_queue_and_a_dead_letter_queue_if_messages_feed_it(pipeline: Template, row: Row):
+    names = {queue["QueueName"] for queue in pipeline.resources("AWS::SQS::Queue").values()}
+    if not row.has_queue:
+        assert row.resource_name not in names
+        return
+
+    queue = pipeline.named("AWS::SQS::Queue", row.resource_name)
+    dead_letters = pipeline.named("AWS::SQS::Queue", f"{row.resource_name}-dlq")
+
+    assert pipeline.resolved(queue["RedrivePolicy"]) == {
+        "deadLetterTargetArn": f"{row.resource_name}-dlq",
+        "maxReceiveCount": 3,
+    }
+    assert "RedrivePolicy" not in dead_letters
+    assert queue["VisibilityTimeout"] == row.visibility
+    assert (queue["MessageRetentionPeriod"], dead_letters["MessageRetentionPeriod"]) == (10 * DAY, 14 * DAY)
+    assert queue["SqsManagedSseEnabled"]
+    assert dead_letters["SqsManagedSseEnabled"]
+
+
+def test_there_are_no_queues_but_those_of_the_table(pipeline: Template):
+    assert len(pipeline.resources("AWS::SQS::Queue")) == 2 * len(queue_rows(WORKERS))
+
+
+@rows
+def test_a_function_is_what_its_row_says(pipeline: Template, row: Row):
+    function = function_of(pipeline, row)
+
+    assert function["Handler"] == f"functions.{row.name}.handler.handle"
+    assert (function["Runtime"], function["Architectures"]) == ("python3.13", ["arm64"])
+    assert (function["Timeout"], function["MemorySize"]) == (row.timeout, row.memory)
+    assert function["ReservedConcurrentExecutions"] == row.reserved_concurrency
+    assert len(function["Layers"]) == 2
+    assert function.get("RecursiveLoop") == ("Allow" if row.has_queue else None)
+
+
+def test_the_only_other_function_is_the_one_that_cdk_runs_migrations_with(pipeline: Template):
+    ours = {row.resource_name for row in WORKERS}
+    others = [
+        id_ for id_, f in pipeline.resources("AWS::Lambda::Function").items() if f.get("FunctionName") not in ours
+    ]
+
+    assert len(others) == 1
+    assert others[0].startswith("AWSCDKTrigger")
+
+
+@rows
+def test_mappings_report_partial_failures_and_receive_no_more_than_there_is_room_for(pipeline: Template, row: Row):
+    function = pipeline.id_of("AWS::Lambda::Function", row.resource_name)
+    found = [
+        mapping
+        for mapping in pipeline.resources("AWS::Lambda::EventSourceMapping").values()
+        if mapping["FunctionName"] == {"Ref": function}
+    ]
+
+    assert {pipeline.resolved(mapping["EventSourceArn"]) for mapping in found} == queues_feeding(row)
+    assert len(found) == len(queues_feeding(row))
+    for mapping in found:
+        assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+        assert mapping["ScalingConfig"] == {"MaximumConcurrency": row.maximum_concurrency}
+        assert (mapping["BatchSize"], mapping["MaximumBatchingWindowInSeconds"]) == (
+            row.batch_size,
+            row.batching_window,
+        )
+        queue = pipeline.named("AWS::SQS::Queue", pipeline.resolved(mapping["EventSourceArn"]))
+        assert queue["VisibilityTimeout"] >= 6 * row.timeout + row.batching_window
+    received = sum(mapping["ScalingConfig"]["MaximumConcurrency"] for mapping in found)
+    assert received <= function_of(pipeline, row)["ReservedConcurrentExecutions"]
+
+
+def granted(row: Row, *, batches: bool) -> set[tuple[str, str]]:
+    """What a row entitles its function to, besides its database and its network."""
+    batch = {"sqs:SendMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"}
+    grants = {(action, f"/aws/lambda/{row.resource_name}") for action in ("logs:CreateLogStream", "logs:PutLogEvents")}
+    grants |= {(action, queue) for action in CONSUMING for queue in queues_feeding(row)}
+    grants |= {("sqs:SendMessage", to.resource_name) for to in targets(WORKERS, row)}
+    if row.measures_queues:
+        grants |= {("sqs:GetQueueAttributes", to.resource_name) for to in targets(WORKERS, row)}
+    if batches:
+        grants |= {(f"{action}Batch", queue) for action, queue in grants if action in batch}
+    objects = {f"{prefix}*" for prefix in row.reads}
+    return grants | {(action, key) for action in ("s3:GetObject", "s3:GetObjectVersion") for key in objects}
+
+
+def allowed(template: Template, row: Row) -> set[tuple[str, str]]:
+    statements = template.statements(template.role_of(function_of(template, row)))
+    return {
+        (action, resource.rpartition(f"{BUCKET}/")[2]) for effect, action, resource in statements if effect == "Allow"
+    }
+
+
+@rows
+def test_a_role_allows_what_its_row_says_and_nothing_else(pipeline: Template, row: Row):
+    of_lambda = {(action, "*") for action in INTERFACES}
+    rest = allowed(pipeline, row) - granted(row, batches=False) - of_lambda
+
+    assert granted(row, batches=False) <= allowed(pipeline, row)
+    ((action, resource),) = rest
+    if row.database_user == "master":
+        assert action == "secretsmanager:GetSecretValue"
+        assert "Secret" in resource
+    else:
+        assert action == "rds-db:connect"
+        assert resource.endswith(f"/{row.database_user}")
+        assert "Proxy" in resource
+
+
+@rows
+def test_a_local_role_allows_what_its_row_says_and_nothing_else(emulated: Template, row: Row):
+    assert allowed(emulated, row) == granted(row, batches=True)
+
+
+@rows
+def test_a_role_belongs_to_one_function_and_has_no_managed_policy(pipeline: Template, row: Row):
+    role = function_of(pipeline, row)["Role"]
+    users = [f for f in pipeline.resources("AWS::Lambda::Function").values() if f["Role"] == role]
+
+    assert len(users) == 1
+    assert "ManagedPolicyArns" not in pipeline.role_of(users[0])
+    assert not pipeline.resources("AWS::IAM::Policy")
+
+
+@rows
+def test_only_the_lambda_service_may_touch_network_interfaces_and_only_there_is_a_wildcard(
+    pipeline: Template, row: Row
+):
+    role = pipeline.role_of(function_of(pipeline, row))
+    everything = {(effect, action) for effect, action, resource in pipeline.statements(role) if resource == "*"}
+
+    assert everything == {(effect, action) for effect in ("Allow", "Deny") for action in INTERFACES}
+    assert not [action for _, action, _ in pipeline.statements(role) if "*" in action]
+    (denied,) = [s for p in role["Policies"] for s in p["PolicyDocument"]["Statement"] if s["Effect"] == "Deny"]
+    function = pipeline.resolved(denied["Condition"]["ArnEquals"]["lambda:SourceFunctionArn"])
+    assert function.endswith(f":function:{row.resource_name}")
+
+
+@rows
+def test_a_function_is_told_its_row_and_the_queues_that_it_may_send_to(pipeline: Template, row: Row):
+    environment = environment_of(pipeline, row)
+    settings = Settings.from_environment(environment)
+
+    assert environment["POWERTOOLS_SERVICE_NAME"] == row.name
+    told = settings.require_worker()
+    assert (told.name, told.timeout, told.permits, told.start_margin) == (
+        row.name,
+        row.timeout,
+        row.permits,
+        row.start_margin,
+    )
+    assert settings.queue_urls == {to.name: to.resource_name for to in targets(WORKERS, row)}
+    consumes = row.fed_by is FedBy.DEAD_LETTER_QUEUES
+    assert settings.dead_letter_sources == (
+        {f"{source.resource_name}-dlq": source.name for source in queue_rows(WORKERS)} if consumes else {}
+    )
+
+
+@rows
+def test_a_function_signs_in_to_the_proxy_as_the_user_of_its_row(pipeline: Template, row: Row):
+    environment = environment_of(pipeline, row)
+
+    assert "DATABASE_URL" not in environment
+    assert (environment["DATABASE_PORT"], environment["DATABASE_NAME"]) == ("5432", "counterfoil")
+    assert environment["SSL_CERT_FILE"].startswith("/etc/pki/")
+    if row.database_user == "master":
+        assert "Instance" in environment["DATABASE_HOST"]
+        assert "Secret" in environment["DATABASE_SECRET_ARN"]
+    else:
+        assert "Proxy" in environment["DATABASE_HOST"]
+        assert environment["DATABASE_USER"] == row.database_user
+
+
+@rows
+def test_a_local_function_signs_in_to_the_embedded_server_as_the_user_of_its_row(emulated: Template, row: Row):
+    user = "postgres" if row.database_user == "master" else row.database_user
+
+    assert environment_of(emulated, row)["DATABASE_URL"] == f"postgresql://{user}@127.0.0.1:5432/counterfoil"
+
+
+@rows
+def test_logs_are_kept_for_a_while_under_the_name_of_the_worker(pipeline: Template, row: Row):
+    group = pipeline.named("AWS::Logs::LogGroup", f"/aws/lambda/{row.resource_name}")
+
+    assert group["RetentionInDays"] == 90
+    assert pipeline.resolved(function_of(pipeline, row)["LoggingConfig"]) == {
+        "LogGroup": f"/aws/lambda/{row.resource_name}"
+    }
+
+
+@rows
+def test_alarms_are_those_of_the_row_tell_somebody_and_link_to_their_page_of_the_runbook(pipeline: Template, row: Row):
+    alarms = {alarm["AlarmName"]: alarm for alarm in pipeline.resources("AWS::CloudWatch::Alarm").values()}
+    ours = {name for name in alarms if name.removeprefix(f"{row.resource_name}-") in {"dead-letters", "errors"}}
+
+    assert ours == {f"{row.resource_name}-{alarm}" for alarm in row.alarms}
+    for alarm in row.alarms:
+        found = alarms[f"{row.resource_name}-{alarm}"]
+        assert found["AlarmDescription"].endswith(f"docs/operations.md#{row.name}-{alarm}")
+        assert pipeline.resolved(found["AlarmActions"]) == ["counterfoil-alarms"]
+        assert (found["Threshold"], found["ComparisonOperator"]) == (0, "GreaterThanThreshold")
+
+
+@rows
+def test_dead_letters_that_stay_raise_the_alarm_of_their_worker(pipeline: Template, row: Row):
+    if not row.has_queue:
+        return
+    (alarm,) = [
+        found
+        for found in pipeline.resources("AWS::CloudWatch::Alarm").values()
+        if found["AlarmName"] == f"{row.resource_name}-dead-letters"
+    ]
+
+    assert alarm["MetricName"] == "ApproximateNumberOfMessagesVisible"
+    assert pipeline.resolved(alarm["Dimensions"]) == [
+        {"Name": "QueueName", "Value": f"{row.resource_name}-dlq.QueueName"}
+    ]
+
+
+def test_the_scheduled_worker_runs_every_minute_and_a_failed_round_is_not_repeated(pipeline: Template):
+    (row,) = [row for row in WORKERS if row.fed_by is FedBy.SCHEDULE]
+    schedule = pipeline.the("AWS::Scheduler::Schedule")
+
+    assert schedule["ScheduleExpression"] == "rate(1 minute)"
+    assert pipeline.resolved(schedule["Target"]["Arn"]) == row.resource_name
+    assert schedule["Target"]["RetryPolicy"] == {"MaximumRetryAttempts": 0}
+    assert pipeline.the("AWS::Lambda::EventInvokeConfig")["MaximumRetryAttempts"] == 0
+    role = pipeline.document["Resources"][schedule["Target"]["RoleArn"]["Fn::GetAtt"][0]]["Properties"]
+    assert list(pipeline.statements(role)) == [("Allow", "lambda:InvokeFunction", row.resource_name)]
+
+
+def test_migrations_run_before_any_other_function_gets_its_new_code(pipeline: Template):
+    (row,) = [row for row in WORKERS if row.fed_by is FedBy.DEPLOYMENT]
+    (trigger,) = pipeline.resources("Custom::Trigger")
+    functions = {other.name: pipeline.id_of("AWS::Lambda::Function", other.resource_name) for other in WORKERS}
+
+    for name, id_ in functions.items():
+        waits_for = pipeline.document["Resources"][id_].get("DependsOn", [])
+        assert (trigger in waits_for) == (name != row.name)
+
+
+def test_a_new_upload_becomes_a_message_of_the_worker_fed_by_s3(pipeline: Template):
+    (row,) = [row for row in WORKERS if row.fed_by is FedBy.S3_EVENTS]
+    bucket = pipeline.the("AWS::S3::Bucket")
+    (notification,) = bucket["NotificationConfiguration"]["QueueConfigurations"]
+
+    assert notification["Event"] == "s3:ObjectCreated:*"
+    assert pipeline.resolved(notification["Queue"]) == row.resource_name
+    assert notification["Filter"] == {"S3Key": {"Rules": [{"Name": "prefix", "Value": "uploads/"}]}}
+    policies = {
+        id_: policy
+        for id_, policy in pipeline.resources("AWS::SQS::QueuePolicy").items()
+        if pipeline.resolved(policy["Queues"]) == [pipeline.id_of("AWS::SQS::Queue", row.resource_name)]
+        or pipeline.resolved(policy["Queues"]) == [row.resource_name]
+    }
+    ((id_, policy),) = policies.items()
+    (bucket_id,) = pipeline.resources("AWS::S3::Bucket")
+    assert id_ in pipeline.document["Resources"][bucket_id]["DependsOn"]
+    (let_in,) = [s for s in policy["PolicyDocument"]["Statement"] if s["Effect"] == "Allow"]
+    assert let_in["Principal"] == {"Service": "s3.amazonaws.com"}
+    assert let_in["Action"] == "sqs:SendMessage"
+    assert pipeline.resolved(let_in["Condition"]) == {
+        "ArnEquals": {"aws:SourceArn": f"arn:AWS::Partition:s3:::{BUCKET}"},
+        "StringEquals": {"aws:SourceAccount": "AWS::AccountId"},
+    }
+
+
+def test_uploads_are_versioned_encrypted_private_and_survive_the_stack(pipeline: Template):
+    (resource,) = [r for r in pipeline.document["Resources"].values() if r["Type"] == "AWS::S3::Bucket"]
+    bucket = resource["Properties"]
+
+    assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
+    assert bucket["BucketEncryption"]
+    assert all(bucket["PublicAccessBlockConfiguration"].values())
+    assert len(bucket["PublicAccessBlockConfiguration"]) == 4
+    assert resource["DeletionPolicy"] == "Retain"
+
+
+def test_queues_bucket_and_topic_refuse_plain_http_on_aws_alone(pipeline: Template, emulated: Template):
+    def refusing(template: Template) -> list[str]:
+        return [
+            resource["Type"]
+            for resource in template.document["Resources"].values()
+            if '"aws:SecureTransport": "false"' in json.dumps(resource)
+        ]
+
+    queues = 2 * len(queue_rows(WORKERS))
+    assert sorted(refusing(pipeline)) == sorted(
+        ["AWS::SQS::QueuePolicy"] * queues + ["AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy"]
+    )
+    assert not refusing(emulated)
+
+
+@rows
+def test_the_command_line_finds_what_it_needs_among_the_outputs(pipeline: Template, row: Row):
+    outputs = {name: pipeline.resolved(output["Value"]) for name, output in pipeline.document["Outputs"].items()}
+
+    assert outputs["UploadsBucketName"] == BUCKET
+    assert outputs[f"{row.logical_name}FunctionName"] == row.resource_name
+    if row.has_queue:
+        assert outputs[f"{row.logical_name}QueueUrl"] == row.resource_name
+        assert outputs[f"{row.logical_name}DeadLetterQueueUrl"] == f"{row.resource_name}-dlq"
+        assert f"{row.logical_name}MappingId" in outputs
+    if row.fed_by is FedBy.DEAD_LETTER_QUEUES:
+        assert {f"{row.logical_name}{source.logical_name}MappingId" for source in queue_rows(WORKERS)} <= set(outputs)
+
+
+def test_the_local_cloud_gets_the_same_workers_with_fewer_at_once(
+    local: Synthesis, emulated: Template, pipeline: Template
+):
+    kinds = ("AWS::Lambda::Function", "AWS::SQS::Queue", "AWS::Lambda::EventSourceMapping", "AWS::CloudWatch::Alarm")
+
+    assert local.stacks == {"counterfoil-pipeline"}
+    for kind in kinds:
+        assert list(emulated.resources(kind)) == list(pipeline.resources(kind))
+    at_once = {
+        m["ScalingConfig"]["MaximumConcurrency"] for m in emulated.resources("AWS::Lambda::EventSourceMapping").values()
+    }
+    assert at_once == {row.maximum_concurrency for row in capped(WORKERS, 2) if row.polls}
+    assert not [f for f in emulated.resources("AWS::Lambda::Function").values() if "VpcConfig" in f]

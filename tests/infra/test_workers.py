@@ -1,0 +1,138 @@
+"""The table of workers: what it accepts and refuses."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.workers import (
+    EVERY_QUEUE,
+    WORKERS,
+    Alarm,
+    FedBy,
+    Row,
+    WorkerTableError,
+    capped,
+    mappings,
+    queue_rows,
+    targets,
+    validate,
+)
+
+ROOT = Path(__file__).parents[2]
+SOURCE = Row(
+    name="source",
+    does="feeds the other",
+    fed_by=FedBy.OUTBOX,
+    timeout=60,
+    memory=512,
+    reserved_concurrency=4,
+    maximum_concurrency=4,
+    batch_size=10,
+    visibility=360,
+    alarms=(Alarm.DEAD_LETTERS,),
+)
+SINK = replace(SOURCE, name="sink")
+CLOCK = Row(name="clock", does="ticks", fed_by=FedBy.SCHEDULE, timeout=30, memory=256, reserved_concurrency=1)
+UNDERTAKER = replace(
+    SOURCE, name="undertaker", fed_by=FedBy.DEAD_LETTER_QUEUES, maximum_concurrency=2, alarms=(), sends_to=EVERY_QUEUE
+)
+
+
+def test_the_table_of_the_project_is_accepted():
+    validate(WORKERS)
+
+
+def test_every_row_has_a_folder_with_a_handler_and_every_folder_a_row():
+    assert {path.parent.name for path in ROOT.glob("functions/*/handler.py")} == {row.name for row in WORKERS}
+
+
+def test_a_small_table_is_accepted():
+    validate([SOURCE, SINK, CLOCK, UNDERTAKER])
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"reserved_concurrency": 3}, r"raise reserved_concurrency from 3 to 4 or lower maximum_concurrency"),
+        ({"maximum_concurrency": 1}, r"set maximum_concurrency between 2 and 1000, AWS's bounds, it is 1"),
+        ({"maximum_concurrency": 1001, "reserved_concurrency": 1001}, r"between 2 and 1000, AWS's bounds, it is 1001"),
+        ({"visibility": 359}, r"raise visibility from 359 to 360 s \(6 x timeout \+ batching_window\)"),
+        ({"batching_window": 5}, r"raise visibility from 360 to 365 s"),
+        ({"visibility": 43_201}, r"lower visibility from 43201 to 43200 s or less"),
+        ({"batch_size": 0}, r"set batch_size between 1 and 10000, it is 0"),
+        ({"batch_size": 10_001, "batching_window": 1, "visibility": 400}, r"between 1 and 10000, it is 10001"),
+        ({"batch_size": 11}, r"set batching_window to 1 s or more, for AWS refuses batches of 11 without one"),
+        ({"batching_window": 301, "visibility": 700}, r"set batching_window between 0 and 300 s, it is 301"),
+        ({"batching_window": -1}, r"set batching_window between 0 and 300 s, it is -1"),
+        ({"start_margin": 60}, r"set start_margin \(60 s\) below timeout \(60 s\)"),
+        ({"start_margin": -1}, r"set start_margin"),
+        ({"timeout": 901, "visibility": 5500}, r"set timeout between 1 and 900 s, it is 901"),
+        ({"timeout": 0, "start_margin": 0}, r"set timeout between 1 and 900 s, it is 0"),
+        ({"memory": 64}, r"set memory between 128 and 10240 MB, it is 64"),
+        ({"reserved_concurrency": 0}, r"set reserved_concurrency to 1 or more"),
+        ({"permits": 0}, r"set permits to 1 or more"),
+        ({"name": "Source"}, r"its name must be lower-case"),
+        ({"name": "so-urce"}, r"its name must be lower-case"),
+        ({"sends_to": ("nobody",)}, r"sends_to names 'nobody', which is no worker"),
+        ({"sends_to": ("clock",)}, r"sends_to names 'clock', which has no queue: take it out"),
+        ({"sends_to": ("source",)}, r"take its own name out of sends_to"),
+        ({"reads": ("uploads",)}, r"write the prefix 'uploads' in reads without a leading and with a trailing slash"),
+        ({"reads": ("/uploads/",)}, r"write the prefix '/uploads/' in reads"),
+        ({"alarms": ()}, r"add Alarm\.DEAD_LETTERS to alarms, or its dead letters go unnoticed"),
+    ],
+)
+def test_a_row_that_could_lose_work_is_refused_with_the_way_out(changes: dict[str, Any], says: str):
+    row = replace(SOURCE, **changes)
+
+    with pytest.raises(WorkerTableError, match=rf"^Worker {row.name!r}: .*{says}.*\.$"):
+        validate([row, SINK, CLOCK])
+
+
+def test_two_rows_of_one_name_are_refused():
+    with pytest.raises(WorkerTableError, match=r"^Worker 'sink' has two rows: give one of them another name\.$"):
+        validate([SOURCE, SINK, SINK])
+
+
+def test_every_dead_letter_queue_counts_against_the_reserved_concurrency_of_their_consumer():
+    third = replace(SOURCE, name="third")
+    validate([SOURCE, SINK, UNDERTAKER])
+
+    with pytest.raises(
+        WorkerTableError, match=r"'undertaker': raise reserved_concurrency from 4 to 6 .* its 3 mappings of 2"
+    ):
+        validate([SOURCE, SINK, third, UNDERTAKER])
+
+
+@pytest.mark.parametrize(
+    "changes", [{"maximum_concurrency": 2}, {"batch_size": 1}, {"batching_window": 1}, {"visibility": 30}]
+)
+def test_a_worker_that_no_queue_feeds_takes_no_settings_of_a_mapping(changes: dict[str, Any]):
+    with pytest.raises(
+        WorkerTableError, match=r"^Worker 'clock': leave maximum_concurrency, .* no queue feeds it \(schedule\)"
+    ):
+        validate([replace(CLOCK, **changes)])
+
+
+def test_a_worker_without_a_queue_has_no_alarm_about_dead_letters():
+    with pytest.raises(WorkerTableError, match=r"^Worker 'clock': take Alarm\.DEAD_LETTERS out of alarms"):
+        validate([replace(CLOCK, alarms=(Alarm.DEAD_LETTERS,))])
+
+
+def test_a_worker_may_always_send_to_its_own_queue_where_parked_work_returns():
+    assert [row.name for row in targets([SOURCE, SINK], replace(SOURCE, sends_to=("sink",)))] == ["source", "sink"]
+
+
+def test_every_queue_means_those_of_later_rows_too():
+    rows = [SOURCE, UNDERTAKER, CLOCK, SINK]
+
+    assert targets(rows, UNDERTAKER) == mappings(rows, UNDERTAKER) == queue_rows(rows) == [SOURCE, SINK]
+
+
+def test_a_cap_lowers_the_mappings_and_leaves_a_valid_table():
+    rows = capped(WORKERS, 2)
+
+    validate(rows)
+    assert {row.maximum_concurrency for row in rows if row.polls} == {2}
+    assert {row.maximum_concurrency for row in rows if not row.polls} == {0}
