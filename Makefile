@@ -1,0 +1,40 @@
+# What can be done with this project. Each line calls one thing; everything begins with `setup`, which is quick the second time.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo up down test lint format check clean
+PYTHON := python3
+SEED := 1
+
+help:  ## Show this list
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1	\2/p' $(firstword $(MAKEFILE_LIST))
+
+setup:  ## Prepare the environment: .venv and node_modules
+	@$(PYTHON) cli/setup.py
+
+demo: setup  ## Feed sample documents to the app in a local cloud and show what came of each (SEED=1)
+	@.venv/bin/counterfoil demo --seed $(SEED)
+
+up: setup  ## Bring the local cloud up and leave it up
+	@.venv/bin/counterfoil up
+
+down: setup  ## Take the local cloud down and delete all that it holds
+	@.venv/bin/counterfoil down
+
+test: setup  ## Run every test, end-to-end tests on a local cloud of their own among them
+	@.venv/bin/python -m pytest
+
+lint: setup  ## Check style, types, import contracts, spelling and dependencies
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+	@.venv/bin/codespell
+	@.venv/bin/deptry .
+
+format: setup  ## Put the code into its format
+	@.venv/bin/ruff format
+
+check: lint test  ## Everything that has to hold before a change is handed in
+
+clean:  ## Delete everything that was made
+	@test ! -x .venv/bin/counterfoil || .venv/bin/counterfoil down
+	@rm -rf build cdk.out node_modules .venv
