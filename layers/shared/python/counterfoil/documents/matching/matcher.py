@@ -132,7 +132,10 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
     linked = store.insert_edges(
         connection, prepared.tenant_id, [_edge(pair, outcome.made[pair]) for pair in sorted(outcome.made)], now
     )
-    moved = store.rename_clusters(connection, _seeds(prepared.document_id, outcome))
+    if outcome.made or outcome.gone:
+        moved = store.rename_clusters(connection, _seeds(prepared.document_id, outcome))
+    else:
+        moved = store.begin_cluster(connection, prepared.document_id)
     store.tell_reasons(connection, _reasons_of_others(prepared.document_id, outcome))
     return Written(linked, unlinked, moved, again, outcome.choices[prepared.document_id].reason)
 

@@ -60,7 +60,13 @@ class Edge:
 
 # -- reading ------------------------------------------------------------------------------------------------------------
 
-_SNAPSHOT = "SELECT pg_current_snapshot()::text"
+# Every statement here is a walk along indexes. psycopg prepares what runs often, and a plan made while tables were small or
+# not analysed would read them whole for as long as its connection lives: that choice is taken away for the transaction.
+_INDEXES_ONLY = """
+set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)
+"""
+
+_SNAPSHOT = f"SELECT pg_current_snapshot()::text, {_INDEXES_ONLY}"
 
 _DOCUMENT = "SELECT type, received_at, structured_data FROM document WHERE id = %s"
 
@@ -181,15 +187,14 @@ class Documents:
 
 # -- keys ---------------------------------------------------------------------------------------------------------------
 
+# Answers with the keys that were there before: a statement does not see the rows that it writes.
 _WRITE_KEYS = """
-INSERT INTO document_key (tenant_id, document_id, type, key)
-SELECT %(tenant)s, %(id)s, type, key FROM unnest(%(types)s::text[], %(keys)s::text[]) AS k (type, key)
-ON CONFLICT (document_id, type, key) DO UPDATE SET written_by = pg_current_xact_id()
-"""
-
-_OBSOLETE_KEYS = """
-SELECT type, key FROM document_key
-WHERE document_id = %(id)s AND (type, key) NOT IN (SELECT * FROM unnest(%(types)s::text[], %(keys)s::text[]))
+WITH written AS (
+    INSERT INTO document_key (tenant_id, document_id, type, key)
+    SELECT %(tenant)s, %(id)s, type, key FROM unnest(%(types)s::text[], %(keys)s::text[]) AS k (type, key)
+    ON CONFLICT (document_id, type, key) DO UPDATE SET written_by = pg_current_xact_id()
+)
+SELECT type, key FROM document_key WHERE document_id = %(id)s
 """
 
 _DELETE_KEYS = """
@@ -203,9 +208,8 @@ def write_keys(connection: Connection, tenant_id: UUID, id_: UUID, keys: Collect
 
     A key that was there is marked as written anew: who searched before may have read other data behind it.
     """
-    parameters = {"tenant": tenant_id, "id": id_, **_columns(sorted(keys))}
-    connection.execute(_WRITE_KEYS, parameters)
-    return frozenset(Key(*row) for row in connection.execute(_OBSOLETE_KEYS, parameters))
+    before = connection.execute(_WRITE_KEYS, {"tenant": tenant_id, "id": id_, **_columns(sorted(keys))})
+    return frozenset(Key(*row) for row in before).difference(keys)
 
 
 def delete_keys(connection: Connection, id_: UUID, keys: Collection[Key]) -> None:
@@ -221,7 +225,7 @@ def _columns(keys: Iterable[Key]) -> dict[str, list[str]]:
 
 # -- writing ------------------------------------------------------------------------------------------------------------
 
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('matching/' || %s::text, 0))"
+_LOCK = f"SELECT pg_advisory_xact_lock(hashtextextended('matching/' || %s::text, 0)), {_INDEXES_ONLY}"
 
 # Nothing was committed since the snapshot if no transaction that it saw running, or that came later, has ended.
 _QUIET = """
@@ -282,10 +286,12 @@ moved AS (
 UPDATE document SET cluster_id = moved.cluster_id FROM moved WHERE document.id = moved.id
 """
 
+_OWN_CLUSTER = "UPDATE document SET cluster_id = id WHERE id = %s AND cluster_id IS NULL"
+
 _REASONS = """
 UPDATE document SET matching_reason = told.reason
 FROM unnest(%(ids)s::uuid[], %(reasons)s::text[]) AS told (id, reason)
-WHERE document.id = told.id AND document.matching_status = 'succeeded'
+WHERE document.id = told.id AND document.matching_status IS NOT DISTINCT FROM 'succeeded'  -- not by the index of states
   AND document.matching_reason IS DISTINCT FROM told.reason
 """
 
@@ -340,6 +346,11 @@ def insert_edges(connection: Connection, tenant_id: UUID, made: Collection[NewEd
             "reasonings": [edge.reasoning for edge in made],
         },
     ).rowcount
+
+
+def begin_cluster(connection: Connection, id_: UUID) -> int:
+    """Make a document its own cluster unless it is in one. Returns how many documents changed their cluster."""
+    return connection.execute(_OWN_CLUSTER, [id_]).rowcount
 
 
 def rename_clusters(connection: Connection, seeds: Collection[UUID]) -> int:
