@@ -56,7 +56,7 @@ def deploy(place: Place, target: Emulator, database_url: str, *, first: bool, pr
     log(place).write_text("")
     context = ["-c", "stage=local", "-c", f"databaseUrl={database_url}"]
     if first:
-        _run(place, ["bootstrap", f"aws://{ACCOUNT}/{REGION}"], environment, ROOT / "build")
+        _run(place, ["bootstrap", f"aws://{ACCOUNT}/{REGION}"], environment, place.folder)
     _run(
         place,
         ["deploy", "--all", *context, "--output", str(place.assembly), "--outputs-file", str(place.outputs)]
