@@ -10,7 +10,7 @@ links, and a fourth follows from theirs:
                the order of the delivery note that an invoice names
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
@@ -40,6 +40,8 @@ _COPY_UNDER_NEW_NUMBER_DAYS = 27
 """Shorter than a month: the same amount every month is not a copy."""
 _CHANGE_DAYS = 60
 """How long after an order its change may be dated. Later, the number has been used again."""
+_BEFORE_DELIVERY, _AFTER_DELIVERY = -14, 120
+"""Days by which a document about a delivery may be dated before and after it."""
 _MAX_SUBSET = 10
 """Deliveries of an order among which a sum is looked for."""
 _WORDS = {
@@ -241,67 +243,52 @@ def follows_through(child: Document) -> bool:
 def belonging(child: Document, deliveries: Sequence[Document]) -> list[Document]:
     """Those of an order's deliveries that an invoice for the order bills, or that a receipt for it confirms.
 
-    Quantities decide: the one delivery whose quantities are the child's; else all, where an invoice bills no less than
-    they hold together; else those that add up to its quantities, where only one set of them does; else the only delivery, if most of
-    its lines are there.
+    Quantities decide, on the lines that any of the deliveries holds (an invoice may bill services as well): the one delivery
+    whose quantities are the child's; else all, where an invoice bills no less than they hold together; else those that add up
+    to its quantities, where only one set of them does; else the only delivery, if most of its lines are there.
     """
-    if not child.lines:
-        return []
-    fitting = [other for other in sorted(deliveries, key=arrival) if _may_belong(child, other)]
-    equal = [other for other in fitting if _adds_up(child, [other])]
+    held = [(other, found) for other in sorted(deliveries, key=arrival) if (found := _held(child, other))]
+    lines = {index for _, found in held for index in found}
+    if child.kind == RECEIPT:
+        lines = set(range(len(child.lines)))
+    equal = [other for other, found in held if _compare(child, lines, [found]) == 0]
     if equal:
-        nearest = [other for other in equal if child.kind == RECEIPT and other.day == child.day]
-        alone = equal if len(equal) == 1 else nearest
+        same_day = [other for other in equal if other.day == child.day]
+        alone = same_day if len(equal) > 1 and child.kind == RECEIPT else equal
         return alone if len(alone) == 1 else []
-    if len(fitting) == 1:
-        return fitting if len(deliveries) == 1 or _covered(child, fitting[0]) else []
-    if child.kind == RECEIPT or not fitting:
+    if len(held) == 1:
+        return [held[0][0]] if len(deliveries) == 1 or _compare(child, lines, [held[0][1]]) is not None else []
+    if child.kind == RECEIPT or not held:
         return []
-    if _adds_up(child, fitting, more=True):
-        return fitting
+    if _compare(child, lines, [found for _, found in held]) is not None:
+        return [other for other, _ in held]
     sums = [
-        list(some)
-        for size in range(2, min(len(fitting), _MAX_SUBSET))
-        for some in combinations(fitting[:_MAX_SUBSET], size)
-        if _adds_up(child, some)
+        [other for other, _ in some]
+        for size in range(2, min(len(held), _MAX_SUBSET))
+        for some in combinations(held[:_MAX_SUBSET], size)
+        if _compare(child, lines, [found for _, found in some]) == 0
     ]
     return sums[0] if len(sums) == 1 else []
 
 
-def _may_belong(child: Document, delivery: Document) -> bool:
-    if child.day is not None and delivery.day is not None and not -14 <= child.day - delivery.day <= 120:  # noqa: PLR2004
-        return False
+def _held(child: Document, delivery: Document) -> dict[int, float]:
+    """What a delivery holds of the child's lines, by their index; nothing where most of it is not the child's."""
+    if child.day is not None and delivery.day is not None and not _BEFORE_DELIVERY <= child.day - delivery.day <= _AFTER_DELIVERY:
+        return {}
     matched = match_lines(delivery.lines, child.lines, priced=False)
-    return 2 * len(matched) >= len(delivery.lines) > 0
+    if 2 * len(matched) < len(delivery.lines):
+        return {}
+    index = {id(line): number for number, line in enumerate(child.lines)}
+    return {index[id(pair.parent)]: pair.child.quantity or 0.0 for pair in matched}
 
 
-def _covered(child: Document, delivery: Document) -> bool:
-    """Whether each line of the delivery is a line of the child's, in no greater quantity."""
-    matched = match_lines(delivery.lines, child.lines, priced=False)
-    return len(matched) == len(delivery.lines) and all(
-        pair.child.quantity is not None and pair.parent.quantity is not None and pair.child.quantity <= pair.parent.quantity * 1.000001
-        for pair in matched
-    )
-
-
-def _adds_up(child: Document, deliveries: Sequence[Document], *, more: bool = False) -> bool:
-    """Whether the deliveries together hold the child's lines about goods, no more and no less.
-
-    Lines of an invoice about what no delivery note states (services) do not count. With `more`, it may bill more.
-    """
-    delivered: dict[int, float] = {}
-    position = {id(line): index for index, line in enumerate(child.lines)}
-    for delivery in deliveries:
-        matched = match_lines(delivery.lines, child.lines, priced=False)
-        if len(matched) < len(delivery.lines):
-            return False
-        for pair in matched:
-            index = position[id(pair.parent)]
-            delivered[index] = delivered.get(index, 0.0) + (pair.child.quantity or 0.0)
-    if child.kind == RECEIPT and len(delivered) < len(child.lines):
-        return False
-    return bool(delivered) and all(
-        close(quantity, stated := child.lines[index].quantity) or (more and stated is not None and quantity < stated)
-        for index, quantity in delivered.items()
-    )
-
+def _compare(child: Document, lines: Collection[int], held: Sequence[Mapping[int, float]]) -> int | None:
+    """0 where deliveries hold just what the child states on these lines, 1 where it states more, else None."""
+    more = False
+    for index in lines:
+        quantity = sum(found.get(index, 0.0) for found in held)
+        stated = child.lines[index].quantity
+        if stated is None or (quantity > stated and not close(quantity, stated)):
+            return None
+        more = more or not close(quantity, stated)
+    return int(more)

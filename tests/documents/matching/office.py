@@ -1,0 +1,92 @@
+"""A tenant's documents in a real database, matched as the worker does it, in any order and by many hands at once."""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from itertools import count
+from uuid import UUID
+
+from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.documents import matching
+from tests import factories
+from tests.documents.matching.papers import Paper
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+_tenants = count(1)
+
+
+class Office:
+    """One tenant. Its documents are known by their position among the papers that it was given."""
+
+    def __init__(self, database: Database, admin: Connection, papers: Sequence[Paper] = ()) -> None:
+        """Ids of documents follow the order of the papers, in every office alike: they settle ties."""
+        number = next(_tenants)
+        self.database = database
+        self.admin = admin
+        self.tenant_id = factories.make_tenant(admin, f"office-{number}")
+        self._number = number
+        self.ids: list[UUID] = []
+        for paper in papers:
+            self.file(paper)
+
+    def file(self, paper: Paper) -> int:
+        """Put a document in, not matched yet. Returns its position."""
+        position = len(self.ids)
+        id_ = UUID(int=((position + 1) << 64) + self._number)
+        factories.make_document(
+            self.admin, self.tenant_id, paper.data, id=id_, type=paper.kind, received_at=paper.received_at, matching_revision=1
+        )
+        self.ids.append(id_)
+        return position
+
+    def match(self, position: int) -> matching.Written | matching.Skip:
+        """Match one document and settle it."""
+        document_id = self.ids[position]
+        prepared = matching.prepare(self.database, self.tenant_id, document_id)
+        if isinstance(prepared, matching.Skip):
+            return prepared
+        return self.write(matching.search_and_decide(self.database, prepared))
+
+    def write(self, decided: matching.Decided) -> matching.Written:
+        """The last step alone."""
+
+        def settle() -> matching.Written:
+            with self.database.tenant(self.tenant_id) as connection:
+                written = matching.write(connection, decided, NOW)
+                connection.execute(
+                    "UPDATE document SET matching_status = 'succeeded', matching_reason = %s WHERE id = %s",
+                    [written.reason, decided.prepared.document_id],
+                )
+                return written
+
+        return retry_conflicts(settle)
+
+    def match_all(self, order: Iterable[int] | None = None, hands: int = 1) -> None:
+        """Match documents in this order, `hands` at the same time."""
+        with ThreadPoolExecutor(hands) as pool:
+            list(pool.map(self.match, range(len(self.ids)) if order is None else order))
+
+    def edges(self) -> dict[tuple[int, int], tuple[str, float]]:
+        """The edges: who decided by what rule, and the score."""
+        names = {id_: position for position, id_ in enumerate(self.ids)}
+        rows = self.admin.execute(
+            "SELECT a, b, evidence ->> 'by', score FROM document_match WHERE tenant_id = %s", [self.tenant_id]
+        ).fetchall()
+        return {(names[a], names[b]): (by, round(score, 6)) for a, b, by, score in rows}
+
+    def links(self) -> set[tuple[int, int]]:
+        """The edges as pairs of positions."""
+        return set(self.edges())
+
+    def clusters(self) -> list[int]:
+        """By position, the position of the document that the cluster is named by."""
+        names = {id_: position for position, id_ in enumerate(self.ids)}
+        rows = self.admin.execute("SELECT id, cluster_id FROM document WHERE tenant_id = %s", [self.tenant_id]).fetchall()
+        found = {names[id_]: names[cluster_id] for id_, cluster_id in rows}
+        return [found[position] for position in range(len(self.ids))]
+
+    def reason(self, position: int) -> str | None:
+        """What the document says about why it is alone."""
+        row = self.admin.execute("SELECT matching_reason FROM document WHERE id = %s", [self.ids[position]]).fetchone()
+        assert row is not None
+        return None if row[0] is None else str(row[0])
