@@ -135,9 +135,9 @@ class Worker(Construct):
             timeout=Duration.seconds(row.timeout),
             memory_size=row.memory,
             reserved_concurrent_executions=row.reserved_concurrency,
-            # Parked work goes to the queue that it came from. Lambda takes that for a loop and stops it after 16
-            # rounds; our own bound is the count of attempts.
-            recursive_loop=lambda_.RecursiveLoop.ALLOW if row.has_queue else None,
+            # Parked work goes to the queue that it came from, and returned work may come back to the dead letters.
+            # Lambda takes that for a loop and stops it after 16 rounds; our own bounds are attempts and returns.
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if row.polls else None,
             role=self._role(),
             log_group=self.log_group,
             environment=self._environment(),

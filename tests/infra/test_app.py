@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from infra.packaging import Package
-from infra.workers import WORKERS
+from infra.workers import WORKERS, WorkerTableError
 from tests.infra.conftest import LOCAL, deployed
 from tests.infra.synthesis import Synthesis, synthesise
 
@@ -31,6 +32,30 @@ def test_the_local_stage_asks_for_its_database(dependencies: Package, tmp_path: 
 
     with pytest.raises(ContextError, match=r"add -c databaseUrl="):
         synthesise(tmp_path, {**LOCAL, "databaseUrl": None}, dependencies)
+
+
+def test_a_wrong_context_ends_the_synthesis_with_a_sentence_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    from infra import __main__ as program
+
+    monkeypatch.setattr(program, "SETTINGS", {"context": {"stage": "prod"}})
+
+    assert program.main() == 1
+    assert capsys.readouterr().err.startswith("There is no stage 'prod'")
+
+
+def test_a_row_that_could_lose_work_ends_the_synthesis(
+    dependencies: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from infra import app
+
+    matching = next(row for row in WORKERS if row.name == "matching")
+    careless = replace(matching, reserved_concurrency=matching.maximum_concurrency - 1)
+    monkeypatch.setattr(app, "WORKERS", (careless,))
+
+    with pytest.raises(WorkerTableError, match="Worker 'matching': raise reserved_concurrency"):
+        synthesise(tmp_path, {}, dependencies)
 
 
 def test_the_network_has_no_way_to_the_internet(aws: Synthesis):

@@ -89,7 +89,7 @@ def test_a_function_is_what_its_row_says(pipeline: Template, row: Row):
     assert (function["Timeout"], function["MemorySize"]) == (row.timeout, row.memory)
     assert function["ReservedConcurrentExecutions"] == row.reserved_concurrency
     assert len(function["Layers"]) == 2
-    assert function.get("RecursiveLoop") == ("Allow" if row.has_queue else None)
+    assert function.get("RecursiveLoop") == ("Allow" if row.polls else None)
 
 
 def test_the_only_other_function_is_the_one_that_cdk_runs_migrations_with(pipeline: Template):
