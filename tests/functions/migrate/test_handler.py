@@ -1,0 +1,94 @@
+"""The deployment brings the schema up to date, and fails when it cannot."""
+
+import json
+from collections.abc import Iterator
+
+import boto3
+import psycopg
+import pytest
+from moto import mock_aws
+from psycopg.conninfo import conninfo_to_dict
+
+from cli.postgres import Server
+from counterfoil import aws
+from counterfoil.errors import CounterfoilError, InvalidSettingsError, RejectedRequestError
+from counterfoil.settings import Settings, settings
+from functions.migrate.handler import MIGRATIONS, handle, master_conninfo
+
+EVENT = {"RequestType": "Create", "ResourceProperties": {"Version": "1"}}
+
+
+@pytest.fixture(autouse=True)
+def _read_settings_anew() -> Iterator[None]:
+    settings.cache_clear()
+    yield
+    settings.cache_clear()
+
+
+@pytest.fixture
+def secrets(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+    """Secrets Manager."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    aws.client.cache_clear()
+    with mock_aws():
+        yield boto3.client("secretsmanager")
+    aws.client.cache_clear()
+
+
+def test_a_deployment_applies_what_is_missing_and_the_next_one_nothing(
+    postgres: Server, empty_database: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("DATABASE_URL", postgres.url(empty_database))
+    applied = handle(EVENT, None)["applied"]
+    assert [f"{name}.sql" for name in applied] == sorted(
+        path.name for path in MIGRATIONS.glob("[0-9]*.sql") if ".rollback." not in path.name
+    )
+    assert handle(EVENT, None) == {"applied": []}
+    with psycopg.connect(postgres.url(empty_database, "counterfoil_worker")) as connection:
+        assert connection.execute("SELECT count(*) FROM document").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("user", ["counterfoil_worker", "counterfoil_delivery"])
+def test_a_deployment_that_cannot_migrate_fails(
+    user: str, postgres: Server, migrated_template: str, empty_database: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("DATABASE_URL", postgres.url(empty_database, user))
+    with pytest.raises(CounterfoilError):
+        handle(EVENT, None)
+
+
+def test_the_master_user_s_password_comes_from_its_secret_and_goes_over_tls_alone(secrets):
+    secret = {"username": "master", "password": "p'w \\", "host": "elsewhere", "port": 1}
+    arn = secrets.create_secret(Name="master", SecretString=json.dumps(secret))["ARN"]
+    conninfo = master_conninfo(Settings(database_host="db.internal", database_port=6543, database_secret_arn=arn))
+    assert conninfo_to_dict(conninfo) == {
+        "host": "db.internal",
+        "port": "6543",
+        "dbname": "counterfoil",
+        "user": "master",
+        "password": "p'w \\",
+        "sslmode": "require",
+        "require_auth": "scram-sha-256",
+    }
+
+
+@pytest.mark.parametrize("content", ["not JSON", "[]", '{"username": "master"}'])
+def test_a_secret_without_a_user_and_a_password_is_refused_and_not_quoted(content: str, secrets):
+    arn = secrets.create_secret(Name="master", SecretString=content)["ARN"]
+    with pytest.raises(InvalidSettingsError, match="holds no username and password") as refused:
+        master_conninfo(Settings(database_host="db.internal", database_secret_arn=arn))
+    assert content not in str(refused.value)
+
+
+def test_a_secret_that_is_not_there_is_refused(secrets):
+    arn = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:gone"
+    with pytest.raises(RejectedRequestError, match="GetSecretValue was answered with ResourceNotFoundException"):
+        master_conninfo(Settings(database_host="db.internal", database_secret_arn=arn))
+
+
+@pytest.mark.parametrize("given", [{}, {"database_host": "db.internal"}, {"database_secret_arn": "arn"}])
+def test_a_database_that_is_not_named_is_a_matter_of_settings(given: dict[str, str]):
+    with pytest.raises(InvalidSettingsError, match="set DATABASE_URL, or DATABASE_HOST and DATABASE_SECRET_ARN"):
+        master_conninfo(Settings(**given))
