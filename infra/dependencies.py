@@ -62,6 +62,7 @@ def _install(site: Path, target: Target) -> None:
         "install",
         "--quiet",
         "--no-config",
+        "--system-certs",
         "--link-mode",
         "copy",
         "--no-compile-bytecode",
