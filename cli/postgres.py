@@ -380,7 +380,7 @@ class PostgresServer:
         found = re.search(r"(?:FATAL|PANIC|error):\s*(?!the database system is)(.+)", output)
         reason = (found[1] if found else output.strip().rpartition("\n")[2] or "it gave no reason").rstrip(".")
         return PostgresError(
-            f"PostgreSQL did not start: {reason}. Its log is {self._log}; without {self._folder} it would start afresh."
+            f"PostgreSQL did not start: {reason}. Its log is {self._log}; remove {self._folder} to begin from nothing."
         )
 
 

@@ -19,12 +19,13 @@ from tests import factories
 MIGRATIONS = Path(__file__).parent.parent / "migrations"
 TEMPLATE = "migrated"
 _numbers = count(1)
+_resolved: dict[str, set[str]] = {}
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Loopback and unix sockets only."""
-    socket_allow_hosts(["127.0.0.1", "::1", "localhost"], allow_unix_socket=True)
+    """Loopback and unix sockets only, for the fixtures of a test too."""
+    socket_allow_hosts(["127.0.0.1", "::1", "localhost"], allow_unix_socket=True, resolution_cache=_resolved)
 
 
 @pytest.fixture(scope="session")
