@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from counterfoil.documents.matching import keys as keyed
-from counterfoil.documents.matching import rules, store
+from counterfoil.documents.matching import rules
 from counterfoil.documents.matching.keys import PARENTS, Key
 from counterfoil.documents.matching.neighbourhood import Neighbourhood
 from counterfoil.documents.matching.profile import DELIVERY, ORDER, Document
@@ -49,35 +49,46 @@ def decide(near: Neighbourhood, document: Document, obsolete: Collection[Key]) -
         again = _distinct([*again, *_partners_of(near, displaced)])
         near.surround(again)
     choices = {child.id: near.choose(child) for child in again}
-    return _compare(near, choices, _through(near, choices))
+    return _compare(near, choices, _through(near, choices, document.id))
 
 
 def _touched(near: Neighbourhood, document: Document, obsolete: Collection[Key]) -> list[Document]:
     """The document, its possible copies, and those that may have waited for it."""
-    copies, waiting, seekers = keyed.copies(document), keyed.waiting(document), keyed.seekers(document)
-    before = [key for forsaken in obsolete for key in keyed.forsaken(*forsaken)]
-    near.follow([*keyed.numbers_named(document), *copies])
-    near.follow([*waiting, *seekers, *before], store.MAX_WAITING)
-    near.read_edges({document.id, *near.holders([*copies, *waiting, *seekers, *before])})
-    own = {edge.child for edge in near.edges(document.id)}
-    settled = {
+    copies = keyed.copies(document) | {key for key in obsolete if key.type.startswith("copy:")}
+    waiting = keyed.waiting(document) | {key for gone in obsolete for key in keyed.forsaken(gone)}
+    near.follow(keyed.numbers_named(document) | copies)
+    near.follow_back(waiting | keyed.seekers(document))
+    again = near.holders(copies) | near.crowd(copies) | near.waiting(waiting)
+    near.read_edges({document.id} | again | near.waiting(keyed.seekers(document)))
+    linked = {edge.child for edge in near.edges(document.id)}
+    again |= linked | _unsettled(near, document)
+    near.load(again)
+    always = linked | near.crowd(copies) | (again if obsolete else set())
+    others = near.documents(again, but=document.id)
+    return _distinct([document, *(other for other in others if other.id in always or _concerns(document, other))])
+
+
+def _unsettled(near: Neighbourhood, document: Document) -> set[UUID]:
+    """Those that may belong to a document and have found no partner of its kind by number."""
+    return {
         id_
-        for id_ in near.holders(seekers)
-        if any(edge.by == "reference" and edge.kind == document.kind for edge in near.decided_by(id_))
+        for id_ in near.waiting(keyed.seekers(document))
+        if not any(edge.by == "reference" and edge.kind == document.kind for edge in near.decided_by(id_))
     }
-    wanted = own | near.holders([*copies, *waiting, *before]) | (near.holders(seekers) - settled)
-    near.load(wanted)
-    others = near.documents(wanted, but=document.id)
-    same = [other for other in others if other.kind == document.kind and (rules.same_again(document, other) or obsolete)]
-    children = [other for other in others if document.kind in PARENTS[other.kind]]
-    return _distinct([document, *same, *children])
+
+
+def _concerns(document: Document, other: Document) -> bool:
+    """Whether a document's arrival may change another one's decision."""
+    if other.kind == document.kind:
+        return rules.same_again(document, other)
+    return document.kind in PARENTS[other.kind]
 
 
 def _partners_of(near: Neighbourhood, displaced: Collection[Document]) -> list[Document]:
     """The children that are, or may come to be, linked to documents that became copies, or are none any more."""
-    wanted = {key for other in displaced for key in keyed.waiting(other) | keyed.seekers(other)}
-    near.follow(wanted, store.MAX_WAITING)
-    ids = near.holders(wanted) | {edge.child for other in displaced for edge in near.edges(other.id)}
+    back = {key for other in displaced for key in keyed.waiting(other) | keyed.seekers(other)}
+    near.follow_back(back)
+    ids = near.waiting(back) | {edge.child for other in displaced for edge in near.edges(other.id)}
     near.load(ids)
     near.read_edges(ids)
     kinds = {other.kind for other in displaced}
@@ -87,14 +98,21 @@ def _partners_of(near: Neighbourhood, displaced: Collection[Document]) -> list[D
 # -- what follows from others' decisions --------------------------------------------------------------------------------
 
 
-def _through(near: Neighbourhood, choices: Mapping[UUID, Choice]) -> dict[UUID, list[Link]]:
-    """The links that follow, by child: for each child whose order or delivery is touched, all of them."""
+def _through(near: Neighbourhood, choices: Mapping[UUID, Choice], arrived: UUID) -> dict[UUID, list[Link]]:
+    """The links that follow, by child: for each child whose order or delivery is touched, all of them.
+
+    A delivery touches its order's children where it came to the order, left it, or may say something else than before.
+    """
     near.read_edges(choices)
     now = _Stand(near, choices)
     touched = set(choices)
     deliveries = [id_ for id_ in choices if (found := near.document(id_)) and found.kind == DELIVERY]
     moved = [id_ for id_ in deliveries if now.stored(id_, ORDER) != choices[id_].parents(ORDER)]
     orders = {order for id_ in moved for order in now.stored(id_, ORDER) | choices[id_].parents(ORDER)}
+    if arrived in deliveries:
+        moved.append(arrived)
+        orders |= choices[arrived].parents(ORDER)
+    orders |= {end for edge in near.edges(arrived) for end in edge.pair}  # whatever it was before
     near.read_edges(orders)
     touched |= {child for order in orders for child in now.children(order)}
     touched |= {child for id_ in moved for child in now.children(id_)}

@@ -97,15 +97,13 @@ def seekers(document: Document) -> frozenset[Key]:
     )
 
 
-def forsaken(type_: str, value: str) -> list[Key]:
-    """Where the documents are found whose decision a key was part of that its holder has no more."""
-    role, _, kind = type_.partition(":")
+def forsaken(key: Key) -> list[Key]:
+    """Where the documents are found that a key led to its holder, who has it no more."""
+    role, _, kind = key.type.partition(":")
     if role == "own":
-        return [Key(f"names:{kind}", value)]
-    if role == "copy":
-        return [Key(type_, value)]
+        return [Key(f"names:{kind}", key.value)]
     if role == "deal":
-        parties, _, quarter = value.rpartition("|")
+        parties, _, quarter = key.value.rpartition("|")
         return [
             Key(f"deal:{child}", f"{parties}|{int(quarter) + later}")
             for child in _seeking(kind)

@@ -23,6 +23,8 @@ class Neighbourhood:
         self._tenant_id = tenant_id
         self._cache = cache
         self._holders: dict[Key, list[UUID]] = {}
+        self._crowds: dict[Key, list[UUID]] = {}
+        self._waiting: dict[Key, list[UUID]] = {}
         self._documents: dict[UUID, Document] = {}
         self._asked: set[UUID] = set()
         self._edges: dict[Pair, Edge] = {}
@@ -31,12 +33,23 @@ class Neighbourhood:
 
     # -- reading --------------------------------------------------------------------------------------------------------
 
-    def follow(self, wanted: Iterable[Key], limit: int = store.MAX_HOLDERS) -> None:
-        """Find the holders of keys. A key with more than `limit` holders leads to nobody."""
+    def follow(self, wanted: Iterable[Key]) -> None:
+        """Find the holders of keys that lead a decision to its candidates. Too many of them, and a key leads to nobody."""
         missing = {key for key in wanted if key not in self._holders}
         if missing:
-            found = store.holders(self._connection, self._tenant_id, missing, limit + 1)
-            self._holders |= {key: ids if len(ids := found.get(key, [])) <= limit else [] for key in missing}
+            limit = store.MAX_HOLDERS + store.NEAR_MAX_HOLDERS + 1
+            found = store.holders(self._connection, self._tenant_id, missing, limit)
+            for key in missing:
+                ids = found.get(key, [])
+                self._holders[key] = ids if len(ids) <= store.MAX_HOLDERS else []
+                self._crowds[key] = ids if store.MAX_HOLDERS < len(ids) < limit else []
+
+    def follow_back(self, wanted: Iterable[Key]) -> None:
+        """Find the holders of keys that lead to decisions which a document may be part of."""
+        missing = {key for key in wanted if key not in self._waiting}
+        if missing:
+            found = store.holders(self._connection, self._tenant_id, missing, store.MAX_WAITING)
+            self._waiting |= {key: found.get(key, []) for key in missing}
 
     def load(self, ids: Iterable[UUID]) -> None:
         """Read documents."""
@@ -66,7 +79,7 @@ class Neighbourhood:
     @property
     def followed(self) -> Collection[Key]:
         """Every key whose holders were looked at."""
-        return self._holders.keys()
+        return self._holders.keys() | self._waiting.keys()
 
     @property
     def read_edges_of(self) -> Collection[UUID]:
@@ -79,8 +92,16 @@ class Neighbourhood:
         return self._edges
 
     def holders(self, wanted: Iterable[Key]) -> set[UUID]:
-        """Who holds any of these keys, which have been followed."""
-        return {id_ for key in wanted for id_ in self._holders.get(key, ())}
+        """The candidates that these keys lead to, which have been followed."""
+        return {id_ for key in wanted for id_ in self._holders[key]}
+
+    def waiting(self, wanted: Iterable[Key]) -> set[UUID]:
+        """Whose decisions these keys lead to, which have been followed back."""
+        return {id_ for key in wanted for id_ in self._waiting[key]}
+
+    def crowd(self, wanted: Iterable[Key]) -> set[UUID]:
+        """Who holds any of these keys that has come to lead to nobody just now."""
+        return {id_ for key in wanted for id_ in self._crowds[key]}
 
     def document(self, id_: UUID) -> Document | None:
         """A document that has been loaded; None where there is none, or none of a kind that is matched."""

@@ -40,6 +40,7 @@ _LEGAL_FORMS: dict[str, str] = {
 }
 _SPACED_FORMS = re.compile(r"\b(sp z o ?o|sp [kj]|s r o|s r l|d o o|s a s|s a|a s|b v|n v|e k|e u)\b")
 _FILLERS = frozenset("co company cie and und et e y u the group gruppe gesellschaft firma".split())
+_KEY_LETTERS = 6
 _BRANCH = re.compile(r"\b(niederlassung|zweigniederlassung|nl|branch|filiale|succursale|sucursal|oddzial|pobocka)\b.*")
 
 _CONFUSABLE_DIGITS = str.maketrans("OQDILSBZG", "000115826")
@@ -78,7 +79,8 @@ class Name:
     form: str | None
     """The group of legal forms that the name states: limited, stock, partners or trader."""
     key: str
-    """`core` as a search key: without spaces, `i` and `l` alike, no letter twice in a row."""
+    """How a search finds it: the beginning of its first word, which is what abbreviating and dropping words leave; `i` and `l`
+    alike, no letter twice in a row."""
 
 
 @lru_cache(maxsize=20_000)
@@ -91,8 +93,8 @@ def name(text: str, place: str = "") -> Name:
     form = next((group for word in reversed(found) if (group := _LEGAL_FORMS.get(word))), None)
     kept = [word for word in found if word not in _LEGAL_FORMS and word not in _FILLERS]
     core = [word for word in kept if word not in of_place] or kept or found
-    squeezed = "".join(sorted(word.replace("i", "l") for word in core))
-    return Name(" ".join(sorted(core)), form, re.sub(r"(.)\1+", r"\1", squeezed))
+    first = re.sub(r"(.)\1+", r"\1", core[0].replace("i", "l")) if core else ""
+    return Name(" ".join(sorted(core)), form, first[:_KEY_LETTERS])
 
 
 def _as_letters(word: str) -> str:

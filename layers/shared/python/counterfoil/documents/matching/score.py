@@ -173,7 +173,7 @@ def _name(a: Party, b: Party) -> list[tuple[str, float]]:
     other_form = a.name.form is not None and b.name.form is not None and a.name.form != b.name.form
     if a.name.core == b.name.core:
         return [("same name, another legal form", 2.0), ("form", -2.0)] if other_form else [("same name", 5.0)]
-    similarity = max(fuzz.ratio(a.name.core, b.name.core), 100.0 if a.name.key == b.name.key else 0.0)
+    similarity = fuzz.ratio(a.name.core, b.name.core)
     if similarity >= 88:  # noqa: PLR2004
         return [("similar name", 3.0)]
     if _abbreviated(a.name.core, b.name.core):
@@ -213,6 +213,8 @@ def _dates(child: Document, parent: Document) -> list[Evidence]:
 # -- lines and amounts --------------------------------------------------------------------------------------------------
 
 _MAX_LINES, _MIN_LINES = 14.0, -9.0
+_MIN_LINES_OF_SEVERAL = -4.0
+"""Who names several parents has lines about each of them."""
 
 
 class LineMatch(NamedTuple):
@@ -284,12 +286,16 @@ def _lines(child: Document, parent: Document, matched: list[LineMatch]) -> list[
     if not child.lines or not parent.lines:
         return []
     missing = len(child.lines) - len(matched)
-    weight = sum(pair.weight for pair in matched) - 3.0 * missing
     level = f"{len(matched)} of {len(child.lines)} lines fit"
-    if parent.kind == CONTRACT and (others := len(parent.lines) - len(matched)):
-        weight -= 3.0 * others  # a call-off takes what the contract is about
-        level += f", {others} of the contract's are not there"
-    return [Evidence("lines", level, round(max(_MIN_LINES, min(_MAX_LINES, weight)), 1))]
+    weight = sum(pair.weight for pair in matched)
+    if parent.kind == CONTRACT:  # who calls off names the contract, or takes just what it is about
+        others = len(parent.lines) - len(matched)
+        level += f", {others} of the contract's are not there" if others else ""
+        weight = min(_MAX_LINES, weight) - 5.0 * (missing + others)
+    else:
+        weight = min(_MAX_LINES, weight - 3.0 * missing)
+    least = _MIN_LINES if len(child.named.get(parent.kind, ())) < 2 else _MIN_LINES_OF_SEVERAL  # noqa: PLR2004
+    return [Evidence("lines", level, round(max(least, weight), 1))]
 
 
 _SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
