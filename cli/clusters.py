@@ -137,8 +137,8 @@ def clusters(
 ) -> None:
     """Show which documents belong together, and why.
 
-    Under each document stand its links, with the reason and how sure it is. Documents without a partner follow at the end,
-    with the reason why they are alone.
+    Under each document stand its links, each with its reason and how sure it is. Documents without a partner follow at
+    the end, with the reason why they are alone.
     """
     cloud = Cloud.at(place_of(context.obj))
     found = [cluster for one in chosen(cloud, tenant) for cluster in of_tenant(cloud, one)]

@@ -1,4 +1,4 @@
-"""`counterfoil demo`: sample documents go through the deployed app, and what came of them is compared with their truth."""
+"""`counterfoil demo`: sample documents go through the deployed app; what comes of each is compared with its truth."""
 
 import secrets
 import shutil
@@ -26,7 +26,7 @@ from cli.outcomes import STAGES, Outcome, Stage, State
 from cli.sample import Sample, SampleFile, generate
 from cli.tables import STYLES, label, summary
 from cli.tenants import Tenant, add_tenant
-from cli.terminal import Checklist, Counters, aside, page, print_json, write_json
+from cli.terminal import DONE, FAILED, Checklist, Counters, aside, page, print_json, write_json
 from cli.verdict import STATE_OF_TRUTH, Deviation, deviations
 
 OUTPUT = ROOT / "build"
@@ -178,7 +178,11 @@ def _unfinished(run: Run, found: Mapping[tuple[str, str], Outcome], seconds: flo
 
 
 def _report(
-    run: Run, found: Mapping[tuple[str, str], Outcome], grouped: Sequence[Cluster], wrong: Sequence[Deviation], seconds: float
+    run: Run,
+    found: Mapping[tuple[str, str], Outcome],
+    grouped: Sequence[Cluster],
+    wrong: Sequence[Deviation],
+    seconds: float,
 ) -> dict[str, Any]:
     expected = {(file.tenant, file.name): STATE_OF_TRUTH[file.truth.state] for file in run.sample.files}
     reason = {(file.tenant, file.name): file.truth.reason for file in run.sample.files}
@@ -189,7 +193,8 @@ def _report(
         "tenants": {slug: tenant.slug for slug, tenant in run.tenants.items()},
         "counts": dict(Counter(outcome.state for outcome in found.values())),
         "documents": [
-            {**outcome.record, "expected": expected[place], "because": reason[place]} for place, outcome in found.items()
+            {**outcome.record, "expected": expected[place], "because": reason[place]}
+            for place, outcome in found.items()
         ],
         "clusters": [cluster.record for cluster in grouped],
         "deviations": [deviation.record for deviation in wrong],
@@ -211,12 +216,12 @@ def _show(
     screen.rule("Failed, and why", align="left")
     _show_notes(found, (State.FAILED,))
     screen.rule("Documents by state", align="left")
-    _show_counts(sample, found)
+    _show_counts(found)
     screen.print(f"{len(found)} documents in {seconds:.1f} s. All of it as JSON: {OUTPUT / 'demo.json'}")
     if not wrong:
-        screen.print(f"[green]✓[/] Every document became what sample {sample.seed} says it must.")
+        screen.print(DONE, f"Every document became what sample {sample.seed} says it must.")
         return
-    screen.print(f"[red]✗[/] {len(wrong)} things are not what sample {sample.seed} says:")
+    screen.print(FAILED, f"{len(wrong)} things are not what sample {sample.seed} says:")
     for one in wrong:
         screen.print(Text(f"  {one.tenant}: {', '.join(one.files)}", "bold"))
         screen.print(Text(f"    expected: {one.expected}"))
@@ -224,18 +229,20 @@ def _show(
 
 
 def _show_notes(found: Mapping[tuple[str, str], Outcome], states: Sequence[State]) -> None:
-    table = Table(Column("tenant", no_wrap=True), Column("file", overflow="fold"), "state", "why", box=None, pad_edge=False)
+    columns = (Column("tenant", no_wrap=True), Column("file", overflow="fold"), "state", "why")
+    table = Table(*columns, box=None, pad_edge=False)
     for (tenant, file), outcome in found.items():
         if outcome.state in states:
             table.add_row(tenant, Text(file), Text(outcome.state, STYLES[outcome.state]), Text(outcome.note))
     page().print(table)
 
 
-def _show_counts(sample: Sample, found: Mapping[tuple[str, str], Outcome]) -> None:
-    table = Table("type", *(Column(Text(state, STYLES[state]), justify="right") for state in State if state.is_final), box=None)
+def _show_counts(found: Mapping[tuple[str, str], Outcome]) -> None:
+    final = [state for state in State if state.is_final]
+    table = Table("type", *(Column(Text(state, STYLES[state]), justify="right") for state in final), box=None)
     counts = Counter((outcome.type, outcome.state) for outcome in found.values())
     for type_ in sorted({type_ for type_, _ in counts}, key=lambda one: one or "~"):
-        cells = [counts[type_, state] for state in State if state.is_final]
+        cells = [counts[type_, state] for state in final]
         table.add_row(label(type_) or "not a document", *(str(cell or "") for cell in cells))
     page().print(table)
     page().print(summary(list(found.values())))

@@ -40,9 +40,7 @@ def ingest(
     tenant: Annotated[str, typer.Option(help="Slug of the tenant that they belong to.", show_default=False)],
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it is known what became of each.")] = False,
     timeout: Annotated[int, typer.Option(min=1, help="Seconds to wait at most.")] = 300,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print what was uploaded, or what became of it, as JSON.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the uploads, or their outcomes, as JSON.")] = False,
 ) -> None:
     """Upload files for a tenant.
 
@@ -57,9 +55,7 @@ def ingest(
         if as_json:
             print_json([{"file": str(one.path), "key": one.key} for one in uploaded])
         else:
-            page().print(
-                f"{len(uploaded)} uploaded for '{tenant}'. What becomes of them: counterfoil documents --tenant {tenant}"
-            )
+            page().print(f"{len(uploaded)} uploaded. What becomes of them: counterfoil documents --tenant {tenant}")
         return
     found = wait_for(cloud, owner, uploaded, timeout)
     if as_json:
@@ -106,7 +102,7 @@ def wait_for(cloud: Cloud, tenant: Tenant, uploaded: Sequence[Uploaded], seconds
                 return found
             if time.monotonic() > deadline:
                 raise CommandError(
-                    f"After {seconds:.0f} s it is not known yet what becomes of {len(keys - final)} of {len(keys)} files: "
+                    f"After {seconds:.0f} s it is not known yet what becomes of {len(keys - final)} of {len(keys)}: "
                     f"see 'counterfoil documents --tenant {tenant.slug}' and 'counterfoil status'."
                 )
             shown.update(f"Waiting: {len(final)} of {len(keys)}")

@@ -1,105 +1,26 @@
-"""The command `counterfoil`: its commands, each imported when it is called, and the one place where errors become sentences."""
+"""The entry point of `counterfoil`, and the one place where errors become sentences and exit codes."""
 
 import errno
 import os
+import signal
 import sys
 import tempfile
 import traceback
-from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
-from typer.core import TyperGroup
 
 from cli.failures import ExitCode, exit_code_of
 from counterfoil.errors import CounterfoilError
 
 
-@dataclass(frozen=True)
-class _Command:
-    """A command of the table: where it is, and the line about it in the help. The first line of its docstring is the same."""
-
-    target: str
-    summary: str
-    panel: str
-
-
-CLOUD, WORK, READ = "The local cloud", "Documents", "Without a cloud"
-COMMANDS = {
-    "up": _Command("cli.cloud.commands:up", "Bring the local cloud up and deploy the app into it.", CLOUD),
-    "down": _Command("cli.cloud.commands:down", "Take the local cloud down and delete all that it holds.", CLOUD),
-    "status": _Command("cli.cloud.commands:status", "Show whether the local cloud is up, and what waits in it.", CLOUD),
-    "demo": _Command("cli.demo:demo", "Feed sample documents to the app and show what came of each.", CLOUD),
-    "tenants": _Command("cli.tenants:app", "Add tenants, and list them.", WORK),
-    "ingest": _Command("cli.ingest:ingest", "Upload files for a tenant.", WORK),
-    "documents": _Command("cli.documents:documents", "Show what became of every uploaded file.", WORK),
-    "clusters": _Command("cli.clusters:clusters", "Show which documents belong together, and why.", WORK),
-    "extract": _Command("cli.extract:extract", "Read documents from files and show what they state.", READ),
-    "evaluate": _Command("cli.evaluate:evaluate", "Match a labelled set of documents and write what was found.", READ),
-}
-
-
-class _LazyGroup(TyperGroup):
-    """Knows names and summaries of its commands; imports the one that is called. So `--help` takes no time."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that `args` begins with, imported now."""
-        command = COMMANDS.get(args[0])
-        if command is not None:
-            self.commands[args[0]] = _imported(command.target, args[0])
-        return super().resolve_command(ctx, args)
-
-
-def _imported(target: str, name: str) -> Any:
-    module, attribute = target.split(":")
-    found = getattr(import_module(module), attribute)
-    if not isinstance(found, typer.Typer):
-        single = typer.Typer(add_completion=False)
-        single.command(name)(found)
-        found = single
-    return typer.main.get_command(found)
-
-
-app = typer.Typer(
-    name="counterfoil",
-    cls=_LazyGroup,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for _name, _command in COMMANDS.items():
-    app.command(_name, help=_command.summary, rich_help_panel=_command.panel)(lambda: None)
-
-
-@app.callback()
-def counterfoil(
-    context: typer.Context,
-    *,
-    local: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="COUNTERFOIL_LOCAL",
-            help="Folder of the local cloud: the one in the project (.local), unless you want a second cloud.",
-            show_default=False,
-            file_okay=False,
-        ),
-    ] = None,
-) -> None:
-    """Match business documents: invoices, orders, delivery notes and their kin.
-
-    What is made for machines (--json) goes to standard output, what is made for people is shown beside it.
-    Exit codes: 0 all well, 1 something came out otherwise than wanted, 2 wrong call, 3 no local cloud, 130 interrupted.
-    """
-    context.obj = local
-
-
 def run() -> None:
     """Run the command line. Every failure becomes a sentence and an exit code."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # Ctrl-C while modules are imported: there is nothing to clear away yet
     try:
+        from cli.app import app
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         app()
     except CounterfoilError as error:
         _fail(str(error), exit_code_of(error))

@@ -51,7 +51,7 @@ STAGES = tuple(Stage)
 
 @dataclass(frozen=True)
 class Outcome:
-    """One upload, and the document that it became, if it did. Where a bundle became several, each has its own outcome."""
+    """One upload, and the document that it became, if it did. Each document of a bundle has an outcome of its own."""
 
     tenant: str
     """Empty when the key names no tenant that exists."""
@@ -92,7 +92,8 @@ class Outcome:
 _NUMBERS = ", ".join(f"d.structured_data ->> '{roles.number}'" for roles in ROLES.values())
 _OF_TENANT = f"""
 SELECT a.id, a.key, a.created_at, a.status, coalesce(a.error, a.reason),
-       i.id IS NOT NULL, i.status, coalesce(i.error, i.reason), d.matching_status, coalesce(d.matching_error, d.matching_reason),
+       i.id IS NOT NULL, i.status, coalesce(i.error, i.reason),
+       d.matching_status, coalesce(d.matching_error, d.matching_reason),
        d.id, d.file_name, d.type, coalesce({_NUMBERS}), encode(d.content_hash, 'hex'), d.cluster_id
 FROM acquisition_job a
 LEFT JOIN source s ON s.job_id = a.id
@@ -101,7 +102,10 @@ LEFT JOIN ingestion_job i ON i.id = d.id
 WHERE a.tenant_id = %s
 ORDER BY a.created_at, a.key, d.id
 """
-_OF_NOBODY = "SELECT id, key, created_at, status, coalesce(error, reason) FROM acquisition_job WHERE tenant_id IS NULL ORDER BY 3, 2"
+_OF_NOBODY = """
+SELECT id, key, created_at, status, coalesce(error, reason) FROM acquisition_job
+WHERE tenant_id IS NULL ORDER BY created_at, key
+"""
 
 
 def of_tenant(cloud: Cloud, tenant: Tenant) -> Iterator[Outcome]:

@@ -1,7 +1,7 @@
 """Prepares the project's environment: `python3 cli/setup.py`, which is what `make setup` calls.
 
-Into .venv come uv and all that uv.lock names, Node among it; into node_modules what package-lock.json names. What is done
-already is not done again. This file runs before anything is installed, with whatever Python there is: it uses the
+Into .venv come uv and all that uv.lock names, Node among it; into node_modules what package-lock.json names. What is
+done already is not done again. This file runs before anything is installed, with whatever Python there is: it uses the
 standard library alone, and no syntax that an older Python cannot read.
 """
 
@@ -74,7 +74,7 @@ def once(folder: Path, stamp: Path, sources: tuple[Path, ...], prepare: object) 
 
 
 def prepare_python() -> None:
-    """Make .venv, or a new one where the old one was made elsewhere or by another Python, and install what is locked."""
+    """Make .venv, also where one was made elsewhere or by another Python, and install what is locked."""
     if not _is_ours(PYTHON):
         _say("Making .venv")
         shutil.rmtree(VENV, ignore_errors=True)
@@ -127,7 +127,9 @@ def _make_venv() -> None:
 
 def _install_uv() -> None:
     """Install the uv that the lock names."""
-    found = re.search(r'^name = "uv"\nversion = "([^"]+)"', (ROOT / "uv.lock").read_text(encoding="utf-8"), re.MULTILINE)
+    found = re.search(
+        r'^name = "uv"\nversion = "([^"]+)"', (ROOT / "uv.lock").read_text(encoding="utf-8"), re.MULTILINE
+    )
     if found is None:
         raise SetupError("uv.lock names no version of uv: run 'uv lock'.")
     _say(f"Installing uv {found[1]}")

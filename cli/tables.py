@@ -21,6 +21,9 @@ STYLES = {
 
 def show_outcomes(found: Sequence[Outcome]) -> None:
     """A row for each upload, and a line with their number by state."""
+    if not found:
+        page().print("There are no documents.")
+        return
     several = len({outcome.tenant for outcome in found}) > 1
     columns = [Column("tenant", no_wrap=True)] if several else []
     columns += [
@@ -40,10 +43,10 @@ def show_outcomes(found: Sequence[Outcome]) -> None:
 
 
 def summary(found: Sequence[Outcome]) -> Text:
-    """How many there are in each state."""
+    """How many there are in each state, where there are any."""
     counts = Counter(outcome.state for outcome in found)
     parts = [Text(f"{counts[state]} {state}", STYLES[state]) for state in State if counts[state]]
-    return Text(", ").join(parts) if parts else Text("There are no documents.")
+    return Text(", ").join(parts)
 
 
 def label(type_: str | None) -> str:

@@ -59,7 +59,9 @@ def chosen(cloud: Cloud, slug: str | None) -> list[Tenant]:
 def add_tenant(
     cloud: Cloud, slug: str, name: str | None = None, organization: str = ORGANIZATION
 ) -> tuple[Tenant, bool]:
-    """Add a tenant, and its organization where it is new. Returns it, and whether it is new; one that exists stays as it is.
+    """Add a tenant, and its organization where that is new. Returns it, and whether it is new.
+
+    One that exists stays as it is.
 
     Raises:
         UsageError: the slug cannot be one.

@@ -1,4 +1,4 @@
-"""How the command line speaks to people: on standard error, or on standard output where nothing for machines goes there."""
+"""How the command line speaks: tables and JSON on standard output, progress and remarks on standard error."""
 
 import json
 import sys
@@ -10,19 +10,23 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
+DONE = Text("✓", "green")
+FAILED = Text("✗", "red")
 NARROWEST = 100
 """Columns of a page that is no terminal: a table in a file need not be folded."""
 
 
 def page() -> Console:
     """Standard output, for tables."""
-    return Console(width=None if sys.stdout.isatty() else max(NARROWEST, Console().width), highlight=False)
+    width = None if sys.stdout.isatty() else max(NARROWEST, Console().width)
+    return Console(width=width, highlight=False, markup=False)
 
 
 def aside() -> Console:
     """Standard error, for progress and remarks."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, markup=False)
 
 
 def print_json(value: Any) -> None:
@@ -41,7 +45,7 @@ def _json(value: Any) -> str:
 
 
 class Checklist:
-    """Steps that are done one after the other, each with the time that it took; the one under way moves on a terminal."""
+    """Steps that are done one after the other, each with the time that it took; on a terminal the current one moves."""
 
     def __init__(self) -> None:
         """Nothing is shown before the first step."""
@@ -62,7 +66,7 @@ class Checklist:
 
     def begin(self, title: str) -> None:
         """A step begins; the one before it has ended well."""
-        self._finish("[green]✓[/]")
+        self._finish(DONE)
         self._title, self._began = title, time.monotonic()
         self._task = self._progress.add_task(title, total=None)
 
@@ -75,11 +79,12 @@ class Checklist:
         """Something that people should know."""
         self._console.print(f"{sentence}.", style="yellow")
 
-    def _finish(self, sign: str) -> None:
+    def _finish(self, sign: Text) -> None:
         if self._task is not None:
             self._progress.remove_task(self._task)
             self._task = None
-            self._console.print(f"{sign} {self._title} [dim]({time.monotonic() - self._began:.1f} s)[/]")
+            took = Text(f"({time.monotonic() - self._began:.1f} s)", "dim")
+            self._console.print(sign, self._title, took)
 
     @contextmanager
     def shown(self) -> Iterator["Checklist"]:
@@ -88,9 +93,9 @@ class Checklist:
             try:
                 yield self
             except BaseException:
-                self._finish("[red]✗[/]")
+                self._finish(FAILED)
                 raise
-            self._finish("[green]✓[/]")
+            self._finish(DONE)
 
 
 class Counters:

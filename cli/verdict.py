@@ -64,7 +64,8 @@ def _of_files(files: Sequence[SampleFile], found: Found) -> Iterator[Deviation]:
 
 
 def _words(states: Counter[State]) -> str:
-    return ", ".join(f"{count} {state}" if len(states) > 1 or count > 1 else state for state, count in states.items()) or "nothing"
+    alone = states.total() == 1
+    return ", ".join(state if alone else f"{count} {state}" for state, count in states.items()) or "nothing"
 
 
 def _of_clusters(sample: Sample, tenant: str, found: Found) -> Iterator[Deviation]:
@@ -80,7 +81,7 @@ def _of_clusters(sample: Sample, tenant: str, found: Found) -> Iterator[Deviatio
             clusters[outcome.cluster_id].add(outcome.content_hash)
     true = {frozenset(members) for members in truth.values()}
     for members in sorted(true - {frozenset(one) for one in clusters.values()}, key=sorted):
-        meeting = [sorted(names[one] for one in cluster if one in names) for cluster in clusters.values() if cluster & members]
+        meeting = [sorted(names[one] for one in cluster) for cluster in clusters.values() if cluster & members]
         yield Deviation(tenant, sorted(names[one] for one in members), "one cluster of these", _sets(meeting))
 
 

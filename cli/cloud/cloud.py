@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from cli.cloud import deployment, emulator, processes
 from cli.cloud.place import Place
+from cli.cloud.processes import Part
 from cli.cloud.state import State
 from cli.failures import CloudError
 from cli.postgres import PostgresServer
@@ -50,6 +51,7 @@ def up(place: Place, steps: Steps, *, port: int | None = None, database_port: in
     began = time.monotonic()
     waiting = "Another command is bringing this cloud up or down; waiting for it to end"
     with processes.interruptible(), place.locked(lambda: steps.note(waiting)):
+        processes.end_all(place.folder, [Part.DEPLOYMENT])  # one whose command was killed
         found = State.load(place)
         whole = found if found is not None and _is_whole(place, found, steps) else None
         try:
@@ -64,6 +66,7 @@ def up(place: Place, steps: Steps, *, port: int | None = None, database_port: in
             if whole is None:
                 with processes.uninterrupted():
                     _end(place)
+                steps.note("What had been started is ended")
             raise
     return Up(Cloud(place, state), whole is None, stale, time.monotonic() - began)
 
@@ -95,6 +98,8 @@ def _start(place: Place, steps: Steps, port: int | None, database_port: int | No
     processes.end_all(place.folder)
     place.state.unlink(missing_ok=True)
     place.check_space()
+    if port is not None:
+        emulator.check_free(port)
     steps.begin("PostgreSQL 18")
     server = PostgresServer(place.postgres).start(database_port)
     url = server.create_database(DATABASE)
@@ -132,15 +137,15 @@ def down(place: Place, steps: Steps) -> bool:
     """
     if not place.folder.exists():
         return False
-    with place.locked(lambda: steps.note("Another command is at work on this cloud; waiting for it to end")):
-        with processes.uninterrupted():
-            steps.begin("Processes")
-            ended = processes.end_all(place.folder)
-            steps.begin("Database")
-            there = place.postgres.exists()
-            PostgresServer(place.postgres).remove()
-            steps.begin("Files")
-            place.clear()
+    waiting = "Another command is at work on this cloud; waiting for it to end"
+    with place.locked(lambda: steps.note(waiting)), processes.uninterrupted():
+        steps.begin("Processes")
+        ended = processes.end_all(place.folder)
+        steps.begin("Database")
+        there = place.postgres.exists()
+        PostgresServer(place.postgres).remove()
+        steps.begin("Files")
+        place.clear()
     return ended > 0 or there
 
 
@@ -187,7 +192,8 @@ class Cloud:
         import boto3
         from botocore.config import Config
 
-        return boto3.client(
+        make: Any = boto3.client  # its type knows each service's name, and takes no other string
+        return make(
             service,
             endpoint_url=self.state.emulator.endpoint,
             region_name=emulator.REGION,

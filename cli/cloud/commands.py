@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from cli.cloud import cloud, deployment, emulator
 from cli.cloud.cloud import Cloud
@@ -43,8 +44,8 @@ def up(
         print_json(report)
         return
     did = {(True, True): "is up", (False, True): "was up; the app was deployed again"}
-    page().print(f"The local cloud {did.get((done.started, done.deployed), 'was up, and nothing has changed')}", end="")
-    page().print(f" [dim]({done.seconds:.1f} s)[/]")
+    what = did.get((done.started, done.deployed), "was up, and nothing has changed")
+    page().print(f"The local cloud {what} ({done.seconds:.1f} s).")
     _show(_where(done.cloud))
 
 
@@ -91,7 +92,8 @@ def status(
         return
     page().print("The local cloud is up.")
     _show(_where(found))
-    table = Table("queue", *(f"[dim]{name}[/]" for name in ("waiting", "in work", "delayed", "dead letters")), box=None)
+    columns = [Column(name, justify="right") for name in ("waiting", "in work", "delayed", "dead letters")]
+    table = Table("queue", *columns, box=None, header_style="dim")
     for name, depths in queues.items():
         table.add_row(name, *(str(depth) for depth in depths.values()))
     page().print(table)
@@ -125,13 +127,14 @@ def _show(where: dict[str, Any]) -> None:
     for name, value in (
         (
             "AWS",
-            f"{where['endpoint']}  (account {where['account']}, {where['region']}; for tools: counterfoil status --env)",
+            f"{where['endpoint']} (account {where['account']}, {where['region']})",
         ),
+        ("AWS tools", 'eval "$(counterfoil status --env)"'),
         ("uploads", f"s3://{where['uploads_bucket']}/uploads/TENANT/"),
         ("database", where["database"]),
         ("logs", where["logs"]),
     ):
-        table.add_row(f"  [dim]{name}[/]", value)
+        table.add_row(Text(f"  {name}", "dim"), Text(value, overflow="fold"))
     page().print(table)
 
 

@@ -13,11 +13,13 @@ from pathlib import Path
 from cli.cloud import emulator, processes
 from cli.cloud.emulator import ACCOUNT, REGION, Emulator
 from cli.cloud.place import ROOT, Place
+from cli.cloud.processes import Part
 from cli.failures import CloudError
 
 COMMAND_LINE = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
 SILENCE_SECONDS = 300
-"""A deployment that says nothing for this long is ended: a custom resource whose function fails to start is waited for for an hour."""
+"""A deployment that says nothing for this long is ended: it would wait an hour for a custom resource
+whose function does not start."""
 SOURCES = ("functions", "infra", "layers", "migrations", "cdk.json", "package-lock.json", "uv.lock")
 """What a deployment is made from."""
 _PROGRESS = re.compile(r"^\s*(?P<stack>\S+) \|\s*(?P<done>\d+)/(?P<all>\d+) \|")
@@ -27,7 +29,7 @@ Progress = Callable[[int, int], None]
 
 
 def fingerprint(database_url: str) -> str:
-    """A hash of everything that a deployment is made from, this machine's Python and the database's address among it."""
+    """A hash of everything that a deployment is made from, with this machine's Python and the database's address."""
     digest = hashlib.sha256(f"{sys.version_info[:2]} {sys.platform} {database_url}\n".encode())
     for path in sorted(_sources()):
         digest.update(f"{path.relative_to(ROOT)}\n".encode())
@@ -54,13 +56,13 @@ def deploy(place: Place, target: Emulator, database_url: str, *, first: bool, pr
     environment = _environment(place, target)
     log(place).parent.mkdir(parents=True, exist_ok=True)
     log(place).write_text("")
+    where = ["--output", str(place.assembly), "--outputs-file", str(place.outputs)]
     context = ["-c", "stage=local", "-c", f"databaseUrl={database_url}"]
     if first:
         _run(place, ["bootstrap", f"aws://{ACCOUNT}/{REGION}"], environment, place.folder)
     _run(
         place,
-        ["deploy", "--all", *context, "--output", str(place.assembly), "--outputs-file", str(place.outputs)]
-        + ["--require-approval", "never", "--progress", "events"],
+        ["deploy", "--all", *context, *where, "--require-approval", "never", "--progress", "events"],
         environment,
         ROOT,
         progress,
@@ -79,7 +81,7 @@ def _environment(place: Place, target: Emulator) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
     return {
         **kept,
-        **processes.mark(place.folder),
+        **processes.mark(place.folder, Part.DEPLOYMENT),
         **target.environment,
         "PATH": emulator.search_path(),
         "CDK_HOME": str(place.temporary / "cdk"),
@@ -91,7 +93,7 @@ def _environment(place: Place, target: Emulator) -> dict[str, str]:
 def _run(
     place: Place, arguments: list[str], environment: dict[str, str], folder: Path, progress: Progress = lambda *_: None
 ) -> None:
-    """Run the CDK command line to its end, all that it says going to the log. It ends with all its children if we do."""
+    """Run the CDK command line to its end; all that it says goes to the log. It ends with all its children if we do."""
     start = log(place).stat().st_size
     with log(place).open("a") as output:
         process = subprocess.Popen(
@@ -121,7 +123,7 @@ def _follow(place: Place, process: subprocess.Popen[bytes], progress: Progress) 
             for line in said:
                 heard = time.monotonic()
                 if found := _PROGRESS.match(line):
-                    progress(int(found["done"]), int(found["all"]))
+                    progress(min(int(found["done"]), int(found["all"])), int(found["all"]))
             if time.monotonic() - heard > SILENCE_SECONDS:
                 raise CloudError(
                     f"The deployment says nothing for {SILENCE_SECONDS} s and was ended. What it said is in {log(place)}, "
@@ -133,7 +135,5 @@ def _follow(place: Place, process: subprocess.Popen[bytes], progress: Progress) 
 def _reason(output: str) -> str:
     """The line that says why, as a sentence."""
     lines = [line.strip() for line in _TERMINAL_CODES.sub("", output).splitlines() if line.strip()]
-    telling = (
-        [line for line in lines if re.search(r"❌|_FAILED|[Ee]rror", line)] or lines[-1:] or ["it gives no reason"]
-    )
-    return f"{telling[0].lstrip('❌ ').rstrip('.')}."
+    telling = [line for line in lines if re.search(r"❌|_FAILED|[Ee]rror", line)] or lines[-1:]
+    return f"{telling[0].lstrip('❌ ').rstrip('.')}." if telling else "it gives no reason."

@@ -9,17 +9,17 @@ import sys
 import time
 import venv
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import psutil
 
 from cli.cloud import processes
 from cli.cloud.place import Place
+from cli.cloud.processes import Part
 from cli.failures import CloudError
 
 HOST = "127.0.0.1"
@@ -63,16 +63,17 @@ class Emulator:
 
     def is_ready(self) -> bool:
         """Whether it answers."""
-        with suppress(URLError, OSError), urlopen(f"{self.endpoint}/_ministack/health", timeout=5) as answer:
-            return bool(answer.status == 200)
+        with suppress(OSError, HTTPException), closing(HTTPConnection(HOST, self.port, timeout=5)) as connection:
+            connection.request("GET", "/_ministack/health")
+            return connection.getresponse().status == 200
         return False
 
     def runs_in(self, place: Place) -> bool:
-        """Whether this very emulator is still there: a process of the cloud with this number that began at this time."""
+        """Whether this very emulator is still there: a process of this cloud, of this number, begun at this time."""
         with suppress(psutil.Error):
             process = psutil.Process(self.pid)
             return (
-                process.environ().get(processes.MARK) == str(place.folder)
+                process in processes.belonging_to(place.folder, [Part.EMULATOR])
                 and abs(process.create_time() - self.started) < 2  # the system's idea of when it was booted may drift
                 and processes.is_alive(process)
             )
@@ -85,10 +86,8 @@ def start(place: Place, port: int | None = None) -> Emulator:
     Raises:
         CloudError: the port is taken, or it does not start.
     """
-    if port is not None and not is_free(port):
-        raise CloudError(
-            f"Port {port} is in use by another program: stop that program, or choose another port with --port."
-        )
+    if port is not None:
+        check_free(port)
     _prepare(place)
     for chosen in [port] if port is not None else _free_ports():
         emulator = _launch(place, chosen)
@@ -102,17 +101,21 @@ def log(place: Place) -> Path:
     return place.logs / "emulator.log"
 
 
-def is_free(port: int) -> bool:
-    """Whether a server can listen there."""
+def check_free(port: int) -> None:
+    """Find out whether a server can listen there.
+
+    Raises:
+        CloudError: it cannot, since another program does.
+    """
     with socket.socket() as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # as servers do: a connection just closed is no obstacle
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: closed connections are no obstacle
         try:
             probe.bind((HOST, port))
-        except (OSError, OverflowError):
-            return False
-    return True
+        except OSError as error:
+            reason = (error.strerror or "it is refused").lower()
+            raise CloudError(
+                f"Port {port} cannot be used, {reason}: stop the program that has it, or choose another with --port."
+            ) from error
 
 
 def node_folder() -> Path:
@@ -152,7 +155,7 @@ def _launch(place: Place, port: int) -> Emulator | None:
     """Start the process and wait until it answers. None when it ended at once."""
     secret = secrets.token_urlsafe(24)
     environment = {
-        **processes.mark(place.folder),
+        **processes.mark(place.folder, Part.EMULATOR),
         "PATH": search_path(),
         "HOME": str(place.temporary),
         "TMPDIR": str(place.temporary),

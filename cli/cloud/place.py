@@ -104,8 +104,8 @@ class Place:
         free = shutil.disk_usage(self.folder).free // 2**20
         if free < FREE_MEGABYTES:
             raise CloudError(
-                f"Only {free} MB are free on the disk of {self.folder}, and the local cloud needs about {FREE_MEGABYTES} MB: "
-                "free some space, or choose a folder on another disk with --local."
+                f"Only {free} MB are free on the disk of {self.folder}, and the local cloud needs about "
+                f"{FREE_MEGABYTES} MB: free some space, or choose a folder on another disk with --local."
             )
 
     def clear(self) -> None:

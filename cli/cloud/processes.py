@@ -1,16 +1,17 @@
 """The processes of a local cloud, and their end.
 
-Every process that a cloud starts inherits one environment variable, which names the cloud's folder. So a cloud knows its
-own, and nobody else's, whatever became of the command that started them; no process number is trusted, for the system
-gives it to another process when the first has ended.
+Every process that a cloud starts inherits one environment variable, which names the cloud's folder. So a cloud knows
+its own, and nobody else's, whatever became of the command that started them; no process number is trusted, for the
+system gives it to another process when the first has ended.
 """
 
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from enum import StrEnum
 from pathlib import Path
 from types import FrameType
 
@@ -20,20 +21,31 @@ from cli.failures import CloudError
 
 MARK = "COUNTERFOIL_CLOUD_PROCESS"
 END_SECONDS = 10
+
+
+class Part(StrEnum):
+    """What a process belongs to."""
+
+    EMULATOR = "emulator"
+    """The emulator, with the functions that it runs."""
+    DEPLOYMENT = "deployment"
+
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def mark(folder: Path) -> dict[str, str]:
-    """The environment variable for the processes of the cloud in `folder`."""
-    return {MARK: str(folder)}
+def mark(folder: Path, part: Part) -> dict[str, str]:
+    """The environment variable for the processes of a part of the cloud in `folder`."""
+    return {MARK: f"{part}:{folder}"}
 
 
-def belonging_to(folder: Path) -> list[psutil.Process]:
+def belonging_to(folder: Path, parts: Collection[Part] = tuple(Part)) -> list[psutil.Process]:
     """The live processes of the cloud in `folder`."""
+    marks = {mark(folder, part)[MARK] for part in parts}
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            if process.environ().get(MARK) == str(folder) and process.pid != os.getpid() and is_alive(process):
+            if process.environ().get(MARK) in marks and process.pid != os.getpid() and is_alive(process):
                 found.append(process)
     return found
 
@@ -46,15 +58,17 @@ def is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def end_all(folder: Path) -> int:
-    """End every process of the cloud in `folder`, those too that they start meanwhile. Returns how many there were.
+def end_all(folder: Path, parts: Collection[Part] = tuple(Part)) -> int:
+    """End every process of the cloud in `folder`, or of some parts of it, with those that they start meanwhile.
+
+    Returns how many there were.
 
     Raises:
         CloudError: some do not end, or belong to somebody else.
     """
     ended: set[int] = set()
     deadline = time.monotonic() + END_SECONDS
-    while processes := belonging_to(folder):
+    while processes := belonging_to(folder, parts):
         ended.update(process.pid for process in processes)
         if time.monotonic() > deadline:
             pids = ", ".join(str(process.pid) for process in processes)
