@@ -1,8 +1,8 @@
-"""`counterfoil evaluate`: matches a labelled set with the real code on a database of its own, and says how well it did."""
+"""`counterfoil evaluate`: matches a labelled set with the real code on a database of its own; says how well it did."""
 
 import random
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -37,7 +37,7 @@ Pair = frozenset[str]
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far what was found agrees with the truth. Without anything found, precision is 1; without any truth, recall is."""
+    """How far what was found agrees with the truth; nothing found is precise, and without any truth recall is 1."""
 
     precision: float
     recall: float
@@ -68,7 +68,9 @@ class Matched:
 
 
 def evaluate(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with documents.jsonl and, for figures, labels.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder with documents.jsonl and, for figures, labels.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder for predicted.csv and edges.csv; made if it is not there.")],
     *,
     shuffle: Annotated[
@@ -79,7 +81,8 @@ def evaluate(
 ) -> None:
     """Match a labelled set of documents and write what was found.
 
-    The set is loaded into an empty database that is gone afterwards (in memory, not durable: the speed is that of the code).
+    The set is loaded into an empty database that is gone afterwards (in memory, not durable: the speed is that of the
+    code).
     """
     labelled = read_set(directory)
     order = sorted(labelled.documents, key=lambda document: (document.received_at, document.id))
@@ -102,7 +105,14 @@ def evaluate(
         _show(figures)
 
 
-# -- loading ------------------------------------------------------------------------------------------------------------
+# -- loading --------------------------------------------------------------------------------------------------------
+
+
+_DOCUMENTS = """
+COPY document (id, tenant_id, source_id, bucket, key, file_name, size, content_hash, received_at, last_seen_at,
+               type, structured_data, matching_status, matching_revision)
+FROM STDIN
+"""
 
 
 def _load(server: Server, documents: Collection[LabelledDocument]) -> dict[str, UUID]:
@@ -129,15 +139,14 @@ def _load(server: Server, documents: Collection[LabelledDocument]) -> dict[str, 
                 " VALUES (%s, %s, %s, 'upload', 'evaluation', %s, %s)",
                 [id_, id_, id_, name, now],
             )
-        with cursor.copy(
-            "COPY document (id, tenant_id, source_id, bucket, key, file_name, size, content_hash, received_at, last_seen_at,"
-            " type, structured_data, matching_status, matching_revision) FROM STDIN"
-        ) as copy:
+        with cursor.copy(_DOCUMENTS) as copy:
             for document in documents:
                 tenant = tenants[document.tenant]
                 hash_ = sha256(document.id.encode()).digest()
                 place = ("evaluation", document.id, document.id, 0, hash_, document.received_at, document.received_at)
-                copy.write_row((_id(document), tenant, tenant, *place, document.type, Jsonb(document.data), "pending", 1))
+                copy.write_row(
+                    (_id(document), tenant, tenant, *place, document.type, Jsonb(document.data), "pending", 1)
+                )
         cursor.execute("ANALYZE")
     return tenants
 
@@ -146,7 +155,7 @@ def _id(document: LabelledDocument) -> UUID:
     return uuid5(NAMESPACE, f"document/{document.id}")
 
 
-# -- matching -----------------------------------------------------------------------------------------------------------
+# -- matching -------------------------------------------------------------------------------------------------------
 
 
 def _match(
@@ -193,7 +202,7 @@ def _match_one(database: Database, tenant_id: UUID, document_id: UUID) -> str:
     return "decided again" if retry_conflicts(write).decided_again else "matched"
 
 
-# -- figures ------------------------------------------------------------------------------------------------------------
+# -- figures --------------------------------------------------------------------------------------------------------
 
 
 def _write(out: Path, order: Iterable[LabelledDocument], matched: Matched) -> None:
@@ -244,7 +253,9 @@ def _show(figures: Mapping[str, Any]) -> None:
     for name, value in figures.items():
         if isinstance(value, Mapping):
             text = ", ".join(f"{key} {value[key]:.4f}" for key in ("precision", "recall", "f1"))
-            table.add_row(name.replace("_", " "), f"{text} ({value['found']} found, {value['true']} true, {value['both']} both)")
+            table.add_row(
+                name.replace("_", " "), f"{text} ({value['found']} found, {value['true']} true, {value['both']} both)"
+            )
         elif value is not None:
             table.add_row(name.replace("_", " "), str(value))
     aside().print(table)

@@ -34,7 +34,13 @@ class Office:
         position = len(self.ids)
         id_ = UUID(int=((position + 1) << 64) + self._number)
         factories.make_document(
-            self.admin, self.tenant_id, paper.data, id=id_, type=paper.kind, received_at=paper.received_at, matching_revision=1
+            self.admin,
+            self.tenant_id,
+            paper.data,
+            id=id_,
+            type=paper.kind,
+            received_at=paper.received_at,
+            matching_revision=1,
         )
         self.ids.append(id_)
         return position
@@ -81,7 +87,9 @@ class Office:
     def clusters(self) -> list[int]:
         """By position, the position of the document that the cluster is named by."""
         names = {id_: position for position, id_ in enumerate(self.ids)}
-        rows = self.admin.execute("SELECT id, cluster_id FROM document WHERE tenant_id = %s", [self.tenant_id]).fetchall()
+        rows = self.admin.execute(
+            "SELECT id, cluster_id FROM document WHERE tenant_id = %s", [self.tenant_id]
+        ).fetchall()
         found = {names[id_]: names[cluster_id] for id_, cluster_id in rows}
         return [found[position] for position in range(len(self.ids))]
 

@@ -8,8 +8,20 @@ from uuid import UUID
 from counterfoil.documents.matching.profile import Document, document
 
 BUYER = {"name": "Brede Werke GmbH", "vat_id": "DE811907980", "city": "Ulm", "postal_code": "89073", "country": "DE"}
-SELLER = {"name": "Tarnow Schrauben AG", "vat_id": "DE136695976", "city": "Kassel", "postal_code": "34117", "country": "DE"}
-OTHER_SELLER = {"name": "Vossberg Papier KG", "vat_id": "DE129273398", "city": "Köln", "postal_code": "50667", "country": "DE"}
+SELLER = {
+    "name": "Tarnow Schrauben AG",
+    "vat_id": "DE136695976",
+    "city": "Kassel",
+    "postal_code": "34117",
+    "country": "DE",
+}
+OTHER_SELLER = {
+    "name": "Vossberg Papier KG",
+    "vat_id": "DE129273398",
+    "city": "Köln",
+    "postal_code": "50667",
+    "country": "DE",
+}
 _START = date(2026, 3, 2)
 _RECEIVED = datetime(2026, 3, 2, 8, tzinfo=UTC)
 
@@ -48,7 +60,9 @@ def _paper(kind: str, number: str, when: int, fields: dict[str, Any]) -> Paper:
     priced = kind not in ("delivery_note", "goods_receipt")
     lines = fields.pop("lines", [line("A-100"), line("A-200", "5", "12.50")])
     if not priced:
-        lines = [{name: value for name, value in item.items() if name not in ("unit_price", "net_amount")} for item in lines]
+        lines = [
+            {name: value for name, value in item.items() if name not in ("unit_price", "net_amount")} for item in lines
+        ]
     data = dict(zip(names, (number, day(when), fields.pop("seller", SELLER), fields.pop("buyer", BUYER)), strict=True))
     data["line_items"] = lines
     if priced:
@@ -98,7 +112,7 @@ def read(paper: Paper, id_: int = 1) -> Document:
 
 
 def pile(seed: int, size: int) -> list[Paper]:
-    """Documents that have far too much alike: few numbers, articles, parties and days, copies, wrong and missing references.
+    """Documents with far too much alike: few numbers, articles, parties, days; copies, wrong and missing references.
 
     No truth is known about them; they are for asking whether the same comes out twice.
     """
@@ -106,11 +120,15 @@ def pile(seed: int, size: int) -> list[Paper]:
     numbers = ["4711", "4712", "PO-4711", "0815", "8150"]
     found: list[Paper] = []
     for _ in range(size):
-        kind = random.choice([order, order, invoice, invoice, invoice, delivery, receipt, confirmation, credit, contract])
+        kind = random.choice(
+            [order, order, invoice, invoice, invoice, delivery, receipt, confirmation, credit, contract]
+        )
         fields: dict[str, Any] = {
             "seller": random.choice([SELLER, SELLER, SELLER, OTHER_SELLER]),
             "received": random.randint(0, 3),
-            "lines": [line(random.choice("XYZ") + "-1", random.choice(["10", "4", "6"])) for _ in range(random.randint(1, 2))],
+            "lines": [
+                line(random.choice("XYZ") + "-1", random.choice(["10", "4", "6"])) for _ in range(random.randint(1, 2))
+            ],
         }
         if kind in (invoice, delivery, receipt, confirmation, credit) and random.random() < 0.5:
             fields["po_reference"] = random.choice([*numbers, numbers[:2]])

@@ -7,7 +7,17 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from tests.documents.matching.office import Office
-from tests.documents.matching.papers import confirmation, contract, credit, delivery, invoice, line, order, pile, receipt
+from tests.documents.matching.papers import (
+    confirmation,
+    contract,
+    credit,
+    delivery,
+    invoice,
+    line,
+    order,
+    pile,
+    receipt,
+)
 
 ORDERS = 20
 HANDS = (1, 2, 8)
@@ -45,7 +55,8 @@ def test_a_case_comes_out_the_same_in_any_order(database: Database, admin: Conne
     expected = Office(database, admin, CASE)
     expected.match_all()
     assert expected.links() == {
-        (0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (0, 6), (0, 8), (3, 5), (4, 6), (3, 8), (4, 8), (7, 8), (8, 9), (13, 14), (15, 16)
+        (0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (0, 6), (0, 8), (3, 5), (4, 6), (3, 8), (4, 8),
+        (7, 8), (8, 9), (13, 14), (15, 16),
     }  # fmt: skip
     for seed in range(ORDERS):
         office = Office(database, admin, CASE)

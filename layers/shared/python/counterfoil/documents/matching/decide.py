@@ -1,15 +1,15 @@
 """Which decisions a document's arrival touches, and what they are now.
 
-Every decision depends on a child and on what its keys lead to (see the package). When a document arrives, or has new data, the
-decisions of these children are made again, each from all that it depends on, and no others:
+Every decision depends on a child and on what its keys lead to (see the package). When a document arrives, or has new
+data, the decisions of these children are made again, each from all that it depends on, and no others:
 
  1. its own;
- 2. those that may have waited for it: they name its number, or look for a partner between the same parties and have found
-    none by number;
- 3. those of its copies: it may be the original of what was an original so far. Where that is so, also those of the children
-    that were, or might be, linked to what is a copy now;
- 4. what follows from a delivery's order, where that changed: the children that name the delivery, and those linked to the
-    order that it came to or left.
+ 2. those that may have waited for it: they name its number, or look for a partner between the same parties and have
+    found none by number;
+ 3. those of its copies: it may be the original of what was an original so far. Where that is so, also those of the
+    children that were, or might be, linked to what is a copy now;
+ 4. what follows from a delivery's order, where that changed: the children that name the delivery, and those linked to
+    the order that it came to or left.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -95,11 +95,11 @@ def _partners_of(near: Neighbourhood, displaced: Collection[Document]) -> list[D
     return [child for child in near.documents(ids) if kinds & set(PARENTS[child.kind])]
 
 
-# -- what follows from others' decisions --------------------------------------------------------------------------------
+# -- what follows from others' decisions ----------------------------------------------------------------------------
 
 
 def _through(near: Neighbourhood, choices: Mapping[UUID, Choice], arrived: UUID) -> dict[UUID, list[Link]]:
-    """The links that follow, by child: for each child whose order or delivery is touched, all of them.
+    """The links that follow from others' decisions: for each child whose order or delivery is touched, all of them.
 
     A delivery touches its order's children where it came to the order, left it, or may say something else than before.
     """
@@ -121,10 +121,7 @@ def _through(near: Neighbourhood, choices: Mapping[UUID, Choice], arrived: UUID)
     children = [child for child in near.documents(touched) if rules.follows_through(child)]
     near.read_edges({delivery for child in children for delivery in now.parents(child.id, DELIVERY)})
     near.read_edges({order for child in children for order in now.parents(child.id, ORDER)})
-    found: dict[UUID, list[Link]] = {}
-    for child in children:
-        found[child.id] = _follow(near, now, child)
-    return found
+    return {child.id: _follow(near, now, child) for child in children}
 
 
 def _follow(near: Neighbourhood, now: "_Stand", child: Document) -> list[Link]:
@@ -145,7 +142,7 @@ def _follow(near: Neighbourhood, now: "_Stand", child: Document) -> list[Link]:
 
 
 class _Stand:
-    """Who is linked to whom by its own decision: as decided now, else as stored. What follows from others is left out."""
+    """Who is linked to whom by its own decision: as decided now, else as stored. What follows from others is not."""
 
     def __init__(self, near: Neighbourhood, choices: Mapping[UUID, Choice]) -> None:
         self._near = near
@@ -157,7 +154,9 @@ class _Stand:
 
     def stored(self, child: UUID, kind: str) -> frozenset[UUID]:
         return frozenset(
-            edge.parent for edge in self._near.decided_by(child) if edge.kind == kind and edge.by in ("reference", "content")
+            edge.parent
+            for edge in self._near.decided_by(child)
+            if edge.kind == kind and edge.by in ("reference", "content")
         )
 
     def parents(self, child: UUID, kind: str) -> frozenset[UUID]:
@@ -173,12 +172,14 @@ class _Stand:
         kept = {
             edge.child
             for edge in self._near.edges(parent)
-            if edge.parent == parent and edge.by in ("reference", "content") and (edge.by_person or edge.child not in self._choices)
+            if edge.parent == parent
+            and edge.by in ("reference", "content")
+            and (edge.by_person or edge.child not in self._choices)
         }
         return kept | self._children.get(parent, set())
 
 
-# -- what changes -------------------------------------------------------------------------------------------------------
+# -- what changes ---------------------------------------------------------------------------------------------------
 
 
 def _compare(near: Neighbourhood, choices: Mapping[UUID, Choice], through: Mapping[UUID, list[Link]]) -> Outcome:
@@ -201,7 +202,7 @@ def _compare(near: Neighbourhood, choices: Mapping[UUID, Choice], through: Mappi
 
 def _same(near: Neighbourhood, pair: Pair, link: Link) -> bool:
     edge = near.edges_read.get(pair)
-    return edge is not None and (edge.by_person or (edge.by == link.by and abs(edge.score - link.score.total) < 1e-6))  # noqa: PLR2004
+    return edge is not None and (edge.by_person or (edge.by == link.by and abs(edge.score - link.score.total) < 1e-6))
 
 
 def _distinct(documents: Iterable[Document]) -> list[Document]:

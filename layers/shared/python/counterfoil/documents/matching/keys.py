@@ -1,21 +1,22 @@
 """The keys by which documents find one another. Pure.
 
-A key has a type and a value. Types say who wrote it and who looks it up, so that a lookup returns possible partners only:
+A key has a type and a value. Types say who wrote it and who looks it up, so that a lookup returns possible partners
+only:
 
-    own:KIND    a document of KIND bears this number        looked up by those that name it
-    names:KIND  a document names this number of a KIND      looked up by a document of KIND, for those that waited for it
-    deal:KIND   a document of KIND between these parties    looked up by those that may belong together without a number
-                in this quarter
-    copy:KIND   what two copies of a document have alike    looked up by documents of KIND
+    own:KIND    a document of KIND bears this number        looked up by those that name it names:KIND  a document names
+    this number of a KIND      looked up by a document of KIND, for those that waited for it deal:KIND   a document of
+    KIND between these parties    looked up by those that may belong together without a number in this quarter copy:KIND
+    what two copies of a document have alike    looked up by documents of KIND
 
-Numbers are keys in their folded forms (equal for what OCR confuses), with `~` before a mere tail. A deal is the pair of the
-parties, by VAT id and by name, and the quarter of the document's date; a child looks at its own quarter and at those before
-it in which its parent may be dated, a parent at its own and at those after it.
+Numbers are keys in their folded forms (equal for what OCR confuses), with `~` before a mere tail. A deal is the pair of
+the parties, by VAT id and by name, and the quarter of the document's date; a child looks at its own quarter and at
+those before it in which its parent may be dated, a parent at its own and at those after it.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from counterfoil.documents.matching.normalise import Reference
 from counterfoil.documents.matching.profile import (
     CONFIRMATION,
     CONTRACT,
@@ -27,7 +28,6 @@ from counterfoil.documents.matching.profile import (
     Document,
     Party,
 )
-from counterfoil.documents.matching.normalise import Reference
 
 PARENTS: dict[str, tuple[str, ...]] = {
     INVOICE: (ORDER, DELIVERY, CONTRACT),

@@ -115,8 +115,8 @@ def _decide(connection: Connection, prepared: Prepared) -> Decided:
 def write(connection: Connection, decided: Decided, now: datetime) -> Written:
     """Write edges and clusters in the caller's transaction, under the tenant's matching lock.
 
-    The transaction must be READ COMMITTED, as `Database.tenant` opens it: what was committed while it waited for the lock
-    has to be seen. Readers see all of it or nothing.
+    The transaction must be READ COMMITTED, as `Database.tenant` opens it: what was committed while it waited for the
+    lock has to be seen. Readers see all of it or nothing.
 
     Raises:
         psycopg.Error: unmapped; `Database.tenant` maps it.
@@ -152,8 +152,8 @@ def _still_holds(connection: Connection, decided: Decided) -> bool:
 def _seeds(document_id: UUID, outcome: Outcome) -> set[UUID]:
     """Documents from which every component is reached that changed.
 
-    A component that only grew is reached from one of its documents; one that lost an edge may be two now, and is walked from
-    both ends.
+    A component that only grew is reached from one of its documents; one that lost an edge may be two now, and is walked
+    from both ends.
     """
     seeds = {document_id} | {end for pair in outcome.gone for end in pair}
     leaders: dict[UUID, UUID] = {}

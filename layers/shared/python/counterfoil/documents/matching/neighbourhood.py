@@ -31,10 +31,10 @@ class Neighbourhood:
         self._edges_of: dict[UUID, set[Pair]] = {}
         self.seen = store.snapshot(connection)
 
-    # -- reading --------------------------------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------------------------
 
     def follow(self, wanted: Iterable[Key]) -> None:
-        """Find the holders of keys that lead a decision to its candidates. Too many of them, and a key leads to nobody."""
+        """Find the candidates that keys lead a decision to. A key with too many holders leads to nobody."""
         missing = {key for key in wanted if key not in self._holders}
         if missing:
             limit = store.MAX_HOLDERS + store.NEAR_MAX_HOLDERS + 1
@@ -74,7 +74,7 @@ class Neighbourhood:
         self._asked.add(document.id)
         self._documents[document.id] = document
 
-    # -- what was read --------------------------------------------------------------------------------------------------
+    # -- what was read ----------------------------------------------------------------------------------------------
 
     @property
     def followed(self) -> Collection[Key]:
@@ -119,7 +119,7 @@ class Neighbourhood:
         """The stored edges that are a child's decision, or a person's about it."""
         return [edge for edge in self.edges(child) if edge.child == child]
 
-    # -- what a decision needs ------------------------------------------------------------------------------------------
+    # -- what a decision needs --------------------------------------------------------------------------------------
 
     def named(self, child: Document) -> list[Document]:
         """The documents that bear a number which the child names."""

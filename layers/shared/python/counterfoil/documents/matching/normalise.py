@@ -1,9 +1,11 @@
 """Canonical forms of what documents say: names, identifiers, references, words, numbers. Pure functions.
 
-Capture damages text. The forms here make two writings of one thing equal (`GmbH` and `Gesellschaft mbH`, `PO-2025-00397` and
-`2025 - 397`), and, where that is not possible, close. What they lose (umlauts, legal forms, zeros) they lose on both sides.
+Capture damages text. The forms here make two writings of one thing equal (`GmbH` and `Gesellschaft mbH`,
+`PO-2025-00397` and `2025 - 397`), and, where that is not possible, close. What they lose (umlauts, legal forms, zeros)
+they lose on both sides.
 """
 
+# ruff: noqa: RUF001 - letters of other alphabets are what is transliterated here
 import re
 import unicodedata
 from dataclasses import dataclass
@@ -30,8 +32,8 @@ _NOT_WORD = re.compile(r"[^a-z0-9]+")
 _LEGAL_FORMS: dict[str, str] = {
     form: group
     for group, forms in {
-        "limited": "gmbh gesmbh mbh ug limited ltd plc bv sarl srl srls sro doo kft spzoo oy ab as aps bvba sl slu lda ltda"
-        " pty pte llc eood ood sia uab ou dooel haftungsbeschrankt unipersonale",
+        "limited": "gmbh gesmbh mbh ug limited ltd plc bv sarl srl srls sro doo kft spzoo oy ab as aps bvba sl slu lda"
+        " ltda pty pte llc eood ood sia uab ou dooel haftungsbeschrankt unipersonale",
         "stock": "ag aktiengesellschaft sa spa nv se oyj asa corp corporation inc incorporated nyrt zrt ad dd kgaa sas",
         "partners": "kg ohg gbr llp lp spk spj sc snc scs vof cv sca partg",
         "trader": "ek eu einzelunternehmen kfm",
@@ -39,7 +41,9 @@ _LEGAL_FORMS: dict[str, str] = {
     for form in forms.split()
 }
 _SPACED_FORMS = re.compile(r"\b(sp z o ?o|sp [kj]|s r o|s r l|d o o|s a s|s a|a s|b v|n v|e k|e u)\b")
-_FILLERS = frozenset("co company cie and und et e y u the group gruppe gesellschaft firma".split())
+_FILLERS = frozenset(
+    ["co", "company", "cie", "and", "und", "et", "e", "y", "u", "the", "group", "gruppe", "gesellschaft", "firma"]
+)
 _KEY_LETTERS = 6
 _BRANCH = re.compile(r"\b(niederlassung|zweigniederlassung|nl|branch|filiale|succursale|sucursal|oddzial|pobocka)\b.*")
 
@@ -79,8 +83,8 @@ class Name:
     form: str | None
     """The group of legal forms that the name states: limited, stock, partners or trader."""
     key: str
-    """How a search finds it: the beginning of its first word, which is what abbreviating and dropping words leave; `i` and `l`
-    alike, no letter twice in a row."""
+    """How a search finds it: the beginning of its first word, which is what abbreviating and dropping words leave; `i`
+    and `l` alike, no letter twice in a row."""
 
 
 @lru_cache(maxsize=20_000)
@@ -144,7 +148,11 @@ def reference(text: str) -> Reference | None:
     digits = re.findall(r"\d+", stripped.translate(_CONFUSABLE_DIGITS))
     tail = digits[-1].lstrip("0") if digits else ""
     return Reference(
-        " ".join(text.split()), frozenset(exact), frozenset(folded), tail if len(tail) >= _MIN_TAIL else None, min(map(len, folded))
+        " ".join(text.split()),
+        frozenset(exact),
+        frozenset(folded),
+        tail if len(tail) >= _MIN_TAIL else None,
+        min(map(len, folded)),
     )
 
 
@@ -166,7 +174,7 @@ def quantity(text: str | None) -> float | None:
         number = float(text) if text else None
     except ValueError:
         return None
-    return number if number is None or abs(number) < 1e15 else None  # noqa: PLR2004 - also drops nan and infinity
+    return number if number is None or abs(number) < 1e15 else None
 
 
 def day(text: str | None) -> int | None:

@@ -99,11 +99,13 @@ class Document:
 
 
 def document(id_: UUID, received_at: datetime, kind: str, data: Mapping[str, Any]) -> Document:
-    """Read structured data (field names of the specification); what it does not state or nobody can read is left out."""
+    """Read structured data, by the specification's field names. What nobody can read is left out."""
     number_field, date_field = _NUMBER_AND_DATE[kind]
     number = data.get(number_field)
     items = [item for item in data.get("line_items") or () if isinstance(item, Mapping)]
-    goods = [item for item in items if item.get("unit") or item.get("article_number") or item.get("buyer_article_number")]
+    goods = [
+        item for item in items if item.get("unit") or item.get("article_number") or item.get("buyer_article_number")
+    ]
     seller, buyer = ("issuer", "recipient") if kind in {INVOICE, CREDIT_NOTE} else ("supplier", "buyer")
     return Document(
         id_,

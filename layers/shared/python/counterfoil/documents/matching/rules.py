@@ -1,7 +1,7 @@
 """What is decided from scores: copies, partners, deliveries of an order, and why a document stays alone. Pure.
 
-A decision belongs to the child of a link (`keys.PARENTS`) and depends on that child and its candidates alone. Three rules make
-links, and a fourth follows from theirs:
+A decision belongs to the child of a link (`keys.PARENTS`) and depends on that child and its candidates alone. Three
+rules make links, and a fourth follows from theirs:
 
     copy       a document that is an earlier one again is linked to the first of its copies, and to nothing else
     reference  the child names the parent's number, and the rest does not speak against it
@@ -86,7 +86,7 @@ def arrival(document: Document) -> tuple[object, ...]:
     return document.received_at, document.id
 
 
-# -- copies -------------------------------------------------------------------------------------------------------------
+# -- copies ---------------------------------------------------------------------------------------------------------
 
 
 def original(document: Document, candidates: Candidates) -> Document | None:
@@ -96,7 +96,7 @@ def original(document: Document, candidates: Candidates) -> Document | None:
 
 
 def same_again(a: Document, b: Document) -> bool:
-    """Whether one of two documents is the other one again: a duplicate invoice, or the change of an order. Symmetric."""
+    """Whether two documents are one: a duplicate invoice and its original, an order and its change. Symmetric."""
     if a.kind != b.kind or a.kind not in COPIED or a.number is None or b.number is None or parties(a, b) <= 0:
         return False
     days = None if a.day is None or b.day is None else abs(a.day - b.day)
@@ -125,7 +125,8 @@ def _same_bill(a: Document, b: Document) -> bool:
         return False
     matched = match_lines(a.lines, b.lines)
     return len(matched) == len(a.lines) and all(
-        close(pair.child.quantity, pair.parent.quantity) and close(pair.child.price, pair.parent.price) for pair in matched
+        close(pair.child.quantity, pair.parent.quantity) and close(pair.child.price, pair.parent.price)
+        for pair in matched
     )
 
 
@@ -133,17 +134,19 @@ def _all_forms(document: Document, kind: str) -> frozenset[str]:
     return frozenset(form for named in document.named.get(kind, ()) for form in named.folded)
 
 
-# -- partners -----------------------------------------------------------------------------------------------------------
+# -- partners -------------------------------------------------------------------------------------------------------
 
 
 def choose(child: Document, named: Candidates, similar: Candidates, copies: Candidates, is_copy: IsCopy) -> Choice:
     """Decide a child's partners.
 
-    `named` are the documents that bear a number which the child names, `similar` those of the kinds that `undecided` asks
-    for, `copies` those that may be the same document. None of them is linked to where `is_copy` holds.
+    `named` are the documents that bear a number which the child names, `similar` those of the kinds that `undecided`
+    asks for, `copies` those that may be the same document. None of them is linked to where `is_copy` holds.
     """
     if first := original(child, copies):
-        evidence = Evidence("copy", "the same number" if _same_number(child, first) else "the same bill, another number", 20.0)
+        evidence = Evidence(
+            "copy", "the same number" if _same_number(child, first) else "the same bill, another number", 20.0
+        )
         return Choice((Link(child.id, first.id, first.kind, "copy", Score((evidence,), named=True)),))
     links, doubts = _by_reference(child, [other for other in named if not is_copy(other)])
     if kinds := _undecided(child, links):
@@ -167,9 +170,14 @@ def _undecided(child: Document, links: Sequence[Link]) -> tuple[str, ...]:
     for kind in PARENTS[child.kind]:
         if kind in found or kind not in SOUGHT:
             continue
-        if kind == ORDER and found & {DELIVERY, CONTRACT}:  # the order is that of the delivery; a contract can do without one
+        if kind == ORDER and found & {
+            DELIVERY,
+            CONTRACT,
+        }:  # the order is that of the delivery; a contract can do without one
             continue
-        if kind == CONTRACT and (child.named.get(CONTRACT) or (child.kind == INVOICE and (child.named.get(ORDER) or found))):
+        if kind == CONTRACT and (
+            child.named.get(CONTRACT) or (child.kind == INVOICE and (child.named.get(ORDER) or found))
+        ):
             continue
         kinds.append(kind)
     return tuple(kinds)
@@ -180,7 +188,9 @@ def _by_reference(child: Document, candidates: Sequence[Document]) -> tuple[list
     doubts: list[str] = []
     for kind in PARENTS[child.kind]:
         scored = [
-            (score(child, other), other) for other in candidates if other.kind == kind and _reached(child.named.get(kind, ()), other)
+            (score(child, other), other)
+            for other in candidates
+            if other.kind == kind and _reached(child.named.get(kind, ()), other)
         ]
         for reference in child.named.get(kind, ()):
             best, doubt = _best([pair for pair in scored if _reached([reference], pair[1])], SURE)
@@ -206,14 +216,18 @@ def _by_content(child: Document, candidates: Sequence[Document]) -> tuple[list[L
 
 def _best(scored: Sequence[tuple[Score, Document]], enough: float) -> tuple[tuple[Score, Document] | None, list[str]]:
     """The best of the candidates that fit well enough, where it is clearly better than the next."""
-    fitting = sorted((pair for pair in scored if pair[0].total >= enough), key=lambda pair: (-pair[0].fit, arrival(pair[1])))
+    fitting = sorted(
+        (pair for pair in scored if pair[0].total >= enough), key=lambda pair: (-pair[0].fit, arrival(pair[1]))
+    )
     if not fitting:
         return None, []
     best = fitting[0][0].fit
     equal = [other for found, other in fitting if best - found.fit < MARGIN]
     if len(equal) == 1:
         return fitting[0], []
-    named = ", ".join(f"{_WORDS[other.kind]} {other.number.text if other.number else 'without a number'}" for other in equal[:3])
+    named = ", ".join(
+        f"{_WORDS[other.kind]} {other.number.text if other.number else 'without a number'}" for other in equal[:3]
+    )
     return None, [f"{_COUNTS.get(len(equal), str(len(equal)))} documents fit equally: {named}."]
 
 
@@ -232,7 +246,7 @@ def _same_number(a: Document, b: Document) -> bool:
     return a.number is not None and b.number is not None and bool(a.number.folded & b.number.folded)
 
 
-# -- through an order or a delivery -------------------------------------------------------------------------------------
+# -- through an order or a delivery ---------------------------------------------------------------------------------
 
 
 def follows_through(child: Document) -> bool:
@@ -243,9 +257,10 @@ def follows_through(child: Document) -> bool:
 def belonging(child: Document, deliveries: Sequence[Document]) -> list[Document]:
     """Those of an order's deliveries that an invoice for the order bills, or that a receipt for it confirms.
 
-    Quantities decide, on the lines that any of the deliveries holds (an invoice may bill services as well): the one delivery
-    whose quantities are the child's; else all, where an invoice bills no less than they hold together; else those that add up
-    to its quantities, where only one set of them does; else the only delivery, if most of its lines are there.
+    Quantities decide, on the lines that any of the deliveries holds (an invoice may bill services as well): the one
+    delivery whose quantities are the child's; else all, where an invoice bills no less than they hold together; else
+    those that add up to its quantities, where only one set of them does; else the only delivery, if most of its lines
+    are there.
     """
     held = [(other, found) for other in sorted(deliveries, key=arrival) if (found := _held(child, other))]
     lines = {index for _, found in held for index in found}
@@ -273,7 +288,11 @@ def belonging(child: Document, deliveries: Sequence[Document]) -> list[Document]
 
 def _held(child: Document, delivery: Document) -> dict[int, float]:
     """What a delivery holds of the child's lines, by their index; nothing where most of it is not the child's."""
-    if child.day is not None and delivery.day is not None and not _BEFORE_DELIVERY <= child.day - delivery.day <= _AFTER_DELIVERY:
+    if (
+        child.day is not None
+        and delivery.day is not None
+        and not _BEFORE_DELIVERY <= child.day - delivery.day <= _AFTER_DELIVERY
+    ):
         return {}
     matched = match_lines(delivery.lines, child.lines, priced=False)
     if 2 * len(matched) < len(delivery.lines):

@@ -1,16 +1,18 @@
 """How well two documents fit: a sum of match weights, each with its evidence. Pure.
 
-The model is Fellegi and Sunter's (A Theory for Record Linkage, 1969): a feature that agrees or disagrees at some level adds
-log2(m / u) bits, where m is how often true pairs show that level and u how often other pairs do. The weights below are
-estimates of that, the same for every tenant, rounded to half bits; features that depend on one another share a bound. A value
-that many documents have alike says little (u is large): the number `34` adds less than `AEG012345`, the tenant's own name,
-which is on all of its documents, less than its supplier's. What contradicts adds negative bits.
+The model is Fellegi and Sunter's (A Theory for Record Linkage, 1969): a feature that agrees or disagrees at some level
+adds log2(m / u) bits, where m is how often true pairs show that level and u how often other pairs do. The weights below
+are estimates of that, the same for every tenant, rounded to half bits; features that depend on one another share a
+bound. A value that many documents have alike says little (u is large): the number `34` adds less than `AEG012345`, the
+tenant's own name, which is on all of its documents, less than its supplier's. What contradicts adds negative bits.
 
-`SURE` is the sum from which a named partner is certain enough to be linked without asking: candidates that share a key are
-partners about once in twenty (-4 bits), so 11 bits leave one error in a hundred or so. Who names no number has its partner
-picked among similar documents, which needs more (`SURE_BY_CONTENT`), and a distance to the next best (`MARGIN`).
+`SURE` is the sum from which a named partner is certain enough to be linked without asking: candidates that share a key
+are partners about once in twenty (-4 bits), so 11 bits leave one error in a hundred or so. Who names no number has its
+partner picked among similar documents, which needs more (`SURE_BY_CONTENT`), and a distance to the next best
+(`MARGIN`).
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -62,7 +64,7 @@ class Score:
     @property
     def probability(self) -> float:
         """Of a match, from the sum and the prior."""
-        return 1 / (1 + 2.0 ** -max(-60.0, min(60.0, self.total + PRIOR)))
+        return 1.0 / (1.0 + math.exp2(-max(-60.0, min(60.0, self.total + PRIOR))))
 
 
 def score(child: Document, parent: Document) -> Score:
@@ -88,7 +90,7 @@ def parties(a: Document, b: Document) -> float:
     return sum(item.weight for item in found)
 
 
-# -- numbers ------------------------------------------------------------------------------------------------------------
+# -- numbers --------------------------------------------------------------------------------------------------------
 
 _MAX_NUMBER = 12.0
 _BITS_PER_CHARACTER = 2.0
@@ -110,7 +112,7 @@ def _agreement(named: Reference, own: Reference) -> Evidence:
         return Evidence("number", "same but for characters that capture confuses", bits - 1.0)
     if named.tail is not None and named.tail == own.tail:
         return Evidence("number", "same digits at the end", min(bits, 2.0 + _BITS_PER_CHARACTER * len(own.tail)) - 2.0)
-    if min(named.length, own.length) >= 4 and any(OSA.distance(a, b) <= 1 for a in named.folded for b in own.folded):  # noqa: PLR2004
+    if min(named.length, own.length) >= 4 and any(OSA.distance(a, b) <= 1 for a in named.folded for b in own.folded):
         return Evidence("number", "one character differs", -1.0)  # a typing error, or the next number of the sequence
     return Evidence("number", "names another", -8.0)
 
@@ -127,7 +129,7 @@ def _shared_numbers(child: Document, parent: Document) -> list[Evidence]:
     return []
 
 
-# -- parties ------------------------------------------------------------------------------------------------------------
+# -- parties --------------------------------------------------------------------------------------------------------
 
 _COMMON = 0.3
 """Share of the weight of an agreement that a value keeps which is on most documents of a tenant: its own name."""
@@ -174,20 +176,20 @@ def _name(a: Party, b: Party) -> list[tuple[str, float]]:
     if a.name.core == b.name.core:
         return [("same name, another legal form", 2.0), ("form", -2.0)] if other_form else [("same name", 5.0)]
     similarity = fuzz.ratio(a.name.core, b.name.core)
-    if similarity >= 88:  # noqa: PLR2004
+    if similarity >= 88:
         return [("similar name", 3.0)]
     if _abbreviated(a.name.core, b.name.core):
         return [("shortened name", 2.0)]
-    return [("name resembles", -2.0)] if similarity >= 70 else [("another name", -6.0)]  # noqa: PLR2004
+    return [("name resembles", -2.0)] if similarity >= 70 else [("another name", -6.0)]
 
 
 def _abbreviated(a: str, b: str) -> bool:
     """Whether the words of the shorter name each begin a word of the longer one."""
     short, long = sorted((a.split(), b.split()), key=lambda found: (len(found), sum(map(len, found))))
-    return all(any(word.startswith(part) or part.startswith(word) for word in long) for part in short if len(part) > 2)  # noqa: PLR2004
+    return all(any(word.startswith(part) or part.startswith(word) for word in long) for part in short if len(part) > 2)
 
 
-# -- dates --------------------------------------------------------------------------------------------------------------
+# -- dates ----------------------------------------------------------------------------------------------------------
 
 
 def _dates(child: Document, parent: Document) -> list[Evidence]:
@@ -196,21 +198,21 @@ def _dates(child: Document, parent: Document) -> list[Evidence]:
         return []
     days = child.day - parent.day
     if parent.kind == CONTRACT:
-        level, weight = ("before the contract", -6.0) if days < 0 else ("while it runs", 1.0 if days <= 400 else -2.0)  # noqa: PLR2004
-    elif days < -30:  # noqa: PLR2004
+        level, weight = ("before the contract", -6.0) if days < 0 else ("while it runs", 1.0 if days <= 400 else -2.0)
+    elif days < -30:
         level, weight = "long before it", -10.0
     elif days < -(14 if parent.kind in (DELIVERY, INVOICE) else 3):
         level, weight = "before it", -4.0
-    elif days <= 45:  # noqa: PLR2004
+    elif days <= 45:
         level, weight = "soon after", 2.0
-    elif days <= 100:  # noqa: PLR2004
+    elif days <= 100:
         level, weight = "weeks after", 0.0
     else:
-        level, weight = ("months after", -3.0) if days <= 400 else ("years after", -7.0)  # noqa: PLR2004
+        level, weight = ("months after", -3.0) if days <= 400 else ("years after", -7.0)
     return [Evidence("date", level, weight)]
 
 
-# -- lines and amounts --------------------------------------------------------------------------------------------------
+# -- lines and amounts ----------------------------------------------------------------------------------------------
 
 _MAX_LINES, _MIN_LINES = 14.0, -9.0
 _MIN_LINES_OF_SEVERAL = -4.0
@@ -248,7 +250,7 @@ def match_lines(child: tuple[Line, ...], parent: tuple[Line, ...], *, priced: bo
 
 
 def _line(mine: Line, theirs: Line, *, priced: bool) -> float:
-    """Bits for two lines being about the same item of the same deal; 0 or less where they are not about the same item."""
+    """Bits for two lines being about the same item of the same deal; 0 where they are about different items."""
     same_price = priced and close(mine.price, theirs.price)
     weight = _item(mine, theirs, same_price=same_price)
     if weight <= 0:
@@ -269,12 +271,12 @@ def _item(mine: Line, theirs: Line, *, same_price: bool) -> float:
             if OSA.distance(a, b, score_cutoff=1) > 1:
                 return 0.0
     similarity = fuzz.token_set_ratio(mine.text, theirs.text) if mine.text and theirs.text else 0.0
-    if similarity >= 90:  # noqa: PLR2004
+    if similarity >= 90:
         return 2.0
     # Another language, or damaged: the same unit and price still say that it is the same thing.
     if same_price and mine.unit == theirs.unit and mine.price is not None and mine.price >= 1:
-        return 1.5 if similarity >= 50 else 0.5  # noqa: PLR2004
-    return 1.0 if similarity >= 75 else 0.0  # noqa: PLR2004
+        return 1.5 if similarity >= 50 else 0.5
+    return 1.0 if similarity >= 75 else 0.0
 
 
 def close(a: float | None, b: float | None, tolerance: float = 1e-6) -> bool:
@@ -294,7 +296,7 @@ def _lines(child: Document, parent: Document, matched: list[LineMatch]) -> list[
         weight = min(_MAX_LINES, weight) - 5.0 * (missing + others)
     else:
         weight = min(_MAX_LINES, weight - 3.0 * missing)
-    least = _MIN_LINES if len(child.named.get(parent.kind, ())) < 2 else _MIN_LINES_OF_SEVERAL  # noqa: PLR2004
+    least = _MIN_LINES if len(child.named.get(parent.kind, ())) < 2 else _MIN_LINES_OF_SEVERAL
     return [Evidence("lines", level, round(max(least, weight), 1))]
 
 
@@ -303,7 +305,7 @@ _SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 
 
 def _amounts(child: Document, parent: Document) -> list[Evidence]:
-    """Totals; where the child has no lines about goods, also one line about the whole or a part of the parent's total."""
+    """Totals; for a child without goods, also one line over the parent's total, or a usual share of it."""
     if child.kind in (DELIVERY, RECEIPT) or parent.kind == CONTRACT or not child.net or not parent.net:
         return []
     if abs(child.net - parent.net) <= 1:

@@ -16,8 +16,8 @@ from counterfoil.documents.matching.profile import CONTRACT, Document, document
 from counterfoil.documents.matching.rules import By
 
 MAX_HOLDERS = 200
-"""Documents that may share a key. What more documents have alike says nothing about which two belong together: the key is
-not followed, by any of them."""
+"""Documents that may share a key. What more documents have alike says nothing about which two belong together: the key
+is not followed, by any of them."""
 MAX_WAITING = 1000
 """Documents that may have waited for one number and are decided again when its bearer arrives."""
 NEAR_MAX_HOLDERS = 16
@@ -58,12 +58,14 @@ class Edge:
         return Pair.of(self.child, self.parent)
 
 
-# -- reading ------------------------------------------------------------------------------------------------------------
+# -- reading --------------------------------------------------------------------------------------------------------
 
-# Every statement here is a walk along indexes. psycopg prepares what runs often, and a plan made while tables were small or
-# not analysed would read them whole for as long as its connection lives: that choice is taken away for the transaction.
+# Every statement here is a walk along indexes. psycopg prepares what runs often, and a plan made while tables were
+# small or not analysed would read them whole for as long as its connection lives: that choice is taken away for the
+# transaction.
 _INDEXES_ONLY = """
-set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)
+set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+set_config('enable_mergejoin', 'off', true)
 """
 
 _SNAPSHOT = f"SELECT pg_current_snapshot()::text, {_INDEXES_ONLY}"
@@ -96,12 +98,17 @@ JOIN document a ON a.id = m.a
 JOIN document b ON b.id = m.b
 """
 
-_HASHES = """
-SELECT id, jsonb_hash_extended(structured_data, 0)
-FROM document WHERE id = ANY(%(ids)s) AND structured_data IS NOT NULL
+_VERSIONS = """
+SELECT id, type, received_at, jsonb_hash_extended(structured_data, 0)
+FROM document WHERE id = ANY(%(ids)s) AND type = ANY(%(kinds)s) AND structured_data IS NOT NULL
 """
 
-_CONTENTS = "SELECT id, received_at, type, structured_data FROM document WHERE id = ANY(%(ids)s)"
+_CONTENTS = """
+SELECT id, type, received_at, jsonb_hash_extended(structured_data, 0), structured_data
+FROM document WHERE id = ANY(%(ids)s) AND type = ANY(%(kinds)s) AND structured_data IS NOT NULL
+"""
+
+_Version = tuple[UUID, str, datetime, int]
 
 
 def snapshot(connection: Connection) -> str:
@@ -132,15 +139,13 @@ def holders(connection: Connection, tenant_id: UUID, keys: Collection[Key], limi
 
 def edges(connection: Connection, ids: Collection[UUID]) -> dict[Pair, Edge]:
     """The edges of documents."""
-    return {edge.pair: edge for row in connection.execute(_EDGES, {"ids": list(ids)}) if (edge := _edge(row))}
+    found = [_edge(row) for row in connection.execute(_EDGES, {"ids": list(ids)})]
+    return {edge.pair: edge for edge in found}
 
 
-def _edge(row: tuple[Any, ...]) -> Edge | None:
+def _edge(row: tuple[Any, ...]) -> Edge:
     a, b, kind_a, kind_b, by, child, decided_by, score = row
-    if kind_a == kind_b:
-        backwards = child == str(b)
-    else:
-        backwards = kind_a in PARENTS.get(kind_b, ())
+    backwards = child == str(b) if kind_a == kind_b else kind_a in PARENTS.get(kind_b, ())
     if backwards:
         a, b, kind_a, kind_b = b, a, kind_b, kind_a
     return Edge(a, b, kind_b, kind_a, by or "reference", decided_by == "person", score)
@@ -149,13 +154,13 @@ def _edge(row: tuple[Any, ...]) -> Edge | None:
 class Documents:
     """Documents in canonical forms, kept between calls: a document's neighbours are much the same as the next one's.
 
-    A document is known by its id and a hash of its structured data, so that new data are read anew.
+    Each is kept with a hash of its structured data, so that new data are read anew.
     """
 
     def __init__(self, size: int = _CACHED_DOCUMENTS) -> None:
         """Keep at most `size` documents."""
         self._size = size
-        self._kept: OrderedDict[tuple[UUID, int], Document] = OrderedDict()
+        self._kept: OrderedDict[_Version, Document] = OrderedDict()
         self._lock = Lock()
 
     def load(self, connection: Connection, ids: Collection[UUID]) -> dict[UUID, Document]:
@@ -163,29 +168,29 @@ class Documents:
         if not ids:
             return {}
         found: dict[UUID, Document] = {}
-        missing: dict[UUID, int] = {}
-        for id_, hash_ in connection.execute(_HASHES, {"ids": list(ids)}):
+        missing: list[UUID] = []
+        for version in connection.execute(_VERSIONS, {"ids": list(ids), "kinds": list(PARENTS)}).fetchall():
             with self._lock:
-                kept = self._kept.get((id_, hash_))
+                kept = self._kept.get(version)
             if kept is None:
-                missing[id_] = hash_
+                missing.append(version[0])
             else:
-                found[id_] = kept
+                found[kept.id] = kept
         if missing:
-            for id_, received_at, kind, data in connection.execute(_CONTENTS, {"ids": list(missing)}):
-                if kind in PARENTS and data is not None:
-                    found[id_] = self._keep((id_, missing[id_]), document(id_, received_at, kind, data))
+            for *version, data in connection.execute(_CONTENTS, {"ids": missing, "kinds": list(PARENTS)}):
+                id_, kind, received_at, hash_ = version
+                found[id_] = self._keep((id_, kind, received_at, hash_), document(id_, received_at, kind, data))
         return found
 
-    def _keep(self, key: tuple[UUID, int], found: Document) -> Document:
+    def _keep(self, version: _Version, found: Document) -> Document:
         with self._lock:
-            self._kept[key] = found
+            self._kept[version] = found
             while len(self._kept) > self._size:
                 self._kept.popitem(last=False)
         return found
 
 
-# -- keys ---------------------------------------------------------------------------------------------------------------
+# -- keys -----------------------------------------------------------------------------------------------------------
 
 # Answers with the keys that were there before: a statement does not see the rows that it writes.
 _WRITE_KEYS = """
@@ -223,7 +228,7 @@ def _columns(keys: Iterable[Key]) -> dict[str, list[str]]:
     return {"types": [key.type for key in listed], "keys": [key.value for key in listed]}
 
 
-# -- writing ------------------------------------------------------------------------------------------------------------
+# -- writing --------------------------------------------------------------------------------------------------------
 
 _LOCK = f"SELECT pg_advisory_xact_lock(hashtextextended('matching/' || %s::text, 0)), {_INDEXES_ONLY}"
 
@@ -318,7 +323,9 @@ def quiet_since(connection: Connection, seen: str) -> bool:
 
 def keys_written_since(connection: Connection, tenant_id: UUID, followed: Collection[Key], seen: str) -> bool:
     """Whether a document with one of these keys has been written since a snapshot."""
-    return bool(_one(connection.execute(_NEW_KEYS, {"tenant": tenant_id, "seen": seen, **_columns(followed)}).fetchone())[0])
+    return bool(
+        _one(connection.execute(_NEW_KEYS, {"tenant": tenant_id, "seen": seen, **_columns(followed)}).fetchone())[0]
+    )
 
 
 def delete_edges(connection: Connection, pairs: Collection[Pair]) -> int:
