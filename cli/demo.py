@@ -1,75 +1,30 @@
 """`counterfoil demo`: sample documents go through the deployed app; what comes of each is compared with its truth."""
 
-import secrets
 import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cli import clusters, outcomes
 from cli.cloud import cloud as local
 from cli.cloud import processes
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import ROOT, Place, place_of
 from cli.clusters import Cluster, show_clusters
-from cli.failures import CloudError, CommandError, ExitCode
-from cli.ingest import POLL_SECONDS, upload
-from cli.outcomes import STAGES, Outcome, Stage, State
-from cli.sample import Sample, SampleFile, generate
+from cli.failures import CloudError, ExitCode
+from cli.outcomes import Outcome, State
+from cli.sample import Sample, generate
+from cli.sample_run import Run
 from cli.tables import STYLES, label, summary
-from cli.tenants import Tenant, add_tenant
 from cli.terminal import DONE, FAILED, Checklist, Counters, aside, page, print_json, write_json
 from cli.verdict import STATE_OF_TRUTH, Deviation, deviations
 
 OUTPUT = ROOT / "build"
-
-
-@dataclass
-class Run:
-    """One sample on its way through the cloud. Each run has tenants of its own, so that runs never meet."""
-
-    cloud: Cloud
-    sample: Sample
-    tenants: Mapping[str, Tenant]
-    """By the sample's name of them."""
-    keys: dict[str, SampleFile] = field(default_factory=dict)
-    """What was uploaded, by key."""
-
-    @classmethod
-    def prepared(cls, cloud: Cloud, sample: Sample) -> "Run":
-        """Add tenants for the run."""
-        suffix = secrets.token_hex(3)
-        tenants = {slug: add_tenant(cloud, f"{slug[:50]}-{suffix}", slug.capitalize())[0] for slug in sample.tenants}
-        return cls(cloud, sample, tenants)
-
-    def upload(self, folder: Path) -> Iterator[None]:
-        """Write the sample to `folder` and upload it from there, in its order; yields after each file."""
-        self.sample.write(folder)
-        for file in self.sample.files:
-            for one in upload(self.cloud, self.tenants[file.tenant], [folder / file.tenant / file.name]):
-                self.keys[one.key] = file
-            yield
-
-    def outcomes(self) -> dict[tuple[str, str], Outcome]:
-        """What has become of the files so far, by the sample's tenant and the file's name."""
-        found = {}
-        for slug, tenant in self.tenants.items():
-            for outcome in outcomes.of_tenant(self.cloud, tenant):
-                if outcome.key in self.keys:
-                    found[slug, self.keys[outcome.key].name] = outcome
-        return found
-
-    def clusters(self) -> list[Cluster]:
-        """The clusters of both tenants."""
-        return [cluster for tenant in self.tenants.values() for cluster in clusters.of_tenant(self.cloud, tenant)]
 
 
 def demo(
@@ -88,9 +43,10 @@ def demo(
     """
     with _cloud(place_of(context.obj), keep=keep) as cloud:
         sample = generate(seed)
-        run = Run.prepared(cloud, sample)
+        run = Run.prepared(cloud, sample, OUTPUT / "demo")
         began = time.monotonic()
-        found = _watched(run, timeout)
+        with Counters(["uploaded", "acquired", "ingested", "matched"], len(sample.files)) as shown:
+            found = run.watch(timeout, shown.show)
         seconds = time.monotonic() - began
         grouped = run.clusters()
     wrong = deviations(sample, found)
@@ -129,52 +85,6 @@ def _cloud(place: Place, *, keep: bool) -> Iterator[Cloud]:
         if not was_up and not keep:
             with processes.uninterrupted(), steps.shown():
                 local.down(place, steps)
-
-
-def _watched(run: Run, seconds: float) -> dict[tuple[str, str], Outcome]:
-    """Upload the sample and watch it until everything is final.
-
-    Raises:
-        CommandError: something is not, after `seconds`; the sentence says where it is.
-    """
-    total, deadline, seen = len(run.sample.files), time.monotonic() + seconds, 0.0
-    uploads = run.upload(OUTPUT / "demo")
-    done = False
-    with Counters(["uploaded", "acquired", "ingested", "matched"], total) as shown:
-        while True:
-            while not done and time.monotonic() - seen < POLL_SECONDS:
-                done = next(uploads, "end") == "end"
-            seen = time.monotonic()
-            found = run.outcomes()
-            final = sum(outcome.state.is_final for outcome in found.values())
-            shown.show([len(run.keys), *(_passed(found.values(), stage) for stage in STAGES)])
-            if final == total:
-                return found
-            if time.monotonic() > deadline:
-                raise CommandError(_unfinished(run, found, seconds))
-            if done:
-                time.sleep(POLL_SECONDS)
-
-
-def _passed(found: Any, stage: Stage) -> int:
-    """How many have left a stage behind, or ended before it."""
-    place = STAGES.index(stage)
-    return sum(outcome.state.is_final or STAGES.index(outcome.stage) > place for outcome in found)
-
-
-def _unfinished(run: Run, found: Mapping[tuple[str, str], Outcome], seconds: float) -> str:
-    places = Counter(f"{one.state} in {one.stage}" for one in found.values() if not one.state.is_final)
-    missing = len(run.keys) - len(found)
-    if missing:
-        places["not acquired yet"] = missing
-    errors = sorted({one.note for one in found.values() if not one.state.is_final and one.note})
-    return (
-        f"After {seconds:.0f} s {sum(places.values())} of {len(run.keys)} documents are not done: "
-        + ", ".join(f"{count} {place}" for place, count in places.items())
-        + "."
-        + (f" Their last attempts ended with: {' | '.join(errors[:3])}." if errors else "")
-        + " See the emulator's log, or give it longer with --timeout."
-    )
 
 
 def _report(

@@ -1,0 +1,96 @@
+"""One local cloud for all end-to-end tests: a folder, ports and a database of its own, deployed by the real `cdk deploy`."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import ROOT, Place
+from cli.ingest import upload, wait_for
+from cli.outcomes import Outcome
+from cli.sample import generate
+from cli.sample_run import Run
+from cli.tenants import Tenant, add_tenant
+from counterfoil.db import Connection
+
+COMMAND = Path(sys.executable).parent / "counterfoil"
+SEED = 1
+UP_SECONDS = 600
+"""The first start on a machine fetches the wheels of the dependency layer."""
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """The installed command, for one cloud."""
+
+    folder: Path
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start it, as a terminal would, and do not wait."""
+        command = [str(COMMAND), "--local", str(self.folder), *arguments]
+        return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def run(self, *arguments: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
+        """Run it to its end, which must have this exit code."""
+        command = [str(COMMAND), "--local", str(self.folder), *arguments]
+        done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False, timeout=UP_SECONDS)
+        assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+
+@pytest.fixture(scope="session")
+def command_line() -> Iterator[CommandLine]:
+    """The command for the tests' cloud, which is taken down at the end."""
+    with tempfile.TemporaryDirectory(prefix="counterfoil-e2e-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o711)  # root's PostgreSQL runs as nobody
+        line = CommandLine(Path(folder).resolve() / "cloud")
+        yield line
+        line.run("down")
+
+
+@pytest.fixture(scope="session")
+def cloud(command_line: CommandLine) -> Iterator[Cloud]:
+    """The tests' cloud, up."""
+    assert json.loads(command_line.run("up", "--json").stdout)["deployed"]
+    cloud = Cloud.at(Place(command_line.folder))
+    yield cloud
+    cloud.database.close()
+
+
+@pytest.fixture
+def admin(cloud: Cloud) -> Iterator[Connection]:
+    """A connection that sees every row: to look at what no role of the app may see as a whole."""
+    with psycopg.connect(cloud.database_url("postgres"), autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def tenant(cloud: Cloud) -> Tenant:
+    """A tenant that no other test knows."""
+    return add_tenant(cloud, f"t-{uuid4().hex[:12]}")[0]
+
+
+@pytest.fixture
+def ingest(cloud: Cloud, tenant: Tenant) -> Callable[..., list[Outcome]]:
+    """`ingest(paths) -> outcomes`: uploads files for the tenant and waits for what becomes of them."""
+
+    def ingested(paths: Sequence[Path], seconds: float = 120) -> list[Outcome]:
+        return wait_for(cloud, tenant, list(upload(cloud, tenant, paths)), seconds)
+
+    return ingested
+
+
+@pytest.fixture(scope="session")
+def run(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The sample of a seed, gone through."""
+    run = Run.prepared(cloud, generate(SEED), tmp_path_factory.mktemp("sample"))
+    run.watch(seconds=300)
+    return run

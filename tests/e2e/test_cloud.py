@@ -1,0 +1,110 @@
+"""The local cloud itself: up, up again, interrupted, refused."""
+
+import json
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import ClientError
+
+from cli.cloud import processes
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import Place
+from cli.postgres import PostgresServer
+from tests.e2e.conftest import CommandLine
+from tests.e2e.waiting import until
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> CommandLine:
+    """The command for a cloud that does not exist."""
+    return CommandLine(tmp_path / "other")
+
+
+def test_a_second_up_deploys_nothing_and_leaves_every_process(cloud: Cloud, command_line: CommandLine):
+    before = {process.pid for process in processes.belonging_to(cloud.place.folder)}
+    again = json.loads(command_line.run("up", "--json").stdout)
+    assert (again["started"], again["deployed"]) == (False, False)
+    assert cloud.state.deployment is not None
+    assert again["seconds"] < cloud.state.deployment.seconds / 2
+    assert again["emulator_pid"] in before
+
+
+def test_status_tells_where_everything_is(cloud: Cloud, command_line: CommandLine):
+    status = json.loads(command_line.run("status", "--json").stdout)
+    assert status["up"]
+    assert status["endpoint"] == cloud.state.emulator.endpoint
+    assert {"counterfoil-acquisition", "counterfoil-ingestion", "counterfoil-matching"} <= set(status["queues"])
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_up_leaves_no_process(other: CommandLine, sent: signal.Signals):
+    place = Place(other.folder)
+    starting = other.start("up")
+    until(lambda: processes.belonging_to(place.folder, [processes.Part.DEPLOYMENT]))
+    starting.send_signal(sent)
+    _, shown = starting.communicate(timeout=60)
+    assert starting.returncode == 130, shown
+    assert processes.belonging_to(place.folder) == []
+    assert PostgresServer(place.postgres).running() is None
+    assert "Traceback" not in shown
+    other.run("down")
+    assert not place.folder.exists()
+
+
+def test_what_a_killed_up_has_left_is_found_and_ended(other: CommandLine):
+    place = Place(other.folder)
+    starting = other.start("up")
+    until(lambda: processes.belonging_to(place.folder, [processes.Part.DEPLOYMENT]))
+    starting.kill()
+    starting.communicate(timeout=60)
+    assert processes.belonging_to(place.folder)
+    other.run("down")
+    assert processes.belonging_to(place.folder) == []
+    assert not place.folder.exists()
+
+
+def test_a_port_in_use_is_refused_with_the_way_out(other: CommandLine):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        refused = other.run("up", "--port", str(port), code=3)
+    assert f"Port {port} cannot be used" in refused.stderr
+    assert "--port" in refused.stderr
+    assert processes.belonging_to(other.folder) == []
+
+
+def test_without_a_cloud_commands_say_how_to_get_one(other: CommandLine):
+    for command in (["documents"], ["clusters"], ["tenants", "list"], ["ingest", "README.md", "--tenant", "acme"]):
+        refused = other.run(*command, code=3)
+        assert "counterfoil up" in refused.stderr
+        assert "Traceback" not in refused.stderr
+    assert json.loads(other.run("status", "--json", code=3).stdout)["up"] is False
+
+
+def test_policies_are_enforced(cloud: Cloud):
+    iam = cloud.client("iam")
+    iam.create_user(UserName="nobody")
+    key = iam.create_access_key(UserName="nobody")["AccessKey"]
+    import boto3
+
+    s3 = boto3.client(
+        "s3",
+        endpoint_url=cloud.state.emulator.endpoint,
+        region_name="eu-central-1",
+        aws_access_key_id=key["AccessKeyId"],
+        aws_secret_access_key=key["SecretAccessKey"],
+    )
+    with pytest.raises(ClientError, match="AccessDenied"):
+        s3.list_objects_v2(Bucket=cloud.outputs["UploadsBucketName"])
+
+
+def test_functions_find_nothing_but_their_layers(cloud: Cloud):
+    python = cloud.place.runtime / "bin" / "python"
+    running = [
+        process.cmdline()[0] for process in processes.belonging_to(cloud.place.folder, [processes.Part.EMULATOR])
+    ]
+    assert str(python) in running
+    assert not list((cloud.place.runtime / "lib").glob("python*/site-packages/*"))

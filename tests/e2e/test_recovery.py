@@ -1,0 +1,90 @@
+"""A function's process is killed in the middle of its work; nothing is lost, and nothing is done twice."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from cli import outcomes
+from cli.cloud import processes
+from cli.cloud.cloud import Cloud
+from cli.ingest import upload
+from cli.outcomes import Outcome, Stage, State
+from cli.sample_run import Run
+from cli.tenants import Tenant
+from counterfoil.db import Connection
+from tests.e2e.waiting import until
+
+pytestmark = pytest.mark.e2e
+
+WAITING_WORKERS = """
+SELECT pid FROM pg_stat_activity WHERE usename = 'counterfoil_worker' AND wait_event_type = 'Lock'
+"""
+
+
+@contextmanager
+def told(cloud: Cloud, worker: str, **settings: str) -> Iterator[None]:
+    """A worker with other settings, for as long as the block takes."""
+    functions = cloud.client("lambda")
+    name = cloud.outputs[f"{worker.capitalize()}FunctionName"]
+    before = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+    functions.update_function_configuration(FunctionName=name, Environment={"Variables": {**before, **settings}})
+    try:
+        yield
+    finally:
+        functions.update_function_configuration(FunctionName=name, Environment={"Variables": before})
+
+
+def kill(cloud: Cloud, worker: str) -> int:
+    """End every process of a worker at once, as running out of memory would. Returns how many there were."""
+    killed = 0
+    for process in processes.belonging_to(cloud.place.folder):
+        if any(f"-counterfoil-{worker}-" in part for part in process.cmdline()[1:]):
+            process.kill()
+            psutil.wait_procs([process], timeout=5)
+            killed += 1
+    return killed
+
+
+@contextmanager
+def paused(cloud: Cloud, worker: str) -> Iterator[None]:
+    """A worker whose queue is not polled during the block."""
+    functions, mapping = cloud.client("lambda"), cloud.outputs[f"{worker.capitalize()}MappingId"]
+    functions.update_event_source_mapping(UUID=mapping, Enabled=False)
+    try:
+        yield
+    finally:
+        functions.update_event_source_mapping(UUID=mapping, Enabled=True)
+
+
+def test_work_whose_process_is_killed_is_done_by_another(
+    cloud: Cloud, run: Run, tenant: Tenant, admin: Connection, tmp_path: Path
+):
+    file = next(file for file in run.sample.files if file.truth.type == "invoice" and file.truth.state == "succeeded")
+    path = tmp_path / file.name
+    path.write_bytes(file.content)
+    with (
+        told(cloud, "ingestion", LEASE_SECONDS="2", HEARTBEAT_SECONDS="0.5"),
+        told(cloud, "watchdog", WATCHDOG_RESEND_AFTER_SECONDS="1", WATCHDOG_UNSENT_AFTER_SECONDS="1"),
+    ):
+        with psycopg.connect(cloud.database_url("postgres")) as blocker:
+            with paused(cloud, "ingestion"):
+                list(upload(cloud, tenant, [path]))
+                until(lambda: [one for one in outcomes.of_tenant(cloud, tenant) if one.stage is Stage.INGESTION])
+                blocker.execute("LOCK TABLE document IN SHARE ROW EXCLUSIVE MODE")
+            # The attempt has begun and has read the file; what it read it cannot write.
+            until(lambda: admin.execute(WAITING_WORKERS).fetchall())
+            assert kill(cloud, "ingestion")
+
+        def finished() -> list[Outcome]:
+            cloud.client("lambda").invoke(FunctionName=cloud.outputs["WatchdogFunctionName"], Payload="{}")
+            return [one for one in outcomes.of_tenant(cloud, tenant) if one.state.is_final]
+
+        (outcome,) = until(finished)
+    assert outcome.state is State.SUCCEEDED
+    attempts = admin.execute("SELECT attempts FROM ingestion_job WHERE tenant_id = %s", [tenant.id]).fetchall()
+    assert attempts == [(2,)]
+    assert admin.execute("SELECT count(*) FROM dead_letter WHERE tenant_id = %s", [tenant.id]).fetchone() == (0,)
