@@ -28,7 +28,7 @@ from functions.migrate.runner import apply
 
 MIGRATIONS = Path(__file__).parent.parent / "migrations"
 NAMESPACE = UUID("0d1f5c0a-52a7-5f0e-8f0c-6f6b1f4b9c5e")
-"""Documents of a set get the same ids in every run."""
+"""Tenants of a set get the same ids in every run."""
 DATABASE = "evaluation"
 
 Edge = frozenset[str]
@@ -93,10 +93,12 @@ def evaluate(
         steps.begin("Start PostgreSQL")
         with temporary_server() as server:
             steps.begin(f"Load {len(order)} documents")
-            tenants = _load(server, order)
+            ids = _ids(order)
+            tenants = _load(server, order, ids)
             steps.begin("Match them")
             with closing(Database(server.url(DATABASE, "counterfoil_worker"), max_connections=concurrency)) as database:
-                matched = _match(database, server, tenants, order, concurrency, steps)
+                outcomes, seconds = _match(database, tenants, ids, order, concurrency, steps)
+            matched = _read(server, ids, outcomes, seconds)
     _write(out, order, matched)
     figures = _figures(labelled, matched) | {"concurrency": concurrency, "shuffle": shuffle}
     if as_json:
@@ -115,7 +117,7 @@ FROM STDIN
 """
 
 
-def _load(server: Server, documents: Collection[LabelledDocument]) -> dict[str, UUID]:
+def _load(server: Server, documents: Collection[LabelledDocument], ids: Mapping[str, UUID]) -> dict[str, UUID]:
     """Make the database, a tenant for each of the set's, and the documents. Returns the tenants' ids by name."""
     url = server.create_database(DATABASE)
     apply(url, MIGRATIONS)
@@ -145,14 +147,15 @@ def _load(server: Server, documents: Collection[LabelledDocument]) -> dict[str, 
                 hash_ = sha256(document.id.encode()).digest()
                 place = ("evaluation", document.id, document.id, 0, hash_, document.received_at, document.received_at)
                 copy.write_row(
-                    (_id(document), tenant, tenant, *place, document.type, Jsonb(document.data), "pending", 1)
+                    (ids[document.id], tenant, tenant, *place, document.type, Jsonb(document.data), "pending", 1)
                 )
         cursor.execute("ANALYZE")
     return tenants
 
 
-def _id(document: LabelledDocument) -> UUID:
-    return uuid5(NAMESPACE, f"document/{document.id}")
+def _ids(documents: Iterable[LabelledDocument]) -> dict[str, UUID]:
+    """Ids in the order of the set's own, which settle ties between documents received at the same moment."""
+    return {id_: UUID(int=rank) for rank, id_ in enumerate(sorted(document.id for document in documents), start=1)}
 
 
 # -- matching -------------------------------------------------------------------------------------------------------
@@ -160,21 +163,26 @@ def _id(document: LabelledDocument) -> UUID:
 
 def _match(
     database: Database,
-    server: Server,
     tenants: Mapping[str, UUID],
+    ids: Mapping[str, UUID],
     order: Collection[LabelledDocument],
     concurrency: int,
     steps: Checklist,
-) -> Matched:
+) -> tuple[Counter[str], float]:
+    """Match every document. Returns how it went, counted, and the seconds that it took."""
     outcomes: Counter[str] = Counter()
     began = time.perf_counter()
     with ThreadPoolExecutor(concurrency) as pool:
-        works = pool.map(lambda document: _match_one(database, tenants[document.tenant], _id(document)), order)
-        for done, outcome in enumerate(works, start=1):
+        went = pool.map(lambda document: _match_one(database, tenants[document.tenant], ids[document.id]), order)
+        for done, outcome in enumerate(went, start=1):
             outcomes[outcome] += 1
             steps.progress(done, len(order))
-    seconds = time.perf_counter() - began
-    names = {_id(document): document.id for document in order}
+    return outcomes, time.perf_counter() - began
+
+
+def _read(server: Server, ids: Mapping[str, UUID], outcomes: Counter[str], seconds: float) -> Matched:
+    """What the database holds in the end, under the set's own names."""
+    names = {id_: name for name, id_ in ids.items()}
     with psycopg.connect(server.url(DATABASE)) as connection:
         rows = connection.execute("SELECT id, coalesce(cluster_id, id) FROM document").fetchall()
         clusters = {names[id_]: names[cluster_id] for id_, cluster_id in rows}

@@ -72,7 +72,7 @@ class Office:
         with ThreadPoolExecutor(hands) as pool:
             list(pool.map(self.match, range(len(self.ids)) if order is None else order))
 
-    def edges(self) -> dict[tuple[int, int], tuple[str, float]]:
+    def edges(self) -> dict[tuple[int, int], tuple[str | None, float]]:
         """The edges: who decided by what rule, and the score."""
         names = {id_: position for position, id_ in enumerate(self.ids)}
         rows = self.admin.execute(

@@ -132,10 +132,10 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
     linked = store.insert_edges(
         connection, prepared.tenant_id, [_edge(pair, outcome.made[pair]) for pair in sorted(outcome.made)], now
     )
-    if outcome.made or outcome.gone:
-        moved = store.rename_clusters(connection, _seeds(prepared.document_id, outcome))
+    if prepared.document_id in outcome.alone and not outcome.made and not outcome.gone:
+        moved = store.own_cluster(connection, prepared.document_id)
     else:
-        moved = store.begin_cluster(connection, prepared.document_id)
+        moved = store.rename_clusters(connection, _seeds(prepared.document_id, outcome))
     store.tell_reasons(connection, _reasons_of_others(prepared.document_id, outcome))
     return Written(linked, unlinked, moved, again, outcome.choices[prepared.document_id].reason)
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 _LETTERS = str.maketrans(
     {
-        "ß": "ss", "ø": "o", "æ": "a", "œ": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ı": "i", "µ": "u", "μ": "u",
+        "ß": "ss", "ø": "o", "æ": "a", "œ": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ı": "i",
         # Cyrillic (scientific transliteration without diacritics)
         "а": "a", "б": "b", "в": "v", "г": "g", "д": "d", "е": "e", "ж": "zh", "з": "z", "и": "i", "й": "i", "к": "k",
         "л": "l", "м": "m", "н": "n", "о": "o", "п": "p", "р": "r", "с": "s", "т": "t", "у": "u", "ф": "f", "х": "h",
@@ -22,10 +22,11 @@ _LETTERS = str.maketrans(
         "і": "i", "є": "e", "ґ": "g", "ђ": "d", "ј": "j", "љ": "lj", "њ": "nj", "ћ": "c", "џ": "dz",
         # Greek (ELOT 743, letter by letter)
         "α": "a", "β": "v", "γ": "g", "δ": "d", "ε": "e", "ζ": "z", "η": "i", "θ": "th", "ι": "i", "κ": "k", "λ": "l",
-        "ν": "n", "ξ": "x", "ο": "o", "π": "p", "ρ": "r", "σ": "s", "ς": "s", "τ": "t", "υ": "y", "φ": "f", "χ": "ch",
-        "ψ": "ps", "ω": "o",
+        "μ": "m", "ν": "n", "ξ": "x", "ο": "o", "π": "p", "ρ": "r", "σ": "s", "ς": "s", "τ": "t", "υ": "y", "φ": "f",
+        "χ": "ch", "ψ": "ps", "ω": "o",
     }
 )  # fmt: skip
+_MICRO = "\N{MICRO SIGN}"
 _UMLAUTS = re.compile("([aou])e")
 _NOT_WORD = re.compile(r"[^a-z0-9]+")
 
@@ -65,9 +66,9 @@ _MIN_TAIL = 3
 @lru_cache(maxsize=20_000)
 def fold(text: str) -> str:
     """Lower-case Latin letters, digits and punctuation: transliterated, without diacritics, `ue` and `ü` alike `u`."""
-    decomposed = unicodedata.normalize("NFKD", text.casefold().translate(_LETTERS))
+    decomposed = unicodedata.normalize("NFKD", text.replace(_MICRO, "u").casefold())
     plain = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
-    return _UMLAUTS.sub(r"\1", plain)
+    return _UMLAUTS.sub(r"\1", plain.translate(_LETTERS))
 
 
 def words(text: str) -> str:
@@ -143,7 +144,7 @@ def reference(text: str) -> Reference | None:
     for written in {stripped, _POSITION.sub("", stripped)}:
         exact |= _forms(written)
         folded |= _forms(written.translate(_CONFUSABLE_DIGITS))
-    if not any(any(letter.isdigit() for letter in form) for form in folded):
+    if not any(letter.isdigit() for form in exact for letter in form):
         return None
     digits = re.findall(r"\d+", stripped.translate(_CONFUSABLE_DIGITS))
     tail = digits[-1].lstrip("0") if digits else ""

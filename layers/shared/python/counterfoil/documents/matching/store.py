@@ -177,8 +177,8 @@ class Documents:
             else:
                 found[kept.id] = kept
         if missing:
-            for *version, data in connection.execute(_CONTENTS, {"ids": missing, "kinds": list(PARENTS)}):
-                id_, kind, received_at, hash_ = version
+            rows = connection.execute(_CONTENTS, {"ids": missing, "kinds": list(PARENTS)})
+            for id_, kind, received_at, hash_, data in rows:
                 found[id_] = self._keep((id_, kind, received_at, hash_), document(id_, received_at, kind, data))
         return found
 
@@ -291,7 +291,7 @@ moved AS (
 UPDATE document SET cluster_id = moved.cluster_id FROM moved WHERE document.id = moved.id
 """
 
-_OWN_CLUSTER = "UPDATE document SET cluster_id = id WHERE id = %s AND cluster_id IS NULL"
+_OWN_CLUSTER = "UPDATE document SET cluster_id = id WHERE id = %s AND cluster_id IS DISTINCT FROM id"
 
 _REASONS = """
 UPDATE document SET matching_reason = told.reason
@@ -355,8 +355,8 @@ def insert_edges(connection: Connection, tenant_id: UUID, made: Collection[NewEd
     ).rowcount
 
 
-def begin_cluster(connection: Connection, id_: UUID) -> int:
-    """Make a document its own cluster unless it is in one. Returns how many documents changed their cluster."""
+def own_cluster(connection: Connection, id_: UUID) -> int:
+    """Make a document its own cluster. Returns how many documents changed their cluster."""
     return connection.execute(_OWN_CLUSTER, [id_]).rowcount
 
 

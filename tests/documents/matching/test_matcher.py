@@ -1,0 +1,254 @@
+"""Prepare, search, write: on PostgreSQL, under row-level security, with somebody else in between."""
+
+import json
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.documents import matching
+from counterfoil.documents.matching import store
+from counterfoil.errors import PermanentError
+from tests import factories
+from tests.documents.matching.office import NOW, Office
+from tests.documents.matching.papers import contract, delivery, invoice, line, order, pile, read
+from tests.documents.matching.whole import Whole
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    database = Database(database_url)
+    yield database
+    database.close()
+
+
+def test_a_document_without_structured_data_is_skipped_with_a_reason(database: Database, admin: Connection) -> None:
+    tenant_id = factories.make_tenant(admin)
+    unread = factories.make_document(admin, tenant_id)
+    found = matching.prepare(database, tenant_id, unread)
+    assert isinstance(found, matching.Skip)
+    assert "No structured data" in found.reason
+
+
+def test_a_document_of_an_unknown_kind_is_skipped(database: Database, admin: Connection) -> None:
+    tenant_id = factories.make_tenant(admin)
+    letter = factories.make_document(admin, tenant_id, {"subject": "Letter"}, type="other")
+    assert isinstance(matching.prepare(database, tenant_id, letter), matching.Skip)
+
+
+def test_a_document_without_any_party_is_skipped(database: Database, admin: Connection) -> None:
+    paper = invoice(seller=None, buyer=None)
+    office = Office(database, admin, [paper])
+    found = office.match(0)
+    assert isinstance(found, matching.Skip)
+    assert "counterparty" in found.reason
+
+
+def test_a_document_that_is_gone_is_a_permanent_failure(database: Database, admin: Connection) -> None:
+    with pytest.raises(PermanentError):
+        matching.prepare(database, factories.make_tenant(admin), uuid4())
+
+
+def test_another_tenants_document_is_not_there(database: Database, admin: Connection) -> None:
+    office, stranger = Office(database, admin, [invoice()]), Office(database, admin)
+    with pytest.raises(PermanentError):
+        matching.prepare(database, stranger.tenant_id, office.ids[0])
+
+
+def test_preparing_again_writes_the_same_keys(database: Database, admin: Connection) -> None:
+    office = Office(database, admin, [invoice(po_reference="4711")])
+    keys = "SELECT type, key FROM document_key ORDER BY type, key"
+    matching.prepare(database, office.tenant_id, office.ids[0])
+    before = admin.execute(keys).fetchall()
+    prepared = matching.prepare(database, office.tenant_id, office.ids[0])
+    assert isinstance(prepared, matching.Prepared)
+    assert prepared.obsolete == frozenset()
+    assert admin.execute(keys).fetchall() == before != []
+
+
+def test_an_edge_says_why(database: Database, admin: Connection) -> None:
+    office = Office(database, admin, [order("4711"), invoice(po_reference="PO-4711")])
+    office.match_all()
+    row = admin.execute(
+        "SELECT score, confidence, evidence, decided_by, reasoning, decided_at, a < b FROM document_match"
+    ).fetchone()
+    assert row is not None
+    score, confidence, evidence, decided_by, reasoning, decided_at, ordered = row
+    assert (confidence, decided_by, decided_at, ordered) == ("high", "rules", NOW, True)
+    assert sum(weight for _, _, weight in evidence["features"]) == pytest.approx(score)
+    assert "number: same" in reasoning
+    assert evidence["child"] == str(office.ids[1])
+
+
+def test_written_counts_what_changed(database: Database, admin: Connection) -> None:
+    office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
+    office.match(0)
+    assert office.match(1) == matching.Written(linked=1, unlinked=0, moved=1, decided_again=False, reason=None)
+    assert office.match(1) == matching.Written(linked=0, unlinked=0, moved=0, decided_again=False, reason=None)
+
+
+def test_who_stays_alone_says_why_until_the_partner_comes(database: Database, admin: Connection) -> None:
+    office = Office(database, admin, [invoice(po_reference="4711"), order("4711")])
+    office.match(0)
+    assert office.reason(0) == "Names order 4711, which is not here."
+    office.match(1)
+    assert office.links() == {(0, 1)}
+    assert office.reason(0) is None
+
+
+def test_a_second_order_takes_a_link_by_content_back_and_says_so(database: Database, admin: Connection) -> None:
+    office = Office(database, admin, [order("4711"), invoice(), order("4712", 1)])
+    office.match(0)
+    office.match(1)
+    assert office.links() == {(0, 1)}
+    office.match(2)
+    assert office.links() == set()
+    assert office.clusters() == [0, 1, 2]
+    assert office.reason(1) == "Two documents fit equally: order 4711, order 4712."
+
+
+def test_a_contract_does_not_glue_clusters(database: Database, admin: Connection) -> None:
+    papers = [
+        contract("RV-60"),
+        order("4711", contract_reference="RV-60"),
+        order("4800", 40, contract_reference="RV-60"),
+    ]
+    office = Office(database, admin, papers)
+    office.match_all()
+    assert office.links() == {(0, 1), (0, 2)}
+    assert office.clusters() == [0, 1, 2]
+
+
+def test_an_edge_across_tenants_is_never_made(database: Database, admin: Connection) -> None:
+    papers = [order("4711"), invoice(po_reference="4711")]
+    here, there = Office(database, admin, papers[:1]), Office(database, admin, papers[1:])
+    here.match_all()
+    there.match_all()
+    assert here.links() == there.links() == set()
+
+
+def test_what_was_decided_before_somebody_came_in_between_is_decided_again(
+    database: Database, admin: Connection
+) -> None:
+    office = Office(database, admin, [order("4711"), invoice(), order("4712", 1)])
+    office.match(0)
+    prepared = matching.prepare(database, office.tenant_id, office.ids[1])
+    assert isinstance(prepared, matching.Prepared)
+    decided = matching.search_and_decide(database, prepared)  # knows one order only
+    office.match(2)
+    assert office.write(decided).decided_again
+    assert office.links() == set()
+
+
+def test_what_somebody_else_does_far_away_is_no_reason_to_decide_again(database: Database, admin: Connection) -> None:
+    office = Office(
+        database, admin, [order("4711"), invoice(po_reference="4711"), order("X-9", 400, seller={"name": "Far"})]
+    )
+    office.match(0)
+    prepared = matching.prepare(database, office.tenant_id, office.ids[1])
+    assert isinstance(prepared, matching.Prepared)
+    decided = matching.search_and_decide(database, prepared)
+    office.match(2)
+    assert not office.write(decided).decided_again
+
+
+@pytest.mark.parametrize("rejoined", [True, False])
+def test_a_persons_edge_stays(database: Database, admin: Connection, *, rejoined: bool) -> None:
+    office = Office(
+        database, admin, [order("4711"), invoice(po_reference="4711" if rejoined else "B-1", lines=[line("Q")])]
+    )
+    admin.execute(
+        "INSERT INTO document_match (tenant_id, a, b, score, confidence, evidence, decided_by, reasoning, decided_at)"
+        " VALUES (%s, %s, %s, 1, 'high', '{}', 'person', 'I know it', %s)",
+        [office.tenant_id, *office.ids, NOW],
+    )
+    office.match_all()
+    office.match_all()
+    assert office.edges() == {(0, 1): (None, 1.0)}
+    assert office.clusters() == [0, 0]
+
+
+def test_new_data_move_a_document_to_its_new_partner(database: Database, admin: Connection) -> None:
+    office = Office(
+        database,
+        admin,
+        [order("4711", lines=[line("A")]), order("4800", lines=[line("B")]), invoice(po_reference="4711")],
+    )
+    office.match_all()
+    assert office.links() == {(0, 2)}
+    corrected = invoice(po_reference="4800", lines=[line("B")])
+    admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [json.dumps(corrected.data), office.ids[2]])
+    office.match(2)
+    assert office.links() == {(1, 2)}
+    assert office.clusters() == [0, 1, 1]
+    assert admin.execute(
+        "SELECT count(*) FROM document_key WHERE key = '4711' AND type = 'names:purchase_order'"
+    ).fetchone() == (0,)
+
+
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_new_data_leave_nothing_of_the_old(database: Database, admin: Connection, seed: int) -> None:
+    papers, other = pile(seed, 20), pile(seed + 50, 20)
+    office = Office(database, admin, papers)
+    office.match_all()
+    changed = [
+        paper._replace(received_at=papers[n].received_at) if n % 4 == 0 else papers[n] for n, paper in enumerate(other)
+    ]
+    for position in range(0, len(papers), 4):
+        admin.execute(
+            "UPDATE document SET structured_data = %s, type = %s WHERE id = %s",
+            [json.dumps(changed[position].data), changed[position].kind, office.ids[position]],
+        )
+        office.match(position)
+    fresh = Office(database, admin, changed)
+    fresh.match_all()
+    assert (office.edges(), office.clusters()) == (fresh.edges(), fresh.clusters())
+
+
+@pytest.mark.parametrize("seed", range(200, 205))
+def test_one_by_one_comes_to_the_same_as_all_at_once(database: Database, admin: Connection, seed: int) -> None:
+    papers = pile(seed, 30)
+    office = Office(database, admin, papers)
+    office.match_all()
+    whole = Whole([read(paper, position + 1) for position, paper in enumerate(papers)])
+    expected = {
+        (min(link.child.int, link.parent.int) - 1, max(link.child.int, link.parent.int) - 1): (
+            link.by,
+            round(link.score.total, 6),
+        )
+        for link in whole.links()
+    }
+    assert office.edges() == expected
+
+
+def test_a_key_that_everybody_has_leads_to_nobody(
+    database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MAX_HOLDERS", 2)
+    papers = [order("4711"), invoice()] + [order(f"B-{n}", lines=[line(f"Q-{n}")]) for n in range(2)]
+    office = Office(database, admin, papers)
+    office.match(0)
+    office.match(1)
+    assert office.links() == {(0, 1)}
+    office.match(2)
+    office.match(3)
+    assert office.links() == set()
+
+
+@pytest.mark.parametrize("most", [2, 5])
+def test_crowded_keys_do_not_make_the_order_matter(
+    database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(store, "MAX_HOLDERS", most)
+    papers = pile(11, 25)
+    office, backwards = Office(database, admin, papers), Office(database, admin, papers)
+    office.match_all()
+    backwards.match_all(reversed(range(len(papers))))
+    assert (office.edges(), office.clusters()) == (backwards.edges(), backwards.clusters())
+
+
+def test_a_late_delivery_joins_the_invoice_and_the_order(database: Database, admin: Connection) -> None:
+    office = Office(database, admin, [order("4711"), invoice(po_reference="4711"), delivery(po_reference="4711")])
+    office.match_all()
+    assert office.links() == {(0, 1), (0, 2), (1, 2)}

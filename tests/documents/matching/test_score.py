@@ -1,0 +1,112 @@
+"""What agrees adds bits, what contradicts takes them away, and what is common says little."""
+
+import pytest
+
+from counterfoil.documents.matching.score import SURE, SURE_BY_CONTENT, Score, match_lines, score
+from tests.documents.matching.papers import BUYER, OTHER_SELLER, SELLER, contract, delivery, invoice, line, order, read
+
+
+def weight(found: Score, feature: str) -> float:
+    return sum(item.weight for item in found.evidence if item.feature == feature)
+
+
+def test_a_named_order_that_fits_is_sure() -> None:
+    found = score(read(invoice(po_reference="4711")), read(order("4711")))
+    assert found.named
+    assert found.total > SURE
+    assert found.probability > 0.99
+
+
+def test_an_unnamed_order_that_fits_is_sure_by_its_content() -> None:
+    found = score(read(invoice()), read(order()))
+    assert not found.named
+    assert found.total > SURE_BY_CONTENT
+
+
+def test_the_number_of_another_sellers_order_is_not_enough() -> None:
+    assert (
+        score(read(invoice(po_reference="4711", lines=[line("Z-9")])), read(order("4711", seller=OTHER_SELLER))).total
+        < SURE
+    )
+
+
+def test_a_long_number_says_more_than_a_short_one() -> None:
+    short = score(read(invoice(po_reference="34")), read(order("34")))
+    long = score(read(invoice(po_reference="AEG012345")), read(order("AEG012345")))
+    assert weight(short, "number") < weight(long, "number")
+
+
+def test_a_reference_to_another_order_counts_against() -> None:
+    assert weight(score(read(invoice(po_reference="BE-9000")), read(order("4711"))), "number") < -5
+
+
+@pytest.mark.parametrize(
+    ("written", "level"),
+    [
+        ("PO 4711-22", "same"),
+        ("47l1-22", "same but for characters that capture confuses"),
+        ("4711-23", "one character differs"),
+        ("88-4711-22", "names another"),
+    ],
+)
+def test_levels_of_numbers(written: str, level: str) -> None:
+    found = score(read(invoice(po_reference=written)), read(order("4711-22")))
+    assert [item.level for item in found.evidence if item.feature == "number"] == [level]
+
+
+def test_the_buyer_is_on_everything_and_says_less_than_the_seller() -> None:
+    found = score(read(invoice()), read(order()))
+    assert 0 < weight(found, "buyer") < weight(found, "seller")
+
+
+def test_another_vat_id_outweighs_the_same_name() -> None:
+    twin = SELLER | {"vat_id": "DE999999999"}
+    assert weight(score(read(invoice(seller=twin)), read(order())), "seller") < 0
+
+
+def test_a_vat_id_settles_who_a_renamed_seller_is() -> None:
+    renamed = SELLER | {"name": "Nordverbund Handel GmbH"}
+    assert weight(score(read(invoice(seller=renamed)), read(order())), "seller") > 5
+
+
+def test_a_party_that_nobody_states_is_no_evidence() -> None:
+    assert weight(score(read(invoice(buyer=None)), read(order(buyer=BUYER))), "buyer") == 0
+
+
+@pytest.mark.parametrize(("when", "sign"), [(10, 1), (80, 0), (200, -1), (-10, -1), (-90, -1)])
+def test_an_invoice_comes_soon_after_its_order(when: int, sign: int) -> None:
+    found = weight(score(read(invoice(when=when)), read(order(when=0))), "date")
+    assert (found > 0) - (found < 0) == sign
+
+
+def test_a_contract_runs_for_a_year_and_not_before_it_begins() -> None:
+    assert weight(score(read(order(when=200)), read(contract(when=0))), "date") > 0
+    assert weight(score(read(order(when=-1)), read(contract(when=0))), "date") < 0
+
+
+def test_another_currency_counts_against() -> None:
+    assert weight(score(read(invoice(currency="USD")), read(order())), "currency") < 0
+
+
+def test_a_down_payment_is_known_by_its_share() -> None:
+    down = invoice(
+        lines=[{"description": "Anzahlung 20 %", "quantity": "1", "unit_price": "20.90", "net_amount": "20.90"}]
+    )
+    assert weight(score(read(down), read(order())), "total") > 0
+
+
+def test_lines_are_paired_once_and_by_the_best_fit() -> None:
+    mine = read(invoice(lines=[line("A-1", "5"), line("A-1", "10")])).lines
+    theirs = read(order(lines=[line("A-1", "10"), line("A-1", "5")])).lines
+    assert [(pair.child.quantity, pair.parent.quantity) for pair in match_lines(mine, theirs)] == [(5, 5), (10, 10)]
+
+
+def test_the_price_basis_is_divided_out() -> None:
+    per_hundred = line("A-1", "500", None, unit_price="12.00", price_basis_quantity="100")
+    per_piece = line("A-1", "500", None, unit_price="0.12")
+    [pair] = match_lines(read(invoice(lines=[per_hundred])).lines, read(order(lines=[per_piece])).lines)
+    assert pair.child.price == pytest.approx(pair.parent.price)
+
+
+def test_a_delivery_has_no_prices_and_still_fits() -> None:
+    assert weight(score(read(delivery()), read(order())), "lines") > 0
