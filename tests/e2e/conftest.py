@@ -1,4 +1,4 @@
-"""One local cloud for all end-to-end tests: a folder, ports and a database of its own, deployed by the real `cdk deploy`."""
+"""One local cloud for all end-to-end tests: folder, ports and database of its own, deployed by `cdk deploy`."""
 
 import json
 import subprocess

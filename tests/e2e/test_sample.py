@@ -1,4 +1,4 @@
-"""A whole sample goes through the deployed app: S3, SQS, functions with their own roles, PostgreSQL under row-level security."""
+"""A whole sample goes through the deployed app: S3, SQS, functions with roles of their own, row-level security."""
 
 from collections import Counter
 

@@ -1,0 +1,71 @@
+"""What a deployment is made from, and what is said about one that failed."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.cloud import deployment
+from cli.cloud.emulator import Emulator
+from cli.cloud.place import Place
+from cli.failures import CloudError
+
+URL = "postgresql://postgres@127.0.0.1:5432/counterfoil"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with one function."""
+    source = tmp_path / "functions" / "one" / "handler.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("x = 1\n")
+    for name in deployment.SOURCES:
+        if not (tmp_path / name).exists():
+            (tmp_path / name).write_text("")
+    monkeypatch.setattr(deployment, "ROOT", tmp_path)
+    return tmp_path
+
+
+def test_the_same_sources_have_the_same_fingerprint(project: Path):
+    before = deployment.fingerprint(URL)
+    cache = project / "functions" / "one" / "__pycache__"
+    cache.mkdir()
+    (cache / "handler.pyc").write_bytes(b"0")
+    assert deployment.fingerprint(URL) == before
+
+
+def test_a_changed_source_has_another(project: Path):
+    before = deployment.fingerprint(URL)
+    (project / "functions" / "one" / "handler.py").write_text("x = 2\n")
+    assert deployment.fingerprint(URL) != before
+
+
+def test_so_has_a_renamed_one(project: Path):
+    before = deployment.fingerprint(URL)
+    (project / "functions" / "one").rename(project / "functions" / "two")
+    assert deployment.fingerprint(URL) != before
+
+
+def test_so_has_another_database(project: Path):
+    assert deployment.fingerprint(URL) != deployment.fingerprint(URL.replace("5432", "5433"))
+
+
+def test_without_the_cdk_command_line_there_is_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(deployment, "COMMAND_LINE", tmp_path / "cdk")
+    with pytest.raises(CloudError, match="make setup"):
+        deployment.deploy(Place(tmp_path), Emulator(1, 0, 1, ""), URL, first=True, progress=lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("some words\n❌  counterfoil failed: Error: no bucket.\nmore", "counterfoil failed: Error: no bucket."),
+        (
+            "a | CREATE_FAILED | \x1b[31mAWS::SQS::Queue\x1b[39m Refused\n",
+            "a | CREATE_FAILED | AWS::SQS::Queue Refused.",
+        ),
+        ("only this\n", "only this."),
+        ("", "it gives no reason."),
+    ],
+)
+def test_the_line_that_says_why_is_found(output: str, reason: str):
+    assert deployment._reason(output) == reason

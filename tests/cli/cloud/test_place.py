@@ -1,0 +1,106 @@
+"""The folder of a cloud, its lock and its state."""
+
+import stat
+import subprocess
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from cli.cloud import place as places
+from cli.cloud.emulator import Emulator
+from cli.cloud.place import Place
+from cli.cloud.state import State
+from cli.failures import CloudError
+
+HOLDER = """
+import sys
+from pathlib import Path
+from cli.cloud.place import Place
+with Place(Path(sys.argv[1])).locked():
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "cloud")
+
+
+@pytest.fixture
+def state() -> State:
+    return State(Emulator(1, 2.0, 3, "secret"), database_pid=4, database_port=5, database_url="postgresql://x")
+
+
+def test_a_second_command_waits_for_the_first(place: Place):
+    waited = []
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(place.folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with place.locked(lambda: (waited.append(True), holder.stdin.close())[0]):
+            assert waited == [True]
+
+
+def test_the_lock_holds_although_its_folder_was_removed_while_waiting(place: Place):
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(place.folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        holder.stdout.readline()
+
+        def remove() -> None:
+            place.clear()
+            assert holder.stdin is not None
+            holder.stdin.close()
+
+        with place.locked(remove):
+            assert (place.folder / "lock").exists()
+
+
+def test_what_the_cloud_did_not_make_is_not_deleted(place: Place):
+    place.logs.mkdir(parents=True)
+    precious = place.folder / "precious.txt"
+    precious.write_text("mine")
+    place.clear()
+    assert list(place.folder.iterdir()) == [precious]
+
+
+def test_a_disk_that_would_become_full_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(places.shutil, "disk_usage", lambda _: usage(0, 0, 2**20))
+    with pytest.raises(CloudError, match="Only 1 MB are free"):
+        place.check_space()
+
+
+def test_a_folder_that_cannot_be_written_is_refused_with_a_sentence(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CloudError, match="cannot use"), Place(tmp_path / "file" / "cloud").locked():
+        pass
+
+
+def test_state_is_read_as_it_was_saved(place: Place, state: State):
+    place.folder.mkdir()
+    state.deployed("abc", 1.5, {"Name": "value"}).save(place)
+    loaded = State.load(place)
+    assert loaded is not None
+    assert loaded.deployment is not None
+    assert (loaded.emulator, loaded.deployment.outputs) == (state.emulator, {"Name": "value"})
+
+
+def test_only_its_owner_may_read_the_state(place: Place, state: State):
+    place.folder.mkdir()
+    state.save(place)
+    assert stat.S_IMODE(place.state.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"version": 99}', '{"version": 1, "deployment": null}'])
+def test_a_state_that_cannot_be_read_is_none(place: Place, content: str):
+    place.folder.mkdir()
+    place.state.write_text(content)
+    assert State.load(place) is None

@@ -1,0 +1,72 @@
+"""A cloud ends its own processes, all of them, and nobody else's."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from cli.cloud import processes
+from cli.cloud.emulator import Emulator
+from cli.cloud.place import Place
+from cli.cloud.processes import Part
+
+SLEEPER = "import sys, time; print('up', flush=True); time.sleep(600)"
+WITH_CHILD = (
+    f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {SLEEPER!r}]); import time; time.sleep(600)"
+)
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """`start(folder, part, program)`: a process of a cloud that is up."""
+    with ExitStack() as stack:
+
+        def started(folder: Path, part: Part = Part.EMULATOR, program: str = SLEEPER) -> "subprocess.Popen[bytes]":
+            environment = {**os.environ, **processes.mark(folder, part)}
+            process = subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE)
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"up\n"
+            return process
+
+        yield started
+
+
+def test_processes_are_ended_with_their_children(start: Start, tmp_path: Path):
+    start(tmp_path, program=WITH_CHILD)
+    assert len(processes.belonging_to(tmp_path)) == 2
+    assert processes.end_all(tmp_path) == 2
+    assert processes.belonging_to(tmp_path) == []
+
+
+def test_another_cloud_s_processes_stay(start: Start, tmp_path: Path):
+    start(tmp_path / "one")
+    other = start(tmp_path / "other")
+    processes.end_all(tmp_path / "one")
+    assert other.poll() is None
+
+
+def test_one_part_can_be_ended_alone(start: Start, tmp_path: Path):
+    emulator, deployment = start(tmp_path), start(tmp_path, Part.DEPLOYMENT)
+    assert processes.end_all(tmp_path, [Part.DEPLOYMENT]) == 1
+    deployment.wait(timeout=10)
+    assert emulator.poll() is None
+
+
+def test_a_process_number_that_was_given_to_another_process_is_no_emulator(start: Start, tmp_path: Path):
+    stranger = start(tmp_path / "elsewhere")
+    emulator = Emulator(pid=stranger.pid, started=0, port=1, secret="")
+    assert not emulator.runs_in(Place(tmp_path))
+
+
+def test_nor_is_another_process_of_the_same_cloud_that_began_at_another_time(start: Start, tmp_path: Path):
+    worker = start(tmp_path)
+    emulator = Emulator(pid=worker.pid, started=0, port=1, secret="")
+    assert not emulator.runs_in(Place(tmp_path))

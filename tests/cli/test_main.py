@@ -1,0 +1,98 @@
+"""The command line's frame: help, sentences in the place of tracebacks, exit codes."""
+
+import errno
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from cli import app as commands
+from cli import main
+from cli.failures import CloudError, CommandError, ExitCode, UsageError
+from counterfoil.errors import DatabaseUnavailableError
+
+COMMAND = Path(sys.executable).parent / "counterfoil"
+
+
+def called(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException
+) -> tuple[int, str]:
+    """Exit code and standard error when a command raises `error`."""
+
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(commands, "app", fail)
+    with pytest.raises(SystemExit) as ended:
+        main.run()
+    code = ended.value.code
+    assert isinstance(code, int)
+    return code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (CommandError("Something is not as wanted"), ExitCode.UNWANTED),
+        (UsageError("There is no such file"), ExitCode.USAGE),
+        (CloudError("There is no cloud"), ExitCode.NO_CLOUD),
+        (DatabaseUnavailableError("PostgreSQL is not available"), ExitCode.UNWANTED),
+        (KeyboardInterrupt(), ExitCode.INTERRUPTED),
+    ],
+)
+def test_every_failure_is_a_sentence_with_an_exit_code_of_its_kind(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: ExitCode
+):
+    ended, shown = called(monkeypatch, capsys, error)
+    assert ended == code
+    assert shown.startswith("counterfoil: ")
+    assert shown.endswith(".\n")
+    assert shown.count("\n") == 1
+
+
+def test_a_full_disk_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    _, shown = called(monkeypatch, capsys, OSError(errno.ENOSPC, "No space left on device", "/here"))
+    assert "The disk is full (/here)" in shown
+
+
+def test_a_defect_keeps_its_traceback_in_a_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    code, shown = called(monkeypatch, capsys, ZeroDivisionError("division by zero"))
+    report = Path(shown.rsplit(" ", 1)[1].removesuffix(".\n"))
+    assert code == ExitCode.DEFECT
+    assert "Traceback" not in shown
+    assert "ZeroDivisionError" in report.read_text()
+    report.unlink()
+
+
+@pytest.mark.parametrize("name", commands.COMMANDS)
+def test_the_help_of_a_command_begins_with_its_line_in_the_table(name: str):
+    command = commands.COMMANDS[name]
+    module, attribute = command.target.split(":")
+    found = getattr(import_module(module), attribute)
+    text = found.info.help if isinstance(found, typer.Typer) else found.__doc__
+    assert text.strip().splitlines()[0] == command.summary
+    shown = CliRunner().invoke(commands.app, [name, "--help"])
+    assert shown.exit_code == 0
+    assert "Usage: " in shown.output
+
+
+def test_the_list_of_commands_imports_none_of_them():
+    program = (
+        "import atexit, sys; sys.argv = ['counterfoil', '--help']\n"
+        "heavy = {'psycopg', 'boto3', 'lxml', 'pydantic'}\n"
+        "atexit.register(lambda: print('LOADED', sorted(heavy & set(sys.modules))))\n"
+        "from cli.main import run; run()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert all(name in done.stdout for name in commands.COMMANDS)
+    assert "LOADED []" in done.stdout
+
+
+def test_a_misspelt_command_is_answered_with_the_right_one():
+    done = subprocess.run([COMMAND, "documnets"], capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.USAGE
+    assert "documents" in done.stderr
