@@ -126,8 +126,8 @@ def _follow(place: Place, process: subprocess.Popen[bytes], progress: Progress) 
                     progress(min(int(found["done"]), int(found["all"])), int(found["all"]))
             if time.monotonic() - heard > SILENCE_SECONDS:
                 raise CloudError(
-                    f"The deployment says nothing for {SILENCE_SECONDS} s and was ended. What it said is in {log(place)}, "
-                    f"and what the functions said in {emulator.log(place)}. 'counterfoil down' clears the cloud away."
+                    f"The deployment says nothing for {SILENCE_SECONDS} s and was ended. What it said is in "
+                    f"{log(place)}, what the functions said in {emulator.log(place)}. To begin anew: counterfoil down"
                 )
             time.sleep(0.1)
 

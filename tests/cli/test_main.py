@@ -74,7 +74,7 @@ def test_the_help_of_a_command_begins_with_its_line_in_the_table(name: str):
     module, attribute = command.target.split(":")
     found = getattr(import_module(module), attribute)
     text = found.info.help if isinstance(found, typer.Typer) else found.__doc__
-    assert text.strip().splitlines()[0] == command.summary
+    assert str(text).strip().splitlines()[0] == command.summary
     shown = CliRunner().invoke(commands.app, [name, "--help"])
     assert shown.exit_code == 0
     assert "Usage: " in shown.output

@@ -1,14 +1,16 @@
 """The folder of a cloud, its lock and its state."""
 
+import shutil
 import stat
 import subprocess
 import sys
 from collections import namedtuple
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from cli.cloud import place as places
 from cli.cloud.emulator import Emulator
 from cli.cloud.place import Place
 from cli.cloud.state import State
@@ -34,33 +36,29 @@ def state() -> State:
     return State(Emulator(1, 2.0, 3, "secret"), database_pid=4, database_port=5, database_url="postgresql://x")
 
 
-def test_a_second_command_waits_for_the_first(place: Place):
-    waited = []
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(place.folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdin is not None
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        with place.locked(lambda: (waited.append(True), holder.stdin.close())[0]):
-            assert waited == [True]
+@pytest.fixture
+def holder(place: Place) -> Iterator[IO[str]]:
+    """What another process waits for, which holds the lock until this is closed."""
+    command = [sys.executable, "-c", HOLDER, str(place.folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process.stdin
 
 
-def test_the_lock_holds_although_its_folder_was_removed_while_waiting(place: Place):
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(place.folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdin is not None
-        assert holder.stdout is not None
-        holder.stdout.readline()
+def test_a_second_command_waits_for_the_first(place: Place, holder: IO[str]):
+    with place.locked(on_wait=holder.close):
+        assert holder.closed
 
-        def remove() -> None:
-            place.clear()
-            assert holder.stdin is not None
-            holder.stdin.close()
 
-        with place.locked(remove):
-            assert (place.folder / "lock").exists()
+def test_the_lock_holds_although_its_folder_was_removed_while_waiting(place: Place, holder: IO[str]):
+    def remove() -> None:
+        place.clear()
+        holder.close()
+
+    with place.locked(on_wait=remove):
+        assert (place.folder / "lock").exists()
 
 
 def test_what_the_cloud_did_not_make_is_not_deleted(place: Place):
@@ -73,7 +71,7 @@ def test_what_the_cloud_did_not_make_is_not_deleted(place: Place):
 
 def test_a_disk_that_would_become_full_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch):
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(places.shutil, "disk_usage", lambda _: usage(0, 0, 2**20))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(0, 0, 2**20))
     with pytest.raises(CloudError, match="Only 1 MB are free"):
         place.check_space()
 
