@@ -122,27 +122,26 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
         psycopg.Error: unmapped; `Database.tenant` maps it.
     """
     prepared = decided.prepared
-    store.lock(connection, prepared.tenant_id)
     again = not _still_holds(connection, decided)
     if again:
         decided = _decide(connection, prepared)
-    outcome = decided.outcome
-    store.delete_keys(connection, prepared.document_id, prepared.obsolete)
-    unlinked = store.delete_edges(connection, outcome.gone)
-    linked = store.insert_edges(
-        connection, prepared.tenant_id, [_edge(pair, outcome.made[pair]) for pair in sorted(outcome.made)], now
-    )
-    if prepared.document_id in outcome.alone and not outcome.made and not outcome.gone:
-        moved = store.own_cluster(connection, prepared.document_id)
-    else:
-        moved = store.rename_clusters(connection, _seeds(prepared.document_id, outcome))
-    store.tell_reasons(connection, _reasons_of_others(prepared.document_id, outcome))
-    return Written(linked, unlinked, moved, again, outcome.choices[prepared.document_id].reason)
+    outcome, id_ = decided.outcome, prepared.document_id
+    made = [_edge(pair, outcome.made[pair]) for pair in sorted(outcome.made)]
+    with connection.pipeline():
+        store.delete_keys(connection, id_, prepared.obsolete)
+        unlinked = store.delete_edges(connection, outcome.gone)
+        linked = store.insert_edges(connection, prepared.tenant_id, made, now)
+        if id_ in outcome.alone and not outcome.made and not outcome.gone:
+            moved = store.own_cluster(connection, id_)
+        else:
+            moved = store.rename_clusters(connection, _seeds(id_, outcome))
+        store.tell_reasons(connection, _reasons_of_others(id_, outcome))
+    return Written(linked(), unlinked(), moved(), again, outcome.choices[id_].reason)
 
 
 def _still_holds(connection: Connection, decided: Decided) -> bool:
-    """Whether a search now would read what the search before the lock read."""
-    if store.quiet_since(connection, decided.seen):
+    """Take the lock. Whether a search now would read what the search before it read."""
+    if store.lock(connection, decided.prepared.tenant_id, decided.seen):
         return True
     if store.keys_written_since(connection, decided.prepared.tenant_id, decided.followed, decided.seen):
         return False

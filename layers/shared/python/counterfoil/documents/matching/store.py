@@ -1,7 +1,7 @@
 """Every SQL statement of matching. Each runs in a transaction that sees one tenant alone (`Database.tenant`)."""
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from threading import Lock
@@ -291,7 +291,7 @@ moved AS (
 UPDATE document SET cluster_id = moved.cluster_id FROM moved WHERE document.id = moved.id
 """
 
-_OWN_CLUSTER = "UPDATE document SET cluster_id = id WHERE id = %s AND cluster_id IS DISTINCT FROM id"
+_OWN_CLUSTER = "UPDATE document SET cluster_id = id WHERE id = %(id)s AND cluster_id IS DISTINCT FROM id"
 
 _REASONS = """
 UPDATE document SET matching_reason = told.reason
@@ -311,14 +311,15 @@ class NewEdge(NamedTuple):
     reasoning: str
 
 
-def lock(connection: Connection, tenant_id: UUID) -> None:
-    """Wait for the tenant's matching lock; it is held until the transaction ends."""
-    connection.execute(_LOCK, [tenant_id])
+def lock(connection: Connection, tenant_id: UUID, seen: str) -> bool:
+    """Wait for the tenant's matching lock; it is held until the transaction ends.
 
-
-def quiet_since(connection: Connection, seen: str) -> bool:
-    """Whether nothing at all has been committed since a snapshot."""
-    return bool(_one(connection.execute(_QUIET, {"seen": seen}).fetchone())[0])
+    Returns whether nothing at all, of any tenant, has been committed since a snapshot.
+    """
+    with connection.pipeline():
+        connection.execute(_LOCK, [tenant_id])
+        quiet = connection.execute(_QUIET, {"seen": seen})
+    return bool(_one(quiet.fetchone())[0])
 
 
 def keys_written_since(connection: Connection, tenant_id: UUID, followed: Collection[Key], seen: str) -> bool:
@@ -328,19 +329,28 @@ def keys_written_since(connection: Connection, tenant_id: UUID, followed: Collec
     )
 
 
-def delete_edges(connection: Connection, pairs: Collection[Pair]) -> int:
-    """Delete edges, but none of a person's. Returns how many."""
+Count = Callable[[], int]
+"""How many rows a statement changed: to be asked after the pipeline that it was sent in."""
+
+
+def _counted(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Count:
+    cursor = connection.execute(statement.encode(), parameters)
+    return lambda: cursor.rowcount
+
+
+def delete_edges(connection: Connection, pairs: Collection[Pair]) -> Count:
+    """Delete edges, but none of a person's."""
     if not pairs:
-        return 0
-    found = {"a": [pair.a for pair in pairs], "b": [pair.b for pair in pairs]}
-    return connection.execute(_DELETE_EDGES, found).rowcount
+        return int
+    return _counted(connection, _DELETE_EDGES, {"a": [pair.a for pair in pairs], "b": [pair.b for pair in pairs]})
 
 
-def insert_edges(connection: Connection, tenant_id: UUID, made: Collection[NewEdge], now: datetime) -> int:
-    """Insert edges, or renew those that are there; a person's stay as they are. Returns how many."""
+def insert_edges(connection: Connection, tenant_id: UUID, made: Collection[NewEdge], now: datetime) -> Count:
+    """Insert edges, or renew those that are there; a person's stay as they are."""
     if not made:
-        return 0
-    return connection.execute(
+        return int
+    return _counted(
+        connection,
         _INSERT_EDGES,
         {
             "tenant": tenant_id,
@@ -352,17 +362,17 @@ def insert_edges(connection: Connection, tenant_id: UUID, made: Collection[NewEd
             "evidence": [Jsonb(edge.evidence) for edge in made],
             "reasonings": [edge.reasoning for edge in made],
         },
-    ).rowcount
+    )
 
 
-def own_cluster(connection: Connection, id_: UUID) -> int:
-    """Make a document its own cluster. Returns how many documents changed their cluster."""
-    return connection.execute(_OWN_CLUSTER, [id_]).rowcount
+def own_cluster(connection: Connection, id_: UUID) -> Count:
+    """Make a document its own cluster. Counts documents that changed their cluster."""
+    return _counted(connection, _OWN_CLUSTER, {"id": id_})
 
 
-def rename_clusters(connection: Connection, seeds: Collection[UUID]) -> int:
-    """Name the components anew that the seeds are in. Returns how many documents changed their cluster."""
-    return connection.execute(_CLUSTERS, {"seeds": list(seeds), "contract": CONTRACT}).rowcount
+def rename_clusters(connection: Connection, seeds: Collection[UUID]) -> Count:
+    """Name the components anew that the seeds are in. Counts documents that changed their cluster."""
+    return _counted(connection, _CLUSTERS, {"seeds": list(seeds), "contract": CONTRACT})
 
 
 def tell_reasons(connection: Connection, reasons: Mapping[UUID, str | None]) -> None:
