@@ -22,4 +22,5 @@ CREATE POLICY own_tenant ON tenant FOR SELECT TO counterfoil_worker
 CREATE POLICY delivery ON tenant FOR SELECT TO counterfoil_delivery USING (true);
 CREATE POLICY onboarding ON tenant FOR ALL TO counterfoil_owner USING (true) WITH CHECK (true);
 
-GRANT SELECT ON tenant TO counterfoil_worker, counterfoil_delivery;
+GRANT SELECT ON tenant TO counterfoil_worker;
+GRANT SELECT (id, slug) ON tenant TO counterfoil_delivery;

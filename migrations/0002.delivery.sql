@@ -18,7 +18,7 @@ CREATE TABLE outbox (
     sent_at     timestamptz,
     UNIQUE (worker, work_id, revision, send_number)
 );
-CREATE INDEX outbox_unsent ON outbox (not_before) WHERE sent_at IS NULL;
+CREATE INDEX outbox_unsent ON outbox (worker, not_before) WHERE sent_at IS NULL;
 CREATE INDEX outbox_sent ON outbox (sent_at) WHERE sent_at IS NOT NULL;
 
 -- Work that ended in failure. job_id names one worker's job for ever: a second death re-opens its row.
@@ -59,16 +59,16 @@ CREATE INDEX dead_letter_audit_by_job ON dead_letter_audit (job_id, recorded_at)
 
 -- Exactly one for each failure; sending them is the outbox's kind of work: at least once.
 CREATE TABLE notification (
-    id         uuid PRIMARY KEY DEFAULT uuidv7(),
-    tenant_id  uuid REFERENCES tenant (id) ON DELETE CASCADE,
-    worker     text NOT NULL,
-    work_id    uuid NOT NULL,
-    revision   integer NOT NULL,
+    id          uuid PRIMARY KEY DEFAULT uuidv7(),
+    tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,
+    worker      text NOT NULL,
+    job_id      uuid NOT NULL,
+    revision    integer NOT NULL,  -- 0 for a message that names no work
     fingerprint text NOT NULL,
-    payload    jsonb NOT NULL,
-    created_at timestamptz NOT NULL,
-    sent_at    timestamptz,
-    UNIQUE (worker, work_id, revision)
+    payload     jsonb NOT NULL,
+    created_at  timestamptz NOT NULL,
+    sent_at     timestamptz,
+    UNIQUE (job_id, revision)
 );
 CREATE INDEX notification_unsent ON notification (created_at) WHERE sent_at IS NULL;
 
@@ -87,6 +87,7 @@ BEGIN
 END
 $security$;
 
-GRANT SELECT, INSERT, UPDATE ON outbox, dead_letter, notification TO counterfoil_worker, counterfoil_delivery;
-GRANT DELETE ON outbox TO counterfoil_delivery;
-GRANT SELECT, INSERT ON dead_letter_audit TO counterfoil_worker, counterfoil_delivery;
+-- A worker owes messages and notifications and writes dead letters; delivery sends, and settles what crashed.
+GRANT SELECT, INSERT ON outbox, dead_letter, dead_letter_audit, notification TO counterfoil_worker, counterfoil_delivery;
+GRANT UPDATE ON dead_letter TO counterfoil_worker, counterfoil_delivery;
+GRANT UPDATE (sent_at, not_before), DELETE ON outbox TO counterfoil_delivery;

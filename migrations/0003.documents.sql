@@ -108,6 +108,7 @@ DECLARE
     name text;
     life_cycle text := 'status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at, '
                        'next_attempt_at, send_number, returns, reason';
+    matching text := 'matching_' || replace(life_cycle, ', ', ', matching_');
 BEGIN
     FOREACH name IN ARRAY ARRAY['acquisition_job', 'source', 'document', 'ingestion_job'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
@@ -115,21 +116,26 @@ BEGIN
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
             WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
-        EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %I TO counterfoil_worker', name);
+        EXECUTE format('GRANT SELECT ON %I TO counterfoil_worker', name);
     END LOOP;
+    -- A worker adds, and changes what it finds out; where a file came from stays as it was written, and nothing is deleted.
+    GRANT INSERT ON source, document, ingestion_job TO counterfoil_worker;
+    EXECUTE format('GRANT UPDATE (%s) ON acquisition_job, ingestion_job TO counterfoil_worker', life_cycle);
+    EXECUTE format('GRANT UPDATE (seen_again, last_seen_at, type, method, structured_data, cluster_id, %s) ON document '
+                   'TO counterfoil_worker', matching);
     -- Delivery sees and moves the life cycle of all tenants' work, column by column, and no content.
     FOREACH name IN ARRAY ARRAY['acquisition_job', 'ingestion_job'] LOOP
         EXECUTE format('CREATE POLICY delivery ON %I TO counterfoil_delivery USING (true) WITH CHECK (true)', name);
         EXECUTE format('GRANT SELECT (id, tenant_id, created_at, %s), UPDATE (%s) ON %I TO counterfoil_delivery',
                        life_cycle, life_cycle, name);
     END LOOP;
-    EXECUTE 'CREATE POLICY delivery ON document TO counterfoil_delivery USING (true) WITH CHECK (true)';
-    life_cycle := 'matching_' || replace(life_cycle, ', ', ', matching_');
-    EXECUTE format('GRANT SELECT (id, tenant_id, %s), UPDATE (%s) ON document TO counterfoil_delivery', life_cycle, life_cycle);
+    CREATE POLICY delivery ON document TO counterfoil_delivery USING (true) WITH CHECK (true);
+    EXECUTE format('GRANT SELECT (id, tenant_id, %s), UPDATE (%s) ON document TO counterfoil_delivery', matching, matching);
 END
 $security$;
 
 -- An S3 event brings its own job, and finds the tenant that its key names.
-GRANT SELECT (bucket, key, version, sequencer, size), INSERT ON acquisition_job TO counterfoil_delivery;
--- A dead letter names the file it is about.
-GRANT SELECT (bucket, key, file_name) ON document TO counterfoil_delivery;
+GRANT SELECT (bucket, key), INSERT (id, tenant_id, bucket, key, version, sequencer, size, created_at)
+    ON acquisition_job TO counterfoil_delivery;
+-- A dead letter names the file it is about, and when it came.
+GRANT SELECT (bucket, key, file_name, received_at) ON document TO counterfoil_delivery;

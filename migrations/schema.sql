@@ -159,7 +159,7 @@ CREATE TABLE public.notification (
     id uuid DEFAULT uuidv7() NOT NULL,
     tenant_id uuid,
     worker text NOT NULL,
-    work_id uuid NOT NULL,
+    job_id uuid NOT NULL,
     revision integer NOT NULL,
     fingerprint text NOT NULL,
     payload jsonb NOT NULL,
@@ -247,10 +247,10 @@ ALTER TABLE ONLY public.ingestion_job
     ADD CONSTRAINT ingestion_job_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.notification
-    ADD CONSTRAINT notification_pkey PRIMARY KEY (id);
+    ADD CONSTRAINT notification_job_id_revision_key UNIQUE (job_id, revision);
 
 ALTER TABLE ONLY public.notification
-    ADD CONSTRAINT notification_worker_work_id_revision_key UNIQUE (worker, work_id, revision);
+    ADD CONSTRAINT notification_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.organization
     ADD CONSTRAINT organization_name_key UNIQUE (name);
@@ -301,7 +301,7 @@ CREATE INDEX notification_unsent ON public.notification USING btree (created_at)
 
 CREATE INDEX outbox_sent ON public.outbox USING btree (sent_at) WHERE (sent_at IS NOT NULL);
 
-CREATE INDEX outbox_unsent ON public.outbox USING btree (not_before) WHERE (sent_at IS NULL);
+CREATE INDEX outbox_unsent ON public.outbox USING btree (worker, not_before) WHERE (sent_at IS NULL);
 
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
@@ -406,47 +406,58 @@ ALTER TABLE public.tenant ENABLE ROW LEVEL SECURITY;
 
 GRANT ALL ON SCHEMA public TO counterfoil_owner;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.acquisition_job TO counterfoil_worker;
-GRANT INSERT ON TABLE public.acquisition_job TO counterfoil_delivery;
+GRANT SELECT ON TABLE public.acquisition_job TO counterfoil_worker;
 
-GRANT SELECT(id) ON TABLE public.acquisition_job TO counterfoil_delivery;
+GRANT SELECT(id),INSERT(id) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
-GRANT SELECT(tenant_id) ON TABLE public.acquisition_job TO counterfoil_delivery;
+GRANT SELECT(tenant_id),INSERT(tenant_id) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
-GRANT SELECT(bucket) ON TABLE public.acquisition_job TO counterfoil_delivery;
+GRANT SELECT(bucket),INSERT(bucket) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
-GRANT SELECT(key) ON TABLE public.acquisition_job TO counterfoil_delivery;
+GRANT SELECT(key),INSERT(key) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
-GRANT SELECT(version) ON TABLE public.acquisition_job TO counterfoil_delivery;
+GRANT INSERT(version) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
-GRANT SELECT(sequencer) ON TABLE public.acquisition_job TO counterfoil_delivery;
+GRANT INSERT(sequencer) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
-GRANT SELECT(size) ON TABLE public.acquisition_job TO counterfoil_delivery;
+GRANT INSERT(size) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
-GRANT SELECT(created_at) ON TABLE public.acquisition_job TO counterfoil_delivery;
+GRANT SELECT(created_at),INSERT(created_at) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
+GRANT UPDATE(status) ON TABLE public.acquisition_job TO counterfoil_worker;
 GRANT SELECT(status),UPDATE(status) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
+GRANT UPDATE(error) ON TABLE public.acquisition_job TO counterfoil_worker;
 GRANT SELECT(error),UPDATE(error) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
+GRANT UPDATE(attempts) ON TABLE public.acquisition_job TO counterfoil_worker;
 GRANT SELECT(attempts),UPDATE(attempts) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
+GRANT UPDATE(failed_at) ON TABLE public.acquisition_job TO counterfoil_worker;
 GRANT SELECT(failed_at),UPDATE(failed_at) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
+GRANT UPDATE(revision) ON TABLE public.acquisition_job TO counterfoil_worker;
 GRANT SELECT(revision),UPDATE(revision) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
+GRANT UPDATE(claim_token) ON TABLE public.acquisition_job TO counterfoil_worker;
 GRANT SELECT(claim_token),UPDATE(claim_token) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
+GRANT UPDATE(claimed_at) ON TABLE public.acquisition_job TO counterfoil_worker;
 GRANT SELECT(claimed_at),UPDATE(claimed_at) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
+GRANT UPDATE(lease_expires_at) ON TABLE public.acquisition_job TO counterfoil_worker;
 GRANT SELECT(lease_expires_at),UPDATE(lease_expires_at) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
+GRANT UPDATE(next_attempt_at) ON TABLE public.acquisition_job TO counterfoil_worker;
 GRANT SELECT(next_attempt_at),UPDATE(next_attempt_at) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
+GRANT UPDATE(send_number) ON TABLE public.acquisition_job TO counterfoil_worker;
 GRANT SELECT(send_number),UPDATE(send_number) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
+GRANT UPDATE(returns) ON TABLE public.acquisition_job TO counterfoil_worker;
 GRANT SELECT(returns),UPDATE(returns) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
+GRANT UPDATE(reason) ON TABLE public.acquisition_job TO counterfoil_worker;
 GRANT SELECT(reason),UPDATE(reason) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
 GRANT USAGE ON SEQUENCE public.claim_token TO counterfoil_worker;
@@ -458,7 +469,7 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.dead_letter TO counterfoil_delivery;
 GRANT SELECT,INSERT ON TABLE public.dead_letter_audit TO counterfoil_worker;
 GRANT SELECT,INSERT ON TABLE public.dead_letter_audit TO counterfoil_delivery;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.document TO counterfoil_worker;
+GRANT SELECT,INSERT ON TABLE public.document TO counterfoil_worker;
 
 GRANT SELECT(id) ON TABLE public.document TO counterfoil_delivery;
 
@@ -470,35 +481,61 @@ GRANT SELECT(key) ON TABLE public.document TO counterfoil_delivery;
 
 GRANT SELECT(file_name) ON TABLE public.document TO counterfoil_delivery;
 
+GRANT SELECT(received_at) ON TABLE public.document TO counterfoil_delivery;
+
+GRANT UPDATE(seen_again) ON TABLE public.document TO counterfoil_worker;
+
+GRANT UPDATE(last_seen_at) ON TABLE public.document TO counterfoil_worker;
+
+GRANT UPDATE(type) ON TABLE public.document TO counterfoil_worker;
+
+GRANT UPDATE(method) ON TABLE public.document TO counterfoil_worker;
+
+GRANT UPDATE(structured_data) ON TABLE public.document TO counterfoil_worker;
+
+GRANT UPDATE(cluster_id) ON TABLE public.document TO counterfoil_worker;
+
+GRANT UPDATE(matching_status) ON TABLE public.document TO counterfoil_worker;
 GRANT SELECT(matching_status),UPDATE(matching_status) ON TABLE public.document TO counterfoil_delivery;
 
+GRANT UPDATE(matching_error) ON TABLE public.document TO counterfoil_worker;
 GRANT SELECT(matching_error),UPDATE(matching_error) ON TABLE public.document TO counterfoil_delivery;
 
+GRANT UPDATE(matching_attempts) ON TABLE public.document TO counterfoil_worker;
 GRANT SELECT(matching_attempts),UPDATE(matching_attempts) ON TABLE public.document TO counterfoil_delivery;
 
+GRANT UPDATE(matching_failed_at) ON TABLE public.document TO counterfoil_worker;
 GRANT SELECT(matching_failed_at),UPDATE(matching_failed_at) ON TABLE public.document TO counterfoil_delivery;
 
+GRANT UPDATE(matching_revision) ON TABLE public.document TO counterfoil_worker;
 GRANT SELECT(matching_revision),UPDATE(matching_revision) ON TABLE public.document TO counterfoil_delivery;
 
+GRANT UPDATE(matching_claim_token) ON TABLE public.document TO counterfoil_worker;
 GRANT SELECT(matching_claim_token),UPDATE(matching_claim_token) ON TABLE public.document TO counterfoil_delivery;
 
+GRANT UPDATE(matching_claimed_at) ON TABLE public.document TO counterfoil_worker;
 GRANT SELECT(matching_claimed_at),UPDATE(matching_claimed_at) ON TABLE public.document TO counterfoil_delivery;
 
+GRANT UPDATE(matching_lease_expires_at) ON TABLE public.document TO counterfoil_worker;
 GRANT SELECT(matching_lease_expires_at),UPDATE(matching_lease_expires_at) ON TABLE public.document TO counterfoil_delivery;
 
+GRANT UPDATE(matching_next_attempt_at) ON TABLE public.document TO counterfoil_worker;
 GRANT SELECT(matching_next_attempt_at),UPDATE(matching_next_attempt_at) ON TABLE public.document TO counterfoil_delivery;
 
+GRANT UPDATE(matching_send_number) ON TABLE public.document TO counterfoil_worker;
 GRANT SELECT(matching_send_number),UPDATE(matching_send_number) ON TABLE public.document TO counterfoil_delivery;
 
+GRANT UPDATE(matching_returns) ON TABLE public.document TO counterfoil_worker;
 GRANT SELECT(matching_returns),UPDATE(matching_returns) ON TABLE public.document TO counterfoil_delivery;
 
+GRANT UPDATE(matching_reason) ON TABLE public.document TO counterfoil_worker;
 GRANT SELECT(matching_reason),UPDATE(matching_reason) ON TABLE public.document TO counterfoil_delivery;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.document_key TO counterfoil_worker;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.document_match TO counterfoil_worker;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.ingestion_job TO counterfoil_worker;
+GRANT SELECT,INSERT ON TABLE public.ingestion_job TO counterfoil_worker;
 
 GRANT SELECT(id) ON TABLE public.ingestion_job TO counterfoil_delivery;
 
@@ -506,37 +543,56 @@ GRANT SELECT(tenant_id) ON TABLE public.ingestion_job TO counterfoil_delivery;
 
 GRANT SELECT(created_at) ON TABLE public.ingestion_job TO counterfoil_delivery;
 
+GRANT UPDATE(status) ON TABLE public.ingestion_job TO counterfoil_worker;
 GRANT SELECT(status),UPDATE(status) ON TABLE public.ingestion_job TO counterfoil_delivery;
 
+GRANT UPDATE(error) ON TABLE public.ingestion_job TO counterfoil_worker;
 GRANT SELECT(error),UPDATE(error) ON TABLE public.ingestion_job TO counterfoil_delivery;
 
+GRANT UPDATE(attempts) ON TABLE public.ingestion_job TO counterfoil_worker;
 GRANT SELECT(attempts),UPDATE(attempts) ON TABLE public.ingestion_job TO counterfoil_delivery;
 
+GRANT UPDATE(failed_at) ON TABLE public.ingestion_job TO counterfoil_worker;
 GRANT SELECT(failed_at),UPDATE(failed_at) ON TABLE public.ingestion_job TO counterfoil_delivery;
 
+GRANT UPDATE(revision) ON TABLE public.ingestion_job TO counterfoil_worker;
 GRANT SELECT(revision),UPDATE(revision) ON TABLE public.ingestion_job TO counterfoil_delivery;
 
+GRANT UPDATE(claim_token) ON TABLE public.ingestion_job TO counterfoil_worker;
 GRANT SELECT(claim_token),UPDATE(claim_token) ON TABLE public.ingestion_job TO counterfoil_delivery;
 
+GRANT UPDATE(claimed_at) ON TABLE public.ingestion_job TO counterfoil_worker;
 GRANT SELECT(claimed_at),UPDATE(claimed_at) ON TABLE public.ingestion_job TO counterfoil_delivery;
 
+GRANT UPDATE(lease_expires_at) ON TABLE public.ingestion_job TO counterfoil_worker;
 GRANT SELECT(lease_expires_at),UPDATE(lease_expires_at) ON TABLE public.ingestion_job TO counterfoil_delivery;
 
+GRANT UPDATE(next_attempt_at) ON TABLE public.ingestion_job TO counterfoil_worker;
 GRANT SELECT(next_attempt_at),UPDATE(next_attempt_at) ON TABLE public.ingestion_job TO counterfoil_delivery;
 
+GRANT UPDATE(send_number) ON TABLE public.ingestion_job TO counterfoil_worker;
 GRANT SELECT(send_number),UPDATE(send_number) ON TABLE public.ingestion_job TO counterfoil_delivery;
 
+GRANT UPDATE(returns) ON TABLE public.ingestion_job TO counterfoil_worker;
 GRANT SELECT(returns),UPDATE(returns) ON TABLE public.ingestion_job TO counterfoil_delivery;
 
+GRANT UPDATE(reason) ON TABLE public.ingestion_job TO counterfoil_worker;
 GRANT SELECT(reason),UPDATE(reason) ON TABLE public.ingestion_job TO counterfoil_delivery;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE public.notification TO counterfoil_worker;
-GRANT SELECT,INSERT,UPDATE ON TABLE public.notification TO counterfoil_delivery;
+GRANT SELECT,INSERT ON TABLE public.notification TO counterfoil_worker;
+GRANT SELECT,INSERT ON TABLE public.notification TO counterfoil_delivery;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE public.outbox TO counterfoil_worker;
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.outbox TO counterfoil_delivery;
+GRANT SELECT,INSERT ON TABLE public.outbox TO counterfoil_worker;
+GRANT SELECT,INSERT,DELETE ON TABLE public.outbox TO counterfoil_delivery;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.source TO counterfoil_worker;
+GRANT UPDATE(not_before) ON TABLE public.outbox TO counterfoil_delivery;
+
+GRANT UPDATE(sent_at) ON TABLE public.outbox TO counterfoil_delivery;
+
+GRANT SELECT,INSERT ON TABLE public.source TO counterfoil_worker;
 
 GRANT SELECT ON TABLE public.tenant TO counterfoil_worker;
-GRANT SELECT ON TABLE public.tenant TO counterfoil_delivery;
+
+GRANT SELECT(id) ON TABLE public.tenant TO counterfoil_delivery;
+
+GRANT SELECT(slug) ON TABLE public.tenant TO counterfoil_delivery;

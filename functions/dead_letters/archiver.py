@@ -9,10 +9,11 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.delivery import store
-from counterfoil.delivery.settlement import lease_left, unreadable_letter
-from counterfoil.delivery.store import Answer, Claim, Failure
+from counterfoil.delivery.letters import Failure, audit, join_message, write_dead_letter
+from counterfoil.delivery.settlement import fail_abandoned, lease_left, unreadable_letter
+from counterfoil.delivery.store import Answer
 from counterfoil.documents import uploads
-from counterfoil.errors import InvalidMessageError
+from counterfoil.errors import PermanentError
 from counterfoil.messages import Intake, Message, read_message
 from counterfoil.outbox import Outbox
 from counterfoil.retry import RedeliverPolicy
@@ -55,12 +56,14 @@ class Archiver:
         kind = KINDS[worker]
         queue = record.event_source_arn.rsplit(":", 1)[-1]
         try:
-            intake = READERS.get(worker, read_message)(record.body)
-        except InvalidMessageError as error:
-            letter = unreadable_letter(record.message_id, record.body, error, worker=worker, queue=queue, actor=ACTOR)
+            return self._settle(kind, READERS.get(worker, read_message)(record.body), record)
+        except PermanentError as error:  # it names nothing that can be looked up, now or ever
+            letter = unreadable_letter(record, error, worker=worker, queue=queue, actor=ACTOR)
             with self._database.delivery() as connection:
-                store.write_dead_letter(connection, letter, self._clock())
+                write_dead_letter(connection, letter, self._clock())
             return None
+
+    def _settle(self, kind: Kind, intake: Intake, record: SQSRecord) -> Waiting | None:
         waiting: list[Waiting] = []
 
         def settle() -> list[Send]:
@@ -88,34 +91,24 @@ class Archiver:
             connection, kind, [message], now=now, lease=now, max_attempts=self._policy.max_attempts, look_only=True
         )[message]
         job_id = kind.job_id(message.work_id)
-        detail = {"message_id": record.message_id, "revision": message.revision, "answer": str(claim.answer)}
+        detail = {"message_id": record.message_id, "revision": message.revision}
         if claim.answer is Answer.RUNNING and claim.until is not None:
             return Waiting(lease_left(claim.until, now))
         if claim.answer is Answer.UNKNOWN:
-            store.audit(connection, job_id, None, "dropped-unknown", ACTOR, detail, now)
+            audit(connection, job_id, None, "dropped-unknown", ACTOR, detail, now)
         elif claim.answer is Answer.ENDED:
-            # Of failed work this is the message that followed it here: its dead letter exists and keeps the id.
-            store.audit(connection, job_id, claim.tenant_id, "joined-or-dropped", ACTOR, detail, now)
+            joined = join_message(connection, job_id, message.revision, record.message_id)
+            audit(connection, job_id, claim.tenant_id, "joined" if joined else "dropped", ACTOR, detail, now)
         elif claim.answer is Answer.EXHAUSTED:
-            self._fail(connection, kind, claim, "The worker ended during its last attempt without settling it", now)
+            fail_abandoned(connection, kind, claim, self._policy.max_attempts, ACTOR, now)
         else:
-            return self._return(connection, kind, claim, detail, now)
+            due = now + self._policy.wait(max(1, claim.attempts))
+            sends = store.give_back(connection, kind, claim, due=due, max_returns=MAX_RETURNS, now=now)
+            if sends:
+                audit(connection, job_id, claim.tenant_id, "returned", ACTOR, detail, now)
+                return sends
+            taken, _ = store.take_abandoned(connection, kind, claim, now)
+            error = f"Returned {MAX_RETURNS} times from the dead-letter queue and never settled"
+            failure = Failure("max_retries_exceeded", "NeverSettled", error, self._policy.max_attempts, ACTOR)
+            store.fail(connection, kind, taken, failure, now)
         return []
-
-    def _return(
-        self, connection: Connection, kind: Kind, claim: Claim, detail: dict[str, object], now: datetime
-    ) -> list[Send]:
-        due = now + self._policy.wait(max(1, claim.attempts))
-        sends = store.give_back(connection, kind, claim, due=due, max_returns=MAX_RETURNS, now=now)
-        if not sends:
-            self._fail(
-                connection, kind, claim, f"Returned {MAX_RETURNS} times from the dead-letter queue, never settled", now
-            )
-            return []
-        job_id = kind.job_id(claim.message.work_id)
-        store.audit(connection, job_id, claim.tenant_id, "returned", ACTOR, detail, now)
-        return sends
-
-    def _fail(self, connection: Connection, kind: Kind, claim: Claim, error: str, now: datetime) -> None:
-        failure = Failure("max_retries_exceeded", "WorkerLost", error, self._policy.max_attempts, ACTOR)
-        store.fail(connection, kind, store.take_abandoned(connection, kind, claim, now), failure, now)

@@ -4,15 +4,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from aws_lambda_powertools import Logger
+
 from counterfoil import aws
 from counterfoil.db import Database
+from counterfoil.errors import CounterfoilError
 from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings
 from counterfoil.work import KINDS, Kind
 
+logger = Logger()
+
 QUEUE_RETENTION = timedelta(days=10)
 """How long a queue keeps a message: what was sent before that, and not since, is gone."""
 OUTBOX_RETENTION = timedelta(days=14)
+ROUNDS = 10
+"""How often at most one run asks the outbox for another thousand rows of each worker."""
 DEPTHS = (
     "ApproximateNumberOfMessages",
     "ApproximateNumberOfMessagesNotVisible",
@@ -75,9 +82,13 @@ class Watchdog:
             kind.worker: self._resend(kind) for kind in KINDS.values() if kind.worker in self._settings.queue_urls
         }
         now = self._clock()
-        sent = self._outbox.send_unsent(
-            created_before=now - timedelta(seconds=self._settings.watchdog_unsent_after_seconds)
-        )
+        unsent_before = now - timedelta(seconds=self._settings.watchdog_unsent_after_seconds)
+        sent = 0
+        for _ in range(ROUNDS):
+            latest = self._outbox.send_unsent(created_before=unsent_before)
+            sent += latest
+            if latest == 0:
+                break
         with self._database.delivery() as connection:
             purged = connection.execute("DELETE FROM outbox WHERE sent_at < %s", [now - OUTBOX_RETENTION]).rowcount
         return Recovered(sent, resent, purged)
@@ -112,8 +123,13 @@ class Watchdog:
         return len(rows)
 
     def _is_empty(self, worker: str) -> bool:
-        with aws.errors_mapped():
-            answer = aws.client("sqs").get_queue_attributes(
-                QueueUrl=self._settings.queue_urls[worker], AttributeNames=list(DEPTHS)
-            )
+        """Whether a queue says that it holds nothing; one that cannot be asked may hold anything."""
+        try:
+            with aws.errors_mapped():
+                answer = aws.client("sqs").get_queue_attributes(
+                    QueueUrl=self._settings.queue_urls[worker], AttributeNames=list(DEPTHS)
+                )
+        except CounterfoilError as error:
+            logger.warning("A queue did not say how full it is", worker=worker, error=str(error))
+            return False
         return all(int(answer["Attributes"][name]) == 0 for name in DEPTHS)

@@ -8,6 +8,7 @@ import pytest
 from counterfoil import aws
 from counterfoil.messages import Message
 from tests.delivery.harness import Clock, FakeSqs
+from tests.factories import NOW
 
 
 @pytest.fixture
@@ -35,6 +36,8 @@ def pending(make_document: Callable[..., UUID], tenant: UUID) -> Callable[..., M
         values = {"matching_status": "pending", "matching_revision": 1} | {
             f"matching_{name}": value for name, value in columns.items()
         }
+        if values["matching_status"] == "in-progress":
+            values.setdefault("matching_claimed_at", NOW)
         document_id = make_document(tenant, {"invoice_number": "1"}, type="invoice", **values)
         return Message(
             work_id=document_id,

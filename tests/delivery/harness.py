@@ -125,13 +125,21 @@ def make_consumer(
     clock: Clock,
     *,
     read: Callable[[str], Intake] = read_message,
+    on_starved: Callable[[], None] = lambda: None,
     **changes: Any,
 ) -> Consumer:
     """A consumer of document matching, on the fake queue."""
     chosen = settings(**changes)
     outbox = Outbox(database, chosen.queue_urls, clock=clock)
     return Consumer(
-        chosen, work, database=database, outbox=outbox, visibility=Visibility(QUEUE_URL), read=read, clock=clock
+        chosen,
+        work,
+        database=database,
+        outbox=outbox,
+        visibility=Visibility(QUEUE_URL),
+        read=read,
+        clock=clock,
+        on_starved=on_starved,
     )
 
 

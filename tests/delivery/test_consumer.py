@@ -82,7 +82,7 @@ def test_a_permanent_failure_is_dead_at_once_and_acknowledged(
     assert letter["metadata"]["last_error"]["type"] == "InvalidDocumentError"
     assert [(entry["action"], entry["actor"]) for entry in rows(admin, "dead_letter_audit")] == [("dead", "matching")]
     (notification,) = rows(admin, "notification")
-    assert (notification["work_id"], notification["tenant_id"]) == (str(message.work_id), str(tenant))
+    assert (notification["job_id"], notification["tenant_id"]) == (letter["job_id"], str(tenant))
 
 
 def test_a_transient_failure_waits_behind_its_own_message(

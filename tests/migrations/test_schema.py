@@ -35,7 +35,8 @@ ROWS = {
                               'max_retries_exceeded', now(), %(tenant)s, 'matching', %(id)s, 1)""",
     "dead_letter_audit": """INSERT INTO {} (tenant_id, job_id, action, actor, recorded_at)
                             VALUES (%(tenant)s, %(id)s, 'retry', 'somebody', now())""",
-    "notification": "INSERT INTO {} " + MESSAGE.format("fingerprint, payload, created_at", "'f', '{{}}', now()"),
+    "notification": """INSERT INTO {} (tenant_id, worker, job_id, revision, fingerprint, payload, created_at)
+                       VALUES (%(tenant)s, 'matching', %(id)s, 1, 'f', '{{}}', now())""",
 }
 """One row of a tenant in each table that belongs to tenants."""
 
@@ -315,6 +316,25 @@ def test_the_keeper_works_without_a_tenant(admin: Connection, keeper: Connection
     keeper.execute("UPDATE document SET matching_status = 'failed', matching_failed_at = %s", [NOW])
     assert keeper.execute("DELETE FROM outbox").rowcount == 3
     assert keeper.execute("SELECT nextval('claim_token')").fetchone() is not None
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM acquisition_job",
+        "DELETE FROM document",
+        "DELETE FROM source",
+        "UPDATE document SET content_hash = content_hash",
+        "UPDATE document SET key = 'elsewhere'",
+        "UPDATE source SET key = 'elsewhere'",
+        "UPDATE outbox SET sent_at = now()",
+        "UPDATE notification SET sent_at = now()",
+        "INSERT INTO acquisition_job (id) VALUES (gen_random_uuid())",
+    ],
+)
+def test_a_worker_changes_nothing_that_is_not_its_business(worker: Connection, ours: Tenant, statement: str):
+    worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
+    assert refused(worker, statement)
 
 
 def test_the_audit_trail_of_dead_letters_is_only_added_to(

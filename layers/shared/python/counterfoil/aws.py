@@ -33,11 +33,18 @@ _THROTTLING = {
 
 @cache
 def client(service: str) -> Any:
-    """The process's client for an AWS service, with short time-outs and botocore's standard retries."""
+    """The process's client for an AWS service, with short time-outs and botocore's standard retries.
+
+    SQS answers in milliseconds, and whoever waits for it holds up a batch: its calls give up soonest.
+    """
     make: Any = boto3.client
     return make(
         service,
-        config=Config(connect_timeout=3, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 3}),
+        config=Config(
+            connect_timeout=3,
+            read_timeout=5 if service == "sqs" else 20,
+            retries={"mode": "standard", "total_max_attempts": 3},
+        ),
     )
 
 

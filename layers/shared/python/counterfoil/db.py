@@ -26,11 +26,19 @@ T = TypeVar("T")
 CONFLICT_TRIES = 3
 """How often a transaction that lost against another one runs in all, before its error leaves the process."""
 CONNECT_SECONDS = 10
-LOCK_SECONDS = 20
+LOCK_SECONDS = 10
 """Longest wait for a lock: shorter than any lease, so that a waiter fails while it still owns its work."""
+IDLE_SECONDS = 8
+"""Longest pause inside a transaction. A frozen Lambda environment must not keep its locks from others for longer."""
+TRANSACTION_SECONDS = 60
+"""Longest transaction."""
 
 # Settings of one transaction, given in its first statement: RDS Proxy refuses them as options of the connection.
-_OPEN = "SELECT set_config(%s, %s, true), set_config('lock_timeout', %s, true)"
+_OPEN = f"""
+SELECT set_config(%s, %s, true), set_config('lock_timeout', '{LOCK_SECONDS}s', true),
+       set_config('idle_in_transaction_session_timeout', '{IDLE_SECONDS}s', true),
+       set_config('transaction_timeout', '{TRANSACTION_SECONDS}s', true)
+""".encode()
 
 _CONFLICTS = (pg.DeadlockDetected, pg.SerializationFailure, pg.LockNotAvailable)
 _UNAVAILABLE = (
@@ -40,6 +48,7 @@ _UNAVAILABLE = (
     pg.ReadOnlySqlTransaction,
     pg.TooManyConnections,
     pg.IdleInTransactionSessionTimeout,
+    pg.TransactionTimeout,
     psycopg.InterfaceError,
     PoolTimeout,
 )
@@ -91,7 +100,9 @@ class Database:
             max_size=max_connections,
             timeout=CONNECT_SECONDS,
             check=ConnectionPool.check_connection,
-            kwargs={"connect_timeout": CONNECT_SECONDS},
+            # The pool doubles its pauses while the database is away; after this long it starts again at the first.
+            reconnect_timeout=CONNECT_SECONDS,
+            kwargs={"connect_timeout": CONNECT_SECONDS, "tcp_user_timeout": CONNECT_SECONDS * 1000},
             open=True,
             name="counterfoil",
         )
@@ -133,7 +144,7 @@ class Database:
             raise mapped(error) from error
         try:
             try:
-                connection.execute(_OPEN, [setting, value, f"{LOCK_SECONDS}s"])
+                connection.execute(_OPEN, [setting, value])
                 yield connection
             except BaseException as error:
                 self._roll_back(connection)

@@ -88,7 +88,7 @@ def sentence(error: BaseException) -> str:
     A foreign error's message can quote what it was reading, so it stays inside.
     """
     if isinstance(error, CounterfoilError):
-        return str(error)
+        return str(error).encode(errors="replace").decode().replace("\x00", "?")  # what PostgreSQL's text can hold
     place = ""
     trace = error.__traceback__
     while trace is not None:

@@ -13,6 +13,8 @@ from counterfoil.db import Connection
 from counterfoil.errors import InvalidMessageError, NewerSchemaError
 
 NEWEST_SCHEMA = 1
+LARGEST = 2**31 - 1
+"""The largest number that a column of type integer holds."""
 
 
 class Message(BaseModel):
@@ -22,8 +24,8 @@ class Message(BaseModel):
 
     schema_version: Literal[1] = 1
     work_id: UUID = Field(strict=False)
-    revision: int = Field(ge=1)
-    send_number: int = Field(ge=0)
+    revision: int = Field(ge=1, le=LARGEST)
+    send_number: int = Field(ge=0, le=LARGEST)
 
 
 @dataclass(frozen=True)
@@ -56,5 +58,6 @@ def read_message(body: str) -> Intake:
         return Intake([Message.model_validate(parsed)])
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        field_name = ".".join(str(part) for part in first["loc"]) or "message"
-        raise InvalidMessageError(f"The message is wrong at {field_name}: {first['msg']}") from None
+        # Only a field that we know may be quoted: any other is the sender's text.
+        known = [str(part) for part in first["loc"] if part in Message.model_fields]
+        raise InvalidMessageError(f"The message is wrong at {'.'.join(known) or 'a field'}: {first['msg']}") from None

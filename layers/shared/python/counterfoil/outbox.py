@@ -49,12 +49,12 @@ class Outbox:
             if send.not_before <= now + MAX_DELAY and send.worker in self._queue_urls:
                 by_worker[send.worker].append(send)
         sent: list[UUID] = []
-        try:
-            for worker, owed in by_worker.items():
+        for worker, owed in by_worker.items():
+            try:
                 for start in range(0, len(owed), BATCH):
                     sent += self._send_batch(self._queue_urls[worker], owed[start : start + BATCH], now)
-        except CounterfoilError as error:
-            log.warning("Messages stay in the outbox: %s", error)
+            except CounterfoilError as error:  # this queue's messages wait; the others go on
+                log.warning("Messages to %s stay in the outbox: %s", worker, error)
         try:
             self._mark_sent(sent, now)
         except CounterfoilError as error:
@@ -84,22 +84,32 @@ class Outbox:
             with self._database.delivery() as connection:
                 connection.execute("UPDATE outbox SET sent_at = %s WHERE id = ANY(%s)", [now, list(ids)])
 
-    def send_unsent(self, *, created_before: datetime, limit: int = 1000) -> int:
-        """Send rows that a crash left behind or that fall due only now. Returns how many were sent.
+    def send_unsent(self, *, created_before: datetime, each: int = 1000) -> int:
+        """Send rows that a crash left behind or that fall due only now, up to `each` per worker. Returns how many.
 
         Rows younger than `created_before` are still in the hands of whoever wrote them, unless they were written to be
-        sent later.
+        sent later. A worker's rows that cannot be sent leave room for those of the others.
         """
         now = self._clock()
         with self._database.delivery() as connection:
             rows = connection.execute(
                 """
-                SELECT id, worker, tenant_id, work_id, revision, send_number, not_before FROM outbox
-                WHERE sent_at IS NULL AND not_before <= %s
-                  AND (created_at <= %s OR not_before > created_at + %s)
-                ORDER BY not_before LIMIT %s
+                SELECT o.id, o.worker, o.tenant_id, o.work_id, o.revision, o.send_number, o.not_before
+                FROM unnest(%(workers)s::text[]) AS known (worker)
+                CROSS JOIN LATERAL (
+                    SELECT * FROM outbox
+                    WHERE worker = known.worker AND sent_at IS NULL AND not_before <= %(due)s
+                      AND (created_at <= %(created_before)s OR not_before > created_at + %(max_delay)s)
+                    ORDER BY not_before LIMIT %(each)s
+                ) o
                 """,
-                [now + MAX_DELAY, created_before, MAX_DELAY, limit],
+                {
+                    "workers": list(self._queue_urls),
+                    "due": now + MAX_DELAY,
+                    "created_before": created_before,
+                    "max_delay": MAX_DELAY,
+                    "each": each,
+                },
             ).fetchall()
         return self.send(
             [

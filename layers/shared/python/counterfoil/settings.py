@@ -49,7 +49,10 @@ class Settings(BaseModel):
     lease_seconds: int = Field(default=120, ge=1, lt=300)
     heartbeat_seconds: float = Field(default=30, gt=0)
     retry_max_attempts: int = Field(default=3, ge=1)
-    retry_redeliver_delays_seconds: Annotated[tuple[float, ...], BeforeValidator(_from_json)] = (300, 1800)
+    retry_redeliver_delays_seconds: Annotated[tuple[float, ...], BeforeValidator(_from_json), Field(min_length=1)] = (
+        300,
+        1800,
+    )
     watchdog_unsent_after_seconds: int = Field(default=60, ge=0)
     watchdog_resend_after_seconds: int = Field(default=900, ge=0)
 

@@ -37,10 +37,11 @@ class Kind:
     worker: str
     table: str
     prefix: str = ""
-    file: str = """
-        SELECT jsonb_build_object('bucket', bucket, 'key', key, 'file_name', file_name) FROM document WHERE id = %(id)s
+    about: str = """
+        SELECT jsonb_build_object('bucket', bucket, 'key', key, 'file_name', file_name), received_at FROM document
+        WHERE id = %(id)s
     """
-    """Finds the file that a work is about, for its dead letter."""
+    """Finds the file that a work is about, and when it came, for its dead letter."""
 
     @cached_property
     def names(self) -> dict[str, Identifier]:
@@ -62,7 +63,10 @@ KINDS = {
         Kind(
             "acquisition",
             "acquisition_job",
-            file="SELECT jsonb_build_object('bucket', bucket, 'key', key) FROM acquisition_job WHERE id = %(id)s",
+            about="""
+                SELECT jsonb_build_object('bucket', bucket, 'key', key), created_at FROM acquisition_job
+                WHERE id = %(id)s
+            """,
         ),
         Kind("ingestion", "ingestion_job"),
         Kind("matching", "document", "matching_"),

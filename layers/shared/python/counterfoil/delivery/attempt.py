@@ -31,6 +31,8 @@ class Skip:
 
 
 Outcome = Success | Skip
+Work = Callable[["Attempt"], Outcome]
+"""What a worker does: one attempt."""
 
 
 @dataclass(frozen=True)

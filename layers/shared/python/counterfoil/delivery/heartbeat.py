@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from threading import Event, Lock, Thread
+from threading import Condition, Event, Thread
 from types import TracebackType
 from uuid import UUID
 
@@ -13,8 +13,11 @@ from counterfoil.delivery import store
 from counterfoil.delivery.attempt import Attempt
 from counterfoil.delivery.received import Received
 from counterfoil.delivery.visibility import Visibility
-from counterfoil.errors import CounterfoilError
+from counterfoil.errors import CounterfoilError, sentence
 from counterfoil.work import Kind
+
+PATIENCE_SECONDS = 2
+"""Longest wait of others for a renewal under way: it must never hold up the end of an invocation."""
 
 logger = Logger()
 
@@ -42,7 +45,8 @@ class Heartbeat:
         self._clock = clock
         self._unfinished: dict[str, Received] = {}
         self._running: dict[str, Attempt] = {}
-        self._lock = Lock()
+        self._renewing: set[str] = set()
+        self._changed = Condition()
         self._stop = Event()
         self._thread = Thread(target=self._beat_until_stopped, name="heartbeat", daemon=True)
 
@@ -54,38 +58,45 @@ class Heartbeat:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
-        self._thread.join()
+        self._thread.join(PATIENCE_SECONDS)
 
     def watch(self, record: Received) -> None:
         """Keep this message hidden until it is released."""
-        with self._lock:
+        with self._changed:
             self._unfinished[record.message_id] = record
 
     def running(self, record: Received, attempt: Attempt) -> None:
         """Keep this try's lease alive, too."""
-        with self._lock:
+        with self._changed:
             self._running[record.message_id] = attempt
 
     def release(self, record: Received) -> None:
-        """Touch this message no more. When this returns, no renewal of it is under way."""
-        with self._lock:
+        """Touch this message no more, and wait a little for a renewal of it that is under way."""
+        with self._changed:
             self._unfinished.pop(record.message_id, None)
             self._running.pop(record.message_id, None)
+            self._changed.wait_for(lambda: record.message_id not in self._renewing, PATIENCE_SECONDS)
 
     def _beat_until_stopped(self) -> None:
         while not self._stop.wait(self._every):
             try:
                 self.beat()
-            except Exception:
-                # Whatever it was, the next beat must come: without one, every lease of the batch runs out.
-                logger.exception("A heartbeat failed")
+            except Exception as error:  # noqa: BLE001  # the next beat must come, or every lease of the batch runs out
+                logger.error("A heartbeat failed", error=sentence(error))
 
     def beat(self) -> None:
         """Renew everything once: visibility first, so that a lease never outlives its message's protection."""
-        with self._lock:
+        with self._changed:
             records = list(self._unfinished.values())
-            exposed = self._visibility.protect(records, self._protection_seconds(), self._clock()) if records else set()
-            running = {id_: attempt for id_, attempt in self._running.items() if id_ not in exposed}
+            self._renewing = set(self._unfinished)
+        try:
+            exposed = self._visibility.protect(records, self._protection_seconds(), self._clock())
+        finally:
+            with self._changed:
+                self._renewing = set()
+                running = {id_: attempt for id_, attempt in self._running.items() if id_ in self._unfinished}
+                self._changed.notify_all()
+        running = {id_: attempt for id_, attempt in running.items() if id_ not in exposed}
         by_work: dict[UUID, Attempt] = {attempt.work_id: attempt for attempt in running.values()}
         if not by_work:
             return

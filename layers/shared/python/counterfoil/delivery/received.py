@@ -15,9 +15,7 @@ class Received:
     record: SQSRecord
     received_at: datetime
     intake: Intake | None = None
-    """What its body means; None when that could not be read."""
-    concluded: bool = False
-    """Whether its verdict is carried out; nothing touches the message afterwards."""
+    """What its body means; None until it is read."""
 
     @property
     def message_id(self) -> str:

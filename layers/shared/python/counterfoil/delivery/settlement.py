@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import uuid5
 
 from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import CommitUnknownError, Connection, Database, retry_conflicts
 from counterfoil.delivery import store
 from counterfoil.delivery.attempt import Outcome, Skip
+from counterfoil.delivery.letters import DeadLetter, Failure, audit, write_dead_letter
 from counterfoil.delivery.received import Received
-from counterfoil.delivery.store import Claim, DeadLetter, Failure
+from counterfoil.delivery.store import Claim
 from counterfoil.errors import CounterfoilError, DatabaseUnavailableError, StaleClaimError, sentence
 from counterfoil.messages import Message
 from counterfoil.outbox import Outbox
@@ -107,17 +109,9 @@ class Settlement:
     def exhausted(self, record: Received, claim: Claim) -> Verdict:
         """The last try was killed before it could settle: settle for it."""
         now = self._clock()
-        failure = Failure(
-            "max_retries_exceeded",
-            "WorkerLost",
-            f"The worker ended during attempt {claim.attempts} of {self._policy.max_attempts} without settling it",
-            self._policy.max_attempts,
-            self._kind.worker,
-        )
 
         def settle(connection: Connection) -> list[Send]:
-            taken = store.take_abandoned(connection, self._kind, claim, now)
-            store.fail(connection, self._kind, taken, failure, now)
+            fail_abandoned(connection, self._kind, claim, self._policy.max_attempts, self._kind.worker, now)
             return []
 
         try:
@@ -126,20 +120,7 @@ class Settlement:
             return Verdict("stale", acknowledged=False, error=str(stale))
         except CounterfoilError as away:
             return self.away(record, away)
-        return Verdict("failed", acknowledged=True, error=failure.error)
-
-    def park(self, record: Received, claim: Claim, due: datetime) -> Verdict:
-        """Put unclaimed, pending work behind a new message, due then."""
-        now = self._clock()
-        try:
-            self._transact(
-                claim, lambda connection: store.park_waiting(connection, self._kind, claim.message, due=due, now=now)
-            )
-        except CounterfoilError as away:
-            return self.away(record, away)
-        return (
-            PARKED  # nothing was parked where the work has moved on: then a newer message exists, and this one is over
-        )
+        return Verdict("failed", acknowledged=True, error="The worker was lost during the last attempt")
 
     def unknown(self, record: Received, message: Message, queue: str) -> Verdict:
         """The message names no work that exists: recorded, and over."""
@@ -148,7 +129,7 @@ class Settlement:
             with self._database.delivery() as connection:
                 job_id = self._kind.job_id(message.work_id)
                 detail = {"queue": queue, "message_id": record.message_id, "revision": message.revision}
-                store.audit(connection, job_id, None, "unknown-work", self._kind.worker, detail, now)
+                audit(connection, job_id, None, "unknown-work", self._kind.worker, detail, now)
         except CounterfoilError as away:
             return self.away(record, away)
         return Verdict("unknown", acknowledged=True)
@@ -156,12 +137,11 @@ class Settlement:
     def unreadable(self, record: Received, error: BaseException, queue: str) -> Verdict:
         """The message cannot be read: a dead letter with its body."""
         now = self._clock()
-        letter = unreadable_letter(
-            record.message_id, record.record.body, error, worker=self._kind.worker, queue=queue, actor=self._kind.worker
-        )
+        worker = self._kind.worker
+        letter = unreadable_letter(record.record, error, worker=worker, queue=queue, actor=worker)
         try:
             with self._database.delivery() as connection:
-                store.write_dead_letter(connection, letter, now)
+                write_dead_letter(connection, letter, now)
         except CounterfoilError as away:
             return self.away(record, away)
         return Verdict("failed", acknowledged=True, error=letter.failure.error)
@@ -201,22 +181,38 @@ class Settlement:
         return not running
 
 
-def unreadable_letter(
-    message_id: str, body: str, error: BaseException, *, worker: str, queue: str, actor: str
-) -> DeadLetter:
+def fail_abandoned(  # what failed, by which bound, and who says so
+    connection: Connection, kind: Kind, claim: Claim, max_attempts: int, actor: str, now: datetime
+) -> None:
+    """Fail work whose last try ended without settling.
+
+    Raises:
+        StaleClaimError: somebody else has it.
+    """
+    taken, last_error = store.take_abandoned(connection, kind, claim, now)
+    error = f"The worker ended during attempt {claim.attempts} of {max_attempts} without settling it"
+    if last_error:
+        error += f"; the error before that: {last_error}"
+    failure = Failure("max_retries_exceeded", "WorkerLost", error[:LONGEST_ERROR], max_attempts, actor)
+    store.fail(connection, kind, taken, failure, now)
+
+
+def unreadable_letter(record: SQSRecord, error: BaseException, *, worker: str, queue: str, actor: str) -> DeadLetter:
     """The dead letter of a message that names no work; its id is UUIDv5 of queue and message id."""
+    body = record.body
     raw = body.encode(errors="surrogatepass")
     readable = (
         b"\x00" not in raw and raw.decode(errors="ignore") == body
     )  # PostgreSQL's text has no NUL and no surrogates
     return DeadLetter(
-        job_id=uuid5(JOB_NAMESPACE, f"{queue}/{message_id}"),
+        job_id=uuid5(JOB_NAMESPACE, f"{queue}/{record.message_id}"),
         tenant_id=None,
         worker=worker,
         message=None,
         payload={"body": body if readable else raw.hex(), "encoding": "text" if readable else "hex"},
         attempts=0,
         failure=Failure("non_retriable_error", type(error).__name__, sentence(error), 0, actor),
+        created_at=datetime.fromtimestamp(int(record.attributes.sent_timestamp) / 1000, UTC),
     )
 
 

@@ -1,21 +1,18 @@
-"""The SQL of delivery: claims, leases, settlements and dead letters, in one form for every kind of work.
+"""The SQL of delivery: claims, leases and settlements, in one form for every kind of work.
 
 Each function is one step inside the caller's transaction. Times are passed in. A statement that changes work names the
 claim token it acts for, and changes nothing when the token is no longer the latest.
 """
 
-import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NoReturn
+from typing import NoReturn
 from uuid import UUID
 
-from psycopg.types.json import Jsonb
-
 from counterfoil.db import Connection
+from counterfoil.delivery.letters import DeadLetter, Failure, write_dead_letter
 from counterfoil.errors import StaleClaimError
 from counterfoil.messages import Message
 from counterfoil.work import Kind, Send, owe
@@ -35,7 +32,7 @@ class Answer(StrEnum):
     EXHAUSTED = "exhausted"
     """The last try's lease is over, it never settled, and no attempts are left."""
     UNSETTLED = "unsettled"
-    """The last try's lease is over and it never settled: to be claimed alone (`take_over`)."""
+    """The last try never settled, as `claimed_at` shows, and its lease is over: to be claimed alone (`take_over`)."""
     UNKNOWN = "unknown"
     """No such work."""
 
@@ -62,8 +59,8 @@ WITH wanted AS (
 ), found AS MATERIALIZED (
     SELECT t.id, t.tenant_id, t.{status} AS status, t.{revision} AS revision, t.{send_number} AS send_number,
            t.{attempts} AS attempts, t.{claim_token} AS token, t.{lease_expires_at} AS lease,
-           t.{next_attempt_at} AS due
-    FROM {table} t WHERE t.id = ANY(%(ids)s::uuid[]) ORDER BY t.id FOR UPDATE
+           t.{next_attempt_at} AS due, t.{claimed_at} IS NOT NULL AS unsettled
+    FROM {table} t WHERE t.id = ANY(%(ids)s::uuid[]) ORDER BY t.id FOR NO KEY UPDATE
 ), answered AS (
     SELECT w.id, w.revision, w.send_number, f.tenant_id, f.attempts, f.token, f.lease, f.due, CASE
         WHEN f.id IS NULL OR (w.revision, w.send_number) > (f.revision, f.send_number) THEN 'unknown'
@@ -71,8 +68,8 @@ WITH wanted AS (
         WHEN (w.revision, w.send_number) < (f.revision, f.send_number) THEN 'ended'
         WHEN f.status = 'in-progress' AND f.lease > %(now)s THEN 'running'
         WHEN f.attempts >= %(max_attempts)s THEN 'exhausted'
-        WHEN f.status = 'in-progress' AND NOT %(take_over)s THEN 'unsettled'
         WHEN f.status = 'pending' AND f.due > %(now)s THEN 'early'
+        WHEN f.unsettled AND NOT %(take_over)s THEN 'unsettled'
         ELSE 'mine' END AS answer
     FROM wanted w LEFT JOIN found f USING (id)
 ), claimed AS (
@@ -156,7 +153,7 @@ def renew(connection: Connection, kind: Kind, tokens: dict[UUID, int], lease: da
 
 _END = """
 UPDATE {table} SET {status} = %(status)s, {reason} = %(reason)s, {error} = %(error)s, {failed_at} = %(failed_at)s,
-    {lease_expires_at} = NULL, {next_attempt_at} = NULL
+    {claimed_at} = NULL, {lease_expires_at} = NULL, {next_attempt_at} = NULL
 WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} = 'in-progress'
 """
 
@@ -206,7 +203,8 @@ def _stale(claim_: Claim) -> NoReturn:
 
 
 _WAIT = """
-UPDATE {table} SET {status} = 'pending', {error} = %(error)s, {next_attempt_at} = %(due)s, {lease_expires_at} = NULL
+UPDATE {table} SET {status} = 'pending', {error} = %(error)s, {next_attempt_at} = %(due)s, {claimed_at} = NULL,
+    {lease_expires_at} = NULL
 WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} = 'in-progress'
 """
 
@@ -221,8 +219,8 @@ def wait(connection: Connection, kind: Kind, claim_: Claim, error: str, due: dat
 
 
 _PARK_FAILED = """
-UPDATE {table} SET {status} = 'pending', {error} = %(error)s, {next_attempt_at} = %(due)s, {lease_expires_at} = NULL,
-    {send_number} = {send_number} + 1
+UPDATE {table} SET {status} = 'pending', {error} = %(error)s, {next_attempt_at} = %(due)s, {claimed_at} = NULL,
+    {lease_expires_at} = NULL, {send_number} = {send_number} + 1
 WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} = 'in-progress'
 RETURNING id, tenant_id, {revision}, {send_number}
 """
@@ -240,177 +238,75 @@ def park_failed(
     return owe(connection, kind, [row], due, now)
 
 
-_PARK_WAITING = """
-UPDATE {table} SET {next_attempt_at} = greatest({next_attempt_at}, %(due)s), {send_number} = {send_number} + 1
-WHERE id = %(id)s AND {status} = 'pending' AND {revision} = %(revision)s AND {send_number} = %(send_number)s
+_PARK_UNCLAIMED = """
+UPDATE {table} SET {status} = 'pending', {claim_token} = nextval('claim_token'), {lease_expires_at} = NULL,
+    {next_attempt_at} = greatest({next_attempt_at}, %(due)s), {send_number} = {send_number} + 1
+WHERE id = %(id)s AND {claim_token} = %(token)s
 RETURNING id, tenant_id, {revision}, {send_number}
 """
 
 
-def park_waiting(connection: Connection, kind: Kind, message: Message, *, due: datetime, now: datetime) -> list[Send]:
-    """Put pending work, unclaimed, behind a new message due then. Empty when the work is no longer what it says."""
+def park_unclaimed(connection: Connection, kind: Kind, claim_: Claim, *, due: datetime, now: datetime) -> list[Send]:
+    """Put work that `claim` only looked at, in this transaction, behind a new message due then. Raises as `succeed`.
+
+    Work whose last try never settled keeps that mark.
+    """
     row = connection.execute(
-        kind.sql(_PARK_WAITING),
-        {"id": message.work_id, "revision": message.revision, "send_number": message.send_number, "due": due},
-    ).fetchone()
-    return [] if row is None else owe(connection, kind, [row], due, now)
-
-
-_TAKE_EXHAUSTED = """
-UPDATE {table} SET {claim_token} = nextval('claim_token'), {lease_expires_at} = NULL
-WHERE id = %(id)s AND {claim_token} = %(token)s
-  AND ({status} = 'pending' OR ({status} = 'in-progress' AND {lease_expires_at} <= %(now)s))
-RETURNING {claim_token}
-"""
-
-
-def take_abandoned(connection: Connection, kind: Kind, claim_: Claim, now: datetime) -> Claim:
-    """Take work from a try that ended without settling, without beginning another. Raises as `succeed`."""
-    row = connection.execute(
-        kind.sql(_TAKE_EXHAUSTED), {"id": claim_.message.work_id, "token": claim_.token, "now": now}
+        kind.sql(_PARK_UNCLAIMED), {"id": claim_.message.work_id, "token": claim_.token, "due": due}
     ).fetchone()
     if row is None:
         _stale(claim_)
-    return Claim(Answer.MINE, claim_.message, claim_.tenant_id, claim_.attempts, row[0])
+    return owe(connection, kind, [row], due, now)
 
 
-@dataclass(frozen=True)
-class Failure:
-    """Why work failed for good."""
+_TAKE_ABANDONED = """
+UPDATE {table} SET {claim_token} = nextval('claim_token'), {lease_expires_at} = NULL
+WHERE id = %(id)s AND {claim_token} = %(token)s
+  AND ({status} = 'pending' OR ({status} = 'in-progress' AND {lease_expires_at} <= %(now)s))
+RETURNING {claim_token}, {error}
+"""
 
-    dlq_reason: str
-    error_type: str
-    error: str
-    max_attempts: int
-    actor: str
-    """Who writes it down: the worker itself, or dead_letters."""
+
+def take_abandoned(connection: Connection, kind: Kind, claim_: Claim, now: datetime) -> tuple[Claim, str | None]:
+    """Take work from a try that ended without settling, without beginning another. Raises as `succeed`.
+
+    Returns the claim, and the error of the last try that did settle.
+    """
+    row = connection.execute(
+        kind.sql(_TAKE_ABANDONED), {"id": claim_.message.work_id, "token": claim_.token, "now": now}
+    ).fetchone()
+    if row is None:
+        _stale(claim_)
+    return Claim(Answer.MINE, claim_.message, claim_.tenant_id, claim_.attempts, row[0]), row[1]
 
 
 _FAIL = """
-UPDATE {table} SET {status} = 'failed', {error} = %(error)s, {failed_at} = %(now)s, {lease_expires_at} = NULL,
-    {next_attempt_at} = NULL
+UPDATE {table} SET {status} = 'failed', {error} = %(error)s, {failed_at} = %(now)s, {claimed_at} = NULL,
+    {lease_expires_at} = NULL, {next_attempt_at} = NULL
 WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} IN ('in-progress', 'pending')
 """
 
 
 def fail(connection: Connection, kind: Kind, claim_: Claim, failure: Failure, now: datetime) -> None:
     """The work has failed: its state, its dead letter, the audit entry and the notification. Raises as `succeed`."""
+    message = claim_.message
     cursor = connection.execute(
-        kind.sql(_FAIL), {"id": claim_.message.work_id, "token": claim_.token, "error": failure.error, "now": now}
+        kind.sql(_FAIL), {"id": message.work_id, "token": claim_.token, "error": failure.error, "now": now}
     )
     if cursor.rowcount == 0:
         _stale(claim_)
-    file = connection.execute(kind.file.encode(), {"id": claim_.message.work_id}).fetchone()
+    file, created_at = connection.execute(kind.about.encode(), {"id": message.work_id}).fetchall()[0]
     letter = DeadLetter(
-        job_id=kind.job_id(claim_.message.work_id),
+        job_id=kind.job_id(message.work_id),
         tenant_id=claim_.tenant_id,
         worker=kind.worker,
-        message=claim_.message,
-        payload={"message": claim_.message.model_dump(mode="json"), "file": file[0] if file else None},
+        message=message,
+        payload={"message": message.model_dump(mode="json"), "file": file},
         attempts=claim_.attempts,
         failure=failure,
+        created_at=created_at,
     )
     write_dead_letter(connection, letter, now)
-    connection.execute(
-        """
-        INSERT INTO notification (tenant_id, worker, work_id, revision, fingerprint, payload, created_at)
-        VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (worker, work_id, revision) DO NOTHING
-        """,
-        [
-            claim_.tenant_id,
-            kind.worker,
-            claim_.message.work_id,
-            claim_.message.revision,
-            letter.fingerprint,
-            Jsonb({"job_id": str(letter.job_id), "error": failure.error, "attempts": claim_.attempts}),
-            now,
-        ],
-    )
-
-
-@dataclass(frozen=True)
-class DeadLetter:
-    """A piece of work, or a message that names none, that ended in failure."""
-
-    job_id: UUID
-    tenant_id: UUID | None
-    worker: str
-    message: Message | None
-    payload: dict[str, Any]
-    attempts: int
-    failure: Failure
-
-    @property
-    def fingerprint(self) -> str:
-        """Groups errors of one kind: worker, error type, and the sentence without its numbers and quoted names."""
-        plain = re.sub(r"'[^']*'|\"[^\"]*\"|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|\d+", "#", self.failure.error)
-        return hashlib.sha256(f"{self.worker}\n{self.failure.error_type}\n{plain}".encode()).hexdigest()[:16]
-
-
-_DEAD_LETTER = """
-INSERT INTO dead_letter AS d (job_id, tenant_id, worker, work_id, revision, task_type, payload, metadata, attempts,
-                              fingerprint, dlq_reason, dlq_timestamp)
-VALUES (%(job_id)s, %(tenant_id)s, %(worker)s, %(work_id)s, %(revision)s, %(worker)s, %(payload)s, %(metadata)s,
-        %(attempts)s, %(fingerprint)s, %(dlq_reason)s, %(now)s)
-ON CONFLICT (job_id) DO UPDATE SET revision = excluded.revision, payload = excluded.payload,
-    metadata = excluded.metadata, attempts = excluded.attempts, fingerprint = excluded.fingerprint,
-    dlq_reason = excluded.dlq_reason, dlq_timestamp = excluded.dlq_timestamp, status = 'pending', resolution = NULL,
-    resolved_at = NULL, resolved_by = NULL,
-    lineage = d.lineage || jsonb_build_object('revision', d.revision, 'dlq_reason', d.dlq_reason, 'status', d.status,
-                                              'dlq_timestamp', d.dlq_timestamp, 'resolution', d.resolution)
-"""
-
-
-def write_dead_letter(connection: Connection, letter: DeadLetter, now: datetime) -> None:
-    """Write the dead letter, or open it again with its history kept, and its audit entry."""
-    failure = letter.failure
-    metadata = {
-        "created_at": now.isoformat(),
-        "retry_count": max(letter.attempts - 1, 0),
-        "max_retry": max(failure.max_attempts - 1, 0),
-        "last_error": {
-            "type": failure.error_type,
-            "message": failure.error,
-            "timestamp": now.isoformat(),
-            "context": {"worker": letter.worker, "attempt": letter.attempts},
-        },
-    }
-    connection.execute(
-        _DEAD_LETTER,
-        {
-            "job_id": letter.job_id,
-            "tenant_id": letter.tenant_id,
-            "worker": letter.worker,
-            "work_id": letter.message.work_id if letter.message else None,
-            "revision": letter.message.revision if letter.message else None,
-            "payload": Jsonb(letter.payload),
-            "metadata": Jsonb(metadata),
-            "attempts": letter.attempts,
-            "fingerprint": letter.fingerprint,
-            "dlq_reason": failure.dlq_reason,
-            "now": now,
-        },
-    )
-    audit(connection, letter.job_id, letter.tenant_id, "dead", failure.actor, {"dlq_reason": failure.dlq_reason}, now)
-
-
-def audit(  # who, what, about what, when
-    connection: Connection,
-    job_id: UUID,
-    tenant_id: UUID | None,
-    action: str,
-    actor: str,
-    detail: dict[str, Any],
-    now: datetime,
-) -> None:
-    """Add an entry to the audit trail: ids and short words only."""
-    connection.execute(
-        """
-        INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, detail, recorded_at)
-        VALUES (%s, %s, %s, %s, %s, %s)
-        """,
-        [tenant_id, job_id, action, actor, Jsonb(detail), now],
-    )
 
 
 _RETURN = """

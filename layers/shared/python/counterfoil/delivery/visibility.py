@@ -7,7 +7,7 @@ from aws_lambda_powertools import Logger
 
 from counterfoil import aws
 from counterfoil.delivery.received import Received
-from counterfoil.errors import CounterfoilError
+from counterfoil.errors import sentence
 
 PROTECTION_SECONDS = 300
 """The least that a protected message stays invisible."""
@@ -57,8 +57,8 @@ class Visibility:
                     answer = aws.client("sqs").change_message_visibility_batch(
                         QueueUrl=self._queue_url, Entries=entries
                     )
-            except CounterfoilError as error:
-                logger.warning("Visibility was not changed: %s", error)
+            except Exception as error:  # noqa: BLE001  # a backoff or renewal that failed costs time, never the message
+                logger.warning("Visibility was not changed", error=sentence(error))
                 failed |= {record.message_id for record in batch}
             else:
                 failed |= {batch[int(entry["Id"])].message_id for entry in answer.get("Failed", [])}

@@ -74,9 +74,12 @@ def _upload(record: dict[str, Any]) -> Upload:
     thing = entity["object"]
     # S3 writes keys as HTML forms do: a plus for a space, UTF-8 in percent signs.
     key = unquote_plus(thing["key"], errors="strict")
-    return Upload(
-        str(entity["bucket"]["name"]), key, str(thing["sequencer"]), int(thing.get("size", 0)), thing.get("versionId")
-    )
+    version = thing.get("versionId")
+    size = int(thing.get("size", 0))
+    texts = [entity["bucket"]["name"], key, thing["sequencer"], *([] if version is None else [version])]
+    if not all(isinstance(text, str) and "\x00" not in text for text in texts) or not 0 <= size < 2**63:
+        raise ValueError("Not what S3 writes")
+    return Upload(entity["bucket"]["name"], key, thing["sequencer"], size, version)
 
 
 _REGISTER = """

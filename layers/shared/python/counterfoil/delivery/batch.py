@@ -1,0 +1,329 @@
+"""One batch: its records run on a bounded pool of threads and settle in Powertools' success and failure handlers."""
+
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from datetime import timedelta
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+
+from counterfoil.delivery.attempt import Attempt, Outcome
+from counterfoil.delivery.heartbeat import Heartbeat
+from counterfoil.delivery.received import Received
+from counterfoil.delivery.settlement import ENDED, PARKED, Verdict, lease_left
+from counterfoil.delivery.store import Answer, Claim
+from counterfoil.delivery.visibility import PROTECTION_SECONDS
+from counterfoil.errors import ConflictError, CounterfoilError, NewerSchemaError, PermanentError, sentence
+from counterfoil.messages import Intake, Message
+
+if TYPE_CHECKING:
+    from counterfoil.delivery.consumer import Consumer
+
+CANCEL_SECONDS = 10
+"""Before the end of the invocation: what still runs is asked to stop."""
+ABANDON_SECONDS = 4
+"""Before the end of the invocation: what has not stopped is left behind; its lease will lapse."""
+
+A = TypeVar("A")
+logger = Logger()
+
+
+class Batch(BatchProcessor):
+    """The processor of one invocation. What it does not acknowledge, it reports."""
+
+    def __init__(self, consumer: "Consumer") -> None:
+        super().__init__(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
+        self._consumer = consumer
+        self._started = monotonic()
+        self._lock = Lock()
+        self._closed = False
+        self._results: list[tuple[Any, ...]] = []
+        self._waiting: deque[Received] = deque()
+        self._alone: deque[Received] = deque()
+        self._running: dict[Future[None], tuple[Received, Attempt]] = {}
+        self.starved = False
+        """Whether tries of earlier invocations held every permit for as long as this batch could wait."""
+
+    def process(self) -> list[tuple[Any, ...]]:
+        """Take every record to its verdict."""
+        consumer = self._consumer
+        now = consumer.clock()
+        records = [Received(SQSRecord(record), now) for record in self.records]
+        self._heartbeat = Heartbeat(
+            kind=consumer.kind,
+            database=consumer.database,
+            visibility=consumer.visibility,
+            protection_seconds=self._protection_seconds,
+            lease=consumer.lease,
+            every=consumer.settings.heartbeat_seconds,
+            clock=consumer.clock,
+        )
+        exposed = consumer.visibility.protect(records, self._protection_seconds(), now)
+        with self._heartbeat:
+            protected = []
+            for record in records:
+                if record.message_id in exposed:
+                    self._conclude(record, Verdict("unprotected", acknowledged=False))
+                else:
+                    self._heartbeat.watch(record)
+                    protected.append(record)
+            self._work_through([record for record in protected if self._read(record)])
+        self._close(records)
+        return self._results
+
+    def _close(self, records: Iterable[Received]) -> None:
+        """From here on no verdict counts. Every record without one is reported, or SQS would delete it."""
+        with self._lock:
+            self._closed = True
+            decided: set[str] = {entry[2].message_id for entry in self._results}
+            for record in records:
+                if record.message_id not in decided:
+                    logger.warning("unfinished", message_id=record.message_id)
+                    self._results.append(super().failure_handler(record.record, (None, None, None)))
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def _time_left(self) -> float:
+        return self.lambda_context.get_remaining_time_in_millis() / 1000
+
+    def _protection_seconds(self) -> int:
+        return max(PROTECTION_SECONDS, int(self._time_left()) + 30)
+
+    # -- before work --------------------------------------------------------------------------------------------------
+
+    def _read(self, record: Received) -> bool:
+        """Read the body. False when the record is concluded, since it names no one piece of work to claim."""
+        settlement = self._consumer.settlement
+        try:
+            record.intake = self._consumer.read(record.record.body)
+        except NewerSchemaError as error:
+            self._conclude(record, settlement.away(record, error))
+            return False
+        except Exception as error:  # noqa: BLE001  # a body that breaks its reader can never be read
+            self._conclude(record, settlement.unreadable(record, error, self._queue(record)))
+            return False
+        if len(record.intake.messages) == 1:
+            return True
+        self._conclude(record, self._fan_out(record, record.intake))
+        return False
+
+    def _fan_out(self, record: Received, intake: Intake) -> Verdict:
+        """A message that names no work is over; one that names several becomes a message for each."""
+        if not intake.messages:
+            return Verdict("ignored", acknowledged=True)
+        try:
+            self._consumer.claims.fan_out(intake)
+        except CounterfoilError as error:
+            return self._refused(record, error)
+        return Verdict("fanned-out", acknowledged=True)
+
+    def _refused(self, record: Received, error: CounterfoilError) -> Verdict:
+        """A message whose work could not even be asked for: later, or never."""
+        if isinstance(error, PermanentError):
+            return self._consumer.settlement.unreadable(record, error, self._queue(record))
+        return self._consumer.settlement.away(record, error)
+
+    @staticmethod
+    def _queue(record: Received) -> str:
+        return record.record.queue_url.rsplit("/", 1)[-1]
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    def _work_through(self, records: Sequence[Received]) -> None:
+        """Start records as permits come free; those whose last try never settled run alone, after all others."""
+        worker = self._consumer.worker
+        self._waiting.extend(records)
+        self._pool = ThreadPoolExecutor(max_workers=worker.permits, thread_name_prefix=worker.name)
+        try:
+            while (self._waiting or self._alone or self._running) and self._watch_the_clock():
+                if not self._start_next() and self._running:
+                    done, _ = wait(self._running, timeout=self._until_next_bound(), return_when=FIRST_COMPLETED)
+                    for future in done:
+                        del self._running[future]
+        finally:
+            self._pool.shutdown(wait=False)
+
+    def _watch_the_clock(self) -> bool:
+        """Start nothing that cannot end in time, cancel what runs too long. False when the time is up."""
+        left = self._time_left()
+        if left <= self._consumer.worker.start_margin:
+            self._defer([*self._waiting, *self._alone])
+            self._waiting.clear()
+            self._alone.clear()
+        if left <= CANCEL_SECONDS:
+            for _, attempt in self._running.values():
+                attempt.cancelled.set()
+        return left > ABANDON_SECONDS
+
+    def _start_next(self) -> bool:
+        """Start as many waiting records as there are permits. False when nothing could be started now."""
+        patience = max(0.0, self._time_left() - self._consumer.worker.start_margin)
+        if self._waiting:
+            permits = self._consumer.gate.take(len(self._waiting), timeout=0 if self._running else patience)
+            self.starved = permits == 0 and not self._running
+            records, take_over = [self._waiting.popleft() for _ in range(permits)], False
+        elif self._alone and not self._running:
+            permits = self._consumer.gate.take(1, timeout=patience)
+            records, take_over = [self._alone.popleft() for _ in range(permits)], True
+        else:
+            return False
+        before = len(self._running)
+        try:
+            self._start(records, take_over=take_over)
+        finally:
+            self._consumer.gate.give_back(permits - (len(self._running) - before))
+        return permits > 0
+
+    def _until_next_bound(self) -> float:
+        """Seconds until the loop has something to decide by the clock alone."""
+        left = self._time_left()
+        bounds = (self._consumer.worker.start_margin, CANCEL_SECONDS, ABANDON_SECONDS)
+        return max(0.05, min((left - bound for bound in bounds if left > bound), default=0))
+
+    def _start(self, records: Sequence[Received], *, take_over: bool) -> None:
+        """Claim the work of `records` and start what was claimed."""
+        claims = self._consumer.claims
+        early = []
+        for record, claim in self._ask(records, lambda wanted: claims.claim(wanted, take_over=take_over)):
+            if claim.answer is Answer.MINE:
+                attempt = self._attempt(claim)
+                self._heartbeat.running(record, attempt)
+                self._running[self._pool.submit(self._run, record, claim, attempt)] = (record, attempt)
+            elif claim.answer is Answer.UNSETTLED:
+                self._alone.append(record)
+            elif claim.answer is Answer.EARLY:
+                early.append(record)
+            else:
+                self._conclude(record, self._answered(record, claim))
+        self._park(early, wait=timedelta())
+
+    def _ask(
+        self, records: Sequence[Received], ask: Callable[[dict[Message, Intake]], Mapping[Message, A]]
+    ) -> list[tuple[Received, A]]:
+        """Ask about the work of `records`, all in one call, and conclude those that get no answer.
+
+        Of two records of one work only one asks; the other is told that the work is running. Where the whole call is
+        refused for good, or waits too long for a row, one of the messages spoils it: they are asked about one by one.
+        """
+        asking: dict[Message, Received] = {}
+        here = {attempt.work_id for _, attempt in self._running.values()}
+        for record in records:
+            message = _intake(record).messages[0]
+            if message.work_id in here:
+                lease = self._consumer.lease.total_seconds()
+                self._conclude(record, Verdict("running", acknowledged=False, visible_in=lease + 1))
+            else:
+                here.add(message.work_id)
+                asking[message] = record
+        if not asking:
+            return []
+        try:
+            answers = ask({message: _intake(record) for message, record in asking.items()})
+        except CounterfoilError as error:
+            if isinstance(error, PermanentError | ConflictError) and len(asking) > 1:
+                return [pair for record in asking.values() for pair in self._ask([record], ask)]
+            for record in asking.values():
+                self._conclude(record, self._refused(record, error))
+            return []
+        return [(record, answers[message]) for message, record in asking.items()]
+
+    def _attempt(self, claim: Claim) -> Attempt:
+        return Attempt(
+            work_id=claim.message.work_id,
+            tenant_id=claim.tenant_id,
+            revision=claim.message.revision,
+            number=claim.attempts,
+            token=claim.token,
+            database=self._consumer.database,
+            now=self._consumer.clock,
+            time_left=lambda: self._time_left() - CANCEL_SECONDS,
+        )
+
+    def _defer(self, records: Sequence[Received]) -> None:
+        """No time is left to start these: park what nobody holds, and give the others the claim's answer.
+
+        Where no permit came free, other places have no more room now than this one: they wait as after a failure.
+        """
+        self._park(records, wait=self._consumer.policy.wait(1) if self.starved else timedelta())
+
+    def _park(self, records: Sequence[Received], *, wait: timedelta) -> None:
+        due = self._consumer.clock() + wait
+        for record, claim in self._ask(records, lambda wanted: self._consumer.claims.park(wanted, due)):
+            self._conclude(record, PARKED if claim is None else self._answered(record, claim))
+
+    def _answered(self, record: Received, claim: Claim) -> Verdict:
+        """What becomes of a message whose work is not to be had."""
+        settlement = self._consumer.settlement
+        if claim.answer is Answer.RUNNING and claim.until is not None:
+            return Verdict("running", acknowledged=False, visible_in=lease_left(claim.until, self._consumer.clock()))
+        if claim.answer is Answer.EXHAUSTED:
+            return settlement.exhausted(record, claim)
+        if claim.answer is Answer.UNKNOWN:
+            return settlement.unknown(record, claim.message, self._queue(record))
+        return ENDED
+
+    # -- one record, on a thread of the pool --------------------------------------------------------------------------
+
+    def _run(self, record: Received, claim: Claim, attempt: Attempt) -> None:
+        try:
+            try:
+                outcome = self.handler(attempt)
+            except BaseException:  # noqa: BLE001  # a SystemExit in one record must not take its neighbours along
+                self.failure_handler((record, claim), sys.exc_info())
+            else:
+                self.success_handler((record, claim), outcome)
+        except Exception as error:  # noqa: BLE001  # the batch reports what has no verdict
+            logger.error("unsettled", message_id=record.message_id, error=sentence(error))
+        finally:
+            self._consumer.gate.give_back()
+
+    def success_handler(self, record: Any, result: Outcome) -> Any:
+        """Settle work whose code returned. `record` is the pair of received message and claim."""
+        received, claim = record
+        return self._conclude(received, self._consumer.settlement.finished(received, claim, result), claim)
+
+    def failure_handler(self, record: Any, exception: Any) -> Any:
+        """Settle work whose code raised. `record` is the pair of received message and claim."""
+        received, claim = record
+        return self._conclude(received, self._consumer.settlement.failed(received, claim, exception[1]), claim)
+
+    def _conclude(self, record: Received, verdict: Verdict, claim: Claim | None = None) -> Any:
+        """Carry out a verdict: end renewals, then visibility, the batch's answer, a log line.
+
+        Nothing of it after the batch has been answered: by then the message may belong to a newer try.
+        """
+        self._heartbeat.release(record)
+        if verdict.visible_in is not None and not self._closed:
+            self._consumer.visibility.back_off(record, verdict.visible_in, self._consumer.clock())
+        with self._lock:
+            if self._closed:
+                return None
+            if verdict.acknowledged:
+                result = super().success_handler(record.record, verdict.outcome)
+            else:
+                result = super().failure_handler(record.record, (None, None, None))
+            self._results.append(result)
+        logger.info(
+            verdict.outcome,
+            message_id=record.message_id,
+            receives=record.receives,
+            work_id=str(claim.message.work_id) if claim else None,
+            tenant_id=str(claim.tenant_id) if claim else None,
+            attempt=claim.attempts if claim else None,
+            error=verdict.error,
+            seconds=round(monotonic() - self._started, 3),
+        )
+        return result
+
+
+def _intake(record: Received) -> Intake:
+    """What a record in the loop names: one piece of work."""
+    if record.intake is None:
+        raise AssertionError("A record was started before it was read")
+    return record.intake

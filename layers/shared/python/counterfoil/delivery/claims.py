@@ -1,0 +1,130 @@
+"""Claims: who may work on what. Asked for sets of messages, each set in one transaction of the delivery role."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from counterfoil.db import CommitUnknownError, Connection, Database, retry_conflicts
+from counterfoil.delivery import store
+from counterfoil.delivery.store import Answer, Claim
+from counterfoil.messages import Intake, Message
+from counterfoil.outbox import Outbox
+from counterfoil.work import Kind, Send, owe
+
+PARKABLE = {Answer.MINE, Answer.EARLY, Answer.UNSETTLED}
+"""Work that nobody holds: a claim on it, now or in time, would succeed."""
+
+
+class Claims:
+    """Claims on one kind of work."""
+
+    def __init__(  # one kind, one policy's bound, and the parts that carry claims out
+        self,
+        kind: Kind,
+        database: Database,
+        outbox: Outbox,
+        *,
+        lease: timedelta,
+        max_attempts: int,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._kind = kind
+        self._database = database
+        self._outbox = outbox
+        self._lease = lease
+        self._max_attempts = max_attempts
+        self._clock = clock
+
+    def claim(self, wanted: Mapping[Message, Intake], *, take_over: bool) -> dict[Message, Claim]:
+        """Claim the works that `wanted` names; with `take_over` also those whose last try never settled.
+
+        Raises:
+            DatabaseUnavailableError, ConflictError: nothing was claimed.
+            RejectedStatementError: PostgreSQL refuses a value of one of the messages.
+        """
+        claims: dict[Message, Claim] = {}
+
+        def once() -> None:
+            with self._database.delivery() as connection:
+                now = self._register(connection, wanted.values())
+                claims.update(
+                    store.claim(
+                        connection,
+                        self._kind,
+                        list(wanted),
+                        now=now,
+                        lease=now + self._lease,
+                        max_attempts=self._max_attempts,
+                        take_over=take_over,
+                    )
+                )
+
+        try:
+            retry_conflicts(once)
+        except CommitUnknownError:
+            # The tokens were read before the commit: a row that has ours was claimed by it.
+            with self._database.delivery() as connection:
+                for message, claim in claims.items():
+                    if claim.answer is Answer.MINE and not store.holds(
+                        connection, self._kind, message.work_id, claim.token
+                    ):
+                        raise
+        return claims
+
+    def park(self, wanted: Mapping[Message, Intake], due: datetime) -> dict[Message, Claim | None]:
+        """Put works that nobody holds behind new messages: early ones due at their time, others at `due`.
+
+        Looking and parking are one transaction, or a twin of the message could claim the work in between and lose its
+        message to our acknowledgement. Returns None for what was parked, else what a claim would be told.
+
+        Raises as `claim`.
+        """
+        answers: dict[Message, Claim | None] = {}
+
+        def once() -> list[Send]:
+            sends: list[Send] = []
+            with self._database.delivery() as connection:
+                now = self._register(connection, wanted.values())
+                for message, claim in self._look(connection, list(wanted), now).items():
+                    answers[message] = None if claim.answer in PARKABLE else claim
+                    if claim.answer in PARKABLE:
+                        sends += store.park_unclaimed(
+                            connection, self._kind, claim, due=max(due, claim.until or due), now=now
+                        )
+            return sends
+
+        self._outbox.send(retry_conflicts(once))
+        return answers
+
+    def fan_out(self, intake: Intake) -> None:
+        """Owe a message of its own to each work that one message names. Raises as `claim`."""
+
+        def once() -> list[Send]:
+            with self._database.delivery() as connection:
+                now = self._register(connection, [intake])
+                looked_up = self._look(connection, intake.messages, now)
+                rows = [
+                    (message.work_id, claim.tenant_id, message.revision, message.send_number)
+                    for message, claim in looked_up.items()
+                    if claim.answer is Answer.MINE
+                ]
+                return owe(connection, self._kind, rows, now, now)
+
+        self._outbox.send(retry_conflicts(once))
+
+    def _register(self, connection: Connection, intakes: Iterable[Intake]) -> datetime:
+        """Insert work that messages bring along, in the order that claims lock in. Returns the time after all waits."""
+        for intake in sorted(intakes, key=lambda one: one.messages[0].work_id):
+            if intake.register is not None:
+                intake.register(connection, self._clock())
+        return self._clock()
+
+    def _look(self, connection: Connection, messages: Sequence[Message], now: datetime) -> dict[Message, Claim]:
+        return store.claim(
+            connection,
+            self._kind,
+            messages,
+            now=now,
+            lease=now,
+            max_attempts=self._max_attempts,
+            look_only=True,
+        )
