@@ -1,6 +1,8 @@
 """`counterfoil tenants`: add tenants to the local cloud, and list them."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 from uuid import UUID
@@ -13,7 +15,7 @@ from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
 from cli.failures import UsageError
 from cli.terminal import page, print_json
-from counterfoil.db import mapped
+from counterfoil.db import Connection, mapped
 
 OWNER = "counterfoil_owner"
 """Tenants are added by the role that owns the tables: no worker may."""
@@ -29,13 +31,12 @@ class Tenant:
 
     id: UUID
     slug: str
-    name: str
 
 
 def list_tenants(cloud: Cloud) -> list[Tenant]:
     """Every tenant, by slug."""
     with cloud.database.delivery() as connection:
-        rows = connection.execute("SELECT id, slug, name FROM tenant ORDER BY slug").fetchall()
+        rows = connection.execute("SELECT id, slug FROM tenant ORDER BY slug").fetchall()
     return [Tenant(*row) for row in rows]
 
 
@@ -68,20 +69,27 @@ def add_tenant(
     """
     if not _SLUG.fullmatch(slug):
         raise UsageError(f"'{slug}' cannot name a tenant: use up to 63 lower-case letters a-z, digits and hyphens.")
+    with _as_owner(cloud) as connection:
+        connection.execute("INSERT INTO organization (name) VALUES (%s) ON CONFLICT DO NOTHING", [organization])
+        added = connection.execute(
+            """
+            INSERT INTO tenant (organization_id, slug, name) SELECT id, %s, %s FROM organization WHERE name = %s
+            ON CONFLICT (slug) DO NOTHING
+            """,
+            [slug, name or slug, organization],
+        ).rowcount
+        row: Any = connection.execute("SELECT id, slug FROM tenant WHERE slug = %s", [slug]).fetchone()
+    return Tenant(*row), added == 1
+
+
+@contextmanager
+def _as_owner(cloud: Cloud) -> Iterator[Connection]:
+    """One transaction as the role that owns the tables."""
     try:
         with psycopg.connect(cloud.database_url(OWNER)) as connection:
-            connection.execute("INSERT INTO organization (name) VALUES (%s) ON CONFLICT DO NOTHING", [organization])
-            added = connection.execute(
-                """
-                INSERT INTO tenant (organization_id, slug, name) SELECT id, %s, %s FROM organization WHERE name = %s
-                ON CONFLICT (slug) DO NOTHING
-                """,
-                [slug, name or slug, organization],
-            ).rowcount
-            row: Any = connection.execute("SELECT id, slug, name FROM tenant WHERE slug = %s", [slug]).fetchone()
+            yield connection
     except psycopg.Error as error:
         raise mapped(error) from error
-    return Tenant(*row), added == 1
 
 
 @app.command("add")
@@ -96,7 +104,7 @@ def add(
     """Add a tenant. One that exists already stays as it is."""
     tenant, new = add_tenant(Cloud.at(place_of(context.obj)), slug, name, organization)
     if as_json:
-        print_json({"id": tenant.id, "slug": tenant.slug, "name": tenant.name, "new": new})
+        print_json({"id": tenant.id, "slug": tenant.slug, "new": new})
     else:
         page().print(f"Tenant '{slug}' {'is added' if new else 'existed already'}.")
 
@@ -108,14 +116,15 @@ def list_(
     as_json: Annotated[bool, typer.Option("--json", help="Print the tenants as JSON.")] = False,
 ) -> None:
     """List the tenants."""
-    tenants = list_tenants(Cloud.at(place_of(context.obj)))
+    with _as_owner(Cloud.at(place_of(context.obj))) as connection:
+        tenants = connection.execute("SELECT id, slug, name FROM tenant ORDER BY slug").fetchall()
     if as_json:
-        print_json([{"id": tenant.id, "slug": tenant.slug, "name": tenant.name} for tenant in tenants])
+        print_json([{"id": id_, "slug": slug, "name": name} for id_, slug, name in tenants])
         return
     if not tenants:
         page().print("There are no tenants yet. To add one: counterfoil tenants add SLUG")
         return
     table = Table("tenant", "name", box=None)
-    for tenant in tenants:
-        table.add_row(tenant.slug, tenant.name)
+    for _, slug, name in tenants:
+        table.add_row(slug, name)
     page().print(table)

@@ -25,7 +25,7 @@ class CloudOf:
 
 @pytest.fixture
 def tenant(make_tenant: Callable[..., UUID]) -> Tenant:
-    return Tenant(make_tenant("acme"), "acme", "Acme")
+    return Tenant(make_tenant("acme"), "acme")
 
 
 @pytest.fixture
