@@ -93,6 +93,6 @@ def test_the_list_of_commands_imports_none_of_them():
 
 
 def test_a_misspelt_command_is_answered_with_the_right_one():
-    done = subprocess.run([COMMAND, "documnets"], capture_output=True, text=True, check=False)
+    done = subprocess.run([COMMAND, "cluster"], capture_output=True, text=True, check=False)
     assert done.returncode == ExitCode.USAGE
-    assert "documents" in done.stderr
+    assert "'clusters'" in done.stderr
