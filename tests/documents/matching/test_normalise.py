@@ -108,3 +108,10 @@ def test_what_is_no_number_or_date_is_nothing() -> None:
     assert quantity("about ten") is None
     assert day("31.12.2025") is None
     assert day("2025-12-31") == 739616
+
+
+@pytest.mark.parametrize(("written", "tail"), [("ODA 1953/2025", "1953"), ("2025/00123", "123"), ("RE-2025", "2025")])
+def test_a_year_at_the_end_is_not_what_is_left_of_a_number(written: str, tail: str) -> None:
+    read = reference(written)
+    assert read is not None
+    assert read.tail == tail

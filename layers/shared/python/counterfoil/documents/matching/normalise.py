@@ -56,6 +56,7 @@ _PREFIX_WORDS = re.compile(
     r"|COMMANDE|FACTURE|REFERENCE|REF|NUMBER|NUMMER|NUM|NO|NR|N°|IHRE|YOUR|OUR|UNSERE?)(?![A-Z])[\s.:#/-]*|[#:.\s]+)+(?=.*\d)"
 )
 _SUFFIX = re.compile(r"\s+(?:VOM|V\.|DATED|DATE|OF|FROM|DU|DEL|DE|Z DNIA|DAT\.)\s.*$|\s*[,;(].*$")
+_YEAR = re.compile(r"(19|20)\d\d")
 _POSITION = re.compile(r"(?<=\d)\s*(?:/|\bPOS\.?)\s*\d{1,3}$")
 _SPACE_IN_NUMBER = re.compile(r"(?<=\d)\s+(?=\d)")
 _GROUPS = re.compile(r"[A-Z0-9]+")
@@ -129,7 +130,8 @@ class Reference:
     folded: frozenset[str]
     """The same with letters that look like digits read as digits: what capture may confuse is equal."""
     tail: str | None
-    """The digits at the end without leading zeros, where they are at least three: what is left of a damaged number."""
+    """The digits at the end, but for a year, without leading zeros, where they are at least three: what is left of a
+    damaged number."""
     length: int
     """Characters of the shortest canonical form: how much an agreement says."""
 
@@ -147,6 +149,9 @@ def reference(text: str) -> Reference | None:
     if not any(letter.isdigit() for form in exact for letter in form):
         return None
     digits = re.findall(r"\d+", stripped.translate(_CONFUSABLE_DIGITS))
+    # `4711/2025` ends in its year, which it shares with every other number of that year.
+    if len(digits) > 1 and _YEAR.fullmatch(digits[-1]):
+        digits.pop()
     tail = digits[-1].lstrip("0") if digits else ""
     return Reference(
         " ".join(text.split()),
