@@ -10,7 +10,8 @@ import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database
-from counterfoil.errors import NewerSchemaError
+from counterfoil.delivery import store
+from counterfoil.errors import NewerSchemaError, StaleClaimError
 from counterfoil.messages import Message
 from counterfoil.outbox import Outbox
 from counterfoil.retry import RedeliverPolicy
@@ -129,7 +130,7 @@ def test_a_message_of_ended_work_leaves_a_trace_and_changes_nothing(
     assert archiver.settle("matching", dead(message)) is None
 
     assert life_cycle(admin, message.work_id) == before
-    assert actions(admin) == ["joined-or-dropped"]
+    assert actions(admin) == ["dropped"]
     assert rows(admin, "dead_letter") == []
 
 
@@ -139,7 +140,7 @@ def test_an_older_copy_changes_nothing(archiver: Archiver, admin: Connection, pe
     archiver.settle("matching", dead(message))
 
     assert life_cycle(admin, message.work_id)["returns"] == 0
-    assert actions(admin) == ["joined-or-dropped"]
+    assert actions(admin) == ["dropped"]
 
 
 def test_unknown_work_leaves_a_trace(archiver: Archiver, admin: Connection) -> None:
@@ -189,7 +190,7 @@ def test_archiving_twice_is_archiving_once(archiver: Archiver, admin: Connection
     archiver.settle("matching", message)
     archiver.settle("matching", message)
 
-    assert actions(admin) == ["returned", "joined-or-dropped"]  # the second copy is of an older send number
+    assert actions(admin) == ["returned", "dropped"]  # the second copy is of an older send number
 
 
 def s3_event(key: str, sequencer: str = "0055AED6DCD90281E5") -> str:
@@ -198,3 +199,44 @@ def s3_event(key: str, sequencer: str = "0055AED6DCD90281E5") -> str:
         "s3": {"bucket": {"name": "uploads"}, "object": {"key": key, "size": 3, "sequencer": sequencer}},
     }
     return json.dumps({"Records": [item]})
+
+
+def test_the_message_that_followed_failed_work_is_joined_to_its_dead_letter(
+    archiver: Archiver, admin: Connection, pending: Pending
+) -> None:
+    message = pending(returns=2)
+    archiver.settle("matching", dead(message))  # dead, by the archiver itself
+    followed = dead(message)
+
+    archiver.settle("matching", followed)
+
+    (letter,) = rows(admin, "dead_letter")
+    assert letter["payload"]["dead_letter_queue_message"] == followed.message_id
+    assert actions(admin) == ["dead", "joined"]
+    assert len(rows(admin, "notification")) == 1
+
+
+def test_the_last_error_that_was_settled_is_told_beside_the_loss_of_the_worker(
+    archiver: Archiver, admin: Connection, clock: Clock, pending: Pending
+) -> None:
+    lapsed = clock.now - timedelta(seconds=1)
+    message = pending(status="in-progress", attempts=3, lease_expires_at=lapsed, error="S3 is slow")
+
+    archiver.settle("matching", dead(message))
+
+    (letter,) = rows(admin, "dead_letter")
+    assert letter["metadata"]["last_error"]["message"].endswith("; the error before that: S3 is slow")
+
+
+def test_a_late_worker_cannot_settle_what_the_archiver_returned(
+    archiver: Archiver, admin: Connection, database: Database, clock: Clock, pending: Pending
+) -> None:
+    lapsed = clock.now - timedelta(seconds=1)
+    message = pending(status="in-progress", attempts=1, claim_token=5, lease_expires_at=lapsed)
+    late = store.Claim(store.Answer.MINE, message, None, 1, 5)
+
+    archiver.settle("matching", dead(message))
+
+    with pytest.raises(StaleClaimError), database.delivery() as connection:
+        store.succeed(connection, KINDS["matching"], late, None)
+    assert life_cycle(admin, message.work_id)["status"] == "pending"
