@@ -1,0 +1,117 @@
+"""Every worker of the table takes a real event through its own handler, as Lambda calls it."""
+
+import importlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest.mock import Mock
+from uuid import UUID
+
+import pytest
+from botocore.exceptions import ClientError
+
+from counterfoil import aws
+from counterfoil.db import Connection
+from counterfoil.settings import settings
+from infra.workers import WORKERS, Row, mappings, targets
+from tests.delivery.harness import Context, FakeSqs, rows
+
+EVENTS = Path(__file__).parent.parent / "events"
+ROOT = EVENTS.parent.parent
+CACHED = ("consumer", "function", "watchdog")
+
+
+def read(name: str) -> Any:
+    return json.loads((EVENTS / f"{name}.json").read_text())
+
+
+@pytest.fixture
+def s3() -> Mock:
+    """An S3 that holds nothing."""
+    missing = {"Error": {"Code": "NoSuchKey"}, "ResponseMetadata": {"HTTPStatusCode": 404}}
+    return Mock(get_object=Mock(side_effect=ClientError(missing, "GetObject")))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def handler(
+    monkeypatch: pytest.MonkeyPatch, postgres: Any, migrated_database: str, sqs: FakeSqs, s3: Mock
+) -> Iterator[Callable[[Row], ModuleType]]:
+    """`handler(row)` imports a worker's handler in the environment that the table gives it."""
+    made: list[ModuleType] = []
+
+    def make(row: Row) -> ModuleType:
+        user = "postgres" if row.database_user == "master" else row.database_user
+        told = {"name": row.name, "timeout": row.timeout, "permits": row.permits, "start_margin": row.start_margin}
+        sources = {
+            f"arn:aws:sqs:eu-central-1:000000000000:{of.resource_name}-dlq": of.name for of in mappings(WORKERS, row)
+        }
+        monkeypatch.setenv("WORKER", json.dumps(told))
+        monkeypatch.setenv("QUEUE_URLS", json.dumps({to.name: to.resource_name for to in targets(WORKERS, row)}))
+        monkeypatch.setenv("DEAD_LETTER_SOURCES", json.dumps(sources))
+        monkeypatch.setenv("DATABASE_URL", postgres.url(migrated_database, user))
+        monkeypatch.setattr(aws, "client", lambda service: {"sqs": sqs, "s3": s3}[service])
+        settings.cache_clear()
+        module = importlib.import_module(f"functions.{row.name}.handler")
+        made.append(module)
+        return module
+
+    yield make
+    for module in made:
+        for name in CACHED:
+            if hasattr(module, name):
+                getattr(module, name).cache_clear()
+    settings.cache_clear()
+
+
+@pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
+def test_a_real_event_is_taken(row: Row, handler: Callable[[Row], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+    answer = handler(row).handle(read(row.name), Context())
+
+    if row.polls:
+        assert answer == {"batchItemFailures": []}
+    else:
+        assert isinstance(answer, dict)
+
+
+def test_an_upload_event_is_registered_for_its_tenant_and_a_missing_file_is_a_dead_letter(
+    handler: Callable[[Row], ModuleType], admin: Connection, make_tenant: Callable[..., UUID], s3: Mock
+) -> None:
+    tenant_id = make_tenant("acme")
+    acquisition = next(row for row in WORKERS if row.name == "acquisition")
+
+    handler(acquisition).handle(read("acquisition"), Context())
+
+    (job,) = rows(admin, "acquisition_job")
+    assert (job["tenant_id"], job["status"]) == (str(tenant_id), "failed")
+    assert job["key"].endswith("/Rechnung Müller €.xml")
+    assert s3.get_object.call_args.kwargs["VersionId"] == job["version"]
+    assert len(rows(admin, "dead_letter")) == 1
+
+
+def test_the_test_event_of_s3_leaves_nothing_behind(handler: Callable[[Row], ModuleType], admin: Connection) -> None:
+    acquisition = next(row for row in WORKERS if row.name == "acquisition")
+
+    answer = handler(acquisition).handle(read("s3_test_event"), Context())
+
+    assert answer == {"batchItemFailures": []}
+    assert rows(admin, "acquisition_job") == []
+    assert rows(admin, "dead_letter") == []
+
+
+@pytest.mark.parametrize("row", [row for row in WORKERS if row.has_queue], ids=lambda row: row.name)
+def test_without_a_database_every_message_is_kept(
+    row: Row, handler: Callable[[Row], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = handler(row)
+    monkeypatch.setenv("DATABASE_URL", "postgresql://nobody@127.0.0.1:1/nowhere")
+    monkeypatch.setattr("counterfoil.db.CONNECT_SECONDS", 0.2)
+    settings.cache_clear()
+
+    answer = module.handle(read(row.name), Context())
+
+    kept = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+    assert kept == [record["messageId"] for record in read(row.name)["Records"]]
