@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import typer
+from rich.table import Column, Table
 from rich.text import Text
 from rich.tree import Tree
 
@@ -17,6 +18,19 @@ from cli.outcomes import Outcome, State
 from cli.tables import label
 from cli.tenants import Tenant, chosen
 from cli.terminal import page, print_json
+
+ORDER_OF_TYPES = {
+    "contract": 0,
+    "purchase_order": 1,
+    "order_confirmation": 2,
+    "delivery_note": 3,
+    "goods_receipt": 4,
+    "invoice": 5,
+    "credit_note": 6,
+}
+"""The order in which a case's documents are written."""
+EXAMPLE_SIZE = 3
+"""Documents of a cluster that shows what a link is made of, and still fits on a screen."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +110,34 @@ def of_tenant(cloud: Cloud, tenant: Tenant, found: Sequence[Outcome] | None = No
     return [Cluster(id_, tenant.slug, inside, edges[id_]) for id_, inside in largest_first]
 
 
-def show_clusters(found: Sequence[Cluster], *, alone: bool) -> None:
-    """A tree for each cluster: its members, and why they are linked; single documents if `alone` says so."""
-    single = [cluster for cluster in found if len(cluster.members) == 1]
+def show_clusters(found: Sequence[Cluster]) -> None:
+    """A tree for each cluster of several documents: its members, and why they are linked; then those alone."""
     for cluster in found:
         if len(cluster.members) > 1:
             page().print(_tree(cluster))
-    if alone and single:
+    _show_alone(found)
+
+
+def show_clusters_in_short(found: Sequence[Cluster]) -> None:
+    """A row for each cluster of several documents, one of them in full as an example; then those alone."""
+    several = [cluster for cluster in found if len(cluster.members) > 1]
+    table = Table("tenant", Column("documents that belong together", overflow="fold"), box=None, pad_edge=False)
+    for cluster in several:
+        members = sorted(cluster.members, key=lambda one: (ORDER_OF_TYPES.get(one.type or "", 9), one.number or ""))
+        table.add_row(cluster.tenant, Text(" · ").join(Text(f"{label(one.type)} {one.number}") for one in members))
+    page().print(table)
+    example = next((cluster for cluster in several if len(cluster.members) == EXAMPLE_SIZE), None)
+    if example is not None:
+        page().print(Text("\nOne of them, with the evidence of each link:", "bold"))
+        page().print(_tree(example))
+    page().print()
+    _show_alone(found)
+
+
+def _show_alone(found: Sequence[Cluster]) -> None:
+    """Documents without a partner, with the reason, and how many there are of each sort."""
+    single = [cluster for cluster in found if len(cluster.members) == 1]
+    if single:
         tree = Tree(Text("Alone", "bold"))
         for cluster in single:
             (one,) = cluster.members
@@ -145,4 +180,4 @@ def clusters(
     if as_json:
         print_json([cluster.record for cluster in found])
     else:
-        show_clusters(found, alone=True)
+        show_clusters(found)

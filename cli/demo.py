@@ -15,7 +15,7 @@ from cli.cloud import cloud as local
 from cli.cloud import processes
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import ROOT, Place, place_of
-from cli.clusters import Cluster, show_clusters
+from cli.clusters import Cluster, show_clusters_in_short
 from cli.failures import CloudError, ExitCode
 from cli.outcomes import Outcome, State
 from cli.sample import Sample, generate
@@ -120,7 +120,7 @@ def _show(
 ) -> None:
     screen = page()
     screen.rule("Clusters", align="left")
-    show_clusters(grouped, alone=True)
+    show_clusters_in_short(grouped)
     screen.rule("Not matched, and why", align="left")
     _show_notes(found, (State.KEPT, State.SEEN_AGAIN))
     screen.rule("Failed, and why", align="left")
