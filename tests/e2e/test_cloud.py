@@ -28,8 +28,6 @@ def test_a_second_up_deploys_nothing_and_leaves_every_process(cloud: Cloud, comm
     before = {process.pid for process in processes.belonging_to(cloud.place.folder)}
     again = json.loads(command_line.run("up", "--json").stdout)
     assert (again["started"], again["deployed"]) == (False, False)
-    assert cloud.state.deployment is not None
-    assert again["seconds"] < cloud.state.deployment.seconds / 2
     assert again["emulator_pid"] in before
 
 
