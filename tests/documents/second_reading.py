@@ -37,7 +37,7 @@ def xml_of_pdf(content: bytes) -> bytes | None:
 
 
 def read_again(content: bytes) -> SecondReading:
-    root = ET.fromstring(content)
+    root = ET.fromstring(content.replace(b"UTF-8-W/O-BOM", b"UTF-8"))  # no parser knows it
     if root.tag.endswith("}FatturaElettronica"):
         return _fatturapa(root)
     if root.tag.startswith("{urn:oasis:"):

@@ -18,6 +18,7 @@ MAX_ELEMENTS = 500_000
 MAX_DEPTH = 100
 
 _DECLARATION = re.compile(r"\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([^\"'>]{0,60})[\"']")
+_DECORATED_UTF8 = re.compile(r"utf-8\b", re.IGNORECASE)
 _DECLARED_UNCLOSED = re.compile(r"\s*<\?xml[^>]{0,200}?encoding\s*=")
 _MULTIBYTE_ENCODINGS = frozenset({"utf-8", "gb2312", "gbk", "gb18030", "big5", "shift_jis", "euc_jp", "euc_kr"})
 _SINGLE_BYTE_ENCODINGS = re.compile(r"ascii|iso8859-\d{1,2}|cp125\d|cp437|cp85\d|koi8-[ru]")
@@ -91,6 +92,8 @@ def _decode(content: bytes) -> str:
         # Text in a single-byte encoding is practically never valid UTF-8 by chance: read as declared, every letter
         # beyond ASCII would come out as two wrong ones.
         raise InvalidDocumentError(_WRONG_ENCODING)
+    if match is not None:
+        text = f"{text[: match.start(1)]}UTF-8{text[match.end(1) :]}"  # what it is handed on in, and known to parsers
     return text
 
 
@@ -106,7 +109,12 @@ def _detected_encoding(content: bytes) -> str | None:
 
 
 def _codec(name: str) -> str:
-    """Return Python's name for a declared encoding. Codecs that are no character encoding of XML do not count."""
+    """Return Python's name for a declared encoding. Codecs that are no character encoding of XML do not count.
+
+    Some writers decorate the name (`UTF-8-W/O-BOM`): it is UTF-8 all the same, and decoding tells if it is not.
+    """
+    if _DECORATED_UTF8.match(name):
+        return "utf-8"
     try:
         codec = codecs.lookup(name).name
     except (LookupError, ValueError):
