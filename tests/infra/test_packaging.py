@@ -1,9 +1,13 @@
 """What is packed for Lambda: the right files, the same bytes every time, with byte code that fits."""
 
+import ast
 import os
 import py_compile
+import re
 import sys
+import tomllib
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -142,3 +146,26 @@ def test_sizes_are_those_of_the_unpacked_files(project: Path):
     package = function("one", (), UNKNOWN, root=project)
 
     assert unzipped_size(package, package) == 2 * sum((project / name).stat().st_size for name in names_in(package))
+
+
+def test_the_layer_holds_exactly_what_functions_import():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    wanted = {re.split(r"[\[><=]", requirement)[0] for requirement in declared}
+    sources = [*(ROOT / "layers" / "shared").rglob("*.py"), *(ROOT / "functions").rglob("*.py")]
+    modules = {name for source in sources for name in imported(source)}
+    of_distribution = packages_distributions()
+    found = {of_distribution[name][0].lower().replace("_", "-") for name in modules if name in of_distribution}
+    # Parts of a declared package that are distributions of their own.
+    parts = {"psycopg-pool": "psycopg", "pydantic-core": "pydantic", "botocore": "boto3", "counterfoil": ""}
+    assert {parts.get(name, name) for name in found} - {""} == wanted
+
+
+def imported(source: Path) -> set[str]:
+    """The top-level names of the modules that a file imports."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.split(".")[0])
+    return names
