@@ -29,7 +29,7 @@ class _Function:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        database = Database.from_settings(settings)
+        database = Database.from_settings(settings, max_connections=1)
         policy = RedeliverPolicy(settings.retry_redeliver_delays_seconds, settings.retry_max_attempts)
         self._archiver = Archiver(database, Outbox(database, settings.queue_urls), policy, lambda: datetime.now(UTC))
 

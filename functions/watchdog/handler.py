@@ -18,7 +18,7 @@ logger = Logger()
 @cache
 def watchdog() -> Watchdog:
     """This function's watchdog, made at the first invocation."""
-    database = Database.from_settings(settings())
+    database = Database.from_settings(settings(), max_connections=1)
     return Watchdog(settings(), database, Outbox(database, settings().queue_urls), lambda: datetime.now(UTC))
 
 
