@@ -4,7 +4,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -75,7 +75,8 @@ def _cloud(place: Place, *, keep: bool) -> Iterator[Cloud]:
         with processes.interruptible():
             with steps.shown():
                 cloud = local.up(place, steps).cloud
-            yield cloud
+            with closing(cloud.database):  # before its server ends, or it would look for it
+                yield cloud
     except Exception:
         if place.logs.is_dir() and not was_up and not keep:
             shutil.copytree(place.logs, logs)
