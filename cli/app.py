@@ -18,7 +18,7 @@ class Command:
     panel: str
 
 
-CLOUD, WORK, READ = "The local cloud", "Documents", "Without a cloud"
+CLOUD, WORK, READ, ACCOUNT = "The local cloud", "Documents", "Without a cloud", "A real account"
 COMMANDS = {
     "up": Command("cli.cloud.commands:up", "Bring the local cloud up and deploy the app into it.", CLOUD),
     "down": Command("cli.cloud.commands:down", "Take the local cloud down and delete all that it holds.", CLOUD),
@@ -28,6 +28,7 @@ COMMANDS = {
     "ingest": Command("cli.ingest:ingest", "Upload files for a tenant.", WORK),
     "documents": Command("cli.documents:documents", "Show what became of every uploaded file.", WORK),
     "clusters": Command("cli.clusters:clusters", "Show which documents belong together, and why.", WORK),
+    "cdk": Command("cli.cdk:app", "Run the CDK command line: for a real account.", ACCOUNT),
     "extract": Command("cli.extract:extract", "Read documents from files and show what they state.", READ),
     "evaluate": Command("cli.evaluate:evaluate", "Match a labelled set of documents and write what was found.", READ),
 }

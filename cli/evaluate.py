@@ -19,6 +19,7 @@ import typer
 from psycopg.types.json import Jsonb
 from rich.table import Table
 
+from cli.cloud import processes
 from cli.labelled import LabelledDocument, LabelledSet, read_set
 from cli.postgres import Server, temporary_server
 from cli.terminal import Checklist, aside, print_json
@@ -69,9 +70,14 @@ class Matched:
 
 def evaluate(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder with documents.jsonl and, for figures, labels.")
+        Path,
+        typer.Argument(
+            metavar="DIR", exists=True, file_okay=False, help="Folder with documents.jsonl and, for figures, labels."
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for predicted.csv and edges.csv; made if it is not there.")],
+    out: Annotated[
+        Path, typer.Option(file_okay=False, help="Folder for predicted.csv and edges.csv; made if it is not there.")
+    ],
     *,
     shuffle: Annotated[
         int | None, typer.Option(metavar="SEED", help="Match in a random order instead of the order of receipt.")
@@ -89,7 +95,8 @@ def evaluate(
     if shuffle is not None:
         random.Random(shuffle).shuffle(order)  # noqa: S311  # an order that can be repeated, no secret
     steps = Checklist()
-    with steps.shown():
+    out.mkdir(parents=True, exist_ok=True)
+    with processes.interruptible(), steps.shown():
         steps.begin("Start PostgreSQL")
         with temporary_server() as server:
             steps.begin(f"Load {len(order)} documents")

@@ -26,7 +26,6 @@ class NetworkStack(Stack):
         for name, service in {
             "Sqs": ec2.InterfaceVpcEndpointAwsService.SQS,
             "SecretsManager": ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,
-            "Monitoring": ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING,
         }.items():
             self.vpc.add_interface_endpoint(name, service=service, subnets=SUBNETS)
         self.functions = ec2.SecurityGroup(

@@ -72,10 +72,8 @@ class Row:
     batching_window: int = 0
     visibility: int = 0
     """Of the queues that feed this worker: its own, or for `dead_letters` every dead-letter queue."""
-    heavy: bool = False
-    """Its records take memory or processor time for long: they wait for a permit."""
     permits: int = 1
-    """Heavy records at once inside one invocation."""
+    """Records at once inside one invocation: the others wait for a permit, protected and not claimed."""
     start_margin: int = 10
     """No record is started with less than this left of the invocation."""
     sends_to: tuple[str, ...] = ()
@@ -100,6 +98,11 @@ class Row:
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
+    def gate(self) -> int:
+        """Records at once over all invocations, for a worker that takes messages; 0 for others."""
+        return self.reserved_concurrency * self.permits if self.polls else 0
+
+    @property
     def has_queue(self) -> bool:
         """Whether a queue and its dead-letter queue belong to this worker."""
         return self.fed_by in {FedBy.S3_EVENTS, FedBy.OUTBOX}
@@ -121,7 +124,6 @@ WORKERS: tuple[Row, ...] = (
         maximum_concurrency=10,
         batch_size=5,
         visibility=720,
-        heavy=True,
         permits=2,
         start_margin=30,
         sends_to=("ingestion",),
@@ -130,7 +132,7 @@ WORKERS: tuple[Row, ...] = (
     ),
     Row(
         name="ingestion",
-        does="recognises documents, splits bundles, extracts structured data",
+        does="recognises documents and extracts their structured data",
         fed_by=FedBy.OUTBOX,
         timeout=300,
         memory=2048,
@@ -138,7 +140,6 @@ WORKERS: tuple[Row, ...] = (
         maximum_concurrency=10,
         batch_size=4,
         visibility=1800,
-        heavy=True,
         permits=2,
         start_margin=60,
         sends_to=("matching",),
@@ -155,7 +156,6 @@ WORKERS: tuple[Row, ...] = (
         maximum_concurrency=10,
         batch_size=10,
         visibility=720,
-        heavy=True,
         permits=4,
         start_margin=30,
         alarms=(Alarm.DEAD_LETTERS,),
@@ -176,7 +176,7 @@ WORKERS: tuple[Row, ...] = (
     ),
     Row(
         name="watchdog",
-        does="every minute: sends overdue messages, finds stuck work, measures the queues",
+        does="every minute: sends overdue messages, and again those that are gone",
         fed_by=FedBy.SCHEDULE,
         timeout=55,
         memory=512,
@@ -255,7 +255,7 @@ def _faults_of_function(row: Row) -> Iterator[str]:
     if row.reserved_concurrency < 1:
         yield f"set reserved_concurrency to 1 or more, {row.reserved_concurrency} would never let it run"
     if row.permits < 1:
-        yield f"set permits to 1 or more, it is {row.permits} and no heavy record would ever start"
+        yield f"set permits to 1 or more, it is {row.permits} and no record would ever start"
 
 
 def _faults_of_polling(rows: Sequence[Row], row: Row) -> Iterator[str]:

@@ -19,10 +19,10 @@ def up(
     context: typer.Context,
     *,
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port of the AWS emulator. Else any free one.")
+        int | None, typer.Option(min=1024, max=65535, help="Port of the AWS emulator. Else any free one.")
     ] = None,
     database_port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port of PostgreSQL. Else the last one, or any free one.")
+        int | None, typer.Option(min=1024, max=65535, help="Port of PostgreSQL. Else the last one, or any free one.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print where everything is as JSON.")] = False,
 ) -> None:

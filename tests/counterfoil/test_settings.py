@@ -28,7 +28,7 @@ def test_settings_come_from_variables_of_the_same_name() -> None:
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("LEASE_SECONDS", "300"), ("LEASE_SECONDS", "soon"), ("RETRY_MAX_ATTEMPTS", "0"), ("LOG_LEVEL", "LOUD")],
+    [("LEASE_SECONDS", "300"), ("LEASE_SECONDS", "soon"), ("RETRY_MAX_ATTEMPTS", "0"), ("DATABASE_PORT", "x")],
 )
 def test_a_wrong_setting_is_named(variable: str, value: str) -> None:
     with pytest.raises(InvalidSettingsError, match=f"^{variable} is wrong"):

@@ -191,7 +191,6 @@ def make_attempt(database: Database, message: Message, token: int, clock: Clock)
         token=token,
         database=database,
         now=clock,
-        time_left=lambda: 60.0,
     )
 
 

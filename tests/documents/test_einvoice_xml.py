@@ -153,6 +153,11 @@ def test_a_wrong_encoding_is_refused(declared: str, written: str):
         parse(document.encode(written))
 
 
+def test_utf32_is_refused_with_the_way_out():
+    with pytest.raises(InvalidDocumentError, match="ask its sender for UTF-8"):
+        parse('<?xml version="1.0" encoding="UTF-32"?><x/>'.encode("utf-32"))
+
+
 @pytest.mark.parametrize("unknown", ["UTF-88", "utf-7", "rot13", "EBCDIC-42", "hex", "idna", "\x00"])
 def test_an_encoding_that_is_unknown_is_refused(unknown: str):
     with pytest.raises(InvalidDocumentError, match="not supported"):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from cli import cdk
 from cli.cloud import deployment
 from cli.cloud.emulator import Emulator
 from cli.cloud.place import Place
@@ -50,7 +51,7 @@ def test_so_has_another_database(project: Path):
 
 
 def test_without_the_cdk_command_line_there_is_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(deployment, "COMMAND_LINE", tmp_path / "cdk")
+    monkeypatch.setattr(cdk, "COMMAND_LINE", tmp_path / "cdk")
     with pytest.raises(CloudError, match="make setup"):
         deployment.deploy(Place(tmp_path), Emulator(1, 0, 1, ""), URL, first=True, progress=lambda *_: None)
 
@@ -64,6 +65,12 @@ def test_without_the_cdk_command_line_there_is_a_way_out(tmp_path: Path, monkeyp
             "a | CREATE_FAILED | AWS::SQS::Queue Refused.",
         ),
         ("only this\n", "only this."),
+        (
+            "Traceback (most recent call last):\njsii.errors.JavaScriptError:\n  deep\n\n"
+            "RuntimeError: JSIIError: the cache is writable by others\n"
+            "python -m infra: Subprocess exited with error 1\n",
+            "JSIIError: the cache is writable by others.",
+        ),
         ("", "it gives no reason."),
     ],
 )

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -44,7 +44,6 @@ class Settings(BaseModel):
     database_name: str = "counterfoil"
     database_user: str = "counterfoil_worker"
     database_secret_arn: str | None = None
-    aws_region: str | None = None
 
     lease_seconds: int = Field(default=120, ge=1, lt=300)
     heartbeat_seconds: float = Field(default=30, gt=0)
@@ -55,8 +54,6 @@ class Settings(BaseModel):
     )
     watchdog_unsent_after_seconds: int = Field(default=60, ge=0)
     watchdog_resend_after_seconds: int = Field(default=900, ge=0)
-
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":

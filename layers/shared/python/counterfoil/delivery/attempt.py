@@ -47,8 +47,6 @@ class Attempt:
     token: int
     database: Database
     now: Callable[[], datetime]
-    time_left: Callable[[], float]
-    """Seconds until this try must have ended."""
     cancelled: Event = field(default_factory=Event)
     superseded: Event = field(default_factory=Event)
 

@@ -242,7 +242,6 @@ class Batch(BatchProcessor):
             token=claim.token,
             database=self._consumer.database,
             now=self._consumer.clock,
-            time_left=lambda: self._time_left() - CANCEL_SECONDS,
         )
 
     def _defer(self, records: Sequence[Received]) -> None:

@@ -1,5 +1,6 @@
 """What a file is, told by its content and never by its name."""
 
+import codecs
 import re
 from enum import StrEnum
 
@@ -7,7 +8,10 @@ from lxml import etree
 
 _PDF_HEADER_WITHIN = 1024  # readers accept a PDF header anywhere in the first KiB: ISO 32000-1, annex H, note 13
 _XML_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:\?xml|!--|!DOCTYPE|[A-Za-z_:\x80-\xff])")
-_XML_START_UTF16 = (b"\xff\xfe<\x00", b"\xfe\xff\x00<", b"<\x00?\x00", b"\x00<\x00?")
+_XML_START_UTF16 = re.compile(
+    rb"\xff\xfe(?:[ \t\r\n]\x00)*<\x00|\xfe\xff(?:\x00[ \t\r\n])*\x00<|<\x00\?\x00|\x00<\x00\?"
+)
+_UTF32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)  # XML's parsers refuse it, and say why
 _HTML_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html[\s>])", re.IGNORECASE)
 _IMAGE = re.compile(
     rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|II[*+]\x00|MM\x00[*+]|BM.{4}\x00{4}|RIFF.{4}WEBP|.{4}ftyp(?:hei|hev|mif|avif)",
@@ -48,7 +52,7 @@ def recognise(content: bytes) -> FileKind:
     head = content[:_PDF_HEADER_WITHIN]
     if _HTML_START.match(head):
         return FileKind.UNKNOWN
-    if _XML_START.match(head) or head.startswith(_XML_START_UTF16):
+    if _XML_START.match(head) or _XML_START_UTF16.match(head) or head.startswith(_UTF32):
         return FileKind.XML
     if _IMAGE.match(head):
         return FileKind.IMAGE

@@ -39,11 +39,6 @@ class Upload:
         rest = self.key.removeprefix(PREFIX)
         return rest.split("/", 1)[0] if rest != self.key and "/" in rest else ""
 
-    @property
-    def file_name(self) -> str:
-        """The last part of the key."""
-        return self.key.rsplit("/", 1)[-1]
-
 
 def read(body: str) -> Intake:
     """Read a message of the queue that S3 and the outbox feed: an S3 notification, or a message of our own.

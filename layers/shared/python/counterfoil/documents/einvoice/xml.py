@@ -24,6 +24,9 @@ _MULTIBYTE_ENCODINGS = frozenset({"utf-8", "gb2312", "gbk", "gb18030", "big5", "
 _SINGLE_BYTE_ENCODINGS = re.compile(r"ascii|iso8859-\d{1,2}|cp125\d|cp437|cp85\d|koi8-[ru]")
 _UTF16_NAMES = frozenset({"utf-16", "utf-16-le", "utf-16-be"})
 _XINCLUDE = "{http://www.w3.org/2001/XInclude}*"
+_UNSUPPORTED_ENCODING = (
+    "The XML declares an encoding that does not exist or is not supported; ask its sender for UTF-8."
+)
 _WRONG_ENCODING = "The XML is not in the encoding that it declares; ask its sender for a corrected file."
 
 
@@ -99,6 +102,8 @@ def _decode(content: bytes) -> str:
 
 def _detected_encoding(content: bytes) -> str | None:
     """Tell the encoding from a byte order mark or from the zero bytes of UTF-16; None where the declaration decides."""
+    if content.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        raise InvalidDocumentError(_UNSUPPORTED_ENCODING)
     if content.startswith(codecs.BOM_UTF8):
         return "utf-8"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -121,8 +126,7 @@ def _codec(name: str) -> str:
         codec = ""
     if codec in _MULTIBYTE_ENCODINGS or codec in _UTF16_NAMES or _SINGLE_BYTE_ENCODINGS.fullmatch(codec):
         return codec
-    message = "The XML declares an encoding that does not exist or is not supported; ask its sender for UTF-8."
-    raise InvalidDocumentError(message)
+    raise InvalidDocumentError(_UNSUPPORTED_ENCODING)
 
 
 def _is_utf8(content: bytes) -> bool:

@@ -1,0 +1,28 @@
+"""The CDK command line as a command of ours."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli import cdk
+from cli.cloud.place import ROOT
+
+COMMAND = Path(sys.executable).parent / "counterfoil"
+needs_cdk = pytest.mark.skipif(not cdk.COMMAND_LINE.exists(), reason="npm ci has not run")
+
+
+@needs_cdk
+def test_it_is_the_locked_version_and_takes_every_option():
+    done = subprocess.run([COMMAND, "cdk", "--version"], capture_output=True, text=True, check=True)
+
+    locked = (ROOT / "package.json").read_text()
+    assert f'"{done.stdout.split()[0]}"' in locked
+
+
+@needs_cdk
+def test_its_exit_code_is_ours():
+    done = subprocess.run([COMMAND, "cdk", "no-such-command"], capture_output=True, check=False)
+
+    assert done.returncode == 1
