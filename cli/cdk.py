@@ -1,6 +1,7 @@
 """`counterfoil cdk`: the CDK command line in the locked version, on the project's own Node and Python."""
 
 import os
+import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,8 +16,9 @@ COMMAND_LINE = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
 app = typer.Typer(help="Run the CDK command line: for a real account.", add_completion=False)
 
 
+# Without interspersed arguments, an option behind the first word is CDK's own, --help among them.
 @app.command(
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 )
 def cdk(context: typer.Context) -> None:
     """Run the CDK command line: for a real account.
@@ -26,11 +28,9 @@ def cdk(context: typer.Context) -> None:
     For a real account: `counterfoil cdk bootstrap`, once, then `counterfoil cdk deploy --all`, with the credentials and
     the region of the environment.
     """
-    arguments = [str(node()), str(command_line()), *context.args]
     environment = {**os.environ, "PATH": search_path(), "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1"}
-    os.chdir(ROOT)
-    sys.stdout.flush()
-    os.execve(arguments[0], arguments, environment)  # noqa: S606  # it takes our place: its exit code is ours
+    done = subprocess.run([node(), command_line(), *context.args], env=environment, cwd=ROOT, check=False)
+    raise typer.Exit(done.returncode)
 
 
 def command_line() -> Path:
