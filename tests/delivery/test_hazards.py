@@ -420,3 +420,26 @@ def test_a_renewal_that_hangs_does_not_hold_up_a_verdict(
 
     assert response == {"batchItemFailures": []}
     assert life_cycle(admin, message.work_id)["status"] == "succeeded"
+
+
+def test_work_to_be_run_alone_starves_like_any_other_where_no_permit_is_left(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lapsed = clock() - timedelta(seconds=1)
+    message, ended = pending(status="in-progress", attempts=1, lease_expires_at=lapsed), []
+    consumer = make_consumer(database, fails, clock, worker=QUICK, on_starved=lambda: ended.append(True))
+    give_back = consumer.gate.give_back
+
+    def taken_by_a_hung_try(permits: int = 1) -> None:
+        """The permits that asking for the claim gives back go to a try that never ends."""
+        give_back(permits)
+        consumer.gate.take(2)
+
+    monkeypatch.setattr(consumer.gate, "give_back", taken_by_a_hung_try)
+
+    response = consumer.handle(event(record(message)), Running(left=120.5))
+
+    assert ended == [True]
+    assert response == {"batchItemFailures": []}
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 1, 1)

@@ -166,13 +166,13 @@ class Batch(BatchProcessor):
         patience = max(0.0, self._time_left() - self._consumer.worker.start_margin)
         if self._waiting:
             permits = self._consumer.gate.take(len(self._waiting), timeout=0 if self._running else patience)
-            self.starved = permits == 0 and not self._running
             records, take_over = [self._waiting.popleft() for _ in range(permits)], False
         elif self._alone and not self._running:
             permits = self._consumer.gate.take(1, timeout=patience)
             records, take_over = [self._alone.popleft() for _ in range(permits)], True
         else:
             return False
+        self.starved = permits == 0 and not self._running
         before = len(self._running)
         try:
             self._start(records, take_over=take_over)
