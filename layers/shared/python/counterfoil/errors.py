@@ -4,7 +4,8 @@ CounterfoilError
  ├── TransientError                 a later try can cure it
  │    ├── DatabaseUnavailableError  no connection, a fail-over, too many connections
  │    ├── ConflictError             deadlock, serialization failure, lock time-out: first retried in process
- │    ├── ServiceUnavailableError   an AWS call was throttled, timed out or answered 5xx
+ │    ├── ServiceUnavailableError   a call to a service was throttled, timed out or answered 5xx
+ │    ├── InvalidAnswerError        a language model's answer is empty, not valid JSON, or fails its schema
  │    ├── NewerSchemaError          a message of a version that this code does not know yet: a deployment is under way
  │    └── CancelledError            the try was stopped at the deadline of its invocation
  ├── PermanentError                 no later try can cure it
@@ -12,14 +13,19 @@ CounterfoilError
  │    ├── InvalidDocumentError      a file that cannot be a document: empty, damaged, encrypted, unsafe, incomplete
  │    ├── InvalidSettingsError      a setting is missing or wrong
  │    ├── UnknownTenantError        work for a tenant that does not exist
- │    ├── RejectedRequestError      an AWS call was refused (4xx)
+ │    ├── RejectedRequestError      a call to a service was refused (4xx)
+ │    │    └── ContextWindowError   a prompt is longer than its model can read, or its answer was cut off
  │    └── RejectedStatementError    PostgreSQL refused a statement: a constraint, a type, a missing privilege
+ ├── DeferredError                  no failure: the work cannot go on just now, and the try gives its attempt back
+ │    └── BreakerOpenError          the circuit breaker of a service that the work needs is open
  └── StaleClaimError                a newer claim exists: whatever this try does must change nothing
 
 Foreign errors are mapped into this tree where they arise, once for each adapter: psycopg's in `db`, botocore's in
-`aws`, pydantic's where a message or a setting is read. An error outside the tree is *unknown*; the retry policy says
+`aws`, httpx's in `http`, pydantic's where a message, a setting or an answer is read. An error outside the tree is *unknown*; the retry policy says
 what that means.
 """
+
+from datetime import datetime
 
 
 class CounterfoilError(Exception):
@@ -39,7 +45,16 @@ class ConflictError(TransientError):
 
 
 class ServiceUnavailableError(TransientError):
-    """An AWS service throttled the call, did not answer in time, or failed on its side."""
+    """A service throttled the call, did not answer in time, or failed on its side."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds after which the service asked to be called again, where it said so."""
+
+
+class InvalidAnswerError(TransientError):
+    """A language model's answer is empty, not valid JSON, or fails its schema: the next one may be good."""
 
 
 class NewerSchemaError(TransientError):
@@ -71,11 +86,28 @@ class UnknownTenantError(PermanentError):
 
 
 class RejectedRequestError(PermanentError):
-    """An AWS service refused the call, and would refuse it again."""
+    """A service refused the call, and would refuse it again."""
+
+
+class ContextWindowError(RejectedRequestError):
+    """A prompt is longer than its model can read, or the model's answer was cut off at its longest."""
 
 
 class RejectedStatementError(PermanentError):
     """PostgreSQL refused a statement, and would refuse it again."""
+
+
+class DeferredError(CounterfoilError):
+    """The work cannot go on just now, through no fault of its own: the try gives its attempt back and is parked."""
+
+    def __init__(self, message: str, *, until: datetime) -> None:
+        super().__init__(message)
+        self.until = until
+        """When it is worth trying again."""
+
+
+class BreakerOpenError(DeferredError):
+    """The circuit breaker of a service that the work needs is open."""
 
 
 class StaleClaimError(CounterfoilError):

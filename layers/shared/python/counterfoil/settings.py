@@ -4,9 +4,9 @@ import json
 import os
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from counterfoil.errors import InvalidSettingsError
 
@@ -52,8 +52,47 @@ class Settings(BaseModel):
         300,
         1800,
     )
+    protection_seconds: int = Field(default=300, ge=1)
+    """The least that a received message is hidden for; longer than a lease."""
     watchdog_unsent_after_seconds: int = Field(default=60, ge=0)
     watchdog_resend_after_seconds: int = Field(default=900, ge=0)
+
+    secrets_arn: str | None = None
+    """A secret of Secrets Manager: JSON with LLM_API_KEY and SLACK_WEBHOOK_URL, where the environment has none."""
+    llm_provider: Literal["anthropic", "openai", "bedrock"] | None = None
+    """None: no language model. `openai` is any endpoint that speaks its chat completions."""
+    llm_model: str | None = None
+    llm_url: str | None = None
+    """Base address of the provider's API; None: the provider's own."""
+    llm_api_key: SecretStr | None = None
+    llm_connect_timeout_seconds: float = Field(default=5, gt=0)
+    llm_read_timeout_seconds: float = Field(default=30, gt=0)
+    """Longest silence of an answer under way."""
+    llm_total_timeout_seconds: float = Field(default=60, gt=0)
+    """Longest call."""
+    llm_max_tokens: int = Field(default=4096, ge=1)
+    """Longest answer."""
+    llm_input_usd_per_million_tokens: float = Field(default=0, ge=0)
+    llm_output_usd_per_million_tokens: float = Field(default=0, ge=0)
+    llm_retry_base_seconds: float = Field(default=2, ge=0)
+    """Wait before the second try of a call; it doubles, up to 8 s."""
+
+    slack_webhook_url: SecretStr | None = None
+    """Enables notifications by Slack."""
+    email_from: str | None = None
+    """Enables notifications by e-mail, from this address that SES has verified."""
+    email_to: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = ()
+    """Who hears of every tenant's failures."""
+    console_url: str | None = None
+    """Where the console is served; links in notifications lead there."""
+    notification_digest_seconds: float = Field(default=300, ge=0)
+
+    breaker_failures: int = Field(default=5, ge=1)
+    """Failures in a row that open a circuit breaker."""
+    breaker_open_seconds: float = Field(default=30, gt=0)
+    """How long a breaker stays open before one call may try; it doubles with each failed try, up to 10 minutes."""
+    breaker_pause_after_seconds: float = Field(default=60, ge=0)
+    """How long a breaker is open before the mapping whose whole work depends on it is paused."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
