@@ -1,0 +1,105 @@
+"""Every metric that Counterfoil emits, and the one place that writes them, in CloudWatch's embedded metric format.
+
+Lambda's log group turns each line into metrics by itself, so that no call is made and nothing can fail or wait.
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import AmazonCloudWatchEMFProvider
+
+NAMESPACE = "Counterfoil"
+MAX_VALUES = 100
+"""Values of one metric in one line, at most: the format's bound."""
+
+
+class Metric(StrEnum):
+    """A metric: its name in CloudWatch, and its unit. What each is counted by is said in groups."""
+
+    unit: MetricUnit
+
+    def __new__(cls, name: str, unit: MetricUnit = MetricUnit.Count) -> "Metric":
+        """A member that is its name and knows its unit."""
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.unit = unit
+        return member
+
+    # By worker, for each batch of messages.
+    SUCCEEDED = "Succeeded"
+    SKIPPED = "Skipped"
+    FAILED = "Failed"
+    """Work that ended in failure."""
+    RETRIES = "Retries"
+    """Tries that failed and will be made again."""
+    DEFERRED = "Deferred"
+    """Tries that gave their attempt back: no time left to start, or a circuit breaker is open."""
+    STALE = "Stale"
+    """Tries that a newer claim had overtaken."""
+    UNSETTLED = "Unsettled"
+    """Tries whose outcome could not be written, since the database was away."""
+    UNPROTECTED = "Unprotected"
+    """Messages not started, since their visibility could not be extended."""
+    JOB_SECONDS = "JobSeconds", MetricUnit.Seconds
+    """How long each settled try took."""
+    ATTEMPTS_BEFORE_SUCCESS = "AttemptsBeforeSuccess"
+    """Attempts that each success took, itself among them."""
+
+    # By worker, each minute, by the watchdog from PostgreSQL and SQS.
+    STUCK_IN_PROGRESS = "StuckInProgress"
+    """Work in progress that began long ago and whose lease is over."""
+    UNSENT_OUTBOX = "UnsentOutbox"
+    """Messages due that nobody has sent for a while."""
+    PENDING_WITHOUT_MESSAGE = "PendingWithoutMessage"
+    """Work whose message must be gone."""
+    OLDEST_PENDING_SECONDS = "OldestPendingSeconds", MetricUnit.Seconds
+    """How long the oldest work that is due has waited."""
+    WAITING_FOR_RETRY = "WaitingForRetry"
+    """Pending work that was tried before."""
+    UNSETTLED_DEAD_LETTERS = "UnsettledDeadLetters"
+    """Dead letters that nobody has decided about."""
+    DEAD_LETTERS_WRITTEN = "DeadLettersWritten"
+    """Dead letters of the last minute."""
+    QUEUE_DEPTH = "QueueDepth"
+    """Messages in the queue, those in flight and delayed ones among them."""
+
+    # By breaker, each minute, by the watchdog.
+    BREAKER_OPEN = "BreakerOpen"
+    """1 while a circuit breaker is not closed."""
+
+    # By channel.
+    NOTIFICATIONS_SENT = "NotificationsSent"
+    NOTIFICATION_FAILURES = "NotificationFailures"
+
+    # By provider.
+    LLM_CALLS = "LlmCalls"
+    LLM_FAILURES = "LlmFailures"
+
+
+def record(values: Mapping[Metric, float | Sequence[float]], **dimensions: str) -> None:
+    """Write the metrics in one line, each under its dimensions and, for alarms about everything, under none.
+
+    A list of values becomes an array, of which CloudWatch makes percentiles; one that is empty is left out, and what is
+    beyond MAX_VALUES goes into further lines. Threads may call it at once: a line is written in one piece.
+    """
+    lists = {
+        metric: [float(value)] if isinstance(value, int | float) else [float(one) for one in value]
+        for metric, value in values.items()
+    }
+    # Without dimensions of its own: Powertools would add the function's service to those that it keeps.
+    serializer = AmazonCloudWatchEMFProvider(namespace=NAMESPACE)
+    if dimensions:
+        serializer.dimension_sets.append({})
+    for start in range(0, max(map(len, lists.values()), default=0), MAX_VALUES):
+        part: dict[str, Any] = {
+            metric.value: {"Unit": metric.unit.value, "Value": numbers[start : start + MAX_VALUES]}
+            for metric, numbers in lists.items()
+            if numbers[start:]
+        }
+        line = serializer.serialize_metric_set(metrics=part, dimensions=dict(dimensions))
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
