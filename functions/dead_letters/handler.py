@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Database
 from counterfoil.delivery.received import Received
-from counterfoil.delivery.visibility import PROTECTION_SECONDS, Visibility
+from counterfoil.delivery.visibility import Visibility
 from counterfoil.errors import TransientError, sentence
 from counterfoil.outbox import Outbox
 from counterfoil.retry import RedeliverPolicy
@@ -41,7 +41,7 @@ class _Function:
             record = Received(SQSRecord(raw), now)
             by_queue.setdefault(record.record.queue_url, []).append(record)
         for url, records in by_queue.items():
-            Visibility(url).protect(records, PROTECTION_SECONDS, now)
+            Visibility(url).protect(records, self.settings.protection_seconds, now)
 
     def archive(self, record: SQSRecord) -> None:
         """Settle one message, or raise so that its queue keeps it."""

@@ -12,6 +12,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Consumer, Outcome
+from counterfoil.delivery.concurrency import Threads
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.messages import Intake, Message, read_message
 from counterfoil.outbox import Outbox
@@ -114,9 +115,17 @@ def settings(**changes: Any) -> Settings:
     values = {
         "worker": {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 30},
         "queue_urls": {"matching": QUEUE_URL},
-        "heartbeat_seconds": 3600,
+        "heartbeat_seconds": 119,
     }
     return Settings.model_validate(values | changes)
+
+
+class _Threads(Threads):
+    """Real threads, in a process that others need too."""
+
+    def __init__(self, on_starved: Callable[[], None]) -> None:
+        super().__init__()
+        self.end_process = on_starved  # type: ignore[method-assign]
 
 
 def make_consumer(
@@ -139,7 +148,7 @@ def make_consumer(
         visibility=Visibility(QUEUE_URL),
         read=read,
         clock=clock,
-        on_starved=on_starved,
+        concurrency=_Threads(on_starved),
     )
 
 

@@ -11,6 +11,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import CommitUnknownError, Connection, Database
 from counterfoil.delivery import Attempt, Success
+from counterfoil.delivery.concurrency import Threads
 from counterfoil.delivery.heartbeat import Heartbeat
 from counterfoil.delivery.received import Received
 from counterfoil.delivery.visibility import Visibility, bounded
@@ -203,6 +204,7 @@ def make_heartbeat(database: Database, clock: Clock) -> Heartbeat:
         lease=timedelta(seconds=120),
         every=3600,
         clock=clock,
+        concurrency=Threads(),
     )
 
 

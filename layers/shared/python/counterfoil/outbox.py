@@ -37,8 +37,10 @@ class Outbox:
         self._queue_urls = queue_urls
         self._clock = clock
 
-    def send(self, sends: Sequence[Send]) -> int:
+    def send(self, sends: Sequence[Send], *, trace: str | None = None) -> int:
         """Send what is due within MAX_DELAY and mark it sent. Returns how many were sent.
+
+        `trace` is the X-Ray trace of the work that owes them; its messages belong to it too.
 
         Called right after the commit that owes the messages. A failure here loses nothing, and is therefore logged and
         not raised: the rows stay unsent, and the watchdog sends them.
@@ -52,7 +54,7 @@ class Outbox:
         for worker, owed in by_worker.items():
             try:
                 for start in range(0, len(owed), BATCH):
-                    sent += self._send_batch(self._queue_urls[worker], owed[start : start + BATCH], now)
+                    sent += self._send_batch(self._queue_urls[worker], owed[start : start + BATCH], now, trace)
             except CounterfoilError as error:  # this queue's messages wait; the others go on
                 log.warning("Messages to %s stay in the outbox: %s", worker, error)
         try:
@@ -62,7 +64,7 @@ class Outbox:
         return len(sent)
 
     @staticmethod
-    def _send_batch(queue_url: str, sends: Sequence[Send], now: datetime) -> list[UUID]:
+    def _send_batch(queue_url: str, sends: Sequence[Send], now: datetime, trace: str | None) -> list[UUID]:
         entries: list[dict[str, Any]] = []
         for index, send in enumerate(sends):
             entry = {
@@ -72,6 +74,8 @@ class Outbox:
             }
             if send.tenant_id is not None:
                 entry["MessageGroupId"] = str(send.tenant_id)  # a fair queue: one tenant's burst delays no other tenant
+            if trace is not None:
+                entry["MessageSystemAttributes"] = {"AWSTraceHeader": {"DataType": "String", "StringValue": trace}}
             entries.append(entry)
         with aws.errors_mapped():
             answer = aws.client("sqs").send_message_batch(QueueUrl=queue_url, Entries=entries)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from counterfoil.errors import InvalidSettingsError
 
@@ -94,6 +94,14 @@ class Settings(BaseModel):
     breaker_pause_after_seconds: float = Field(default=60, ge=0)
     """How long a breaker is open before the mapping whose whole work depends on it is paused."""
 
+    @model_validator(mode="after")
+    def _a_lease_ends_first(self) -> "Settings":
+        if self.lease_seconds >= self.protection_seconds:
+            raise ValueError("LEASE_SECONDS must be less than PROTECTION_SECONDS, for a lease ends first")
+        if self.heartbeat_seconds >= self.lease_seconds:
+            raise ValueError("HEARTBEAT_SECONDS must be less than LEASE_SECONDS, or every lease runs out")
+        return self
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
         """Read the settings.
@@ -109,7 +117,8 @@ class Settings(BaseModel):
         except (ValidationError, json.JSONDecodeError) as error:
             if isinstance(error, ValidationError):
                 first = error.errors(include_input=False, include_url=False)[0]
-                message = f"{str(first['loc'][0]).upper()} is wrong: {first['msg']}."
+                name = f"{str(first['loc'][0]).upper()} is wrong" if first["loc"] else "Settings contradict each other"
+                message = f"{name}: {first['msg'].removeprefix('Value error, ')}."
             else:
                 message = f"A setting that must be JSON is not: {error.msg} at character {error.pos}."
             raise InvalidSettingsError(message) from None

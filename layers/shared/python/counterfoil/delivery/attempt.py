@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import inf
 from threading import Event
 from uuid import UUID
 
@@ -47,6 +48,8 @@ class Attempt:
     token: int
     database: Database
     now: Callable[[], datetime]
+    time_left: Callable[[], float] = field(default=lambda: inf)
+    """Seconds until this try is asked to stop. Whatever it waits for must be bounded by them."""
     cancelled: Event = field(default_factory=Event)
     superseded: Event = field(default_factory=Event)
 

@@ -1,12 +1,11 @@
-"""One batch: its records run on a bounded pool of threads and settle in Powertools' success and failure handlers."""
+"""One batch: its records run side by side, as permits allow, and settle in Powertools' success and failure handlers."""
 
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import timedelta
+from functools import partial
 from threading import Lock
-from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aws_lambda_powertools import Logger
@@ -18,7 +17,6 @@ from counterfoil.delivery.heartbeat import Heartbeat
 from counterfoil.delivery.received import Received
 from counterfoil.delivery.settlement import ENDED, PARKED, Verdict, lease_left
 from counterfoil.delivery.store import Answer, Claim
-from counterfoil.delivery.visibility import PROTECTION_SECONDS
 from counterfoil.errors import ConflictError, CounterfoilError, NewerSchemaError, PermanentError, sentence
 from counterfoil.messages import Intake, Message
 
@@ -40,13 +38,14 @@ class Batch(BatchProcessor):
     def __init__(self, consumer: "Consumer") -> None:
         super().__init__(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
         self._consumer = consumer
-        self._started = monotonic()
+        self._started = consumer.concurrency.monotonic()
         self._lock = Lock()
         self._closed = False
         self._results: list[tuple[Any, ...]] = []
         self._waiting: deque[Received] = deque()
         self._alone: deque[Received] = deque()
-        self._running: dict[Future[None], tuple[Received, Attempt]] = {}
+        self._running: dict[str, tuple[Received, Attempt]] = {}
+        self._ended: deque[str] = deque()
         self.starved = False
         """Whether tries of earlier invocations held every permit for as long as this batch could wait."""
 
@@ -63,14 +62,17 @@ class Batch(BatchProcessor):
             lease=consumer.lease,
             every=consumer.settings.heartbeat_seconds,
             clock=consumer.clock,
+            concurrency=consumer.concurrency,
         )
         exposed = consumer.visibility.protect(records, self._protection_seconds(), now)
+        protected_at = consumer.clock()
         with self._heartbeat:
             protected = []
             for record in records:
                 if record.message_id in exposed:
                     self._conclude(record, Verdict("unprotected", acknowledged=False))
                 else:
+                    record.stages["protected"] = protected_at
                     self._heartbeat.watch(record)
                     protected.append(record)
             self._work_through([record for record in protected if self._read(record)])
@@ -92,8 +94,11 @@ class Batch(BatchProcessor):
     def _time_left(self) -> float:
         return self.lambda_context.get_remaining_time_in_millis() / 1000
 
+    def _time_left_to_work(self) -> float:
+        return max(0.0, self._time_left() - CANCEL_SECONDS)
+
     def _protection_seconds(self) -> int:
-        return max(PROTECTION_SECONDS, int(self._time_left()) + 30)
+        return max(self._consumer.settings.protection_seconds, int(self._time_left()) + 30)
 
     # -- before work --------------------------------------------------------------------------------------------------
 
@@ -137,17 +142,12 @@ class Batch(BatchProcessor):
 
     def _work_through(self, records: Sequence[Received]) -> None:
         """Start records as permits come free; those whose last try never settled run alone, after all others."""
-        worker = self._consumer.worker
         self._waiting.extend(records)
-        self._pool = ThreadPoolExecutor(max_workers=worker.permits, thread_name_prefix=worker.name)
-        try:
-            while (self._waiting or self._alone or self._running) and self._watch_the_clock():
-                if not self._start_next() and self._running:
-                    done, _ = wait(self._running, timeout=self._until_next_bound(), return_when=FIRST_COMPLETED)
-                    for future in done:
-                        del self._running[future]
-        finally:
-            self._pool.shutdown(wait=False)
+        while (self._waiting or self._alone or self._running) and self._watch_the_clock():
+            if not self._start_next() and self._running:
+                self._consumer.concurrency.wait_for(lambda: len(self._ended) > 0, self._until_next_bound())
+            while self._ended:
+                del self._running[self._ended.popleft()]
 
     def _watch_the_clock(self) -> bool:
         """Start nothing that cannot end in time, cancel what runs too long. False when the time is up."""
@@ -190,11 +190,16 @@ class Batch(BatchProcessor):
         """Claim the work of `records` and start what was claimed."""
         claims = self._consumer.claims
         early = []
+        permitted_at = self._consumer.clock()
+        for record in records:
+            record.stages["permitted"] = permitted_at
         for record, claim in self._ask(records, lambda wanted: claims.claim(wanted, take_over=take_over)):
             if claim.answer is Answer.MINE:
                 attempt = self._attempt(claim)
+                record.stages["claimed"] = self._consumer.clock()
                 self._heartbeat.running(record, attempt)
-                self._running[self._pool.submit(self._run, record, claim, attempt)] = (record, attempt)
+                self._running[record.message_id] = (record, attempt)
+                self._consumer.concurrency.begin(self._consumer.worker.name, partial(self._run, record, claim, attempt))
             elif claim.answer is Answer.UNSETTLED:
                 self._alone.append(record)
             elif claim.answer is Answer.EARLY:
@@ -242,6 +247,7 @@ class Batch(BatchProcessor):
             token=claim.token,
             database=self._consumer.database,
             now=self._consumer.clock,
+            time_left=self._time_left_to_work,
         )
 
     def _defer(self, records: Sequence[Received]) -> None:
@@ -267,9 +273,10 @@ class Batch(BatchProcessor):
             return settlement.unknown(record, claim.message, self._queue(record))
         return ENDED
 
-    # -- one record, on a thread of the pool --------------------------------------------------------------------------
+    # -- one record, beside the others --------------------------------------------------------------------------------
 
     def _run(self, record: Received, claim: Claim, attempt: Attempt) -> None:
+        logger.thread_safe_append_keys(**_about(record, claim))
         try:
             try:
                 outcome = self.handler(attempt)
@@ -278,8 +285,10 @@ class Batch(BatchProcessor):
             else:
                 self.success_handler((record, claim), outcome)
         except Exception as error:  # noqa: BLE001  # the batch reports what has no verdict
-            logger.error("unsettled", message_id=record.message_id, error=sentence(error))
+            logger.error("unsettled", error=sentence(error))
         finally:
+            logger.thread_safe_clear_keys()
+            self._ended.append(record.message_id)
             self._consumer.gate.give_back()
 
     def success_handler(self, record: Any, result: Outcome) -> Any:
@@ -300,6 +309,7 @@ class Batch(BatchProcessor):
         self._heartbeat.release(record)
         if verdict.visible_in is not None and not self._closed:
             self._consumer.visibility.back_off(record, verdict.visible_in, self._consumer.clock())
+        record.stages["ended"] = self._consumer.clock()
         with self._lock:
             if self._closed:
                 return None
@@ -310,15 +320,26 @@ class Batch(BatchProcessor):
             self._results.append(result)
         logger.info(
             verdict.outcome,
-            message_id=record.message_id,
+            **_about(record, claim),
             receives=record.receives,
-            work_id=str(claim.message.work_id) if claim else None,
-            tenant_id=str(claim.tenant_id) if claim else None,
-            attempt=claim.attempts if claim else None,
             error=verdict.error,
-            seconds=round(monotonic() - self._started, 3),
+            stages={stage: at.isoformat() for stage, at in record.stages.items()},
+            seconds=round(self._consumer.concurrency.monotonic() - self._started, 3),
         )
         return result
+
+
+def _about(record: Received, claim: Claim | None) -> dict[str, Any]:
+    """What every log line of a record says of it."""
+    about: dict[str, Any] = {"message_id": record.message_id, "trace_id": record.trace}
+    if claim is not None:
+        about |= {
+            "work_id": str(claim.message.work_id),
+            "tenant_id": str(claim.tenant_id),
+            "revision": claim.message.revision,
+            "attempt": claim.attempts,
+        }
+    return about
 
 
 def _intake(record: Received) -> Intake:

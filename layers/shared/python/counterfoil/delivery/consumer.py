@@ -1,6 +1,5 @@
 """The consumer of one queue: everything about it that outlives an invocation."""
 
-import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,6 +13,7 @@ from counterfoil.db import Database
 from counterfoil.delivery.attempt import Work
 from counterfoil.delivery.batch import Batch
 from counterfoil.delivery.claims import Claims
+from counterfoil.delivery.concurrency import Concurrency, Threads
 from counterfoil.delivery.gate import Gate
 from counterfoil.delivery.settlement import Settlement
 from counterfoil.delivery.visibility import Visibility
@@ -24,11 +24,6 @@ from counterfoil.settings import Settings
 from counterfoil.work import KINDS
 
 logger = Logger()
-
-
-def end_process() -> None:
-    """End this process at once, whatever its threads are doing: Lambda starts another in its place."""
-    os._exit(1)
 
 
 class Consumer:
@@ -44,7 +39,7 @@ class Consumer:
         visibility: Visibility,
         read: Callable[[str], Intake] = read_message,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        on_starved: Callable[[], None] = end_process,
+        concurrency: Concurrency | None = None,
     ) -> None:
         """`work` does one attempt; `read` says what a body names, where messages come from outside."""
         self.worker = settings.require_worker()
@@ -55,14 +50,14 @@ class Consumer:
         self.clock = clock
         self.database = database
         self.visibility = visibility
-        self.gate = Gate(self.worker.permits)
+        self.concurrency = concurrency or Threads()
+        self.gate = Gate(self.worker.permits, self.concurrency)
         self.lease = timedelta(seconds=settings.lease_seconds)
         self.policy = RedeliverPolicy(settings.retry_redeliver_delays_seconds, settings.retry_max_attempts)
         self.settlement = Settlement(self.kind, self.policy, database, outbox, clock)
         self.claims = Claims(
             self.kind, database, outbox, lease=self.lease, max_attempts=self.policy.max_attempts, clock=clock
         )
-        self._on_starved = on_starved
 
     @classmethod
     def from_settings(
@@ -83,5 +78,5 @@ class Consumer:
             # Tries of earlier invocations hold every permit and do not end. All that this batch brought is parked or
             # kept; if this process went on, it would only receive more and do none of it.
             logger.error("starved", permits=self.worker.permits)
-            self._on_starved()
+            self.concurrency.end_process()
         return response

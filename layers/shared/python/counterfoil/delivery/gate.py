@@ -1,6 +1,8 @@
 """The gate: permits for heavy work inside one process."""
 
-from threading import Condition
+from threading import Lock
+
+from counterfoil.delivery.concurrency import Concurrency
 
 
 class Gate:
@@ -9,20 +11,21 @@ class Gate:
     A record that an earlier invocation had to leave behind keeps its permit until it really ends.
     """
 
-    def __init__(self, permits: int) -> None:
+    def __init__(self, permits: int, concurrency: Concurrency) -> None:
         self._free = permits
-        self._changed = Condition()
+        self._lock = Lock()
+        self._concurrency = concurrency
 
     def take(self, wanted: int, *, timeout: float = 0) -> int:
         """Take up to `wanted` permits, waiting up to `timeout` seconds for the first. Returns how many were taken."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._free > 0, timeout)
+        self._concurrency.wait_for(lambda: self._free > 0, timeout)
+        with self._lock:
             taken = min(wanted, self._free)
             self._free -= taken
             return taken
 
     def give_back(self, permits: int = 1) -> None:
         """Return permits."""
-        with self._changed:
+        with self._lock:
             self._free += permits
-            self._changed.notify_all()
+        self._concurrency.changed()

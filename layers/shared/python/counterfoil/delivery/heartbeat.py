@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from threading import Condition, Event, Thread
+from threading import Lock
 from types import TracebackType
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from aws_lambda_powertools import Logger
 from counterfoil.db import Database
 from counterfoil.delivery import store
 from counterfoil.delivery.attempt import Attempt
+from counterfoil.delivery.concurrency import Concurrency
 from counterfoil.delivery.received import Received
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.errors import CounterfoilError, sentence
@@ -23,7 +24,7 @@ logger = Logger()
 
 
 class Heartbeat:
-    """Beats in a thread of its own while a batch is being worked on."""
+    """Beats beside a batch while it is being worked on."""
 
     def __init__(  # one collaborator for each thing it renews, and when
         self,
@@ -35,6 +36,7 @@ class Heartbeat:
         lease: timedelta,
         every: float,
         clock: Callable[[], datetime],
+        concurrency: Concurrency,
     ) -> None:
         self._kind = kind
         self._database = database
@@ -43,59 +45,65 @@ class Heartbeat:
         self._lease = lease
         self._every = every
         self._clock = clock
+        self._concurrency = concurrency
         self._unfinished: dict[str, Received] = {}
         self._running: dict[str, Attempt] = {}
         self._renewing: set[str] = set()
-        self._changed = Condition()
-        self._stop = Event()
-        self._thread = Thread(target=self._beat_until_stopped, name="heartbeat", daemon=True)
+        self._lock = Lock()
+        self._stopping = False
+        self._beating = True
 
     def __enter__(self) -> "Heartbeat":
-        self._thread.start()
+        self._concurrency.begin("heartbeat", self._beat_until_stopped)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
-        self._thread.join(PATIENCE_SECONDS)
+        self._stopping = True
+        self._concurrency.changed()
+        self._concurrency.wait_for(lambda: not self._beating, PATIENCE_SECONDS)
 
     def watch(self, record: Received) -> None:
         """Keep this message hidden until it is released."""
-        with self._changed:
+        with self._lock:
             self._unfinished[record.message_id] = record
 
     def running(self, record: Received, attempt: Attempt) -> None:
         """Keep this try's lease alive, too."""
-        with self._changed:
+        with self._lock:
             self._running[record.message_id] = attempt
 
     def release(self, record: Received) -> None:
         """Touch this message no more, and wait a little for a renewal of it that is under way."""
-        with self._changed:
+        with self._lock:
             self._unfinished.pop(record.message_id, None)
             self._running.pop(record.message_id, None)
-            self._changed.wait_for(lambda: record.message_id not in self._renewing, PATIENCE_SECONDS)
+        self._concurrency.wait_for(lambda: record.message_id not in self._renewing, PATIENCE_SECONDS)
 
     def _beat_until_stopped(self) -> None:
-        while not self._stop.wait(self._every):
-            try:
-                self.beat()
-            except Exception as error:  # noqa: BLE001  # the next beat must come, or every lease of the batch runs out
-                logger.error("A heartbeat failed", error=sentence(error))
+        try:
+            while not self._concurrency.wait_for(lambda: self._stopping, self._every):
+                try:
+                    self.beat()
+                except Exception as error:  # noqa: BLE001  # the next beat must come, or every lease runs out
+                    logger.error("A heartbeat failed", error=sentence(error))
+        finally:
+            self._beating = False
+            self._concurrency.changed()
 
     def beat(self) -> None:
         """Renew everything once: visibility first, so that a lease never outlives its message's protection."""
-        with self._changed:
+        with self._lock:
             records = list(self._unfinished.values())
             self._renewing = set(self._unfinished)
         try:
             exposed = self._visibility.protect(records, self._protection_seconds(), self._clock())
         finally:
-            with self._changed:
+            with self._lock:
                 self._renewing = set()
                 running = {id_: attempt for id_, attempt in self._running.items() if id_ in self._unfinished}
-                self._changed.notify_all()
+            self._concurrency.changed()
         running = {id_: attempt for id_, attempt in running.items() if id_ not in exposed}
         by_work: dict[UUID, Attempt] = {attempt.work_id: attempt for attempt in running.values()}
         if not by_work:

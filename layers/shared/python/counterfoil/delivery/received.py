@@ -1,6 +1,7 @@
 """A message as a queue gave it: its handle, its count of receives, and the work that it names."""
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
@@ -16,6 +17,8 @@ class Received:
     received_at: datetime
     intake: Intake | None = None
     """What its body means; None until it is read."""
+    stages: dict[str, datetime] = field(default_factory=dict)
+    """When it was protected, got its permit, was claimed, and ended, as far as it came."""
 
     @property
     def message_id(self) -> str:
@@ -26,3 +29,8 @@ class Received:
     def receives(self) -> int:
         """How often SQS has given out this message, this time included."""
         return int(self.record.attributes.approximate_receive_count)
+
+    @property
+    def trace(self) -> str | None:
+        """The X-Ray trace that the message belongs to: its sender's, or else that of this invocation."""
+        return self.record.attributes.aws_trace_header or os.environ.get("_X_AMZN_TRACE_ID")

@@ -14,7 +14,7 @@ from counterfoil.delivery.attempt import Outcome, Skip
 from counterfoil.delivery.letters import DeadLetter, Failure, audit, write_dead_letter
 from counterfoil.delivery.received import Received
 from counterfoil.delivery.store import Claim
-from counterfoil.errors import CounterfoilError, DatabaseUnavailableError, StaleClaimError, sentence
+from counterfoil.errors import CounterfoilError, DatabaseUnavailableError, DeferredError, StaleClaimError, sentence
 from counterfoil.messages import Message
 from counterfoil.outbox import Outbox
 from counterfoil.retry import MAX_RECEIVES, Decision, GiveUp, Park, Redeliver, RedeliverPolicy
@@ -66,7 +66,7 @@ class Settlement:
             return sends
 
         try:
-            self._commit(claim, settle)
+            self._commit(record, claim, settle)
         except Exception as error:  # noqa: BLE001  # whatever stopped the effects is a failure of this try
             return self.failed(record, claim, error)
         return Verdict("skipped" if isinstance(outcome, Skip) else "succeeded", acknowledged=True)
@@ -74,21 +74,40 @@ class Settlement:
     def failed(self, record: Received, claim: Claim, error: BaseException) -> Verdict:
         """The try ended in an error: what the policy decides, written down before the message is touched."""
         if isinstance(error, StaleClaimError):
-            return Verdict("stale", acknowledged=False, error=str(error))
+            return self._unsettled(record, error)
+        if isinstance(error, DeferredError):
+            return self._deferred(record, claim, error)
         now = self._clock()
         text = sentence(error)[:LONGEST_ERROR]
         decision = self._policy.decide(error, claim.attempts, record.receives, now)
         try:
-            self._commit(claim, lambda connection: self._record(connection, claim, decision, error, now))
-        except StaleClaimError as stale:
-            return Verdict("stale", acknowledged=False, error=str(stale))
-        except CounterfoilError as away:
-            return self.away(record, away)
+            self._commit(record, claim, lambda connection: self._record(connection, claim, decision, error, now))
+        except CounterfoilError as unsettled:
+            return self._unsettled(record, unsettled)
         if isinstance(decision, Redeliver):
             return Verdict("retry", acknowledged=False, visible_in=(decision.at - now).total_seconds(), error=text)
         if isinstance(decision, GiveUp) and decision.to_dead_letter_queue:
             return Verdict("failed", acknowledged=False, visible_in=0, error=text)
-        return Verdict("parked" if isinstance(decision, Park) else "failed", acknowledged=True, error=text)
+        return Verdict("retry" if isinstance(decision, Park) else "failed", acknowledged=True, error=text)
+
+    def _unsettled(self, record: Received, error: CounterfoilError) -> Verdict:
+        """A claimed record could not be settled: the work is a newer try's, or the database is away."""
+        if isinstance(error, StaleClaimError):
+            return Verdict("stale", acknowledged=False, error=str(error))
+        return self.away(record, error)
+
+    def _deferred(self, record: Received, claim: Claim, error: DeferredError) -> Verdict:
+        """The work could not go on, through no fault of its own: the attempt is given back and the work parked."""
+        now = self._clock()
+        try:
+            self._commit(
+                record,
+                claim,
+                lambda connection: store.defer(connection, self._kind, claim, due=max(error.until, now), now=now),
+            )
+        except CounterfoilError as unsettled:
+            return self._unsettled(record, unsettled)
+        return Verdict("deferred", acknowledged=True, error=str(error))
 
     def _record(
         self, connection: Connection, claim: Claim, decision: Decision, error: BaseException, now: datetime
@@ -115,11 +134,9 @@ class Settlement:
             return []
 
         try:
-            self._transact(claim, settle)
-        except StaleClaimError as stale:
-            return Verdict("stale", acknowledged=False, error=str(stale))
-        except CounterfoilError as away:
-            return self.away(record, away)
+            self._transact(record, claim, settle)
+        except CounterfoilError as unsettled:
+            return self._unsettled(record, unsettled)
         return Verdict("failed", acknowledged=True, error="The worker was lost during the last attempt")
 
     def unknown(self, record: Received, message: Message, queue: str) -> Verdict:
@@ -152,25 +169,25 @@ class Settlement:
         wait = waits[min(record.receives, len(waits)) - 1] if record.receives < MAX_RECEIVES else None
         return Verdict("unsettled", acknowledged=False, visible_in=wait, error=sentence(error))
 
-    def _commit(self, claim: Claim, transaction: Callable[[Connection], Sequence[Send]]) -> None:
+    def _commit(self, record: Received, claim: Claim, transaction: Callable[[Connection], Sequence[Send]]) -> None:
         """Settle under a claim; look up what became of a commit whose outcome is unknown, and try once more."""
         try:
-            self._transact(claim, transaction)
+            self._transact(record, claim, transaction)
             return
         except CommitUnknownError:
             if self._is_settled(claim):
                 return  # what it owes is in the outbox, and the watchdog sends it
         except DatabaseUnavailableError:
             pass  # the connection broke before the commit: a fresh one may do
-        self._transact(claim, transaction)
+        self._transact(record, claim, transaction)
 
-    def _transact(self, claim: Claim, transaction: Callable[[Connection], Sequence[Send]]) -> None:
+    def _transact(self, record: Received, claim: Claim, transaction: Callable[[Connection], Sequence[Send]]) -> None:
         def once() -> Sequence[Send]:
             opened = self._database.delivery() if claim.tenant_id is None else self._database.tenant(claim.tenant_id)
             with opened as connection:
                 return transaction(connection)
 
-        self._outbox.send(retry_conflicts(once))
+        self._outbox.send(retry_conflicts(once), trace=record.trace)
 
     def _is_settled(self, claim: Claim) -> bool:
         with self._database.delivery() as connection:

@@ -238,6 +238,24 @@ def park_failed(
     return owe(connection, kind, [row], due, now)
 
 
+_DEFER = """
+UPDATE {table} SET {status} = 'pending', {attempts} = {attempts} - 1, {next_attempt_at} = %(due)s,
+    {claimed_at} = NULL, {lease_expires_at} = NULL, {send_number} = {send_number} + 1
+WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} = 'in-progress'
+RETURNING id, tenant_id, {revision}, {send_number}
+"""
+
+
+def defer(connection: Connection, kind: Kind, claim_: Claim, *, due: datetime, now: datetime) -> list[Send]:
+    """The try was none: give its attempt back, and owe a new message, due then. Raises as `succeed`."""
+    row = connection.execute(
+        kind.sql(_DEFER), {"id": claim_.message.work_id, "token": claim_.token, "due": due}
+    ).fetchone()
+    if row is None:
+        _stale(claim_)
+    return owe(connection, kind, [row], due, now)
+
+
 _PARK_UNCLAIMED = """
 UPDATE {table} SET {status} = 'pending', {claim_token} = nextval('claim_token'), {lease_expires_at} = NULL,
     {next_attempt_at} = greatest({next_attempt_at}, %(due)s), {send_number} = {send_number} + 1

@@ -9,8 +9,6 @@ from counterfoil import aws
 from counterfoil.delivery.received import Received
 from counterfoil.errors import sentence
 
-PROTECTION_SECONDS = 300
-"""The least that a protected message stays invisible."""
 LONGEST = timedelta(hours=12)
 """SQS refuses to hide a message longer than this after its receipt."""
 MARGIN = timedelta(seconds=60)

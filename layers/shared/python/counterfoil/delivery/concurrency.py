@@ -1,0 +1,60 @@
+"""Side by side: how delivery runs things in the background and waits for them. A simulation puts its own in place."""
+
+import os
+from collections.abc import Callable
+from threading import Condition, Thread
+from time import monotonic
+from typing import Protocol
+
+
+class Concurrency(Protocol):
+    """What the records of a batch, its heartbeat and its gate share: all of delivery's waiting goes through here."""
+
+    def begin(self, name: str, function: Callable[[], None]) -> None:
+        """Run `function`, which raises nothing, beside the caller."""
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
+        """Wait until `predicate` holds, for `timeout` seconds at most. Returns whether it does."""
+
+    def changed(self) -> None:
+        """Say that something has changed which others may wait for."""
+
+    def monotonic(self) -> float:
+        """Seconds that only grow, for durations."""
+
+    def end_process(self) -> None:
+        """End this process at once, whatever runs in it: Lambda starts another in its place."""
+
+
+class Threads:
+    """Real threads. How many there are is bounded by their beginners: a permit for each record, one heartbeat a batch.
+
+    They are daemons: a try that does not end must not keep its process from ending.
+    """
+
+    def __init__(self) -> None:
+        self._condition = Condition()
+
+    def begin(self, name: str, function: Callable[[], None]) -> None:
+        """Start a thread."""
+        Thread(target=function, name=name, daemon=True).start()
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
+        """Wait on the one condition of this process; `predicate` must be quick and take no lock that waits."""
+        with self._condition:
+            return self._condition.wait_for(predicate, timeout)
+
+    def changed(self) -> None:
+        """Wake every waiter, to look again."""
+        with self._condition:
+            self._condition.notify_all()
+
+    @staticmethod
+    def monotonic() -> float:
+        """The machine's monotonic clock."""
+        return monotonic()
+
+    @staticmethod
+    def end_process() -> None:
+        """End without waiting for any thread."""
+        os._exit(1)
