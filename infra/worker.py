@@ -182,6 +182,7 @@ class Worker(Construct):
             (["sqs:SendMessage"], sent_to),
             (["sqs:GetQueueAttributes"], sent_to if row.measures_queues else []),
             (READ, [around.uploads.arn_for_objects(f"{prefix}*") for prefix in row.reads]),
+            (["s3:PutObject"], [around.uploads.arn_for_objects(f"{prefix}*") for prefix in row.writes]),
         ]
         return [
             iam.PolicyStatement(actions=self._as_asked_for(actions), resources=resources)

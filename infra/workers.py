@@ -80,6 +80,8 @@ class Row:
     """Workers whose queues get its messages, besides its own queue, where parked work returns to."""
     reads: tuple[str, ...] = ()
     """Prefixes of the uploads bucket that it may read."""
+    writes: tuple[str, ...] = ()
+    """Prefixes of the uploads bucket that it may write; no event announces what is written there."""
     database_user: DatabaseUser = "counterfoil_worker"
     measures_queues: bool = False
     """It may ask how full the queues are that it sends to."""
@@ -143,7 +145,8 @@ WORKERS: tuple[Row, ...] = (
         permits=2,
         start_margin=60,
         sends_to=("matching",),
-        reads=("uploads/",),
+        reads=("uploads/", "children/"),
+        writes=("children/",),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
     Row(
@@ -304,9 +307,12 @@ def _faults_of_sending(by_name: Mapping[str, Row], row: Row) -> Iterator[str]:
             yield f"sends_to names {name!r}, which has no queue: take it out"
         elif name == row.name:
             yield "take its own name out of sends_to: a worker may always send to its own queue"
-    for prefix in row.reads:
-        if prefix.startswith("/") or not prefix.endswith("/"):
-            yield f"write the prefix {prefix!r} in reads without a leading and with a trailing slash"
+    for name, prefixes in (("reads", row.reads), ("writes", row.writes)):
+        for prefix in prefixes:
+            if prefix.startswith("/") or not prefix.endswith("/"):
+                yield f"write the prefix {prefix!r} in {name} without a leading and with a trailing slash"
+    if "uploads/" in row.writes:
+        yield "take uploads/ out of writes, for what is written there is announced as an upload"
     if Alarm.DEAD_LETTERS in row.alarms and not row.has_queue:
         yield "take Alarm.DEAD_LETTERS out of alarms, for it has no dead-letter queue"
     if row.has_queue and Alarm.DEAD_LETTERS not in row.alarms:

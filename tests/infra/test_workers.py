@@ -80,6 +80,8 @@ def test_a_small_table_is_accepted():
         ({"sends_to": ("source",)}, r"take its own name out of sends_to"),
         ({"reads": ("uploads",)}, r"write the prefix 'uploads' in reads without a leading and with a trailing slash"),
         ({"reads": ("/uploads/",)}, r"write the prefix '/uploads/' in reads"),
+        ({"writes": ("children",)}, r"write the prefix 'children' in writes without a leading and with"),
+        ({"writes": ("uploads/",)}, r"take uploads/ out of writes, for what is written there is announced"),
         ({"alarms": ()}, r"add Alarm\.DEAD_LETTERS to alarms, or its dead letters go unnoticed"),
     ],
 )
