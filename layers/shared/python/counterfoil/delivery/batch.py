@@ -17,6 +17,7 @@ from counterfoil.delivery.heartbeat import Heartbeat
 from counterfoil.delivery.received import Received
 from counterfoil.delivery.settlement import ENDED, PARKED, Verdict, lease_left
 from counterfoil.delivery.store import Answer, Claim
+from counterfoil.delivery.tally import Tally
 from counterfoil.errors import ConflictError, CounterfoilError, NewerSchemaError, PermanentError, sentence
 from counterfoil.messages import Intake, Message
 
@@ -46,6 +47,7 @@ class Batch(BatchProcessor):
         self._alone: deque[Received] = deque()
         self._running: dict[str, tuple[Received, Attempt]] = {}
         self._ended: deque[str] = deque()
+        self.tally = Tally()
         self.starved = False
         """Whether tries of earlier invocations held every permit for as long as this batch could wait."""
 
@@ -318,6 +320,7 @@ class Batch(BatchProcessor):
             else:
                 result = super().failure_handler(record.record, (None, None, None))
             self._results.append(result)
+            self.tally.add(record, verdict, claim)
         logger.info(
             verdict.outcome,
             **_about(record, claim),

@@ -74,6 +74,7 @@ class Consumer:
         """Process one batch. Returns the messages that SQS is to keep (partial batch response)."""
         batch = Batch(self)
         response = process_partial_response(event=event, record_handler=self.work, processor=batch, context=context)
+        batch.tally.report(self.worker.name)
         if batch.starved:
             # Tries of earlier invocations hold every permit and do not end. All that this batch brought is parked or
             # kept; if this process went on, it would only receive more and do none of it.
