@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -20,7 +21,7 @@ Pending = Callable[..., Message]
 pytestmark = pytest.mark.usefixtures("sqs")
 
 
-def _emitted(capsys: pytest.CaptureFixture[str]) -> list[dict]:
+def _emitted(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if "_aws" in line]
 
 
@@ -73,12 +74,12 @@ def test_a_copy_of_a_message_is_no_work_and_counts_as_nothing(
 
 
 def test_every_line_of_a_record_names_its_work_and_trace_and_those_of_no_other(
-    database: Database, clock: Clock, pending: Pending, caplog: pytest.LogCaptureFixture
+    database: Database, clock: Clock, pending: Pending
 ) -> None:
     first, second = pending(), pending()
     traced, untraced = record(first), record(second)
     traced["attributes"]["AWSTraceHeader"] = TRACE
-    noted: dict[UUID, dict] = {}
+    noted: dict[UUID, dict[str, Any]] = {}
 
     def work(attempt: Attempt) -> Outcome:
         noted[attempt.work_id] = dict(logger.thread_safe_get_current_keys())
@@ -97,7 +98,7 @@ def test_every_line_of_a_record_names_its_work_and_trace_and_those_of_no_other(
 def test_the_last_line_of_a_record_tells_when_it_came_how_far(
     database: Database, clock: Clock, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines: list[tuple[str, dict]] = []
+    lines: list[tuple[str, dict[str, Any]]] = []
     monkeypatch.setattr(logger, "info", lambda outcome, **about: lines.append((outcome, about)))
     begun = clock.now
 
