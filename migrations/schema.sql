@@ -27,6 +27,18 @@ CREATE TABLE public.acquisition_job (
 
 ALTER TABLE ONLY public.acquisition_job FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.breaker (
+    name text NOT NULL,
+    generation bigint DEFAULT 0 NOT NULL,
+    failures integer DEFAULT 0 NOT NULL,
+    openings integer DEFAULT 0 NOT NULL,
+    opened_at timestamp with time zone,
+    open_until timestamp with time zone,
+    probing boolean DEFAULT false NOT NULL,
+    CONSTRAINT breaker_check CHECK ((((opened_at IS NULL) = (open_until IS NULL)) AND ((opened_at IS NULL) = (openings = 0)))),
+    CONSTRAINT breaker_check1 CHECK (((opened_at IS NOT NULL) OR (NOT probing)))
+);
+
 CREATE SEQUENCE public.claim_token
     START WITH 1
     INCREMENT BY 1
@@ -100,8 +112,13 @@ CREATE TABLE public.document (
     matching_send_number integer DEFAULT 0 NOT NULL,
     matching_returns integer DEFAULT 0 NOT NULL,
     matching_reason text,
+    parent_id uuid,
+    first_page integer,
+    last_page integer,
+    CONSTRAINT document_child CHECK ((num_nulls(parent_id, first_page, last_page) = ANY (ARRAY[0, 3]))),
     CONSTRAINT document_content_hash_check CHECK ((length(content_hash) = 32)),
     CONSTRAINT document_matching_status_check CHECK ((matching_status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'succeeded'::text, 'failed'::text]))),
+    CONSTRAINT document_pages CHECK (((first_page >= 1) AND (first_page <= last_page))),
     CONSTRAINT document_type_check CHECK ((type = ANY (ARRAY['invoice'::text, 'credit_note'::text, 'purchase_order'::text, 'order_confirmation'::text, 'delivery_note'::text, 'goods_receipt'::text, 'contract'::text, 'other'::text])))
 );
 
@@ -154,6 +171,14 @@ CREATE TABLE public.ingestion_job (
 );
 
 ALTER TABLE ONLY public.ingestion_job FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.mapping_pause (
+    mapping uuid NOT NULL,
+    status text NOT NULL,
+    opened_at timestamp with time zone NOT NULL,
+    intended_at timestamp with time zone NOT NULL,
+    CONSTRAINT mapping_pause_status_check CHECK ((status = ANY (ARRAY['pausing'::text, 'paused'::text, 'released'::text])))
+);
 
 CREATE TABLE public.notification (
     id uuid DEFAULT uuidv7() NOT NULL,
@@ -222,6 +247,9 @@ ALTER TABLE ONLY public.acquisition_job
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_tenant_id_id_key UNIQUE (tenant_id, id);
 
+ALTER TABLE ONLY public.breaker
+    ADD CONSTRAINT breaker_pkey PRIMARY KEY (name);
+
 ALTER TABLE ONLY public.dead_letter_audit
     ADD CONSTRAINT dead_letter_audit_pkey PRIMARY KEY (id);
 
@@ -245,6 +273,9 @@ ALTER TABLE ONLY public.document
 
 ALTER TABLE ONLY public.ingestion_job
     ADD CONSTRAINT ingestion_job_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.mapping_pause
+    ADD CONSTRAINT mapping_pause_pkey PRIMARY KEY (mapping);
 
 ALTER TABLE ONLY public.notification
     ADD CONSTRAINT notification_job_id_revision_key UNIQUE (job_id, revision);
@@ -289,6 +320,8 @@ CREATE INDEX dead_letter_by_type ON public.dead_letter USING btree (task_type, s
 
 CREATE INDEX document_by_cluster ON public.document USING btree (tenant_id, cluster_id);
 
+CREATE UNIQUE INDEX document_by_parent ON public.document USING btree (parent_id, first_page) WHERE (parent_id IS NOT NULL);
+
 CREATE INDEX document_key_by_key ON public.document_key USING btree (tenant_id, type, key) INCLUDE (document_id);
 
 CREATE INDEX document_match_by_b ON public.document_match USING btree (b);
@@ -320,6 +353,9 @@ ALTER TABLE ONLY public.document_match
 
 ALTER TABLE ONLY public.document
     ADD CONSTRAINT document_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.document
+    ADD CONSTRAINT document_tenant_id_parent_id_fkey FOREIGN KEY (tenant_id, parent_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.document
     ADD CONSTRAINT document_tenant_id_source_id_fkey FOREIGN KEY (tenant_id, source_id) REFERENCES public.source(tenant_id, id) ON DELETE CASCADE;
@@ -460,6 +496,8 @@ GRANT SELECT(returns),UPDATE(returns) ON TABLE public.acquisition_job TO counter
 GRANT UPDATE(reason) ON TABLE public.acquisition_job TO counterfoil_worker;
 GRANT SELECT(reason),UPDATE(reason) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
+GRANT SELECT,INSERT,UPDATE ON TABLE public.breaker TO counterfoil_delivery;
+
 GRANT USAGE ON SEQUENCE public.claim_token TO counterfoil_worker;
 GRANT USAGE ON SEQUENCE public.claim_token TO counterfoil_delivery;
 
@@ -578,6 +616,8 @@ GRANT SELECT(returns),UPDATE(returns) ON TABLE public.ingestion_job TO counterfo
 
 GRANT UPDATE(reason) ON TABLE public.ingestion_job TO counterfoil_worker;
 GRANT SELECT(reason),UPDATE(reason) ON TABLE public.ingestion_job TO counterfoil_delivery;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.mapping_pause TO counterfoil_delivery;
 
 GRANT SELECT,INSERT ON TABLE public.notification TO counterfoil_worker;
 GRANT SELECT,INSERT ON TABLE public.notification TO counterfoil_delivery;

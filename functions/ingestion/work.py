@@ -1,4 +1,8 @@
-"""One attempt at ingesting a document: its file is read, what it states is written down, and matching begins."""
+"""One attempt at ingesting a document: its file is read, what it states is written down, and matching begins.
+
+A PDF of many documents has no data of its own: it is cut into its children, each with a file, a row and an ingestion of
+its own, and is done.
+"""
 
 from collections.abc import Sequence
 
@@ -7,9 +11,13 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
 from counterfoil.documents import files
-from counterfoil.documents.extraction import Extraction, extract
+from counterfoil.documents.extraction import Extraction, extract, extract_text
 from counterfoil.documents.files import File
+from counterfoil.documents.recognition import FileKind, recognise
+from counterfoil.documents.splitting import split
 from counterfoil.work import Send, begin
+from functions.ingestion import children
+from functions.ingestion.children import Child
 
 
 def ingest(attempt: Attempt) -> Outcome:
@@ -17,16 +25,21 @@ def ingest(attempt: Attempt) -> Outcome:
 
     Raises:
         InvalidDocumentError: the file cannot be a document.
-        ServiceUnavailableError, RejectedRequestError: S3 did not give the file.
+        ServiceUnavailableError, RejectedRequestError: S3 did not give the file, or did not take a child's.
     """
     assert attempt.tenant_id is not None  # an ingestion job's tenant is NOT NULL
     with attempt.database.tenant(attempt.tenant_id) as connection:
-        bucket, key, version = connection.execute(
-            "SELECT bucket, key, version FROM document WHERE id = %s", [attempt.work_id]
+        bucket, key, version, is_child = connection.execute(
+            "SELECT bucket, key, version, parent_id IS NOT NULL FROM document WHERE id = %s", [attempt.work_id]
         ).fetchall()[0]
     content = files.read(File(bucket, key, version))
     attempt.check()
     extraction = extract(content)
+    if extraction.structured_data is None and recognise(content) is FileKind.PDF:
+        if is_child:
+            extraction = extract_text(content)
+        elif len(ranges := split(content)) > 1:
+            return _divided(attempt, extraction, children.store(attempt, bucket, content, ranges))
 
     def effects(connection: Connection) -> Sequence[Send]:
         _write(connection, attempt, extraction)
@@ -53,3 +66,14 @@ def _write(connection: Connection, attempt: Attempt, extraction: Extraction) -> 
             attempt.work_id,
         ],
     )
+
+
+def _divided(attempt: Attempt, extraction: Extraction, parts: Sequence[Child]) -> Success:
+    reason = f"The file holds {len(parts)} documents, which were taken apart."
+
+    def effects(connection: Connection) -> Sequence[Send]:
+        _write(connection, attempt, extraction)
+        connection.execute("UPDATE document SET matching_reason = %s WHERE id = %s", [reason, attempt.work_id])
+        return children.insert(connection, attempt, parts)
+
+    return Success(effects, reason=lambda: reason)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 100 * 1024 * 1024
 
-Method = Literal["xml", "embedded-xml", "none"]
-"""How a document was read: from an XML file, from the XML embedded in a PDF, or not at all."""
+Method = Literal["xml", "embedded-xml", "text", "none"]
+"""How a document was read: from an XML file, the XML embedded in a PDF, the text of its pages, or not at all."""
 
 _EINVOICE_NAMES = (
     "factur-x.xml",
@@ -67,6 +67,21 @@ def extract(content: bytes, *, text_only: bool = False) -> Extraction:
     if kind is FileKind.XML:
         return _extract_xml(xml.parse(content), "xml")
     return _KEPT[kind]
+
+
+def extract_text(content: bytes) -> Extraction:
+    """Read an invoice from what its pages say beside labels: for a document that was cut out of a PDF of many.
+
+    Its lines are not read, and nothing is guessed. Raises `InvalidDocumentError` as `extract`, and where a field that
+    is stated cannot be one.
+    """
+    from counterfoil.documents import labels, pdf
+
+    fields = labels.read_invoice("\n".join(pdf.page_texts(content)))
+    if fields is None:
+        return Extraction(None, "none", None, "The text of the pages names no invoice number; they are kept.")
+    record, remarks = structure(DocumentType.INVOICE, fields)
+    return Extraction(DocumentType.INVOICE, "text", record.data(), remarks=remarks)
 
 
 def check_size(size: int) -> None:

@@ -1,4 +1,4 @@
-"""The files behind documents: read from S3, within bounds."""
+"""The files behind documents: read from S3, within bounds, and written there."""
 
 import hashlib
 from collections.abc import Iterator
@@ -46,3 +46,14 @@ def sha256(file: File) -> bytes:
 def read(file: File) -> bytes:
     """A file's bytes. Raises as `sha256`."""
     return b"".join(_chunks(file))
+
+
+def write(bucket: str, key: str, content: bytes) -> File:
+    """Store a PDF. Where a bucket keeps versions, the same file twice is two of them, and either will do.
+
+    Raises:
+        ServiceUnavailableError, RejectedRequestError: S3 did not take it.
+    """
+    with aws.errors_mapped():
+        answer = aws.client("s3").put_object(Bucket=bucket, Key=key, Body=content, ContentType="application/pdf")
+    return File(bucket, key, answer.get("VersionId"))

@@ -1,14 +1,14 @@
-"""Looking into PDF files: pages, embedded files, text layer. Everything is bounded, nothing is executed."""
+"""Looking into PDF files: pages, embedded files, text layer; cutting pages out. Bounded, and nothing is executed."""
 
 import io
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 import pypdfium2  # type: ignore[import-untyped]
-from pypdf import PdfReader, apply_configuration
+from pypdf import PdfReader, PdfWriter, apply_configuration
 from pypdf.errors import DependencyError, FileNotDecryptedError, LimitReachedError
 from pypdf.generic import DictionaryObject, EmbeddedFile
 
@@ -109,10 +109,51 @@ def has_text_layer(content: bytes) -> bool:
 
 
 def _has_text(document: pypdfium2.PdfDocument, number: int) -> bool:
+    return bool(_text(document, number).strip())
+
+
+def _text(document: pypdfium2.PdfDocument, number: int) -> str:
     page = document[number]
     text_page = page.get_textpage()
     try:
-        return bool(text_page.get_text_range().strip())
+        text: str = text_page.get_text_range()
+        return text
     finally:
         text_page.close()
         page.close()
+
+
+def page_texts(content: bytes) -> list[str]:
+    """The text layer of each page, its lines in the order of the file; "" for a page without.
+
+    Raises `InvalidDocumentError` on damage, and for more than `MAX_PAGES` pages.
+    """
+    try:
+        with _pdfium_lock, pypdfium2.PdfDocument(content) as document:
+            if len(document) > MAX_PAGES:
+                message = f"The PDF has more than {MAX_PAGES} pages; send it in smaller parts."
+                raise InvalidDocumentError(message)
+            return [_text(document, page) for page in range(len(document))]
+    except pypdfium2.PdfiumError as error:
+        raise InvalidDocumentError(_DAMAGED) from error
+
+
+def cut(content: bytes, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+    """Yield a PDF of its own for each range of pages, first and last, counted from 1.
+
+    The same pages of the same file give the same bytes. Raises `InvalidDocumentError` on damage.
+    """
+    try:
+        with apply_configuration(page_tree_maximum_entries=MAX_PAGES):
+            reader = PdfReader(io.BytesIO(content), strict=False)
+            for first, last in ranges:
+                writer, file = PdfWriter(), io.BytesIO()
+                for page in reader.pages[first - 1 : last]:
+                    writer.add_page(page)
+                writer.write(file)
+                yield file.getvalue()
+    except MemoryError:
+        raise
+    except Exception as error:
+        # As above: damage makes pypdf raise whatever it happens to.
+        raise InvalidDocumentError(_DAMAGED) from error
