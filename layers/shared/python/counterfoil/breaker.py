@@ -1,0 +1,288 @@
+"""Circuit breakers: calls to a service that keeps failing stop for a while, in every process at once.
+
+              n failures in a row                     open_until has passed
+  ┌────────┐                      ┌──────┐                                ┌───────────┐  one call over all
+  │ closed │─────────────────────▶│ open │───────────────────────────────▶│ half-open │  processes tries, the
+  └────────┘                      └──────┘◀───────────────────────────────└───────────┘  probe; others wait
+       ▲                                    it failed: twice as long as before  │
+       └────────────────────────────────────────────────────────────────────────┘
+                                      it got an answer
+
+The state is a row of table `breaker`. Its generation grows with each of these steps, and a call that began in an
+earlier generation changes nothing when it ends. No transaction is held while the call runs.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from aws_lambda_powertools import Logger
+
+from counterfoil.db import Connection, Database
+from counterfoil.errors import (
+    BreakerOpenError,
+    CounterfoilError,
+    InvalidAnswerError,
+    RejectedRequestError,
+    ServiceUnavailableError,
+)
+from counterfoil.settings import Settings
+
+KNOWN_FOR = timedelta(seconds=1)
+"""How long a process relies on what it read: a call in a row of quick ones costs no statement."""
+LONGEST_OPEN_SECONDS = 600.0
+"""Bound of the doubling."""
+LONGEST_RETRY_AFTER_SECONDS = 86_400.0
+"""A service that asks for a longer pause than a day is not believed."""
+SPREAD = 0.5
+"""Refused work comes back over this part of `open_seconds`, not all of it in one second."""
+
+logger = Logger()
+
+_READ = "SELECT generation, failures, openings, opened_at, open_until, probing FROM breaker WHERE name = %(name)s"
+
+# The place of the one probe. `open_until` is its expiry as well, so that a prober that dies makes room for another; of
+# two processes the later one finds it in the future when it gets the row.
+_PROBE = """
+UPDATE breaker SET generation = generation + 1, open_until = %(until)s, probing = true
+WHERE name = %(name)s AND open_until <= %(now)s
+RETURNING generation, failures, openings, opened_at, open_until, probing
+"""
+
+# The steps at the end of a call. Each returns whether the breaker is open after it, and no row where it is not to be
+# taken since the call is of an earlier generation.
+_REGISTER = "INSERT INTO breaker (name) VALUES (%(name)s) ON CONFLICT (name) DO NOTHING"
+
+_COUNT = """
+UPDATE breaker SET failures = failures + 1,
+    generation = generation + (failures + 1 >= %(limit)s)::int, openings = (failures + 1 >= %(limit)s)::int,
+    opened_at = CASE WHEN failures + 1 >= %(limit)s THEN %(now)s::timestamptz END,
+    open_until = CASE WHEN failures + 1 >= %(limit)s THEN %(until)s::timestamptz END
+WHERE name = %(name)s AND generation = %(generation)s RETURNING opened_at IS NOT NULL
+"""
+
+# Writes nothing, not even a transaction id, where there is nothing to forget.
+_FORGET = """
+UPDATE breaker SET failures = 0
+WHERE name = %(name)s AND generation = %(generation)s AND failures > 0 RETURNING false
+"""
+
+_OPEN_AGAIN = """
+UPDATE breaker SET generation = generation + 1, openings = openings + 1, open_until = %(until)s, probing = false
+WHERE name = %(name)s AND generation = %(generation)s RETURNING true
+"""
+
+_CLOSE = """
+UPDATE breaker SET generation = generation + 1, failures = 0, openings = 0, opened_at = NULL, open_until = NULL,
+    probing = false
+WHERE name = %(name)s AND generation = %(generation)s RETURNING false
+"""
+
+_GIVE_PROBE_BACK = """
+UPDATE breaker SET generation = generation + 1, open_until = %(now)s, probing = false
+WHERE name = %(name)s AND generation = %(generation)s RETURNING true
+"""
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A breaker that is not closed."""
+
+    since: datetime
+    """When it opened; failed probes do not change that."""
+    until: datetime
+    """No call before; after, one call may try."""
+
+
+@dataclass(frozen=True)
+class _State:
+    """A row, and when it was read. A call remembers the state that let it through."""
+
+    read_at: datetime
+    generation: int = 0
+    failures: int = 0
+    """In a row, while closed."""
+    openings: int = 0
+    """In a row, without an answer between; 0 while closed."""
+    opened_at: datetime | None = None
+    open_until: datetime | None = None
+    probing: bool = False
+
+
+def open_for(openings: int, open_seconds: float, retry_after: float | None) -> timedelta:
+    """How long a breaker opens for the n-th time in a row, from 1: base x 2^(n-1) up to ten minutes, or Retry-After."""
+    own = min(open_seconds * 2 ** min(openings - 1, 30), max(open_seconds, LONGEST_OPEN_SECONDS))
+    return timedelta(seconds=max(own, min(LONGEST_RETRY_AFTER_SECONDS, retry_after or 0.0)))
+
+
+class Breakers:
+    """The circuit breakers of all services, each known by a name such as `llm:anthropic` or `webhook:example.com`."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Callable[[], datetime],
+        *,
+        failures: int,
+        open_seconds: float,
+        probe_seconds: float = 90,
+        spread: Callable[[], float] = random.random,
+    ) -> None:
+        """`failures` in a row open a breaker, first for `open_seconds`.
+
+        `probe_seconds` is longer than any guarded call: after them a probe is given to another. `spread` gives numbers
+        from 0 to 1 that keep refused work apart.
+        """
+        self._database = database
+        self._clock = clock
+        self._failures = failures
+        self._open_seconds = open_seconds
+        self._probe_seconds = probe_seconds
+        self._spread = spread
+        self._known: dict[str, _State] = {}
+
+    @classmethod
+    def from_settings(cls, settings: Settings, database: Database) -> "Breakers":
+        """Breakers as the settings say. The longest guarded call is one of a language model."""
+        return cls(
+            database,
+            lambda: datetime.now(UTC),
+            failures=settings.breaker_failures,
+            open_seconds=settings.breaker_open_seconds,
+            probe_seconds=settings.llm_total_timeout_seconds + 30,
+        )
+
+    @contextmanager
+    def guard(self, name: str) -> Iterator[None]:
+        """Put one call to the service behind its breaker.
+
+        ServiceUnavailableError counts as a failure; a return, a refusal and an invalid answer show that the service is
+        there. Any other exception (the try was cancelled, the claim is stale) says nothing about it. While the database
+        is away every call goes through and none is counted: a breaker that cannot be read is no reason for an outage.
+
+        Raises:
+            BreakerOpenError: the call must not be made before `until`.
+        """
+        state = self._enter(name)
+        try:
+            yield
+        except ServiceUnavailableError as error:
+            self._failed(name, state, error.retry_after)
+            raise
+        except (InvalidAnswerError, RejectedRequestError):
+            self._answered(name, state)
+            raise
+        except BaseException:
+            self._ended_without_answer(name, state)
+            raise
+        self._answered(name, state)
+
+    def outages(self) -> dict[str, Outage]:
+        """Every breaker that is not closed, as it is now.
+
+        Raises:
+            DatabaseUnavailableError: they could not be read.
+        """
+        with self._database.delivery() as connection:
+            rows = connection.execute("SELECT name, opened_at, open_until FROM breaker WHERE opened_at IS NOT NULL")
+            return {name: Outage(since, until) for name, since, until in rows}
+
+    # -- before the call ----------------------------------------------------------------------------------------------
+
+    def _enter(self, name: str) -> _State | None:
+        """The state that lets a call through; None where none could be read."""
+        now = self._clock()
+        state = self._remembered(name, now)
+        if state is None or _half_open(state, now):
+            try:
+                state, is_probe = self._read(name, now)
+            except CounterfoilError as error:
+                logger.warning("A breaker cannot be read: the call goes through", breaker=name, error=str(error))
+                return None
+            if is_probe:
+                logger.info("A breaker lets one call try", breaker=name)
+                return state
+            self._known[name] = state
+        if state.open_until is None:
+            return state
+        until = max(now, state.open_until)
+        if state.probing:
+            until = min(until, now + timedelta(seconds=self._open_seconds))
+        until += timedelta(seconds=self._open_seconds * SPREAD * self._spread())
+        message = f"The circuit breaker of {name} is open until {until:%Y-%m-%d %H:%M:%S} UTC"
+        raise BreakerOpenError(message, until=until)
+
+    def _remembered(self, name: str, now: datetime) -> _State | None:
+        state = self._known.get(name)
+        return state if state is not None and timedelta() <= now - state.read_at < KNOWN_FOR else None
+
+    def _read(self, name: str, now: datetime) -> tuple[_State, bool]:
+        """The state, and whether the caller is the one whose call tries a half-open breaker."""
+        with self._database.delivery() as connection:
+            state = _fetch(connection, _READ, {"name": name}, now) or _State(now)
+            if not _half_open(state, now):
+                return state, False
+            until = now + timedelta(seconds=self._probe_seconds)
+            claimed = _fetch(connection, _PROBE, {"name": name, "now": now, "until": until}, now)
+            if claimed is not None:
+                return claimed, True
+            return _fetch(connection, _READ, {"name": name}, now) or _State(now), False
+
+    # -- after the call -----------------------------------------------------------------------------------------------
+
+    def _failed(self, name: str, state: _State | None, retry_after: float | None) -> None:
+        if state is None:
+            return
+        now = self._clock()
+        until = now + open_for(state.openings + 1, self._open_seconds, retry_after)
+        if state.openings:
+            opened = self._write(name, state, _OPEN_AGAIN, until=until)
+        else:
+            opened = self._write(name, state, _REGISTER, _COUNT, now=now, until=until, limit=self._failures)
+        if opened:
+            logger.warning("A breaker opens", breaker=name, until=until.isoformat())
+
+    def _answered(self, name: str, state: _State | None) -> None:
+        if state is None:
+            return
+        if state.openings:
+            if self._write(name, state, _CLOSE) is False:
+                logger.info("A breaker closes", breaker=name)
+            return
+        known = self._remembered(name, self._clock())
+        if known is None or (known.generation, known.failures) != (state.generation, 0):
+            self._write(name, state, _FORGET)
+
+    def _ended_without_answer(self, name: str, state: _State | None) -> None:
+        if state is not None and state.openings:
+            self._write(name, state, _GIVE_PROBE_BACK, now=self._clock())
+
+    def _write(self, name: str, state: _State, *statements: str, **values: Any) -> bool | None:
+        """Take a step: whether the breaker is open after it, None where it was not to be taken or could not be.
+
+        A database that is away loses the step, not the call: an unanswered probe expires, a count starts later.
+        """
+        parameters = {"name": name, "generation": state.generation} | values
+        try:
+            with self._database.delivery() as connection:
+                for statement in statements:
+                    cursor = connection.execute(statement.encode(), parameters)
+                row = cursor.fetchone()
+        except CounterfoilError as error:
+            logger.warning("A breaker could not be changed", breaker=name, error=str(error))
+            return None
+        finally:
+            self._known.pop(name, None)
+        return None if row is None else bool(row[0])
+
+
+def _half_open(state: _State, now: datetime) -> bool:
+    return state.open_until is not None and state.open_until <= now
+
+
+def _fetch(connection: Connection, statement: str, parameters: Mapping[str, Any], now: datetime) -> _State | None:
+    row = connection.execute(statement.encode(), parameters).fetchone()
+    return None if row is None else _State(now, *row)

@@ -1,0 +1,2 @@
+DROP TABLE mapping_pause;
+DROP TABLE breaker;

@@ -1,0 +1,65 @@
+"""Circuit breakers of several processes over one database, each of which can be cut off from it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from datetime import datetime
+
+from counterfoil.breaker import Breakers
+from counterfoil.db import Connection, Database
+
+LLM = "llm:anthropic"
+FAILURES = 3
+OPEN_SECONDS = 30
+PROBE_SECONDS = 90
+
+
+class Process(Database):
+    """The connections of one process: counted, and cut off on demand."""
+
+    away: Exception | None = None
+    transactions = 0
+
+    @contextmanager
+    def delivery(self) -> Iterator[Connection]:
+        if self.away is not None:
+            raise self.away
+        self.transactions += 1
+        with super().delivery() as connection:
+            yield connection
+
+
+class ProcessBreakers(Breakers):
+    """The breakers of one process."""
+
+    process: Process
+
+
+Start = Callable[..., ProcessBreakers]
+"""`start(spread=0.0, max_connections=1, failures=FAILURES)` makes the breakers of a new process."""
+
+
+@contextmanager
+def processes(database_url: str, clock: Callable[[], datetime]) -> Iterator[Start]:
+    """Start processes, and end them all."""
+    with ExitStack() as stack:
+
+        def start(spread: float = 0.0, max_connections: int = 1, failures: int = FAILURES) -> ProcessBreakers:
+            process = Process(database_url, max_connections=max_connections)
+            stack.callback(process.close)
+            breakers = ProcessBreakers(
+                process,
+                clock,
+                failures=failures,
+                open_seconds=OPEN_SECONDS,
+                probe_seconds=PROBE_SECONDS,
+                spread=lambda: spread,
+            )
+            breakers.process = process
+            return breakers
+
+        yield start
+
+
+def end(guard: AbstractContextManager[None], error: BaseException | None = None) -> None:
+    """End a call that was begun by hand; the guard must keep no error to itself."""
+    assert not guard.__exit__(type(error) if error else None, error, None)

@@ -1,0 +1,144 @@
+"""Every history of calls, over several processes, is one that a model of the breaker in plain words allows."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from itertools import count
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from counterfoil.errors import BreakerOpenError, CancelledError, DatabaseUnavailableError, ServiceUnavailableError
+from tests.breakers import FAILURES, OPEN_SECONDS, PROBE_SECONDS, ProcessBreakers, end, processes
+from tests.delivery.harness import Clock
+
+
+class Model:
+    """A breaker in plain words: what each call may do, and what its end means."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.openings = 0
+        self.until: datetime | None = None
+        self.probe_lasts = False
+        self.epoch = object()
+
+    def step(self) -> None:
+        self.epoch = object()
+
+    def enter(self, now: datetime) -> datetime | object:
+        """The epoch of a call that is let through, or until when it is refused."""
+        if self.until is None:
+            return self.epoch
+        if now < self.until:
+            return min(self.until, now + timedelta(seconds=OPEN_SECONDS)) if self.probe_lasts else self.until
+        self.until, self.probe_lasts = now + timedelta(seconds=PROBE_SECONDS), True
+        self.step()
+        return self.epoch
+
+    def end(self, epoch: object, outcome: str, now: datetime, retry_after: float) -> None:
+        if epoch is not self.epoch:
+            return
+        was_open = self.until is not None
+        if outcome == "answer":
+            self.failures = 0
+            if was_open:
+                self.openings, self.until, self.probe_lasts = 0, None, False
+                self.step()
+        elif outcome == "failure":
+            self.failures += 1
+            if was_open or self.failures >= FAILURES:
+                self.openings += 1
+                seconds = max(min(600, OPEN_SECONDS * 2 ** (self.openings - 1)), retry_after)
+                self.until, self.probe_lasts = now + timedelta(seconds=seconds), False
+                self.step()
+        elif outcome == "nothing" and was_open:
+            self.until, self.probe_lasts = now, False
+            self.step()
+
+
+TICKS = st.sampled_from([1, 2, 29, 30, 31, 60, PROBE_SECONDS, 600, 901])
+
+
+class History(RuleBasedStateMachine):
+    """Calls in any order, with any end, at any time; compared with the model at each step."""
+
+    names = (f"llm:{number}" for number in count())
+
+    def __init__(self, processes: Sequence[ProcessBreakers], clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.processes = processes
+        self.name = next(self.names)
+        self.model = Model()
+        self.calls: list[tuple[AbstractContextManager[None], object]] = []
+
+    @rule(process=st.integers(0, 2), tick=TICKS)
+    def begin(self, process: int, tick: int) -> None:
+        self.clock.pass_(seconds=tick)
+        expected = self.model.enter(self.clock())
+        guard = self.processes[process].guard(self.name)
+        refused_until = None
+        try:
+            guard.__enter__()
+        except BreakerOpenError as refusal:
+            refused_until = refusal.until
+        assert refused_until == (expected if isinstance(expected, datetime) else None)
+        if refused_until is None:
+            self.calls.append((guard, expected))
+
+    @precondition(lambda self: self.calls)
+    @rule(
+        pick=st.integers(0, 99),
+        outcome=st.sampled_from(["answer", "failure", "nothing"]),
+        tick=TICKS,
+        retry_after=st.sampled_from([0, 45, 900]),
+    )
+    def finish(self, pick: int, outcome: str, tick: int, retry_after: float) -> None:
+        self.clock.pass_(seconds=tick)
+        guard, epoch = self.calls.pop(pick % len(self.calls))
+        errors = {
+            "failure": ServiceUnavailableError("503", retry_after=retry_after),
+            "nothing": CancelledError("stopped"),
+        }
+        self.model.end(epoch, outcome, self.clock(), retry_after)
+        end(guard, errors.get(outcome))
+
+    @precondition(lambda self: self.calls)
+    @rule(pick=st.integers(0, 99))
+    def die(self, pick: int) -> None:
+        """A process is killed in the middle of a call: nobody hears how it ended."""
+        guard, _ = self.calls.pop(pick % len(self.calls))
+        self._end_unheard(guard)
+
+    @invariant()
+    def the_row_says_what_the_model_says(self) -> None:
+        outage = self.processes[0].outages().get(self.name)
+        assert (outage.until if outage else None) == self.model.until
+
+    def teardown(self) -> None:
+        for guard, _ in self.calls:
+            self._end_unheard(guard)
+
+    def _end_unheard(self, guard: AbstractContextManager[None]) -> None:
+        for breakers in self.processes:
+            breakers.process.away = DatabaseUnavailableError("dead")
+        end(guard)
+        for breakers in self.processes:
+            breakers.process.away = None
+
+
+def test_every_history_of_calls_is_one_of_the_model(database_url: str) -> None:
+    clock = Clock()
+    with processes(database_url, clock) as start:
+        several = [start() for _ in range(3)]
+
+        class OfThisDatabase(History):
+            def __init__(self) -> None:
+                super().__init__(several, clock)
+
+        run_state_machine_as_test(
+            OfThisDatabase,
+            settings=settings(max_examples=100, stateful_step_count=40, deadline=None, database=None),
+        )
