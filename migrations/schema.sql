@@ -180,6 +180,30 @@ CREATE TABLE public.mapping_pause (
     CONSTRAINT mapping_pause_status_check CHECK ((status = ANY (ARRAY['pausing'::text, 'paused'::text, 'released'::text])))
 );
 
+CREATE TABLE public.notice (
+    id uuid NOT NULL,
+    tenant_id uuid,
+    fingerprint text NOT NULL,
+    created_at timestamp with time zone NOT NULL
+);
+
+ALTER TABLE ONLY public.notice FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.notice_delivery (
+    notice_id uuid NOT NULL,
+    tenant_id uuid,
+    channel text NOT NULL,
+    recipient text NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    next_attempt_at timestamp with time zone NOT NULL,
+    sent_at timestamp with time zone,
+    abandoned_at timestamp with time zone,
+    error text,
+    CONSTRAINT notice_delivery_check CHECK (((sent_at IS NULL) OR (abandoned_at IS NULL)))
+);
+
+ALTER TABLE ONLY public.notice_delivery FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.notification (
     id uuid DEFAULT uuidv7() NOT NULL,
     tenant_id uuid,
@@ -189,7 +213,7 @@ CREATE TABLE public.notification (
     fingerprint text NOT NULL,
     payload jsonb NOT NULL,
     created_at timestamp with time zone NOT NULL,
-    sent_at timestamp with time zone
+    notice_id uuid
 );
 
 ALTER TABLE ONLY public.notification FORCE ROW LEVEL SECURITY;
@@ -238,6 +262,15 @@ CREATE TABLE public.tenant (
 
 ALTER TABLE ONLY public.tenant FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.tenant_admin (
+    tenant_id uuid NOT NULL,
+    email text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT tenant_admin_email_check CHECK (((length(email) <= 254) AND (email ~ '^[!-~]+@[!-~]+$'::text)))
+);
+
+ALTER TABLE ONLY public.tenant_admin FORCE ROW LEVEL SECURITY;
+
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_bucket_key_sequencer_key UNIQUE (bucket, key, sequencer);
 
@@ -277,6 +310,12 @@ ALTER TABLE ONLY public.ingestion_job
 ALTER TABLE ONLY public.mapping_pause
     ADD CONSTRAINT mapping_pause_pkey PRIMARY KEY (mapping);
 
+ALTER TABLE ONLY public.notice_delivery
+    ADD CONSTRAINT notice_delivery_pkey PRIMARY KEY (notice_id, channel, recipient);
+
+ALTER TABLE ONLY public.notice
+    ADD CONSTRAINT notice_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.notification
     ADD CONSTRAINT notification_job_id_revision_key UNIQUE (job_id, revision);
 
@@ -304,6 +343,9 @@ ALTER TABLE ONLY public.source
 ALTER TABLE ONLY public.source
     ADD CONSTRAINT source_tenant_id_id_key UNIQUE (tenant_id, id);
 
+ALTER TABLE ONLY public.tenant_admin
+    ADD CONSTRAINT tenant_admin_pkey PRIMARY KEY (tenant_id, email);
+
 ALTER TABLE ONLY public.tenant
     ADD CONSTRAINT tenant_pkey PRIMARY KEY (id);
 
@@ -330,7 +372,13 @@ CREATE INDEX idx_document_matching_status ON public.document USING btree (matchi
 
 CREATE INDEX ingestion_job_status ON public.ingestion_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
-CREATE INDEX notification_unsent ON public.notification USING btree (created_at) WHERE (sent_at IS NULL);
+CREATE INDEX notice_by_age ON public.notice USING btree (created_at);
+
+CREATE INDEX notice_delivery_owed ON public.notice_delivery USING btree (channel, next_attempt_at) WHERE ((sent_at IS NULL) AND (abandoned_at IS NULL));
+
+CREATE INDEX notification_by_notice ON public.notification USING btree (notice_id, created_at);
+
+CREATE INDEX notification_untold ON public.notification USING btree (tenant_id, fingerprint, created_at) WHERE (notice_id IS NULL);
 
 CREATE INDEX outbox_sent ON public.outbox USING btree (sent_at) WHERE (sent_at IS NOT NULL);
 
@@ -363,6 +411,18 @@ ALTER TABLE ONLY public.document
 ALTER TABLE ONLY public.ingestion_job
     ADD CONSTRAINT ingestion_job_tenant_id_id_fkey FOREIGN KEY (tenant_id, id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.notice_delivery
+    ADD CONSTRAINT notice_delivery_notice_id_fkey FOREIGN KEY (notice_id) REFERENCES public.notice(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.notice_delivery
+    ADD CONSTRAINT notice_delivery_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.notice
+    ADD CONSTRAINT notice_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.notification
+    ADD CONSTRAINT notification_notice_id_fkey FOREIGN KEY (notice_id) REFERENCES public.notice(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.notification
     ADD CONSTRAINT notification_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
@@ -374,6 +434,9 @@ ALTER TABLE ONLY public.source
 
 ALTER TABLE ONLY public.source
     ADD CONSTRAINT source_tenant_id_job_id_fkey FOREIGN KEY (tenant_id, job_id) REFERENCES public.acquisition_job(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.tenant_admin
+    ADD CONSTRAINT tenant_admin_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.tenant
     ADD CONSTRAINT tenant_organization_id_fkey FOREIGN KEY (organization_id) REFERENCES public.organization(id);
@@ -408,9 +471,21 @@ ALTER TABLE public.document_match ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.ingestion_job ENABLE ROW LEVEL SECURITY;
 
+CREATE POLICY keeper ON public.notice TO counterfoil_keeper USING (true) WITH CHECK (true);
+
+CREATE POLICY keeper ON public.notice_delivery TO counterfoil_keeper USING (true) WITH CHECK (true);
+
+CREATE POLICY keeper ON public.tenant_admin TO counterfoil_keeper USING (true) WITH CHECK (true);
+
+ALTER TABLE public.notice ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.notice_delivery ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.notification ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY onboarding ON public.tenant TO counterfoil_owner USING (true) WITH CHECK (true);
+
+CREATE POLICY onboarding ON public.tenant_admin TO counterfoil_owner USING (true) WITH CHECK (true);
 
 ALTER TABLE public.outbox ENABLE ROW LEVEL SECURITY;
 
@@ -428,6 +503,10 @@ CREATE POLICY own_tenant ON public.document_match TO counterfoil_worker USING ((
 
 CREATE POLICY own_tenant ON public.ingestion_job TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.notice FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.notice_delivery FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.notification TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.outbox TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -436,9 +515,13 @@ CREATE POLICY own_tenant ON public.source TO counterfoil_worker USING ((tenant_i
 
 CREATE POLICY own_tenant ON public.tenant FOR SELECT TO counterfoil_worker USING ((id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.tenant_admin FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 ALTER TABLE public.source ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.tenant ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.tenant_admin ENABLE ROW LEVEL SECURITY;
 
 GRANT ALL ON SCHEMA public TO counterfoil_owner;
 
@@ -619,8 +702,36 @@ GRANT SELECT(reason),UPDATE(reason) ON TABLE public.ingestion_job TO counterfoil
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.mapping_pause TO counterfoil_delivery;
 
+GRANT SELECT ON TABLE public.notice TO counterfoil_worker;
+GRANT SELECT,INSERT,DELETE ON TABLE public.notice TO counterfoil_keeper;
+
+GRANT SELECT,INSERT ON TABLE public.notice_delivery TO counterfoil_keeper;
+
+GRANT SELECT(notice_id) ON TABLE public.notice_delivery TO counterfoil_worker;
+
+GRANT SELECT(tenant_id) ON TABLE public.notice_delivery TO counterfoil_worker;
+
+GRANT SELECT(channel) ON TABLE public.notice_delivery TO counterfoil_worker;
+
+GRANT SELECT(attempts) ON TABLE public.notice_delivery TO counterfoil_worker;
+GRANT UPDATE(attempts) ON TABLE public.notice_delivery TO counterfoil_keeper;
+
+GRANT SELECT(next_attempt_at) ON TABLE public.notice_delivery TO counterfoil_worker;
+GRANT UPDATE(next_attempt_at) ON TABLE public.notice_delivery TO counterfoil_keeper;
+
+GRANT SELECT(sent_at) ON TABLE public.notice_delivery TO counterfoil_worker;
+GRANT UPDATE(sent_at) ON TABLE public.notice_delivery TO counterfoil_keeper;
+
+GRANT SELECT(abandoned_at) ON TABLE public.notice_delivery TO counterfoil_worker;
+GRANT UPDATE(abandoned_at) ON TABLE public.notice_delivery TO counterfoil_keeper;
+
+GRANT SELECT(error) ON TABLE public.notice_delivery TO counterfoil_worker;
+GRANT UPDATE(error) ON TABLE public.notice_delivery TO counterfoil_keeper;
+
 GRANT SELECT,INSERT ON TABLE public.notification TO counterfoil_worker;
 GRANT SELECT,INSERT ON TABLE public.notification TO counterfoil_delivery;
+
+GRANT UPDATE(notice_id) ON TABLE public.notification TO counterfoil_keeper;
 
 GRANT SELECT,INSERT ON TABLE public.outbox TO counterfoil_worker;
 GRANT SELECT,INSERT,DELETE ON TABLE public.outbox TO counterfoil_delivery;
@@ -636,3 +747,8 @@ GRANT SELECT ON TABLE public.tenant TO counterfoil_worker;
 GRANT SELECT(id) ON TABLE public.tenant TO counterfoil_delivery;
 
 GRANT SELECT(slug) ON TABLE public.tenant TO counterfoil_delivery;
+
+GRANT SELECT(name) ON TABLE public.tenant TO counterfoil_keeper;
+
+GRANT SELECT ON TABLE public.tenant_admin TO counterfoil_worker;
+GRANT SELECT ON TABLE public.tenant_admin TO counterfoil_keeper;

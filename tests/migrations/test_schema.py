@@ -37,6 +37,13 @@ ROWS = {
                             VALUES (%(tenant)s, %(id)s, 'retry', 'somebody', now())""",
     "notification": """INSERT INTO {} (tenant_id, worker, job_id, revision, fingerprint, payload, created_at)
                        VALUES (%(tenant)s, 'matching', %(id)s, 1, 'f', '{{}}', now())""",
+    "tenant_admin": "INSERT INTO {} (tenant_id, email) VALUES (%(tenant)s, %(id)s::text || '@example.com')",
+    "notice": "INSERT INTO {} (id, tenant_id, fingerprint, created_at) VALUES (%(id)s, %(tenant)s, 'f', now())",
+    "notice_delivery": """WITH made AS (
+                              INSERT INTO notice (id, tenant_id, fingerprint, created_at)
+                              VALUES (%(id)s, %(tenant)s, 'f', now()) RETURNING id, tenant_id)
+                          INSERT INTO {} (notice_id, tenant_id, channel, recipient, next_attempt_at)
+                          SELECT id, tenant_id, 'email', 'them@example.com', now() FROM made""",
 }
 """One row of a tenant in each table that belongs to tenants."""
 
@@ -337,13 +344,32 @@ def test_the_keeper_works_without_a_tenant(admin: Connection, keeper: Connection
         "UPDATE document SET key = 'elsewhere'",
         "UPDATE source SET key = 'elsewhere'",
         "UPDATE outbox SET sent_at = now()",
-        "UPDATE notification SET sent_at = now()",
+        "UPDATE notification SET notice_id = NULL",
+        "UPDATE notice_delivery SET sent_at = now()",
+        "INSERT INTO tenant_admin (tenant_id, email) SELECT id, 'me@example.com' FROM tenant",
         "INSERT INTO acquisition_job (id) VALUES (gen_random_uuid())",
     ],
 )
 def test_a_worker_changes_nothing_that_is_not_its_business(worker: Connection, ours: Tenant, statement: str):
     worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
     assert refused(worker, statement)
+
+
+def test_whom_a_tenant_s_failures_are_told_to_is_known_to_the_keeper_and_to_no_worker_of_another_tenant(
+    admin: Connection, worker: Connection, keeper: Connection, ours: Tenant, theirs: Tenant
+):
+    for table in ("tenant_admin", "notice_delivery"):
+        theirs.insert(admin, table)
+    assert len(keeper.execute("SELECT email FROM tenant_admin").fetchall()) == 1
+    assert keeper.execute("SELECT recipient FROM notice_delivery").fetchall() == [("them@example.com",)]
+    assert len(keeper.execute("SELECT name FROM tenant").fetchall()) == 2
+    worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
+    assert worker.execute("SELECT email FROM tenant_admin").fetchall() == []
+    assert refused(worker, "SELECT recipient FROM notice_delivery")
+    worker.execute("SET ROLE counterfoil_delivery")
+    for statement in ("SELECT email FROM tenant_admin", "SELECT 1 FROM notice_delivery", "SELECT name FROM tenant"):
+        assert refused(worker, statement)
+    assert refused(worker, "SET ROLE counterfoil_keeper")
 
 
 def test_the_audit_trail_of_dead_letters_is_only_added_to(
