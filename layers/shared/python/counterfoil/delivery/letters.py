@@ -99,7 +99,13 @@ def write_dead_letter(connection: Connection, letter: DeadLetter, now: datetime)
             "job_id": letter.job_id,
             "revision": letter.message.revision if letter.message else 0,
             "fingerprint": letter.fingerprint,
-            "payload": Jsonb({"error": failure.error, "attempts": letter.attempts}),
+            "payload": Jsonb(
+                {
+                    "work_id": str(letter.message.work_id) if letter.message else None,
+                    "error": failure.error,
+                    "attempts": letter.attempts,
+                }
+            ),
             "now": now,
         },
     )
