@@ -11,23 +11,48 @@ from botocore.config import Config
 
 from counterfoil.errors import CounterfoilError, RejectedRequestError, ServiceUnavailableError
 
-_NO_ANSWER = (botocore.HTTPClientError, botocore.ConnectionError, botocore.IncompleteReadError)
-_TRANSIENT_STATUS = {408, 425, 429}
-_THROTTLING = {
-    "Throttling",
-    "ThrottlingException",
-    "ThrottledException",
-    "RequestThrottled",
-    "RequestThrottledException",
+_CURABLE = (
+    botocore.HTTPClientError,
+    botocore.ConnectionError,
+    botocore.IncompleteReadError,
+    botocore.ChecksumError,
+    botocore.FlexibleChecksumError,
+    botocore.CapacityNotAvailableError,
+    # The function's credentials are nothing that its work could be wrong about.
+    botocore.NoCredentialsError,
+    botocore.CredentialRetrievalError,
+    botocore.MetadataRetrievalError,
+    botocore.TokenRetrievalError,
+)
+_CURABLE_STATUS = {408, 425, 429}
+_CURABLE_CODES = {
+    # Too much at once, besides every code that speaks of throttling.
     "TooManyRequestsException",
     "ProvisionedThroughputExceededException",
     "RequestLimitExceeded",
     "BandwidthLimitExceeded",
     "LimitExceededException",
+    "ServiceQuotaExceededException",
     "SlowDown",
+    "OverLimit",
     "PriorRequestNotComplete",
     "TransactionInProgressException",
-    "EC2ThrottledException",
+    # The service's own failures, where an answer inside a batch or a stream has no status.
+    "InternalError",
+    "InternalFailure",
+    "InternalServerError",
+    "InternalServerException",
+    "ServiceUnavailable",
+    "ServiceUnavailableException",
+    # Too late, though with a status of 400 or 403.
+    "RequestTimeout",
+    "RequestTimeoutException",
+    "RequestTimeTooSkewed",
+    "RequestExpired",
+    # A token that the next try has renewed.
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "TokenRefreshRequired",
 }
 
 
@@ -48,23 +73,28 @@ def client(service: str) -> Any:
     )
 
 
-def mapped(error: botocore.BotoCoreError | botocore.ClientError) -> CounterfoilError:
-    """The error of our tree for one of botocore's."""
+def mapped(error: Exception) -> CounterfoilError:
+    """The error of our tree for whatever a call to AWS raised.
+
+    Only names that AWS chose are told, never what a call was about. Beside its own tree, botocore lets through what it
+    stumbles over in an answer that is none of the service's (a ValueError, a TypeError, a redirect without end), and
+    what urllib3 raises when the encryption of a connection breaks while a file is read.
+    """
     if isinstance(error, botocore.ClientError):
-        code = error.response.get("Error", {}).get("Code", "unknown")
+        code = str(error.response.get("Error", {}).get("Code", "unknown"))
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         message = f"{error.operation_name} was answered with {code} (HTTP {status})"
-        if code in _THROTTLING or status in _TRANSIENT_STATUS or status >= 500:
+        if code in _CURABLE_CODES or "Throttl" in code or status in _CURABLE_STATUS or status >= 500:
             return ServiceUnavailableError(message)
         return RejectedRequestError(message)
-    if isinstance(error, _NO_ANSWER):
-        return ServiceUnavailableError(f"An AWS service did not answer: {type(error).__name__}")
-    return RejectedRequestError(f"An AWS call could not be made: {type(error).__name__}")
+    if isinstance(error, botocore.BotoCoreError) and not isinstance(error, _CURABLE):
+        return RejectedRequestError(f"An AWS call could not be made: {type(error).__name__}")
+    return ServiceUnavailableError(f"An AWS service did not answer as it should: {type(error).__name__}")
 
 
 @contextmanager
 def errors_mapped() -> Iterator[None]:
-    """Raise our errors in the place of botocore's.
+    """Around a call to AWS and nothing else: raise our errors in the place of foreign ones.
 
     Raises:
         ServiceUnavailableError: throttled, timed out, no connection, or failed on the service's side.
@@ -72,5 +102,7 @@ def errors_mapped() -> Iterator[None]:
     """
     try:
         yield
-    except (botocore.BotoCoreError, botocore.ClientError) as error:
+    except CounterfoilError:
+        raise
+    except Exception as error:
         raise mapped(error) from error

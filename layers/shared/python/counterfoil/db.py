@@ -6,10 +6,9 @@ from typing import TypeVar
 from uuid import UUID
 
 import psycopg
-from psycopg import errors as pg
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import ConnectionPool
 
 from counterfoil.errors import (
     ConflictError,
@@ -40,39 +39,52 @@ SELECT set_config(%s, %s, true), set_config('lock_timeout', '{LOCK_SECONDS}s', t
        set_config('transaction_timeout', '{TRANSACTION_SECONDS}s', true)
 """.encode()
 
-_CONFLICTS = (pg.DeadlockDetected, pg.SerializationFailure, pg.LockNotAvailable)
-_UNAVAILABLE = (
-    pg.AdminShutdown,
-    pg.CrashShutdown,
-    pg.CannotConnectNow,
-    pg.ReadOnlySqlTransaction,
-    pg.TooManyConnections,
-    pg.IdleInTransactionSessionTimeout,
-    pg.TransactionTimeout,
-    psycopg.InterfaceError,
-    PoolTimeout,
-)
+# Which SQLSTATE codes, or classes of them (their first two letters), a later try can cure. All others are refusals.
+_CONFLICTS = {
+    "40P01",  # deadlock
+    "40001",  # serialization failure
+    "55P03",  # lock time-out
+    "25P02",  # a transaction that went on after an error which nobody mapped
+    "26000",  # a prepared statement that a fail-over or a proxy left behind: psycopg prepares it again
+}
+_UNAVAILABLE = {
+    "08",  # connection
+    "25006",  # read-only: a fail-over is under way
+    "25P03",  # the time-outs of an idle and of any transaction
+    "25P04",
+    "28",  # signing in: an IAM token that has expired is made anew for the next connection
+    "3D",  # no such database: it is being restored
+    "40",  # a transaction rolled back for another reason, or whose end is unknown
+    "53",  # too many connections, out of memory, disk full
+    "55000",  # an object that is not ready yet, in use, or made by a transaction under way
+    "55006",
+    "55P04",
+    "57",  # shutting down, starting up, cancelled by an operator or a time-out
+    "58",  # PostgreSQL's own surroundings fail
+    "XX",  # PostgreSQL itself fails, as a 5xx is for a service
+}
+_REFUSED_BY_CLIENT = (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError, psycopg.IntegrityError)
+"""What psycopg raises without asking the server, and so without a SQLSTATE, when a statement makes no sense."""
 
 
 class CommitUnknownError(DatabaseUnavailableError):
     """The connection was lost while a commit was under way: it may have happened or not."""
 
 
-def mapped(error: psycopg.Error | PoolTimeout) -> CounterfoilError:
-    """The error of our tree for one of psycopg's. The statement's parameters are never part of the message."""
-    state = getattr(error, "sqlstate", None) or "no SQLSTATE"
-    name = type(error).__name__
-    if isinstance(error, _CONFLICTS):
-        return ConflictError(f"PostgreSQL ended the transaction: {name} ({state})")
-    if isinstance(error, _UNAVAILABLE):
-        return DatabaseUnavailableError(f"PostgreSQL is not available: {name} ({state})")
-    if isinstance(error, psycopg.OperationalError):
-        # Class 08 and errors without a code: no connection. Out of memory, disk full and the like pass too.
-        return DatabaseUnavailableError(f"PostgreSQL is not available: {name} ({state})")
-    constraint = getattr(getattr(error, "diag", None), "constraint_name", None)
-    return RejectedStatementError(
-        f"PostgreSQL refused a statement: {name} ({state}{f', {constraint}' if constraint else ''})"
-    )
+def mapped(error: psycopg.Error) -> CounterfoilError:
+    """The error of our tree for one of psycopg's, its pool's among them, by SQLSTATE.
+
+    The statement's parameters are never part of the message, nor is the server's text, which can quote them.
+    """
+    state = error.sqlstate or ""
+    name = f"{type(error).__name__} ({state or 'no SQLSTATE'})"
+    if state in _CONFLICTS or (state == "0A000" and error.diag.source_function == "RevalidateCachedQuery"):
+        # The last one: a migration has changed what a prepared statement returns. psycopg prepares it again.
+        return ConflictError(f"PostgreSQL ended the transaction: {name}")
+    if (state in _UNAVAILABLE or state[:2] in _UNAVAILABLE) if state else not isinstance(error, _REFUSED_BY_CLIENT):
+        return DatabaseUnavailableError(f"PostgreSQL is not available: {name}")
+    constraint = error.diag.constraint_name
+    return RejectedStatementError(f"PostgreSQL refused a statement: {name}{f', {constraint}' if constraint else ''}")
 
 
 def retry_conflicts(action: Callable[[], T]) -> T:
@@ -140,7 +152,7 @@ class Database:
     def _transaction(self, setting: str, value: str) -> Iterator[Connection]:
         try:
             connection = self._pool.getconn()
-        except (psycopg.Error, PoolTimeout) as error:
+        except psycopg.Error as error:
             raise mapped(error) from error
         try:
             try:
@@ -150,6 +162,8 @@ class Database:
                 self._roll_back(connection)
                 if isinstance(error, psycopg.Error):
                     raise mapped(error) from error
+                if isinstance(error, UnicodeEncodeError):  # what psycopg lets through of Python's
+                    raise RejectedStatementError("PostgreSQL cannot store a text with half a surrogate pair") from error
                 raise
             try:
                 connection.commit()

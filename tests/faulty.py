@@ -1,0 +1,133 @@
+"""Servers at fault, for the real adapters to meet: one answers whatever it is told, one cuts connections short."""
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+HOST = "127.0.0.1"
+
+
+def outcome(action: Callable[[], object]) -> tuple[type[BaseException] | None, str]:
+    """The class and the sentence of what `action` raises."""
+    try:
+        action()
+    except BaseException as error:  # noqa: BLE001  # which it is is what the tests ask
+        return type(error), str(error)
+    return None, ""
+
+
+def answer(status: int, body: bytes = b"", *headers: str, length: int | None = None) -> bytes:
+    """One HTTP answer, byte by byte. `length` is what it claims, where that is not its length."""
+    lines = [f"HTTP/1.1 {status} X", *headers, f"Content-Length: {len(body) if length is None else length}"]
+    return "\r\n".join([*lines, "Connection: close", "", ""]).encode() + body
+
+
+class Listener:
+    """Accepts connections on a port of its own, each on a thread that ends with its connection."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server((HOST, 0))
+        self.port: int = self._socket.getsockname()[1]
+        self._connections: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                connection, _ = self._socket.accept()
+                self._connections.append(connection)
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with suppress(OSError), connection:
+            self.serve(connection)
+
+    def serve(self, connection: socket.socket) -> None:
+        """Everything that is said on one connection."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End the listener and every connection."""
+        _shut(self._socket)
+        for connection in self._connections:
+            _shut(connection)
+
+
+def _shut(end: socket.socket) -> None:
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+    end.close()
+
+
+class Answering(Listener):
+    """An HTTP server that gives `said` to whoever asks, and closes; None resets the connection."""
+
+    said: bytes | None = b""
+
+    def serve(self, connection: socket.socket) -> None:
+        """Read the head of a request and answer it."""
+        head = b""
+        while b"\r\n\r\n" not in head:
+            more = connection.recv(65_536)
+            if not more:
+                return
+            head += more
+        if self.said is None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        else:
+            connection.sendall(self.said)
+
+
+class Cutting(Listener):
+    """Stands before a server, and cuts each connection after `after` bytes of the server's; None: it only counts."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self.after: int | None = None
+        self.passed = 0
+        """Bytes that the server said on the latest connection, as far as they were let through."""
+        super().__init__()
+
+    def serve(self, connection: socket.socket) -> None:
+        """Pass on both directions until the cut."""
+        self.passed = 0
+        with socket.create_connection((HOST, self._to)) as server:
+            threading.Thread(target=self._pass_on, args=(connection, server), daemon=True).start()
+            while said := server.recv(65_536):
+                if self.after is not None:
+                    said = said[: self.after - self.passed]
+                connection.sendall(said)
+                self.passed += len(said)
+                if self.passed == self.after:
+                    break
+            _shut(connection)
+
+    @staticmethod
+    def _pass_on(connection: socket.socket, server: socket.socket) -> None:
+        with suppress(OSError):
+            while said := connection.recv(65_536):
+                server.sendall(said)
+        with suppress(OSError):
+            server.shutdown(socket.SHUT_WR)
+
+
+@contextmanager
+def answering() -> Iterator[Answering]:
+    """An HTTP server that is told what to say."""
+    server = Answering()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@contextmanager
+def cutting(port: int) -> Iterator[Cutting]:
+    """A proxy before the server on `port`."""
+    proxy = Cutting(port)
+    try:
+        yield proxy
+    finally:
+        proxy.close()

@@ -1,0 +1,247 @@
+"""The real adapters before servers at fault: whatever these do, only our own errors come out, each of its class."""
+
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from botocore import endpoint
+
+from cli.postgres import Server
+from counterfoil import aws, db
+from counterfoil.db import CommitUnknownError, Connection, Database, retry_conflicts
+from counterfoil.documents.files import File
+from counterfoil.documents.files import read as read_file
+from counterfoil.errors import (
+    ConflictError,
+    DatabaseUnavailableError,
+    RejectedRequestError,
+    RejectedStatementError,
+    ServiceUnavailableError,
+)
+from counterfoil.messages import Message
+from counterfoil.outbox import Outbox
+from counterfoil.work import Send
+from tests import faulty
+from tests.delivery.conftest import pending, tenant
+from tests.factories import NOW
+from tests.faulty import outcome
+
+__all__ = ["pending", "tenant"]
+
+# -- PostgreSQL -------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_cut_at_any_byte_is_an_unavailable_database(postgres: Server, migrated_database: str) -> None:
+    """At any byte of what the server says: in a message, between two, at sign-in, in the answer to the commit."""
+    with faulty.cutting(postgres.port) as proxy:
+        url = f"postgresql://counterfoil_worker@{faulty.HOST}:{proxy.port}/{migrated_database}"
+
+        def transact(database: Database) -> None:
+            with database.delivery() as connection:
+                connection.execute("SELECT repeat('x', 40), generate_series(1, 3)").fetchall()
+
+        def cut(after: int | None) -> type[BaseException] | None:
+            proxy.after = after
+            database = Database(url, max_connections=1)
+            try:
+                return outcome(lambda: transact(database))[0]
+            finally:
+                database.close()
+
+        assert cut(None) is None
+        whole = proxy.passed
+        with psycopg.connect(url) as connection:
+            connection.execute("SELECT 1")
+            signed_in = proxy.passed
+        found = {after: cut(after) for after in range(signed_in + 60, whole)}
+
+    assert len(found) > 200
+    assert set(found.values()) == {DatabaseUnavailableError, CommitUnknownError}
+    assert found[whole - 1] is CommitUnknownError
+
+
+def test_a_server_that_cannot_be_reached_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(db, "CONNECT_SECONDS", 0.2)
+    database = Database("postgresql://nobody@127.0.0.1:1/nowhere")
+    try:
+        assert outcome(lambda: database.delivery().__enter__())[0] is DatabaseUnavailableError
+    finally:
+        database.close()
+    assert outcome(lambda: database.delivery().__enter__())[0] is DatabaseUnavailableError  # a pool that is closed
+
+
+@pytest.mark.parametrize("end", ["pg_terminate_backend", "pg_cancel_backend"])
+def test_a_session_that_an_operator_ends_is_unavailable(database: Database, admin: Connection, end: str) -> None:
+    def transact() -> None:
+        with database.delivery() as connection:
+            pid = connection.info.backend_pid
+            threading.Thread(target=end_when_asleep, args=(admin, end, pid), daemon=True).start()
+            connection.execute("SELECT pg_sleep(60)")
+
+    assert outcome(transact)[0] is DatabaseUnavailableError
+
+
+def end_when_asleep(admin: Connection, end: str, pid: int) -> None:
+    asleep = "SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = %s"
+    while admin.execute(asleep, [pid]).fetchone() != (True,):
+        pass
+    admin.execute(f"SELECT {end}(%s)".encode(), [pid])
+
+
+def test_a_lock_that_is_not_given_is_a_conflict(
+    database: Database, admin_database_url: str, pending: Callable[..., Message], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(db, "_OPEN", db._OPEN.replace(b"'10s'", b"'20ms'"))
+    message = pending()
+
+    def transact() -> None:
+        with database.delivery() as connection:
+            connection.execute("UPDATE document SET matching_error = NULL WHERE id = %s", [message.work_id])
+
+    with psycopg.connect(admin_database_url) as other:
+        other.execute("SELECT FROM document WHERE id = %s FOR UPDATE", [message.work_id])
+        assert outcome(transact)[0] is ConflictError
+
+
+def test_a_statement_that_a_migration_or_a_proxy_made_stale_runs_again(database_url: str, admin: Connection) -> None:
+    """What psycopg runs often it prepares. That can be gone, or return other columns than it did."""
+    admin.execute("CREATE TABLE thing (a int); GRANT SELECT ON thing TO PUBLIC")
+    database = Database(database_url, max_connections=1)
+    tries: list[int] = []
+
+    def look() -> None:
+        tries.append(1)
+        with database.delivery() as connection:
+            connection.execute("SELECT * FROM thing").fetchall()
+
+    def forget() -> None:
+        with database.delivery() as connection:
+            connection.pgconn.exec_(b"DEALLOCATE ALL")
+
+    try:
+        for unsettle in (lambda: admin.execute("ALTER TABLE thing ADD b int"), forget):
+            for _ in range(8):
+                look()
+            unsettle()
+            assert outcome(look)[0] is ConflictError
+            tries.clear()
+            retry_conflicts(look)
+            assert tries == [1]
+    finally:
+        database.close()
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "a\ud800b"])
+def test_a_text_that_postgres_cannot_hold_is_refused(database: Database, text: str) -> None:
+    def transact() -> None:
+        with database.delivery() as connection:
+            connection.execute("SELECT %s::text", [text])
+
+    assert outcome(transact)[0] is RejectedStatementError
+
+
+def test_a_value_too_long_for_an_index_is_refused_and_not_waited_for(database: Database, tenant: UUID) -> None:
+    long = "".join(chr(0x4E00 + n * 7919 % 20_000) for n in range(5000))  # too long however it is compressed
+
+    def transact() -> None:
+        with database.delivery() as connection:
+            connection.execute(
+                "INSERT INTO acquisition_job (id, bucket, key, sequencer, size, created_at) "
+                "VALUES (gen_random_uuid(), 'b', %s, '1', 1, now())",
+                [long],
+            )
+
+    cls, text = outcome(transact)
+    assert cls is RejectedStatementError
+    assert "54000" in text
+
+
+# -- AWS --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[faulty.Answering]:
+    """An endpoint for every AWS service, with the process's real clients, that says what it is told."""
+    with faulty.answering() as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{faulty.HOST}:{server.port}")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "test")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+        monkeypatch.setattr(endpoint, "time", SimpleNamespace(sleep=lambda _seconds: None))  # between botocore's tries
+        aws.client.cache_clear()
+        yield server
+        aws.client.cache_clear()
+
+
+def xml(code: str) -> bytes:
+    return f"<Error><Code>{code}</Code><Message>secret</Message></Error>".encode()
+
+
+def json(code: str) -> bytes:
+    return f'{{"__type": "com.amazonaws.sqs#{code}", "message": "secret"}}'.encode()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
+FAULTS: dict[str, tuple[bytes | None, type[Exception] | None, type[Exception] | None]] = {
+    # what is said, and what S3's and SQS's calls make of it (None: an answer like any other)
+    "closed": (b"", ServiceUnavailableError, ServiceUnavailableError),
+    "reset": (None, ServiceUnavailableError, ServiceUnavailableError),
+    "no HTTP": (b"SSH-2.0-OpenSSH_9.2\r\n", ServiceUnavailableError, ServiceUnavailableError),
+    "only to be continued": (b"HTTP/1.1 100 Continue\r\n\r\n", ServiceUnavailableError, ServiceUnavailableError),
+    "cut short": (faulty.answer(200, b"abc", length=100), ServiceUnavailableError, ServiceUnavailableError),
+    "cut in a chunk": (
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab",
+        ServiceUnavailableError,
+        ServiceUnavailableError,
+    ),
+    "a length that is none": (HEAD + b"Content-Length: x\r\n\r\n{}", ServiceUnavailableError, None),
+    "another's checksum": (
+        faulty.answer(200, b"{}", "x-amz-checksum-crc32: AAAAAA=="),
+        ServiceUnavailableError,
+        None,
+    ),
+    "another's date": (faulty.answer(200, b"{}", "Last-Modified: someday"), ServiceUnavailableError, None),
+    "a list": (faulty.answer(200, b"[1]"), None, ServiceUnavailableError),
+    "no UTF-8": (faulty.answer(200, b'{"Successful": "\xff"}'), None, ServiceUnavailableError),
+    "a refusal that cannot be read": (faulty.answer(400, b"\xff"), RejectedRequestError, ServiceUnavailableError),
+    "a refusal that is a list": (faulty.answer(400, b"[1]"), RejectedRequestError, ServiceUnavailableError),
+    "redirected in a circle": (faulty.answer(301), ServiceUnavailableError, RejectedRequestError),
+    "not changed": (faulty.answer(304), RejectedRequestError, RejectedRequestError),
+    "a proxy's page": (faulty.answer(502, b"<html>"), ServiceUnavailableError, ServiceUnavailableError),
+    "too many": (faulty.answer(429), ServiceUnavailableError, ServiceUnavailableError),
+    "an error of S3": (faulty.answer(400, xml("RequestTimeout")), ServiceUnavailableError, RejectedRequestError),
+    "an error of SQS": (faulty.answer(403, json("RequestThrottled")), RejectedRequestError, ServiceUnavailableError),
+    "denied by S3": (faulty.answer(403, xml("AccessDenied")), RejectedRequestError, RejectedRequestError),
+    "denied by SQS": (faulty.answer(403, json("AccessDenied")), RejectedRequestError, RejectedRequestError),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_answer_of_a_service_brings_a_foreign_error(service: faulty.Answering, fault: str) -> None:
+    service.said, of_s3, of_sqs = FAULTS[fault]
+
+    def change_visibility() -> None:
+        with aws.errors_mapped():
+            aws.client("sqs").change_message_visibility_batch(
+                QueueUrl=f"http://{faulty.HOST}:{service.port}/0/queue",
+                Entries=[{"Id": "0", "ReceiptHandle": "handle", "VisibilityTimeout": 300}],
+            )
+
+    read, changed = outcome(lambda: read_file(File("bucket", "key", None))), outcome(change_visibility)
+
+    assert (read[0], changed[0]) == (of_s3, of_sqs)
+    assert "secret" not in read[1] + changed[1]
+
+
+def test_a_queue_whose_answer_cannot_be_read_leaves_its_messages_in_the_outbox(
+    service: faulty.Answering, database: Database
+) -> None:
+    outbox = Outbox(database, {"matching": f"http://{faulty.HOST}:{service.port}/0/queue"}, clock=lambda: NOW)
+    service.said = faulty.answer(200, b"[1]")
+
+    sent = outbox.send([Send(uuid4(), "matching", None, Message(work_id=uuid4(), revision=1, send_number=0), NOW)])
+
+    assert sent == 0

@@ -1,0 +1,267 @@
+"""Every foreign error that an adapter can meet, the class that it becomes, and what the policy makes of the others."""
+
+import string
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import psycopg_pool
+import pytest
+from botocore import exceptions as botocore
+from botocore.parsers import ResponseParserError
+
+from counterfoil import aws, db
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt, Success
+from counterfoil.delivery.settlement import Settlement
+from counterfoil.errors import (
+    ConflictError,
+    CounterfoilError,
+    DatabaseUnavailableError,
+    InvalidMessageError,
+    InvalidSettingsError,
+    NewerSchemaError,
+    RejectedRequestError,
+    RejectedStatementError,
+    ServiceUnavailableError,
+)
+from counterfoil.messages import Message, read_message
+from counterfoil.outbox import Outbox
+from counterfoil.retry import GiveUp, Redeliver, RedeliverPolicy
+from counterfoil.settings import Settings
+from tests.delivery.conftest import clock, pending, sqs, tenant
+from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
+from tests.factories import NOW
+from tests.faulty import outcome
+
+__all__ = ["clock", "pending", "sqs", "tenant"]
+
+# -- PostgreSQL -------------------------------------------------------------------------------------------------------
+
+CONFLICT = {"40P01", "40001", "55P03", "25P02", "26000"}
+UNAVAILABLE = {
+    *("08000", "08001", "08003", "08004", "08006", "08007", "08P01"),  # connection
+    *("25006", "25P03", "25P04"),  # read-only, transaction time-outs
+    *("28000", "28P01", "3D000"),  # signing in
+    *("40000", "40002", "40003"),  # rolled back for other reasons
+    *("53000", "53100", "53200", "53300", "53400"),  # resources
+    *("55000", "55006", "55P04"),  # in use, not ready
+    *("57000", "57014", "57P01", "57P02", "57P03", "57P04", "57P05"),  # shut down, cancelled
+    *("58000", "58030", "58P01", "58P02", "58P03"),  # the system around it
+    *("XX000", "XX001", "XX002"),  # its own failures
+}
+"""Every other SQLSTATE is a refusal."""
+
+
+def descendants(cls: Any) -> set[Any]:
+    return {cls, *(found for child in cls.__subclasses__() for found in descendants(child))}
+
+
+def sqlstates() -> list[str]:
+    """Every SQLSTATE that psycopg knows."""
+    return sorted(
+        {cls.sqlstate for cls in descendants(psycopg.Error) if isinstance(getattr(cls, "sqlstate", None), str)}
+    )
+
+
+def test_every_sqlstate_that_a_real_server_raises_has_its_class(database: Database) -> None:
+    def raised(state: str) -> None:
+        with database.delivery() as connection:
+            connection.execute(f"DO $$BEGIN RAISE EXCEPTION 'DE02 is taken' USING ERRCODE = '{state}'; END$$".encode())
+
+    states = sqlstates()
+    found = {state: outcome(lambda state=state: raised(state)) for state in states}  # type: ignore[misc]
+
+    assert len(states) > 240
+    assert {state for state, (cls, _) in found.items() if cls is ConflictError} == CONFLICT
+    assert {state for state, (cls, _) in found.items() if cls is DatabaseUnavailableError} == UNAVAILABLE
+    others = {cls for state, (cls, _) in found.items() if state not in CONFLICT | UNAVAILABLE}
+    assert others == {RejectedStatementError}
+    assert all(state in text and "DE02" not in text for state, (_, text) in found.items())
+
+
+def test_every_error_that_psycopg_raises_without_the_server_has_its_class() -> None:
+    assert psycopg_pool.PoolTimeout in descendants(psycopg.Error)
+    refused = {
+        *(psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError, psycopg.IntegrityError),
+        psycopg.transaction.OutOfOrderTransactionNesting,
+    }
+    without = {cls for cls in descendants(psycopg.Error) if not getattr(cls, "sqlstate", None)}
+
+    assert len(without) >= 16
+    for cls in without:
+        expected = RejectedStatementError if cls in refused else DatabaseUnavailableError
+        assert type(db.mapped(cls("DE02"))) is expected, cls
+        assert "DE02" not in str(db.mapped(cls("DE02")))
+
+
+# -- AWS --------------------------------------------------------------------------------------------------------------
+
+CURABLE = {
+    *("HTTPClientError", "ConnectionClosedError", "ReadTimeoutError", "ResponseStreamingError"),
+    *("ConnectionError", "ConnectTimeoutError", "EndpointConnectionError", "ProxyConnectionError", "SSLError"),
+    *("IncompleteReadError", "ChecksumError", "FlexibleChecksumError", "CapacityNotAvailableError"),
+    *("NoCredentialsError", "CredentialRetrievalError", "MetadataRetrievalError", "TokenRetrievalError"),
+    *("UndefinedModelAttributeError", "MissingServiceIdError", "ResponseParserError"),  # outside botocore's own tree
+}
+"""Every other class of botocore is a refusal."""
+
+
+def made(cls: Any) -> Any:
+    """An error of one of botocore's classes, with every part of its sentence filled in."""
+    if issubclass(cls, botocore.ClientError):
+        return cls({"Error": {"Code": "ValidationException"}}, "Call")
+    names = {name for _, name, _, _ in string.Formatter().parse(getattr(cls, "fmt", "")) if name}
+    if issubclass(cls, botocore.WaiterError):
+        names = {"name", "reason", "last_response"}
+    if issubclass(cls, botocore.MissingServiceIdError):
+        names = {"service_name"}
+    return cls(**dict.fromkeys(names, "secret")) if names else cls()
+
+
+def test_every_class_of_botocore_has_its_class() -> None:
+    classes = {
+        cls
+        for cls in [*vars(botocore).values(), ResponseParserError]
+        if isinstance(cls, type) and issubclass(cls, Exception) and not issubclass(cls, Warning)
+    }
+    ours = {cls.__name__: aws.mapped(made(cls)) for cls in classes if cls.__module__.startswith("botocore")}
+
+    assert len(ours) > 80
+    assert {name for name, error in ours.items() if type(error) is ServiceUnavailableError} == CURABLE
+    assert {type(error) for error in ours.values()} == {ServiceUnavailableError, RejectedRequestError}
+    assert not any("secret" in str(error) for error in ours.values())
+
+
+CODES = {
+    ServiceUnavailableError: [
+        *("Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled", "RequestThrottledException"),
+        *("EC2ThrottledException", "KmsThrottled", "KMS.ThrottlingException", "AWS.SimpleQueueService.KmsThrottled"),
+        *("TooManyRequestsException", "ProvisionedThroughputExceededException", "RequestLimitExceeded"),
+        *("BandwidthLimitExceeded", "LimitExceededException", "ServiceQuotaExceededException", "SlowDown", "OverLimit"),
+        *("PriorRequestNotComplete", "TransactionInProgressException"),
+        *("InternalError", "InternalFailure", "InternalServerError", "InternalServerException"),
+        *("ServiceUnavailable", "ServiceUnavailableException"),
+        *("RequestTimeout", "RequestTimeoutException", "RequestTimeTooSkewed", "RequestExpired"),
+        *("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"),
+    ],
+    RejectedRequestError: [
+        *("AccessDenied", "AccessDeniedException", "UnrecognizedClientException", "InvalidClientTokenId"),
+        *("SignatureDoesNotMatch", "NoSuchKey", "NoSuchBucket", "NoSuchVersion", "ValidationException"),
+        *("InvalidParameterValue", "AWS.SimpleQueueService.NonExistentQueue", "ReceiptHandleIsInvalid"),
+        *("MessageRejected", "MailFromDomainNotVerifiedException", "OperationAborted"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("ours", "code"), [(cls, code) for cls, codes in CODES.items() for code in codes])
+@pytest.mark.parametrize("status", [400, 403, 409])
+def test_every_code_of_an_answer_has_its_class(ours: type[Exception], code: str, status: int) -> None:
+    answered: Any = {"Error": {"Code": code, "Message": "secret"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    error = aws.mapped(botocore.ClientError(answered, "Call"))
+
+    assert type(error) is ours
+    assert "secret" not in str(error)
+    if status == 400:  # inside a stream there is no status
+        del answered["ResponseMetadata"]
+        assert type(aws.mapped(botocore.EventStreamError(answered, "Call"))) is ours
+
+
+def test_every_status_of_an_answer_has_its_class() -> None:
+    def classified(status: int) -> type[CounterfoilError]:
+        answered: Any = {"Error": {"Code": str(status)}, "ResponseMetadata": {"HTTPStatusCode": status}}
+        return type(aws.mapped(botocore.ClientError(answered, "Call")))
+
+    curable = {status for status in range(300, 600) if classified(status) is ServiceUnavailableError}
+    assert curable == {408, 425, 429, *range(500, 600)}
+
+
+# -- pydantic ---------------------------------------------------------------------------------------------------------
+
+HOSTILE = [
+    *("x", "[", "]", "{}", "[]", "null", "true", "-1", "0", "1e400", "NaN", "[NaN]", "[-1]", '["x"]', '{"a": 1}'),
+    *('{"name": 1}', "\x00", "\ud800", "9" * 5000, "[" * 900, " ", "1.5", "Ä"),
+]
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_every_setting_is_read_or_refused_by_its_name(name: str) -> None:
+    for value in HOSTILE:
+        cls, text = outcome(lambda value=value: Settings.from_environment({name.upper(): value}))  # type: ignore[misc]
+        assert cls in {None, InvalidSettingsError}, (name, value[:20])
+        assert cls is None or name.upper() in text or "must be JSON" in text
+        assert len(text) < 300
+
+
+@pytest.mark.parametrize("field", Message.model_fields)
+def test_every_field_of_a_message_is_read_or_refused_by_its_name(field: str) -> None:
+    valid = {
+        "schema_version": "1",
+        "work_id": '"0190b2a4-7b1c-7000-8000-000000000001"',
+        "revision": "1",
+        "send_number": "0",
+    }
+    values = [*HOSTILE, "1.0", '"1"', "9" * 30, "1e3", '"\\u0000"', '"\\ud800"', '"urn:uuid:0"', "[" * 5000]
+    for value in values:
+        fields = valid | {field: value}
+        body = "{" + ", ".join(f'"{name}": {text}' for name, text in fields.items()) + "}"
+        cls, text = outcome(lambda body=body: read_message(body))  # type: ignore[misc]
+        assert cls in {None, InvalidMessageError, NewerSchemaError}, value[:20]
+        assert cls is not InvalidMessageError or field in text or "not JSON" in text
+        assert len(text) < 200
+
+
+# -- what is left: the policy's default -------------------------------------------------------------------------------
+
+
+class ForeignError(Exception):
+    """An error that no adapter knows."""
+
+
+def test_an_unmapped_error_takes_the_policys_default() -> None:
+    documents, tasks = RedeliverPolicy(), RedeliverPolicy(unknown_is_transient=False)
+
+    assert documents.decide(ForeignError(), 1, 1, NOW) == Redeliver(NOW + timedelta(seconds=300))
+    assert documents.decide(ForeignError(), 3, 1, NOW) == GiveUp("max_retries_exceeded", to_dead_letter_queue=True)
+    assert tasks.decide(ForeignError(), 1, 1, NOW) == GiveUp("non_retriable_error", to_dead_letter_queue=False)
+
+
+@pytest.mark.parametrize(
+    ("unknown_is_transient", "status", "reported", "letters"),
+    [(True, "pending", 1, []), (False, "failed", 0, ["non_retriable_error"])],
+)
+@pytest.mark.parametrize("error", [ForeignError, SystemExit, MemoryError, RecursionError])
+def test_an_unmapped_error_of_a_try_takes_the_policys_default(
+    database: Database,
+    admin: Connection,
+    sqs: FakeSqs,
+    clock: Clock,
+    pending: Callable[..., Message],
+    unknown_is_transient: bool,
+    status: str,
+    reported: int,
+    letters: list[str],
+    error: type[BaseException],
+) -> None:
+    bad, good = pending(), pending()
+
+    def work(attempt: Attempt) -> Success:
+        if attempt.work_id == bad.work_id:
+            raise error("DE02120300000000202051")
+        return Success(lambda connection: ())
+
+    consumer = make_consumer(database, work, clock)
+    policy = RedeliverPolicy(unknown_is_transient=unknown_is_transient)
+    outbox = Outbox(database, {"matching": QUEUE_URL}, clock=clock)
+    consumer.settlement = Settlement(consumer.kind, policy, database, outbox, clock)
+
+    response = consumer.handle(event(record(bad), record(good)), Context())
+
+    assert len(response["batchItemFailures"]) == reported
+    row = life_cycle(admin, bad.work_id)
+    assert row["status"] == status
+    assert error.__name__ in row["error"]
+    assert "DE02" not in row["error"]
+    assert [letter["dlq_reason"] for letter in rows(admin, "dead_letter")] == letters
+    assert life_cycle(admin, good.work_id)["status"] == "succeeded"
