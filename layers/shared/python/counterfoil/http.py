@@ -1,0 +1,241 @@
+"""Calls over HTTP: httpx with a deadline that holds, a bounded body, and the mapping of its errors.
+
+No message of an error has an address's path or query, a header or a body: they may hold secrets. Each call has a
+connection of its own: one kept from an earlier invocation may have died while the function was frozen.
+"""
+
+import logging
+import math
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import copy_context
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cache
+from threading import Lock, Thread
+from typing import Any, TypeVar
+
+import httpx
+
+from counterfoil.errors import CounterfoilError, RejectedRequestError, ServiceUnavailableError
+
+T = TypeVar("T")
+
+LONGEST_BODY = 1_048_576
+"""Bytes of an answer."""
+LONGEST_RETRY_AFTER = 86_400.0
+"""Seconds: who asks to be left alone for longer than a day is asked again after a day."""
+
+_TRANSIENT_STATUS = {408, 425, 429}
+_FOREIGN = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
+_NO_ANSWER = (
+    httpx.TimeoutException,
+    httpx.NetworkError,
+    httpx.RemoteProtocolError,
+    httpx.ProxyError,
+    httpx.DecodingError,
+)
+_OF_THE_BODY = {"content-encoding", "content-length", "transfer-encoding"}
+
+# At INFO, httpx logs the whole address of each call, and some addresses are secrets; httpcore, at DEBUG, headers.
+logging.getLogger("httpx").setLevel(logging.WARNING)
+logging.getLogger("httpcore").setLevel(logging.WARNING)
+
+
+def mapped(error: httpx.HTTPError | httpx.InvalidURL | httpx.StreamError) -> CounterfoilError:
+    """The error of our tree for one of httpx's. Only its type, the host and the status are told."""
+    if isinstance(error, httpx.HTTPStatusError):
+        return _refusal(error.response)
+    host = _host(error)
+    if isinstance(error, _NO_ANSWER):
+        return ServiceUnavailableError(f"{host} did not answer: {type(error).__name__}")
+    return RejectedRequestError(f"{host} could not be called: {type(error).__name__}")
+
+
+def check(response: httpx.Response) -> None:
+    """Accept an answer with a status of 2xx.
+
+    Raises:
+        ServiceUnavailableError: 408, 425, 429 or any 5xx; with Retry-After, where it was sent.
+        RejectedRequestError: any other status, redirects among them.
+    """
+    if not response.is_success:
+        raise _refusal(response)
+
+
+def send(  # noqa: PLR0913  # an interface between several pieces
+    method: str,
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    json: Any = None,
+    content: bytes | None = None,
+    connect: float,
+    read: float,
+    total: float,
+    longest_body: int = LONGEST_BODY,
+    checked_by: Callable[[httpx.Response], None] = check,
+) -> httpx.Response:
+    """Make one call and read its whole answer. No redirect is followed.
+
+    `connect` and `read` are seconds without progress, `total` bounds all of it, the look-up of the name included.
+    `checked_by` says what is an acceptable answer. The certificates trusted are the system's, or those of
+    SSL_CERT_FILE.
+
+    Raises:
+        ServiceUnavailableError: no answer in time, no connection, or a transient status.
+        RejectedRequestError: refused, impossible to send, or an answer of more than `longest_body` bytes.
+    """
+    line = _Line()
+
+    def call() -> httpx.Response:
+        timeout = httpx.Timeout(read, connect=connect, pool=connect)
+        with httpx.Client(verify=_trust(), timeout=timeout, follow_redirects=False) as client:
+            request = client.build_request(
+                method,
+                url,
+                headers={"accept-encoding": "identity", **(headers or {})},
+                json=json,
+                content=content,
+                extensions={"trace": line.watch},
+            )
+            return _read(client.send(request, stream=True), longest_body)
+
+    failure: CounterfoilError
+    try:
+        response = within(total, call, abandon=line.cut)
+    except TimeoutError:
+        failure = ServiceUnavailableError(f"{_host_of(url)} did not answer within {total:g} seconds")
+    except _FOREIGN as error:
+        failure = mapped(error)
+    except ValueError as error:  # what cannot be put into a request; the error would quote it
+        failure = RejectedRequestError(f"{_host_of(url)} could not be called: {type(error).__name__}")
+    else:
+        checked_by(response)
+        return response
+    raise failure  # outside of the handlers: a foreign error in its context may hold what must not be told
+
+
+def within(seconds: float, function: Callable[[], T], *, abandon: Callable[[], None] = lambda: None) -> T:
+    """What `function` returns or raises, if it does so in time.
+
+    It runs on a thread of its own, and one that is late is left to itself, after `abandon` has done what makes it end.
+
+    Raises:
+        TimeoutError: it did not end within `seconds`.
+    """
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:  # noqa: BLE001  # raised again where the result is waited for
+            future.set_exception(error)
+
+    Thread(target=copy_context().run, args=(run,), name="call", daemon=True).start()
+    try:
+        return future.result(max(0.0, seconds))
+    finally:
+        if not future.done():
+            abandon()
+
+
+class _Line:
+    """The socket of a call, to be cut from another thread: no read waits on a line that is dead."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._socket: socket.socket | None = None
+        self._is_cut = False
+
+    def watch(self, event: str, about: Mapping[str, Any]) -> None:
+        """Take note of the connection: httpcore tells when it is there, and again when it is encrypted."""
+        stream = about.get("return_value")
+        if not event.endswith((".connect_tcp.complete", ".start_tls.complete")) or stream is None:
+            return
+        with self._lock:
+            self._socket = stream.get_extra_info("socket")
+            if self._is_cut:
+                self._shut()
+
+    def cut(self) -> None:
+        """End the connection, or the one that is being made."""
+        with self._lock:
+            self._is_cut = True
+            self._shut()
+
+    def _shut(self) -> None:
+        if self._socket is not None:
+            with suppress(OSError):  # it has ended by itself
+                # Not SSLSocket's own: that one takes away what the reading thread is reading with.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
+def _read(response: httpx.Response, longest_body: int) -> httpx.Response:
+    """The same answer with its body. Of a refusal, the beginning of the body is enough."""
+    try:
+        body = bytearray()
+        for chunk in response.iter_bytes():
+            body += chunk
+            if len(body) > longest_body:
+                if response.is_success:
+                    message = f"{_host(response)} answered with more than {longest_body} bytes"
+                    raise RejectedRequestError(message)
+                break
+    finally:
+        response.close()
+    headers = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_BODY]
+    return httpx.Response(
+        response.status_code, headers=headers, content=bytes(body[:longest_body]), request=response.request
+    )
+
+
+def _refusal(response: httpx.Response) -> CounterfoilError:
+    message = f"{_host(response)} answered with HTTP {response.status_code}"
+    if response.status_code in _TRANSIENT_STATUS or response.status_code >= 500:
+        return ServiceUnavailableError(message, retry_after=_retry_after(response))
+    return RejectedRequestError(message)
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    """Seconds from now: the header has seconds or a date, which is held against the server's own clock."""
+    stated = response.headers.get("retry-after", "").strip()
+    try:
+        if stated[:1].isdigit():
+            seconds = float(stated)
+        else:
+            now = _date(response.headers["date"]) if "date" in response.headers else datetime.now(UTC)
+            seconds = (_date(stated) - now).total_seconds()
+    except ValueError:
+        return None
+    return None if math.isnan(seconds) else min(max(0.0, seconds), LONGEST_RETRY_AFTER)
+
+
+def _date(text: str) -> datetime:
+    found = parsedate_to_datetime(text)
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _host(source: object) -> str:
+    """The host of whatever knows its request."""
+    try:
+        request: httpx.Request = source.request  # type: ignore[attr-defined]
+    except (AttributeError, RuntimeError):  # httpx's way to say that there is none
+        return "An address"
+    return request.url.host or "An address"
+
+
+def _host_of(url: str) -> str:
+    try:
+        return httpx.URL(url).host or "An address"
+    except httpx.InvalidURL:
+        return "An address"
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    """OpenSSL's own choice of certificates: the system's, or those of SSL_CERT_FILE and SSL_CERT_DIR."""
+    return ssl.create_default_context()

@@ -1,0 +1,335 @@
+"""A language model's API on this machine that behaves as a script says: for tests of what calls one.
+
+It speaks Anthropic's Messages, OpenAI's chat completions and Bedrock's Converse, told apart by the path. Each request
+takes the next step of the script; after the last one, `otherwise` answers. Any other path gets
+the raw steps of the script alone.
+"""
+
+import json
+import re
+import socket
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
+from threading import Event, Lock, Thread
+from typing import Any, Literal
+
+Api = Literal["anthropic", "openai", "bedrock", "raw"]
+_PATHS: tuple[tuple[str, Api], ...] = (
+    (r"/v1/messages$", "anthropic"),
+    (r"/chat/completions$", "openai"),
+    (r"/model/.+/converse$", "bedrock"),
+)
+PAUSE = 0.02
+"""Seconds between the pieces of a slow answer."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked."""
+
+    api: Api
+    path: str
+    headers: Mapping[str, str]
+    """By lower-case name."""
+    body: Any
+
+    @property
+    def system(self) -> str:
+        """The instructions."""
+        if self.api == "anthropic":
+            return str(self.body["system"])
+        if self.api == "bedrock":
+            return str(self.body["system"][0]["text"])
+        return str(self.body["messages"][0]["content"])
+
+    @property
+    def user(self) -> str:
+        """What the instructions are to be applied to."""
+        content = self.body["messages"][-1]["content"]
+        return str(content[0]["text"] if self.api == "bedrock" else content)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The model says this."""
+
+    text: str
+    cut_off: bool = False
+
+
+@dataclass(frozen=True)
+class Raw:
+    """An HTTP response, as it is or in a bad way.
+
+    `slow_headers` and `slow_body` send it byte by byte, without end but for the client's; `reset_after` sends so many
+    bytes of the body and resets the connection; `silent` reads the request and says nothing.
+    """
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    how: Literal["well", "slow_headers", "slow_body", "reset", "silent"] = "well"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The API's own way to fail with a status: real bodies of each provider."""
+
+    status: int
+    retry_after: str | None = None
+    too_long: bool = False
+    """With 400: because the prompt does not fit the model."""
+
+
+Step = Answer | Raw | Failure
+
+
+class Server:
+    """Runs on loopback between `with` and its end."""
+
+    def __init__(
+        self, *script: Step, otherwise: Callable[[Request], str] | None = None, failing: float = 0.0, seed: int = 0
+    ) -> None:
+        """`otherwise` answers when the script is at its end; of those, `failing` (0 to 1) get a failure instead."""
+        self.script = list(script)
+        self.requests: list[Request] = []
+        self.at_once = 0
+        """Most requests that were under way at the same time."""
+        self._under_way = 0
+        self._otherwise = otherwise
+        self._failing = failing
+        self._random = Random(seed)
+        self._lock = Lock()
+        self.ended = Event()
+        self._server = _Quiet(("127.0.0.1", 0), partial(_Handler, self))
+        self._server.daemon_threads = True
+
+    def __enter__(self) -> "Server":
+        self._thread = Thread(target=self._server.serve_forever, args=(0.01,), name="scripted model")
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        """Its address, without a path."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def url_for(self, provider: str) -> str:
+        """What LLM_URL is to be."""
+        return f"{self.url}/v1" if provider == "openai" else self.url
+
+    def then(self, *steps: Step) -> None:
+        """Add to the script."""
+        with self._lock:
+            self.script += steps
+
+    def next(self, request: Request) -> Step:
+        """The step for a request."""
+        with self._lock:
+            self.requests.append(request)
+            if self.script:
+                return self.script.pop(0)
+            if self._otherwise is None:
+                return Raw(500, b"the script is at its end")
+            if self._random.random() < self._failing:
+                mishaps: list[Step] = [Failure(429), Failure(503), Failure(529), Answer("no JSON")]
+                return self._random.choice(mishaps)
+        return Answer(self._otherwise(request))
+
+    def began(self) -> None:
+        """A request has come."""
+        with self._lock:
+            self._under_way += 1
+            self.at_once = max(self.at_once, self._under_way)
+
+    def done(self) -> None:
+        """A request is answered."""
+        with self._lock:
+            self._under_way -= 1
+
+
+class _Quiet(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hangs up is what a slow answer is for."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def __init__(self, server: Server, *args: Any) -> None:
+        self._scripted = server
+        super().__init__(*args)
+
+    def do_POST(self) -> None:
+        content = self.rfile.read(int(self.headers.get("content-length") or 0))
+        api: Api = next((api for pattern, api in _PATHS if re.search(pattern, self.path)), "raw")
+        body = json.loads(content) if api != "raw" else content
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self._scripted.began()
+        try:
+            step = self._scripted.next(Request(api, self.path, headers, body))
+            self._send(step if isinstance(step, Raw) else _ENCODERS[api](step))
+        finally:
+            self._scripted.done()
+            self.close_connection = True
+
+    def do_GET(self) -> None:
+        self.do_POST()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+    def _send(self, raw: Raw) -> None:
+        head = [f"HTTP/1.1 {raw.status} {'OK' if raw.status < 400 else 'Not so'}", "Content-Type: application/json"]
+        head += [f"{name}: {value}" for name, value in raw.headers.items()]
+        if "content-length" not in {name.lower() for name in raw.headers}:
+            head.append(f"Content-Length: {len(raw.body) + (1_000_000 if raw.how == 'slow_body' else 0)}")
+        top = "\r\n".join([*head, "Connection: close", "", ""]).encode()
+        if raw.how == "silent":
+            self._scripted.ended.wait(60)
+        elif raw.how == "slow_headers":
+            self._drip(top[:-2])
+        elif raw.how == "slow_body":
+            self.wfile.write(top)
+            self._drip(raw.body)
+        elif raw.how == "reset":
+            self.wfile.write(top + raw.body[: len(raw.body) // 2])
+            self.wfile.flush()
+            # To close with bytes unread or unsent makes no reset on its own; to linger for 0 seconds does.
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+        else:
+            self.wfile.write(top + raw.body)
+
+    def _drip(self, data: bytes) -> None:
+        """Byte by byte, for ever: headers that go on, or blanks of a body."""
+        position = 0
+        while not self._scripted.ended.wait(PAUSE):
+            self.wfile.write(data[position : position + 1] or b" ")
+            self.wfile.flush()
+            position += 1
+
+
+def _json(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Raw:
+    return Raw(status, json.dumps(content).encode(), headers or {})
+
+
+def _retry(step: Failure) -> dict[str, str]:
+    return {} if step.retry_after is None else {"Retry-After": step.retry_after}
+
+
+_ANTHROPIC_ERRORS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    529: "overloaded_error",
+}
+
+
+def _anthropic(step: Answer | Failure) -> Raw:
+    if isinstance(step, Answer):
+        content = [{"type": "text", "text": step.text}] if step.text else []
+        return _json(
+            {
+                "id": "msg_1",
+                "type": "message",
+                "role": "assistant",
+                "model": "claude",
+                "content": content,
+                "stop_reason": "max_tokens" if step.cut_off else "end_turn",
+                "stop_sequence": None,
+                "usage": {"input_tokens": 120, "output_tokens": 30},
+            }
+        )
+    message = "prompt is too long: 208656 tokens > 200000 maximum" if step.too_long else "Something."
+    kind = _ANTHROPIC_ERRORS.get(step.status, "api_error")
+    return _json({"type": "error", "error": {"type": kind, "message": message}}, step.status, _retry(step))
+
+
+def _openai(step: Answer | Failure) -> Raw:
+    if isinstance(step, Answer):
+        return _json(
+            {
+                "id": "chatcmpl-1",
+                "object": "chat.completion",
+                "model": "gpt",
+                "choices": [
+                    {
+                        "index": 0,
+                        "message": {"role": "assistant", "content": step.text or None},
+                        "finish_reason": "length" if step.cut_off else "stop",
+                    }
+                ],
+                "usage": {"prompt_tokens": 120, "completion_tokens": 30, "total_tokens": 150},
+            }
+        )
+    error = {"message": "Something.", "type": "server_error", "param": None, "code": None}
+    if step.too_long:
+        error = {
+            "message": "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 "
+            "tokens. Please reduce the length of the messages.",
+            "type": "invalid_request_error",
+            "param": "messages",
+            "code": "context_length_exceeded",
+        }
+    return _json({"error": error}, step.status, _retry(step))
+
+
+_BEDROCK_ERRORS = {
+    400: "ValidationException",
+    403: "AccessDeniedException",
+    404: "ResourceNotFoundException",
+    408: "ModelTimeoutException",
+    424: "ModelErrorException",
+    429: "ThrottlingException",
+    500: "InternalServerException",
+    503: "ServiceUnavailableException",
+}
+
+
+def _bedrock(step: Answer | Failure) -> Raw:
+    if isinstance(step, Answer):
+        return _json(
+            {
+                "output": {"message": {"role": "assistant", "content": [{"text": step.text}] if step.text else []}},
+                "stopReason": "max_tokens" if step.cut_off else "end_turn",
+                "usage": {"inputTokens": 120, "outputTokens": 30, "totalTokens": 150},
+                "metrics": {"latencyMs": 1},
+            }
+        )
+    kind = _BEDROCK_ERRORS.get(step.status, "InternalServerException")
+    message = "Input is too long for requested model." if step.too_long else "Something."
+    return _json({"message": message}, step.status, {"x-amzn-ErrorType": kind, **_retry(step)})
+
+
+def _raw(step: Answer | Failure) -> Raw:
+    if isinstance(step, Answer):
+        return Raw(200, step.text.encode())
+    return Raw(step.status, b"{}", _retry(step))
+
+
+_ENCODERS: Mapping[str, Callable[[Answer | Failure], Raw]] = {
+    "anthropic": _anthropic,
+    "openai": _openai,
+    "bedrock": _bedrock,
+    "raw": _raw,
+}
+
+
+def answers(contents: Iterable[Any]) -> list[Answer]:
+    """Good answers with these contents as JSON."""
+    return [Answer(json.dumps(content)) for content in contents]

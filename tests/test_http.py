@@ -1,0 +1,365 @@
+"""HTTP calls: deadlines that hold, bounded bodies, every error of httpx mapped, and nothing secret told."""
+
+import logging
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from threading import Event, Thread
+from time import monotonic
+from typing import Any
+
+import httpx
+import pytest
+
+from counterfoil import http
+from counterfoil.errors import PermanentError, RejectedRequestError, ServiceUnavailableError
+from tests.llm.server import Answer, Failure, Raw, Server, Step
+
+LIMITS: dict[str, Any] = {"connect": 2.0, "read": 2.0, "total": 5.0}
+SECRET = "T0-B1-s3cr3t"
+
+
+@pytest.fixture
+def scripted() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+def call(server: Server, *script: Step, **changed: Any) -> httpx.Response:
+    server.then(*script)
+    return http.send("POST", f"{server.url}/{SECRET}?key={SECRET}", json={"a": 1}, **LIMITS | changed)
+
+
+def seconds_of(refused: Any, **about: Any) -> float:
+    began = monotonic()
+    with pytest.raises(ServiceUnavailableError):
+        refused(**about)
+    return monotonic() - began
+
+
+# What is sent and read
+
+
+def test_a_call_sends_its_body_and_headers_and_brings_the_answer(scripted: Server):
+    response = call(scripted, Answer("yes"), headers={"x-api-key": "k"})
+    assert (response.status_code, response.content, response.headers["content-type"]) == (
+        200,
+        b"yes",
+        "application/json",
+    )
+    request = scripted.requests[0]
+    assert (request.body, request.headers["x-api-key"], request.headers["accept-encoding"]) == (
+        b'{"a":1}',
+        "k",
+        "identity",
+    )
+
+
+def test_bytes_are_sent_as_they_are(scripted: Server):
+    scripted.then(Answer("yes"))
+    http.send("POST", scripted.url, content=b"\x00\xff", **LIMITS)
+    assert scripted.requests[0].body == b"\x00\xff"
+
+
+def test_a_redirect_is_not_followed(scripted: Server):
+    with pytest.raises(RejectedRequestError, match="HTTP 302"):
+        call(scripted, Raw(302, headers={"Location": f"{scripted.url}/elsewhere"}), Answer("from there"))
+    assert len(scripted.requests) == 1
+
+
+def test_an_answer_up_to_the_bound_is_read_whole(scripted: Server):
+    assert call(scripted, Raw(body=b"x" * 1000), longest_body=1000).content == b"x" * 1000
+
+
+def test_an_answer_beyond_the_bound_is_refused(scripted: Server):
+    with pytest.raises(RejectedRequestError, match="more than 1000 bytes"):
+        call(scripted, Raw(body=b"x" * 1001), longest_body=1000)
+
+
+def test_a_failure_is_told_by_its_status_however_long_its_body_is(scripted: Server):
+    with pytest.raises(ServiceUnavailableError, match="HTTP 500"):
+        call(scripted, Raw(500, body=b"x" * 100_000), longest_body=10)
+
+
+def test_an_answer_that_ends_too_early_is_none(scripted: Server):
+    with pytest.raises(ServiceUnavailableError, match="RemoteProtocolError"):
+        call(scripted, Raw(body=b"half", headers={"Content-Length": "8"}))
+
+
+def test_an_answer_in_a_broken_encoding_is_none(scripted: Server):
+    with pytest.raises(ServiceUnavailableError, match="DecodingError"):
+        call(scripted, Raw(body=b"no gzip", headers={"Content-Encoding": "gzip"}))
+
+
+def test_who_calls_may_say_what_is_acceptable(scripted: Server):
+    seen: list[tuple[int, bytes]] = []
+    call(scripted, Raw(404, b"gone"), checked_by=lambda response: seen.append((response.status_code, response.content)))
+    assert seen == [(404, b"gone")]
+
+
+# Deadlines
+
+
+@pytest.mark.parametrize("how", ["slow_headers", "slow_body", "silent"])
+def test_no_answer_gets_past_the_total_however_it_dawdles(how: Any, scripted: Server):
+    # Each byte comes well within `read`: nothing but the total ends this.
+    took = seconds_of(partial(call, scripted, Raw(body=b"ab", how=how)), read=30.0, total=0.3)
+    assert 0.3 <= took < 1.5
+
+
+def test_silence_ends_a_call_before_its_total(scripted: Server):
+    took = seconds_of(partial(call, scripted, Raw(how="silent")), read=0.1, total=30.0)
+    assert took < 1.5
+
+
+def test_the_line_of_a_late_call_is_cut(scripted: Server):
+    hung_up = Event()
+
+    class Noticing(Server):
+        def done(self) -> None:
+            super().done()
+            hung_up.set()
+
+    with Noticing(Raw(how="slow_body")) as server:
+        seconds_of(partial(call, server), read=30.0, total=0.1)
+        assert hung_up.wait(5)
+
+
+def test_a_name_that_is_looked_up_for_ever_does_not_hold_the_caller(monkeypatch: pytest.MonkeyPatch):
+    ended = Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: ended.wait(30) and [])
+    try:
+        assert seconds_of(partial(http.send, "GET", "http://slow.example/", **LIMITS | {"total": 0.1})) < 1.5
+    finally:
+        ended.set()
+
+
+def test_a_handshake_that_never_ends_does_not_hold_the_caller():
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # accepts, and never says a word of TLS
+        url = f"https://127.0.0.1:{deaf.getsockname()[1]}/"
+        assert seconds_of(partial(http.send, "GET", url, connect=30.0, read=30.0, total=0.2)) < 1.5
+        assert seconds_of(partial(http.send, "GET", url, connect=0.1, read=30.0, total=30.0)) < 1.5
+
+
+def test_without_time_left_nothing_waits(scripted: Server):
+    with pytest.raises(ServiceUnavailableError):
+        call(scripted, Raw(how="silent"), total=-1.0)
+
+
+def test_a_refused_connection_is_a_failure_of_the_service():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(ServiceUnavailableError, match=r"127\.0\.0\.1 did not answer: ConnectError"):
+        http.send("GET", f"http://127.0.0.1:{port}/", **LIMITS)
+
+
+def test_a_reset_in_the_middle_is_a_failure_of_the_service(scripted: Server):
+    with pytest.raises(ServiceUnavailableError, match="ReadError"):
+        call(scripted, Raw(body=b"x" * 1000, how="reset"))
+
+
+# The system's certificates
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A key and a certificate for 127.0.0.1 that nobody has signed."""
+    path = tmp_path / "server.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+         "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1",
+         "-keyout", path, "-out", tmp_path / "certificate.pem"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    path.write_text(path.read_text() + (tmp_path / "certificate.pem").read_text())
+    return path
+
+
+@pytest.fixture
+def encrypted(certificate: Path) -> Iterator[str]:
+    """The address of a server that answers one request over TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+
+    def serve() -> None:
+        try:
+            connection, _ = server.accept()
+            with context.wrap_socket(connection, server_side=True) as encrypted:
+                encrypted.recv(65536)
+                encrypted.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+        except OSError:
+            pass
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = Thread(target=serve)
+        thread.start()
+        yield f"https://127.0.0.1:{server.getsockname()[1]}/"
+        with socket.socket() as last:  # ends the wait for a client that never came
+            last.connect_ex(server.getsockname())
+        thread.join()
+
+
+@pytest.fixture
+def trust() -> Iterator[Any]:
+    http._trust.cache_clear()
+    yield
+    http._trust.cache_clear()
+
+
+def test_a_certificate_that_nobody_vouches_for_is_not_accepted(encrypted: str, trust: Any):
+    with pytest.raises(ServiceUnavailableError, match="ConnectError"):
+        http.send("GET", encrypted, **LIMITS)
+
+
+def test_the_certificates_of_ssl_cert_file_are_trusted(
+    encrypted: str, certificate: Path, trust: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    assert http.send("GET", encrypted, **LIMITS).content == b"ok"
+
+
+# Classification
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 501, 502, 503, 504, 529, 599])
+def test_throttling_and_failures_of_the_service_are_transient(status: int, scripted: Server):
+    with pytest.raises(ServiceUnavailableError, match=f"127.0.0.1 answered with HTTP {status}"):
+        call(scripted, Failure(status))
+
+
+@pytest.mark.parametrize("status", [301, 304, 400, 401, 403, 404, 409, 410, 413, 422, 424, 451, 499])
+def test_refusals_are_permanent(status: int, scripted: Server):
+    with pytest.raises(RejectedRequestError, match=f"127.0.0.1 answered with HTTP {status}"):
+        call(scripted, Raw(status))
+
+
+TREE = {
+    httpx.RequestError: RejectedRequestError,
+    httpx.TransportError: RejectedRequestError,
+    httpx.TimeoutException: ServiceUnavailableError,
+    httpx.ConnectTimeout: ServiceUnavailableError,
+    httpx.ReadTimeout: ServiceUnavailableError,
+    httpx.WriteTimeout: ServiceUnavailableError,
+    httpx.PoolTimeout: ServiceUnavailableError,
+    httpx.NetworkError: ServiceUnavailableError,
+    httpx.ReadError: ServiceUnavailableError,
+    httpx.WriteError: ServiceUnavailableError,
+    httpx.ConnectError: ServiceUnavailableError,
+    httpx.CloseError: ServiceUnavailableError,
+    httpx.ProxyError: ServiceUnavailableError,
+    httpx.ProtocolError: RejectedRequestError,
+    httpx.RemoteProtocolError: ServiceUnavailableError,
+    httpx.LocalProtocolError: RejectedRequestError,
+    httpx.UnsupportedProtocol: RejectedRequestError,
+    httpx.DecodingError: ServiceUnavailableError,
+    httpx.TooManyRedirects: RejectedRequestError,
+    httpx.InvalidURL: RejectedRequestError,
+    httpx.StreamError: RejectedRequestError,
+    httpx.StreamConsumed: RejectedRequestError,
+    httpx.StreamClosed: RejectedRequestError,
+    httpx.ResponseNotRead: RejectedRequestError,
+    httpx.RequestNotRead: RejectedRequestError,
+}
+"""What each of httpx's errors means. HTTPStatusError is told by its status."""
+
+
+def subclasses(kind: type[Exception]) -> Iterator[type[Exception]]:
+    yield from chain([kind], *(subclasses(below) for below in kind.__subclasses__()))
+
+
+def test_every_error_of_httpx_has_its_meaning():
+    found = {kind for root in (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) for kind in subclasses(root)}
+    assert found - {httpx.HTTPError, httpx.HTTPStatusError} == TREE.keys()
+
+
+@pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
+def test_an_error_of_httpx_becomes_one_of_ours(kind: type[Exception]):
+    of_a_text = not issubclass(kind, httpx.StreamError) or kind is httpx.StreamError
+    error: Any = kind(SECRET) if of_a_text else kind()
+    for request in (None, httpx.Request("POST", f"https://hooks.example/{SECRET}?k={SECRET}")):
+        if request is not None and isinstance(error, httpx.RequestError):
+            error.request = request
+        ours = http.mapped(error)
+        assert type(ours) is TREE[kind]
+        assert kind.__name__ in str(ours)
+        assert SECRET not in str(ours)
+
+
+def test_a_status_that_httpx_raised_is_told_by_the_table():
+    request = httpx.Request("POST", "https://example.com/")
+    for status, expected in ((429, ServiceUnavailableError), (404, RejectedRequestError)):
+        error = httpx.HTTPStatusError(SECRET, request=request, response=httpx.Response(status, request=request))
+        assert type(http.mapped(error)) is expected
+
+
+@pytest.mark.parametrize(
+    ("url", "headers"),
+    [
+        (f"ftp://example.com/{SECRET}", {}),
+        (SECRET, {}),
+        ("", {}),
+        (f"http://example.com:port/{SECRET}", {}),
+        (f"http://ex\x00ample/{SECRET}", {}),
+        ("http://127.0.0.1/", {"x-api-key": f"{SECRET}\n"}),
+        ("http://127.0.0.1/", {"x-api-key": f"{SECRET}ü"}),
+    ],
+)
+def test_what_cannot_be_sent_is_permanent_and_not_quoted(url: str, headers: dict[str, str]):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        at = url.replace("127.0.0.1", f"127.0.0.1:{server.getsockname()[1]}")
+        with pytest.raises(PermanentError, match="could not be called") as caught:
+            http.send("GET", at, headers=headers, **LIMITS)
+    assert SECRET not in str(caught.value)
+
+
+# Retry-After
+
+
+@pytest.mark.parametrize(
+    ("stated", "seconds"),
+    [("7", 7.0), ("0", 0.0), (" 12 ", 12.0), ("0.5", 0.5), ("99999999999", 86400.0), ("1e999", 86400.0)]
+    + [(text, None) for text in ("", "soon", "-1", "nan", "inf", "5 minutes", "Wed, 99 Foo 2026")],
+)
+def test_retry_after_is_kept_in_seconds(stated: str, seconds: float | None, scripted: Server):
+    with pytest.raises(ServiceUnavailableError) as caught:
+        call(scripted, Failure(429, retry_after=stated))
+    assert caught.value.retry_after == seconds
+
+
+def test_retry_after_as_a_date_is_held_against_the_server_s_own_clock(scripted: Server):
+    theirs = datetime(2020, 1, 1, 12, tzinfo=UTC)
+    stamp, later = (format_datetime(at, usegmt=True) for at in (theirs, theirs + timedelta(seconds=90)))
+    with pytest.raises(ServiceUnavailableError) as caught:
+        call(scripted, Raw(503, headers={"Date": stamp, "Retry-After": later}))
+    assert caught.value.retry_after == 90
+
+
+def test_a_date_that_is_over_means_at_once(scripted: Server):
+    with pytest.raises(ServiceUnavailableError) as caught:
+        call(scripted, Failure(503, retry_after="Wed, 01 Jan 2020 12:00:00 GMT"))
+    assert caught.value.retry_after == 0
+
+
+# Secrets
+
+
+@pytest.mark.parametrize(
+    "step", [Failure(500), Failure(403), Raw(302), Raw(body=b"x" * 9, how="reset"), Raw(body=b"x" * 2_000_000)]
+)
+def test_no_error_tells_an_address_or_a_body(step: Step, scripted: Server):
+    with pytest.raises((ServiceUnavailableError, RejectedRequestError)) as caught:
+        call(scripted, step)
+    assert SECRET not in str(caught.value)
+    assert caught.value.__context__ is None  # nor does what a traceback would print before it
+
+
+def test_no_line_of_a_log_tells_an_address(scripted: Server, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG)
+    call(scripted, Answer("yes"))
+    assert SECRET not in caplog.text
