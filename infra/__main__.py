@@ -4,7 +4,8 @@ import sys
 
 from aws_cdk import App
 
-from infra.app import SETTINGS, ContextError, build, stage_of
+from infra.app import SETTINGS, build
+from infra.context import ContextError, stage_of
 from infra.dependencies import dependency_layer
 from infra.packaging import LAMBDA, UNZIPPED_LIMIT, PackagingError, code_layer, this_machine, unzipped_size
 from infra.workers import WorkerTableError

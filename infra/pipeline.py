@@ -1,24 +1,25 @@
 """The pipeline: the uploads bucket, every worker of the table, what starts them, and migrations before all else."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from aws_cdk import Aws, Duration, RemovalPolicy, Stack, triggers
-from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import Aws, Duration, RemovalPolicy, SecretValue, Stack, triggers
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_scheduler as scheduler
-from aws_cdk import aws_sns as sns
+from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from infra import packaging
+from infra.alarm import Bell, watch_over
 from infra.database import Database
 from infra.network import NetworkStack
+from infra.outside import Outside
 from infra.packaging import Package, Target
 from infra.worker import Queues, Surroundings, Worker, output
-from infra.workers import FedBy, Row, queue_rows, validate
+from infra.workers import FedBy, Row, dependent, queue_rows, validate
 
 UPLOADS = "uploads/"
 EVERY_MINUTE = "rate(1 minute)"
@@ -33,6 +34,12 @@ class Stage:
     """None in the local cloud, which has neither network nor TLS, and forgets its data with its stack."""
     target: Target
     dependencies: Package
+    outside: Outside
+    settings: Mapping[str, str] = field(default_factory=dict)
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    """Of alarms, where they differ from the default."""
+    secret_arn: str | None = None
+    """A secret that exists already."""
 
     @property
     def on_aws(self) -> bool:
@@ -63,9 +70,14 @@ class PipelineStack(Stack):
             network=stage.network,
             layers=self._layers(),
             architecture=lambda_.Architecture.ARM_64 if stage.on_aws else lambda_.Architecture.X86_64,
-            alarm_action=actions.SnsAction(self._alarm_topic()),
+            bell=self._bell(),
+            settings=stage.settings,
+            outside=stage.outside,
+            secret_arn=self._secret_arn(),
         )
         self.workers = {row.name: Worker(self, row, self._code(row), around) for row in rows}
+        self._tell_mappings(rows)
+        watch_over(self, queue_rows(rows), around.bell, stage.thresholds)
         self._schedule()
         self._migrate_first()
         self._outputs(rows)
@@ -127,22 +139,36 @@ class PipelineStack(Stack):
         )
         return bucket
 
-    def _alarm_topic(self) -> sns.Topic:
-        topic = sns.Topic(self, "Alarms", topic_name="counterfoil-alarms", enforce_ssl=self._stage.on_aws)
-        alarms = f"arn:{Aws.PARTITION}:cloudwatch:{Aws.REGION}:{Aws.ACCOUNT_ID}:alarm:counterfoil-*"
-        topic.add_to_resource_policy(
-            iam.PolicyStatement(
-                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
-                actions=["sns:Publish"],
-                resources=[topic.topic_arn],
-                conditions={
-                    "ArnLike": {"aws:SourceArn": alarms},
-                    "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
-                },
+    def _bell(self) -> Bell:
+        bell = Bell(self, enforce_tls=self._stage.on_aws)
+        for severity, topic in bell.topics.items():
+            output(self, f"{severity.title()}AlarmsTopicArn", topic.topic_arn)
+        return bell
+
+    def _secret_arn(self) -> str | None:
+        """The secret of what is called by way of the internet: a given one, or a new one for a person to fill."""
+        if not self._stage.on_aws or not self._stage.outside.internet:
+            return None
+        arn = self._stage.secret_arn
+        if arn is None:
+            secret = secretsmanager.Secret(
+                self,
+                "Secret",
+                secret_name="counterfoil",  # noqa: S106 - its name
+                description="LLM_API_KEY and SLACK_WEBHOOK_URL, as a JSON object",
+                secret_string_value=SecretValue.unsafe_plain_text("{}"),
+                removal_policy=RemovalPolicy.RETAIN,
             )
-        )
-        output(self, "AlarmsTopicArn", topic.topic_arn)
-        return topic
+            arn = secret.secret_arn
+        output(self, "SecretArn", arn)
+        return arn
+
+    def _tell_mappings(self, rows: Sequence[Row]) -> None:
+        """Tell whoever pauses mappings which they are, now that they exist."""
+        ids = {row.name: self.workers[row.name].mappings[0].event_source_mapping_id for row in dependent(rows)}
+        for worker in self.workers.values():
+            if worker.row.pauses_mappings and ids:
+                worker.function.add_environment("MAPPINGS", self.to_json_string(ids))
 
     def _layers(self) -> list[lambda_.LayerVersion]:
         packages = {"Dependencies": self._stage.dependencies, "Code": packaging.code_layer(self._stage.target)}

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from aws_cdk import Aws, CfnOutput, Duration, RemovalPolicy
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
@@ -14,8 +13,11 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.alarm import Bell, Rule
+from infra.alarms import Severity
 from infra.database import Database
-from infra.network import SUBNETS, NetworkStack
+from infra.network import NetworkStack
+from infra.outside import Outside
 from infra.workers import (
     DEAD_LETTER_RETENTION,
     MAX_RECEIVE_COUNT,
@@ -23,16 +25,19 @@ from infra.workers import (
     Alarm,
     FedBy,
     Row,
+    dependent,
     mappings,
     queue_rows,
     targets,
 )
 
-RUNBOOK = "docs/operations.md"
 BATCHED = ("sqs:SendMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility")
 CONSUME = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"]
 READ = ["s3:GetObject", "s3:GetObjectVersion"]
 """An upload is read in the version that its event names: a later one under the same key is another upload."""
+TRACE = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
+"""X-Ray knows no resources to name."""
+PAUSE = ["lambda:GetEventSourceMapping", "lambda:UpdateEventSourceMapping"]
 NETWORK_INTERFACES = [
     "ec2:CreateNetworkInterface",
     "ec2:DeleteNetworkInterface",
@@ -88,7 +93,12 @@ class Surroundings:
     """None in the local cloud, where functions are processes of the same machine."""
     layers: list[lambda_.LayerVersion]
     architecture: lambda_.Architecture
-    alarm_action: cloudwatch.IAlarmAction
+    bell: Bell
+    settings: Mapping[str, str]
+    """Environment variables of every function, which the deployment chose."""
+    outside: Outside
+    secret_arn: str | None
+    """The secret of those who call out, where there is something to keep."""
 
 
 class Worker(Construct):
@@ -114,7 +124,7 @@ class Worker(Construct):
     def _function(self, code: lambda_.Code) -> lambda_.Function:
         row, network = self.row, self._around.network
         placed: dict[str, Any] = (
-            {"vpc": network.vpc, "vpc_subnets": SUBNETS, "security_groups": [network.security_group(row)]}
+            {"vpc": network.vpc, "vpc_subnets": network.subnets(row), "security_groups": [network.security_group(row)]}
             if network
             else {}
         )
@@ -138,7 +148,9 @@ class Worker(Construct):
             # Parked work goes to the queue that it came from, and returned work may come back to the dead letters.
             # Lambda takes that for a loop and stops it after 16 rounds; our own bounds are attempts and returns.
             recursive_loop=lambda_.RecursiveLoop.ALLOW if row.polls else None,
-            role=self._role(),
+            # The role is complete, and CDK need not add what tracing takes.
+            role=self._role().without_policy_updates(),
+            tracing=lambda_.Tracing.ACTIVE if network else lambda_.Tracing.DISABLED,
             log_group=self.log_group,
             environment=self._environment(),
             **placed,
@@ -149,6 +161,7 @@ class Worker(Construct):
         row, around = self.row, self._around
         told = {"name": row.name, "timeout": row.timeout, "permits": row.permits, "start_margin": row.start_margin}
         environment = {
+            **around.settings,
             "WORKER": json.dumps(told),
             "POWERTOOLS_SERVICE_NAME": row.name,
             "QUEUE_URLS": json.dumps(
@@ -158,12 +171,19 @@ class Worker(Construct):
         if row.fed_by is FedBy.DEAD_LETTER_QUEUES:
             sources = {around.queues[of.name].dead_letters.queue_arn: of.name for of in queue_rows(around.rows)}
             environment["DEAD_LETTER_SOURCES"] = json.dumps(sources)
+        if around.secret_arn and around.outside.needs_internet(row):
+            environment["SECRETS_ARN"] = around.secret_arn
         return {**environment, **around.database.environment(row)}
 
     def _role(self) -> iam.Role:
         """A role of the worker's own: what the row names, and no managed policy."""
         network = network_statements(self.row) if self._around.network else []
-        statements = [*self._statements(), *self._around.database.statements(self.row), *network]
+        statements = [
+            *self._statements(),
+            *self._around.outside.statements(self.row),
+            *self._around.database.statements(self.row),
+            *network,
+        ]
         return iam.Role(
             self,
             "Role",
@@ -183,12 +203,21 @@ class Worker(Construct):
             (["sqs:GetQueueAttributes"], sent_to if row.measures_queues else []),
             (READ, [around.uploads.arn_for_objects(f"{prefix}*") for prefix in row.reads]),
             (["s3:PutObject"], [around.uploads.arn_for_objects(f"{prefix}*") for prefix in row.writes]),
+            (TRACE, ["*"] if around.network else []),
+            (
+                ["secretsmanager:GetSecretValue"],
+                [around.secret_arn] if around.secret_arn and around.outside.needs_internet(row) else [],
+            ),
         ]
-        return [
+        statements = [
             iam.PolicyStatement(actions=self._as_asked_for(actions), resources=resources)
             for actions, resources in granted
             if resources
         ]
+        paused = dependent(around.rows) if row.pauses_mappings else []
+        if paused:
+            statements.append(pausing(paused))
+        return statements
 
     def _as_asked_for(self, actions: list[str]) -> list[str]:
         """The local cloud asks for the right to a batch call by the call's own name, AWS by that of the single call."""
@@ -218,26 +247,28 @@ class Worker(Construct):
     def _alarm(self, alarm: Alarm) -> None:
         row = self.row
         if alarm is Alarm.DEAD_LETTERS:
+            severity = Severity.WARNING
             metric = self._around.queues[row.name].dead_letters.metric_approximate_number_of_messages_visible(
                 period=Duration.minutes(1), statistic="Maximum"
             )
             says = f"Dead letters of {row.name} wait in {row.resource_name}-dlq, and nothing settles them."
         else:
+            severity = Severity.CRITICAL
             metric = self.function.metric_errors(period=Duration.minutes(1), statistic="Sum")
             says = f"Invocations of {row.resource_name} fail."
-        raised = cloudwatch.Alarm(
-            self,
-            alarm.name.title().replace("_", "") + "Alarm",
-            alarm_name=f"{row.resource_name}-{alarm}",
-            alarm_description=f"{says} What to do: {RUNBOOK}#{row.name}-{alarm}",
-            metric=metric,
-            threshold=0,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
-            evaluation_periods=5,
-            datapoints_to_alarm=3,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-        )
-        raised.add_alarm_action(self._around.alarm_action)
+        name = f"{row.name}-{alarm}"
+        rule = Rule(name=name, page=name, says=says, severity=severity, periods=5, datapoints=3)
+        self._around.bell.alarm(self, alarm.name.title().replace("_", "") + "Alarm", metric, rule)
+
+
+def pausing(rows: list[Row]) -> iam.PolicyStatement:
+    """Leave to pause and resume the mappings of `rows`, whose ids nobody knows before they exist."""
+    place = f"arn:{Aws.PARTITION}:lambda:{Aws.REGION}:{Aws.ACCOUNT_ID}"
+    return iam.PolicyStatement(
+        actions=PAUSE,
+        resources=[f"{place}:event-source-mapping:*"],
+        conditions={"ArnEquals": {"lambda:FunctionArn": [f"{place}:function:{row.resource_name}" for row in rows]}},
+    )
 
 
 def network_statements(row: Row) -> list[iam.PolicyStatement]:

@@ -34,6 +34,8 @@ EVERY_QUEUE = ("*",)
 """In `sends_to`: every worker that has a queue, those of later rows too."""
 
 DatabaseUser = Literal["counterfoil_worker", "counterfoil_keeper", "master"]
+Outgoing = Literal["llm", "notifications"]
+"""What a worker calls outside: the language model, or the channels of notifications."""
 
 
 class FedBy(StrEnum):
@@ -85,6 +87,11 @@ class Row:
     database_user: DatabaseUser = "counterfoil_worker"
     measures_queues: bool = False
     """It may ask how full the queues are that it sends to."""
+    calls_out: tuple[Outgoing, ...] = ()
+    depends_on: Outgoing | None = None
+    """What all of its work needs: while that is broken for long, its queue is paused."""
+    pauses_mappings: bool = False
+    """It may pause and resume the mappings of workers whose whole work depends on something."""
     extra_files: tuple[str, ...] = ()
     """Files and folders, from the root of the project, that its asset needs besides its own folder."""
     alarms: tuple[Alarm, ...] = ()
@@ -161,6 +168,7 @@ WORKERS: tuple[Row, ...] = (
         visibility=720,
         permits=4,
         start_margin=30,
+        calls_out=("llm",),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
     Row(
@@ -179,7 +187,7 @@ WORKERS: tuple[Row, ...] = (
     ),
     Row(
         name="watchdog",
-        does="every minute: sends overdue messages, and again those that are gone",
+        does="every minute: sends overdue messages, again those that are gone, and notifications; probes and measures",
         fed_by=FedBy.SCHEDULE,
         timeout=55,
         memory=512,
@@ -187,6 +195,8 @@ WORKERS: tuple[Row, ...] = (
         sends_to=EVERY_QUEUE,
         database_user="counterfoil_keeper",
         measures_queues=True,
+        calls_out=("llm", "notifications"),
+        pauses_mappings=True,
         alarms=(Alarm.ERRORS,),
     ),
     Row(
@@ -230,6 +240,27 @@ def capped(rows: Sequence[Row], maximum_concurrency: int) -> tuple[Row, ...]:
     return tuple(replace(row, maximum_concurrency=min(row.maximum_concurrency, maximum_concurrency)) for row in rows)
 
 
+def shortened(rows: Sequence[Row], timeout: int) -> tuple[Row, ...]:
+    """The rows with workers that end after `timeout` seconds: for tests that end them on purpose and wait for more."""
+
+    def short(row: Row) -> Row:
+        if not row.polls or row.timeout <= timeout:
+            return row
+        return replace(
+            row,
+            timeout=timeout,
+            start_margin=row.start_margin * timeout // row.timeout,
+            visibility=VISIBILITY_TIMEOUTS * timeout + row.batching_window,
+        )
+
+    return tuple(short(row) for row in rows)
+
+
+def dependent(rows: Sequence[Row]) -> list[Row]:
+    """The rows whose mappings may be paused."""
+    return [row for row in rows if row.depends_on is not None]
+
+
 def validate(rows: Sequence[Row]) -> None:
     """Refuse a table that could lose work.
 
@@ -242,7 +273,12 @@ def validate(rows: Sequence[Row]) -> None:
             raise WorkerTableError(f"Worker {row.name!r} has two rows: give one of them another name.")
         by_name[row.name] = row
     for row in rows:
-        for fault in (*_faults_of_function(row), *_faults_of_polling(rows, row), *_faults_of_sending(by_name, row)):
+        for fault in (
+            *_faults_of_function(row),
+            *_faults_of_polling(rows, row),
+            *_faults_of_sending(by_name, row),
+            *_faults_of_reach(row),
+        ):
             raise WorkerTableError(f"Worker {row.name!r}: {fault}.")
 
 
@@ -307,13 +343,20 @@ def _faults_of_sending(by_name: Mapping[str, Row], row: Row) -> Iterator[str]:
             yield f"sends_to names {name!r}, which has no queue: take it out"
         elif name == row.name:
             yield "take its own name out of sends_to: a worker may always send to its own queue"
+    if Alarm.DEAD_LETTERS in row.alarms and not row.has_queue:
+        yield "take Alarm.DEAD_LETTERS out of alarms, for it has no dead-letter queue"
+    if row.has_queue and Alarm.DEAD_LETTERS not in row.alarms:
+        yield "add Alarm.DEAD_LETTERS to alarms, or its dead letters go unnoticed"
+
+
+def _faults_of_reach(row: Row) -> Iterator[str]:
     for name, prefixes in (("reads", row.reads), ("writes", row.writes)):
         for prefix in prefixes:
             if prefix.startswith("/") or not prefix.endswith("/"):
                 yield f"write the prefix {prefix!r} in {name} without a leading and with a trailing slash"
     if "uploads/" in row.writes:
         yield "take uploads/ out of writes, for what is written there is announced as an upload"
-    if Alarm.DEAD_LETTERS in row.alarms and not row.has_queue:
-        yield "take Alarm.DEAD_LETTERS out of alarms, for it has no dead-letter queue"
-    if row.has_queue and Alarm.DEAD_LETTERS not in row.alarms:
-        yield "add Alarm.DEAD_LETTERS to alarms, or its dead letters go unnoticed"
+    if row.depends_on is not None and not row.has_queue:
+        yield "take depends_on out, for it has no queue that could be paused"
+    if row.depends_on is not None and row.depends_on not in row.calls_out:
+        yield f"add {row.depends_on!r} to calls_out, for all of its work depends on it"

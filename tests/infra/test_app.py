@@ -41,14 +41,14 @@ def test_cdk_starts_where_a_umask_lets_the_group_write(tmp_path: Path):
 
 
 def test_an_unknown_stage_is_refused(dependencies: Package, tmp_path: Path):
-    from infra.app import ContextError
+    from infra.context import ContextError
 
     with pytest.raises(ContextError, match=r"There is no stage 'prod': leave it out for AWS, or say -c stage=local"):
         synthesise(tmp_path, {"stage": "prod"}, dependencies)
 
 
 def test_the_local_stage_asks_for_its_database(dependencies: Package, tmp_path: Path):
-    from infra.app import ContextError
+    from infra.context import ContextError
 
     with pytest.raises(ContextError, match=r"add -c databaseUrl="):
         synthesise(tmp_path, {**LOCAL, "databaseUrl": None}, dependencies)

@@ -9,6 +9,7 @@ from counterfoil.settings import Settings
 from infra.workers import (
     DAY,
     WORKERS,
+    Alarm,
     FedBy,
     Row,
     capped,
@@ -28,6 +29,7 @@ INTERFACES = {
     "ec2:AssignPrivateIpAddresses",
     "ec2:UnassignPrivateIpAddresses",
 }
+TRACING = {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
 BUCKET = "counterfoil-uploads-AWS::AccountId-AWS::Region"
 
 
@@ -150,7 +152,7 @@ def allowed(template: Template, row: Row) -> set[tuple[str, str]]:
 
 @rows
 def test_a_role_allows_what_its_row_says_and_nothing_else(pipeline: Template, row: Row):
-    of_lambda = {(action, "*") for action in INTERFACES}
+    of_lambda = {(action, "*") for action in INTERFACES | TRACING}
     rest = allowed(pipeline, row) - granted(row, batches=False) - of_lambda
 
     assert granted(row, batches=False) <= allowed(pipeline, row)
@@ -180,13 +182,14 @@ def test_a_role_belongs_to_one_function_and_has_no_managed_policy(pipeline: Temp
 
 
 @rows
-def test_only_the_lambda_service_may_touch_network_interfaces_and_only_there_is_a_wildcard(
+def test_only_the_lambda_service_may_touch_network_interfaces_and_only_traces_have_a_wildcard_besides(
     pipeline: Template, row: Row
 ):
     role = pipeline.role_of(function_of(pipeline, row))
     everything = {(effect, action) for effect, action, resource in pipeline.statements(role) if resource == "*"}
 
-    assert everything == {(effect, action) for effect in ("Allow", "Deny") for action in INTERFACES}
+    traced = {("Allow", action) for action in TRACING}
+    assert everything == traced | {(effect, action) for effect in ("Allow", "Deny") for action in INTERFACES}
     assert not [action for _, action, _ in pipeline.statements(role) if "*" in action]
     (denied,) = [s for p in role["Policies"] for s in p["PolicyDocument"]["Statement"] if s["Effect"] == "Deny"]
     function = pipeline.resolved(denied["Condition"]["ArnEquals"]["lambda:SourceFunctionArn"])
@@ -254,7 +257,8 @@ def test_alarms_are_those_of_the_row_tell_somebody_and_link_to_their_page_of_the
     for alarm in row.alarms:
         found = alarms[f"{row.resource_name}-{alarm}"]
         assert found["AlarmDescription"].endswith(f"docs/operations.md#{row.name}-{alarm}")
-        assert pipeline.resolved(found["AlarmActions"]) == ["counterfoil-alarms"]
+        severity = "warning" if alarm is Alarm.DEAD_LETTERS else "critical"
+        assert pipeline.resolved(found["AlarmActions"]) == [f"counterfoil-alarms-{severity}"]
         assert (found["Threshold"], found["ComparisonOperator"]) == (0, "GreaterThanThreshold")
 
 
@@ -333,7 +337,7 @@ def test_uploads_are_versioned_encrypted_private_and_survive_the_stack(pipeline:
     assert resource["DeletionPolicy"] == "Retain"
 
 
-def test_queues_bucket_and_topic_refuse_plain_http_on_aws_alone(pipeline: Template, emulated: Template):
+def test_queues_bucket_and_topics_refuse_plain_http_on_aws_alone(pipeline: Template, emulated: Template):
     def refusing(template: Template) -> list[str]:
         return [
             resource["Type"]
@@ -343,7 +347,7 @@ def test_queues_bucket_and_topic_refuse_plain_http_on_aws_alone(pipeline: Templa
 
     queues = 2 * len(queue_rows(WORKERS))
     assert sorted(refusing(pipeline)) == sorted(
-        ["AWS::SQS::QueuePolicy"] * queues + ["AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy"]
+        ["AWS::SQS::QueuePolicy"] * queues + ["AWS::S3::BucketPolicy"] + ["AWS::SNS::TopicPolicy"] * 2
     )
     assert not refusing(emulated)
 

@@ -1,0 +1,176 @@
+"""What a deployment is told by CDK's context: `-c name=value`, each said once here.
+
+| context | holds |
+|---|---|
+| `stage` | `aws`, or `local` |
+| `databaseUrl` | local: the embedded server |
+| `timeout` | local: seconds that shorten the time-out of every worker with a queue |
+| `settings` | a JSON object of environment variables for every function, each a string |
+| `alarms` | a JSON object of thresholds by the name of the alarm |
+| `secretArn` | AWS: a secret of Secrets Manager to use, in the place of one that the deployment makes |
+| `slack` | AWS: `true` where the secret holds the address of a Slack webhook |
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aws_cdk import App
+
+from infra.alarms import THRESHOLDS
+
+PROVIDERS = ("anthropic", "openai", "bedrock")
+SECRETS = frozenset({"LLM_API_KEY", "SLACK_WEBHOOK_URL"})
+"""Settings that on AWS come from Secrets Manager alone: a context is written down in too many places."""
+OF_THE_STACK = frozenset(
+    {
+        "DATABASE_HOST",
+        "DATABASE_NAME",
+        "DATABASE_PORT",
+        "DATABASE_SECRET_ARN",
+        "DATABASE_URL",
+        "DATABASE_USER",
+        "DEAD_LETTER_SOURCES",
+        "MAPPINGS",
+        "QUEUE_URLS",
+        "SECRETS_ARN",
+        "WORKER",
+    }
+)
+"""Settings that the stack gives to each function by itself."""
+TUNABLE = frozenset(
+    {
+        "BREAKER_FAILURES",
+        "BREAKER_OPEN_SECONDS",
+        "BREAKER_PAUSE_AFTER_SECONDS",
+        "CONSOLE_URL",
+        "EMAIL_FROM",
+        "EMAIL_TO",
+        "HEARTBEAT_SECONDS",
+        "LEASE_SECONDS",
+        "LLM_CONNECT_TIMEOUT_SECONDS",
+        "LLM_INPUT_USD_PER_MILLION_TOKENS",
+        "LLM_MAX_TOKENS",
+        "LLM_MODEL",
+        "LLM_OUTPUT_USD_PER_MILLION_TOKENS",
+        "LLM_PROVIDER",
+        "LLM_READ_TIMEOUT_SECONDS",
+        "LLM_RETRY_BASE_SECONDS",
+        "LLM_TOTAL_TIMEOUT_SECONDS",
+        "LLM_URL",
+        "NOTIFICATION_DIGEST_SECONDS",
+        "PROTECTION_SECONDS",
+        "RETRY_MAX_ATTEMPTS",
+        "RETRY_REDELIVER_DELAYS_SECONDS",
+        "WATCHDOG_RESEND_AFTER_SECONDS",
+        "WATCHDOG_UNSENT_AFTER_SECONDS",
+    }
+)
+"""Settings that whoever deploys may choose."""
+
+
+class ContextError(ValueError):
+    """The app was called with a context that it does not know. The message says which one it needs."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What is to be deployed where."""
+
+    stage: str
+    database_url: str | None
+    timeout: int | None
+    settings: Mapping[str, str]
+    alarms: Mapping[str, float]
+    secret_arn: str | None
+    slack: bool
+
+    @classmethod
+    def of(cls, app: App) -> "Deployment":
+        """Read the context of `app`.
+
+        Raises:
+            ContextError: something in it is unknown, missing or wrong.
+        """
+        stage = stage_of(app)
+        read = app.node.try_get_context
+        if stage == "local" and not read("databaseUrl"):
+            raise ContextError(
+                "The local stage needs its database: add -c databaseUrl=postgresql://user@127.0.0.1:PORT/name"
+            )
+        return cls(
+            stage=stage,
+            database_url=read("databaseUrl"),
+            timeout=_timeout(stage, read("timeout")),
+            settings=_settings(stage, _object("settings", read("settings"))),
+            alarms=_thresholds(_object("alarms", read("alarms"))),
+            secret_arn=_arn(read("secretArn")),
+            slack=str(read("slack")).lower() == "true",
+        )
+
+
+def stage_of(app: App) -> str:
+    """The stage that the context names: `aws` unless it says otherwise.
+
+    Raises:
+        ContextError: neither aws nor local.
+    """
+    stage = app.node.try_get_context("stage") or "aws"
+    if stage not in {"aws", "local"}:
+        raise ContextError(f"There is no stage {stage!r}: leave it out for AWS, or say -c stage=local")
+    return str(stage)
+
+
+def _object(name: str, value: Any) -> dict[str, Any]:
+    """A JSON object: as text from the command line, as it is from cdk.json."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise ContextError(f"The context {name!r} must be a JSON object: {error.msg} at {error.pos}") from None
+    if value is not None and not isinstance(value, dict):
+        raise ContextError(f"The context {name!r} must be a JSON object, such as {{}}")
+    return value or {}
+
+
+def _arn(value: Any) -> str | None:
+    if value is not None and not str(value).startswith("arn:"):
+        raise ContextError(f"The context 'secretArn' must be the whole ARN of a secret, and is {value!r}")
+    return None if value is None else str(value)
+
+
+def _timeout(stage: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    if stage != "local":
+        raise ContextError("The context 'timeout' is for the local stage: on AWS, change the table of workers")
+    if not str(value).isdecimal() or int(value) < 1:
+        raise ContextError(f"The context 'timeout' must be whole seconds, 1 or more, and is {value!r}")
+    return int(value)
+
+
+def _settings(stage: str, given: Mapping[str, Any]) -> dict[str, str]:
+    for name, value in given.items():
+        if name in OF_THE_STACK:
+            raise ContextError(f"The setting {name} is given to each function by the stack: take it out of 'settings'")
+        if name in SECRETS and stage != "local":
+            raise ContextError(f"{name} is a secret: put it into Secrets Manager, not into the context 'settings'")
+        if name not in TUNABLE | SECRETS:
+            raise ContextError(f"There is no setting {name!r}: known are {', '.join(sorted(TUNABLE))}")
+        if not isinstance(value, str):
+            raise ContextError(f'The setting {name} must be a string, as environment variables are: write "..."')
+    if given.get("LLM_PROVIDER", PROVIDERS[0]) not in PROVIDERS:
+        raise ContextError(f"LLM_PROVIDER must be one of {', '.join(PROVIDERS)}, and is {given['LLM_PROVIDER']!r}")
+    return dict(sorted(given.items()))
+
+
+def _thresholds(given: Mapping[str, Any]) -> dict[str, float]:
+    for name, value in given.items():
+        if name not in THRESHOLDS:
+            raise ContextError(
+                f"There is no alarm {name!r} with a threshold: known are {', '.join(sorted(THRESHOLDS))}"
+            )
+        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+            raise ContextError(f"The threshold of {name!r} must be a number, 0 or more, and is {value!r}")
+    return dict(given)

@@ -1,0 +1,72 @@
+"""What functions reach outside the account's own network, as the settings of a deployment ask for it.
+
+Nothing, as long as nobody asks: then there is no way out, and no secret.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aws_cdk import Aws
+from aws_cdk import aws_iam as iam
+
+from infra.workers import Row
+
+
+@dataclass(frozen=True)
+class Outside:
+    """The services that a deployment uses."""
+
+    settings: Mapping[str, str]
+    slack: bool = False
+    """Whether notifications go to a Slack webhook, whose address is in the secret."""
+
+    @property
+    def bedrock(self) -> bool:
+        """Whether the language model is called by way of AWS, with the function's role."""
+        return self.settings.get("LLM_PROVIDER") == "bedrock"
+
+    @property
+    def email(self) -> bool:
+        """Whether notifications are sent by SES."""
+        return "EMAIL_FROM" in self.settings
+
+    @property
+    def internet(self) -> bool:
+        """Whether anything is called by way of the internet. What is, needs a secret, and nothing else does."""
+        return self._internet_model or self.slack
+
+    @property
+    def _internet_model(self) -> bool:
+        return "LLM_PROVIDER" in self.settings and not self.bedrock
+
+    def needs_internet(self, row: Row) -> bool:
+        """Whether `row` calls something by way of the internet."""
+        return (self._internet_model and "llm" in row.calls_out) or (self.slack and "notifications" in row.calls_out)
+
+    def statements(self, row: Row) -> list[iam.PolicyStatement]:
+        """What `row` must be allowed for the AWS services that it calls out to."""
+        statements = []
+        if self.bedrock and "llm" in row.calls_out:
+            model = self.settings.get("LLM_MODEL", "*")
+            profile = f"arn:{Aws.PARTITION}:bedrock:{Aws.REGION}:{Aws.ACCOUNT_ID}:inference-profile/{model}"
+            # A profile is named after its model, with the part of the world in front, and calls it in several regions.
+            models = {model, model.partition(".")[2] or model}
+            statements.append(
+                iam.PolicyStatement(
+                    actions=["bedrock:InvokeModel"],
+                    resources=[
+                        *(f"arn:{Aws.PARTITION}:bedrock:*::foundation-model/{name}" for name in sorted(models)),
+                        profile,
+                    ],
+                )
+            )
+        if self.email and "notifications" in row.calls_out:
+            statements.append(
+                iam.PolicyStatement(
+                    actions=["ses:SendEmail"],
+                    # What SES has verified may be the address or its domain; the sender is the address in any case.
+                    resources=[f"arn:{Aws.PARTITION}:ses:{Aws.REGION}:{Aws.ACCOUNT_ID}:identity/*"],
+                    conditions={"StringEquals": {"ses:FromAddress": self.settings["EMAIL_FROM"]}},
+                )
+            )
+        return statements
