@@ -24,6 +24,7 @@ COMMANDS = {
     "down": Command("cli.cloud.commands:down", "Take the local cloud down and delete all that it holds.", CLOUD),
     "status": Command("cli.cloud.commands:status", "Show whether the local cloud is up, and what waits in it.", CLOUD),
     "demo": Command("cli.demo:demo", "Feed sample documents to the app and show what came of each.", CLOUD),
+    "replay": Command("cli.replay.command:replay", "Replay many invoices in one file, few at once.", CLOUD),
     "tenants": Command("cli.tenants:app", "Add tenants, and list them.", WORK),
     "ingest": Command("cli.ingest:ingest", "Upload files for a tenant.", WORK),
     "documents": Command("cli.documents:documents", "Show what became of every uploaded file.", WORK),

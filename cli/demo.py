@@ -1,27 +1,23 @@
 """`counterfoil demo`: sample documents go through the deployed app; what comes of each is compared with its truth."""
 
-import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cli.cloud import cloud as local
-from cli.cloud import processes
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import ROOT, Place, place_of
+from cli.cloud.place import ROOT, place_of
+from cli.cloud.visit import visited
 from cli.clusters import Cluster, show_clusters_in_short
-from cli.failures import CloudError, ExitCode
+from cli.failures import ExitCode
 from cli.outcomes import Outcome, State
 from cli.sample import Sample, generate
 from cli.sample_run import Run
 from cli.tables import STYLES, label, summary
-from cli.terminal import DONE, FAILED, Checklist, Counters, aside, page, print_json, write_json
+from cli.terminal import DONE, FAILED, Counters, page, print_json, write_json
 from cli.verdict import STATE_OF_TRUTH, Deviation, deviations
 
 OUTPUT = ROOT / "build"
@@ -41,7 +37,7 @@ def demo(
     seed and uploaded to S3; what comes of them is compared with what the sample says must come of them, shown, and
     written to build/demo.json. Exits with 1 when anything deviates.
     """
-    with _cloud(place_of(context.obj), keep=keep) as cloud:
+    with visited(place_of(context.obj), OUTPUT / "demo-logs", keep=keep) as cloud:
         sample = generate(seed)
         run = Run.prepared(cloud, sample, OUTPUT / "demo")
         began = time.monotonic()
@@ -58,34 +54,6 @@ def demo(
         _show(sample, found, grouped, wrong, seconds)
     if wrong:
         raise typer.Exit(ExitCode.UNWANTED)
-
-
-@contextmanager
-def _cloud(place: Place, *, keep: bool) -> Iterator[Cloud]:
-    """A cloud that is up, and afterwards as it was before. Logs of a failure are kept."""
-    try:
-        Cloud.at(place)
-        was_up = True
-    except CloudError:
-        was_up = False
-    logs = OUTPUT / "demo-logs"
-    shutil.rmtree(logs, ignore_errors=True)
-    steps = Checklist()
-    try:
-        with processes.interruptible():
-            with steps.shown():
-                cloud = local.up(place, steps).cloud
-            with closing(cloud.database):  # before its server ends, or it would look for it
-                yield cloud
-    except Exception:
-        if place.logs.is_dir() and not was_up and not keep:
-            shutil.copytree(place.logs, logs)
-            aside().print(f"The logs are kept in {logs}.")
-        raise
-    finally:
-        if not was_up and not keep:
-            with processes.uninterrupted(), steps.shown():
-                local.down(place, steps)
 
 
 def _report(

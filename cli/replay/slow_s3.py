@@ -1,0 +1,102 @@
+"""An S3 that takes its time: a proxy on loopback that holds every download back, and passes all else on as it is.
+
+It makes a worker's heavy work long without a line of code in the worker: its function is told another endpoint for S3.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+HOST = "127.0.0.1"
+SECONDS = 60
+"""Longest wait for the S3 behind the proxy."""
+_HOP_BY_HOP = {"connection", "expect", "keep-alive", "transfer-encoding"}
+
+
+@dataclass
+class Downloads:
+    """How many downloads were held back at once. The second witness beside the workers' own log."""
+
+    most: int = 0
+    count: int = 0
+    _now: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """One download, for as long as the block takes."""
+        with self._lock:
+            self._now += 1
+            self.count += 1
+            self.most = max(self.most, self._now)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._now -= 1
+
+
+@dataclass(frozen=True)
+class SlowS3:
+    """A proxy that runs."""
+
+    endpoint: str
+    downloads: Downloads
+
+
+@contextmanager
+def slow_s3(endpoint: str, seconds: float) -> Iterator[SlowS3]:
+    """Run a proxy before the S3 at `endpoint` that answers each GET `seconds` later than that."""
+    downloads = Downloads()
+    behind = urlsplit(endpoint).netloc
+
+    class Handler(_Handler):
+        def do_GET(self) -> None:
+            with downloads.one():
+                time.sleep(seconds)
+                self.pass_on(behind)
+
+        def do_PUT(self) -> None:
+            self.pass_on(behind)
+
+    with ThreadingHTTPServer((HOST, 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, name="slow S3", daemon=True).start()
+        try:
+            yield SlowS3(f"http://{HOST}:{server.server_address[1]}", downloads)
+        finally:
+            server.shutdown()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def pass_on(self, behind: str) -> None:
+        """Send the request as it came, its Host too, which is signed; and the answer back."""
+        content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        connection = HTTPConnection(behind, timeout=SECONDS)
+        try:
+            connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                if name.casefold() not in _HOP_BY_HOP:
+                    connection.putheader(name, value)
+            connection.endheaders(content)
+            answer = connection.getresponse()
+            body = answer.read()
+        finally:
+            connection.close()
+        self.send_response_only(answer.status, answer.reason)
+        for name, value in answer.getheaders():
+            if name.casefold() not in {*_HOP_BY_HOP, "content-length"}:
+                self.send_header(name, value)
+        self.send_header("Content-Length", answer.getheader("Content-Length", "0") if not body else str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
+        """Say nothing: the command has its own words."""
