@@ -1,0 +1,122 @@
+"""Event source mappings that can be paused, in the place of Lambda's API, and a watchdog that looks after them."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from botocore.exceptions import ClientError
+
+from counterfoil.errors import ServiceUnavailableError
+from functions.watchdog.breakers import Pauses, Round
+from tests.breakers import FAILURES, LLM, ProcessBreakers
+from tests.delivery.harness import Clock
+
+MAPPING, OTHER = uuid4(), uuid4()
+PAUSE_AFTER = timedelta(seconds=60)
+
+
+class Killed(BaseException):
+    """The watchdog's process ends here."""
+
+
+def refusal(code: str, operation: str, status: int = 400) -> ClientError:
+    return ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, operation)  # type: ignore[typeddict-item]
+
+
+def lives_on() -> None:
+    """Nothing happens at this point."""
+
+
+@dataclass
+class FakeLambda:
+    """Event source mappings whose changes take a while, as AWS's do, and who disabled them."""
+
+    states: dict[UUID, str] = field(default_factory=lambda: {MAPPING: "Enabled", OTHER: "Enabled"})
+    disabled_by: dict[UUID, str] = field(default_factory=dict)
+    calls: list[tuple[UUID, bool]] = field(default_factory=list)
+    before: Callable[[], None] = lives_on
+    after: Callable[[], None] = lives_on
+    refuse: dict[UUID, ClientError] = field(default_factory=dict)
+
+    def get_event_source_mapping(self, *, UUID: str) -> dict[str, Any]:  # noqa: N803
+        mapping = _uuid(UUID)
+        if mapping not in self.states:
+            raise refusal("ResourceNotFoundException", "GetEventSourceMapping", 404)
+        if mapping in self.refuse:
+            raise self.refuse[mapping]
+        return {"UUID": UUID, "State": self.states[mapping]}
+
+    def update_event_source_mapping(self, *, UUID: str, Enabled: bool) -> dict[str, Any]:  # noqa: N803
+        mapping = _uuid(UUID)
+        self.before()
+        if self.states[mapping] not in {"Enabled", "Disabled"}:
+            raise refusal("ResourceInUseException", "UpdateEventSourceMapping")
+        if Enabled:
+            assert self.disabled_by.get(mapping) != "a person", "we enabled what a person had disabled"
+        self.calls.append((mapping, Enabled))
+        self._switch(mapping, Enabled, "us")
+        self.after()
+        return {"UUID": UUID, "State": self.states[mapping]}
+
+    def a_person_switches(self, mapping: UUID, *, on: bool) -> None:
+        self._switch(mapping, on, "a person")
+        self.settle()
+
+    def _switch(self, mapping: UUID, on: bool, who: str) -> None:
+        wanted = "Enabled" if on else "Disabled"
+        if self.states[mapping] == wanted:
+            return
+        self.states[mapping] = "Enabling" if on else "Disabling"
+        if on:
+            self.disabled_by.pop(mapping, None)
+        else:
+            self.disabled_by[mapping] = who
+
+    def settle(self) -> None:
+        """Every change under way takes effect."""
+        ended = {"Enabling": "Enabled", "Updating": "Enabled", "Disabling": "Disabled"}
+        self.states = {mapping: ended.get(state, state) for mapping, state in self.states.items()}
+
+
+_uuid = UUID
+
+
+@dataclass
+class World:
+    """A watchdog, its clock and what it looks after."""
+
+    pauses: Pauses
+    breakers: ProcessBreakers
+    lambda_: FakeLambda
+    clock: Clock
+
+    def minute(self) -> Round:
+        """A minute passes, every change takes effect, the watchdog makes its round."""
+        self.clock.pass_(seconds=60)
+        self.lambda_.settle()
+        return self.pauses.run()
+
+    def service_fails(self) -> None:
+        """Calls fail until the breaker opens, or opens again."""
+        outage = self.breakers.outages().get(LLM)
+        if outage is not None:
+            self.clock.now = max(self.clock.now, outage.until)
+        for _ in range(FAILURES if outage is None else 1):
+            with suppress(ServiceUnavailableError), self.breakers.guard(LLM):
+                raise ServiceUnavailableError("503")
+
+    def service_is_back(self) -> None:
+        """A call gets an answer, and the breaker closes."""
+        outage = self.breakers.outages().get(LLM)
+        if outage is not None:
+            self.clock.now = max(self.clock.now, outage.until)
+        with self.breakers.guard(LLM):
+            pass
+        assert self.breakers.outages() == {}
+
+    def state(self, mapping: UUID = MAPPING) -> str:
+        self.lambda_.settle()
+        return self.lambda_.states[mapping]
