@@ -10,6 +10,7 @@ from counterfoil import aws, db, errors
 from counterfoil.errors import (
     ConflictError,
     DatabaseUnavailableError,
+    InvalidAnswerError,
     InvalidDocumentError,
     RejectedRequestError,
     RejectedStatementError,
@@ -100,3 +101,10 @@ def test_our_sentence_is_told_and_a_foreign_message_is_not() -> None:
         told = sentence(error)
     assert told.startswith("Unexpected ValueError at tests.counterfoil.test_errors:")
     assert "1190" not in told
+
+
+def test_a_model_s_answer_is_quoted_to_its_tenant_and_not_in_a_log() -> None:
+    error = InvalidAnswerError("The answer is not valid JSON", preview="Total 1190.00")
+    assert sentence(error) == "The answer is not valid JSON: 'Total 1190.00'"
+    assert sentence(error, for_log=True) == "The answer is not valid JSON"
+    assert sentence(InvalidAnswerError("The answer is empty"), for_log=True) == "The answer is empty"

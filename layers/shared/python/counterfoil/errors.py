@@ -54,7 +54,16 @@ class ServiceUnavailableError(TransientError):
 
 
 class InvalidAnswerError(TransientError):
-    """A language model's answer is empty, not valid JSON, or fails its schema: the next one may be good."""
+    """A language model's answer is empty, not valid JSON, or fails its schema: the next one may be good.
+
+    The message has a preview of the answer, which may repeat what a document says. It is stored with the work that
+    failed, where its tenant alone sees it; logs get `unquoted`.
+    """
+
+    def __init__(self, message: str, *, preview: str | None = None) -> None:
+        super().__init__(message if preview is None else f"{message}: '{preview}'")
+        self.unquoted = message
+        """The message without the preview."""
 
 
 class NewerSchemaError(TransientError):
@@ -114,13 +123,15 @@ class StaleClaimError(CounterfoilError):
     """A newer claim on the same work exists. Nothing may be written for this one."""
 
 
-def sentence(error: BaseException) -> str:
+def sentence(error: BaseException, *, for_log: bool = False) -> str:
     """What may be said of an error outside the process: our own sentence, or the type and place of a foreign error.
 
-    A foreign error's message can quote what it was reading, so it stays inside.
+    A foreign error's message can quote what it was reading, so it stays inside. A log gets no quotation of a
+    model's answer either.
     """
     if isinstance(error, CounterfoilError):
-        return str(error).encode(errors="replace").decode().replace("\x00", "?")  # what PostgreSQL's text can hold
+        said = error.unquoted if for_log and isinstance(error, InvalidAnswerError) else str(error)
+        return said.encode(errors="replace").decode().replace("\x00", "?")  # what PostgreSQL's text can hold
     place = ""
     trace = error.__traceback__
     while trace is not None:

@@ -78,7 +78,7 @@ class Settlement:
         if isinstance(error, DeferredError):
             return self._deferred(record, claim, error)
         now = self._clock()
-        text = sentence(error)[:LONGEST_ERROR]
+        text = sentence(error, for_log=True)[:LONGEST_ERROR]
         decision = self._policy.decide(error, claim.attempts, record.receives, now)
         try:
             self._commit(record, claim, lambda connection: self._record(connection, claim, decision, error, now))
