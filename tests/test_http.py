@@ -3,11 +3,11 @@
 import logging
 import socket
 import ssl
-import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from functools import partial
+from ipaddress import IPv4Address
 from itertools import chain
 from pathlib import Path
 from threading import Event, Thread
@@ -16,6 +16,10 @@ from typing import Any
 
 import httpx
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat
 
 from counterfoil import http
 from counterfoil.errors import PermanentError, RejectedRequestError, ServiceUnavailableError
@@ -170,14 +174,21 @@ def test_a_reset_in_the_middle_is_a_failure_of_the_service(scripted: Server):
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
     """A key and a certificate for 127.0.0.1 that nobody has signed."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(datetime.now(UTC) - timedelta(days=1))
+        .not_valid_after(datetime.now(UTC) + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
     path = tmp_path / "server.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-         "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1",
-         "-keyout", path, "-out", tmp_path / "certificate.pem"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    path.write_text(path.read_text() + (tmp_path / "certificate.pem").read_text())
+    path.write_bytes(
+        certificate.public_bytes(Encoding.PEM)
+        + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
     return path
 
 
