@@ -6,10 +6,8 @@ else is refused.
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from cli.cloud import processes
 from cli.cloud.cloud import Cloud
@@ -48,18 +46,14 @@ def ways(gate: int) -> tuple[Way, Way]:
 
 
 @contextmanager
-def staged(cloud: Cloud, way: Way, *, visibility: int, s3_endpoint: str) -> Iterator[None]:
-    """Ingestion in this way, with another endpoint for S3 and the queue's visibility lowered, during the block.
+def staged(cloud: Cloud, way: Way, s3_endpoint: str) -> Iterator[None]:
+    """Ingestion in this way, with another endpoint for S3, during the block.
 
     Raises:
-        CommandError: its queue is not empty, not deployed as it must be, or not the local cloud's.
+        CommandError: its queue is not empty, or not the local cloud's.
     """
-    with ExitStack() as stack:
-        _check_idle(cloud)
-        stack.enter_context(_mapped(cloud, way))
-        stack.enter_context(_configured(cloud, way, s3_endpoint))
-        _warm_up(cloud, way)
-        stack.enter_context(_lowered(cloud, visibility))
+    _check_idle(cloud)
+    with _mapped(cloud, way), _configured(cloud, way, s3_endpoint):
         yield
 
 
@@ -126,25 +120,13 @@ def _configured(cloud: Cloud, way: Way, s3_endpoint: str) -> Iterator[None]:
             change(before, reserved)
 
 
-def _warm_up(cloud: Cloud, way: Way) -> None:
-    """Start as many processes of the function as there will be invocations at once.
-
-    A message is received before its process has started, and protected only after: a start must not take longer than
-    the visibility, which here is shorter than any queue's that can be deployed.
-    """
-    functions, name = cloud.client("lambda"), cloud.outputs["IngestionFunctionName"]
-
-    def start(_number: int) -> Any:
-        with errors_mapped():
-            return functions.invoke(FunctionName=name, Payload=json.dumps({"Records": []}))
-
-    with ThreadPoolExecutor(way.invocations) as pool:
-        list(pool.map(start, range(way.invocations)))
-
-
 @contextmanager
-def _lowered(cloud: Cloud, visibility: int) -> Iterator[None]:
-    """The queue with this visibility, in seconds. It must have been deployed with one that loses nothing."""
+def lowered(cloud: Cloud, visibility: int) -> Iterator[None]:
+    """Ingestion's queue with this visibility, in seconds, during the block.
+
+    Raises:
+        CommandError: it is not the local cloud's, or was not deployed with a visibility that loses nothing.
+    """
     sqs, url = cloud.client("sqs"), queue_url(cloud)
     name = cloud.outputs["IngestionFunctionName"]
     with errors_mapped():
