@@ -1,0 +1,131 @@
+"""Histories: what comes in, by a seed; run to rest, checked, and told so that a person can follow."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from cli.simulation import invariants, scenario
+from cli.simulation.database import Store
+from cli.simulation.faults import Fault
+from cli.simulation.scheduler import START, ViolationError
+from cli.simulation.world import World
+from counterfoil.documents import uploads
+
+READABLE = ("order", "confirmation", "delivery", "invoice", "second invoice", "second order", "lone invoice")
+COPY = "copy of the invoice"
+BAD_BODIES = ("", "not JSON", "[1]", '{"schema_version": 1}', '{"work_id": "00000000-0000-0000-0000-000000000000"}')
+
+
+@dataclass(frozen=True)
+class History:
+    """One history and what came of it."""
+
+    seed: int
+    violation: str | None
+    steps: int
+    virtual_seconds: float
+    faults: dict[Fault, int]
+    tries: int
+    seconds: float
+    story: list[str]
+    """What happened, line by line; empty unless it was asked for or an invariant is broken."""
+
+
+def run(seed: int, store: Store, *, tell: bool = False, prepare: Callable[[World], None] = lambda _world: None) -> History:
+    """Run the history of a seed; `prepare` may change the world before it begins."""
+    began = time.perf_counter()
+    store.reset()
+    scenario.make_tenant(store)
+    world = World(seed, store)
+    prepare(world)
+    _fill(world)
+    invariants.Watch(world)
+    violation = None
+    try:
+        world.run()
+        invariants.check(world)
+    except ViolationError as error:
+        violation = str(error)
+    return History(
+        seed,
+        violation,
+        world.scheduler.steps,
+        world.scheduler.now,
+        dict(world.faults.struck),
+        len(world.tries),
+        time.perf_counter() - began,
+        _story(world) if tell or violation else [],
+    )
+
+
+def _fill(world: World) -> None:
+    random = world.random
+    names = random.sample((*READABLE, COPY), random.randint(1, 4))
+    if random.random() < 0.6:
+        for name in names:
+            document_id = scenario.make_document(world.store, random, name, 0)
+            world.names[document_id] = name
+    else:
+        _upload(world, names[: random.randint(1, 3)])
+    if random.random() < 0.2:
+        _at(world, random.uniform(0, 600), lambda: _bad(world))
+    for _ in range(random.choice((0, 0, 0, 1, 2))):
+        _at(world, random.choice((random.uniform(0, 60), random.uniform(0, 4000))), world.redrive)
+
+
+def _upload(world: World, names: list[str]) -> None:
+    random = world.random
+    if random.random() < 0.2:
+        names.append(random.choice(("no document", "damaged", names[0])))
+    keys = [(f"uploads/{scenario.SLUG}/{number}/{name}.xml", name) for number, name in enumerate(names)]
+    if random.random() < 0.1:
+        keys[-1] = (f"uploads/nobody/{names[-1]}.xml", names[-1])
+    for key, name in keys:
+        world.storage.objects[key] = scenario.papers()[name]
+    sized = [(key, len(world.storage.objects[key])) for key, _ in keys]
+    events = [scenario.event(sized, "01")] if random.random() < 0.2 else [scenario.event([one], "01") for one in sized]
+    for body in events:
+        for upload in uploads.read(body).messages:
+            world.names[upload.work_id] = "an upload"
+        for _ in range(2 if random.random() < 0.1 else 1):
+            _at(world, random.choice((0, random.uniform(0, 400))), lambda body=body: _arrive(world, body))
+
+
+def _arrive(world: World, body: str) -> None:
+    world.sqs.put(world.sqs.queues["acquisition"], body)
+
+
+def _bad(world: World) -> None:
+    random = world.random
+    queue = world.sqs.queues[random.choice(tuple(world.sqs.queues))]
+    body = random.choice(BAD_BODIES)
+    world.bad.append((queue, world.sqs.put(queue, body)))
+
+
+def _at(world: World, seconds: float, act: Callable[[], None]) -> None:
+    def later() -> None:
+        world.scheduler.sleep(seconds)
+        act()
+
+    world.scheduler.spawn("outside", later)
+
+
+def _story(world: World) -> list[str]:
+    """The history for people: virtual time, who, what; commits with what they made of each work."""
+    made: dict[int, list[str]] = {}
+    for entry in invariants.ledger(world):
+        old = entry.old or {}
+        changes = ", ".join(
+            f"{name} {old.get(name)} -> {value}" for name, value in sorted(entry.new.items()) if old.get(name) != value
+        )
+        made.setdefault(entry.transaction, []).append(
+            f"    ledger {entry.number}: {entry.worker} of {world.name(entry.id)}: {changes}"
+        )
+    lines = []
+    for event in world.scheduler.events:
+        at = (START + timedelta(seconds=event.at)).strftime("%d %H:%M:%S.%f")[:-4]
+        lines.append(f"{at}  {event.who:<28} {event.what}")
+        if event.what.startswith("COMMITTED #"):
+            lines += made.get(int(event.what.rpartition("#")[2]), [])
+    return lines

@@ -1,0 +1,423 @@
+"""What must hold in every history, looked at while it runs and when it has come to rest."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any
+from uuid import UUID, uuid5
+
+from cli.simulation.scheduler import ViolationError
+from cli.simulation.sqs import Message, Queue
+from cli.simulation.world import Try, World
+from counterfoil.documents import uploads
+from counterfoil.errors import CounterfoilError
+from counterfoil.messages import read_message
+from counterfoil.retry import RedeliverPolicy
+from counterfoil.work import JOB_NAMESPACE, KINDS
+
+MAX_ATTEMPTS = 3
+MAX_RETURNS = 2
+WAITS = ("pending", "in-progress")
+SLACK_SECONDS = 30
+"""What may lie between a claim and its try where nothing stands still: other records of its set are concluded."""
+
+Named = tuple[str, UUID, int, int]
+"""Worker, work, revision, send number."""
+
+
+@cache
+def named(worker: str, body: str) -> tuple[Named, ...]:
+    """The works that a message names; none where it cannot be read."""
+    try:
+        intake = (uploads.read if worker == "acquisition" else read_message)(body)
+    except CounterfoilError:
+        return ()
+    return tuple((worker, one.work_id, one.revision, one.send_number) for one in intake.messages)
+
+
+_OWED = """
+SELECT w.*, EXISTS (SELECT FROM outbox o WHERE o.worker = w.worker AND o.work_id = w.id AND o.revision = w.revision
+                    AND o.send_number = w.send_number AND o.sent_at IS NULL)
+FROM (
+    SELECT 'acquisition' AS worker, id, status, revision, send_number, attempts, lease_expires_at, returns
+    FROM acquisition_job
+    UNION ALL SELECT 'ingestion', id, status, revision, send_number, attempts, lease_expires_at, returns
+    FROM ingestion_job
+    UNION ALL SELECT 'matching', id, matching_status, matching_revision, matching_send_number, matching_attempts,
+                     matching_lease_expires_at, matching_returns
+    FROM document
+) w
+"""
+
+
+@dataclass(frozen=True)
+class State:
+    """A work's row."""
+
+    worker: str
+    id: UUID
+    status: str | None
+    revision: int
+    send_number: int
+    attempts: int
+    lease: Any
+    returns: int
+    unsent: bool
+
+
+class Watch:
+    """Looks at a world while it runs."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._seen = -1
+        world.sqs.on_deleted = self._deleted
+        world.sqs.on_dead = self._dead
+        world.scheduler.after_time_passed.append(self.nothing_is_lost)
+        for mapping in world.mappings:
+            mapping.after = self._answered
+
+    def _states(self) -> list[State]:
+        return [State(*row) for row in self._world.store.admin.execute(_OWED.encode()).fetchall()]
+
+    def _held(self) -> set[Named]:
+        """What the queues hold."""
+        return {
+            one
+            for queue in self._world.sqs.by_name.values()
+            for message in queue.messages
+            for one in named(queue.worker, message.body)
+        }
+
+    def nothing_is_lost(self) -> None:
+        """Every work that has not ended is owed a delivery: its message is in a queue, or in the outbox."""
+        if self._seen == self._world.transactions.writes:
+            return
+        self._seen = self._world.transactions.writes
+        self._check(self._states())
+
+    def _check(self, states: list[State]) -> None:
+        held = self._held()
+        for state in states:
+            if state.status not in WAITS or state.unsent:
+                continue
+            if (state.worker, state.id, state.revision, state.send_number) not in held:
+                name = self._world.name(state.id)
+                self._world.scheduler.fail(
+                    f"lost: {state.worker} of {name} is {state.status}, and no message of revision {state.revision}, "
+                    f"send number {state.send_number} is anywhere"
+                )
+
+    def _deleted(self, queue: Queue, message: Message) -> None:
+        states = self._states()
+        known = {(state.worker, state.id) for state in states}
+        for worker, work_id, revision, send_number in named(queue.worker, message.body):
+            if (worker, work_id) not in known and revision == 1 and send_number == 0 :
+                self._world.scheduler.fail(f"lost: {message.id} is gone, and its work was never registered")
+        self._check(states)
+
+    def _dead(self, queue: Queue, message: Message) -> None:
+        """No message gets to a dead-letter queue by receives that were neither tries nor the world's fault."""
+        names = named(queue.worker, message.body)
+        if len(names) != 1:
+            return
+        states = {(state.worker, state.id): state for state in self._states()}
+        state = states.get(names[0][:2])
+        if state is None or state.status not in WAITS or (state.revision, state.send_number) != names[0][2:]:
+            return
+        vain = [receive for receive in message.history if receive.excuse is None]
+        if len(vain) > state.attempts:
+            self._world.scheduler.fail(
+                f"{message.id} was received {len(vain)} times for nothing and moves to the dead-letter queue, "
+                f"its work having been tried {state.attempts} times"
+            )
+
+    def _answered(self, queue: Queue, messages: list[Message], _invocation: int, _answered: bool) -> None:  # noqa: FBT001
+        """A message that was kept since its work runs elsewhere was not received in vain."""
+        kept = [message for message in messages if message in queue.messages and message.receives]
+        kept = [message for message in kept if message.receives[-1].excuse is None]
+        if not kept:
+            return
+        now = self._world.scheduler.clock()
+        states = {(state.worker, state.id): state for state in self._states()}
+        for message in kept:
+            for name in named(queue.worker, message.body):
+                state = states.get(name[:2])
+                if state is not None and state.lease is not None and state.lease > now:
+                    message.receives[-1].excuse = "its work ran elsewhere"
+
+
+# -- at rest ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the ledger: what one transaction made of one work."""
+
+    number: int
+    task: int
+    transaction: int
+    worker: str
+    id: UUID
+    old: dict[str, Any] | None
+    new: dict[str, Any]
+
+    def became(self, status: str | None) -> bool:
+        """Whether this brought the work into a state."""
+        return self.new["status"] == status and (self.old is None or self.old["status"] != status)
+
+    @property
+    def claims(self) -> bool:
+        """Whether it is a claim."""
+        return self.new["status"] == "in-progress" and self._token_taken
+
+    @property
+    def _token_taken(self) -> bool:
+        return (
+            self.old is None
+            or self.old["attempts"] != self.new["attempts"]
+            or self.old["claim_token"] != self.new["claim_token"]
+        )
+
+
+def ledger(world: World) -> list[Entry]:
+    """All that was committed, in order for each work."""
+    rows = world.store.admin.execute(
+        "SELECT number, actor, worker, work_id, old, new FROM simulation_ledger ORDER BY number"
+    ).fetchall()
+    entries = []
+    for number, actor, worker, work_id, old, new in rows:
+        task, _, transaction = (actor or "0:0").partition(":")
+        entries.append(Entry(number, int(task or 0), int(transaction or 0), worker, work_id, old, new))
+    return entries
+
+
+def check(world: World) -> None:
+    """Check a world at rest.
+
+    Raises:
+        ViolationError: the first invariant that does not hold.
+    """
+    entries = ledger(world)
+    for finding in _findings(world, entries):
+        raise ViolationError(finding)
+
+
+def _findings(world: World, entries: list[Entry]) -> Iterator[str]:
+    yield from _at_rest(world)
+    yield from _attempts(world, entries)
+    yield from _nobody_overwrites(world, entries)
+    yield from _effects(world, entries)
+    yield from _permanent(world, entries)
+    yield from _claims_start(world, entries)
+    yield from _dead_letters(world, entries)
+    yield from _clusters(world)
+
+
+def _at_rest(world: World) -> Iterator[str]:
+    for row in world.store.admin.execute(_OWED.encode()).fetchall():
+        state = State(*row)
+        if state.status in WAITS:
+            yield f"{state.worker} of {world.name(state.id)} never ends: it is {state.status}"
+    for queue in world.sqs.by_name.values():
+        for message in queue.messages:
+            yield f"{message.id} stays in {queue.name} for ever"
+    (unsent,) = world.store.admin.execute("SELECT count(*) FROM outbox WHERE sent_at IS NULL").fetchall()[0]
+    if unsent:
+        yield f"{unsent} rows of the outbox are never sent"
+
+
+def _attempts(world: World, entries: list[Entry]) -> Iterator[str]:
+    """Attempts equal the claims that were committed and not given back, and never exceed their bound."""
+    counted: dict[tuple[str, UUID, int], int] = defaultdict(int)
+    tasks = {one.task: one for one in world.tries}
+    for entry in entries:
+        key = (entry.worker, entry.id, entry.new["revision"])
+        if entry.claims:
+            counted[key] += 1
+        one = tasks.get(entry.task)
+        if (
+            one is not None
+            and one.behaviour.deferred_for is not None
+            and (one.worker, one.attempt.work_id) == (entry.worker, entry.id)
+            and entry.became("pending")
+            and entry.old is not None
+            and entry.new["attempts"] < entry.old["attempts"]
+        ):
+            counted[key] -= 1
+        if entry.new["attempts"] != counted[key]:
+            yield (
+                f"{entry.worker} of {world.name(entry.id)} counts {entry.new['attempts']} attempts in revision "
+                f"{key[2]}, and {counted[key]} claims were committed and not given back (ledger {entry.number})"
+            )
+        if entry.new["attempts"] > MAX_ATTEMPTS:
+            yield f"{entry.worker} of {world.name(entry.id)} was tried {entry.new['attempts']} times"
+
+
+def _claim_of(one: Try, entries: list[Entry]) -> Entry | None:
+    """The ledger's line of a try's claim."""
+    attempt = one.attempt
+    found = None
+    for entry in entries:
+        if (
+            entry.claims
+            and (entry.worker, entry.id) == (one.worker, attempt.work_id)
+            and entry.transaction <= one.begun_after
+            and (entry.new["revision"], entry.new["attempts"], entry.new["claim_token"])
+            == (attempt.revision, attempt.number, attempt.token)
+        ):
+            found = entry
+    return found
+
+
+def _nobody_overwrites(world: World, entries: list[Entry]) -> Iterator[str]:
+    """A try changes its work only while its claim is the latest; a claim is never made over a live lease."""
+    by_work: dict[tuple[str, UUID], list[Entry]] = defaultdict(list)
+    for entry in entries:
+        by_work[entry.worker, entry.id].append(entry)
+    for one in world.tries:
+        own = by_work[one.worker, one.attempt.work_id]
+        claim = _claim_of(one, own)
+        if claim is None:
+            yield f"a try of {one.worker} {world.name(one.attempt.work_id)} runs without a committed claim"
+            continue
+        for entry in own:
+            if entry.task != one.task:
+                continue
+            taken = [
+                other
+                for other in own
+                if claim.number < other.number < entry.number
+                and (other.claims or (other.old is not None and other.old["revision"] != other.new["revision"]))
+            ]
+            if taken:
+                yield (
+                    f"a stale try of {one.worker} {world.name(one.attempt.work_id)} overwrites a newer one "
+                    f"(ledger {entry.number}, taken by {taken[0].number})"
+                )
+    for own in by_work.values():
+        for before, entry in zip(own, own[1:], strict=False):
+            if entry.claims and before.new["status"] == "in-progress" and _live(world, before, entry):
+                yield f"{entry.worker} of {world.name(entry.id)} is claimed over a live lease (ledger {entry.number})"
+
+
+def _live(world: World, before: Entry, entry: Entry) -> bool:
+    if before.new["revision"] != entry.new["revision"] or before.new["lease_expires_at"] is None:
+        return False
+    at = world.transactions.at[entry.transaction]
+    return datetime.fromisoformat(before.new["lease_expires_at"]) > at
+
+
+def _effects(world: World, entries: list[Entry]) -> Iterator[str]:
+    """No effect is committed twice: one for each revision, and exactly those of the work that succeeded or was skipped."""
+    rows = world.store.admin.execute(
+        "SELECT worker, work_id, revision, count(*) FROM simulation_effect GROUP BY 1, 2, 3"
+    ).fetchall()
+    committed = {(worker, work_id, revision): count for worker, work_id, revision, count in rows}
+    ended = Counter(
+        (entry.worker, entry.id, entry.new["revision"])
+        for entry in entries
+        if entry.old is not None and (entry.became("succeeded") or entry.became(None))
+    )
+    for key in committed.keys() | ended.keys():
+        if committed.get(key, 0) != 1 or ended[key] != 1:
+            yield (
+                f"the effects of {key[0]} {world.name(key[1])}, revision {key[2]}, were committed "
+                f"{committed.get(key, 0)} times, and it ended well {ended[key]} times"
+            )
+
+
+def _permanent(world: World, entries: list[Entry]) -> Iterator[str]:
+    """What failed for good, and what was written down as such, is not tried again."""
+    failed: set[tuple[str, UUID, int]] = set()
+    permanent = {one.task for one in world.tries if one.behaviour.permanent and one.behaviour.error is not None}
+    for entry in entries:
+        key = (entry.worker, entry.id, entry.new["revision"])
+        if entry.claims and key in failed:
+            yield f"{entry.worker} of {world.name(entry.id)} is tried again after it has failed (ledger {entry.number})"
+        if entry.became("failed"):
+            failed.add(key)
+        mine = [one for one in world.tries if one.task == entry.task and one.attempt.work_id == entry.id]
+        if entry.task in permanent and mine and mine[0].worker == entry.worker and entry.became("pending"):
+            yield f"a permanent failure of {entry.worker} {world.name(entry.id)} is retried (ledger {entry.number})"
+
+
+def _claims_start(world: World, entries: list[Entry]) -> Iterator[str]:
+    """A claim never waits for a permit: the try begins at the instant of its claim, unless something stands still."""
+    begun = {(one.worker, one.attempt.work_id, one.attempt.token): one for one in world.tries}
+    for entry in entries:
+        if not entry.claims:
+            continue
+        one = begun.get((entry.worker, entry.id, entry.new["claim_token"]))
+        at = world.transactions.committed_at.get(entry.transaction)
+        if one is None or at is None or one.at <= at:
+            continue
+        if not any(at <= stall <= one.at for stall in world.stalls) and at + SLACK_SECONDS < one.at:
+            yield f"a claim on {entry.worker} {world.name(entry.id)} waited {one.at - at:.1f} s (ledger {entry.number})"
+
+
+def _dead_letters(world: World, entries: list[Entry]) -> Iterator[str]:
+    """Every failure has one notification, every failed work one dead letter, with a reason that holds."""
+    admin = world.store.admin
+    told = Counter(
+        {(job, revision): count for job, revision, count in admin.execute(
+            "SELECT job_id, revision, count(*) FROM notification GROUP BY 1, 2"
+        ).fetchall()}
+    )  # fmt: skip
+    letters = {
+        row[0]: row[1:]
+        for row in admin.execute("SELECT job_id, revision, attempts, dlq_reason, status FROM dead_letter").fetchall()
+    }
+    deaths = Counter(
+        (KINDS[entry.worker].job_id(entry.id), entry.new["revision"]) for entry in entries if entry.became("failed")
+    )
+    bad = {(uuid5(JOB_NAMESPACE, f"{queue.name}/{message.id}"), 0): message for queue, message in world.bad}
+    for key in told.keys() | deaths.keys() | bad.keys():
+        expected = 1 if key in bad else deaths[key]
+        if told[key] != 1 or expected != 1:
+            yield f"{told[key]} notifications of {expected} failures, job {key[0]}, revision {key[1]}"
+    by_job = {KINDS[entry.worker].job_id(entry.id): entry for entry in entries}
+    for job, entry in by_job.items():
+        if entry.new["status"] == "failed" and (job not in letters or letters[job][0] != entry.new["revision"]):
+            yield f"failed {entry.worker} of {world.name(entry.id)} has no dead letter of its revision"
+    last_failures = {}
+    for entry in entries:
+        if entry.became("failed"):
+            last_failures[KINDS[entry.worker].job_id(entry.id), entry.new["revision"]] = entry
+    for (job, revision), entry in last_failures.items():
+        letter = letters.get(job)
+        if letter is None or letter[0] != revision or letter[2] != "max_retries_exceeded":
+            continue
+        if entry.new["attempts"] < MAX_ATTEMPTS and entry.new["returns"] < MAX_RETURNS:
+            yield (
+                f"{entry.worker} of {world.name(entry.id)} is dead with {entry.new['attempts']} attempts and "
+                f"{entry.new['returns']} returns"
+            )
+    for job in letters:
+        if job not in by_job and (job, 0) not in bad:
+            yield f"a dead letter of nothing: job {job}"
+
+
+def _clusters(world: World) -> Iterator[str]:
+    """Clusters are the connected components of the edges, those to contracts left out."""
+    admin = world.store.admin
+    documents = admin.execute("SELECT id, type, cluster_id, matching_status FROM document ORDER BY id").fetchall()
+    kinds = {row[0]: row[1] for row in documents}
+    leader = {row[0]: row[0] for row in documents}
+    linked = set()
+
+    def find(id_: UUID) -> UUID:
+        while leader[id_] != id_:
+            id_ = leader[id_]
+        return id_
+
+    for a, b in admin.execute("SELECT a, b FROM document_match").fetchall():
+        linked |= {a, b}
+        if "contract" not in (kinds[a], kinds[b]):
+            one, other = sorted((find(a), find(b)))
+            leader[other] = one
+    for id_, _, cluster, status in documents:
+        if (cluster is not None or status == "succeeded" or id_ in linked) and cluster != find(id_):
+            yield f"{world.name(id_)} is in cluster {cluster}, and the edges put it into {find(id_)}"

@@ -1,0 +1,384 @@
+"""One history: composes the product's parts with the simulated world, runs it to rest, and checks what came of it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any
+from unittest import mock
+from uuid import UUID
+
+from cli.simulation import scenario
+from cli.simulation.aws_lambda import Function, Handler, Mapping, Schedule
+from cli.simulation.database import KEEPER, SimulatedDatabase, Store, Transactions
+from cli.simulation.faults import Fault, Faults
+from cli.simulation.scenario import Behaviour, Script, Storage
+from cli.simulation.scheduler import START, Greenlets, Process, Scheduler
+from cli.simulation.sqs import ARN, URL, Message, Queue, Sqs
+from counterfoil import aws, metrics
+from counterfoil.delivery import Attempt, Consumer, Outcome
+from counterfoil.delivery.attempt import Skip, Success
+from counterfoil.delivery.visibility import Visibility
+from counterfoil.documents import uploads
+from counterfoil.errors import CounterfoilError
+from counterfoil.messages import Intake, read_message
+from counterfoil.outbox import Outbox
+from counterfoil.retry import RedeliverPolicy
+from counterfoil.settings import Settings
+from counterfoil.work import KINDS, begin
+from functions.acquisition.work import acquire
+from functions.dead_letters import handler as dead_letters
+from functions.dead_letters.archiver import Archiver
+from functions.ingestion import work as ingestion_work
+from functions.ingestion.work import ingest
+from functions.matching.work import match
+from functions.watchdog.recovery import Watchdog
+
+WORKERS: dict[str, tuple[Callable[[Attempt], Outcome], Callable[[str], Intake]]] = {
+    "acquisition": (acquire, uploads.read),
+    "ingestion": (ingest, read_message),
+    "matching": (match, read_message),
+}
+URLS = {worker: f"{URL}counterfoil-{worker}" for worker in WORKERS}
+SOURCES = {f"{ARN}counterfoil-{worker}-dlq": worker for worker in WORKERS}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the simulation takes from a worker's row of the table, with fewer places, so that they are contended."""
+
+    timeout: int
+    batch_size: int
+    visibility: int
+    start_margin: int
+    permits: int = 2
+    maximum_concurrency: int = 2
+    reserved: int = 2
+
+
+ROWS = {
+    "acquisition": Row(timeout=120, batch_size=5, visibility=720, start_margin=30),
+    "ingestion": Row(timeout=300, batch_size=4, visibility=1800, start_margin=60),
+    "matching": Row(timeout=120, batch_size=10, visibility=720, start_margin=30),
+}
+
+
+@dataclass(eq=False)
+class Try:
+    """One attempt as the simulation saw it from inside."""
+
+    worker: str
+    attempt: Attempt
+    process: Process
+    task: int
+    begun_after: int
+    """Transactions begun when it began."""
+    at: float
+    behaviour: Behaviour
+    ended: bool = False
+
+
+@dataclass(eq=False)
+class World:
+    """Everything of one history."""
+
+    seed: int
+    store: Store
+    rows: dict[str, Row] = field(default_factory=lambda: dict(ROWS))
+    tries: list[Try] = field(default_factory=list)
+    stalls: list[float] = field(default_factory=list)
+    bad: list[tuple[Queue, Message]] = field(default_factory=list)
+    names: dict[UUID, str] = field(default_factory=dict)
+    archivers: dict[Process, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Compose."""
+        self.scheduler = Scheduler(self.seed)
+        self.random = self.scheduler.random
+        self.faults = Faults(self.scheduler)
+        self.transactions = Transactions(self.scheduler, self.faults, self.store)
+        self.script = Script(self.random, self.scheduler, self.random.choice((0, 0, 0.2, 0.5)))
+        self.storage = Storage(self.scheduler, self.faults)
+        short = self.random.random() < 0.2
+        for worker, row in self.rows.items():
+            self.rows[worker] = replace(
+                row, permits=self.random.choice((1, 2)), visibility=60 if short else row.visibility
+            )
+        queues = {
+            worker: Queue(
+                self.scheduler, worker, row.visibility, Queue(self.scheduler, worker, 60 if short else 360)
+            )
+            for worker, row in self.rows.items()
+        }
+        self.sqs = Sqs(self.scheduler, self.faults, queues)
+        self.scheduler.at_point = self._strike
+        self.functions = {worker: self._function(worker, row) for worker, row in self.rows.items()}
+        self.functions["dead_letters"] = Function(
+            self.scheduler, self.faults, "dead_letters", 60, 6, self._dead_letters
+        )
+        self.functions["watchdog"] = Function(self.scheduler, self.faults, "watchdog", 55, 1, self._watchdog)
+        self.mappings = [
+            Mapping(
+                self.sqs, self.faults, queues[worker], self.functions[worker],
+                batch_size=row.batch_size, maximum_concurrency=row.maximum_concurrency,
+            )
+            for worker, row in self.rows.items()
+        ]  # fmt: skip
+        for queue in queues.values():
+            assert queue.dead is not None
+            self.mappings.append(
+                Mapping(
+                    self.sqs, self.faults, queue.dead, self.functions["dead_letters"],
+                    batch_size=10, maximum_concurrency=2,
+                )
+            )  # fmt: skip
+        self.scheduler.actions = [(mapping.can_poll, mapping.poll) for mapping in self.mappings]
+        self._schedule = Schedule(self.scheduler, self.functions["watchdog"], self._watchdog_due)
+        self.scheduler.before_time_passes = [self._messages_show, self.transactions.pass_time, self._schedule.pass_time]
+        self.scheduler.after_time_passed = [self.transactions.time_passed, self._schedule.time_passed]
+        self._due_at: tuple[int, float] = (-1, inf)
+
+    # -- the product's parts ------------------------------------------------------------------------------------------
+
+    def _settings(self, worker: str) -> Settings:
+        row = self.rows[worker]
+        return _settings(worker, row.timeout, row.permits, row.start_margin)
+
+    def _function(self, worker: str, row: Row) -> Function:
+        def start(process: Process) -> Handler:
+            settings = self._settings(worker)
+            database = SimulatedDatabase(self.transactions, process)
+            work, read = WORKERS[worker]
+            consumer = Consumer(
+                settings,
+                lambda attempt: self._work(worker, work, process, attempt),
+                database=database,
+                outbox=Outbox(database, settings.queue_urls, clock=self.scheduler.clock),
+                visibility=Visibility(URLS[worker]),
+                read=read,
+                clock=self.scheduler.clock,
+                concurrency=Protecting(self, process),
+            )
+            return consumer.handle
+
+        return Function(self.scheduler, self.faults, worker, row.timeout, row.reserved, start)
+
+    def _dead_letters(self, process: Process) -> Handler:
+        function = object.__new__(dead_letters._Function)  # noqa: SLF001  # its parts, on simulated connections
+        function.settings = _keeper_settings()
+        database = SimulatedDatabase(self.transactions, process, KEEPER)
+        outbox = Outbox(database, URLS, clock=self.scheduler.clock)
+        function._archiver = Archiver(database, outbox, RedeliverPolicy(), self.scheduler.clock)  # noqa: SLF001
+
+        self.archivers[process] = function
+        return dead_letters.handle
+
+    def _watchdog(self, process: Process) -> Handler:
+        database = SimulatedDatabase(self.transactions, process, KEEPER)
+        outbox = Outbox(database, URLS, clock=self.scheduler.clock)
+        watchdog = Watchdog(_keeper_settings(), database, outbox, self.scheduler.clock)
+
+        def handle(_event: dict[str, Any], _context: Any) -> Any:
+            recovered = watchdog.run()
+            self.scheduler.say(str(recovered))
+
+        return handle
+
+    # -- one try ------------------------------------------------------------------------------------------------------
+
+    def _work(self, worker: str, work: Callable[[Attempt], Outcome], process: Process, attempt: Attempt) -> Outcome:
+        scheduler, task = self.scheduler, self.scheduler.current
+        assert task is not None
+        behaviour = self.script.next(worker, attempt.work_id)
+        one = Try(
+            worker, attempt, process, task.number, self.transactions.begun, scheduler.now, behaviour
+        )
+        self.tries.append(one)
+        task.attempt = one
+        running = [other for other in self.tries if other.process is process and not other.ended]
+        if len(running) > self.rows[worker].permits:
+            scheduler.fail(f"{len(running)} tries run at once in {process.name}, past its permits")
+        scheduler.point(
+            f"try {attempt.number} of {worker} {self.name(attempt.work_id)}, revision {attempt.revision}, "
+            f"token {attempt.token}: {_told(behaviour)}"
+        )
+        try:
+            outcome = self._carried_out(work, attempt, behaviour)
+        except BaseException as error:
+            scheduler.say(f"raises {type(error).__name__}")
+            raise
+        finally:
+            one.ended = True
+        return _with_note(outcome, worker, attempt)
+
+    def _carried_out(self, work: Callable[[Attempt], Outcome], attempt: Attempt, behaviour: Behaviour) -> Outcome:
+        scheduler = self.scheduler
+        if behaviour.seconds:
+            if behaviour.deaf:
+                scheduler.sleep(behaviour.seconds)
+            else:
+                scheduler.wait(
+                    lambda: attempt.cancelled.is_set() or attempt.superseded.is_set(), behaviour.seconds
+                )
+                attempt.check()
+        if behaviour.deferred_for is not None:
+            raise self.script.deferral(behaviour.deferred_for)
+        if behaviour.error is not None and not behaviour.after_work:
+            raise behaviour.error()
+        outcome = work(attempt)
+        if behaviour.error is not None:
+            raise behaviour.error()
+        return outcome
+
+    def name(self, work_id: UUID) -> str:
+        """How the history calls a work."""
+        return self.names.get(work_id, f"...{str(work_id)[-12:]}")
+
+    # -- the world ----------------------------------------------------------------------------------------------------
+
+    def _strike(self, what: str) -> None:
+        task, random = self.scheduler.current, self.random
+        if task is None or task.process is None or not task.process.mortal:
+            return
+        if self.faults.strikes(Fault.KILL):
+            self.scheduler.kill(task.process, f"at {what}")
+        if self.faults.strikes(Fault.STALL):
+            self.stalls.append(self.scheduler.now)
+            self.scheduler.sleep(random.choice((0.1, 3, 15, 70, 130, 250, 400)))
+        if self.faults.strikes(Fault.FAIL_OVER):
+            self.transactions.down_until = self.scheduler.now + random.choice((1, 20, 120, 600))
+
+    def _messages_show(self, nearest: float) -> float:
+        shows = [queue.next_visible() for queue in self.sqs.by_name.values()]
+        return min([nearest, *(at for at in shows if at is not None)])
+
+    def _watchdog_due(self) -> float:
+        """When, at the earliest, the watchdog would find something to do, as far as the database tells now."""
+        if self._due_at[0] != self.transactions.writes:
+            row = self.store.admin.execute(_DUE).fetchone()
+            assert row is not None
+            due = [(at - START).total_seconds() for at in row if at is not None]
+            self._due_at = (self.transactions.writes, min(due, default=inf))
+        return self._due_at[1]
+
+    def redrive(self) -> None:
+        """A new revision of some work, by a person or by new data: whatever its state."""
+        process = Process("operator", mortal=False)
+        database = SimulatedDatabase(self.transactions, process)
+        outbox = Outbox(database, URLS, clock=self.scheduler.clock)
+        random = self.random
+
+        def act() -> None:
+            rows = self.store.admin.execute(_REDRIVABLE).fetchall()
+            if not rows:
+                return
+            worker, work_id = rows[int(random.random() * len(rows))]
+            self.scheduler.say(f"a new revision of {worker} {self.name(work_id)} is wanted")
+            try:
+                with database.tenant(scenario.TENANT) as connection:
+                    sends = begin(connection, worker, [work_id], self.scheduler.clock())
+                outbox.send(sends)
+            except CounterfoilError as error:
+                self.scheduler.say(f"it is refused: {error}")
+
+        self.scheduler.spawn("redrive", act, process)
+
+    def run(self) -> None:
+        """Run to rest."""
+        with _product_in(self):
+            try:
+                self.scheduler.run()
+            finally:
+                self.faults.end()
+                self.scheduler.close()
+
+
+class Protecting(Greenlets):
+    """Concurrency of a consumer's process, which looks whether messages are protected before anything waits."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        super().__init__(world.scheduler, process)
+        self._world = world
+        self._own = process
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
+        """Wait; a batch must not, before it has asked for the protection of all its messages."""
+        task = self._world.scheduler.current
+        if task is not None and task.name.endswith("/main") and timeout > 0 and not predicate():
+            exposed = [handle for handle in self._own.handles if handle not in self._world.sqs.protected]
+            if exposed:
+                self._world.scheduler.fail(f"{self._own.name} waits before it has protected {', '.join(exposed)}")
+        return super().wait_for(predicate, timeout)
+
+
+def _told(behaviour: Behaviour) -> str:
+    if behaviour.deferred_for is not None:
+        return f"deferred for {behaviour.deferred_for} s"
+    told = f"{behaviour.seconds} s" + (", deaf" if behaviour.deaf else "")
+    if behaviour.error is None:
+        return told
+    return f"{told}, {type(behaviour.error()).__name__} {'after' if behaviour.after_work else 'before'} its work"
+
+
+def _with_note(outcome: Outcome, worker: str, attempt: Attempt) -> Outcome:
+    """The same outcome, whose effects leave a trace in the ledger."""
+    effects = outcome.effects
+
+    def noted(connection: Any) -> Any:
+        connection.execute("SELECT simulation_effect(%s, %s, %s)", [worker, attempt.work_id, attempt.revision])
+        return effects(connection)
+
+    if isinstance(outcome, Skip):
+        return Skip(outcome.reason, noted)
+    return Success(noted, outcome.reason)
+
+
+_CACHED: dict[tuple[Any, ...], Settings] = {}
+
+
+def _settings(worker: str, timeout: int, permits: int, start_margin: int) -> Settings:
+    key = (worker, timeout, permits, start_margin)
+    if key not in _CACHED:
+        row = {"name": worker, "timeout": timeout, "permits": permits, "start_margin": start_margin}
+        _CACHED[key] = Settings.model_validate({"worker": row, "queue_urls": URLS})
+    return _CACHED[key]
+
+
+def _keeper_settings() -> Settings:
+    if ("keeper",) not in _CACHED:
+        _CACHED["keeper",] = Settings.model_validate({"queue_urls": URLS, "dead_letter_sources": SOURCES})
+    return _CACHED["keeper",]
+
+
+@contextmanager
+def _product_in(world: World) -> Iterator[None]:
+    """The product's seams, turned to this world."""
+    clients = {"sqs": world.sqs, "s3": world.storage}
+
+    def archiver() -> Any:
+        task = world.scheduler.current
+        assert task is not None
+        assert task.process is not None
+        return world.archivers[task.process]
+
+    with (
+        mock.patch.object(aws, "client", clients.__getitem__),
+        mock.patch.object(metrics, "record", lambda *_values, **_dimensions: None),
+        mock.patch.object(ingestion_work, "extract", scenario.extracted),
+        mock.patch.object(dead_letters, "function", archiver),
+    ):
+        yield
+
+
+_REDRIVABLE = """
+SELECT 'acquisition', id FROM acquisition_job WHERE status = 'failed' AND tenant_id IS NOT NULL
+UNION ALL SELECT 'ingestion', id FROM ingestion_job WHERE status = 'failed'
+UNION ALL SELECT 'matching', id FROM document WHERE matching_revision > 0 AND structured_data IS NOT NULL
+ORDER BY 1, 2
+"""
+
+_DUE = """
+SELECT min(CASE WHEN not_before > created_at + interval '900 s' THEN not_before - interval '900 s'
+                ELSE greatest(created_at + interval '60 s', not_before - interval '900 s') END)
+FROM outbox WHERE sent_at IS NULL
+"""
