@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from cli.cloud import deployment, emulator, processes
 from cli.cloud.place import Place
 from cli.cloud.processes import Part
-from cli.cloud.state import State
+from cli.cloud.state import State, Tuning
 from cli.failures import CloudError
 from cli.postgres import PostgresServer
 from counterfoil.db import Database
@@ -40,8 +40,17 @@ class Up:
     seconds: float
 
 
-def up(place: Place, steps: Steps, *, port: int | None = None, database_port: int | None = None) -> Up:
+def up(
+    place: Place,
+    steps: Steps,
+    *,
+    port: int | None = None,
+    database_port: int | None = None,
+    tuning: Tuning | None = None,
+) -> Up:
     """Bring the cloud up, as far as it is not: database, emulator, deployment.
+
+    What the app is told by `tuning` holds until it is told something else; None leaves it as it is.
 
     Interrupted or failed, it ends what it started; a cloud that was up before stays up.
 
@@ -58,10 +67,11 @@ def up(place: Place, steps: Steps, *, port: int | None = None, database_port: in
             state = whole or _start(place, steps, port, database_port)
             if whole is not None:
                 _check_ports(state, port, database_port)
-            fingerprint = deployment.fingerprint(state.database_url)
+            told = tuning or (found.tuning if found else Tuning())
+            fingerprint = deployment.fingerprint(state.database_url, told)
             stale = state.deployment is None or state.deployment.fingerprint != fingerprint
             if stale:
-                state = _deploy(place, state, fingerprint, steps)
+                state = _deploy(place, state, told, fingerprint, steps)
         except BaseException:
             if whole is None:
                 with processes.uninterrupted():
@@ -109,12 +119,12 @@ def _start(place: Place, steps: Steps, port: int | None, database_port: int | No
     return state
 
 
-def _deploy(place: Place, state: State, fingerprint: str, steps: Steps) -> State:
+def _deploy(place: Place, state: State, tuning: Tuning, fingerprint: str, steps: Steps) -> State:
     began = time.monotonic()
     steps.begin("Deployment (cdk deploy)")
     first = state.deployment is None
-    outputs = deployment.deploy(place, state.emulator, state.database_url, first=first, progress=steps.progress)
-    state = state.deployed(fingerprint, time.monotonic() - began, outputs)
+    outputs = deployment.deploy(place, state.emulator, state.database_url, tuning, first=first, progress=steps.progress)
+    state = state.deployed(fingerprint, time.monotonic() - began, outputs, tuning)
     state.save(place)
     return state
 

@@ -11,7 +11,8 @@ from rich.text import Text
 from cli.cloud import cloud, deployment, emulator
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
-from cli.failures import CloudError, ExitCode
+from cli.cloud.state import Tuning
+from cli.failures import CloudError, ExitCode, UsageError
 from cli.terminal import Checklist, page, print_json
 
 
@@ -24,16 +25,27 @@ def up(
     database_port: Annotated[
         int | None, typer.Option(min=1024, max=65535, help="Port of PostgreSQL. Else the last one, or any free one.")
     ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE", help="A setting of every function, LEASE_SECONDS=60 for example. Repeatable."
+        ),
+    ] = None,
+    timeout: Annotated[
+        int | None, typer.Option(min=1, help="Seconds that shorten the time-out of every function with a queue.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print where everything is as JSON.")] = False,
 ) -> None:
     """Bring the local cloud up and deploy the app into it.
 
     A cloud that is up already is left as it is; the app is deployed again only if something of it has changed.
+    Settings and time-out stay as they were deployed until other ones are named, then these alone hold.
     Interrupted or failed, the command ends whatever it has started.
     """
+    tuning = Tuning(_named(setting or []), timeout) if setting or timeout else None
     steps = Checklist()
     with steps.shown():
-        done = cloud.up(place_of(context.obj), steps, port=port, database_port=database_port)
+        done = cloud.up(place_of(context.obj), steps, port=port, database_port=database_port, tuning=tuning)
     report = {
         **_where(done.cloud),
         "started": done.started,
@@ -47,6 +59,21 @@ def up(
     what = did.get((done.started, done.deployed), "was up, and nothing has changed")
     page().print(f"The local cloud {what} ({done.seconds:.1f} s).")
     _show(_where(done.cloud))
+
+
+def _named(settings: list[str]) -> dict[str, str]:
+    """Settings by name.
+
+    Raises:
+        UsageError: one is not NAME=VALUE.
+    """
+    named = {}
+    for setting in settings:
+        name, sign, value = setting.partition("=")
+        if not name or not sign:
+            raise UsageError("A setting is written as NAME=VALUE, for example --setting LEASE_SECONDS=60")
+        named[name] = value
+    return named
 
 
 def down(context: typer.Context) -> None:
@@ -85,7 +112,7 @@ def status(
         for name, value in found.state.emulator.environment.items():
             typer.echo(f"export {name}={shlex.quote(value)}")
         return
-    current = deployment.fingerprint(found.state.database_url)
+    current = deployment.fingerprint(found.state.database_url, found.state.tuning)
     changed = found.state.deployment is not None and found.state.deployment.fingerprint != current
     if as_json:
         print_json({"up": True, **_where(found), "changed_since_deployment": changed, "queues": queues})

@@ -15,6 +15,7 @@ from cli.cloud import emulator, processes
 from cli.cloud.emulator import ACCOUNT, REGION, Emulator
 from cli.cloud.place import ROOT, Place
 from cli.cloud.processes import Part
+from cli.cloud.state import Tuning
 from cli.failures import CloudError
 
 SILENCE_SECONDS = 300
@@ -28,9 +29,10 @@ _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 Progress = Callable[[int, int], None]
 
 
-def fingerprint(database_url: str) -> str:
-    """A hash of everything that a deployment is made from, with this machine's Python and the database's address."""
-    digest = hashlib.sha256(f"{sys.version_info[:2]} {sys.platform} {database_url}\n".encode())
+def fingerprint(database_url: str, tuning: Tuning) -> str:
+    """A hash of everything that a deployment is made from and told, with this machine's Python."""
+    told = json.dumps([database_url, dict(tuning.settings), tuning.timeout], sort_keys=True)
+    digest = hashlib.sha256(f"{sys.version_info[:2]} {sys.platform} {told}\n".encode())
     for path in sorted(_sources()):
         digest.update(f"{path.relative_to(ROOT)}\n".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
@@ -45,7 +47,9 @@ def _sources() -> Iterator[Path]:
                 yield path
 
 
-def deploy(place: Place, target: Emulator, database_url: str, *, first: bool, progress: Progress) -> dict[str, str]:
+def deploy(  # what is deployed where, what it is told, and who hears of it
+    place: Place, target: Emulator, database_url: str, tuning: Tuning, *, first: bool, progress: Progress
+) -> dict[str, str]:
     """Synthesise the app and deploy it. Returns the stacks' outputs. `progress` is told resources done and in all.
 
     Raises:
@@ -57,6 +61,10 @@ def deploy(place: Place, target: Emulator, database_url: str, *, first: bool, pr
     log(place).write_text("")
     where = ["--output", str(place.assembly), "--outputs-file", str(place.outputs)]
     context = ["-c", "stage=local", "-c", f"databaseUrl={database_url}"]
+    if tuning.settings:
+        context += ["-c", f"settings={json.dumps(dict(tuning.settings))}"]
+    if tuning.timeout is not None:
+        context += ["-c", f"timeout={tuning.timeout}"]
     if first:
         _run(place, [*command, "bootstrap", f"aws://{ACCOUNT}/{REGION}"], environment, place.folder)
     _run(

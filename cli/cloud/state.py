@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -15,6 +16,14 @@ VERSION = 1
 
 
 @dataclass(frozen=True)
+class Tuning:
+    """What a deployment is told beside what it is made from."""
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    timeout: int | None = None
+
+
+@dataclass(frozen=True)
 class Deployment:
     """What is deployed. Times are seconds since the epoch."""
 
@@ -23,6 +32,10 @@ class Deployment:
     at: float
     seconds: float
     outputs: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    """Environment variables of every function, beside those that the stack gives it. Among them may be a secret."""
+    timeout: int | None = None
+    """Seconds that shorten the time-out of every worker with a queue."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +49,15 @@ class State:
     """As the server's superuser."""
     deployment: Deployment | None = None
 
-    def deployed(self, fingerprint: str, seconds: float, outputs: dict[str, str]) -> "State":
+    def deployed(self, fingerprint: str, seconds: float, outputs: dict[str, str], tuning: Tuning) -> "State":
         """The state after a deployment that has just ended."""
-        return replace(self, deployment=Deployment(fingerprint, time.time(), seconds, outputs))
+        deployment = Deployment(fingerprint, time.time(), seconds, outputs, dict(tuning.settings), tuning.timeout)
+        return replace(self, deployment=deployment)
+
+    @property
+    def tuning(self) -> Tuning:
+        """What the last deployment was told."""
+        return Tuning(self.deployment.settings, self.deployment.timeout) if self.deployment else Tuning()
 
     def save(self, place: Place) -> None:
         """Write it whole or not at all."""

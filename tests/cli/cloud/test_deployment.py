@@ -8,6 +8,7 @@ from cli import cdk
 from cli.cloud import deployment
 from cli.cloud.emulator import Emulator
 from cli.cloud.place import Place
+from cli.cloud.state import State, Tuning
 from cli.failures import CloudError
 
 URL = "postgresql://postgres@127.0.0.1:5432/counterfoil"
@@ -27,33 +28,49 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_same_sources_have_the_same_fingerprint(project: Path):
-    before = deployment.fingerprint(URL)
+    before = deployment.fingerprint(URL, Tuning())
     cache = project / "functions" / "one" / "__pycache__"
     cache.mkdir()
     (cache / "handler.pyc").write_bytes(b"0")
-    assert deployment.fingerprint(URL) == before
+    assert deployment.fingerprint(URL, Tuning()) == before
 
 
 def test_a_changed_source_has_another(project: Path):
-    before = deployment.fingerprint(URL)
+    before = deployment.fingerprint(URL, Tuning())
     (project / "functions" / "one" / "handler.py").write_text("x = 2\n")
-    assert deployment.fingerprint(URL) != before
+    assert deployment.fingerprint(URL, Tuning()) != before
 
 
 def test_so_has_a_renamed_one(project: Path):
-    before = deployment.fingerprint(URL)
+    before = deployment.fingerprint(URL, Tuning())
     (project / "functions" / "one").rename(project / "functions" / "two")
-    assert deployment.fingerprint(URL) != before
+    assert deployment.fingerprint(URL, Tuning()) != before
 
 
 def test_so_has_another_database(project: Path):
-    assert deployment.fingerprint(URL) != deployment.fingerprint(URL.replace("5432", "5433"))
+    assert deployment.fingerprint(URL, Tuning()) != deployment.fingerprint(URL.replace("5432", "5433"), Tuning())
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize("tuning", [Tuning({"LEASE_SECONDS": "60"}), Tuning(timeout=20)])
+def test_so_has_an_app_that_is_told_something_else(tuning: Tuning):
+    assert deployment.fingerprint(URL, tuning) != deployment.fingerprint(URL, Tuning())
+
+
+def test_what_the_app_was_told_is_remembered(tmp_path: Path):
+    tuning = Tuning({"LEASE_SECONDS": "60"}, 20)
+    state = State(Emulator(1, 0, 1, ""), 1, 5432, URL)
+    assert state.tuning == Tuning()
+    state.deployed("abc", 1, {}, tuning).save(Place(tmp_path))
+    loaded = State.load(Place(tmp_path))
+    assert loaded is not None
+    assert loaded.tuning == tuning
 
 
 def test_without_the_cdk_command_line_there_is_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cdk, "COMMAND_LINE", tmp_path / "cdk")
     with pytest.raises(CloudError, match="make setup"):
-        deployment.deploy(Place(tmp_path), Emulator(1, 0, 1, ""), URL, first=True, progress=lambda *_: None)
+        deployment.deploy(Place(tmp_path), Emulator(1, 0, 1, ""), URL, Tuning(), first=True, progress=lambda *_: None)
 
 
 @pytest.mark.parametrize(
