@@ -135,15 +135,21 @@ def test_calls_that_began_before_it_opened_change_nothing_when_they_end(start: S
     assert start().outages() == opened
 
 
-def test_a_failure_of_a_call_that_began_before_a_breaker_closed_is_not_counted(start: Start, clock: Clock) -> None:
-    old = start().guard(LLM)
-    old.__enter__()
+def test_a_call_that_began_in_an_earlier_outage_neither_adds_to_a_row_of_failures_nor_ends_it(
+    start: Start, clock: Clock
+) -> None:
+    failure, answer = start().guard(LLM), start().guard(LLM)
+    failure.__enter__()
+    answer.__enter__()
     fail(start(), FAILURES)
     clock.pass_(seconds=30)
     assert call(start())
-    end(old, ServiceUnavailableError("late"))
+    end(failure, ServiceUnavailableError("late"))
     fail(start(), FAILURES - 1)
     assert start().outages() == {}
+    end(answer)
+    fail(start())
+    assert LLM in start().outages()
 
 
 # How long
@@ -170,8 +176,8 @@ def test_a_failed_probe_opens_it_for_twice_as_long_up_to_ten_minutes(breakers: P
 
 
 def test_an_outage_of_a_year_is_still_tried_every_ten_minutes() -> None:
-    assert open_for(50_000, 30, None) == timedelta(minutes=10)
-    assert open_for(50_000, 3600, None) == timedelta(hours=1)  # asked for by the setting
+    assert open_for(50_000, 30.0, None) == timedelta(minutes=10)
+    assert open_for(50_000, 3600.0, None) == timedelta(hours=1)  # asked for by the setting
     assert open_for(2, 0.01, None) == timedelta(seconds=0.02)
 
 
