@@ -13,7 +13,7 @@ import pytest
 
 from cli.cloud.emulator import Emulator
 from cli.cloud.place import Place
-from cli.cloud.state import State
+from cli.cloud.state import State, Tuning
 from cli.failures import CloudError
 
 HOLDER = """
@@ -84,7 +84,7 @@ def test_a_folder_that_cannot_be_written_is_refused_with_a_sentence(tmp_path: Pa
 
 def test_state_is_read_as_it_was_saved(place: Place, state: State):
     place.folder.mkdir()
-    state.deployed("abc", 1.5, {"Name": "value"}).save(place)
+    state.deployed("abc", 1.5, {"Name": "value"}, Tuning()).save(place)
     loaded = State.load(place)
     assert loaded is not None
     assert loaded.deployment is not None
