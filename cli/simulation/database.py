@@ -93,6 +93,7 @@ class Store:
         self.admin = psycopg.connect(url, autocommit=True, prepare_threshold=0)
         self.admin.execute("ALTER SYSTEM SET autovacuum = off")
         self.admin.execute("SELECT pg_reload_conf()")
+        self.admin.execute("SET plan_cache_mode = force_generic_plan")
         self.admin.execute(_LEDGER.replace("{columns}", _NOTED).encode(), prepare=False)
         for (statement,) in self.admin.execute(_OWN_DEFAULTS).fetchall():
             self.admin.execute(statement)
@@ -117,7 +118,7 @@ class Store:
         if free:
             return free.pop()
         connection = psycopg.connect(
-            self._server.url(DATABASE, user), prepare_threshold=0, options="-c lock_timeout=1ms", autocommit=False
+            self._server.url(DATABASE, user), prepare_threshold=0, options="-c lock_timeout=1ms -c plan_cache_mode=force_generic_plan -c jit=off", autocommit=False
         )
         connection.prepared_max = None
         return connection

@@ -12,7 +12,7 @@ from cli.simulation.scheduler import ViolationError
 from cli.simulation.sqs import Message, Queue
 from cli.simulation.world import Try, World
 from counterfoil.documents import uploads
-from counterfoil.errors import CounterfoilError
+from counterfoil.errors import CounterfoilError, DeferredError, PermanentError
 from counterfoil.messages import read_message
 from counterfoil.retry import RedeliverPolicy
 from counterfoil.work import JOB_NAMESPACE, KINDS
@@ -171,15 +171,14 @@ class Entry:
     @property
     def claims(self) -> bool:
         """Whether it is a claim."""
-        return self.new["status"] == "in-progress" and self._token_taken
+        return self.old is not None and self.new["attempts"] > self.old["attempts"]
 
     @property
-    def _token_taken(self) -> bool:
-        return (
-            self.old is None
-            or self.old["attempts"] != self.new["attempts"]
-            or self.old["claim_token"] != self.new["claim_token"]
-        )
+    def takes(self) -> bool:
+        """Whether whoever held the work before holds it no more."""
+        if self.old is None:
+            return True
+        return any(self.old[name] != self.new[name] for name in ("claim_token", "revision")) or self.claims
 
 
 def ledger(world: World) -> list[Entry]:
@@ -240,7 +239,7 @@ def _attempts(world: World, entries: list[Entry]) -> Iterator[str]:
         one = tasks.get(entry.task)
         if (
             one is not None
-            and one.behaviour.deferred_for is not None
+            and isinstance(one.raised, DeferredError)
             and (one.worker, one.attempt.work_id) == (entry.worker, entry.id)
             and entry.became("pending")
             and entry.old is not None
@@ -289,8 +288,7 @@ def _nobody_overwrites(world: World, entries: list[Entry]) -> Iterator[str]:
             taken = [
                 other
                 for other in own
-                if claim.number < other.number < entry.number
-                and (other.claims or (other.old is not None and other.old["revision"] != other.new["revision"]))
+                if claim.number < other.number < entry.number and other.takes
             ]
             if taken:
                 yield (
@@ -332,7 +330,7 @@ def _effects(world: World, entries: list[Entry]) -> Iterator[str]:
 def _permanent(world: World, entries: list[Entry]) -> Iterator[str]:
     """What failed for good, and what was written down as such, is not tried again."""
     failed: set[tuple[str, UUID, int]] = set()
-    permanent = {one.task for one in world.tries if one.behaviour.permanent and one.behaviour.error is not None}
+    permanent = {one.task for one in world.tries if isinstance(one.raised, PermanentError)}
     for entry in entries:
         key = (entry.worker, entry.id, entry.new["revision"])
         if entry.claims and key in failed:

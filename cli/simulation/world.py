@@ -75,6 +75,7 @@ class Try:
     """Transactions begun when it began."""
     at: float
     behaviour: Behaviour
+    raised: BaseException | None = None
     ended: bool = False
 
 
@@ -205,6 +206,7 @@ class World:
         try:
             outcome = self._carried_out(work, attempt, behaviour)
         except BaseException as error:
+            one.raised = error
             scheduler.say(f"raises {type(error).__name__}")
             raise
         finally:
