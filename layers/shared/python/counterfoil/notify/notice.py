@@ -1,0 +1,155 @@
+"""A notice: what people are told of failures of one kind, and in which words."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+SUBJECTS = {
+    "acquisition": ("upload", "uploads"),
+    "ingestion": ("document", "documents"),
+    "matching": ("document", "documents"),
+}
+"""What each worker's work is about, one and many. Of documents, the work's id is the document's."""
+WORK = ("piece of work", "pieces of work")
+LONGEST_NAME = 80
+LONGEST_ERROR = 1000
+"""Characters of an error that are told."""
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """Whose work failed."""
+
+    id: UUID
+    slug: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One piece of work that failed for good."""
+
+    work_id: UUID | None
+    """None for a message that names no work."""
+    job_id: UUID
+    worker: str
+    error: str
+    attempts: int
+
+    @property
+    def subject(self) -> tuple[str, str]:
+        """What the work is about: the word for one, and for many."""
+        return SUBJECTS.get(self.worker, WORK)
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Failures of one tenant with the same fingerprint: the first alone, or those that followed it within a while."""
+
+    id: UUID
+    tenant: Tenant | None
+    """None where a message, or the key of an upload, names no tenant."""
+    count: int
+    first: tuple[Failure, ...]
+    """The first few of them; never empty."""
+    since: datetime
+    until: datetime
+    """When the first and the last of them failed."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A line of a notice. Where `url` is set, `value` leads there."""
+
+    label: str
+    value: str
+    url: str | None = None
+
+
+@dataclass(frozen=True)
+class Text:
+    """A notice in words, for a channel to lay out. Every text in it is one printable line and not escaped."""
+
+    headline: str
+    facts: tuple[Fact, ...]
+    closing: str
+
+
+def worded(notice: Notice, console_url: str | None, digest_seconds: float) -> Text:
+    """A notice in words.
+
+    `console_url` is where its links lead; without one it names a command. `digest_seconds` is how long further failures
+    of the same kind are gathered.
+    """
+    failure = notice.first[0]
+    single = notice.count == 1
+    of_which = "" if single else " of the first"
+    between = f"{_time(notice.since)} and {_time(notice.until)}"
+    facts = (
+        Fact(f"Error{of_which}", one_line(failure.error, LONGEST_ERROR)),
+        Fact(f"Attempts{of_which}", str(failure.attempts)),
+        Fact("Tenant", _tenant(notice.tenant)),
+        Fact("Worker", failure.worker),
+        Fact("Failed at", _time(notice.since)) if single else Fact("Failed between", between),
+        *_subjects(notice, console_url),
+    )
+    closing = f"{'It stays' if single else 'They stay'} failed until a person acts."
+    if digest_seconds:
+        every = _duration(digest_seconds)
+        closing += f" Should more work fail in the same way, one message every {every} tells of all of it."
+    return Text(_headline(notice), facts, closing)
+
+
+def _headline(notice: Notice) -> str:
+    failure = notice.first[0]
+    many = notice.count > 1
+    if failure.work_id is None:
+        whats = f"{notice.count} more messages" if many else "A message"
+        return f"{whats} to {failure.worker} cannot be read"
+    one, more = failure.subject
+    whats = f"{notice.count} more {more}" if many else f"{'An' if one[0] in 'aeiou' else 'A'} {one}"
+    whose = f" of {one_line(notice.tenant.name, LONGEST_NAME)}" if notice.tenant else ""
+    return f"{whats}{whose} failed in {failure.worker}"
+
+
+def _tenant(tenant: Tenant | None) -> str:
+    return f"{one_line(tenant.name, LONGEST_NAME)} ({tenant.slug}, {tenant.id})" if tenant else "none is named"
+
+
+def _subjects(notice: Notice, console_url: str | None) -> list[Fact]:
+    """What failed, and where to look."""
+    console = console_url.rstrip("/") if console_url else None
+    facts = []
+    for failure in notice.first:
+        word, _ = failure.subject
+        if failure.work_id is None:
+            facts.append(Fact("Dead letter", str(failure.job_id), console))
+        elif word == "document":
+            url = f"{console}/documents/{failure.work_id}" if console else None
+            facts.append(Fact("Document", str(failure.work_id), url))
+        else:
+            facts.append(Fact(word.capitalize(), str(failure.work_id), console))
+    if notice.count > len(notice.first):
+        facts.append(Fact("And", f"{notice.count - len(notice.first)} more"))
+    if console is None:
+        whose = f" --tenant {notice.tenant.slug}" if notice.tenant else ""
+        facts.append(Fact("To see what failed", f"counterfoil documents{whose} --state failed"))
+    return facts
+
+
+def one_line(text: str, longest: int) -> str:
+    """`text` as one line of printable characters, cut to `longest` of them: nothing in it can begin a header."""
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    line = " ".join(printable.split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    if rest or not minutes:
+        return f"{round(seconds)} seconds"
+    return "minute" if minutes == 1 else f"{minutes} minutes"

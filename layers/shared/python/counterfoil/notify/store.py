@@ -1,0 +1,201 @@
+"""The statements of notices: which failures are told of together, and how far the telling of each has come."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from counterfoil.db import Connection, Database
+from counterfoil.notify.notice import Failure, Notice, Tenant
+
+SHOWN = 5
+"""How many failures a notice names."""
+GROUPS = 1000
+"""Notices that are made in one transaction, at most."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A notice on its way to one recipient, and the attempt that is being made."""
+
+    notice_id: UUID
+    channel: str
+    recipient: str
+    attempt: int
+    """Counts from 1."""
+
+
+@contextmanager
+def keeper(database: Database) -> Iterator[Connection]:
+    """One transaction as counterfoil_keeper itself.
+
+    The delivery role is not enough: documents' workers may take it, and have no business with people's addresses.
+    """
+    with database.delivery() as connection:
+        connection.execute("SET LOCAL ROLE counterfoil_keeper")
+        yield connection
+
+
+# A group (tenant, fingerprint) is due unless it had a notice within the window. Its notice tells of all that waits, or
+# of the first failure alone where the window had ended before that one came: it begins a new storm, or stays single.
+_GROUP = """
+WITH waiting AS (
+    SELECT tenant_id, fingerprint, min(created_at) AS since, (array_agg(id ORDER BY created_at, id))[1] AS first
+    FROM notification WHERE notice_id IS NULL GROUP BY tenant_id, fingerprint
+), due AS (
+    SELECT uuidv7() AS notice_id, w.tenant_id, w.fingerprint,
+           CASE WHEN last.told_at IS NULL OR w.since >= last.told_at + %(window)s THEN w.first END AS alone
+    FROM waiting w LEFT JOIN LATERAL (
+        SELECT max(n.created_at) AS told_at FROM notice n
+        WHERE n.created_at > w.since - %(window)s AND n.fingerprint = w.fingerprint
+          AND n.tenant_id IS NOT DISTINCT FROM w.tenant_id
+    ) last ON true
+    WHERE last.told_at IS NULL OR last.told_at + %(window)s <= %(now)s
+    ORDER BY w.since LIMIT %(limit)s
+), made AS (
+    INSERT INTO notice (id, tenant_id, fingerprint, created_at)
+    SELECT notice_id, tenant_id, fingerprint, %(now)s FROM due
+), told AS (
+    UPDATE notification n SET notice_id = due.notice_id FROM due
+    WHERE n.notice_id IS NULL AND n.fingerprint = due.fingerprint AND n.tenant_id IS NOT DISTINCT FROM due.tenant_id
+      AND n.id = coalesce(due.alone, n.id)
+)
+SELECT due.notice_id, due.tenant_id,
+       array(SELECT email FROM tenant_admin a WHERE a.tenant_id = due.tenant_id ORDER BY email)
+FROM due
+"""
+
+_OWE = """
+INSERT INTO notice_delivery (notice_id, tenant_id, channel, recipient, next_attempt_at)
+SELECT notice_id, tenant_id, channel, recipient, %(now)s
+FROM unnest(%(notices)s::uuid[], %(tenants)s::uuid[], %(channels)s::text[], %(recipients)s::text[])
+    AS owed (notice_id, tenant_id, channel, recipient)
+"""
+
+
+def group(
+    database: Database,
+    recipients: Callable[[Sequence[str]], Sequence[tuple[str, str]]],
+    window: timedelta,
+    now: datetime,
+) -> int:
+    """Make the notices that are due, and owe each to its recipients. Returns how many were made.
+
+    `recipients` gives the pairs of channel and recipient for a tenant's admins. Of two watchdogs one does it.
+    """
+    with keeper(database) as connection:
+        alone = connection.execute("SELECT pg_try_advisory_xact_lock(hashtext('notice'))").fetchone() == (True,)
+        if not alone:
+            return 0
+        made = connection.execute(_GROUP, {"window": window, "now": now, "limit": GROUPS}).fetchall()
+        owed = [
+            (notice_id, tenant_id, channel, recipient)
+            for notice_id, tenant_id, admins in made
+            for channel, recipient in recipients(admins)
+        ]
+        if owed:
+            notices, tenants, channels, names = zip(*owed, strict=True)
+            values = {
+                "notices": list(notices),
+                "tenants": list(tenants),
+                "channels": list(channels),
+                "recipients": list(names),
+                "now": now,
+            }
+            connection.execute(_OWE, values)
+    return len(made)
+
+
+# The row is given to its sender until `lost_at`, as SQS hides a message: a crash makes it due again.
+_TAKE = """
+UPDATE notice_delivery d SET attempts = attempts + 1, next_attempt_at = %(lost_at)s
+FROM (
+    SELECT notice_id, channel, recipient FROM notice_delivery
+    WHERE channel = %(channel)s AND sent_at IS NULL AND abandoned_at IS NULL AND next_attempt_at <= %(now)s
+    ORDER BY next_attempt_at, notice_id, recipient LIMIT 1 FOR UPDATE SKIP LOCKED
+) owed
+WHERE (d.notice_id, d.channel, d.recipient) = (owed.notice_id, owed.channel, owed.recipient)
+RETURNING d.notice_id, d.channel, d.recipient, d.attempts
+"""
+
+_NOTICE = """
+SELECT t.id, t.slug, t.name, f.count, f.since, f.until
+FROM notice n LEFT JOIN tenant t ON t.id = n.tenant_id
+CROSS JOIN LATERAL (
+    SELECT count(*) AS count, min(created_at) AS since, max(created_at) AS until
+    FROM notification WHERE notice_id = n.id
+) f
+WHERE n.id = %s
+"""
+
+_FIRST = """
+SELECT payload ->> 'work_id', job_id, worker, payload ->> 'error', (payload ->> 'attempts')::int
+FROM notification WHERE notice_id = %s ORDER BY created_at, id LIMIT %s
+"""
+
+
+def take(database: Database, channel: str, now: datetime, lease: timedelta) -> tuple[Delivery, Notice] | None:
+    """Take the delivery of this channel that is longest due, for `lease`. None where none is due."""
+    with keeper(database) as connection:
+        row = connection.execute(_TAKE, {"channel": channel, "now": now, "lost_at": now + lease}).fetchone()
+        if row is None:
+            return None
+        delivery = Delivery(*row)
+        tenant_id, slug, name, count, since, until = connection.execute(_NOTICE, [delivery.notice_id]).fetchall()[0]
+        first = connection.execute(_FIRST, [delivery.notice_id, SHOWN]).fetchall()
+    failures = tuple(
+        Failure(UUID(work_id) if work_id else None, job_id, worker, error, attempts)
+        for work_id, job_id, worker, error, attempts in first
+    )
+    tenant = None if tenant_id is None else Tenant(tenant_id, slug, name)
+    return delivery, Notice(delivery.notice_id, tenant, count, failures, since, until)
+
+
+_ENDED = """
+UPDATE notice_delivery SET {}
+WHERE notice_id = %(notice_id)s AND channel = %(channel)s AND recipient = %(recipient)s AND sent_at IS NULL
+"""
+_SENT = _ENDED.format("sent_at = %(now)s, abandoned_at = NULL, error = NULL")
+_FAILED = _ENDED.format("next_attempt_at = %(due)s, error = %(error)s") + " AND attempts = %(attempt)s"
+_DEFERRED = _ENDED.format("next_attempt_at = %(due)s, attempts = attempts - 1") + " AND attempts = %(attempt)s"
+
+
+def sent(database: Database, delivery: Delivery, now: datetime) -> None:
+    """It was sent, whoever has it now."""
+    _end(database, _SENT, delivery, now=now)
+
+
+def failed(database: Database, delivery: Delivery, error: str, due: datetime) -> None:
+    """It was not sent: the next attempt is due then."""
+    _end(database, _FAILED, delivery, error=error, due=due)
+
+
+def deferred(database: Database, delivery: Delivery, due: datetime) -> None:
+    """It was not even tried: the attempt is given back."""
+    _end(database, _DEFERRED, delivery, due=due)
+
+
+def _end(database: Database, statement: str, delivery: Delivery, **values: object) -> None:
+    with keeper(database) as connection:
+        connection.execute(statement.encode(), vars(delivery) | values)
+
+
+def abandon(database: Database, made_before: datetime, now: datetime) -> list[str]:
+    """Give up what is still owed of notices made before then. Returns the channel of each."""
+    with keeper(database) as connection:
+        rows = connection.execute(
+            """
+            UPDATE notice_delivery d SET abandoned_at = %s FROM notice n
+            WHERE n.id = d.notice_id AND n.created_at < %s AND d.sent_at IS NULL AND d.abandoned_at IS NULL
+            RETURNING d.channel
+            """,
+            [now, made_before],
+        ).fetchall()
+    return [channel for (channel,) in rows]
+
+
+def purge(database: Database, made_before: datetime) -> int:
+    """Delete notices made before then, with their notifications. Returns how many notices."""
+    with keeper(database) as connection:
+        return connection.execute("DELETE FROM notice WHERE created_at < %s", [made_before]).rowcount

@@ -1,0 +1,73 @@
+"""What the tests of notifications share: a clock, a tenant, a channel that remembers, and a notifier over it."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from uuid import UUID
+
+import pytest
+
+from counterfoil.breaker import Breakers
+from counterfoil.db import Connection, Database
+from counterfoil.notify import CHANNELS, Notified, Notifier
+from counterfoil.settings import Settings
+from tests.delivery.harness import Clock
+from tests.notify import harness
+from tests.notify.harness import FakeChannel, Webhook
+
+Run = Callable[..., Notified]
+Fail = Callable[..., list[UUID]]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def acme(make_tenant: Callable[..., UUID]) -> UUID:
+    return make_tenant("acme")
+
+
+@pytest.fixture
+def fail(admin: Connection, clock: Clock, acme: UUID) -> Fail:
+    """`fail(tenant_id=acme, times=1, error=..., worker="matching", readable=True)`: work fails. Returns its ids."""
+    return lambda tenant_id=acme, **how: harness.fail(admin, clock, tenant_id, **how)
+
+
+@pytest.fixture
+def breakers(keeper_database: Database, clock: Clock) -> Breakers:
+    return Breakers(keeper_database, clock, failures=5, open_seconds=30, spread=lambda: 0.0)
+
+
+@pytest.fixture
+def channel() -> FakeChannel:
+    return FakeChannel()
+
+
+@pytest.fixture
+def make_notifier(keeper_database: Database, breakers: Breakers, clock: Clock) -> Callable[..., Notifier]:
+    """`make_notifier({name: channel}, **settings)`; without channels, those that the settings enable."""
+
+    def make(channels: dict[str, FakeChannel] | None = None, **settings: object) -> Notifier:
+        factories = CHANNELS if channels is None else {name: partial(_given, one) for name, one in channels.items()}
+        return Notifier(Settings.model_validate(settings), keeper_database, breakers, channels=factories, clock=clock)
+
+    return make
+
+
+def _given(channel: FakeChannel, settings: Settings, breakers: Breakers) -> FakeChannel:
+    return channel
+
+
+@pytest.fixture
+def run(make_notifier: Callable[..., Notifier], channel: FakeChannel) -> Run:
+    """One run of a notifier that has the one channel; it has time enough, unless `time_left` says otherwise."""
+    notifier = make_notifier({"pager": channel})
+    return lambda time_left=lambda: 60.0: notifier.run(time_left)
+
+
+@pytest.fixture
+def webhook() -> Iterator[Webhook]:
+    server = Webhook()
+    yield server
+    server.close()

@@ -1,0 +1,162 @@
+"""Failures to be told of, a channel that only remembers, and a webhook that answers by a script."""
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Thread
+from typing import Any
+from uuid import UUID, uuid4
+
+from counterfoil.db import Connection
+from counterfoil.delivery.letters import DeadLetter, Failure, write_dead_letter
+from counterfoil.messages import Message
+from counterfoil.notify.notice import Text
+from counterfoil.work import KINDS
+from tests.delivery.harness import Clock
+
+
+@dataclass
+class Sent:
+    """What was sent to whom."""
+
+    text: Text
+    recipient: str
+    key: str
+
+
+@dataclass
+class FakeChannel:
+    """A channel that remembers. `on_send` may raise, or do what happens meanwhile."""
+
+    to: Sequence[str] = ("somebody",)
+    sent: list[Sent] = field(default_factory=list)
+    on_send: Callable[[], None] = lambda: None
+
+    def recipients(self, admins: Sequence[str]) -> Sequence[str]:
+        return [*self.to, *admins]
+
+    def send(self, text: Text, recipient: str, key: str) -> None:
+        self.on_send()
+        self.sent.append(Sent(text, recipient, key))
+
+    @property
+    def headlines(self) -> list[str]:
+        return [sent.text.headline for sent in self.sent]
+
+
+class Failing:
+    """Raises these errors, one for each call, and then no more."""
+
+    def __init__(self, *errors: BaseException) -> None:
+        self.errors = list(errors)
+        self.calls = 0
+
+    def __call__(self, *_: object) -> None:
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+
+
+def fail(
+    admin: Connection,
+    clock: Clock,
+    tenant_id: UUID | None,
+    *,
+    times: int = 1,
+    error: str = "The sum of the lines is not the total",
+    worker: str = "matching",
+    readable: bool = True,
+) -> list[UUID]:
+    """Work fails `times` times, as delivery writes it down. Returns the ids of the work, or of the dead letters."""
+    ids = []
+    with admin.transaction():
+        for _ in range(times):
+            work_id = uuid4()
+            message = Message(work_id=work_id, revision=1, send_number=0) if readable else None
+            letter = DeadLetter(
+                job_id=KINDS[worker].job_id(work_id),
+                tenant_id=tenant_id,
+                worker=worker,
+                message=message,
+                payload={},
+                attempts=3 if readable else 0,
+                failure=Failure("max_retries_exceeded", "InvalidDocumentError", error, 3, worker),
+                created_at=clock(),
+            )
+            write_dead_letter(admin, letter, clock())
+            ids.append(work_id if readable else letter.job_id)
+    return ids
+
+
+def deliveries(admin: Connection, *columns: str) -> list[tuple[Any, ...]]:
+    """These columns of every delivery, in the order in which their notices were made."""
+    names = ", ".join(columns)
+    return admin.execute(
+        f"SELECT {names} FROM notice_delivery d JOIN notice n ON n.id = d.notice_id "
+        f"ORDER BY n.created_at, n.id, channel, recipient".encode()
+    ).fetchall()
+
+
+def metrics(output: str) -> list[tuple[str, str, float]]:
+    """(metric, channel, value) of each line in CloudWatch's embedded format."""
+    lines = [json.loads(line) for line in output.splitlines() if '"_aws"' in line]
+    return [
+        (metric["Name"], line["channel"], sum(line[metric["Name"]]))
+        for line in lines
+        for metric in line["_aws"]["CloudWatchMetrics"][0]["Metrics"]
+    ]
+
+
+Answer = tuple[int, dict[str, str]] | None
+"""Status and headers; None resets the connection without a word."""
+
+
+class Webhook:
+    """A real HTTP server in the place of Slack. It answers by its script, one answer for each call, and then 200."""
+
+    def __init__(self) -> None:
+        self.script: list[Answer] = []
+        self.requests: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        self.content_types: list[str | None] = []
+        self.may_answer = Event()
+        self.may_answer.set()
+        webhook = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:  # http.server's name
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                webhook.requests.append(json.loads(body))
+                webhook.keys.append(self.headers["Idempotency-Key"])
+                webhook.content_types.append(self.headers["Content-Type"])
+                answer = webhook.script.pop(0) if webhook.script else (200, {})
+                webhook.may_answer.wait(10)
+                if answer is None:
+                    self.connection.close()
+                    return
+                status, headers = answer
+                self.send_response(status)
+                for name, value in {"Content-Length": "2", **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(b"ok")
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # http.server's name
+                pass
+
+            def handle(self) -> None:
+                with suppress(OSError):  # whoever called has gone
+                    super().handle()
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}/services/T0/B0/secret"
+
+    def close(self) -> None:
+        self.may_answer.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

@@ -1,0 +1,164 @@
+"""Notices by SES: what is asked of it, and what its refusals and outages mean."""
+
+from collections.abc import Callable, Iterator
+from threading import Event
+from typing import Any
+from uuid import UUID
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.stub import ANY, Stubber
+from moto import mock_aws
+from moto.sesv2.models import sesv2_backends
+
+from counterfoil import aws
+from counterfoil.breaker import Breakers
+from counterfoil.db import Connection
+from counterfoil.errors import ServiceUnavailableError
+from counterfoil.notify import Notified, Notifier, mail
+from tests.delivery.harness import Clock
+from tests.notify.conftest import Fail
+from tests.notify.harness import deliveries
+
+SENDER = "Counterfoil <counterfoil@example.com>"
+Run = Callable[[], Notified]
+
+
+@pytest.fixture
+def run(make_notifier: Callable[..., Notifier]) -> Run:
+    """One run of a notifier whose settings enable e-mail alone."""
+    notifier = make_notifier(email_from=SENDER, email_to=["ops@example.com"])
+    return lambda: notifier.run(lambda: 60)
+
+
+@pytest.fixture
+def ses(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stubber]:
+    """SES v2 in botocore's own shape: every call is checked against the service's model."""
+    make: Any = boto3.client
+    client = make(
+        "sesv2",
+        region_name="eu-central-1",
+        aws_access_key_id="x",
+        aws_secret_access_key="x",
+        config=Config(retries={"total_max_attempts": 1}),
+    )
+    monkeypatch.setattr(aws, "client", lambda service: {"sesv2": client}[service])
+    with Stubber(client) as stubber:
+        yield stubber
+
+
+def expected(recipient: str, text: Any = ANY) -> dict[str, Any]:
+    return {
+        "FromEmailAddress": SENDER,
+        "Destination": {"ToAddresses": [recipient]},
+        "Content": {
+            "Simple": {
+                "Subject": {
+                    "Data": "Counterfoil: A document of acme failed in matching",
+                    "Charset": "UTF-8",
+                },
+                "Body": {"Text": {"Data": text, "Charset": "UTF-8"}},
+                "Headers": [
+                    {"Name": "Auto-Submitted", "Value": "auto-generated"},
+                    {"Name": "X-Counterfoil-Notice", "Value": ANY},
+                ],
+            }
+        },
+    }
+
+
+def test_a_failure_is_mailed_to_the_tenant_s_admins_and_the_global_ones_each_alone(
+    fail: Fail, run: Run, ses: Stubber, admin: Connection, acme: UUID
+):
+    admin.execute("INSERT INTO tenant_admin (tenant_id, email) VALUES (%s, 'ann@acme.example')", [acme])
+    for recipient in ("ann@acme.example", "ops@example.com"):
+        ses.add_response("send_email", {"MessageId": "1"}, expected(recipient))
+    fail()
+    assert run().sent == 2
+    ses.assert_no_pending_responses()
+
+
+def test_somebody_who_is_both_gets_one_message(fail: Fail, run: Run, ses: Stubber, admin: Connection, acme: UUID):
+    admin.execute("INSERT INTO tenant_admin (tenant_id, email) VALUES (%s, 'OPS@example.com')", [acme])
+    ses.add_response("send_email", {"MessageId": "1"}, expected("OPS@example.com"))
+    fail()
+    assert run().sent == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "goes_on"),
+    [
+        ("TooManyRequestsException", 429, False),
+        ("LimitExceededException", 400, False),
+        ("InternalServiceErrorException", 500, False),
+        ("MessageRejected", 400, True),
+        ("MailFromDomainNotVerifiedException", 400, True),
+        ("AccessDeniedException", 403, True),
+    ],
+)
+def test_what_ses_refuses_is_tried_again_later(
+    code: str, status: int, goes_on: bool, fail: Fail, run: Run, ses: Stubber, clock: Clock, admin: Connection
+):
+    admin.execute("INSERT INTO tenant_admin (tenant_id, email) SELECT id, 'ann@acme.example' FROM tenant")
+    fail()
+    ses.add_client_error("send_email", code, "Email address is not verified: ann@acme.example", status)
+    if goes_on:
+        ses.add_response("send_email", {"MessageId": "1"}, expected("ops@example.com"))
+    done = run()
+    assert (done.failed, done.sent) == (1, int(goes_on))
+    errors = [error for (error,) in deliveries(admin, "error") if error]
+    assert errors == [f"SendEmail was answered with {code} (HTTP {status})"]
+    for _ in range(2 - goes_on):
+        ses.add_response("send_email", {"MessageId": "2"})
+    clock.pass_(minutes=1)
+    assert run().sent == 2 - goes_on
+
+
+def test_a_service_that_hangs_holds_nobody_up_for_long(
+    fail: Fail, run: Run, admin: Connection, monkeypatch: pytest.MonkeyPatch
+):
+    end = Event()
+
+    class Hanging:
+        def send_email(self, **_: Any) -> None:
+            end.wait(10)
+
+    monkeypatch.setattr(mail, "TOTAL_SECONDS", 0.1)
+    monkeypatch.setattr(aws, "client", lambda _: Hanging())
+    fail()
+    assert run().failed == 1
+    assert deliveries(admin, "error") == [("An AWS service did not answer as it should: TimeoutError",)]
+    end.set()
+
+
+def test_while_its_breaker_is_open_nothing_is_mailed(fail: Fail, run: Run, ses: Stubber, breakers: Breakers):
+    for _ in range(5):
+        with pytest.raises(ServiceUnavailableError), breakers.guard("ses"):
+            raise ServiceUnavailableError("somebody else's call")
+    fail()
+    assert run().deferred == 1  # a call would find no answer prepared, and fail
+
+
+def test_without_anybody_to_write_to_nothing_is_owed(
+    fail: Fail, make_notifier: Callable[..., Notifier], admin: Connection
+):
+    fail()
+    assert make_notifier(email_from=SENDER).run(lambda: 60).notices == 1
+    assert deliveries(admin, "channel") == []
+
+
+def test_the_process_s_own_client_reaches_ses(fail: Fail, run: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    (document,) = fail()
+    with mock_aws():
+        make: Any = boto3.client
+        make("sesv2").create_email_identity(EmailIdentity="example.com")
+        aws.client.cache_clear()
+        try:
+            assert run().sent == 1
+        finally:
+            aws.client.cache_clear()
+        (sent,) = sesv2_backends["123456789012"]["eu-central-1"].core_backend.sent_messages
+    assert sent.destinations["ToAddresses"] == ["ops@example.com"]
+    assert str(document) in sent.body

@@ -1,0 +1,374 @@
+"""A notice reaches every channel at least once: crashes, failing channels, two watchdogs, too little time."""
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.errors import BreakerOpenError, DatabaseUnavailableError, RejectedRequestError, ServiceUnavailableError
+from counterfoil.notify import Notifier, store
+from counterfoil.notify.notifier import LEASE, LONGEST_WAIT, RETENTION, TRIED_FOR, wait_after
+from tests.delivery.harness import Clock
+from tests.notify.conftest import Fail, Run
+from tests.notify.harness import Failing, FakeChannel, deliveries, metrics
+
+AWAY = ServiceUnavailableError("hooks.example.com answered with HTTP 503")
+MakeNotifier = Callable[..., Notifier]
+
+
+def counted(admin: Connection, table: str) -> int:
+    row = admin.execute(f"SELECT count(*) FROM {table}".encode()).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+# At least once
+
+
+def test_what_was_sent_is_marked_and_counted(
+    fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection, capsys: pytest.CaptureFixture[str]
+):
+    fail()
+    done = run()
+    assert (done.notices, done.sent, done.failed) == (1, 1, 0)
+    assert deliveries(admin, "channel", "recipient", "attempts", "sent_at", "error") == [
+        ("pager", "somebody", 1, clock(), None)
+    ]
+    assert metrics(capsys.readouterr().out) == [("NotificationsSent", "pager", 1)]
+
+
+def test_a_crash_between_sending_and_mark_sends_again_and_loses_nothing(
+    fail: Fail, run: Run, channel: FakeChannel, clock: Clock, monkeypatch: pytest.MonkeyPatch
+):
+    fail()
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "sent", Failing(KeyboardInterrupt()))  # the process ends here
+        with pytest.raises(KeyboardInterrupt):
+            run()
+    assert run().sent == 0  # it may still be under way elsewhere
+    clock.now += LEASE
+    assert run().sent == 1
+    assert [sent.key for sent in channel.sent] == [channel.sent[0].key] * 2
+    clock.now += 2 * LEASE
+    assert run().sent == 0
+
+
+def test_a_crash_during_sending_sends_later(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
+    fail()
+    channel.on_send = Failing(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    clock.now += LEASE
+    assert run().sent == 1
+    assert len(channel.sent) == 1
+
+
+def test_a_database_that_goes_away_before_the_mark_loses_nothing(
+    fail: Fail, run: Run, channel: FakeChannel, clock: Clock, monkeypatch: pytest.MonkeyPatch
+):
+    fail()
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "sent", Failing(DatabaseUnavailableError("PostgreSQL is not available")))
+        with pytest.raises(DatabaseUnavailableError):
+            run()
+    clock.now += LEASE
+    run()
+    assert len(channel.sent) == 2
+
+
+def test_a_sender_that_was_taken_to_be_lost_still_marks_what_it_sent(
+    fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection
+):
+    fail()
+
+    def overtaken() -> None:
+        channel.on_send = Failing(AWAY)
+        clock.now += LEASE
+        assert run().failed == 1
+
+    channel.on_send = overtaken
+    assert run().sent == 1
+    assert deliveries(admin, "attempts", "sent_at", "error") == [(2, clock(), None)]
+
+
+def test_two_watchdogs_do_not_both_send(fail: Fail, run: Run, channel: FakeChannel):
+    fail()
+    outcomes = []
+
+    def meanwhile() -> None:
+        channel.on_send = lambda: None
+        outcomes.append(run())
+
+    channel.on_send = meanwhile
+    assert run().sent == 1
+    assert outcomes[0].sent == 0
+    assert len(channel.sent) == 1
+
+
+def test_no_transaction_is_open_while_a_channel_sends(
+    fail: Fail, run: Run, channel: FakeChannel, admin: Connection, migrated_database: str
+):
+    fail()
+    seen = []
+
+    def look() -> None:
+        seen.extend(
+            admin.execute(
+                "SELECT state FROM pg_stat_activity WHERE usename = 'counterfoil_keeper' AND datname = %s",
+                [migrated_database],
+            ).fetchall()
+        )
+
+    channel.on_send = look
+    run()
+    assert set(seen) == {("idle",)}
+
+
+# Failing channels
+
+
+def test_a_failed_sending_is_tried_again_with_growing_waits(
+    fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection, capsys: pytest.CaptureFixture[str]
+):
+    fail()
+    channel.on_send = failing = Failing(AWAY, RejectedRequestError("HTTP 404"), AWAY)
+    began = clock()
+    tried: list[float] = []
+    for _ in range(30):
+        if run().failed or not tried:
+            tried.append((clock() - began).total_seconds())
+        clock.pass_(seconds=10)
+    assert tried == [0, 30, 90]  # 30 s, then 60 s; the last wait is 120 s
+    assert failing.calls == 4
+    assert len(channel.sent) == 1
+    assert deliveries(admin, "attempts", "error") == [(4, None)]
+    assert [one[:2] for one in metrics(capsys.readouterr().out)] == [
+        ("NotificationFailures", "pager"),
+        ("NotificationFailures", "pager"),
+        ("NotificationFailures", "pager"),
+        ("NotificationsSent", "pager"),
+    ]
+
+
+def test_the_waits_double_up_to_an_hour():
+    assert [wait_after(n).total_seconds() for n in range(1, 10)] == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
+    assert wait_after(10**6) == LONGEST_WAIT
+
+
+@pytest.mark.parametrize(("asked", "waited"), [(600, 600), (5, 30), (None, 30), (1e12, 3600)])
+def test_a_service_is_left_alone_as_long_as_it_asks_for_up_to_an_hour(
+    asked: float | None, waited: int, fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection
+):
+    fail()
+    channel.on_send = Failing(ServiceUnavailableError("HTTP 429", retry_after=asked))
+    run()
+    assert deliveries(admin, "next_attempt_at") == [(clock() + timedelta(seconds=waited),)]
+
+
+def test_a_failing_channel_does_not_touch_the_others(
+    fail: Fail, make_notifier: MakeNotifier, channel: FakeChannel, admin: Connection, clock: Clock
+):
+    broken = FakeChannel(on_send=Failing(*[AWAY] * 99))
+    notifier = make_notifier({"broken": broken, "pager": channel})
+    for number in range(5):
+        fail(error=f"Failure of kind {'abcde'[number]}")
+    done = notifier.run(lambda: 60)
+    assert len(channel.sent) == 5
+    assert (done.sent, done.failed) == (5, 1)  # one call was enough to know that nobody can reach it now
+    for _ in range(20):
+        clock.pass_(minutes=1)
+        notifier.run(lambda: 60)
+    assert len(channel.sent) == 5
+
+
+def test_whatever_a_channel_raises_is_its_own_affair(
+    fail: Fail, make_notifier: MakeNotifier, channel: FakeChannel, admin: Connection
+):
+    broken = FakeChannel(on_send=Failing(KeyError("token=secret")))
+    fail()
+    assert make_notifier({"broken": broken, "pager": channel}).run(lambda: 60).sent == 1
+    ((error,), _) = deliveries(admin, "error")
+    assert error.startswith("Unexpected KeyError at tests.notify")
+    assert "secret" not in error
+
+
+def test_a_channel_that_cannot_be_made_does_not_stop_the_others(
+    fail: Fail,
+    keeper_database: Database,
+    clock: Clock,
+    make_notifier: MakeNotifier,
+    channel: FakeChannel,
+    capsys: pytest.CaptureFixture[str],
+):
+    def broken(*_: object) -> None:
+        raise KeyError
+
+    notifier = make_notifier({"pager": channel})
+    notifier._factories = {"broken": broken, **notifier._factories}
+    fail()
+    assert notifier.run(lambda: 60).sent == 1
+    assert ("NotificationFailures", "broken", 1) in metrics(capsys.readouterr().out)
+
+
+def test_a_refused_notice_does_not_hold_up_the_next_one(fail: Fail, run: Run, channel: FakeChannel):
+    fail(error="Failure of one kind")
+    fail(error="Failure of another")
+    channel.on_send = Failing(RejectedRequestError("There is no such address"))
+    done = run()
+    assert (done.sent, done.failed) == (1, 1)
+
+
+def test_one_recipient_s_failure_does_not_touch_another_s(
+    fail: Fail, make_notifier: MakeNotifier, admin: Connection, clock: Clock
+):
+    channel = FakeChannel(to=("good@example.com", "bad@example.com"))
+    channel.on_send = Failing(RejectedRequestError("There is no such address"))
+    notifier = make_notifier({"email": channel})
+    fail()
+    notifier.run(lambda: 60)
+    (first,) = channel.sent
+    clock.pass_(minutes=1)
+    notifier.run(lambda: 60)
+    assert {sent.recipient for sent in channel.sent} == set(channel.to)
+    assert channel.sent[1].recipient != first.recipient
+
+
+def test_an_open_breaker_costs_no_attempt_and_counts_no_failure(
+    fail: Fail,
+    run: Run,
+    channel: FakeChannel,
+    clock: Clock,
+    admin: Connection,
+    capsys: pytest.CaptureFixture[str],
+):
+    fail()
+    until = clock() + timedelta(seconds=45)
+    channel.on_send = Failing(BreakerOpenError("The circuit breaker is open", until=until))
+    done = run()
+    assert (done.deferred, done.failed) == (1, 0)
+    assert deliveries(admin, "attempts", "next_attempt_at", "error") == [(0, until, None)]
+    assert metrics(capsys.readouterr().out) == []
+    clock.now = until
+    assert run().sent == 1
+
+
+def test_what_is_not_sent_within_three_days_is_given_up_and_counted(
+    fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection, capsys: pytest.CaptureFixture[str]
+):
+    fail()
+    channel.on_send = failing = Failing(*[AWAY] * 1000)
+    began = clock()
+    while clock() <= began + TRIED_FOR:
+        run()
+        clock.pass_(minutes=10)
+    capsys.readouterr()
+    before = failing.calls
+    assert run().abandoned == 1
+    assert metrics(capsys.readouterr().out) == [("NotificationFailures", "pager", 1)]
+    assert deliveries(admin, "abandoned_at IS NULL", "sent_at", "error") == [(False, None, str(AWAY))]
+    clock.pass_(days=1)
+    assert (run().abandoned, failing.calls) == (0, before)
+    assert 70 < before < 85  # hourly, after the first minutes
+
+
+def test_a_channel_that_is_no_longer_enabled_owes_nothing_for_ever(
+    fail: Fail, run: Run, channel: FakeChannel, clock: Clock, make_notifier: MakeNotifier
+):
+    fail()
+    channel.on_send = Failing(AWAY)
+    run()
+    clock.now += TRIED_FOR + timedelta(seconds=1)
+    assert make_notifier({}).run(lambda: 60).abandoned == 1
+
+
+# Time
+
+
+def test_nothing_is_begun_that_may_not_end(fail: Fail, run: Run, channel: FakeChannel):
+    fail()
+    assert run(lambda: 10.0).sent == 0
+    assert run().sent == 1
+
+
+def test_a_channel_of_many_notices_leaves_time_to_the_others(fail: Fail, make_notifier: MakeNotifier):
+    busy, pager = FakeChannel(to=[f"{n}@example.com" for n in range(50)]), FakeChannel()
+    fail()
+    left = iter([60.0] * 6)
+    done = make_notifier({"busy": busy, "pager": pager}).run(lambda: next(left, 0.0))
+    assert len(pager.sent) == 1
+    assert done.sent == 1 + len(busy.sent) == 5
+
+
+# Nobody to tell, and the end of records
+
+
+def test_without_a_channel_failures_stay_as_a_record_and_wait_for_nobody(
+    fail: Fail, make_notifier: MakeNotifier, channel: FakeChannel, clock: Clock, admin: Connection
+):
+    nobody = make_notifier()
+    fail(times=20)
+    for _ in range(10):
+        nobody.run(lambda: 60)
+        clock.pass_(minutes=1)
+    assert counted(admin, "notification WHERE notice_id IS NULL") == 0
+    assert (counted(admin, "notification"), counted(admin, "notice_delivery")) == (20, 0)
+    make_notifier({"pager": channel}).run(lambda: 60)
+    assert channel.sent == []  # no flood of old news, once there is a channel
+
+
+def test_old_notices_are_purged_with_all_that_belongs_to_them(
+    fail: Fail, run: Run, clock: Clock, admin: Connection, make_notifier: MakeNotifier
+):
+    fail()
+    run()
+    fail(None, error="Nobody is told of this")
+    make_notifier({}).run(lambda: 60)
+    clock.now += RETENTION
+    assert run().purged == 0
+    clock.pass_(seconds=1)
+    fail()
+    assert run().purged == 2
+    assert [counted(admin, table) for table in ("notice", "notification", "notice_delivery")] == [1, 1, 1]
+
+
+def test_the_admins_of_a_tenant_are_told_of_its_failures_alone(
+    fail: Fail, run: Run, channel: FakeChannel, admin: Connection, acme: UUID, make_tenant: Callable[..., UUID]
+):
+    zenith = make_tenant("zenith")
+    for tenant_id, email in ((acme, "ann@acme.example"), (acme, "bob@acme.example"), (zenith, "zoe@zenith.example")):
+        admin.execute("INSERT INTO tenant_admin (tenant_id, email) VALUES (%s, %s)", [tenant_id, email])
+    fail()
+    run()
+    assert {sent.recipient for sent in channel.sent} == {"somebody", "ann@acme.example", "bob@acme.example"}
+    channel.sent.clear()
+    fail(None)
+    run()
+    assert [sent.recipient for sent in channel.sent] == ["somebody"]
+
+
+def test_a_notifier_that_signs_in_as_a_document_worker_is_refused(
+    database: Database, fail: Fail, make_notifier: MakeNotifier, channel: FakeChannel
+):
+    notifier = make_notifier({"pager": channel})
+    notifier._database = database
+    fail()
+    with pytest.raises(Exception, match="InsufficientPrivilege") as refused:
+        notifier.run(lambda: 60)
+    assert isinstance(refused.value.__cause__, psycopg.errors.InsufficientPrivilege)
+
+
+def test_no_address_and_no_error_of_a_document_is_logged(
+    fail: Fail, make_notifier: MakeNotifier, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+):
+    channel = FakeChannel(to=("ann@acme.example",), on_send=Failing(AWAY))
+    fail(error="The file 'Rechnung an Ann.pdf' is empty")
+    with caplog.at_level(logging.DEBUG):
+        make_notifier({"email": channel}).run(lambda: 60)
+    said = capsys.readouterr().out + caplog.text
+    assert "A notice was not sent" in said
+    assert "ann@" not in said
+    assert "Rechnung" not in said

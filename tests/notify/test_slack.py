@@ -1,0 +1,177 @@
+"""Notices over a real webhook: it answers well, refuses, throttles, hangs and breaks off."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from counterfoil import aws
+from counterfoil.breaker import Breakers
+from counterfoil.db import Connection
+from counterfoil.errors import ServiceUnavailableError
+from counterfoil.notify import Notified, Notifier, slack
+from tests.delivery.harness import Clock
+from tests.notify.conftest import Fail
+from tests.notify.harness import Answer, Webhook, deliveries
+
+
+@pytest.fixture
+def run(make_notifier: Callable[..., Notifier], webhook: Webhook) -> Callable[[], Notified]:
+    """One run of a notifier whose settings enable Slack alone."""
+    notifier = make_notifier(slack_webhook_url=webhook.url, console_url="https://console.example.com")
+    return lambda: notifier.run(lambda: 60)
+
+
+Run = Callable[[], Notified]
+
+
+def test_a_failure_is_posted_with_its_document_and_a_link(fail: Fail, run: Run, webhook: Webhook):
+    (document,) = fail(error="The sum of <b> & <c> is wrong")
+    assert run().sent == 1
+    (posted,) = webhook.requests
+    assert set(posted) == {"text", "unfurl_links", "unfurl_media"}
+    assert "*A document of acme failed in matching*" in posted["text"]
+    assert f"<https://console.example.com/documents/{document}|{document}>" in posted["text"]
+    assert "The sum of &lt;b&gt; &amp; &lt;c&gt; is wrong" in posted["text"]
+    assert webhook.content_types == ["application/json"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ((500, {}), "127.0.0.1 answered with HTTP 500"),
+        ((503, {}), "127.0.0.1 answered with HTTP 503"),
+        ((404, {}), "127.0.0.1 answered with HTTP 404"),
+        ((410, {}), "127.0.0.1 answered with HTTP 410"),
+        ((302, {"Location": "http://127.0.0.1:1/"}), "127.0.0.1 answered with HTTP 302"),
+        (None, "127.0.0.1 did not answer: "),
+    ],
+)
+def test_an_answer_that_is_no_success_is_kept_and_the_notice_sent_later(
+    answer: Answer, error: str, fail: Fail, run: Run, webhook: Webhook, clock: Clock, admin: Connection
+):
+    fail()
+    webhook.script = [answer]
+    assert run().failed == 1
+    ((said, due),) = deliveries(admin, "error", "next_attempt_at")
+    assert said.startswith(error)
+    assert due == clock() + timedelta(seconds=30)
+    clock.pass_(minutes=1)
+    assert run().sent == 1
+    assert webhook.requests[0] == webhook.requests[1]
+    assert webhook.keys[0] == webhook.keys[1] is not None
+
+
+def test_a_webhook_that_throttles_is_left_alone_as_long_as_it_asks(
+    fail: Fail, run: Run, webhook: Webhook, clock: Clock, admin: Connection
+):
+    fail(error="Failure of one kind")
+    fail(error="Failure of another")
+    webhook.script = [(429, {"Retry-After": "600"})]
+    assert run().failed == 1
+    assert len(webhook.requests) == 1  # the other notice is not even tried now
+    assert max(deliveries(admin, "next_attempt_at")) == (clock() + timedelta(seconds=600),)
+    clock.pass_(minutes=1)
+    assert run().sent == 1
+    clock.pass_(minutes=9)
+    assert run().sent == 1
+
+
+def test_a_webhook_that_hangs_holds_nobody_up_for_long(
+    fail: Fail, run: Run, webhook: Webhook, clock: Clock, admin: Connection, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(slack, "TOTAL_SECONDS", 0.2)
+    fail()
+    webhook.may_answer.clear()
+    assert run().failed == 1
+    assert deliveries(admin, "error") == [("127.0.0.1 did not answer within 0.2 seconds",)]
+    webhook.may_answer.set()
+    clock.pass_(minutes=1)
+    assert run().sent == 1
+
+
+def test_a_webhook_that_keeps_failing_opens_its_breaker_and_what_waits_is_sent_afterwards(
+    fail: Fail, run: Run, webhook: Webhook, clock: Clock, admin: Connection
+):
+    for kind in "abcdef":
+        fail(error=f"Failure of kind {kind}")
+    webhook.script = [(500, {})] * 5
+    deferred = 0
+    for _ in range(120):
+        deferred += run().deferred
+        clock.pass_(seconds=10)
+    assert len(webhook.requests) == 5 + 6
+    assert deferred > 0
+    assert sum(attempts for (attempts,) in deliveries(admin, "attempts")) == 5 + 6
+    assert {sent_at is None for (sent_at,) in deliveries(admin, "sent_at")} == {False}
+
+
+def test_while_the_breaker_of_its_host_is_open_nothing_is_posted_and_no_attempt_spent(
+    fail: Fail, run: Run, webhook: Webhook, clock: Clock, admin: Connection, breakers: Breakers
+):
+    for _ in range(5):
+        with pytest.raises(ServiceUnavailableError), breakers.guard("webhook:127.0.0.1"):
+            raise ServiceUnavailableError("somebody else's call")
+    fail()
+    assert run().deferred == 1
+    assert webhook.requests == []
+    assert deliveries(admin, "attempts", "next_attempt_at") == [(0, clock() + timedelta(seconds=30))]
+    clock.pass_(seconds=30)
+    assert run().sent == 1
+
+
+@pytest.mark.parametrize("url", ["nonsense", "http://", "http://[half", "https:///services/secret"])
+def test_an_address_that_is_none_is_said_without_being_quoted(
+    url: str, fail: Fail, make_notifier: Callable[..., Notifier], admin: Connection
+):
+    fail()
+    assert make_notifier(slack_webhook_url=url).run(lambda: 60).failed == 1
+    assert deliveries(admin, "error") == [("SLACK_WEBHOOK_URL is wrong: it must be an https address.",)]
+
+
+class Secrets:
+    """Secrets Manager, which may be away."""
+
+    def __init__(self, stored: str | None) -> None:
+        self.stored = stored
+
+    def get_secret_value(self, *, SecretId: str) -> dict[str, str]:  # noqa: N803
+        assert SecretId.startswith("arn:")
+        if self.stored is None:
+            raise ServiceUnavailableError("Secrets Manager is away")
+        return {"SecretString": self.stored}
+
+
+def test_the_webhook_may_be_kept_in_the_secret(
+    fail: Fail, make_notifier: Callable[..., Notifier], webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+):
+    secrets = Secrets(f'{{"SLACK_WEBHOOK_URL": "{webhook.url}"}}')
+    monkeypatch.setattr(aws, "client", lambda service: {"secretsmanager": secrets}[service])
+    fail()
+    assert make_notifier(secrets_arn="arn:kept").run(lambda: 60).sent == 1
+
+
+def test_a_secret_without_a_webhook_enables_nothing(
+    fail: Fail, make_notifier: Callable[..., Notifier], admin: Connection, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(aws, "client", lambda service: {"secretsmanager": Secrets("{}")}[service])
+    fail()
+    make_notifier(secrets_arn="arn:empty").run(lambda: 60)
+    assert deliveries(admin, "channel") == []
+
+
+def test_a_secret_that_cannot_be_read_now_delays_slack_and_loses_nothing(
+    fail: Fail,
+    make_notifier: Callable[..., Notifier],
+    webhook: Webhook,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    secrets = Secrets(None)
+    monkeypatch.setattr(aws, "client", lambda service: {"secretsmanager": secrets}[service])
+    notifier = make_notifier(secrets_arn="arn:away")
+    fail()
+    assert notifier.run(lambda: 60).failed == 1
+    secrets.stored = f'{{"SLACK_WEBHOOK_URL": "{webhook.url}"}}'
+    clock.pass_(minutes=1)
+    assert notifier.run(lambda: 60).sent == 1

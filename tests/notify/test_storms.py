@@ -1,0 +1,169 @@
+"""The first failure of a fingerprint is told at once, those that follow it within five minutes in one digest."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from counterfoil.db import Connection
+from counterfoil.notify import Notifier
+from tests.delivery.harness import Clock
+from tests.notify.conftest import Fail, Run
+from tests.notify.harness import FakeChannel
+
+
+def test_the_first_failure_is_told_at_once(fail: Fail, run: Run, channel: FakeChannel):
+    (document,) = fail()
+    assert run().sent == 1
+    assert channel.headlines == ["A document of acme failed in matching"]
+    assert str(document) in [fact.value for fact in channel.sent[0].text.facts]
+    assert run().sent == 0
+
+
+def test_five_hundred_failures_of_one_kind_are_two_messages(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
+    documents = fail(times=500)
+    for _ in range(15):
+        run()
+        clock.pass_(minutes=1)
+    assert channel.headlines == [
+        "A document of acme failed in matching",
+        "499 more documents of acme failed in matching",
+    ]
+    digest = channel.sent[1].text
+    named = [fact.value for fact in digest.facts if fact.label == "Document"]
+    assert len(named) == 5
+    assert set(named) <= {str(document) for document in documents}
+    assert ("And", "494 more") in [(fact.label, fact.value) for fact in digest.facts]
+
+
+def test_so_are_those_that_come_one_by_one(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
+    for second in range(300):
+        if second % 60 == 0:
+            run()
+        fail()
+        clock.pass_(seconds=1)
+    for _ in range(10):
+        run()
+        clock.pass_(minutes=1)
+    assert channel.headlines == [
+        "A document of acme failed in matching",
+        "299 more documents of acme failed in matching",
+    ]
+
+
+def test_the_digest_waits_for_the_end_of_its_window(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
+    fail()
+    run()
+    fail()
+    clock.pass_(seconds=299)
+    assert run().notices == 0
+    clock.pass_(seconds=1)
+    assert run().notices == 1
+    assert len(channel.sent) == 2
+
+
+def test_after_a_digest_the_window_starts_again(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
+    counts = []
+    for minute in range(20):  # a storm of a quarter of an hour
+        if minute < 15:
+            fail(times=10)
+        counts.append(run().notices)
+        clock.pass_(minutes=1)
+    assert [minute for minute, made in enumerate(counts) if made] == [0, 5, 10, 15]
+    assert channel.headlines == [
+        "A document of acme failed in matching",
+        "59 more documents of acme failed in matching",
+        "50 more documents of acme failed in matching",
+        "40 more documents of acme failed in matching",
+    ]
+
+
+def test_a_failure_after_a_quiet_window_is_a_first_one_again(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
+    fail()
+    run()
+    clock.pass_(seconds=301)
+    fail(times=30)
+    run()
+    assert channel.headlines == ["A document of acme failed in matching"] * 2
+    clock.pass_(seconds=300)
+    run()
+    assert channel.headlines[2:] == ["29 more documents of acme failed in matching"]
+
+
+def test_a_single_failure_that_waited_for_its_digest_reads_like_a_single_failure(
+    fail: Fail, run: Run, channel: FakeChannel, clock: Clock
+):
+    fail()
+    run()
+    fail()
+    clock.pass_(seconds=300)
+    run()
+    assert channel.headlines == ["A document of acme failed in matching"] * 2
+
+
+def test_what_failed_while_the_watchdog_was_away_comes_in_two_messages(
+    fail: Fail, run: Run, channel: FakeChannel, clock: Clock
+):
+    fail(times=50)
+    clock.pass_(hours=3)
+    run()
+    clock.pass_(seconds=300)
+    run()
+    assert channel.headlines == [
+        "A document of acme failed in matching",
+        "49 more documents of acme failed in matching",
+    ]
+
+
+@pytest.mark.parametrize("other", ["tenant", "no tenant", "error", "worker"])
+def test_failures_of_another_kind_or_tenant_do_not_wait(
+    other: str, fail: Fail, run: Run, channel: FakeChannel, make_tenant: Callable[..., UUID]
+):
+    fail()
+    run()
+    match other:
+        case "tenant":
+            fail(make_tenant("zenith"))
+        case "no tenant":
+            fail(None)
+        case "error":
+            fail(error="The file is empty")
+        case "worker":
+            fail(worker="ingestion")
+    run()
+    assert len(channel.sent) == 2
+
+
+def test_failures_without_a_tenant_are_grouped_too(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
+    fail(None, times=20)
+    for _ in range(10):
+        run()
+        clock.pass_(minutes=1)
+    assert channel.headlines == ["A document failed in matching", "19 more documents failed in matching"]
+
+
+def test_errors_that_differ_in_numbers_and_names_alone_are_of_one_kind(fail: Fail, run: Run, channel: FakeChannel):
+    for number in range(20):
+        fail(error=f"The file '{number}.pdf' has {number} pages")
+    run()
+    assert len(channel.sent) == 1
+
+
+def test_only_one_of_two_watchdogs_makes_notices(fail: Fail, run: Run, channel: FakeChannel, admin: Connection):
+    fail(times=2)
+    with admin.transaction():
+        admin.execute("SELECT pg_advisory_xact_lock(hashtext('notice'))")  # the other one is at it
+        assert run().notices == 0
+    assert run().notices == 1
+    assert len(channel.sent) == 1
+
+
+def test_without_a_window_everything_is_told_at_the_next_run(
+    fail: Fail, make_notifier: Callable[..., Notifier], channel: FakeChannel, clock: Clock
+):
+    notifier = make_notifier({"pager": channel}, notification_digest_seconds=0)
+    fail(times=3)
+    for _ in range(2):
+        clock.pass_(minutes=1)
+        notifier.run(lambda: 60)
+    assert channel.headlines == ["A document of acme failed in matching", "2 more documents of acme failed in matching"]

@@ -1,0 +1,171 @@
+"""What people read: whole sentences, escaped for Slack, one line of subject for mail."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from counterfoil.notify import mail, slack
+from counterfoil.notify.notice import SUBJECTS, Failure, Notice, Tenant, one_line, worded
+from counterfoil.work import KINDS
+
+DOCUMENT = UUID("0198c0de-0000-7000-8000-000000000001")
+JOB = UUID("0198c0de-0000-7000-8000-00000000000b")
+ACME = Tenant(UUID("0198c0de-0000-7000-8000-00000000000a"), "acme", "Acme GmbH")
+SINCE = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+UNTIL = datetime(2026, 1, 2, 3, 8, 59, tzinfo=UTC)
+CONSOLE = "https://console.example.com/"
+
+
+def failure(number: int = 1, **changes: Any) -> Failure:
+    values: dict[str, Any] = {
+        "work_id": UUID(int=DOCUMENT.int - 1 + number),
+        "job_id": JOB,
+        "worker": "matching",
+        "error": "The sum of the lines is not the total",
+        "attempts": 3,
+    }
+    return Failure(**(values | changes))
+
+
+def notice(*first: Failure, count: int = 1, tenant: Tenant | None = ACME) -> Notice:
+    return Notice(JOB, tenant, count, first or (failure(),), SINCE, UNTIL if count > 1 else SINCE)
+
+
+def in_slack(one: Notice, console_url: str | None = CONSOLE) -> str:
+    return slack.layout(worded(one, console_url, 300))
+
+
+def in_mail(one: Notice, console_url: str | None = CONSOLE) -> str:
+    return mail.body(worded(one, console_url, 300))
+
+
+def test_a_single_failure_in_slack():
+    assert in_slack(notice()) == (
+        "*A document of Acme GmbH failed in matching*\n"
+        "Error: The sum of the lines is not the total\n"
+        "Attempts: 3\n"
+        "Tenant: Acme GmbH (acme, 0198c0de-0000-7000-8000-00000000000a)\n"
+        "Worker: matching\n"
+        "Failed at: 2026-01-02 03:04:05 UTC\n"
+        "Document: <https://console.example.com/documents/0198c0de-0000-7000-8000-000000000001"
+        "|0198c0de-0000-7000-8000-000000000001>\n"
+        "It stays failed until a person acts. "
+        "Should more work fail in the same way, one message every 5 minutes tells of all of it."
+    )
+
+
+def test_a_digest_by_mail():
+    first = [failure(number) for number in range(1, 6)]
+    assert in_mail(notice(*first, count=499)) == (
+        "499 more documents of Acme GmbH failed in matching.\n"
+        "\n"
+        "Error of the first:    The sum of the lines is not the total\n"
+        "Attempts of the first: 3\n"
+        "Tenant:                Acme GmbH (acme, 0198c0de-0000-7000-8000-00000000000a)\n"
+        "Worker:                matching\n"
+        "Failed between:        2026-01-02 03:04:05 UTC and 2026-01-02 03:08:59 UTC\n"
+        "Document:              https://console.example.com/documents/0198c0de-0000-7000-8000-000000000001\n"
+        "Document:              https://console.example.com/documents/0198c0de-0000-7000-8000-000000000002\n"
+        "Document:              https://console.example.com/documents/0198c0de-0000-7000-8000-000000000003\n"
+        "Document:              https://console.example.com/documents/0198c0de-0000-7000-8000-000000000004\n"
+        "Document:              https://console.example.com/documents/0198c0de-0000-7000-8000-000000000005\n"
+        "And:                   494 more\n"
+        "\n"
+        "They stay failed until a person acts. "
+        "Should more work fail in the same way, one message every 5 minutes tells of all of it.\n"
+    )
+
+
+def test_without_a_console_it_names_the_command():
+    text = in_mail(notice(), None)
+    assert "Document:           0198c0de-0000-7000-8000-000000000001\n" in text
+    assert "To see what failed: counterfoil documents --tenant acme --state failed\n" in text
+    assert "http" not in text
+
+
+@pytest.mark.parametrize("layout", [in_slack, in_mail])
+def test_a_message_that_names_no_work_leads_to_no_document(layout: Any):
+    text = layout(notice(failure(work_id=None, attempts=0, error="The body is not JSON"), tenant=None))
+    assert "A message to matching cannot be read" in text
+    assert "/documents/" not in text
+    assert "none is named" in text
+
+
+def test_an_upload_is_no_document():
+    text = in_mail(notice(failure(worker="acquisition"), tenant=None), None)
+    assert "An upload failed in acquisition." in text
+    assert "Upload:" in text
+    assert "counterfoil documents --state failed" in text
+    assert "/documents/" not in in_mail(notice(failure(worker="acquisition")))
+
+
+def test_nothing_of_a_notice_is_markup_in_slack():
+    evil = Tenant(ACME.id, "acme", "Tom & <!channel> <https://evil.example|Jerry>")
+    text = in_slack(notice(failure(error="a < b && c > d <@U123>"), tenant=evil))
+    assert "Tom &amp; &lt;!channel&gt; &lt;https://evil.example|Jerry&gt;" in text
+    assert "Error: a &lt; b &amp;&amp; c &gt; d &lt;@U123&gt;" in text
+    assert text.count("<") == text.count(">") == 1  # the link
+
+
+def test_a_long_error_is_cut_before_it_is_escaped():
+    text = in_slack(notice(failure(error="&" * 5000)))
+    (line,) = [line for line in text.splitlines() if line.startswith("Error")]
+    assert line == "Error: " + "&amp;" * 999 + "…"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Acme\r\nBcc: everybody@example.com",
+        "Acme\nBcc: everybody@example.com",
+        "Acme\u2028Bcc: everybody@example.com",
+        "Acme\x85Bcc: everybody@example.com",
+        "Acme\x0b\x0c\x1c\x00Bcc: everybody@example.com",
+    ],
+)
+def test_no_name_begins_a_header(name: str):
+    text = worded(notice(tenant=Tenant(ACME.id, "acme", name)), CONSOLE, 300)
+    assert mail.subject(text) == "Counterfoil: A document of Acme Bcc: everybody@example.com failed in matching"
+    assert len(mail.body(text).splitlines()) == len(in_mail(notice()).splitlines())
+    assert len(slack.layout(text).splitlines()) == len(in_slack(notice()).splitlines())
+
+
+def test_nor_does_an_error_begin_a_line():
+    text = in_mail(notice(failure(error="first\nTenant: another\r\n.\r\nQUIT\u202e")))
+    assert "Error:     first Tenant: another . QUIT\n" in text
+
+
+def test_a_subject_is_short_whatever_the_name():
+    text = worded(notice(tenant=Tenant(ACME.id, "acme", "Ä" * 5000)), CONSOLE, 300)
+    assert len(mail.subject(text)) <= 150
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("", ""), (" a\t\n b ", "a b"), ("abcdefg", "abcde…"), ("Straße 日本", "Straße…")]
+)
+def test_one_line(text: str, line: str):
+    assert one_line(text, len(line) or 1) == line
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(300, "5 minutes"), (60, "minute"), (90, "90 seconds"), (3600, "60 minutes")],
+)
+def test_how_long_failures_are_gathered(seconds: float, said: str):
+    assert f" every {said} tells" in worded(notice(), None, seconds).closing
+
+
+def test_where_failures_are_not_gathered_it_promises_nothing():
+    assert worded(notice(), None, 0).closing == "It stays failed until a person acts."
+
+
+@pytest.mark.parametrize("worker", KINDS)
+def test_every_kind_of_work_has_a_word(worker: str):
+    assert worker in SUBJECTS
+
+
+def test_a_later_kind_of_work_is_told_of_too():
+    first = failure(worker="somersault")
+    assert "2 more pieces of work of Acme GmbH failed in somersault" in in_slack(notice(first, failure(2), count=2))
