@@ -9,6 +9,7 @@ from aws_lambda_powertools import Logger
 from counterfoil import aws
 from counterfoil.db import Database
 from counterfoil.errors import CounterfoilError
+from counterfoil.metrics import Metric, record
 from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings
 from counterfoil.work import KINDS, Kind
@@ -97,7 +98,8 @@ class Watchdog:
         """Owe the messages of work whose own must be gone: the queue is empty, or keeps nothing sent so long ago."""
         now = self._clock()
         quiet = timedelta(seconds=self._settings.watchdog_resend_after_seconds)
-        patience = quiet if self._is_empty(kind.worker) else QUEUE_RETENTION
+        depth = self._depth(kind.worker)
+        patience = quiet if depth == 0 else QUEUE_RETENTION
         with self._database.delivery() as connection:
             rows = connection.execute(
                 kind.sql(_ORPHANS),
@@ -120,10 +122,12 @@ class Watchdog:
                         "sends": [row[3] for row in rows],
                     },
                 )
+        seen = {Metric.PENDING_WITHOUT_MESSAGE: len(rows)}
+        record(seen if depth is None else seen | {Metric.QUEUE_DEPTH: depth}, worker=kind.worker)
         return len(rows)
 
-    def _is_empty(self, worker: str) -> bool:
-        """Whether a queue says that it holds nothing; one that cannot be asked may hold anything."""
+    def _depth(self, worker: str) -> int | None:
+        """How many messages a queue says it holds; None for one that cannot be asked and may hold any number."""
         try:
             with aws.errors_mapped():
                 answer = aws.client("sqs").get_queue_attributes(
@@ -131,5 +135,5 @@ class Watchdog:
                 )
         except CounterfoilError as error:
             logger.warning("A queue did not say how full it is", worker=worker, error=str(error))
-            return False
-        return all(int(answer["Attributes"][name]) == 0 for name in DEPTHS)
+            return None
+        return sum(int(answer["Attributes"][name]) for name in DEPTHS)

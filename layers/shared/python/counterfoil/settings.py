@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
@@ -37,6 +38,8 @@ class Settings(BaseModel):
     """Queue URL by worker: those that this function sends to, its own among them."""
     dead_letter_sources: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
     """Worker by the ARN of its dead-letter queue, for the archiver."""
+    mappings: Annotated[dict[str, UUID], BeforeValidator(_from_json)] = {}
+    """Event source mapping by worker: those that the watchdog may pause, for all of their work needs the model."""
 
     database_url: str | None = None
     database_host: str | None = None
