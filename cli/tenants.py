@@ -1,7 +1,7 @@
-"""`counterfoil tenants`: add tenants to the local cloud, and list them."""
+"""`counterfoil tenants`: add tenants to the local cloud, list them, and say who hears of their failures."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -21,6 +21,8 @@ OWNER = "counterfoil_owner"
 """Tenants are added by the role that owns the tables: no worker may."""
 ORGANIZATION = "Local"
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_EMAIL = re.compile(r"[!-~]+@[!-~]+\.[!-~]+")
+LONGEST_EMAIL = 254
 
 app = typer.Typer(help="Add tenants, and list them.", no_args_is_help=True, add_completion=False)
 
@@ -82,6 +84,36 @@ def add_tenant(
     return Tenant(*row), added == 1
 
 
+def change_admins(cloud: Cloud, slug: str, *, added: Sequence[str] = (), removed: Sequence[str] = ()) -> list[str]:
+    """Add and remove admins of a tenant, all or none. Returns the addresses of those that there are then.
+
+    Addresses are kept in lower case: no mail server that people use tells them apart.
+
+    Raises:
+        UsageError: there is no such tenant, one of `added` is no address, or one of `removed` is no admin.
+    """
+    for address in added:
+        if not _EMAIL.fullmatch(address) or address.count("@") != 1 or len(address) > LONGEST_EMAIL:
+            raise UsageError(f"'{address}' is no e-mail address that can be written to: use one like ann@example.com.")
+    (tenant,) = chosen(cloud, slug)
+    with _as_owner(cloud) as connection:
+        for address in removed:
+            gone = connection.execute(
+                "DELETE FROM tenant_admin WHERE tenant_id = %s AND email = %s", [tenant.id, address.lower()]
+            )
+            if gone.rowcount == 0:
+                raise UsageError(f"'{address}' is no admin of '{slug}'.")
+        for address in added:
+            connection.execute(
+                "INSERT INTO tenant_admin (tenant_id, email) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+                [tenant.id, address.lower()],
+            )
+        rows = connection.execute(
+            "SELECT email FROM tenant_admin WHERE tenant_id = %s ORDER BY email", [tenant.id]
+        ).fetchall()
+    return [email for (email,) in rows]
+
+
 @contextmanager
 def _as_owner(cloud: Cloud) -> Iterator[Connection]:
     """One transaction as the role that owns the tables."""
@@ -128,3 +160,24 @@ def list_(
     for _, slug, name in tenants:
         table.add_row(slug, name)
     page().print(table)
+
+
+@app.command("admins")
+def admins(
+    context: typer.Context,
+    slug: Annotated[str, typer.Argument(metavar="TENANT", help="The tenant, by its slug.")],
+    *,
+    added: Annotated[list[str] | None, typer.Option("--add", help="Add this e-mail address. May be repeated.")] = None,
+    removed: Annotated[list[str] | None, typer.Option("--remove", help="Remove this one. May be repeated.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the addresses as JSON.")] = False,
+) -> None:
+    """Add, remove and list a tenant's admins: they get an e-mail when its work fails, where e-mail is set up."""
+    found = change_admins(Cloud.at(place_of(context.obj)), slug, added=added or (), removed=removed or ())
+    if as_json:
+        print_json(found)
+    elif found:
+        page().print("\n".join(found))
+    else:
+        page().print(
+            f"Tenant '{slug}' has no admins. To add one: counterfoil tenants admins {slug} --add ann@example.com"
+        )
