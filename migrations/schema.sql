@@ -172,6 +172,35 @@ CREATE TABLE public.ingestion_job (
 
 ALTER TABLE ONLY public.ingestion_job FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.judgement (
+    tenant_id uuid NOT NULL,
+    document_id uuid NOT NULL,
+    question bytea NOT NULL,
+    answer jsonb NOT NULL,
+    model text NOT NULL,
+    judged_at timestamp with time zone NOT NULL
+);
+
+ALTER TABLE ONLY public.judgement FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.llm_call (
+    id uuid NOT NULL,
+    tenant_id uuid,
+    work_id uuid,
+    purpose text NOT NULL,
+    provider text NOT NULL,
+    model text NOT NULL,
+    outcome text NOT NULL,
+    input_tokens integer,
+    output_tokens integer,
+    latency_ms integer NOT NULL,
+    cost_usd numeric,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT llm_call_outcome_check CHECK ((outcome = ANY (ARRAY['answered'::text, 'invalid_answer'::text, 'too_long'::text, 'rejected'::text, 'unavailable'::text, 'cancelled'::text, 'failed'::text])))
+);
+
+ALTER TABLE ONLY public.llm_call FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.mapping_pause (
     mapping uuid NOT NULL,
     status text NOT NULL,
@@ -307,6 +336,12 @@ ALTER TABLE ONLY public.document
 ALTER TABLE ONLY public.ingestion_job
     ADD CONSTRAINT ingestion_job_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.judgement
+    ADD CONSTRAINT judgement_pkey PRIMARY KEY (document_id, question);
+
+ALTER TABLE ONLY public.llm_call
+    ADD CONSTRAINT llm_call_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.mapping_pause
     ADD CONSTRAINT mapping_pause_pkey PRIMARY KEY (mapping);
 
@@ -372,6 +407,8 @@ CREATE INDEX idx_document_matching_status ON public.document USING btree (matchi
 
 CREATE INDEX ingestion_job_status ON public.ingestion_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
+CREATE INDEX llm_call_by_time ON public.llm_call USING btree (tenant_id, created_at);
+
 CREATE INDEX notice_by_age ON public.notice USING btree (created_at);
 
 CREATE INDEX notice_delivery_owed ON public.notice_delivery USING btree (channel, next_attempt_at) WHERE ((sent_at IS NULL) AND (abandoned_at IS NULL));
@@ -410,6 +447,12 @@ ALTER TABLE ONLY public.document
 
 ALTER TABLE ONLY public.ingestion_job
     ADD CONSTRAINT ingestion_job_tenant_id_id_fkey FOREIGN KEY (tenant_id, id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.judgement
+    ADD CONSTRAINT judgement_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.llm_call
+    ADD CONSTRAINT llm_call_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.notice_delivery
     ADD CONSTRAINT notice_delivery_notice_id_fkey FOREIGN KEY (notice_id) REFERENCES public.notice(id) ON DELETE CASCADE;
@@ -471,17 +514,23 @@ ALTER TABLE public.document_match ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.ingestion_job ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.judgement ENABLE ROW LEVEL SECURITY;
+
 CREATE POLICY keeper ON public.notice TO counterfoil_keeper USING (true) WITH CHECK (true);
 
 CREATE POLICY keeper ON public.notice_delivery TO counterfoil_keeper USING (true) WITH CHECK (true);
 
 CREATE POLICY keeper ON public.tenant_admin TO counterfoil_keeper USING (true) WITH CHECK (true);
 
+ALTER TABLE public.llm_call ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.notice ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.notice_delivery ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.notification ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY of_nobody ON public.llm_call FOR INSERT TO counterfoil_delivery WITH CHECK ((tenant_id IS NULL));
 
 CREATE POLICY onboarding ON public.tenant TO counterfoil_owner USING (true) WITH CHECK (true);
 
@@ -502,6 +551,10 @@ CREATE POLICY own_tenant ON public.document_key TO counterfoil_worker USING ((te
 CREATE POLICY own_tenant ON public.document_match TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.ingestion_job TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.judgement TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.llm_call TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.notice FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -699,6 +752,11 @@ GRANT SELECT(returns),UPDATE(returns) ON TABLE public.ingestion_job TO counterfo
 
 GRANT UPDATE(reason) ON TABLE public.ingestion_job TO counterfoil_worker;
 GRANT SELECT(reason),UPDATE(reason) ON TABLE public.ingestion_job TO counterfoil_delivery;
+
+GRANT SELECT,INSERT ON TABLE public.judgement TO counterfoil_worker;
+
+GRANT SELECT,INSERT ON TABLE public.llm_call TO counterfoil_worker;
+GRANT INSERT ON TABLE public.llm_call TO counterfoil_delivery;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.mapping_pause TO counterfoil_delivery;
 

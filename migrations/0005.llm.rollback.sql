@@ -1,0 +1,2 @@
+DROP TABLE judgement;
+DROP TABLE llm_call;
