@@ -125,13 +125,13 @@ class Mapping:
         """Told of each batch's end: its messages, invocation, and whether the function answered."""
         self._sqs = sqs
         self._faults = faults
-        self._batch_size = batch_size
-        self._maximum_concurrency = maximum_concurrency
+        self.batch_size = batch_size
+        self.maximum_concurrency = maximum_concurrency
         self._invocations = 0
 
     def can_poll(self) -> bool:
         """Whether a poll would find something, and there is a poller for it."""
-        if self.in_flight >= self._maximum_concurrency:
+        if self.in_flight >= self.maximum_concurrency:
             return False
         now = self.scheduler.now
         return any(message.visible_at <= now for message in self.queue.messages)
@@ -141,7 +141,7 @@ class Mapping:
         self._invocations += 1
         number = self._invocations
         random = self.scheduler.random
-        most = self._batch_size if random.random() < 0.5 else random.randint(1, self._batch_size)
+        most = self.batch_size if random.random() < 0.5 else random.randint(1, self.batch_size)
         messages = self._sqs.receive(self.queue, most, number)
         if not messages:
             return
@@ -170,9 +170,9 @@ class Mapping:
         if self.function.running >= self.function.reserved:
             self.scheduler.say(f"{self.function.name} is throttled: the batch waits for its visibility to end")
             return
-        struck = self._faults.struck.total()
+        began, struck = self.scheduler.now, self._faults.struck.total()
         answered, answer = self.function.invoke(event)
-        if not answered or self._faults.struck.total() != struck:
+        if not answered or self._faults.struck.total() != struck or self._faults.lasting_until > began:
             for _, receive in received:
                 receive.excuse = receive.excuse or "something went wrong"
         self.scheduler.point("the function's answer")

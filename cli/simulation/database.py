@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from math import inf
 from pathlib import Path
 from typing import Any, LiteralString
 
@@ -149,8 +148,6 @@ class Transactions:
     committed_at: dict[int, float] = field(default_factory=dict)
     writes: int = 0
     """Commits so far."""
-    down_until: float = -inf
-    """A fail-over is under way until then."""
 
     def pass_time(self, nearest: float) -> float:
         """A transaction whose owner is silent for too long is ended by the server."""
@@ -175,7 +172,7 @@ class SimulatedPool:
         """A connection, unless the database is away."""
         world = self._world
         world.scheduler.point("begin")
-        if world.scheduler.now < world.down_until and world.scheduler.random.random() < 0.5:
+        if world.scheduler.now < world.faults.lasting_until and world.scheduler.random.random() < 0.5:
             world.scheduler.say("no connection: a fail-over is under way")
             raise psycopg.OperationalError("connection refused")
         if world.faults.strikes(Fault.NO_CONNECTION):
@@ -264,7 +261,7 @@ class SimulatedConnection:
 
     def _strike(self) -> None:
         world = self._world
-        if world.scheduler.now < world.down_until:
+        if world.scheduler.now < world.faults.lasting_until:
             raise pg.ReadOnlySqlTransaction("cannot execute in a read-only transaction")
         if world.faults.strikes(Fault.DEADLOCK):
             raise pg.DeadlockDetected("deadlock detected")

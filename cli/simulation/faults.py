@@ -2,6 +2,7 @@
 
 from collections import Counter
 from enum import StrEnum
+from math import inf
 
 from cli.simulation.scheduler import Scheduler
 
@@ -72,6 +73,8 @@ class Faults:
         self._left = random.randint(0, MOST)
         self._factor = random.choice((0.5, 1, 3))
         self.struck: Counter[Fault] = Counter()
+        self.lasting_until = -inf
+        """A fail-over is under way until then."""
 
     @property
     def enabled(self) -> bool:

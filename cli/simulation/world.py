@@ -32,6 +32,7 @@ from functions.dead_letters.archiver import Archiver
 from functions.ingestion import work as ingestion_work
 from functions.ingestion.work import ingest
 from functions.matching.work import match
+from functions.watchdog import recovery
 from functions.watchdog.recovery import Watchdog
 
 WORKERS: dict[str, tuple[Callable[[Attempt], Outcome], Callable[[str], Intake]]] = {
@@ -248,7 +249,7 @@ class World:
             self.stalls.append(self.scheduler.now)
             self.scheduler.sleep(random.choice((0.1, 3, 15, 70, 130, 250, 400)))
         if self.faults.strikes(Fault.FAIL_OVER):
-            self.transactions.down_until = self.scheduler.now + random.choice((1, 20, 120, 600))
+            self.faults.lasting_until = self.scheduler.now + random.choice((1, 20, 120, 600))
 
     def _messages_show(self, nearest: float) -> float:
         shows = [queue.next_visible() for queue in self.sqs.by_name.values()]
@@ -352,6 +353,10 @@ def _keeper_settings() -> Settings:
     return _CACHED["keeper",]
 
 
+def _unmeasured(*_values: Any, **_dimensions: str) -> None:
+    """Metrics of a simulated world are nobody's."""
+
+
 @contextmanager
 def _product_in(world: World) -> Iterator[None]:
     """The product's seams, turned to this world."""
@@ -365,7 +370,8 @@ def _product_in(world: World) -> Iterator[None]:
 
     with (
         mock.patch.object(aws, "client", clients.__getitem__),
-        mock.patch.object(metrics, "record", lambda *_values, **_dimensions: None),
+        mock.patch.object(metrics, "record", _unmeasured),
+        mock.patch.object(recovery, "record", _unmeasured),
         mock.patch.object(ingestion_work, "extract", scenario.extracted),
         mock.patch.object(dead_letters, "function", archiver),
     ):
