@@ -1,0 +1,210 @@
+"""The watchdog measures what stands still, each number by worker, and what is well counts as nothing."""
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.messages import Message
+from counterfoil.metrics import Metric
+from counterfoil.outbox import Outbox
+from counterfoil.work import KINDS, begin, owe
+from functions.watchdog.measures import measure
+from functions.watchdog.recovery import Watchdog
+from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, settings
+
+Pending = Callable[..., Message]
+Measure = Callable[[], dict[Metric, float]]
+
+
+@pytest.fixture
+def measured(keeper_database: Database, clock: Clock) -> Measure:
+    """What is measured now of matching."""
+
+    def look() -> dict[Metric, float]:
+        found = measure(keeper_database, ["matching"], now=clock(), unsent_after=timedelta(seconds=60))
+        return dict(found["matching"])
+
+    return look
+
+
+def work(admin: Connection, message: Message, **columns: Any) -> None:
+    for name, value in columns.items():
+        admin.execute(f"UPDATE document SET matching_{name} = %s WHERE id = %s".encode(), [value, message.work_id])
+
+
+def test_nothing_to_do_measures_as_zero(measured: Measure) -> None:
+    assert set(measured().values()) == {0}
+
+
+def test_work_in_progress_is_stuck_when_it_began_long_ago_and_nobody_holds_its_lease(
+    measured: Measure, admin: Connection, clock: Clock, pending: Pending
+) -> None:
+    begun, over = clock() - timedelta(minutes=10), clock()
+    work(admin, pending(status="in-progress"), claimed_at=begun, lease_expires_at=over)
+    assert measured()[Metric.STUCK_IN_PROGRESS] == 1
+
+    work(admin, pending(status="in-progress"), claimed_at=begun, lease_expires_at=over + timedelta(seconds=1))
+    work(admin, pending(status="in-progress"), claimed_at=begun + timedelta(seconds=1), lease_expires_at=over)
+    work(admin, pending(status="succeeded"), claimed_at=begun, lease_expires_at=over)
+
+    assert measured()[Metric.STUCK_IN_PROGRESS] == 1
+
+
+def test_work_waits_for_a_retry_when_it_is_pending_and_was_tried(
+    measured: Measure, admin: Connection, clock: Clock, pending: Pending
+) -> None:
+    pending()
+    pending(status="failed", attempts=3)
+    pending(attempts=1, next_attempt_at=clock() + timedelta(minutes=30))
+    pending(attempts=2)
+
+    assert measured()[Metric.WAITING_FOR_RETRY] == 2
+
+
+def test_the_oldest_pending_work_is_the_one_that_is_due_for_longest(
+    measured: Measure, admin: Connection, clock: Clock, pending: Pending
+) -> None:
+    begin(admin, "matching", [pending().work_id], clock())
+    clock.pass_(seconds=100)
+    begin(admin, "matching", [pending().work_id], clock())
+    clock.pass_(seconds=20)
+
+    assert measured()[Metric.OLDEST_PENDING_SECONDS] == 120
+
+
+def test_work_that_waits_for_its_time_is_not_due(
+    measured: Measure, admin: Connection, clock: Clock, pending: Pending
+) -> None:
+    message = pending()
+    begin(admin, "matching", [message.work_id], clock())
+    work(admin, message, next_attempt_at=clock() + timedelta(seconds=300))
+
+    clock.pass_(seconds=299)
+    assert measured()[Metric.OLDEST_PENDING_SECONDS] == 0
+    clock.pass_(seconds=11)
+    assert measured()[Metric.OLDEST_PENDING_SECONDS] == 10
+
+
+def test_a_message_that_is_sent_again_makes_no_work_younger(
+    measured: Measure, keeper_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    chosen = settings()
+    watchdog = Watchdog(chosen, keeper_database, Outbox(keeper_database, chosen.queue_urls, clock=clock), clock)
+    begin(admin, "matching", [pending().work_id], clock())
+    clock.pass_(minutes=1)
+    assert watchdog.run().sent == 1  # and its message is lost
+    clock.pass_(minutes=20)
+    assert watchdog.run().resent == {"matching": 1}
+
+    assert measured()[Metric.OLDEST_PENDING_SECONDS] == 21 * 60
+
+
+def test_a_message_counts_as_unsent_when_it_is_due_for_longer_than_its_writer_needs(
+    measured: Measure, admin: Connection, clock: Clock, pending: Pending
+) -> None:
+    (send,) = begin(admin, "matching", [pending().work_id], clock())
+    later = pending()
+    assert send.tenant_id is not None
+    owe(admin, KINDS["matching"], [(later.work_id, send.tenant_id, 1, 0)], clock() + timedelta(hours=1), clock())
+
+    clock.pass_(seconds=59)
+    assert measured()[Metric.UNSENT_OUTBOX] == 0
+    clock.pass_(seconds=1)
+    assert measured()[Metric.UNSENT_OUTBOX] == 1
+    admin.execute("UPDATE outbox SET sent_at = %s WHERE id = %s", [clock(), send.id])
+    assert measured()[Metric.UNSENT_OUTBOX] == 0
+
+
+def letter(admin: Connection, tenant_id: UUID, worker: str, *, at: object, status: str = "pending") -> None:
+    admin.execute(
+        """
+        INSERT INTO dead_letter (job_id, tenant_id, worker, task_type, payload, metadata, attempts, fingerprint,
+                                 dlq_reason, dlq_timestamp, status)
+        VALUES (%s, %s, %s, 'document', '{}', '{}', 3, 'f', 'max_retries_exceeded', %s, %s)
+        """,
+        [uuid4(), tenant_id, worker, at, status],
+    )
+
+
+def test_dead_letters_count_until_somebody_decides_and_as_new_for_a_minute(
+    measured: Measure, admin: Connection, clock: Clock, tenant: UUID
+) -> None:
+    letter(admin, tenant, "matching", at=clock())
+    letter(admin, tenant, "matching", at=clock() - timedelta(seconds=60))
+    for status in ("retried", "resolved", "ignored"):
+        letter(admin, tenant, "matching", at=clock() - timedelta(hours=1), status=status)
+    letter(admin, tenant, "ingestion", at=clock())
+
+    found = measured()
+
+    assert (found[Metric.UNSETTLED_DEAD_LETTERS], found[Metric.DEAD_LETTERS_WRITTEN]) == (2, 1)
+
+
+def test_every_kind_of_work_is_measured_by_itself(
+    keeper_database: Database, admin: Connection, clock: Clock, pending: Pending, tenant: UUID
+) -> None:
+    document = pending(status="succeeded").work_id
+    admin.execute(
+        "INSERT INTO ingestion_job (id, tenant_id, created_at, status, attempts) VALUES (%s, %s, %s, 'pending', 1)",
+        [document, tenant, clock()],
+    )
+    admin.execute(
+        "UPDATE acquisition_job SET status = 'in-progress', claimed_at = %(at)s, lease_expires_at = %(at)s",
+        {"at": clock() - timedelta(hours=1)},
+    )
+
+    found = measure(keeper_database, list(KINDS), now=clock(), unsent_after=timedelta(0))
+
+    assert set(found) == set(KINDS)
+    assert {worker: values[Metric.WAITING_FOR_RETRY] for worker, values in found.items()} == {
+        "acquisition": 0,
+        "ingestion": 1,
+        "matching": 0,
+    }
+    assert {worker: values[Metric.STUCK_IN_PROGRESS] for worker, values in found.items()} == {
+        "acquisition": 1,
+        "ingestion": 0,
+        "matching": 0,
+    }
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> Sequence[dict[str, Any]]:
+    return [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if "_aws" in line]
+
+
+def test_what_is_measured_is_written_for_cloudwatch(measured: Measure, capsys: pytest.CaptureFixture[str]) -> None:
+    found = measured()
+
+    (line,) = lines(capsys)
+    assert line["worker"] == "matching"
+    assert {name: line[name] for name in found} == {name: [value] for name, value in found.items()}
+
+
+def test_recovery_tells_how_deep_queues_are_and_which_messages_were_gone(
+    keeper_database: Database,
+    admin: Connection,
+    sqs: FakeSqs,
+    clock: Clock,
+    pending: Pending,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    chosen = settings()
+    watchdog = Watchdog(chosen, keeper_database, Outbox(keeper_database, chosen.queue_urls, clock=clock), clock)
+    begin(admin, "matching", [pending().work_id], clock())
+    clock.pass_(minutes=1)
+    watchdog.run()
+    capsys.readouterr()
+
+    sqs.depths[QUEUE_URL] = 7  # of each of the three numbers that SQS gives
+    watchdog.run()
+    assert [(line["QueueDepth"], line["PendingWithoutMessage"]) for line in lines(capsys)] == [([21.0], [0.0])]
+
+    sqs.depths[QUEUE_URL] = 0
+    clock.pass_(minutes=20)
+    watchdog.run()
+    assert [(line["QueueDepth"], line["PendingWithoutMessage"]) for line in lines(capsys)] == [([0.0], [1.0])]

@@ -1,0 +1,148 @@
+"""A round of the watchdog: every step runs whatever became of the others, and a failure is known at the end."""
+
+import importlib
+import json
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from botocore.exceptions import ClientError
+
+from counterfoil import aws
+from counterfoil.db import Connection
+from counterfoil.notify import Notified
+from counterfoil.settings import settings
+from tests.delivery.harness import Context, FakeSqs
+from tests.functions.mappings import MAPPING, FakeLambda
+
+QUEUES = {"acquisition": "http://q/a", "ingestion": "http://q/i", "matching": "http://q/m"}
+
+
+@pytest.fixture
+def handler(monkeypatch: pytest.MonkeyPatch, keeper_database_url: str, sqs: FakeSqs) -> Iterator[ModuleType]:
+    """The handler, in an environment of its own."""
+    monkeypatch.setenv("DATABASE_URL", keeper_database_url)
+    monkeypatch.setenv("QUEUE_URLS", json.dumps(QUEUES))
+    module = importlib.import_module("functions.watchdog.handler")
+    settings.cache_clear()
+    module.watchdog.cache_clear()
+    yield module
+    settings.cache_clear()
+    module.watchdog.cache_clear()
+
+
+def emitted(output: str) -> list[dict[str, Any]]:
+    return [line for line in map(json.loads, output.splitlines()) if "_aws" in line]
+
+
+def test_a_round_tells_what_each_step_did_in_numbers(handler: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    done = handler.handle({}, Context())
+
+    assert list(done) == ["recovery", "measures", "notifications", "breakers"]
+    assert done["recovery"] == {"sent": 0, "resent": dict.fromkeys(QUEUES, 0), "purged": 0}
+    assert done["breakers"] == {"open": 0, "paused": 0, "resumed": 0}
+    assert done["notifications"]["sent"] == 0
+    measured = [line for line in emitted(capsys.readouterr().out) if "StuckInProgress" in line]
+    assert {line["worker"] for line in measured} == set(QUEUES)
+
+
+@pytest.mark.parametrize("broken", ["recovery", "measures", "notifications", "breakers"])
+def test_a_step_that_fails_stops_no_other_and_fails_the_round(
+    handler: ModuleType, broken: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = handler.watchdog()
+    ran: list[str] = []
+
+    def fails(_: object) -> dict[str, Any]:
+        raise ValueError("the value 4711 of some column")
+
+    def noted(name: str, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def run(left: object) -> Any:
+            ran.append(name)
+            return step(left)
+
+        return run
+
+    for name, step in list(steps.items()):
+        monkeypatch.setitem(steps, name, fails if name == broken else noted(name, step))
+
+    with pytest.raises(RuntimeError, match=f"failed in part: {broken}$") as raised:
+        handler.handle({}, Context())
+
+    assert ran == [name for name in steps if name != broken]
+    assert raised.value.__context__ is None  # Lambda would print it, and foreign errors can quote what they read
+    assert "4711" not in capsys.readouterr().out
+
+
+def test_without_a_database_the_round_fails(handler: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql://nobody@127.0.0.1:1/nowhere")
+    monkeypatch.setattr("counterfoil.db.CONNECT_SECONDS", 0.2)
+    settings.cache_clear()
+
+    with pytest.raises(RuntimeError, match="failed in part: recovery, measures, notifications, breakers"):
+        handler.handle({}, Context())
+
+
+def test_telling_people_leaves_time_to_the_steps_behind_it(
+    handler: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[float] = []
+
+    def run(_: object, time_left: Callable[[], float]) -> Notified:
+        left.append(time_left())
+        return Notified(0, 0, 0, 0, 0, 0)
+
+    monkeypatch.setattr(handler.Notifier, "run", run)
+
+    handler.handle({}, Context(left=50))
+
+    assert left == [30]
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A language model that all of matching's work depends on, at an address where nobody answers."""
+    values = {
+        "LLM_PROVIDER": "openai",
+        "LLM_MODEL": "m",
+        "LLM_URL": "http://127.0.0.1:1",
+        "LLM_API_KEY": "k",
+        "MAPPINGS": json.dumps({"matching": str(MAPPING)}),
+    }
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.usefixtures("model")
+def test_a_queue_whose_work_needs_a_model_that_is_away_is_paused(
+    handler: ModuleType, admin: Connection, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mappings = FakeLambda()
+    monkeypatch.setattr(aws, "client", lambda service: {"sqs": sqs, "lambda": mappings}[service])
+    admin.execute(
+        """
+        INSERT INTO breaker (name, generation, openings, opened_at, open_until)
+        VALUES ('llm:openai', 1, 1, now() - interval '2 minutes', now() + interval '2 minutes')
+        """
+    )
+
+    done = handler.handle({}, Context())
+
+    assert done["breakers"] == {"open": 1, "paused": 1, "resumed": 0}
+    assert mappings.calls == [(MAPPING, False)]
+
+
+@pytest.mark.usefixtures("model")
+def test_a_secret_that_cannot_be_read_costs_the_round_no_more_than_the_step_that_needs_it(
+    handler: ModuleType, monkeypatch: pytest.MonkeyPatch, sqs: FakeSqs
+) -> None:
+    refused = ClientError({"Error": {"Code": "AccessDeniedException"}}, "GetSecretValue")
+    secrets = Mock(get_secret_value=Mock(side_effect=refused))
+    monkeypatch.delenv("LLM_API_KEY")
+    monkeypatch.setenv("SECRETS_ARN", "arn:aws:secretsmanager:eu-central-1:000000000000:secret:counterfoil-AbCdEf")
+    monkeypatch.setattr(aws, "client", lambda service: {"sqs": sqs, "secretsmanager": secrets}[service])
+
+    with pytest.raises(RuntimeError, match=r"failed in part: breakers$"):
+        handler.handle({}, Context())
