@@ -1,4 +1,4 @@
--- depends: 0004.matching
+-- depends: 0005.llm
 -- Who is told of failures, and how far the telling has come. The watchdog tells (counterfoil_keeper); documents' workers
 -- and the delivery role, which every worker may take, change none of it and see no other tenant's addresses.
 
