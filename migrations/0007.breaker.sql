@@ -1,4 +1,4 @@
--- depends: 0004.matching
+-- depends: 0006.notifications
 -- Circuit breakers, and the queues that are not read while one of them is open.
 
 -- A service that is away is away for everybody: a breaker belongs to no tenant and tells of none. Every process reads
