@@ -97,7 +97,8 @@ def test_any_deferral_is_one_not_only_a_breakers(
 
     make_consumer(database, work, clock).handle(event(record(message)), Context())
 
-    assert life_cycle(admin, message.work_id)["attempts"] == 0
+    row = life_cycle(admin, message.work_id)
+    assert (row["attempts"], row["next_attempt_at"]) == (0, clock())
     assert sent(sqs) == [(numbered(message, 1), 0)]  # a time that has passed is now
 
 
