@@ -28,11 +28,33 @@ def test_settings_come_from_variables_of_the_same_name() -> None:
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("LEASE_SECONDS", "300"), ("LEASE_SECONDS", "soon"), ("RETRY_MAX_ATTEMPTS", "0"), ("DATABASE_PORT", "x")],
+    [
+        ("LEASE_SECONDS", "300"),
+        ("LEASE_SECONDS", "soon"),
+        ("RETRY_MAX_ATTEMPTS", "0"),
+        ("DATABASE_PORT", "x"),
+        ("QUEUE_URLS", "[" * 5000),
+        ("RETRY_REDELIVER_DELAYS_SECONDS", "[]"),
+        ("RETRY_REDELIVER_DELAYS_SECONDS", "[NaN]"),
+        ("RETRY_REDELIVER_DELAYS_SECONDS", "[-1]"),
+        ("RETRY_REDELIVER_DELAYS_SECONDS", "[1e400]"),
+        ("RETRY_REDELIVER_DELAYS_SECONDS", "[43201]"),
+        ("LLM_TOTAL_TIMEOUT_SECONDS", "inf"),
+    ],
 )
 def test_a_wrong_setting_is_named(variable: str, value: str) -> None:
     with pytest.raises(InvalidSettingsError, match=f"^{variable} is wrong"):
         Settings.from_environment({variable: value})
+
+
+@pytest.mark.parametrize(
+    ("lease", "heartbeat", "protection"), [("60", "60", "300"), ("60", "20", "60"), ("61", "20", "60")]
+)
+def test_a_lease_outlives_heartbeats_and_ends_before_protection(lease: str, heartbeat: str, protection: str) -> None:
+    times = {"LEASE_SECONDS": lease, "HEARTBEAT_SECONDS": heartbeat, "PROTECTION_SECONDS": protection}
+
+    with pytest.raises(InvalidSettingsError, match=r"^Settings contradict each other: .*LEASE_SECONDS"):
+        Settings.from_environment(times)
 
 
 def test_broken_json_is_named_without_its_content() -> None:

@@ -1,6 +1,5 @@
 """What a function is told by its environment: read once, into one frozen model."""
 
-import json
 import os
 from collections.abc import Mapping
 from functools import lru_cache
@@ -8,13 +7,14 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic_core import from_json
 
 from counterfoil.errors import InvalidSettingsError
 
 
 def _from_json(value: Any) -> Any:
     """Environment variables that hold a structure hold it as JSON."""
-    return json.loads(value) if isinstance(value, str) else value
+    return from_json(value) if isinstance(value, str) else value
 
 
 class Worker(BaseModel):
@@ -31,7 +31,7 @@ class Worker(BaseModel):
 class Settings(BaseModel):
     """Every setting, each from the environment variable of the same name in capitals. Durations are seconds."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, defer_build=True, allow_inf_nan=False)
 
     worker: Annotated[Worker | None, BeforeValidator(_from_json)] = None
     queue_urls: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
@@ -51,10 +51,10 @@ class Settings(BaseModel):
     lease_seconds: int = Field(default=120, ge=1, lt=300)
     heartbeat_seconds: float = Field(default=30, gt=0)
     retry_max_attempts: int = Field(default=3, ge=1)
-    retry_redeliver_delays_seconds: Annotated[tuple[float, ...], BeforeValidator(_from_json), Field(min_length=1)] = (
-        300,
-        1800,
-    )
+    retry_redeliver_delays_seconds: Annotated[
+        tuple[Annotated[float, Field(ge=0, le=43_200)], ...], BeforeValidator(_from_json), Field(min_length=1)
+    ] = (300, 1800)
+    """Waits after the first, second, ... failed attempt, none longer than SQS hides a message."""
     protection_seconds: int = Field(default=300, ge=1)
     """The least that a received message is hidden for; longer than a lease."""
     watchdog_unsent_after_seconds: int = Field(default=60, ge=0)
@@ -117,13 +117,10 @@ class Settings(BaseModel):
         }
         try:
             return cls.model_validate(given)
-        except (ValidationError, json.JSONDecodeError) as error:
-            if isinstance(error, ValidationError):
-                first = error.errors(include_input=False, include_url=False)[0]
-                name = f"{str(first['loc'][0]).upper()} is wrong" if first["loc"] else "Settings contradict each other"
-                message = f"{name}: {first['msg'].removeprefix('Value error, ')}."
-            else:
-                message = f"A setting that must be JSON is not: {error.msg} at character {error.pos}."
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            name = f"{str(first['loc'][0]).upper()} is wrong" if first["loc"] else "Settings contradict each other"
+            message = f"{name}: {first['msg'].removeprefix('Value error, ')}."
             raise InvalidSettingsError(message) from None
 
     def require_worker(self) -> Worker:
