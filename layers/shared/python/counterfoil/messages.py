@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -22,7 +21,7 @@ class Message(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
-    schema_version: Literal[1] = 1
+    schema_version: int = Field(default=NEWEST_SCHEMA, ge=1, le=NEWEST_SCHEMA)
     work_id: UUID = Field(strict=False)
     revision: int = Field(ge=1, le=LARGEST)
     send_number: int = Field(ge=0, le=LARGEST)
@@ -53,7 +52,7 @@ def read_message(body: str) -> Intake:
         raise InvalidMessageError(f"The message is a JSON {type(parsed).__name__}, not an object")
     version = parsed.get("schema_version")
     if isinstance(version, int) and not isinstance(version, bool) and version > NEWEST_SCHEMA:
-        raise NewerSchemaError(f"The message has schema version {version}; this code knows {NEWEST_SCHEMA}")
+        raise NewerSchemaError(f"The message has a schema version newer than {NEWEST_SCHEMA}, the newest known here")
     try:
         return Intake([Message.model_validate(parsed)])
     except ValidationError as error:

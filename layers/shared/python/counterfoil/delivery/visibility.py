@@ -59,7 +59,8 @@ class Visibility:
                 logger.warning("Visibility was not changed", error=sentence(error))
                 failed |= {record.message_id for record in batch}
             else:
-                failed |= {batch[int(entry["Id"])].message_id for entry in answer.get("Failed", [])}
+                done = {batch[int(entry["Id"])].message_id for entry in answer.get("Successful", [])}
+                failed |= {record.message_id for record in batch} - done
         return failed
 
 
