@@ -17,13 +17,18 @@ from counterfoil.delivery.visibility import Visibility
 from counterfoil.documents import uploads
 from counterfoil.messages import Message, read_message
 from counterfoil.outbox import Outbox
+from counterfoil.work import begin
 from functions.acquisition.work import SEEN_BEFORE, acquire
 from functions.ingestion.work import ingest
+from tests.delivery import bodies
 from tests.delivery.harness import Clock, Context, FakeSqs, event, record, rows, settings
-from tests.functions.test_dead_letters import s3_event
 
 BUCKET = "uploads"
 QUEUES = {"acquisition": "acquisition", "ingestion": "ingestion", "matching": "matching"}
+
+
+def s3_event(key: str, sequencer: str = "01") -> str:
+    return bodies.s3_event(bodies.created(key, bucket=BUCKET, sequencer=sequencer))
 
 
 class Pipeline:
@@ -213,3 +218,32 @@ def test_a_damaged_file_fails_alone(pipeline: Pipeline, admin: Connection, make_
     assert sorted(job["status"] for job in rows(admin, "ingestion_job")) == ["failed", "succeeded"]
     (letter,) = rows(admin, "dead_letter")
     assert letter["payload"]["file"] == {"bucket": BUCKET, "key": "uploads/acme/bad.xml", "file_name": "bad.xml"}
+
+
+def test_a_file_that_came_before_its_tenant_is_acquired_when_it_is_sent_again(
+    pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], keeper_database: Database
+) -> None:
+    pipeline.upload("uploads/late/invoice.xml", INVOICE)
+    (job,) = rows(admin, "acquisition_job")
+    assert (job["status"], job["tenant_id"]) == ("failed", None)
+    late = make_tenant("late")
+
+    with keeper_database.delivery() as connection:
+        (owed,) = begin(connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock())
+    pipeline.acquire(owed.message.model_dump_json())
+
+    (job,) = rows(admin, "acquisition_job")
+    assert (job["status"], job["tenant_id"]) == ("succeeded", str(late))
+    assert len(rows(admin, "document")) == 1
+
+
+def test_an_event_that_comes_again_after_its_tenant_gives_the_job_the_tenant(
+    pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
+) -> None:
+    pipeline.upload("uploads/late/invoice.xml", INVOICE)
+    late = make_tenant("late")
+
+    pipeline.acquire(s3_event("uploads/late/invoice.xml", "01"))
+
+    (job,) = rows(admin, "acquisition_job")
+    assert (job["status"], job["tenant_id"]) == ("failed", str(late))  # it has failed; a redrive will acquire it

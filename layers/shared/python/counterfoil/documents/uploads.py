@@ -51,17 +51,25 @@ def read(body: str) -> Intake:
     except (ValueError, TypeError):
         event = None
     if not isinstance(event, dict) or not ("Records" in event or event.get("Event") == "s3:TestEvent"):
-        return read_message(body)
+        ours = read_message(body)
+        works = [message.work_id for message in ours.messages]
+        return Intake(ours.messages, lambda connection, _now: find_tenants(connection, works))
     try:
-        uploads = [_upload(record) for record in event.get("Records", []) if _created(record)]
-    except (KeyError, TypeError, ValueError, AttributeError):
+        records = event.get("Records", [])
+        if not isinstance(records, list):
+            raise TypeError("Records is a list")
+        uploads = [_upload(record) for record in records if _created(record)]
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise InvalidMessageError("The S3 event has no readable bucket, key, sequencer or size") from None
     messages = [Message(work_id=upload.job_id, revision=1, send_number=0) for upload in uploads]
     return Intake(messages, lambda connection, now: register(connection, uploads, now))
 
 
 def _created(record: dict[str, Any]) -> bool:
-    return str(record["eventName"]).startswith("ObjectCreated:")
+    name = record["eventName"]
+    if not isinstance(name, str):
+        raise TypeError("The name of an event is a text")
+    return name.startswith("ObjectCreated:")
 
 
 def _upload(record: dict[str, Any]) -> Upload:
@@ -88,8 +96,19 @@ ON CONFLICT DO NOTHING
 """
 
 
+_FIND_TENANTS = """
+UPDATE acquisition_job j SET tenant_id = t.id FROM tenant t
+WHERE j.id = ANY(%(ids)s) AND j.tenant_id IS NULL AND t.slug = split_part(j.key, '/', 2) AND j.key LIKE %(pattern)s
+"""
+
+
+def find_tenants(connection: Connection, job_ids: Sequence[UUID]) -> None:
+    """Give jobs that were registered before their tenant existed the tenant that their key names by now."""
+    connection.execute(_FIND_TENANTS, {"ids": list(job_ids), "pattern": f"{PREFIX}%/%"})
+
+
 def register(connection: Connection, uploads: Sequence[Upload], now: datetime) -> None:
-    """Insert the jobs of `uploads`, as the delivery role; a job that exists stays as it is."""
+    """Insert the jobs of `uploads`, as the delivery role; one that exists stays as it is, or gets its late tenant."""
     connection.execute(
         _REGISTER,
         {
@@ -103,3 +122,4 @@ def register(connection: Connection, uploads: Sequence[Upload], now: datetime) -
             "now": now,
         },
     )
+    find_tenants(connection, [upload.job_id for upload in uploads])
