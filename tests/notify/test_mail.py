@@ -21,7 +21,7 @@ from tests.delivery.harness import Clock
 from tests.notify.conftest import Fail
 from tests.notify.harness import deliveries
 
-SENDER = "Counterfoil <counterfoil@example.com>"
+SENDER = "counterfoil@example.com"
 Run = Callable[[], Notified]
 
 
@@ -153,7 +153,7 @@ def test_the_process_s_own_client_reaches_ses(fail: Fail, run: Run, monkeypatch:
     (document,) = fail()
     with mock_aws():
         make: Any = boto3.client
-        make("sesv2").create_email_identity(EmailIdentity="example.com")
+        make("sesv2").create_email_identity(EmailIdentity=SENDER)
         aws.client.cache_clear()
         try:
             assert run().sent == 1

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from uuid import UUID
 
@@ -107,6 +108,16 @@ def test_two_watchdogs_do_not_both_send(fail: Fail, run: Run, channel: FakeChann
     assert run().sent == 1
     assert outcomes[0].sent == 0
     assert len(channel.sent) == 1
+
+
+def test_two_watchdogs_at_once_send_everything_once(fail: Fail, run: Run, channel: FakeChannel):
+    for number in range(40):
+        fail(error=f"Failure of kind {chr(65 + number)}")
+    with ThreadPoolExecutor(2) as pool:
+        done = [ended.result() for ended in [pool.submit(run), pool.submit(run)]]
+    assert sum(one.notices for one in done) == 40
+    run()  # what one of them made while the other had looked for it already
+    assert len(channel.sent) == len({sent.key for sent in channel.sent}) == 40
 
 
 def test_no_transaction_is_open_while_a_channel_sends(
