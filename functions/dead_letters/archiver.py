@@ -2,18 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
-from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.delivery import store
 from counterfoil.delivery.letters import Failure, audit, join_message, write_dead_letter
 from counterfoil.delivery.settlement import fail_abandoned, lease_left, unreadable_letter
-from counterfoil.delivery.store import Answer
+from counterfoil.delivery.store import Answer, Claim
 from counterfoil.documents import uploads
-from counterfoil.errors import PermanentError
+from counterfoil.errors import NewerSchemaError, PermanentError
 from counterfoil.messages import Intake, Message, read_message
 from counterfoil.outbox import Outbox
 from counterfoil.retry import RedeliverPolicy
@@ -22,10 +21,12 @@ from counterfoil.work import KINDS, Kind, Send
 ACTOR = "dead_letters"
 MAX_RETURNS = 2
 """How often work comes back from a dead-letter queue in one revision."""
+DEAD_LETTER_SUFFIX = "-dlq"
+"""What tells the name of a dead-letter queue from that of its worker's queue."""
+PATIENCE = timedelta(days=13)
+"""How long after it was first sent a message may wait here to be settled: a day before SQS would delete it."""
 READERS: dict[str, Callable[[str], Intake]] = {"acquisition": uploads.read}
 """How a worker's messages are read, where they come from outside."""
-
-logger = Logger()
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,34 @@ class Archiver:
             DatabaseUnavailableError, ConflictError: later.
         """
         kind = KINDS[worker]
-        queue = record.event_source_arn.rsplit(":", 1)[-1]
         try:
-            return self._settle(kind, READERS.get(worker, read_message)(record.body), record)
-        except PermanentError as error:  # it names nothing that can be looked up, now or ever
-            letter = unreadable_letter(record, error, worker=worker, queue=queue, actor=ACTOR)
-            with self._database.delivery() as connection:
-                write_dead_letter(connection, letter, self._clock())
+            intake = READERS.get(worker, read_message)(record.body)
+        except Exception as error:  # a body that breaks its reader can never be read
+            if isinstance(error, NewerSchemaError) and not self._is_about_to_expire(record):
+                raise
+            self._write_down(worker, record, error)
             return None
+        try:
+            return self._settle(kind, intake, record)
+        except Exception as error:
+            # Refused for good (a value that PostgreSQL cannot hold), or not to be settled for as long as its queue
+            # keeps it: a person has to see it, and nothing else is left of it.
+            if not isinstance(error, PermanentError) and not self._is_about_to_expire(record):
+                raise
+            self._write_down(worker, record, error)
+            return None
+
+    def _write_down(self, worker: str, record: SQSRecord, error: BaseException) -> None:
+        """The dead letter of a message whose work cannot be looked up: the message itself, as it is."""
+        # SQS keeps a message's id when it moves it, and the worker may have written it down before it came here.
+        queue = record.event_source_arn.rsplit(":", 1)[-1].removesuffix(DEAD_LETTER_SUFFIX)
+        letter = unreadable_letter(record, error, worker=worker, queue=queue, actor=ACTOR)
+        with self._database.delivery() as connection:
+            write_dead_letter(connection, letter, self._clock())
+
+    def _is_about_to_expire(self, record: SQSRecord) -> bool:
+        sent_at = datetime.fromtimestamp(int(record.attributes.sent_timestamp) / 1000, UTC)
+        return self._clock() - sent_at >= PATIENCE
 
     def _settle(self, kind: Kind, intake: Intake, record: SQSRecord) -> Waiting | None:
         waiting: list[Waiting] = []
@@ -73,7 +94,8 @@ class Archiver:
             with self._database.delivery() as connection:
                 if intake.register is not None:
                     intake.register(connection, now)
-                for message in intake.messages:
+                # Each work once, and in the order in which claims lock.
+                for message in sorted(set(intake.messages), key=lambda one: one.work_id):
                     outcome = self._settle_work(connection, kind, message, record, now)
                     if isinstance(outcome, Waiting):
                         waiting.append(outcome)
@@ -96,19 +118,24 @@ class Archiver:
             return Waiting(lease_left(claim.until, now))
         if claim.answer is Answer.UNKNOWN:
             audit(connection, job_id, None, "dropped-unknown", ACTOR, detail, now)
-        elif claim.answer is Answer.ENDED:
-            joined = join_message(connection, job_id, message.revision, record.message_id)
-            audit(connection, job_id, claim.tenant_id, "joined" if joined else "dropped", ACTOR, detail, now)
-        elif claim.answer is Answer.EXHAUSTED:
-            fail_abandoned(connection, kind, claim, self._policy.max_attempts, ACTOR, now)
-        else:
-            due = now + self._policy.wait(max(1, claim.attempts))
-            sends = store.give_back(connection, kind, claim, due=due, max_returns=MAX_RETURNS, now=now)
-            if sends:
-                audit(connection, job_id, claim.tenant_id, "returned", ACTOR, detail, now)
-                return sends
-            taken, _ = store.take_abandoned(connection, kind, claim, now)
-            error = f"Returned {MAX_RETURNS} times from the dead-letter queue and never settled"
-            failure = Failure("max_retries_exceeded", "NeverSettled", error, self._policy.max_attempts, ACTOR)
-            store.fail(connection, kind, taken, failure, now)
+            return []
+        if claim.answer is not Answer.ENDED:
+            if claim.answer is Answer.EXHAUSTED:
+                fail_abandoned(connection, kind, claim, self._policy.max_attempts, ACTOR, now)
+            else:
+                due = now + self._policy.wait(max(1, claim.attempts))
+                sends = store.give_back(connection, kind, claim, due=due, max_returns=MAX_RETURNS, now=now)
+                if sends:
+                    audit(connection, job_id, claim.tenant_id, "returned", ACTOR, detail, now)
+                    return sends
+                self._fail_returned(connection, kind, claim, now)
+        joined = join_message(connection, job_id, message.revision, record.message_id, record.body)
+        audit(connection, job_id, claim.tenant_id, "joined" if joined else "dropped", ACTOR, detail, now)
         return []
+
+    def _fail_returned(self, connection: Connection, kind: Kind, claim: Claim, now: datetime) -> None:
+        """Work that comes back from the dead-letter queue again and again."""
+        taken, _ = store.take_abandoned(connection, kind, claim, now)
+        error = f"Returned {MAX_RETURNS} times from the dead-letter queue and never settled"
+        failure = Failure("max_retries_exceeded", "NeverSettled", error, self._policy.max_attempts, ACTOR)
+        store.fail(connection, kind, taken, failure, now)

@@ -20,8 +20,16 @@ from functions.dead_letters.archiver import Archiver
 logger = Logger()
 
 
+MARGIN_SECONDS = 25
+"""No message is begun with less than this left: PostgreSQL may take a connection's, then a lock's longest time."""
+
+
 class StillRunningError(TransientError):
     """The work of a message is running elsewhere."""
+
+
+class NoTimeError(TransientError):
+    """The invocation is about to end."""
 
 
 class _Function:
@@ -43,13 +51,14 @@ class _Function:
         for url, records in by_queue.items():
             Visibility(url).protect(records, self.settings.protection_seconds, now)
 
-    def archive(self, record: SQSRecord) -> None:
+    def archive(self, record: SQSRecord, lambda_context: Any) -> None:
         """Settle one message, or raise so that its queue keeps it."""
-        worker = self.settings.dead_letter_sources[record.event_source_arn]
         try:
-            waiting = self._archiver.settle(worker, record)
+            if lambda_context.get_remaining_time_in_millis() < MARGIN_SECONDS * 1000:
+                raise NoTimeError("No time is left to begin")
+            waiting = self._archiver.settle(self.settings.dead_letter_sources[record.event_source_arn], record)
         except Exception as error:
-            logger.warning("kept", worker=worker, message_id=record.message_id, error=sentence(error))
+            logger.warning("kept", queue=record.event_source_arn, message_id=record.message_id, error=sentence(error))
             raise
         if waiting is not None:
             now = datetime.now(UTC)

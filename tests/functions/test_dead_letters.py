@@ -3,21 +3,33 @@
 import json
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from unittest.mock import Mock
 from uuid import UUID, uuid4
 
 import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import store
+from counterfoil.delivery import Success, store
 from counterfoil.errors import NewerSchemaError, StaleClaimError
 from counterfoil.messages import Message
 from counterfoil.outbox import Outbox
 from counterfoil.retry import RedeliverPolicy
-from counterfoil.work import KINDS
+from counterfoil.work import KINDS, begin
 from functions.dead_letters.archiver import Archiver, Waiting
-from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, life_cycle, record, rows
+from tests.delivery import bodies
+from tests.delivery.bodies import body_of, created, s3_event
+from tests.delivery.harness import (
+    QUEUE_URL,
+    Clock,
+    Context,
+    FakeSqs,
+    event,
+    life_cycle,
+    make_consumer,
+    record,
+    rows,
+)
 
 DLQ_ARN = "arn:aws:sqs:eu-central-1:000000000000:counterfoil-matching-dlq"
 Pending = Callable[..., Message]
@@ -149,19 +161,91 @@ def test_unknown_work_leaves_a_trace(archiver: Archiver, admin: Connection) -> N
     assert actions(admin) == ["dropped-unknown"]
 
 
-def test_an_unreadable_message_is_a_dead_letter_once(archiver: Archiver, admin: Connection) -> None:
-    message = dead("not JSON")
+@pytest.mark.parametrize(
+    ("worker", "unreadable"),
+    [("matching", bodies.UNREADABLE), ("acquisition", bodies.UNREADABLE | bodies.UNREADABLE_UPLOADS)],
+)
+def test_an_unreadable_message_is_a_dead_letter_once(
+    archiver: Archiver, admin: Connection, worker: str, unreadable: dict[str, str]
+) -> None:
+    messages = [dead(body) for body in unreadable.values()]
 
-    archiver.settle("matching", message)
-    archiver.settle("matching", message)
+    for message in messages * 2:  # delivered twice
+        assert archiver.settle(worker, message) is None
+
+    letters = rows(admin, "dead_letter")
+    assert sorted(body_of(letter) for letter in letters) == sorted(unreadable.values())
+    assert {(letter["worker"], letter["work_id"], str(letter["lineage"])) for letter in letters} == {
+        (worker, None, "[]")
+    }
+    assert actions(admin) == ["dead"] * len(unreadable)
+    assert len(rows(admin, "notification")) == len(unreadable)
+    assert rows(admin, "acquisition_job") == []
+
+
+def test_a_message_that_its_worker_has_written_down_already_is_the_same_dead_letter(
+    archiver: Archiver, database: Database, admin: Connection, clock: Clock
+) -> None:
+    """The worker wrote its dead letter and died before it could acknowledge, three times; SQS keeps a message's id."""
+    message = record("not JSON")
+    make_consumer(database, lambda attempt: Success(lambda connection: ()), clock).handle(event(message), Context())
+    admin.execute("UPDATE dead_letter SET status = 'resolved'")
+
+    archiver.settle("matching", SQSRecord(message | {"eventSourceARN": DLQ_ARN}))
 
     (letter,) = rows(admin, "dead_letter")
-    assert (letter["payload"]["body"], letter["work_id"]) == ("not JSON", None)
+    assert letter["status"] == "resolved"
+    assert len(rows(admin, "notification")) == 1
 
 
-def test_a_newer_schema_stays_in_its_queue(archiver: Archiver, admin: Connection) -> None:
+@pytest.mark.parametrize("form", bodies.ODD_FORMS)
+def test_an_odd_form_of_a_message_finds_its_work(
+    archiver: Archiver, admin: Connection, pending: Pending, form: str
+) -> None:
+    message = pending()
+
+    archiver.settle("matching", dead(bodies.ODD_FORMS[form](message.work_id)))
+
+    assert life_cycle(admin, message.work_id)["returns"] == 1
+
+
+@pytest.mark.parametrize("version", bodies.NEWER.values())
+def test_a_newer_schema_stays_in_its_queue(archiver: Archiver, admin: Connection, version: str) -> None:
     with pytest.raises(NewerSchemaError):
-        archiver.settle("matching", dead('{"schema_version": 2}'))
+        archiver.settle("matching", dead(f'{{"schema_version": {version}}}'))
+    assert rows(admin, "dead_letter") == []
+
+
+def test_a_newer_schema_that_no_deployment_came_for_is_written_down_before_its_queue_deletes_it(
+    archiver: Archiver, admin: Connection, clock: Clock
+) -> None:
+    message = dead('{"schema_version": 2}')
+    clock.pass_(days=11)  # 12 and some hours since it was sent
+    with pytest.raises(NewerSchemaError):
+        archiver.settle("matching", message)
+
+    clock.pass_(days=1)
+    assert archiver.settle("matching", message) is None
+
+    (letter,) = rows(admin, "dead_letter")
+    assert (body_of(letter), letter["metadata"]["last_error"]["type"]) == ('{"schema_version": 2}', "NewerSchemaError")
+
+
+def test_what_cannot_be_settled_for_reasons_unknown_is_kept_and_in_the_end_written_down(
+    archiver: Archiver, admin: Connection, clock: Clock, pending: Pending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = dead(pending())
+    monkeypatch.setattr(store, "give_back", Mock(side_effect=KeyError("DE02")))
+    with pytest.raises(KeyError):
+        archiver.settle("matching", message)
+    assert rows(admin, "dead_letter") == []
+
+    clock.pass_(days=13)
+    assert archiver.settle("matching", message) is None
+
+    (letter,) = rows(admin, "dead_letter")
+    assert body_of(letter) == message.body
+    assert "DE02" not in str(letter)
 
 
 def test_an_upload_that_no_worker_ever_saw_is_registered_and_returned(
@@ -172,7 +256,7 @@ def test_an_upload_that_no_worker_ever_saw_is_registered_and_returned(
 ) -> None:
     tenant_id = make_tenant("acme")
 
-    archiver.settle("acquisition", dead(s3_event("uploads/acme/a+b.xml")))
+    archiver.settle("acquisition", dead(s3_event(created("uploads/acme/a+b.xml"))))
 
     (job,) = rows(admin, "acquisition_job")
     assert (job["key"], job["tenant_id"], job["status"], job["returns"]) == (
@@ -193,14 +277,6 @@ def test_archiving_twice_is_archiving_once(archiver: Archiver, admin: Connection
     assert actions(admin) == ["returned", "dropped"]  # the second copy is of an older send number
 
 
-def s3_event(key: str, sequencer: str = "0055AED6DCD90281E5") -> str:
-    item: dict[str, Any] = {
-        "eventName": "ObjectCreated:Put",
-        "s3": {"bucket": {"name": "uploads"}, "object": {"key": key, "size": 3, "sequencer": sequencer}},
-    }
-    return json.dumps({"Records": [item]})
-
-
 def test_the_message_that_followed_failed_work_is_joined_to_its_dead_letter(
     archiver: Archiver, admin: Connection, pending: Pending
 ) -> None:
@@ -212,7 +288,7 @@ def test_the_message_that_followed_failed_work_is_joined_to_its_dead_letter(
 
     (letter,) = rows(admin, "dead_letter")
     assert letter["payload"]["dead_letter_queue_message"] == followed.message_id
-    assert actions(admin) == ["dead", "joined"]
+    assert actions(admin) == ["dead", "joined", "joined"]  # by the message that brought it, and by the next
     assert len(rows(admin, "notification")) == 1
 
 
@@ -240,3 +316,110 @@ def test_a_late_worker_cannot_settle_what_the_archiver_returned(
     with pytest.raises(StaleClaimError), database.delivery() as connection:
         store.succeed(connection, KINDS["matching"], late, None)
     assert life_cycle(admin, message.work_id)["status"] == "pending"
+
+
+# -- returned, dead, and dead again -----------------------------------------------------------------------------------
+
+
+def sent(sqs: FakeSqs, queue: str = QUEUE_URL) -> str:
+    """The body of the latest message to a queue."""
+    body: str = sqs.sent[queue][-1]["MessageBody"]
+    return body
+
+
+def test_work_is_returned_twice_by_its_own_messages_and_then_dead(
+    archiver: Archiver, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending()
+    archiver.settle("matching", dead(message))
+    clock.pass_(minutes=20)
+    archiver.settle("matching", dead(sent(sqs)))
+    clock.pass_(minutes=20)
+    last = dead(sent(sqs))
+    archiver.settle("matching", last)
+
+    assert actions(admin) == ["returned", "returned", "dead", "joined"]
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["attempts"], row["returns"], row["send_number"]) == ("failed", 0, 2, 2)
+    assert row["failed_at"] == clock.now
+    (letter,) = rows(admin, "dead_letter")
+    assert (letter["dlq_reason"], letter["revision"]) == ("max_retries_exceeded", 1)
+    assert letter["payload"]["dead_letter_queue_body"] == last.body
+    assert len(sqs.sent[QUEUE_URL]) == 2
+
+
+def test_a_second_death_opens_the_same_dead_letter_with_its_history_and_notifies_again(
+    archiver: Archiver, admin: Connection, clock: Clock, pending: Pending
+) -> None:
+    message = pending(returns=2)
+    archiver.settle("matching", dead(message))
+    first = clock.now
+    admin.execute("UPDATE dead_letter SET status = 'retried', resolution = '{\"action\": \"retry\"}'")
+    clock.pass_(hours=1)
+    begin(admin, "matching", [message.work_id], clock.now)
+    admin.execute("UPDATE document SET matching_returns = 2 WHERE id = %s", [message.work_id])
+
+    archiver.settle("matching", dead(message.model_copy(update={"revision": 2})))
+
+    (letter,) = rows(admin, "dead_letter")
+    assert (letter["status"], letter["revision"], letter["resolution"]) == ("pending", 2, None)
+    (before,) = letter["lineage"]
+    assert (before["revision"], before["status"], before["resolution"]) == (1, "retried", {"action": "retry"})
+    assert before["dlq_timestamp"].startswith(first.date().isoformat())
+    assert sorted(notice["revision"] for notice in rows(admin, "notification")) == [1, 2]
+
+
+@pytest.mark.parametrize(("attempts", "wait"), [(0, 300), (1, 300), (2, 1800)])
+def test_returned_work_waits_as_after_its_latest_attempt(
+    archiver: Archiver, admin: Connection, clock: Clock, pending: Pending, attempts: int, wait: int
+) -> None:
+    message = pending(attempts=attempts)
+
+    archiver.settle("matching", dead(message))
+
+    assert life_cycle(admin, message.work_id)["next_attempt_at"] == clock.now + timedelta(seconds=wait)
+
+
+def test_work_that_waits_for_its_next_try_is_returned_and_not_hurried(
+    archiver: Archiver, admin: Connection, clock: Clock, pending: Pending
+) -> None:
+    due = clock.now + timedelta(seconds=1500)
+    message = pending(attempts=2, next_attempt_at=due)
+
+    archiver.settle("matching", dead(message))
+
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["returns"]) == ("pending", 1)
+    assert row["next_attempt_at"] >= due
+
+
+def test_a_failed_work_whose_dead_letter_a_person_has_settled_stays_settled(
+    archiver: Archiver, admin: Connection, pending: Pending
+) -> None:
+    message = pending(returns=2)
+    archiver.settle("matching", dead(message))
+    admin.execute("UPDATE dead_letter SET status = 'ignored'")
+    before = rows(admin, "dead_letter")
+
+    archiver.settle("matching", dead(message))
+
+    assert rows(admin, "dead_letter") == before
+    assert actions(admin)[-1] == "dropped"
+
+
+def test_work_of_a_tenant_that_is_gone_leaves_a_trace(archiver: Archiver, admin: Connection, pending: Pending) -> None:
+    message = pending()
+    admin.execute("DELETE FROM tenant")
+
+    assert archiver.settle("matching", dead(message)) is None
+
+    assert actions(admin) == ["dropped-unknown"]
+
+
+def test_a_message_ahead_of_its_work_leaves_a_trace(archiver: Archiver, admin: Connection, pending: Pending) -> None:
+    message = pending()
+
+    archiver.settle("matching", dead(message.model_copy(update={"revision": 7})))
+
+    assert actions(admin) == ["dropped-unknown"]
+    assert life_cycle(admin, message.work_id)["returns"] == 0

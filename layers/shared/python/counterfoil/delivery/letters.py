@@ -56,12 +56,18 @@ ON CONFLICT (job_id) DO UPDATE SET revision = excluded.revision, payload = exclu
     dlq_reason = excluded.dlq_reason, dlq_timestamp = excluded.dlq_timestamp, status = 'pending', resolution = NULL,
     resolved_at = NULL, resolved_by = NULL,
     lineage = d.lineage || jsonb_build_object('revision', d.revision, 'dlq_reason', d.dlq_reason, 'status', d.status,
-                                              'dlq_timestamp', d.dlq_timestamp, 'resolution', d.resolution)
+                                              'dlq_timestamp', d.dlq_timestamp, 'resolution', d.resolution,
+                                              'attempts', d.attempts, 'last_error', d.metadata -> 'last_error')
+    WHERE d.revision IS DISTINCT FROM excluded.revision
 """
 
 
 def write_dead_letter(connection: Connection, letter: DeadLetter, now: datetime) -> None:
-    """Write the dead letter, or open it again with its history kept; its audit entry; one notification."""
+    """Write the dead letter, or open it again with its history kept; its audit entry; one notification.
+
+    A revision dies once, and a message that names no work too: what is written of it already stays as it is, for a
+    person may have settled it meanwhile.
+    """
     failure = letter.failure
     metadata = {
         "created_at": letter.created_at.isoformat(),
@@ -74,7 +80,7 @@ def write_dead_letter(connection: Connection, letter: DeadLetter, now: datetime)
             "context": {"worker": letter.worker, "attempt": letter.attempts},
         },
     }
-    connection.execute(
+    written = connection.execute(
         _DEAD_LETTER,
         {
             "job_id": letter.job_id,
@@ -90,6 +96,8 @@ def write_dead_letter(connection: Connection, letter: DeadLetter, now: datetime)
             "now": now,
         },
     )
+    if written.rowcount == 0:
+        return
     audit(connection, letter.job_id, letter.tenant_id, "dead", failure.actor, {"dlq_reason": failure.dlq_reason}, now)
     connection.execute(
         _NOTIFY,
@@ -119,14 +127,18 @@ ON CONFLICT (job_id, revision) DO NOTHING
 
 
 _JOIN = """
-UPDATE dead_letter SET payload = payload || jsonb_build_object('dead_letter_queue_message', %(message_id)s::text)
+UPDATE dead_letter SET payload = payload || jsonb_build_object('dead_letter_queue_message', %(message_id)s::text,
+                                                               'dead_letter_queue_body', %(body)s::text)
 WHERE job_id = %(job_id)s AND revision = %(revision)s AND status = 'pending'
 """
 
 
-def join_message(connection: Connection, job_id: UUID, revision: int, message_id: str) -> bool:
-    """Note in the dead letter of failed work which message followed it. False when none is open."""
-    cursor = connection.execute(_JOIN, {"job_id": job_id, "revision": revision, "message_id": message_id})
+def join_message(connection: Connection, job_id: UUID, revision: int, message_id: str, body: str) -> bool:
+    """Preserve, in the dead letter of failed work, the message that followed it. False when none is open.
+
+    The body must be one that could be read: such a one holds nothing that PostgreSQL cannot store.
+    """
+    cursor = connection.execute(_JOIN, {"job_id": job_id, "revision": revision, "message_id": message_id, "body": body})
     return cursor.rowcount == 1
 
 

@@ -1,0 +1,107 @@
+"""The archiver and uploads: what becomes of events of S3 in a dead-letter queue, and what dead letters preserve."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from counterfoil.db import Connection
+from counterfoil.messages import Message
+from counterfoil.work import begin
+from functions.dead_letters.archiver import Archiver, Waiting
+from tests.delivery import bodies
+from tests.delivery.bodies import body_of, created, s3_event
+from tests.delivery.harness import Clock, FakeSqs, rows
+from tests.functions.test_dead_letters import archiver, dead
+
+__all__ = ["archiver"]
+
+
+@pytest.mark.parametrize("name", bodies.NO_UPLOAD)
+def test_an_event_of_s3_that_brings_nothing_leaves_nothing(archiver: Archiver, admin: Connection, name: str) -> None:
+    assert archiver.settle("acquisition", dead(bodies.NO_UPLOAD[name])) is None
+
+    assert rows(admin, "acquisition_job") == rows(admin, "dead_letter") == []
+
+
+@pytest.mark.parametrize("name", bodies.KEYS)
+def test_an_upload_that_never_ran_is_returned_by_its_true_key(
+    archiver: Archiver, admin: Connection, make_tenant: Callable[..., UUID], name: str
+) -> None:
+    tenant_id = make_tenant("acme")
+    written, meant = bodies.KEYS[name]
+
+    archiver.settle("acquisition", dead(s3_event(created(written))))
+
+    (job,) = rows(admin, "acquisition_job")
+    assert (job["key"], job["tenant_id"], job["returns"]) == (meant, str(tenant_id), 1)
+
+
+@pytest.mark.parametrize("name", bodies.NO_TENANT)
+def test_an_upload_for_nobody_that_never_ran_is_returned_too(
+    archiver: Archiver, admin: Connection, sqs: FakeSqs, make_tenant: Callable[..., UUID], name: str
+) -> None:
+    make_tenant("acme")
+
+    archiver.settle("acquisition", dead(s3_event(created(bodies.NO_TENANT[name]))))
+
+    (job,) = rows(admin, "acquisition_job")
+    assert (job["tenant_id"], job["status"], job["returns"]) == (None, "pending", 1)
+    assert "MessageGroupId" not in sqs.sent["acquisition"][0]
+
+
+def test_an_event_of_several_uploads_settles_each_once(
+    archiver: Archiver, admin: Connection, sqs: FakeSqs, clock: Clock, make_tenant: Callable[..., UUID]
+) -> None:
+    make_tenant("acme")
+    several = dead(s3_event(*[created(f"uploads/acme/{n}.xml") for n in range(5)], created("uploads/acme/0.xml")))
+    lease = clock.now + timedelta(seconds=60)
+    for body in (s3_event(created("uploads/acme/3.xml")), s3_event(created("uploads/acme/4.xml"))):
+        archiver.settle("acquisition", dead(body))
+    running = "UPDATE acquisition_job SET status = 'in-progress', send_number = 0, lease_expires_at = %s WHERE key = %s"
+    admin.execute(running, [lease, "uploads/acme/4.xml"])
+    admin.execute("DELETE FROM outbox")
+
+    waiting = archiver.settle("acquisition", several)  # 3 is of an older send number, 4 is running
+
+    assert waiting == Waiting(61)
+    returned = {job["key"][-5]: job["returns"] for job in rows(admin, "acquisition_job")}
+    assert returned == {"0": 1, "1": 1, "2": 1, "3": 1, "4": 1}
+    clock.pass_(seconds=61)
+    assert archiver.settle("acquisition", several) is None
+    returned = {job["key"][-5]: job["returns"] for job in rows(admin, "acquisition_job")}
+    assert returned == {"0": 1, "1": 1, "2": 1, "3": 1, "4": 2}
+
+
+# -- what a dead letter preserves -------------------------------------------------------------------------------------
+
+
+def test_a_dead_upload_can_be_sent_again_when_no_queue_remembers_it(
+    archiver: Archiver, admin: Connection, sqs: FakeSqs, clock: Clock, make_tenant: Callable[..., UUID]
+) -> None:
+    tenant_id = make_tenant("acme")
+    arrival = s3_event(created("uploads/acme/a+b.xml", versionId="v1", sequencer="0A"))
+    archiver.settle("acquisition", dead(arrival))
+    admin.execute("UPDATE acquisition_job SET returns = 2, send_number = 0")
+    archiver.settle("acquisition", dead(arrival))
+    admin.execute("DELETE FROM outbox")
+
+    (letter,) = rows(admin, "dead_letter")
+    assert letter["payload"]["file"] == {"bucket": "uploads", "key": "uploads/acme/a b.xml"}
+    assert letter["payload"]["dead_letter_queue_body"] == arrival
+    work_id = UUID(letter["payload"]["message"]["work_id"])
+    (send,) = begin(admin, letter["worker"], [work_id], clock.now)
+    assert (send.message, send.tenant_id) == (Message(work_id=work_id, revision=2, send_number=0), tenant_id)
+    (job,) = rows(admin, "acquisition_job")
+    assert (job["bucket"], job["key"], job["version"]) == ("uploads", "uploads/acme/a b.xml", "v1")
+
+
+@pytest.mark.parametrize("body", ["\U0001f4c4 {", '"\x01"', "x" * 1024 * 1024, "\x00", "\ud800", "\r\n\t"])
+def test_the_body_of_an_unreadable_message_can_be_sent_again_as_it_was(
+    archiver: Archiver, admin: Connection, body: str
+) -> None:
+    archiver.settle("matching", dead(body))
+
+    (letter,) = rows(admin, "dead_letter")
+    assert (letter["worker"], body_of(letter)) == ("matching", body)
