@@ -291,6 +291,7 @@ def _openai(step: Answer | Failure) -> Raw:
 
 _BEDROCK_ERRORS = {
     400: "ValidationException",
+    401: "UnrecognizedClientException",
     403: "AccessDeniedException",
     404: "ResourceNotFoundException",
     408: "ModelTimeoutException",

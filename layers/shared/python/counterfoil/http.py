@@ -143,6 +143,23 @@ def within(seconds: float, function: Callable[[], T], *, abandon: Callable[[], N
             abandon()
 
 
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds from now that Retry-After asks for, by lower-case name of the header; None where it does not.
+
+    It has seconds or a date, which is held against the server's own clock.
+    """
+    stated = headers.get("retry-after", "").strip()
+    try:
+        if stated[:1].isdigit():
+            seconds = float(stated)
+        else:
+            now = _date(headers["date"]) if "date" in headers else datetime.now(UTC)
+            seconds = (_date(stated) - now).total_seconds()
+    except ValueError:
+        return None
+    return None if math.isnan(seconds) else min(max(0.0, seconds), LONGEST_RETRY_AFTER)
+
+
 class _Line:
     """The socket of a call, to be cut from another thread: no read waits on a line that is dead."""
 
@@ -196,22 +213,8 @@ def _read(response: httpx.Response, longest_body: int) -> httpx.Response:
 def _refusal(response: httpx.Response) -> CounterfoilError:
     message = f"{_host(response)} answered with HTTP {response.status_code}"
     if response.status_code in _TRANSIENT_STATUS or response.status_code >= 500:
-        return ServiceUnavailableError(message, retry_after=_retry_after(response))
+        return ServiceUnavailableError(message, retry_after=retry_after(response.headers))
     return RejectedRequestError(message)
-
-
-def _retry_after(response: httpx.Response) -> float | None:
-    """Seconds from now: the header has seconds or a date, which is held against the server's own clock."""
-    stated = response.headers.get("retry-after", "").strip()
-    try:
-        if stated[:1].isdigit():
-            seconds = float(stated)
-        else:
-            now = _date(response.headers["date"]) if "date" in response.headers else datetime.now(UTC)
-            seconds = (_date(stated) - now).total_seconds()
-    except ValueError:
-        return None
-    return None if math.isnan(seconds) else min(max(0.0, seconds), LONGEST_RETRY_AFTER)
 
 
 def _date(text: str) -> datetime:

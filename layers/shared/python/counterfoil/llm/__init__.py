@@ -1,0 +1,5 @@
+"""Questions to a language model: asked with patience, answered in a form that was asked for, and counted."""
+
+from counterfoil.llm.asking import Llm, Question
+
+__all__ = ["Llm", "Question"]

@@ -1,0 +1,48 @@
+"""What the providers' APIs over HTTP have in common."""
+
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import BaseModel
+
+from counterfoil import http
+from counterfoil.errors import ContextWindowError
+from counterfoil.llm.answers import read
+from counterfoil.llm.provider import is_too_long
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Api:
+    """An API over HTTP."""
+
+    url: str
+    headers: dict[str, str] = field(repr=False)
+    """With the key."""
+    connect: float
+    read: float
+    """Seconds, both; see Settings."""
+
+    def post(self, body: dict[str, Any], form: type[M], *, total: float) -> M:
+        """One call, and its answer in the API's own form. Raises as `Provider.reply`."""
+        response = http.send(
+            "POST",
+            self.url,
+            headers=self.headers,
+            json=body,
+            connect=min(self.connect, total),
+            read=min(self.read, total),
+            total=total,
+            checked_by=_check,
+        )
+        return read(response.content.decode(errors="replace"), form)
+
+
+def _check(response: httpx.Response) -> None:
+    status = response.status_code
+    if status in (400, 413, 422) and is_too_long(response.content.decode(errors="replace")):
+        message = f"{response.request.url.host} answered with HTTP {status}: the prompt is longer than the model reads"
+        raise ContextWindowError(message)
+    http.check(response)

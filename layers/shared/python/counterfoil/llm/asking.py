@@ -1,0 +1,248 @@
+"""One question to a language model: tries, waits, the breaker, the form of the answer, and the record of each call."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from threading import Event
+from time import monotonic
+from typing import Protocol, TypeVar
+from uuid import UUID, uuid4
+
+from pydantic import BaseModel
+
+from counterfoil.db import Database
+from counterfoil.errors import (
+    CancelledError,
+    ContextWindowError,
+    CounterfoilError,
+    InvalidAnswerError,
+    InvalidSettingsError,
+    RejectedRequestError,
+    ServiceUnavailableError,
+)
+from counterfoil.llm import calls
+from counterfoil.llm.answers import read
+from counterfoil.llm.provider import Provider, Reply
+from counterfoil.metrics import Metric, record
+from counterfoil.secrets import secret
+from counterfoil.settings import Settings
+
+M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
+
+TRIES = 3
+LONGEST_PAUSE_SECONDS = 8.0
+LEAST_SECONDS = 1.0
+"""A call is not begun with less time than this: it would only be cut off."""
+PROBE_SECONDS = 10.0
+PROBE_TOKENS = 16
+
+_OUTCOMES: tuple[tuple[type[CounterfoilError], str], ...] = (
+    (InvalidAnswerError, "invalid_answer"),
+    (ContextWindowError, "too_long"),
+    (RejectedRequestError, "rejected"),
+    (ServiceUnavailableError, "unavailable"),
+    (CancelledError, "cancelled"),
+)
+
+
+class Breakers(Protocol):
+    """The circuit breakers."""
+
+    def guard(self, name: str) -> AbstractContextManager[None]:
+        """Around one call to a service."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked, what for, and for which work. `user` may hold untrusted text; neither part is logged."""
+
+    system: str = field(repr=False)
+    user: str = field(repr=False)
+    purpose: str
+    tenant_id: UUID | None = None
+    work_id: UUID | None = None
+
+
+_PROBE = Question("Answer with one word.", "Are you there?", "probe")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds and prices. Seconds; US dollars for a million tokens."""
+
+    total_seconds: float
+    max_tokens: int
+    retry_base_seconds: float
+    input_usd: float
+    output_usd: float
+
+
+class Llm:
+    """The language model of this stage."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        database: Database,
+        breakers: Breakers,
+        limits: Limits,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        monotonic: Callable[[], float] = monotonic,
+        wait: Callable[[Event, float], bool] = Event.wait,
+    ) -> None:
+        """`wait(event, seconds)` says whether the event came before the seconds were over."""
+        self.provider = provider
+        self._database = database
+        self._breakers = breakers
+        self._limits = limits
+        self._clock = clock
+        self._monotonic = monotonic
+        self._wait = wait
+
+    @classmethod
+    def from_settings(cls, settings: Settings, database: Database, breakers: Breakers) -> "Llm | None":
+        """The model that the settings name; None where LLM_PROVIDER is not set.
+
+        Raises:
+            InvalidSettingsError: the model or its key is missing, or LLM_URL is none.
+            CounterfoilError: the key is in Secrets Manager, and that cannot be read.
+        """
+        provider = _provider(settings)
+        if provider is None:
+            return None
+        limits = Limits(
+            settings.llm_total_timeout_seconds,
+            settings.llm_max_tokens,
+            settings.llm_retry_base_seconds,
+            settings.llm_input_usd_per_million_tokens,
+            settings.llm_output_usd_per_million_tokens,
+        )
+        return cls(provider, database, breakers, limits)
+
+    def ask(self, question: Question, answer: type[M], *, time_left: Callable[[], float], cancelled: Event) -> M:
+        """The model's answer, in the form of `answer`. TRIES calls at most, with pauses of base x 2^n between.
+
+        An answer in another form is a failed try: the next one may be good. No try is begun, and no pause made, for
+        which `time_left` (seconds) is too short.
+
+        Raises:
+            ServiceUnavailableError, InvalidAnswerError: the last try failed so.
+            RejectedRequestError, ContextWindowError: no try can succeed.
+            BreakerOpenError: the service has failed too often of late.
+            CancelledError: `cancelled` was set, or there is no time left to ask at all.
+        """
+
+        def use(reply: Reply) -> M:
+            if not reply.is_complete:
+                message = f"The answer was cut off, at {reply.output_tokens} tokens"
+                raise ContextWindowError(message)
+            return read(reply.text, answer)
+
+        pause = self._limits.retry_base_seconds
+        for tries_left in reversed(range(TRIES)):
+            if cancelled.is_set() or time_left() < LEAST_SECONDS:
+                raise CancelledError("There is no time left to ask the language model")
+            try:
+                return self._call(question, use, max_tokens=self._limits.max_tokens, time_left=time_left)
+            except (ServiceUnavailableError, InvalidAnswerError) as error:
+                asked_for = getattr(error, "retry_after", None) or 0.0
+                seconds = max(min(pause, LONGEST_PAUSE_SECONDS), asked_for)
+                if tries_left == 0 or seconds + LEAST_SECONDS > time_left():
+                    raise
+            if self._wait(cancelled, seconds):
+                raise CancelledError("Stopped while waiting to ask the language model again")
+            pause *= 2
+        raise AssertionError  # the last try returns or raises
+
+    def probe(self) -> None:
+        """The smallest possible call, once: whether the service is there. Raises as `ask`."""
+        self._call(_PROBE, lambda _reply: None, max_tokens=PROBE_TOKENS, time_left=lambda: PROBE_SECONDS)
+
+    def _call(
+        self, question: Question, use: Callable[[Reply], T], *, max_tokens: int, time_left: Callable[[], float]
+    ) -> T:
+        """One call behind the breaker, put on record."""
+        with self._breakers.guard(f"llm:{self.provider.name}"):
+            began, outcome = self._monotonic(), "failed"
+            reply: Reply | None = None
+            try:
+                reply = self._reply(question, max_tokens, time_left)
+                found = use(reply)
+                outcome = "answered"
+                return found
+            except CounterfoilError as error:
+                outcome = next((name for kind, name in _OUTCOMES if isinstance(error, kind)), outcome)
+                raise
+            finally:
+                self._record(question, outcome, reply, self._monotonic() - began)
+
+    def _reply(self, question: Question, max_tokens: int, time_left: Callable[[], float]) -> Reply:
+        total = min(self._limits.total_seconds, time_left())
+        try:
+            return self.provider.reply(question.system, question.user, max_tokens=max_tokens, total=total)
+        except ServiceUnavailableError:
+            if total < self._limits.total_seconds and time_left() <= 0:
+                # Cut off by our own lack of time, which says nothing about the service and must not open its breaker.
+                raise CancelledError("The time was over before the language model had answered") from None
+            raise
+
+    def _record(self, question: Question, outcome: str, reply: Reply | None, seconds: float) -> None:
+        record({Metric.LLM_CALLS: 1, Metric.LLM_FAILURES: int(outcome != "answered")}, provider=self.provider.name)
+        cost = None
+        if reply is not None:
+            spent = reply.input_tokens * self._limits.input_usd + reply.output_tokens * self._limits.output_usd
+            cost = spent / 1_000_000
+        calls.write(
+            self._database,
+            calls.Call(
+                id=uuid4(),
+                tenant_id=question.tenant_id,
+                work_id=question.work_id,
+                purpose=question.purpose,
+                provider=self.provider.name,
+                model=self.provider.model,
+                outcome=outcome,
+                input_tokens=reply.input_tokens if reply else None,
+                output_tokens=reply.output_tokens if reply else None,
+                latency_ms=round(seconds * 1000),
+                cost_usd=cost,
+                created_at=self._clock(),
+            ),
+        )
+
+
+def _provider(settings: Settings) -> Provider | None:
+    """The provider by its settings; each is imported only where it is used."""
+    name = settings.llm_provider
+    if name is None:
+        return None
+    if not settings.llm_model:
+        message = f"LLM_MODEL is not set, and LLM_PROVIDER={name} needs it."
+        raise InvalidSettingsError(message)
+    if name == "bedrock":
+        if settings.llm_url is not None:
+            raise InvalidSettingsError("LLM_URL is not for Bedrock: AWS_ENDPOINT_URL_BEDROCK_RUNTIME is.")
+        from counterfoil.llm.bedrock import Bedrock
+
+        return Bedrock(settings.llm_model)
+    if settings.llm_url is not None and not settings.llm_url.startswith(("https://", "http://")):
+        raise InvalidSettingsError("LLM_URL is wrong: it must be an address of http or https.")
+    key = secret(settings, "LLM_API_KEY")
+    if key is None:
+        message = (
+            f"LLM_API_KEY is set neither in the environment nor in the secret of SECRETS_ARN, "
+            f"and LLM_PROVIDER={name} needs it."
+        )
+        raise InvalidSettingsError(message)
+    if not (key.get_secret_value().isascii() and key.get_secret_value().isprintable()):
+        raise InvalidSettingsError("LLM_API_KEY is wrong: it has characters that no key has.")
+    if name == "anthropic":
+        from counterfoil.llm.anthropic import Anthropic
+
+        return Anthropic(settings, settings.llm_model, key)
+    from counterfoil.llm.openai import OpenAi
+
+    return OpenAi(settings, settings.llm_model, key)

@@ -1,0 +1,96 @@
+"""Amazon Bedrock's Converse."""
+
+from typing import Any
+
+from botocore.exceptions import ClientError
+from pydantic import BaseModel, Field, ValidationError
+
+from counterfoil import aws, http
+from counterfoil.errors import ContextWindowError, CounterfoilError, InvalidAnswerError, ServiceUnavailableError
+from counterfoil.llm.provider import Reply, is_too_long
+
+
+class _Block(BaseModel):
+    text: str = ""
+
+
+class _Message(BaseModel):
+    content: list[_Block]
+
+
+class _Output(BaseModel):
+    message: _Message
+
+
+class _Usage(BaseModel):
+    input_tokens: int = Field(alias="inputTokens")
+    output_tokens: int = Field(alias="outputTokens")
+
+
+class _Conversation(BaseModel):
+    output: _Output
+    stop_reason: str = Field(alias="stopReason")
+    usage: _Usage
+
+
+class Bedrock:
+    """A model on Bedrock, by its id or inference profile, with the function's own rights."""
+
+    name = "bedrock"
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+
+    def reply(self, system: str, user: str, *, max_tokens: int, total: float) -> Reply:
+        """See `Provider`."""
+
+        def converse() -> Any:
+            with aws.errors_mapped():
+                try:
+                    return aws.client("bedrock-runtime").converse(
+                        modelId=self.model,
+                        system=[{"text": system}],
+                        messages=[{"role": "user", "content": [{"text": user}]}],
+                        inferenceConfig={"maxTokens": max_tokens},
+                    )
+                except ClientError as error:
+                    raise _mapped(error) from None
+
+        try:
+            return _reply(http.within(total, converse))
+        except TimeoutError:
+            message = f"Bedrock did not answer within {total:g} seconds"
+            raise ServiceUnavailableError(message) from None
+
+
+def _mapped(error: ClientError) -> CounterfoilError:
+    """As every service of AWS, but for what only a model can have."""
+    about: Any = error.response
+    code, text = about.get("Error", {}).get("Code", ""), about.get("Error", {}).get("Message", "")
+    if code == "ValidationException" and is_too_long(text):
+        return ContextWindowError(
+            "Bedrock answered with ValidationException: the prompt is longer than the model reads"
+        )
+    retry_after = http.retry_after(about.get("ResponseMetadata", {}).get("HTTPHeaders", {}))
+    if code == "ModelErrorException":  # of status 424, but the failure is the model's
+        return ServiceUnavailableError(f"Bedrock answered with {code}", retry_after=retry_after)
+    ours = aws.mapped(error)
+    if isinstance(ours, ServiceUnavailableError):
+        ours.retry_after = retry_after
+    return ours
+
+
+def _reply(answer: Any) -> Reply:
+    try:
+        found = _Conversation.model_validate(answer)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False, include_context=False)[0]["type"]
+    else:
+        return Reply(
+            "".join(block.text for block in found.output.message.content),
+            found.stop_reason not in ("max_tokens", "model_context_window_exceeded"),
+            found.usage.input_tokens,
+            found.usage.output_tokens,
+        )
+    message = f"Bedrock's answer failed schema validation ({problem})"
+    raise InvalidAnswerError(message)

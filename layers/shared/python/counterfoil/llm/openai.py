@@ -1,0 +1,62 @@
+"""OpenAI's chat completions, as OpenAI and many others serve them."""
+
+from typing import Annotated
+
+import httpx
+from pydantic import BaseModel, Field, SecretStr
+
+from counterfoil.llm.api import Api
+from counterfoil.llm.provider import Reply
+from counterfoil.settings import Settings
+
+URL = "https://api.openai.com/v1"
+_OWN_HOSTS = (".openai.com", ".azure.com")
+
+
+class _Said(BaseModel):
+    content: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Said
+    finish_reason: str | None = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class _Completion(BaseModel):
+    choices: Annotated[list[_Choice], Field(min_length=1)]
+    usage: _Usage | None = None
+
+
+class OpenAi:
+    """A model behind an endpoint that speaks chat completions."""
+
+    name = "openai"
+
+    def __init__(self, settings: Settings, model: str, key: SecretStr) -> None:
+        """LLM_URL is the endpoint's address with its `/v1`, where it has one."""
+        self.model = model
+        base = (settings.llm_url or URL).rstrip("/")
+        # OpenAI's newer models refuse the old name of the bound, and several other servers do not know the new one.
+        is_own = httpx.URL(base).host.endswith(_OWN_HOSTS)
+        self._bound = "max_completion_tokens" if is_own else "max_tokens"
+        self._api = Api(
+            f"{base}/chat/completions",
+            {"authorization": f"Bearer {key.get_secret_value()}"},
+            settings.llm_connect_timeout_seconds,
+            settings.llm_read_timeout_seconds,
+        )
+
+    def reply(self, system: str, user: str, *, max_tokens: int, total: float) -> Reply:
+        """See `Provider`."""
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        body = {"model": self.model, self._bound: max_tokens, "messages": messages}
+        completion = self._api.post(body, _Completion, total=total)
+        choice, usage = completion.choices[0], completion.usage or _Usage()
+        return Reply(
+            choice.message.content or "", choice.finish_reason != "length", usage.prompt_tokens, usage.completion_tokens
+        )

@@ -1,0 +1,56 @@
+"""What every provider of language models is to us."""
+
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a model said."""
+
+    text: str
+    is_complete: bool
+    """False where it stopped for want of room, not since it had said all."""
+    input_tokens: int
+    output_tokens: int
+
+
+class Provider(Protocol):
+    """An API that has one model."""
+
+    @property
+    def name(self) -> str:
+        """As in LLM_PROVIDER."""
+
+    @property
+    def model(self) -> str:
+        """The model's name at the provider."""
+
+    def reply(self, system: str, user: str, *, max_tokens: int, total: float) -> Reply:
+        """Make one call, of `total` seconds at most.
+
+        Raises:
+            ServiceUnavailableError: throttled, failed, or no answer in time.
+            InvalidAnswerError: what came back is no answer of this API.
+            ContextWindowError: the prompt is longer than the model can read.
+            RejectedRequestError: refused for good.
+        """
+
+
+# Anthropic: invalid_request_error "prompt is too long: 208656 tokens > 200000 maximum", "input length and `max_tokens`
+#   exceed context limit: ..."; request_too_large.
+# OpenAI: code context_length_exceeded, "This model's maximum context length is ..."; vLLM: "the model's context length
+#   is only ..."; llama.cpp: exceed_context_size_error.
+# Bedrock: ValidationException "Input is too long for requested model.", "too many total text bytes", and what the
+#   model's maker says.
+_TOO_LONG = re.compile(
+    r"context[ _](length|window|size|limit)|(prompt|input) is too long|request_too_large"
+    r"|too many (total text bytes|(input )?tokens)|input token count",
+    re.IGNORECASE,
+)
+
+
+def is_too_long(message: str) -> bool:
+    """Whether a refusal says that the prompt does not fit the model."""
+    return _TOO_LONG.search(message) is not None

@@ -1,0 +1,118 @@
+"""A scripted model's API, and a model of ours that calls it without ever waiting."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import inf
+from threading import Event
+from uuid import UUID
+
+import pytest
+
+from counterfoil import aws
+from counterfoil.db import Connection, Database
+from counterfoil.errors import CounterfoilError
+from counterfoil.llm import Llm, Question
+from counterfoil.settings import Settings
+from tests.factories import NOW, make_document
+from tests.llm.server import Server
+
+PROVIDERS = ("anthropic", "openai", "bedrock")
+KEY = "sk-s3cr3t"
+
+
+@dataclass
+class Time:
+    """Passes only when somebody waits."""
+
+    left: float = inf
+    waits: list[float] = field(default_factory=list)
+    cancelled: Event = field(default_factory=Event)
+    on_wait: Callable[[], None] = lambda: None
+
+    def wait(self, event: Event, seconds: float) -> bool:
+        self.waits.append(seconds)
+        self.left -= seconds
+        self.on_wait()
+        return event.is_set()
+
+
+@dataclass
+class Guards:
+    """Stands for the circuit breakers: lets all through, or nothing."""
+
+    seen: list[tuple[str, str]] = field(default_factory=list)
+    closed: CounterfoilError | None = None
+
+    @contextmanager
+    def guard(self, name: str) -> Iterator[None]:
+        if self.closed is not None:
+            raise self.closed
+        try:
+            yield
+        except BaseException as error:
+            self.seen.append((name, type(error).__name__))
+            raise
+        self.seen.append((name, "ok"))
+
+
+@pytest.fixture
+def scripted() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def guards() -> Guards:
+    return Guards()
+
+
+@pytest.fixture
+def configured(scripted: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Settings]]:
+    """`configured(provider, **more)`: settings that lead to the scripted server."""
+
+    def configure(provider: str, **more: str) -> Settings:
+        environment = {
+            "LLM_PROVIDER": provider,
+            "LLM_MODEL": "the-model",
+            "LLM_INPUT_USD_PER_MILLION_TOKENS": "3",
+            "LLM_OUTPUT_USD_PER_MILLION_TOKENS": "15",
+        }
+        if provider == "bedrock":
+            monkeypatch.setenv("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", scripted.url)
+            for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+                monkeypatch.setenv(name, "test")
+            monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+        else:
+            environment |= {"LLM_URL": scripted.url_for(provider), "LLM_API_KEY": KEY}
+        return Settings.from_environment(environment | more)
+
+    aws.client.cache_clear()
+    yield configure
+    aws.client.cache_clear()
+
+
+@pytest.fixture
+def model(configured: Callable[..., Settings], database: Database, guards: Guards, time: Time) -> Callable[..., Llm]:
+    """`model(provider, **settings)`: the language model, whose waits take no time."""
+
+    def make(provider: str, **more: str) -> Llm:
+        found = Llm.from_settings(configured(provider, **more), database, guards)
+        assert found is not None
+        found._wait = time.wait
+        found._clock = lambda: NOW
+        return found
+
+    return make
+
+
+@pytest.fixture
+def question(admin: Connection, make_tenant: Callable[..., UUID]) -> Question:
+    tenant_id = make_tenant()
+    work_id = make_document(admin, tenant_id)
+    return Question("Answer in JSON.", "How many?", "matching", tenant_id, work_id)

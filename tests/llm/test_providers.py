@@ -1,0 +1,256 @@
+"""The three providers, each against an API on this machine that speaks as the real one and misbehaves."""
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from counterfoil.errors import (
+    ContextWindowError,
+    InvalidAnswerError,
+    InvalidSettingsError,
+    RejectedRequestError,
+    ServiceUnavailableError,
+    TransientError,
+)
+from counterfoil.llm.asking import _provider
+from counterfoil.llm.provider import Reply, is_too_long
+from counterfoil.settings import Settings
+from tests.llm.conftest import KEY, PROVIDERS
+from tests.llm.server import Answer, Failure, Raw, Server, Step
+
+Configure = Callable[..., Settings]
+
+
+def of(*names: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("provider", names, indirect=True)
+
+
+OVER_HTTP = of("anthropic", "openai")
+
+
+@pytest.fixture(params=PROVIDERS)
+def provider(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def reply(provider: str, configured: Configure, scripted: Server) -> Callable[..., Reply]:
+    """`reply(*script, total=5.0, **settings)`: one call."""
+
+    def call(*script: Step, total: float = 5.0, **more: str) -> Reply:
+        scripted.then(*script)
+        found = _provider(configured(provider, **more))
+        assert found is not None
+        return found.reply("The rules.", "The case.", max_tokens=77, total=total)
+
+    return call
+
+
+def test_the_model_s_words_and_tokens(reply: Any):
+    assert reply(Answer('{"a": 1}')) == Reply('{"a": 1}', True, 120, 30)
+
+
+def test_the_question_is_asked_as_the_api_wants_it(provider: str, reply: Any, scripted: Server):
+    reply(Answer("yes"))
+    request = scripted.requests[0]
+    assert (request.api, request.system, request.user) == (provider, "The rules.", "The case.")
+    expected: dict[str, tuple[str, Any]] = {
+        "anthropic": ("/v1/messages", ("the-model", 77)),
+        "openai": ("/v1/chat/completions", ("the-model", 77)),
+        "bedrock": ("/model/the-model/converse", (None, 77)),
+    }
+    bound = request.body["inferenceConfig"]["maxTokens"] if provider == "bedrock" else request.body["max_tokens"]
+    assert (request.path, (request.body.get("model"), bound)) == expected[provider]
+
+
+def test_the_key_is_sent_where_the_api_looks_for_it(provider: str, reply: Any, scripted: Server):
+    reply(Answer("yes"))
+    headers = scripted.requests[0].headers
+    if provider == "anthropic":
+        assert (headers["x-api-key"], headers["anthropic-version"]) == (KEY, "2023-06-01")
+    elif provider == "openai":
+        assert headers["authorization"] == f"Bearer {KEY}"
+    else:
+        assert headers["authorization"].startswith("AWS4-HMAC-SHA256")
+
+
+def test_an_answer_that_was_cut_off_says_so(reply: Any):
+    assert not reply(Answer('{"a"', cut_off=True)).is_complete
+
+
+def test_an_answer_without_a_word_is_empty(reply: Any):
+    assert reply(Answer("")).text == ""
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_throttling_and_failures_are_transient(status: int, reply: Any):
+    with pytest.raises(ServiceUnavailableError):
+        reply(Failure(status))
+
+
+def test_the_wait_that_the_provider_asks_for_is_kept(reply: Any):
+    with pytest.raises(ServiceUnavailableError) as caught:
+        reply(Failure(429, retry_after="7"))
+    assert caught.value.retry_after == 7
+    with pytest.raises(ServiceUnavailableError) as caught:
+        reply(Failure(429))
+    assert caught.value.retry_after is None
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+def test_refusals_are_permanent(status: int, reply: Any):
+    with pytest.raises(RejectedRequestError) as caught:
+        reply(Failure(status))
+    assert type(caught.value) is RejectedRequestError
+
+
+def test_a_prompt_that_does_not_fit_is_recognised(reply: Any):
+    with pytest.raises(ContextWindowError):
+        reply(Failure(400, too_long=True))
+
+
+@pytest.mark.parametrize("how", ["silent", "slow_headers", "slow_body"])
+def test_a_provider_that_dawdles_is_left_in_time(how: Any, reply: Any):
+    began = monotonic()
+    with pytest.raises(ServiceUnavailableError):
+        reply(Raw(body=b'{"a": 1}', how=how), total=0.3)
+    assert monotonic() - began < 1.5
+
+
+def test_a_connection_that_breaks_in_the_middle_is_transient(reply: Any):
+    with pytest.raises(ServiceUnavailableError):
+        reply(Raw(body=b'{"content": []}' * 50, how="reset"))
+
+
+@pytest.mark.parametrize("body", [b'{"content": [{"type": "te', b"", b"<html>", b"[]", b'{"content": 1}', b"\xff\xfe"])
+def test_what_is_no_answer_of_the_api_is_asked_for_again(body: bytes, provider: str, reply: Any):
+    # What botocore cannot read at all is to it no answer.
+    with pytest.raises(InvalidAnswerError if provider != "bedrock" else TransientError):
+        reply(Raw(body=body))
+
+
+@OVER_HTTP
+def test_without_a_model_or_a_key_the_settings_are_refused(provider: str, configured: Configure):
+    for missing in ("LLM_MODEL", "LLM_API_KEY"):
+        with pytest.raises(InvalidSettingsError, match=missing):
+            _provider(configured(provider, **{missing: ""}))
+
+
+@pytest.mark.parametrize("key", ["sk\n-1", "sk-ü", "sk\x00"])
+@OVER_HTTP
+def test_a_key_that_none_can_be_is_refused_and_not_quoted(provider: str, key: str, configured: Configure):
+    with pytest.raises(InvalidSettingsError, match="LLM_API_KEY") as caught:
+        _provider(configured(provider, LLM_API_KEY=key))
+    assert key not in str(caught.value)
+
+
+@OVER_HTTP
+def test_an_address_that_is_none_is_refused(provider: str, configured: Configure):
+    with pytest.raises(InvalidSettingsError, match="LLM_URL"):
+        _provider(configured(provider, LLM_URL="api.example.com"))
+
+
+@OVER_HTTP
+def test_no_provider_shows_its_key(provider: str, configured: Configure):
+    found: Any = _provider(configured(provider))
+    assert KEY not in repr(found._api) + repr(found) + str(vars(found))
+
+
+# One provider alone
+
+
+@of("anthropic")
+def test_overload_of_anthropic_is_transient(reply: Any):
+    with pytest.raises(ServiceUnavailableError):
+        reply(Failure(529))
+
+
+@of("anthropic")
+def test_a_request_too_large_for_anthropic_does_not_fit(reply: Any):
+    with pytest.raises(ContextWindowError):
+        reply(Failure(413))
+
+
+@of("anthropic")
+def test_what_a_model_thinks_is_no_part_of_its_answer(reply: Any):
+    body = b"""{"content": [{"type": "thinking", "thinking": "Hm.", "signature": "x"}, {"type": "text", "text": "{}"}],
+                "stop_reason": "end_turn", "usage": {"input_tokens": 1, "output_tokens": 2}}"""
+    assert reply(Raw(body=body)) == Reply("{}", True, 1, 2)
+
+
+@of("openai")
+def test_a_server_that_counts_no_tokens_is_good_enough(reply: Any):
+    body = b'{"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}'
+    assert reply(Raw(body=body)) == Reply("{}", True, 0, 0)
+
+
+@of("openai")
+def test_openai_itself_gets_the_bound_by_its_new_name(provider: str, configured: Configure):
+    bounds = {
+        url: _provider(configured(provider, LLM_URL=url))._bound  # type: ignore[union-attr]
+        for url in (
+            "",
+            "https://api.openai.com/v1",
+            "https://mine.openai.azure.com/openai/v1",
+            "http://10.0.0.1:8000/v1",
+        )
+    }
+    assert list(bounds.values()) == ["max_completion_tokens"] * 3 + ["max_tokens"]
+
+
+@of("bedrock")
+def test_a_failure_of_bedrock_s_model_is_transient(reply: Any):
+    with pytest.raises(ServiceUnavailableError, match="ModelErrorException"):
+        reply(Failure(424))
+
+
+@of("bedrock")
+def test_one_call_to_bedrock_is_one_request(reply: Any, scripted: Server):
+    with pytest.raises(ServiceUnavailableError):
+        reply(Failure(503))
+    assert len(scripted.requests) == 1  # botocore's own retries would be counted by nobody
+
+
+@of("bedrock")
+def test_bedrock_has_no_address_and_no_key_of_ours(provider: str, configured: Configure):
+    with pytest.raises(InvalidSettingsError, match="LLM_URL"):
+        _provider(configured(provider, LLM_URL="https://example.com"))
+    with pytest.raises(InvalidSettingsError, match="LLM_MODEL"):
+        _provider(configured(provider, LLM_MODEL=""))
+
+
+# What providers say of prompts that do not fit
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "prompt is too long: 208656 tokens > 200000 maximum",
+        "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input length",
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
+        "You passed 1015 input tokens and requested 10 output tokens. However, the model's context length is only 1024",
+        "Your input exceeds the context window of this model. Please adjust your input and try again.",
+        "the request exceeds the available context size. try increasing the context size or enable context shift",
+        "Input is too long for requested model.",
+        "The model returned the following errors: prompt is too long: 903884 tokens > 200000 maximum",
+        "The model returned the following errors: too many total text bytes: 23500000 > 9000000",
+        "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+    ],
+)
+def test_a_prompt_too_long_is_recognised_by_what_is_said_of_it(message: str):
+    assert is_too_long(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "messages: text content blocks must be non-empty",
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens",
+        "The provided model identifier is invalid.",
+    ],
+)
+def test_another_refusal_is_not_taken_for_it(message: str):
+    assert not is_too_long(message)
