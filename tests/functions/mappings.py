@@ -10,12 +10,13 @@ from uuid import UUID, uuid4
 from botocore.exceptions import ClientError
 
 from counterfoil.errors import ServiceUnavailableError
-from functions.watchdog.breakers import Pauses, Round
+from functions.watchdog.breakers import Dependent, Pauses, Round
 from tests.breakers import FAILURES, LLM, ProcessBreakers
 from tests.delivery.harness import Clock
 
 MAPPING, OTHER = uuid4(), uuid4()
 PAUSE_AFTER = timedelta(seconds=60)
+MATCHING = Dependent("matching", MAPPING, LLM)
 
 
 class Killed(BaseException):

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 
+import boto3
 import pytest
+from botocore.stub import Stubber
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -18,9 +20,7 @@ from functions.watchdog.breakers import Dependent, Pauses, Row, Step, decide
 from tests.breakers import LLM, Start, processes
 from tests.delivery.harness import Clock
 from tests.factories import NOW
-from tests.functions.mappings import MAPPING, OTHER, PAUSE_AFTER, FakeLambda, Killed, World, lives_on, refusal
-
-MATCHING = Dependent("matching", MAPPING, LLM)
+from tests.functions.mappings import MAPPING, MATCHING, OTHER, PAUSE_AFTER, FakeLambda, Killed, World, lives_on, refusal
 
 
 @pytest.fixture
@@ -326,6 +326,24 @@ def test_without_the_database_nothing_is_known_and_nothing_done(world: World, la
     with pytest.raises(DatabaseUnavailableError):
         world.minute()
     assert lambda_.calls == []
+
+
+def test_lambda_is_called_by_the_names_that_it_knows(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = boto3.client("lambda", region_name="eu-central-1", aws_access_key_id="a", aws_secret_access_key="b")
+    monkeypatch.setattr(aws, "client", lambda service: {"lambda": client}[service])
+    state = {"UUID": str(MAPPING), "State": "Enabled"}
+    with Stubber(client) as stubber:
+        stubber.add_response("get_event_source_mapping", state, {"UUID": str(MAPPING)})
+        stubber.add_response("update_event_source_mapping", state, {"UUID": str(MAPPING), "Enabled": False})
+        stubber.add_response("get_event_source_mapping", state | {"State": "Disabled"}, {"UUID": str(MAPPING)})
+        stubber.add_client_error("update_event_source_mapping", "ResourceInUseException", http_status_code=400)
+        stubber.add_client_error("get_event_source_mapping", "ResourceNotFoundException", http_status_code=404)
+        world.service_fails()
+        assert world.minute().paused == ["matching"]
+        world.service_is_back()
+        assert world.minute().resumed == []
+        assert world.minute().resumed == []
+        stubber.assert_no_pending_responses()
 
 
 # Probes and metrics
