@@ -88,8 +88,8 @@ class Row:
     measures_queues: bool = False
     """It may ask how full the queues are that it sends to."""
     calls_out: tuple[Outgoing, ...] = ()
-    depends_on: Outgoing | None = None
-    """What all of its work needs: while that is broken for long, its queue is paused."""
+    depends_on: Literal["llm"] | None = None
+    """What all of its work needs: while its circuit breaker is open for long, its queue is paused."""
     pauses_mappings: bool = False
     """It may pause and resume the mappings of workers whose whole work depends on something."""
     extra_files: tuple[str, ...] = ()

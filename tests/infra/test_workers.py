@@ -16,6 +16,7 @@ from infra.workers import (
     capped,
     mappings,
     queue_rows,
+    shortened,
     targets,
     validate,
 )
@@ -82,6 +83,7 @@ def test_a_small_table_is_accepted():
         ({"reads": ("/uploads/",)}, r"write the prefix '/uploads/' in reads"),
         ({"writes": ("children",)}, r"write the prefix 'children' in writes without a leading and with"),
         ({"writes": ("uploads/",)}, r"take uploads/ out of writes, for what is written there is announced"),
+        ({"depends_on": "llm"}, r"add 'llm' to calls_out, for all of its work depends on it"),
         ({"alarms": ()}, r"add Alarm\.DEAD_LETTERS to alarms, or its dead letters go unnoticed"),
     ],
 )
@@ -138,3 +140,21 @@ def test_a_cap_lowers_the_mappings_and_leaves_a_valid_table():
     validate(rows)
     assert {row.maximum_concurrency for row in rows if row.polls} == {2}
     assert {row.maximum_concurrency for row in rows if not row.polls} == {0}
+
+
+def test_a_worker_without_a_queue_cannot_be_paused():
+    with pytest.raises(WorkerTableError, match=r"^Worker 'clock': take depends_on out, for it has no queue"):
+        validate([replace(CLOCK, calls_out=("llm",), depends_on="llm")])
+
+
+def test_time_outs_are_shortened_in_proportion_for_workers_with_a_queue_and_leave_a_valid_table():
+    rows = {row.name: row for row in shortened(WORKERS, 20)}
+
+    validate(tuple(rows.values()))
+    assert (rows["matching"].timeout, rows["matching"].start_margin, rows["matching"].visibility) == (20, 5, 120)
+    assert rows["dead_letters"].visibility == 120
+    assert rows["watchdog"] == next(row for row in WORKERS if row.name == "watchdog")
+
+
+def test_no_time_out_is_made_longer():
+    assert shortened(WORKERS, 900) == WORKERS

@@ -1,0 +1,101 @@
+"""What a deployment may be told, and with which sentence the rest is refused."""
+
+import json
+from typing import Any
+
+import pytest
+from aws_cdk import App
+from pydantic import SecretStr
+
+from counterfoil.settings import Settings
+from infra.alarms import THRESHOLDS
+from infra.context import OF_THE_STACK, PROVIDERS, SECRETS, TUNABLE, ContextError, Deployment
+from tests.infra.conftest import LOCAL
+
+SECRET_ARN = "arn:aws:secretsmanager:eu-central-1:000000000000:secret:mine-AbCdEf"
+
+
+def deployment(**context: Any) -> Deployment:
+    return Deployment.of(App(context=context))
+
+
+def test_every_setting_is_known_as_one_to_choose_a_secret_or_one_of_the_stack():
+    known = {name.upper() for name in Settings.model_fields}
+
+    assert known == TUNABLE | SECRETS | OF_THE_STACK
+    assert len(TUNABLE) + len(SECRETS) + len(OF_THE_STACK) == len(known)
+
+
+def test_what_the_settings_keep_secret_is_refused_as_one():
+    secret = {name.upper() for name, field in Settings.model_fields.items() if field.annotation == SecretStr | None}
+
+    assert secret == SECRETS
+
+
+def test_the_providers_are_those_that_the_settings_know():
+    for provider in PROVIDERS:
+        Settings.from_environment({"LLM_PROVIDER": provider})
+    assert Settings.model_fields["llm_provider"].annotation.__args__[0].__args__ == PROVIDERS  # type: ignore[union-attr]
+
+
+def test_without_a_context_a_real_account_is_meant_and_nothing_is_changed():
+    assert deployment() == Deployment(
+        stage="aws", database_url=None, timeout=None, settings={}, alarms={}, secret_arn=None, slack=False
+    )
+
+
+def test_settings_and_thresholds_come_as_text_or_as_objects():
+    settings, alarms = {"RETRY_REDELIVER_DELAYS_SECONDS": "[3, 9]", "EMAIL_FROM": "a@b.example"}, {"queue-depth": 5000}
+
+    as_text = deployment(settings=json.dumps(settings), alarms=json.dumps(alarms))
+    as_objects = deployment(settings=settings, alarms=alarms)
+
+    assert as_text == as_objects
+    assert (as_text.settings, as_text.alarms) == (settings, alarms)
+    Settings.from_environment(as_text.settings)
+
+
+def test_the_local_cloud_may_shorten_time_outs_and_be_given_secrets():
+    local = deployment(**LOCAL, timeout="20", settings={"LLM_API_KEY": "none"})
+
+    assert (local.timeout, local.settings) == (20, {"LLM_API_KEY": "none"})
+
+
+@pytest.mark.parametrize(
+    ("context", "says"),
+    [
+        ({"settings": '{"RETRY_MAX": "1"}'}, r"There is no setting 'RETRY_MAX': known are BREAKER_FAILURES, "),
+        ({"settings": '{"LEASE_SECONDS": 5}'}, r'LEASE_SECONDS must be a string, .*: write "\.\.\."'),
+        ({"settings": "[]"}, r"The context 'settings' must be a JSON object, such as \{\}"),
+        ({"settings": "{"}, r"The context 'settings' must be a JSON object: .* at 1"),
+        ({"settings": '{"LLM_API_KEY": "k"}'}, r"LLM_API_KEY is a secret: put it into Secrets Manager"),
+        ({"settings": '{"SLACK_WEBHOOK_URL": "k"}'}, r"SLACK_WEBHOOK_URL is a secret"),
+        ({"settings": '{"QUEUE_URLS": "{}"}'}, r"QUEUE_URLS is given to each function by the stack: take it out"),
+        ({"settings": '{"LLM_PROVIDER": "other"}'}, r"LLM_PROVIDER must be one of anthropic, openai, bedrock"),
+        ({"timeout": "20"}, r"The context 'timeout' is for the local stage: on AWS, change the table"),
+        ({**LOCAL, "timeout": "0"}, r"'timeout' must be whole seconds, 1 or more, and is '0'"),
+        ({**LOCAL, "timeout": "1.5"}, r"'timeout' must be whole seconds"),
+        (
+            {"alarms": '{"stuck": 1}'},
+            r"There is no alarm 'stuck' with a threshold: known are attempts-before-success, ",
+        ),
+        ({"alarms": '{"queue-depth": "1"}'}, r"The threshold of 'queue-depth' must be a number, 0 or more, and is '1'"),
+        ({"alarms": '{"queue-depth": true}'}, r"The threshold of 'queue-depth' must be a number"),
+        ({"alarms": '{"queue-depth": -1}'}, r"The threshold of 'queue-depth' must be a number"),
+        ({"secretArn": "mine"}, r"'secretArn' must be the whole ARN of a secret, and is 'mine'"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_a_sentence(context: dict[str, Any], says: str):
+    with pytest.raises(ContextError, match=says):
+        deployment(**context)
+
+
+def test_a_refused_secret_is_not_repeated():
+    with pytest.raises(ContextError) as refused:
+        deployment(settings={"LLM_API_KEY": "sk-4711"})
+
+    assert "4711" not in str(refused.value)
+
+
+def test_every_threshold_may_be_changed():
+    assert deployment(alarms=dict.fromkeys(THRESHOLDS, 7), secretArn=SECRET_ARN).alarms == dict.fromkeys(THRESHOLDS, 7)

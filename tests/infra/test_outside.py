@@ -1,0 +1,180 @@
+"""What is called outside gets its way there, its right and its secret, and nothing else does."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from infra import app
+from infra.packaging import Package
+from infra.workers import WORKERS, Row
+from tests.infra.synthesis import Synthesis, Template, aslist, synthesise
+
+INTERNET = {"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m", "EMAIL_FROM": "counterfoil@firm.example"}
+BEDROCK = {"LLM_PROVIDER": "bedrock", "LLM_MODEL": "eu.anthropic.some-model-v1:0"}
+SECRET_ARN = "arn:aws:secretsmanager:eu-central-1:000000000000:secret:mine-AbCdEf"
+DEPENDENT = tuple(replace(row, depends_on="llm") if row.name == "matching" else row for row in WORKERS)
+rows = pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
+
+
+@pytest.fixture(scope="module")
+def reaching(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """A model of the internet, Slack and e-mail."""
+    return synthesise(tmp_path_factory.mktemp("reaching"), {"settings": INTERNET, "slack": "true"}, dependencies)
+
+
+@pytest.fixture(scope="module")
+def bedrock(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """A model that AWS serves."""
+    return synthesise(tmp_path_factory.mktemp("bedrock"), {"settings": BEDROCK}, dependencies)
+
+
+@pytest.fixture(scope="module")
+def paused(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """Slack with a secret of one's own, and a table in which all of matching's work needs the model."""
+    context = {"slack": True, "secretArn": SECRET_ARN}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app, "WORKERS", DEPENDENT)
+        return synthesise(tmp_path_factory.mktemp("paused"), context, dependencies)
+
+
+def environment(template: Template, row: Row) -> dict[str, Any]:
+    variables = template.named("AWS::Lambda::Function", row.resource_name)["Environment"]["Variables"]
+    return {name: template.resolved(value) for name, value in variables.items()}
+
+
+def granted(template: Template, row: Row, action: str) -> list[dict[str, Any]]:
+    """The statements that allow `row` an action."""
+    role = template.role_of(template.named("AWS::Lambda::Function", row.resource_name))
+    statements = [one for policy in role["Policies"] for one in policy["PolicyDocument"]["Statement"]]
+    found = [one for one in statements if action in aslist(one["Action"]) and one["Effect"] == "Allow"]
+    return [template.resolved(one) for one in found]
+
+
+def endpoints(synthesis: Synthesis) -> set[str]:
+    network = synthesis["network"]
+    found = network.resources("AWS::EC2::VPCEndpoint").values()
+    return {str(network.resolved(endpoint["ServiceName"])).rpartition(".")[2] for endpoint in found}
+
+
+def subnets(synthesis: Synthesis, row: Row) -> set[str]:
+    """The names of the groups of subnets that a function is in."""
+    placed = synthesis["pipeline"].named("AWS::Lambda::Function", row.resource_name)["VpcConfig"]["SubnetIds"]
+    known = {"private", "egress", "public"}
+    return {name for name in known for subnet in placed if f"{name}Subnet" in json.dumps(subnet)}
+
+
+def test_who_calls_nothing_outside_gets_no_secret_and_no_further_right(aws: Synthesis):
+    assert not aws["pipeline"].resources("AWS::SecretsManager::Secret")
+    for row in WORKERS:
+        assert "SECRETS_ARN" not in environment(aws["pipeline"], row)
+        for action in ("ses:SendEmail", "bedrock:InvokeModel", "lambda:UpdateEventSourceMapping"):
+            assert not granted(aws["pipeline"], row, action)
+
+
+def test_what_is_on_the_internet_is_reached_through_one_gateway(reaching: Synthesis):
+    assert len(reaching["network"].resources("AWS::EC2::NatGateway")) == 1
+    assert endpoints(reaching) == {"s3", "sqs", "secretsmanager", "email"}
+
+
+@rows
+def test_only_those_who_call_the_internet_have_a_way_to_it(reaching: Synthesis, row: Row):
+    assert subnets(reaching, row) == ({"egress"} if row.calls_out else {"private"})
+
+
+def test_private_subnets_stay_where_they_are_when_a_way_out_is_asked_for(aws: Synthesis, reaching: Synthesis):
+    def addresses(synthesis: Synthesis) -> dict[str, str]:
+        found = synthesis["network"].resources("AWS::EC2::Subnet").items()
+        return {id_: subnet["CidrBlock"] for id_, subnet in found if "private" in id_}
+
+    assert len(addresses(aws)) == 2
+    assert addresses(reaching) == addresses(aws)
+
+
+@rows
+def test_the_secret_is_read_by_those_who_call_the_internet(reaching: Synthesis, row: Row):
+    pipeline = reaching["pipeline"]
+    (secret,) = pipeline.resources("AWS::SecretsManager::Secret")
+    read = [one["Resource"] for one in granted(pipeline, row, "secretsmanager:GetSecretValue")]
+
+    assert (secret in read) == bool(row.calls_out)
+    assert environment(pipeline, row).get("SECRETS_ARN") == (secret if row.calls_out else None)
+
+
+def test_a_new_secret_is_empty_and_survives_the_stack(reaching: Synthesis):
+    document = reaching["pipeline"].document
+    (secret,) = [one for one in document["Resources"].values() if one["Type"] == "AWS::SecretsManager::Secret"]
+
+    assert secret["Properties"]["SecretString"] == "{}"
+    assert secret["DeletionPolicy"] == "Retain"
+
+
+def test_a_secret_of_ones_own_is_used_as_it_is(paused: Synthesis):
+    pipeline = paused["pipeline"]
+    watchdog, matching = (next(row for row in WORKERS if row.name == name) for name in ("watchdog", "matching"))
+
+    assert not pipeline.resources("AWS::SecretsManager::Secret")
+    assert environment(pipeline, watchdog)["SECRETS_ARN"] == SECRET_ARN
+    assert [one["Resource"] for one in granted(pipeline, watchdog, "secretsmanager:GetSecretValue")] == [SECRET_ARN]
+    assert "SECRETS_ARN" not in environment(pipeline, matching)  # Slack is the watchdog's business alone
+
+
+@rows
+def test_mail_is_sent_from_the_given_address_by_those_who_notify(reaching: Synthesis, row: Row):
+    statements = granted(reaching["pipeline"], row, "ses:SendEmail")
+
+    if "notifications" in row.calls_out:
+        (statement,) = statements
+        assert statement["Condition"] == {"StringEquals": {"ses:FromAddress": "counterfoil@firm.example"}}
+    else:
+        assert not statements
+
+
+@rows
+def test_settings_reach_every_function(reaching: Synthesis, row: Row):
+    assert INTERNET.items() <= environment(reaching["pipeline"], row).items()
+
+
+def test_a_model_of_aws_is_called_inside_the_network_without_a_secret(bedrock: Synthesis):
+    assert not bedrock["network"].resources("AWS::EC2::NatGateway")
+    assert not bedrock["pipeline"].resources("AWS::SecretsManager::Secret")
+    assert endpoints(bedrock) == {"s3", "sqs", "secretsmanager", "bedrock-runtime"}
+
+
+@rows
+def test_only_those_who_ask_the_model_may_call_it_and_no_other_model(bedrock: Synthesis, row: Row):
+    statements = granted(bedrock["pipeline"], row, "bedrock:InvokeModel")
+
+    if "llm" not in row.calls_out:
+        assert not statements
+        return
+    (statement,) = statements
+    assert {resource.rpartition(":bedrock:")[2] for resource in statement["Resource"]} == {
+        "*::foundation-model/anthropic.some-model-v1:0",
+        "*::foundation-model/eu.anthropic.some-model-v1:0",
+        "AWS::Region:AWS::AccountId:inference-profile/eu.anthropic.some-model-v1:0",
+    }
+
+
+@pytest.mark.parametrize("row", DEPENDENT, ids=lambda row: row.name)
+def test_a_worker_all_of_whose_work_needs_the_model_can_be_paused_by_the_watchdog_alone(paused: Synthesis, row: Row):
+    pipeline = paused["pipeline"]
+    (mapping,) = [
+        id_
+        for id_, one in pipeline.resources("AWS::Lambda::EventSourceMapping").items()
+        if pipeline.resolved(one["EventSourceArn"]) == "counterfoil-matching"
+    ]
+    variables = pipeline.named("AWS::Lambda::Function", row.resource_name)["Environment"]["Variables"]
+    statements = granted(pipeline, row, "lambda:UpdateEventSourceMapping")
+
+    assert "lambda" in endpoints(paused)
+    if row.name != "watchdog":
+        assert "MAPPINGS" not in variables
+        assert not statements
+        return
+    assert variables["MAPPINGS"] == {"Fn::Join": ["", ['{"matching":"', {"Ref": mapping}, '"}']]}
+    (statement,) = statements
+    assert statement["Action"] == ["lambda:GetEventSourceMapping", "lambda:UpdateEventSourceMapping"]
+    (function,) = statement["Condition"]["ArnEquals"]["lambda:FunctionArn"]
+    assert function.endswith(":function:counterfoil-matching")
