@@ -1,0 +1,255 @@
+"""Alarms: each watches what the code really emits, can go off, tells the right people and leads to its page."""
+
+import importlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt, Outcome, Success
+from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
+from counterfoil.messages import Message
+from counterfoil.settings import Settings, settings
+from infra.alarms import LONGEST_TRY, NAMESPACE, THRESHOLDS, WATCHES, Scope, Watch
+from infra.packaging import Package
+from infra.workers import WORKERS, Row, queue_rows, shortened
+from tests.delivery.conftest import clock, sqs, tenant
+from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, make_consumer, record
+from tests.factories import make_document
+from tests.infra.conftest import LOCAL
+from tests.infra.synthesis import Synthesis, Template, synthesise
+
+__all__ = ["clock", "sqs", "tenant"]
+
+QUEUES = queue_rows(WORKERS)
+Metric = tuple[str, str, frozenset[tuple[str, str]]]
+"""Namespace, name and dimensions: what CloudWatch knows a metric by."""
+
+watches = pytest.mark.parametrize("watch", WATCHES, ids=lambda watch: watch.name)
+
+
+def alarms(template: Template) -> dict[str, dict[str, Any]]:
+    """Our own alarms by name, without those on metrics of AWS."""
+    found = template.resources("AWS::CloudWatch::Alarm").values()
+    return {alarm["AlarmName"]: alarm for alarm in found if not alarm.get("Namespace", "").startswith("AWS/")}
+
+
+def of_watch(template: Template, watch: Watch) -> dict[str, dict[str, Any]]:
+    """The alarms that a watch becomes, by worker; under "" the one about all."""
+    subjects = [row.name for row in QUEUES] if watch.scope is Scope.WORKER else [""]
+    prefix = {subject: f"counterfoil-{subject}-" if subject else "counterfoil-" for subject in subjects}
+    return {subject: alarms(template)[f"{prefix[subject]}{watch.name}"] for subject in subjects}
+
+
+def watched(alarm: dict[str, Any]) -> set[Metric]:
+    """The metrics that an alarm looks at, by itself or in metric math."""
+    found = [part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part] or [alarm]
+    return {
+        (one["Namespace"], one["MetricName"], frozenset((d["Name"], d["Value"]) for d in one.get("Dimensions", [])))
+        for one in found
+    }
+
+
+def extracted(output: str) -> set[Metric]:
+    """The metrics that CloudWatch makes of what a function wrote."""
+    lines = [json.loads(line) for line in output.splitlines() if '"_aws"' in line]
+    return {
+        (directive["Namespace"], metric["Name"], frozenset((name, line[name]) for name in dimensions))
+        for line in lines
+        for directive in line["_aws"]["CloudWatchMetrics"]
+        for dimensions in directive["Dimensions"]
+        for metric in directive["Metrics"]
+        if metric["Name"] in line
+    }
+
+
+def unknown(found: dict[str, dict[str, Any]], emitted: set[Metric]) -> set[str]:
+    """The alarms that watch something which nobody emits."""
+    return {name for name, alarm in found.items() if not watched(alarm) <= emitted}
+
+
+@pytest.fixture
+def emitted(
+    database: Database,
+    keeper_database_url: str,
+    admin: Connection,
+    sqs: FakeSqs,
+    clock: Clock,
+    tenant: UUID,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[set[Metric]]:
+    """What the real code emits: a batch of every worker, and a round of the watchdog while Slack does not answer."""
+    for row in QUEUES:
+        deliver(row, admin, tenant, database, clock)
+    environment = {
+        "DATABASE_URL": keeper_database_url,
+        "QUEUE_URLS": json.dumps({row.name: QUEUE_URL for row in QUEUES}),
+        "SLACK_WEBHOOK_URL": "http://127.0.0.1:1/hook",
+        "BREAKER_FAILURES": "1",
+    }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    watchdog = importlib.import_module("functions.watchdog.handler")
+    for cached in (settings, watchdog.watchdog):
+        cached.cache_clear()
+    watchdog.handle({}, Context(left=55))
+    yield extracted(capsys.readouterr().out)
+    for cached in (settings, watchdog.watchdog):
+        cached.cache_clear()
+
+
+def deliver(row: Row, admin: Connection, tenant: UUID, database: Database, clock: Clock) -> None:
+    """Give a worker one piece of work that succeeds, one that fails and one that is to be tried again."""
+    outcomes: Sequence[Exception | None] = (None, InvalidDocumentError("no"), ServiceUnavailableError("later"))
+    works = dict(zip([pending(row, admin, tenant) for _ in outcomes], outcomes, strict=True))
+
+    def work(attempt: Attempt) -> Outcome:
+        error = works[attempt.work_id]
+        if error is not None:
+            raise error
+        return Success(lambda _: ())
+
+    told = {"name": row.name, "timeout": row.timeout, "permits": row.permits, "start_margin": row.start_margin}
+    consumer = make_consumer(database, work, clock, worker=told, queue_urls={row.name: QUEUE_URL})
+    messages = [Message(work_id=work_id, revision=1, send_number=0) for work_id in works]
+    consumer.handle(event(*map(record, messages)), Context(left=row.timeout))
+
+
+def pending(row: Row, admin: Connection, tenant: UUID) -> UUID:
+    """A piece of work of a worker that waits for its first try. Returns its id."""
+    if row.name == "acquisition":
+        work_id = uuid4()
+        admin.execute(
+            """
+            INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at)
+            VALUES (%s, %s, 'uploads', %s, '00', 1, now())
+            """,
+            [work_id, tenant, str(work_id)],
+        )
+        return work_id
+    if row.name == "matching":
+        return make_document(admin, tenant, matching_status="pending", matching_revision=1)
+    work_id = make_document(admin, tenant)
+    admin.execute(
+        "INSERT INTO ingestion_job (id, tenant_id, created_at, revision) VALUES (%s, %s, now(), 1)", [work_id, tenant]
+    )
+    return work_id
+
+
+def test_every_alarm_watches_what_the_code_emits(aws: Synthesis, local: Synthesis, emitted: set[Metric]):
+    for synthesis in (aws, local):
+        found = alarms(synthesis["pipeline"])
+
+        assert len(found) == sum(len(QUEUES) if watch.scope is Scope.WORKER else 1 for watch in WATCHES)
+        assert unknown(found, emitted) == set()
+
+
+def test_an_alarm_about_something_else_would_be_noticed(aws: Synthesis, emitted: set[Metric]):
+    good = alarms(aws["pipeline"])["counterfoil-matching-queue-depth"]
+    (dimension,) = good["Dimensions"]
+    twins = {
+        "namespace": good | {"Namespace": "Counterfoils"},
+        "name": good | {"MetricName": "QueueDepths"},
+        "dimension": good | {"Dimensions": [dimension | {"Name": "service"}]},
+        "value": good | {"Dimensions": [dimension | {"Value": "matchings"}]},
+        "further dimension": good | {"Dimensions": [dimension, {"Name": "service", "Value": "watchdog"}]},
+    }
+
+    assert unknown({"good": good, **twins}, emitted) == set(twins)
+
+
+@watches
+def test_an_alarm_says_what_happened_leads_to_its_page_and_tells_the_topic_of_its_severity(
+    aws: Synthesis, watch: Watch
+):
+    pipeline = aws["pipeline"]
+    for worker, alarm in of_watch(pipeline, watch).items():
+        sentence, link = alarm["AlarmDescription"].split(" What to do: ")
+        assert link == f"docs/operations.md#{watch.name}"
+        assert sentence[0].isupper()
+        assert sentence.endswith(".")
+        assert "{" not in sentence
+        assert worker in sentence
+        assert pipeline.resolved(alarm["AlarmActions"]) == [f"counterfoil-alarms-{watch.severity}"]
+
+
+@watches
+def test_an_alarm_goes_off_above_its_threshold_and_silence_is_no_alarm_unless_it_counts(aws: Synthesis, watch: Watch):
+    for worker, alarm in of_watch(aws["pipeline"], watch).items():
+        row = next((row for row in QUEUES if row.name == worker), None)
+        assert alarm["ComparisonOperator"] == "GreaterThanThreshold"
+        assert alarm["Threshold"] == watch.threshold_for(row, None)
+        assert (alarm["EvaluationPeriods"], alarm["DatapointsToAlarm"]) == (watch.periods, watch.periods)
+        assert alarm["TreatMissingData"] == ("breaching" if watch.silence_counts else "notBreaching")
+        assert all(part["MetricStat"]["Metric"]["Namespace"] == NAMESPACE for part in alarm.get("Metrics", [])[1:])
+
+
+def test_the_thresholds_are_those_of_the_design_where_they_can_be_reached():
+    assert THRESHOLDS == {
+        "stuck-in-progress": 0,
+        "waiting-for-retry": 1000,
+        "oldest-pending": 3600,
+        "queue-depth": 1000,
+        "failure-rate": 1,
+        "job-duration": 300,
+        "attempts-before-success": 2,
+        "retries": 500,
+        "unsettled-dead-letters": 100,
+        "unsettled-dead-letters-for-an-hour": 500,
+        "dead-letters-per-minute": 10,
+        "dead-letter-rate": 0.2,
+        "unsent-outbox": 0,
+        "notification-failures": 0,
+        "breaker-open": 0,
+    }
+
+
+@pytest.mark.parametrize("row", QUEUES, ids=lambda row: row.name)
+def test_no_threshold_is_out_of_reach(aws: Synthesis, row: Row):
+    found = alarms(aws["pipeline"])
+
+    assert found[f"counterfoil-{row.name}-job-duration"]["Threshold"] < row.timeout
+    attempts = Settings.model_fields["retry_max_attempts"].default
+    assert found[f"counterfoil-{row.name}-attempts-before-success"]["Threshold"] < attempts
+
+
+def test_thresholds_are_what_the_deployment_says(dependencies: Package, tmp_path: Path):
+    chosen = {"queue-depth": 5000, "dead-letter-rate": 1.5, "job-duration": 10}
+    context = {**LOCAL, "alarms": json.dumps(chosen), "timeout": "10"}
+
+    found = alarms(synthesise(tmp_path, context, dependencies)["pipeline"])
+
+    assert found["counterfoil-dead-letter-rate"]["Threshold"] == 1.5
+    assert "1.5" in found["counterfoil-dead-letter-rate"]["AlarmDescription"]
+    for row in queue_rows(shortened(WORKERS, 10)):
+        assert found[f"counterfoil-{row.name}-queue-depth"]["Threshold"] == 5000
+        assert found[f"counterfoil-{row.name}-job-duration"]["Threshold"] == LONGEST_TRY * 10
+
+
+@pytest.mark.parametrize(
+    ("failed", "succeeded", "rate"), [(1, 99, 1), (5, None, 100), (None, 5, 0), (2, 98, 2)], ids=str
+)
+def test_the_failure_rate_is_right_where_nothing_failed_and_where_nothing_succeeded(
+    aws: Synthesis, failed: float | None, succeeded: float | None, rate: float
+):
+    metrics = alarms(aws["pipeline"])["counterfoil-matching-failure-rate"]["Metrics"]
+    values = {"Failed": failed, "Succeeded": succeeded}
+    parts = {part["Id"]: values[part["MetricStat"]["Metric"]["MetricName"]] for part in metrics[1:]}
+    fill: Callable[[float | None, float], float] = lambda value, missing: missing if value is None else value  # noqa: E731
+
+    assert eval(metrics[0]["Expression"], {"FILL": fill, **parts}) == rate
+
+
+def test_what_is_about_all_workers_adds_up_every_one(aws: Synthesis):
+    metrics = alarms(aws["pipeline"])["counterfoil-dead-letter-rate"]["Metrics"]
+
+    assert metrics[0]["Expression"] == f"SUM([{', '.join(row.name for row in QUEUES)}]) / 60"
+    assert {part["Id"] for part in metrics[1:]} == {row.name for row in QUEUES}
+    assert all(
+        part["MetricStat"]["Metric"]["Dimensions"] == [{"Name": "worker", "Value": part["Id"]}] for part in metrics[1:]
+    )
