@@ -23,6 +23,8 @@ class Failure:
     max_attempts: int
     actor: str
     """Who writes it down: the worker itself, or dead_letters."""
+    told: str | None = None
+    """The error as it may leave the tenant, where that is less than `error`: it quotes no answer of a model."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,9 @@ class DeadLetter:
     @property
     def fingerprint(self) -> str:
         """Groups errors of one kind: worker, error type, and the sentence without its numbers and quoted names."""
-        plain = re.sub(r"'[^']*'|\"[^\"]*\"|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|\d+", "#", self.failure.error)
+        plain = re.sub(
+            r"'[^']*'|\"[^\"]*\"|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|\d+", "#", self.failure.told or self.failure.error
+        )
         return hashlib.sha256(f"{self.worker}\n{self.failure.error_type}\n{plain}".encode()).hexdigest()[:16]
 
 
@@ -110,7 +114,7 @@ def write_dead_letter(connection: Connection, letter: DeadLetter, now: datetime)
             "payload": Jsonb(
                 {
                     "work_id": str(letter.message.work_id) if letter.message else None,
-                    "error": failure.error,
+                    "error": failure.told or failure.error,
                     "attempts": letter.attempts,
                 }
             ),

@@ -120,7 +120,12 @@ class Settlement:
             store.wait(connection, self._kind, claim, text, decision.at)
         else:
             failure = Failure(
-                decision.dlq_reason, type(error).__name__, text, self._policy.max_attempts, self._kind.worker
+                decision.dlq_reason,
+                type(error).__name__,
+                text,
+                self._policy.max_attempts,
+                self._kind.worker,
+                told=sentence(error, for_log=True)[:LONGEST_ERROR],
             )
             store.fail(connection, self._kind, claim, failure, now)
         return []
@@ -207,10 +212,9 @@ def fail_abandoned(  # what failed, by which bound, and who says so
         StaleClaimError: somebody else has it.
     """
     taken, last_error = store.take_abandoned(connection, kind, claim, now)
-    error = f"The worker ended during attempt {claim.attempts} of {max_attempts} without settling it"
-    if last_error:
-        error += f"; the error before that: {last_error}"
-    failure = Failure("max_retries_exceeded", "WorkerLost", error[:LONGEST_ERROR], max_attempts, actor)
+    told = f"The worker ended during attempt {claim.attempts} of {max_attempts} without settling it"
+    error = f"{told}; the error before that: {last_error}" if last_error else told
+    failure = Failure("max_retries_exceeded", "WorkerLost", error[:LONGEST_ERROR], max_attempts, actor, told=told)
     store.fail(connection, kind, taken, failure, now)
 
 

@@ -1,0 +1,83 @@
+"""From a worker's failure to what people read: they learn of it, and of no document's content."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import NoReturn
+from uuid import UUID
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt
+from counterfoil.errors import InvalidAnswerError
+from counterfoil.messages import Message
+from tests.delivery.harness import Clock, Context, FakeSqs, event, life_cycle, make_consumer, record
+from tests.notify.conftest import Run
+from tests.notify.harness import FakeChannel
+
+# What a model may say of a document, with an apostrophe in it.
+ANSWERS = ['{"matches": ["O\'Hara, salary 4,200"', "I can't say: O'Brien owes 77 EUR"]
+Pending = Callable[..., Message]
+
+
+@pytest.fixture
+def sqs(monkeypatch: pytest.MonkeyPatch) -> FakeSqs:
+    fake = FakeSqs()
+    monkeypatch.setattr("counterfoil.aws.client", lambda _: fake)
+    return fake
+
+
+@pytest.fixture
+def last_try(make_document: Callable[..., UUID], acme: UUID) -> Pending:
+    """`last_try(**columns)` makes a document that has one attempt left, and returns the message that names it."""
+
+    def make(**columns: object) -> Message:
+        values = {"matching_status": "pending", "matching_revision": 1, "matching_attempts": 2, **columns}
+        return Message(work_id=make_document(acme, type="invoice", **values), revision=1, send_number=0)
+
+    return make
+
+
+def answering(answer: str) -> Callable[[Attempt], NoReturn]:
+    def work(_: Attempt) -> NoReturn:
+        raise InvalidAnswerError("The model's answer is not valid JSON", preview=answer)
+
+    return work
+
+
+def test_people_are_told_of_a_model_s_bad_answer_without_what_it_quotes(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, last_try: Pending, run: Run, channel: FakeChannel
+):
+    message = last_try()
+    make_consumer(database, answering(ANSWERS[0]), clock).handle(event(record(message, receives=3)), Context())
+    assert ANSWERS[0] in life_cycle(admin, message.work_id)["error"]  # the tenant's own
+    run()
+    facts = {fact.label: fact.value for fact in channel.sent[0].text.facts}
+    assert (facts["Error"], facts["Attempts"]) == ("The model's answer is not valid JSON", "3")
+    assert facts["Document"] == str(message.work_id)
+
+
+def test_bad_answers_are_of_one_kind_whatever_they_say(
+    database: Database, sqs: FakeSqs, clock: Clock, last_try: Pending, run: Run, channel: FakeChannel
+):
+    for answer in ANSWERS:
+        make_consumer(database, answering(answer), clock).handle(event(record(last_try(), receives=3)), Context())
+    run()
+    assert len(channel.sent) == 1
+
+
+def test_nor_does_the_loss_of_a_worker_tell_what_the_try_before_it_had_quoted(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, last_try: Pending, run: Run, channel: FakeChannel
+):
+    message = last_try(
+        matching_status="in-progress",
+        matching_attempts=3,
+        matching_claimed_at=clock() - timedelta(minutes=10),
+        matching_lease_expires_at=clock() - timedelta(minutes=5),
+        matching_error=f"The model's answer is not valid JSON: '{ANSWERS[0]}'",
+    )
+    make_consumer(database, answering(""), clock).handle(event(record(message, receives=3)), Context())
+    assert ANSWERS[0] in life_cycle(admin, message.work_id)["error"]
+    run()
+    (error,) = [fact.value for fact in channel.sent[0].text.facts if fact.label == "Error"]
+    assert error == "The worker ended during attempt 3 of 3 without settling it"
