@@ -104,12 +104,12 @@ def _headline(notice: Notice) -> str:
     failure = notice.first[0]
     many = notice.count > 1
     if failure.work_id is None:
-        whats = f"{notice.count} more messages" if many else "A message"
-        return f"{whats} to {failure.worker} cannot be read"
+        what = f"{notice.count} more messages" if many else "A message"
+        return f"{what} to {failure.worker} cannot be read"
     one, more = failure.subject
-    whats = f"{notice.count} more {more}" if many else f"{'An' if one[0] in 'aeiou' else 'A'} {one}"
+    what = f"{notice.count} more {more}" if many else f"{'An' if one[0] in 'aeiou' else 'A'} {one}"
     whose = f" of {one_line(notice.tenant.name, LONGEST_NAME)}" if notice.tenant else ""
-    return f"{whats}{whose} failed in {failure.worker}"
+    return f"{what}{whose} failed in {failure.worker}"
 
 
 def _tenant(tenant: Tenant | None) -> str:
