@@ -11,7 +11,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Success, store
-from counterfoil.errors import NewerSchemaError, StaleClaimError
+from counterfoil.errors import NewerSchemaError, ServiceUnavailableError, StaleClaimError
 from counterfoil.messages import Message
 from counterfoil.outbox import Outbox
 from counterfoil.retry import RedeliverPolicy
@@ -423,3 +423,15 @@ def test_a_message_ahead_of_its_work_leaves_a_trace(archiver: Archiver, admin: C
 
     assert actions(admin) == ["dropped-unknown"]
     assert life_cycle(admin, message.work_id)["returns"] == 0
+
+
+def test_a_queue_that_takes_nothing_leaves_returned_work_in_the_outbox(
+    archiver: Archiver, admin: Connection, sqs: FakeSqs, pending: Pending
+) -> None:
+    message = pending()
+    sqs.send_message_batch = Mock(side_effect=ServiceUnavailableError("SQS is away"))  # type: ignore[method-assign]
+
+    assert archiver.settle("matching", dead(message)) is None
+
+    assert [row["sent_at"] for row in rows(admin, "outbox")] == [None]
+    assert life_cycle(admin, message.work_id)["returns"] == 1

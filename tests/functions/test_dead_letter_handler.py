@@ -1,0 +1,147 @@
+"""The archiver's function: what of a batch leaves its dead-letter queues, and what stays for how long."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from types import ModuleType
+from typing import Any
+from unittest.mock import Mock
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil.db import Connection
+from counterfoil.messages import Message
+from infra.workers import WORKERS, queue_rows
+from tests.delivery import bodies
+from tests.delivery.bodies import created, s3_event
+from tests.delivery.harness import Context, FakeSqs, event, life_cycle, record, rows
+from tests.functions.test_handlers import handler, s3
+
+__all__ = ["handler", "s3"]
+
+Pending = Callable[..., Message]
+ROW = next(row for row in WORKERS if row.name == "dead_letters")
+
+
+@pytest.fixture
+def dead_letters(handler: Callable[..., ModuleType]) -> ModuleType:
+    return handler(ROW)
+
+
+def dead(body: str | Message, worker: str = "matching", **more: Any) -> dict[str, Any]:
+    """A record of a worker's dead-letter queue, sent just now."""
+    arn = f"arn:aws:sqs:eu-central-1:000000000000:counterfoil-{worker}-dlq"
+    one = record(body, arn=arn, **more)
+    one["attributes"]["SentTimestamp"] = str(int(datetime.now(UTC).timestamp() * 1000))
+    return one
+
+
+def kept(answer: dict[str, Any]) -> list[str]:
+    return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+
+
+def test_each_record_of_a_batch_is_settled_for_itself(
+    dead_letters: ModuleType, admin: Connection, sqs: FakeSqs, pending: Pending
+) -> None:
+    lease = datetime.now(UTC) + timedelta(seconds=100)
+    good, running = pending(), pending(status="in-progress", attempts=1, lease_expires_at=lease)
+    batch = [
+        dead(good),
+        dead("not JSON"),
+        dead(running, handle="running"),
+        dead('{"schema_version": 2}'),
+        dead(Message(work_id=uuid4(), revision=1, send_number=0)),
+        dead(good, "a-queue-that-nobody-knows"),
+        dead(s3_event(created("uploads/acme/a.xml")), "acquisition"),
+    ]
+
+    answer = dead_letters.handle(event(*batch), Context())
+
+    assert kept(answer) == [batch[2]["messageId"], batch[3]["messageId"], batch[5]["messageId"]]
+    assert 95 <= sqs.visibility["running"] <= 101
+    assert life_cycle(admin, good.work_id)["returns"] == 1
+    assert [letter["payload"]["body"] for letter in rows(admin, "dead_letter")] == ["not JSON"]
+    assert [job["returns"] for job in rows(admin, "acquisition_job") if job["key"] == "uploads/acme/a.xml"] == [1]
+
+
+def test_every_record_is_hidden_before_the_first_is_settled(
+    dead_letters: ModuleType, sqs: FakeSqs, pending: Pending
+) -> None:
+    batch = [dead(pending(), handle=f"{number}") for number in range(12)]
+
+    dead_letters.handle(event(*batch), Context())
+
+    calls = [name for name, _ in sqs.log]
+    assert calls.index("send") == calls.count("visibility") == 12
+
+
+def test_a_record_that_could_not_be_hidden_is_settled_all_the_same(
+    dead_letters: ModuleType, admin: Connection, sqs: FakeSqs, pending: Pending
+) -> None:
+    message = pending()
+    sqs.refuse_visibility = {"it": 2}
+
+    assert kept(dead_letters.handle(event(dead(message, handle="it")), Context())) == []
+
+    assert life_cycle(admin, message.work_id)["returns"] == 1
+
+
+def test_what_there_is_no_time_for_is_kept_untouched(
+    dead_letters: ModuleType, admin: Connection, pending: Pending
+) -> None:
+    messages, context = [pending(), pending()], Context(left=24)
+    batch = [dead(message) for message in messages]
+
+    assert kept(dead_letters.handle(event(*batch), context)) == [one["messageId"] for one in batch]
+
+    assert {life_cycle(admin, message.work_id)["returns"] for message in messages} == {0}
+    context.left = 26
+    assert kept(dead_letters.handle(event(*batch), context)) == []
+
+
+def test_a_batch_of_bad_bodies_is_as_many_dead_letters(dead_letters: ModuleType, admin: Connection) -> None:
+    batch = [dead(body) for body in bodies.UNREADABLE.values()]
+
+    assert kept(dead_letters.handle(event(*batch), Context())) == []
+
+    assert len(rows(admin, "dead_letter")) == len(batch)
+
+
+def test_an_error_that_nobody_expected_keeps_its_message_alone(
+    dead_letters: ModuleType, admin: Connection, pending: Pending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archiver = dead_letters.function()._archiver
+    bad, good, settle = dead(pending()), pending(), archiver.settle
+
+    def fail(worker: str, one: Any) -> Any:
+        if one.message_id == bad["messageId"]:
+            raise KeyError("DE02")
+        return settle(worker, one)
+
+    monkeypatch.setattr(archiver, "settle", Mock(side_effect=fail))
+
+    assert kept(dead_letters.handle(event(bad, dead(good)), Context())) == [bad["messageId"]]
+
+    assert life_cycle(admin, good.work_id)["returns"] == 1
+
+
+def test_an_upload_that_no_worker_ever_saw_is_returned_to_its_tenant(
+    dead_letters: ModuleType, admin: Connection, sqs: FakeSqs, make_tenant: Callable[..., UUID]
+) -> None:
+    tenant_id = make_tenant("acme")
+
+    dead_letters.handle(event(dead(s3_event(created("uploads/acme/a.xml")), "acquisition")), Context())
+
+    (sent,) = sqs.sent["counterfoil-acquisition"]
+    assert sent["MessageGroupId"] == str(tenant_id)
+    assert json.loads(sent["MessageBody"])["send_number"] == 1
+
+
+@pytest.mark.parametrize("worker", [row.name for row in queue_rows(WORKERS)])
+def test_the_dead_letter_queue_of_every_worker_is_settled(
+    dead_letters: ModuleType, admin: Connection, worker: str
+) -> None:
+    assert kept(dead_letters.handle(event(dead("not JSON", worker)), Context())) == []
+
+    assert [letter["worker"] for letter in rows(admin, "dead_letter")] == [worker]

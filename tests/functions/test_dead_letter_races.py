@@ -1,0 +1,488 @@
+"""The archiver against everybody who may want the same work at the same moment, each order forced on a real server.
+
+A trigger stops the archiver between its look at a row and what it writes: it waits for a lock that the test holds.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from time import monotonic
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from counterfoil.db import CommitUnknownError, Connection, Database
+from counterfoil.delivery import Attempt, Outcome, Success, store
+from counterfoil.errors import DatabaseUnavailableError, InvalidDocumentError, ServiceUnavailableError
+from counterfoil.messages import Message
+from counterfoil.outbox import Outbox
+from counterfoil.retry import RedeliverPolicy
+from counterfoil.work import KINDS, begin
+from functions.dead_letters.archiver import Archiver, Waiting
+from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
+from tests.functions.test_dead_letters import actions, archiver, dead
+
+__all__ = ["archiver"]
+
+Pending = Callable[..., Message]
+LEASE = timedelta(seconds=120)
+PLACE = 4711
+"""The advisory lock that the archiver waits for."""
+
+STOP = """
+CREATE FUNCTION stop() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF session_user = 'counterfoil_keeper' THEN
+        PERFORM pg_advisory_xact_lock(4711);
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER stop BEFORE UPDATE ON document FOR EACH ROW EXECUTE FUNCTION stop();
+CREATE TRIGGER stop BEFORE INSERT ON dead_letter FOR EACH ROW EXECUTE FUNCTION stop();
+"""
+
+
+class Beside:
+    """Runs others beside the test, and knows when they wait."""
+
+    def __init__(self, admin: Connection, admin_database_url: str) -> None:
+        self._admin = admin
+        self._url = admin_database_url
+        self._pool = ThreadPoolExecutor(max_workers=4)
+
+    def begin(self, action: Callable[[], Any], *, waits: int) -> "Future[Any]":
+        """Run `action` until as many sessions as `waits` wait for a lock."""
+        future = self._pool.submit(action)
+        patience = monotonic() + 30
+        waiting = "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted"
+        while self._admin.execute(waiting).fetchall()[0][0] < waits:  # a session tells nobody when it begins to wait
+            assert monotonic() < patience, "nobody waits"
+        return future
+
+    @contextmanager
+    def stopped(self, action: Callable[[], Any]) -> Iterator["Future[Any]"]:
+        """Run `action`, the archiver's, up to its first write; it goes on when the block ends."""
+        with psycopg.connect(self._url) as holder:
+            holder.execute("SELECT pg_advisory_lock(%s)", [PLACE])
+            yield self.begin(action, waits=1)
+            holder.execute("SELECT pg_advisory_unlock(%s)", [PLACE])
+
+
+@pytest.fixture
+def beside(admin: Connection, admin_database_url: str) -> Beside:
+    admin.execute(STOP)
+    return Beside(admin, admin_database_url)
+
+
+def lapsed(clock: Clock, **columns: Any) -> dict[str, Any]:
+    """The columns of work whose worker has not been heard of for longer than its lease."""
+    return {"status": "in-progress", "attempts": 1, "claim_token": 5, "lease_expires_at": clock.now} | columns
+
+
+def settled(result: "Future[Any]") -> Any:
+    return result.result(timeout=30)
+
+
+# -- a late worker ----------------------------------------------------------------------------------------------------
+
+
+def succeeds() -> Outcome:
+    return Success(lambda connection: ())
+
+
+def fails_for_good() -> Outcome:
+    raise InvalidDocumentError("The file is damaged.")
+
+
+def fails_for_now() -> Outcome:
+    raise ServiceUnavailableError("S3 is slow")
+
+
+class Late:
+    """A consumer whose one try goes on when it is told to, on a thread of its own."""
+
+    def __init__(self, database: Database, clock: Clock, end: Callable[[], Outcome]) -> None:
+        self.started, self.release = threading.Event(), threading.Event()
+        self._end = end
+        self.consumer = make_consumer(database, self._work, clock)
+
+    def _work(self, attempt: Attempt) -> Outcome:
+        self.started.set()
+        assert self.release.wait(30)
+        return self._end()
+
+    def begin(self, message: dict[str, Any]) -> "Future[Any]":
+        result = ThreadPoolExecutor(max_workers=1).submit(self.consumer.handle, event(message), Context())
+        assert self.started.wait(30)
+        return result
+
+
+@pytest.mark.parametrize("end", [succeeds, fails_for_good, fails_for_now])
+@pytest.mark.parametrize("returns", [0, 2])
+def test_a_late_worker_that_settles_after_the_archivers_look_changes_nothing(
+    archiver: Archiver,
+    database: Database,
+    admin: Connection,
+    clock: Clock,
+    pending: Pending,
+    beside: Beside,
+    end: Callable[[], Outcome],
+    returns: int,
+) -> None:
+    message = pending(returns=returns)
+    late = Late(database, clock, end)
+    answered = late.begin(record(message))
+    clock.pass_(seconds=121)
+
+    with beside.stopped(lambda: archiver.settle("matching", dead(message))) as archived:
+        beside.begin(late.release.set, waits=2)  # its settlement waits for the row that the archiver has locked
+    assert settled(archived) is None
+
+    assert len(settled(answered)["batchItemFailures"]) == 1  # stale
+    row = life_cycle(admin, message.work_id)
+    if returns == 0:
+        assert (row["status"], row["attempts"], row["returns"], row["send_number"]) == ("pending", 1, 1, 1)
+        assert actions(admin) == ["returned"]
+    else:
+        assert (row["status"], row["attempts"]) == ("failed", 1)
+        assert actions(admin) == ["dead", "joined"]
+    assert len(rows(admin, "dead_letter")) == len(rows(admin, "notification")) == (returns == 2)
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "happened"),
+    [
+        (succeeds, "succeeded", ["dropped"]),
+        (fails_for_good, "failed", ["dead", "joined"]),
+        (fails_for_now, "pending", ["returned"]),
+    ],
+)
+def test_a_late_worker_that_settles_before_the_archivers_look_is_believed(
+    archiver: Archiver,
+    database: Database,
+    admin: Connection,
+    admin_database_url: str,
+    clock: Clock,
+    pending: Pending,
+    beside: Beside,
+    end: Callable[[], Outcome],
+    status: str,
+    happened: list[str],
+) -> None:
+    message = pending()
+    late = Late(database, clock, end)
+    answered = late.begin(record(message))
+    clock.pass_(seconds=121)
+
+    with psycopg.connect(admin_database_url) as first:  # both wait for the row, the worker before the archiver
+        first.execute("SELECT FROM document WHERE id = %s FOR UPDATE", [message.work_id])
+        beside.begin(late.release.set, waits=1)
+        archived = beside.begin(lambda: archiver.settle("matching", dead(message)), waits=2)
+        first.commit()
+    assert settled(archived) is None
+
+    assert settled(answered)["batchItemFailures"] == [] or end is fails_for_now
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["attempts"]) == (status, 1)
+    assert actions(admin) == happened
+    assert len(rows(admin, "notification")) == (end is fails_for_good)
+
+
+def test_a_late_worker_whose_lease_is_alive_keeps_its_message_in_the_queue_until_it_ends(
+    archiver: Archiver, database: Database, admin: Connection, clock: Clock, pending: Pending
+) -> None:
+    message = pending()
+    late = Late(database, clock, succeeds)
+    answered = late.begin(record(message))
+    clock.pass_(seconds=119)
+
+    assert archiver.settle("matching", dead(message)) == Waiting(2)
+    late.release.set()
+    assert settled(answered) == {"batchItemFailures": []}
+    assert archiver.settle("matching", dead(message)) is None
+
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["attempts"], row["returns"]) == ("succeeded", 1, 0)
+    assert actions(admin) == ["dropped"]
+
+
+def test_a_heartbeat_neither_waits_for_the_archiver_nor_revives_what_it_took(
+    archiver: Archiver, database: Database, admin: Connection, clock: Clock, pending: Pending, beside: Beside
+) -> None:
+    message = pending(**lapsed(clock))
+
+    def renew() -> set[UUID]:
+        with database.delivery() as connection:
+            return store.renew(connection, KINDS["matching"], {message.work_id: 5}, clock.now + LEASE)
+
+    with beside.stopped(lambda: archiver.settle("matching", dead(message))) as archived:
+        assert renew() == set()
+    assert settled(archived) is None
+
+    assert renew() == {message.work_id}
+    assert life_cycle(admin, message.work_id)["lease_expires_at"] is None
+
+
+def test_a_heartbeat_before_the_archivers_look_keeps_the_work(
+    archiver: Archiver, database: Database, clock: Clock, pending: Pending
+) -> None:
+    message = pending(**lapsed(clock))
+    with database.delivery() as connection:
+        store.renew(connection, KINDS["matching"], {message.work_id: 5}, clock.now + LEASE)
+
+    assert archiver.settle("matching", dead(message)) == Waiting(121)
+
+
+# -- another copy of the message --------------------------------------------------------------------------------------
+
+
+def test_a_copy_that_is_received_while_the_archiver_returns_the_work_finds_it_ended(
+    archiver: Archiver, database: Database, admin: Connection, clock: Clock, pending: Pending, beside: Beside
+) -> None:
+    message = pending()
+    ran: list[Attempt] = []
+
+    def work(attempt: Attempt) -> Outcome:
+        ran.append(attempt)
+        return succeeds()
+
+    consumer = make_consumer(database, work, clock)
+
+    with beside.stopped(lambda: archiver.settle("matching", dead(message))) as archived:
+        answered = beside.begin(lambda: consumer.handle(event(record(message)), Context()), waits=2)
+    assert settled(archived) is None
+
+    assert settled(answered) == {"batchItemFailures": []}
+    assert ran == []
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["attempts"], row["returns"]) == ("pending", 0, 1)
+
+
+def test_a_copy_that_is_being_claimed_keeps_its_work(
+    archiver: Archiver, database: Database, admin: Connection, clock: Clock, pending: Pending, beside: Beside
+) -> None:
+    message = pending()
+    with database.delivery() as connection:
+        lease = clock.now + LEASE
+        store.claim(connection, KINDS["matching"], [message], now=clock.now, lease=lease, max_attempts=3)
+        archived = beside.begin(lambda: archiver.settle("matching", dead(message)), waits=1)
+
+    assert settled(archived) == Waiting(121)
+    assert life_cycle(admin, message.work_id)["status"] == "in-progress"
+
+
+# -- an operator ------------------------------------------------------------------------------------------------------
+
+
+def try_again(database_url: str, message: Message, clock: Clock) -> None:
+    """An operator's retry, committed: a new revision."""
+    with psycopg.connect(database_url) as connection:
+        begin(connection, "matching", [message.work_id], clock.now)
+
+
+@pytest.mark.parametrize("columns", [{}, {"returns": 2}, {"attempts": 3}])
+def test_an_operators_retry_after_the_archivers_look_has_the_last_word(
+    archiver: Archiver,
+    database: Database,
+    admin: Connection,
+    admin_database_url: str,
+    sqs: FakeSqs,
+    clock: Clock,
+    pending: Pending,
+    beside: Beside,
+    columns: dict[str, int],
+) -> None:
+    message = pending(**columns)
+
+    with beside.stopped(lambda: archiver.settle("matching", dead(message))) as archived:
+        retried = beside.begin(lambda: try_again(admin_database_url, message, clock), waits=2)
+    assert settled(archived) is settled(retried) is None
+
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["revision"], row["send_number"], row["attempts"]) == ("pending", 2, 0, 0)
+    assert (row["returns"], row["failed_at"], row["error"]) == (0, None, None)
+    # Both messages are owed; the archiver's is of an older revision, and runs nothing.
+    consumer = make_consumer(database, lambda attempt: succeeds(), clock)
+    for owed in (message.model_copy(update={"send_number": 1}), message.model_copy(update={"revision": 2})):
+        assert consumer.handle(event(record(owed)), Context()) == {"batchItemFailures": []}
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["attempts"]) == ("succeeded", 1)
+    assert len(rows(admin, "dead_letter")) == len(rows(admin, "notification")) == bool(columns)
+
+
+@pytest.mark.parametrize("columns", [{}, {"returns": 2}, {"attempts": 3}])
+def test_an_operators_retry_before_the_archivers_look_makes_the_message_an_old_one(
+    archiver: Archiver,
+    admin: Connection,
+    admin_database_url: str,
+    clock: Clock,
+    pending: Pending,
+    beside: Beside,
+    columns: dict[str, int],
+) -> None:
+    message = pending(**columns)
+    with psycopg.connect(admin_database_url) as operator:
+        begin(operator, "matching", [message.work_id], clock.now)
+        archived = beside.begin(lambda: archiver.settle("matching", dead(message)), waits=1)
+        operator.commit()
+
+    assert settled(archived) is None
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["revision"], row["returns"]) == ("pending", 2, 0)
+    assert actions(admin) == ["dropped"]
+    assert rows(admin, "dead_letter") == []
+
+
+def test_a_tenant_that_is_deleted_at_the_same_moment_takes_its_work_along(
+    archiver: Archiver, admin: Connection, admin_database_url: str, pending: Pending, beside: Beside
+) -> None:
+    message = pending(returns=2)
+
+    def delete() -> None:
+        with psycopg.connect(admin_database_url) as connection:
+            connection.execute("SET deadlock_timeout = '1min'")  # of the two, the archiver is to find out and try again
+            connection.execute("DELETE FROM tenant")
+
+    with beside.stopped(lambda: archiver.settle("matching", dead(message))) as archived:
+        deleted = beside.begin(delete, waits=2)
+    assert settled(archived) is settled(deleted) is None
+
+    assert rows(admin, "document") == rows(admin, "dead_letter") == rows(admin, "notification") == []
+    assert actions(admin)[-1] == "dropped-unknown"
+
+
+# -- two archivers, and one that dies ---------------------------------------------------------------------------------
+
+SITUATIONS: dict[str, Callable[[Clock], dict[str, Any]]] = {
+    "never attempted": lambda clock: {},
+    "abandoned": lapsed,
+    "abandoned at its last attempt": lambda clock: lapsed(clock, attempts=3),
+    "returned twice": lambda clock: {"returns": 2},
+    "waiting": lambda clock: {"attempts": 1, "next_attempt_at": clock.now + LEASE},
+    "succeeded": lambda clock: {"status": "succeeded"},
+    "failed": lambda clock: {"status": "failed"},
+    "skipped": lambda clock: {"status": None},
+}
+
+
+def effects(admin: Connection) -> list[Any]:
+    """All that settling a message can change, but for the audit trail and the note of the message itself."""
+    letters = rows(admin, "dead_letter")
+    for letter in letters:
+        letter["payload"].pop("dead_letter_queue_message", None)
+    return [rows(admin, "document"), letters, rows(admin, "notification"), rows(admin, "outbox")]
+
+
+@pytest.fixture
+def other_archiver(keeper_database_url: str, clock: Clock, sqs: FakeSqs) -> Iterator[Archiver]:
+    database = Database(keeper_database_url)
+    yield Archiver(database, Outbox(database, {"matching": QUEUE_URL}, clock=clock), RedeliverPolicy(), clock)
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "situation", ["never attempted", "abandoned", "abandoned at its last attempt", "returned twice"]
+)
+def test_two_archivers_with_the_same_message_are_one(
+    archiver: Archiver,
+    other_archiver: Archiver,
+    admin: Connection,
+    clock: Clock,
+    pending: Pending,
+    beside: Beside,
+    situation: str,
+) -> None:
+    message = dead(pending(**SITUATIONS[situation](clock)))
+
+    with beside.stopped(lambda: archiver.settle("matching", message)) as archived:
+        again = beside.begin(lambda: other_archiver.settle("matching", message), waits=2)
+    assert settled(archived) is settled(again) is None
+
+    assert [action for action in actions(admin) if action in {"returned", "dead"}] in (["returned"], ["dead"])
+    assert len(rows(admin, "outbox")) + len(rows(admin, "dead_letter")) == 1
+    assert len(rows(admin, "dead_letter")) == len(rows(admin, "notification"))
+
+
+def test_two_archivers_with_the_same_unreadable_message_are_one(
+    archiver: Archiver, other_archiver: Archiver, admin: Connection, beside: Beside
+) -> None:
+    message = dead("not JSON")
+
+    with beside.stopped(lambda: archiver.settle("matching", message)) as archived:
+        again = beside.begin(lambda: other_archiver.settle("matching", message), waits=2)
+    assert settled(archived) is settled(again) is None
+
+    (letter,) = rows(admin, "dead_letter")
+    assert letter["lineage"] == []
+    assert actions(admin) == ["dead"]
+    assert len(rows(admin, "notification")) == 1
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_a_message_that_stays_after_its_commit_is_settled_again_without_effect(
+    archiver: Archiver, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, situation: str
+) -> None:
+    message = dead(pending(**SITUATIONS[situation](clock)))
+    archiver.settle("matching", message)
+    before, sent = effects(admin), len(sqs.sent[QUEUE_URL])
+    clock.pass_(minutes=10)
+
+    assert archiver.settle("matching", message) is None
+
+    assert effects(admin) == before
+    assert len(sqs.sent[QUEUE_URL]) == sent
+
+
+class Flaky(Database):
+    """A database that goes away at the end of its next delivery transaction: before the commit, or after it."""
+
+    goes_away: str | None = None
+
+    @contextmanager
+    def delivery(self) -> Iterator[Connection]:
+        goes_away, self.goes_away = self.goes_away, None
+        with super().delivery() as connection:
+            yield connection
+            if goes_away == "before":
+                raise DatabaseUnavailableError("away")
+        if goes_away == "after":
+            raise CommitUnknownError("lost")
+
+
+@pytest.fixture
+def flaky(keeper_database_url: str) -> Iterator[Flaky]:
+    database = Flaky(keeper_database_url)
+    yield database
+    database.close()
+
+
+@pytest.mark.parametrize("goes_away", ["before", "after"])
+@pytest.mark.parametrize("situation", [*SITUATIONS, "unreadable", "unknown"])
+def test_a_database_that_goes_away_keeps_the_message_and_it_is_settled_once(
+    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, situation: str, goes_away: str
+) -> None:
+    outbox = Outbox(flaky, {"matching": QUEUE_URL}, clock=clock)
+    archiver = Archiver(flaky, outbox, RedeliverPolicy(), clock)
+    if situation in SITUATIONS:
+        message = dead(pending(**SITUATIONS[situation](clock)))
+    else:
+        message = dead("not JSON" if situation == "unreadable" else Message(work_id=uuid4(), revision=1, send_number=0))
+    before = effects(admin)
+    flaky.goes_away = goes_away
+
+    with pytest.raises(DatabaseUnavailableError):
+        archiver.settle("matching", message)
+    assert (effects(admin) == before) or goes_away == "after"
+    assert archiver.settle("matching", message) is None
+
+    returned = [action for action in actions(admin) if action in {"returned", "dead"}]
+    expected = 0 if situation in {"succeeded", "failed", "skipped", "unknown"} else 1
+    assert len(returned) == expected
+    assert len(rows(admin, "dead_letter")) == len(rows(admin, "notification")) == returned.count("dead")
+    # What was owed when the database went away is in the outbox still, for the watchdog to send.
+    unsent = [row for row in rows(admin, "outbox") if row["sent_at"] is None]
+    assert len(unsent) == returned.count("returned") * (goes_away == "after")
