@@ -3,10 +3,16 @@
 import re
 from pathlib import Path
 
+import psycopg
 import pytest
 
+import infra.context
+from counterfoil.metrics import Metric
+from infra.alarms import WATCHES, Scope, Watch
 from infra.workers import WORKERS, Row
 
+LOCAL_CONTEXT = {"stage", "databaseUrl", "timeout"}
+"""What the local cloud is told by `counterfoil up`."""
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
@@ -31,6 +37,53 @@ def test_the_readme_names_no_worker_that_does_not_exist() -> None:
 @pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
 def test_every_alarm_has_a_page_in_the_runbook(row: Row) -> None:
     assert {f"{row.name}-{alarm}" for alarm in row.alarms} <= anchors(OPERATIONS)
+
+
+@pytest.mark.parametrize("watch", WATCHES, ids=lambda watch: watch.name)
+def test_every_alarm_of_the_table_has_a_section_and_a_line_that_says_when_it_goes_off(watch: Watch) -> None:
+    subject = "each worker" if watch.scope is Scope.WORKER else "all"
+    lasts = watch.minutes * watch.periods
+    how = "" if lasts == 1 else f" over {lasts} minutes" if watch.periods == 1 else f" for {lasts} minutes"
+
+    line = f"| [{watch.name}](#{watch.name}) | {subject} | value > {watch.threshold:g}{how} | {watch.severity} |"
+    assert line in OPERATIONS.splitlines()
+    assert f"\n### {watch.name}\n" in OPERATIONS
+
+
+def test_the_runbook_has_no_section_about_an_alarm_that_does_not_exist() -> None:
+    sections = re.findall(r"^### (.+)$", OPERATIONS.split("## Alarms")[1], re.MULTILINE)
+
+    assert set(sections) == {watch.name for watch in WATCHES} | {
+        f"{row.name}-{alarm}" for row in WORKERS for alarm in row.alarms
+    }
+    assert len(sections) == len(set(sections))
+
+
+def test_the_list_of_metrics_is_what_the_code_can_emit() -> None:
+    table = OPERATIONS.split("## Metrics")[1].split("\n## ")[0]
+
+    listed = [
+        name for cell in re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)
+    ]
+    assert sorted(listed) == sorted(Metric)
+
+
+STATEMENTS = re.findall(r"^```sql\n(.+?)^```", OPERATIONS, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("statement", STATEMENTS, ids=range(len(STATEMENTS)))
+def test_every_statement_of_the_runbook_runs_as_the_user_that_it_names(
+    statement: str, keeper_database_url: str
+) -> None:
+    with psycopg.connect(keeper_database_url) as connection:
+        connection.execute(statement.encode())
+
+
+def test_every_context_of_a_deployment_is_in_the_runbook_and_is_one() -> None:
+    section = OPERATIONS.split("### What a deployment may be told")[1].split("\n## ")[0]
+    listed = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+
+    assert listed == set(re.findall(r"^\| `(\w+)` \|", infra.context.__doc__ or "", re.MULTILINE)) - LOCAL_CONTEXT
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/why.md", "docs/operations.md"])
