@@ -61,6 +61,10 @@ UNREADABLE = {
     "an old schema": ours(version="0"),
     "a schema as text": ours(version='"2"'),
     "a schema and a half": ours(version="2.5"),
+    "a schema that is true": ours(version="true"),
+    "a schema with a point": ours(version="1.0"),
+    "a newer schema with a point": ours(version="2.0"),
+    "an infinite schema": ours(version="1e999"),
     "a schema of too many digits": ours(version="9" * 100_000),
     "NUL": '{"a": "\\u0000"}\x00',
     "half a surrogate": '"\ud800"',
@@ -84,7 +88,7 @@ ODD_FORMS = {
 }
 """Ways to write a message that names the work of an id."""
 
-NEWER = {"the next": "2", "far ahead": str(2**70)}
+NEWER = {"the next": "2", "far ahead": str(2**70), "of thousands of digits": "9" * 4300}
 
 
 def s3_event(*records: Any) -> str:
@@ -101,7 +105,11 @@ def created(key: Any, *, name: Any = "ObjectCreated:Put", bucket: Any = "uploads
 
 
 UNREADABLE_UPLOADS = {
-    "no records": '{"Records": null}',
+    "records that are null": '{"Records": null}',
+    "records that are an object": '{"Records": {}}',
+    "records that are a text": '{"Records": ""}',
+    "an event without a name": s3_event({"s3": {}}),
+    "an event that is named by a number": s3_event(created("uploads/acme/a.xml", name=5)),
     "a record that is null": s3_event(None),
     "a record that is a number": s3_event(1),
     "a record of nothing": s3_event({}),

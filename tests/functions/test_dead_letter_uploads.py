@@ -74,6 +74,23 @@ def test_an_event_of_several_uploads_settles_each_once(
     assert returned == {"0": 1, "1": 1, "2": 1, "3": 1, "4": 2}
 
 
+@pytest.mark.parametrize("ours", [False, True])
+def test_an_upload_that_came_before_its_tenant_is_returned_to_it(
+    archiver: Archiver, admin: Connection, sqs: FakeSqs, make_tenant: Callable[..., UUID], ours: bool
+) -> None:
+    arrival = dead(s3_event(created("uploads/acme/a.xml")))
+    archiver.settle("acquisition", arrival)
+    admin.execute("UPDATE acquisition_job SET send_number = 0, returns = 0; DELETE FROM outbox")
+    tenant_id = make_tenant("acme")
+    (job,) = rows(admin, "acquisition_job")
+
+    archiver.settle("acquisition", dead(Message(work_id=job["id"], revision=1, send_number=0)) if ours else arrival)
+
+    (job,) = rows(admin, "acquisition_job")
+    assert (job["tenant_id"], job["returns"]) == (str(tenant_id), 1)
+    assert sqs.sent["acquisition"][-1]["MessageGroupId"] == str(tenant_id)
+
+
 # -- what a dead letter preserves -------------------------------------------------------------------------------------
 
 
