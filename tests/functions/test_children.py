@@ -1,0 +1,141 @@
+"""A file of many documents is taken apart once, whatever is delivered twice or fails in between."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from cli.sample.bulk import deals, write_bundle
+from counterfoil import aws
+from counterfoil.db import Connection
+from counterfoil.documents import files
+from counterfoil.errors import ServiceUnavailableError
+from tests.delivery.harness import rows
+from tests.functions.test_documents import BUCKET, Pipeline, pipeline
+
+__all__ = ["pipeline"]
+
+INVOICES = [invoice for _, invoice in deals(1, 3)]
+BUNDLE = write_bundle(INVOICES)
+DONE: dict[str, list[Any]] = {"batchItemFailures": []}
+
+
+@pytest.fixture
+def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
+    return make_tenant("acme")
+
+
+def documents(admin: Connection) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The parent, and its children in the order of their pages."""
+    found = sorted(rows(admin, "document"), key=lambda row: row["first_page"] or 0)
+    (parent,) = [row for row in found if row["parent_id"] is None]
+    return parent, [row for row in found if row["parent_id"] == parent["id"]]
+
+
+def statuses(admin: Connection) -> list[str]:
+    return [job["status"] for job in rows(admin, "ingestion_job")]
+
+
+def test_each_part_becomes_a_document_with_a_file_and_an_ingestion_of_its_own(
+    pipeline: Pipeline, admin: Connection, tenant_id: UUID
+):
+    pipeline.upload("uploads/acme/Sammelrechnung.PDF", BUNDLE)
+    assert pipeline.ingest() == DONE
+    parent, children = documents(admin)
+    assert (parent["type"], parent["structured_data"], parent["matching_status"]) == ("other", None, None)
+    assert parent["matching_reason"] == "The file holds 3 documents, which were taken apart."
+    assert [(child["first_page"], child["last_page"]) for child in children] == [(1, 1), (2, 2), (3, 3)]
+    assert [child["file_name"] for child in children] == [f"Sammelrechnung {n}-{n}.pdf" for n in (1, 2, 3)]
+    assert [child["key"] for child in children] == [f"children/{tenant_id}/{parent['id']}/{n}.pdf" for n in (1, 2, 3)]
+    assert {child["source_id"] for child in children} == {parent["source_id"]}
+    assert sorted(statuses(admin)) == ["pending", "pending", "pending", "succeeded"]
+
+    assert pipeline.ingest() == DONE
+    _, children = documents(admin)
+    assert [child["structured_data"]["invoice_number"] for child in children] == [one.number for one in INVOICES]
+    assert {(child["type"], child["method"], child["matching_status"]) for child in children} == {
+        ("invoice", "text", "pending")
+    }
+    assert set(statuses(admin)) == {"succeeded"}
+    assert len(pipeline.sqs.sent["matching"]) == 3
+
+
+@pytest.mark.usefixtures("tenant_id")
+def test_taking_apart_again_finds_what_is_there(pipeline: Pipeline, admin: Connection):
+    pipeline.upload("uploads/acme/all.pdf", BUNDLE)
+    (message,) = pipeline.sqs.sent["ingestion"]
+    pipeline.ingest()
+    _, before = documents(admin)
+    owed = pipeline.sqs.sent.pop("ingestion")
+    admin.execute("UPDATE ingestion_job SET status = 'pending' WHERE status = 'succeeded'")
+    pipeline.sqs.sent["ingestion"] = [message]
+    assert pipeline.ingest() == DONE
+    _, after = documents(admin)
+    assert [(child["id"], child["seen_again"]) for child in after] == [(child["id"], 0) for child in before]
+    assert "ingestion" not in pipeline.sqs.sent
+    assert len(owed) == 3
+
+
+@pytest.mark.usefixtures("tenant_id")
+def test_a_part_that_is_a_document_already_is_counted_as_seen_again(pipeline: Pipeline, admin: Connection):
+    pipeline.upload("uploads/acme/all.pdf", BUNDLE)
+    pipeline.ingest()
+    pipeline.sqs.sent.pop("ingestion")
+    more = write_bundle([INVOICES[0], *[invoice for _, invoice in deals(2, 1)]])
+    pipeline.upload("uploads/acme/two of them.pdf", more, sequencer="02")
+    pipeline.ingest()
+    found = rows(admin, "document")
+    assert len(found) == 1 + 3 + 1 + 1
+    assert sum(row["seen_again"] for row in found) == 1
+
+
+@pytest.mark.usefixtures("tenant_id")
+def test_a_store_that_fails_half_way_leaves_no_row_and_the_next_try_does_it_all(
+    pipeline: Pipeline, admin: Connection, monkeypatch: pytest.MonkeyPatch
+):
+    pipeline.upload("uploads/acme/all.pdf", BUNDLE)
+    message = pipeline.sqs.sent["ingestion"]
+    write, stored = files.write, list[files.File]()
+
+    def failing(*arguments: Any) -> files.File:
+        if len(stored) == 1:
+            message = "S3 is away"
+            raise ServiceUnavailableError(message)
+        stored.append(write(*arguments))
+        return stored[-1]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "write", failing)
+        assert len(pipeline.ingest()["batchItemFailures"]) == 1
+    _, children = documents(admin)
+    assert (len(stored), children) == (1, [])
+    admin.execute("UPDATE ingestion_job SET next_attempt_at = NULL")
+    pipeline.sqs.sent["ingestion"] = message
+    assert pipeline.ingest() == DONE
+    _, children = documents(admin)
+    assert len(children) == 3
+    assert statuses(admin).count("pending") == 3
+
+
+@pytest.mark.usefixtures("tenant_id")
+def test_a_file_of_one_invoice_stays_whole(pipeline: Pipeline, admin: Connection):
+    pipeline.upload("uploads/acme/one.pdf", write_bundle(INVOICES[:1]))
+    assert pipeline.ingest() == DONE
+    _, children = documents(admin)
+    assert children == []
+    assert statuses(admin) == [None]
+
+
+def parts_in_s3(keys: Sequence[str]) -> list[bytes]:
+    return [aws.client("s3").get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in keys]
+
+
+@pytest.mark.usefixtures("tenant_id")
+def test_what_is_stored_is_what_the_rows_say(pipeline: Pipeline, admin: Connection):
+    pipeline.upload("uploads/acme/all.pdf", BUNDLE)
+    pipeline.ingest()
+    _, children = documents(admin)
+    stored = parts_in_s3([child["key"] for child in children])
+    assert [len(part) for part in stored] == [child["size"] for child in children]
+    assert all(part.startswith(b"%PDF-") for part in stored)
