@@ -1,0 +1,53 @@
+"""The replay on the deployed app: everything holds, and afterwards everything is as it was, however it ended."""
+
+import json
+import signal
+from typing import Any
+
+import pytest
+
+from cli.cloud.cloud import Cloud
+from tests.e2e.conftest import CommandLine
+from tests.e2e.waiting import until
+
+pytestmark = pytest.mark.e2e
+
+OPTIONS = ("--invoices", "12", "--gate", "3", "--work-seconds", "2", "--visibility", "3")
+
+
+def deployed(cloud: Cloud) -> dict[str, Any]:
+    """All that a replay changes."""
+    functions, name = cloud.client("lambda"), cloud.outputs["IngestionFunctionName"]
+    mapping = functions.get_event_source_mapping(UUID=cloud.outputs["IngestionMappingId"])
+    queue = cloud.client("sqs").get_queue_attributes(
+        QueueUrl=cloud.outputs["IngestionQueueUrl"], AttributeNames=["VisibilityTimeout"]
+    )
+    return {
+        "environment": functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"],
+        "concurrency": functions.get_function_concurrency(FunctionName=name).get("ReservedConcurrentExecutions"),
+        "mapping": (mapping["BatchSize"], mapping["ScalingConfig"]),
+        "visibility": queue["Attributes"]["VisibilityTimeout"],
+    }
+
+
+def test_with_a_visibility_shorter_than_the_queue_nothing_is_lost_or_done_twice(
+    cloud: Cloud, command_line: CommandLine
+):
+    before = deployed(cloud)
+    report = json.loads(command_line.run("replay", *OPTIONS, "--json").stdout)
+    wrong = [check for run in report["runs"] for check in run["checks"] if not check["holds"]]
+    assert (report["all_hold"], wrong) == (True, [])
+    assert [(run["batch_size"], run["permits"]) for run in report["runs"]] == [(1, 1), (10, 3)]
+    assert report["runs"][1]["longest_wait_for_a_permit"] > report["visibility"]
+    assert deployed(cloud) == before
+
+
+def test_an_interrupted_replay_puts_everything_back(cloud: Cloud, command_line: CommandLine):
+    before = deployed(cloud)
+    replay = command_line.start("replay", *OPTIONS)
+    until(lambda: deployed(cloud)["visibility"] == "3", 120)
+    replay.send_signal(signal.SIGINT)
+    _, shown = replay.communicate(timeout=60)
+    assert replay.returncode == 130, shown
+    assert "Traceback" not in shown
+    assert deployed(cloud) == before
