@@ -96,6 +96,38 @@ def test_a_sender_that_was_taken_to_be_lost_still_marks_what_it_sent(
     assert deliveries(admin, "attempts", "sent_at", "error") == [(2, clock(), None)]
 
 
+def test_a_sender_that_was_taken_to_be_lost_and_failed_does_not_undo_what_came_after_it(
+    fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection
+):
+    fail()
+
+    def overtaken() -> None:
+        channel.on_send = Failing(ServiceUnavailableError("Later, please", retry_after=600))
+        clock.now += LEASE
+        assert run().failed == 1
+        raise AWAY
+
+    channel.on_send = overtaken
+    run()
+    assert deliveries(admin, "attempts", "error", "next_attempt_at") == [
+        (2, "Later, please", clock() + timedelta(seconds=600))
+    ]
+
+
+def test_a_delivery_that_another_watchdog_is_taking_is_left_to_it(
+    fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection
+):
+    channel.on_send = Failing(RejectedRequestError("not now"), RejectedRequestError("not now"))
+    fail(error="Failure of one kind")
+    fail(error="Failure of another")
+    assert run().failed == 2
+    clock.pass_(minutes=1)
+    with admin.transaction():
+        admin.execute("SELECT FROM notice_delivery ORDER BY next_attempt_at, notice_id LIMIT 1 FOR UPDATE")
+        assert run().sent == 1
+    assert run().sent == 1
+
+
 def test_two_watchdogs_do_not_both_send(fail: Fail, run: Run, channel: FakeChannel):
     fail()
     outcomes = []
