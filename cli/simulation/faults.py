@@ -12,6 +12,7 @@ class Fault(StrEnum):
 
     KILL = "a process is killed"
     STALL = "a thread stands still"
+    PAUSE = "a process stands still"
     NO_CONNECTION = "no connection to the database"
     CONNECTION_LOST = "the connection is lost during a statement"
     LOST_BEFORE_COMMIT = "the connection is lost before a commit"
@@ -36,6 +37,7 @@ class Fault(StrEnum):
 RATES = {
     Fault.KILL: 0.02,
     Fault.STALL: 0.02,
+    Fault.PAUSE: 0.01,
     Fault.NO_CONNECTION: 0.05,
     Fault.CONNECTION_LOST: 0.03,
     Fault.LOST_BEFORE_COMMIT: 0.06,
@@ -46,7 +48,7 @@ RATES = {
     Fault.CALL_REFUSED: 0.06,
     Fault.ANSWER_LOST: 0.06,
     Fault.ENTRY_REFUSED: 0.08,
-    Fault.DELIVERED_TWICE: 0.15,
+    Fault.DELIVERED_TWICE: 0.1,
     Fault.RESURRECTED: 0.1,
     Fault.RECEIVED_IN_VAIN: 0.1,
     Fault.THROTTLED: 0.1,
@@ -84,6 +86,7 @@ class Faults:
     def end(self) -> None:
         """From here on nothing goes wrong any more."""
         self._left = 0
+        self.lasting_until = -inf
 
     def strikes(self, fault: Fault) -> bool:
         """Whether this fault strikes here and now."""

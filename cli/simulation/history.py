@@ -12,8 +12,18 @@ from cli.simulation.scheduler import START, ViolationError
 from cli.simulation.world import World
 from counterfoil.documents import uploads
 
-READABLE = ("order", "confirmation", "delivery", "invoice", "second invoice", "second order", "lone invoice")
 COPY = "copy of the invoice"
+READABLE = (
+    "order", "confirmation", "delivery", "invoice", COPY, "second invoice", "second order", "order again",
+    "unnumbered invoice", "lone invoice",
+)  # fmt: skip
+FAMILIES = (
+    ("order", "invoice", COPY),
+    ("order", "order again", "unnumbered invoice"),
+    ("order", "order again", "unnumbered invoice", "delivery"),
+    ("order", "confirmation", "delivery", "invoice"),
+)
+"""Documents whose decisions depend on one another."""
 BAD_BODIES = ("", "not JSON", "[1]", '{"schema_version": 1}', '{"work_id": "00000000-0000-0000-0000-000000000000"}')
 
 
@@ -61,7 +71,7 @@ def run(seed: int, store: Store, *, tell: bool = False, prepare: Callable[[World
 
 def _fill(world: World) -> None:
     random = world.random
-    names = random.sample((*READABLE, COPY), random.randint(1, 4))
+    names = list(random.choice(FAMILIES)) if random.random() < 0.5 else random.sample(READABLE, random.randint(1, 4))
     if random.random() < 0.6:
         for name in names:
             document_id = scenario.make_document(world.store, random, name, 0)

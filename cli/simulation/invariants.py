@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID, uuid5
 
+from cli.simulation import oracle
 from cli.simulation.scheduler import ViolationError
 from cli.simulation.sqs import Message, Queue
 from cli.simulation.world import Try, World
@@ -213,6 +214,7 @@ def _findings(world: World, entries: list[Entry]) -> Iterator[str]:
     yield from _claims_start(world, entries)
     yield from _dead_letters(world, entries)
     yield from _clusters(world)
+    yield from oracle.check(world)
 
 
 def _at_rest(world: World) -> Iterator[str]:
@@ -255,30 +257,32 @@ def _attempts(world: World, entries: list[Entry]) -> Iterator[str]:
             yield f"{entry.worker} of {world.name(entry.id)} was tried {entry.new['attempts']} times"
 
 
-def _claim_of(one: Try, entries: list[Entry]) -> Entry | None:
-    """The ledger's line of a try's claim."""
-    attempt = one.attempt
-    found = None
-    for entry in entries:
-        if (
-            entry.claims
-            and (entry.worker, entry.id) == (one.worker, attempt.work_id)
-            and entry.transaction <= one.begun_after
-            and (entry.new["revision"], entry.new["attempts"], entry.new["claim_token"])
-            == (attempt.revision, attempt.number, attempt.token)
-        ):
-            found = entry
+def _claims_of_tries(world: World, entries: list[Entry]) -> dict[int, Entry]:
+    """The ledger's line of each try's claim, by the try's task: the latest before the try began."""
+    found = {}
+    for one in world.tries:
+        attempt = one.attempt
+        for entry in entries:
+            if (
+                entry.claims
+                and (entry.worker, entry.id) == (one.worker, attempt.work_id)
+                and entry.transaction <= one.begun_after
+                and (entry.new["revision"], entry.new["attempts"], entry.new["claim_token"])
+                == (attempt.revision, attempt.number, attempt.token)
+            ):
+                found[one.task] = entry
     return found
 
 
 def _nobody_overwrites(world: World, entries: list[Entry]) -> Iterator[str]:
     """A try changes its work only while its claim is the latest; a claim is never made over a live lease."""
+    claims = _claims_of_tries(world, entries)
     by_work: dict[tuple[str, UUID], list[Entry]] = defaultdict(list)
     for entry in entries:
         by_work[entry.worker, entry.id].append(entry)
     for one in world.tries:
         own = by_work[one.worker, one.attempt.work_id]
-        claim = _claim_of(one, own)
+        claim = claims.get(one.task)
         if claim is None:
             yield f"a try of {one.worker} {world.name(one.attempt.work_id)} runs without a committed claim"
             continue
@@ -344,15 +348,13 @@ def _permanent(world: World, entries: list[Entry]) -> Iterator[str]:
 
 def _claims_start(world: World, entries: list[Entry]) -> Iterator[str]:
     """A claim never waits for a permit: the try begins at the instant of its claim, unless something stands still."""
-    begun = {(one.worker, one.attempt.work_id, one.attempt.token): one for one in world.tries}
-    for entry in entries:
-        if not entry.claims:
+    claims = _claims_of_tries(world, entries)
+    for one in world.tries:
+        entry = claims.get(one.task)
+        at = world.transactions.committed_at.get(entry.transaction) if entry is not None else None
+        if entry is None or at is None or one.at <= at + SLACK_SECONDS:
             continue
-        one = begun.get((entry.worker, entry.id, entry.new["claim_token"]))
-        at = world.transactions.committed_at.get(entry.transaction)
-        if one is None or at is None or one.at <= at:
-            continue
-        if not any(at <= stall <= one.at for stall in world.stalls) and at + SLACK_SECONDS < one.at:
+        if not any(at <= stall <= one.at for stall in world.stalls):
             yield f"a claim on {entry.worker} {world.name(entry.id)} waited {one.at - at:.1f} s (ledger {entry.number})"
 
 

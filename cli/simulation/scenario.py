@@ -92,6 +92,8 @@ def papers() -> dict[str, bytes]:
         "invoice": _paper(billed, "R-81", 9, "A-100", "4.20", po_reference="4711"),
         "second invoice": _paper(billed, "R-82", 12, "B-200", "9.90", po_reference="4712"),
         "second order": _paper(order, "4712", 2, "B-200", "9.90"),
+        "order again": _paper(order, "4799", 1, "A-100", "4.20"),
+        "unnumbered invoice": _paper(billed, "R-83", 9, "A-100", "4.20"),
         "lone invoice": _paper(billed, "R-99", 20, "Z-1", "1.10"),
     }
     files = {name: write_ubl(paper) for name, paper in written.items()}

@@ -46,6 +46,7 @@ class Process:
     on_death: list[Callable[[], None]] = field(default_factory=list)
     handles: tuple[str, ...] = ()
     """Of the messages of its invocation."""
+    paused_until: float = -inf
 
 
 @dataclass(eq=False)
@@ -60,14 +61,34 @@ class Task:
     """What it waits for; None: it is ready to run."""
     deadline: float = inf
     """When it stops waiting."""
-    attempt: Any = None
-    """The attempt that it works on, for the checks."""
+    priority: float = 0
 
     def can_run(self, now: float) -> bool:
         """Whether it would do something now."""
-        if self.process is not None and self.process.life is not Life.RUNNING:
+        process = self.process
+        if process is not None and (process.life is not Life.RUNNING or process.paused_until > now):
             return False
         return self.predicate is None or self.deadline <= now or self.predicate()
+
+    def next_wake(self) -> float:
+        """When it can run at the latest, whatever others do."""
+        if self.process is None:
+            return self.deadline
+        if self.process.life is not Life.RUNNING:
+            return inf
+        ready = self.predicate is None or self.predicate()
+        return max(-inf if ready else self.deadline, self.process.paused_until)
+
+
+class Order(StrEnum):
+    """How the next task is chosen."""
+
+    FAIR = "fair"
+    """Any that is ready."""
+    STICKY = "sticky"
+    """The same again, as a rule."""
+    RANKED = "ranked"
+    """By ranks that change now and then: some run to their end while others stand still, as on a loaded machine."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +116,13 @@ class Scheduler:
         self.after_time_passed: list[Callable[[], None]] = []
         self.at_point: Callable[[str], None] = lambda _point: None
         """Faults of processes strike here."""
+        self._order = self.random.choice(tuple(Order))
+        self._change = self.random.choice((0.01, 0.05, 0.2))
         self._tasks: list[Task] = []
         self._count = 0
         self._hub = greenlet.getcurrent()
         self._current: Task | None = None
+        self._last: Any = None
         self._failure: BaseException | None = None
 
     # -- for whoever is scheduled -------------------------------------------------------------------------------------
@@ -121,6 +145,7 @@ class Scheduler:
         """Start a task. What `function` raises ends the history, unless its process is dead."""
         self._count += 1
         task = Task(self._count, name if process is None else f"{process.name}/{name}", process, greenlet())
+        task.priority = self.random.random()
 
         def run() -> None:
             try:
@@ -220,13 +245,25 @@ class Scheduler:
             self.steps += 1
             if self.steps > MAX_STEPS:
                 raise ViolationError(f"The history does not come to rest in {MAX_STEPS} steps")
-            chosen = ready[int(self.random.random() * len(ready))]
+            chosen = self._choose(ready)
             if isinstance(chosen, Task):
                 self._resume(chosen)
             else:
                 chosen()
             if self._failure is not None:
                 raise self._failure
+
+    def _choose(self, ready: list[Any]) -> Any:
+        random = self.random
+        if self._order is not Order.FAIR and random.random() >= self._change:
+            if self._order is Order.RANKED:
+                return max(ready, key=lambda one: one.priority if isinstance(one, Task) else self._change)
+            if self._last in ready:
+                return self._last
+        self._last = ready[int(random.random() * len(ready))]
+        if isinstance(self._last, Task):
+            self._last.priority = random.random()
+        return self._last
 
     def _resume(self, task: Task) -> None:
         task.predicate, task.deadline = None, inf
@@ -240,10 +277,7 @@ class Scheduler:
 
     def _pass_time(self) -> bool:
         """Go to the next moment at which something can happen. False when there is none."""
-        nearest = min(
-            (task.deadline for task in self._tasks if task.process is None or task.process.life is Life.RUNNING),
-            default=inf,
-        )
+        nearest = min((task.next_wake() for task in self._tasks), default=inf)
         for ask in self.before_time_passes:
             nearest = min(nearest, ask(nearest))
         if nearest == inf:

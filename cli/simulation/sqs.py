@@ -116,24 +116,27 @@ class Sqs:
         self.scheduler.say(f"{queue.name} has {message.id} {_short(body)}" + (f" in {delay:.0f} s" if delay else ""))
         return message
 
+    def time_passed(self) -> None:
+        """Now and then a message that somebody holds is given out to somebody else as well."""
+        now = self.scheduler.now
+        for queue in self.by_name.values():
+            hidden = [message for message in queue.messages if message.visible_at > now and message.receives]
+            if hidden and self.faults.strikes(Fault.DELIVERED_TWICE):
+                message = self.scheduler.random.choice(hidden)
+                message.receives[-1].excuse = "delivered twice"
+                message.visible_at = now
+
     def receive(self, queue: Queue, most: int, invocation: int) -> list[Message]:
         """Up to `most` visible messages, in any order; those received too often move to the dead-letter queue."""
         random, now = self.scheduler.random, self.scheduler.now
         found = queue.visible
-        if self.faults.enabled and len(queue.messages) > len(found) and self.faults.strikes(Fault.DELIVERED_TWICE):
-            found = queue.messages[:]
         random.shuffle(found)
         received = []
         for message in found[:most]:
             if queue.dead is not None and len(message.receives) >= MAX_RECEIVES:
                 self._bury(queue, message)
                 continue
-            # Whoever held it loses it through no fault of its own.
-            if message.visible_at > now and message.receives:
-                message.receives[-1].excuse = "delivered twice"
             message.receives.append(Receive(f"{message.id}.r{self._next()}", now, invocation))
-            if message.visible_at > now:
-                message.receives[-1].excuse = "delivered twice"
             message.visible_at = now + queue.visibility
             received.append(message)
         return received

@@ -150,11 +150,10 @@ class _ShortVisibility(settlement.Settlement):
         due = self._clock() + timedelta(seconds=_SHORT_SECONDS)
 
         def wait(connection: Any) -> Sequence[Any]:
-            store.wait(connection, self._kind, claim, str(error), due)
-            connection.execute(
-                self._kind.sql("UPDATE {table} SET {attempts} = {attempts} - 1 WHERE id = %(id)s"),
-                {"id": claim.message.work_id},
-            )
+            row = {"id": claim.message.work_id, "token": claim.token, "error": str(error), "due": due}
+            given_back = store._WAIT.replace("{error} =", "{attempts} = {attempts} - 1, {error} =")  # noqa: SLF001
+            if connection.execute(self._kind.sql(given_back), row).rowcount == 0:
+                raise StaleClaimError("A newer claim exists")
             return ()
 
         try:

@@ -89,6 +89,8 @@ class World:
     rows: dict[str, Row] = field(default_factory=lambda: dict(ROWS))
     tries: list[Try] = field(default_factory=list)
     stalls: list[float] = field(default_factory=list)
+    rematches: int = 0
+    """How many works get new data while they are worked on."""
     bad: list[tuple[Queue, Message]] = field(default_factory=list)
     names: dict[UUID, str] = field(default_factory=dict)
     archivers: dict[Process, Any] = field(default_factory=dict)
@@ -101,6 +103,8 @@ class World:
         self.transactions = Transactions(self.scheduler, self.faults, self.store)
         self.script = Script(self.random, self.scheduler, self.random.choice((0, 0, 0.2, 0.5)))
         self.storage = Storage(self.scheduler, self.faults)
+        self.rematches = self.random.choice((0, 0, 0, 1, 2))
+        self.lease = self.random.choice((120, 45))
         short = self.random.random() < 0.2
         for worker, row in self.rows.items():
             self.rows[worker] = replace(
@@ -137,14 +141,18 @@ class World:
         self.scheduler.actions = [(mapping.can_poll, mapping.poll) for mapping in self.mappings]
         self._schedule = Schedule(self.scheduler, self.functions["watchdog"], self._watchdog_due)
         self.scheduler.before_time_passes = [self._messages_show, self.transactions.pass_time, self._schedule.pass_time]
-        self.scheduler.after_time_passed = [self.transactions.time_passed, self._schedule.time_passed]
+        self.scheduler.after_time_passed = [
+            self.transactions.time_passed,
+            self._schedule.time_passed,
+            self.sqs.time_passed,
+        ]
         self._due_at: tuple[int, float] = (-1, inf)
 
     # -- the product's parts ------------------------------------------------------------------------------------------
 
     def _settings(self, worker: str) -> Settings:
         row = self.rows[worker]
-        return _settings(worker, row.timeout, row.permits, row.start_margin)
+        return _settings(worker, row.timeout, row.permits, row.start_margin, self.lease)
 
     def _function(self, worker: str, row: Row) -> Function:
         def start(process: Process) -> Handler:
@@ -196,10 +204,12 @@ class World:
             worker, attempt, process, task.number, self.transactions.begun, scheduler.now, behaviour
         )
         self.tries.append(one)
-        task.attempt = one
         running = [other for other in self.tries if other.process is process and not other.ended]
         if len(running) > self.rows[worker].permits:
             scheduler.fail(f"{len(running)} tries run at once in {process.name}, past its permits")
+        if worker == "matching" and self.rematches > 0 and self.random.random() < 0.3:
+            self.rematches -= 1
+            self.redrive((worker, attempt.work_id))
         scheduler.point(
             f"try {attempt.number} of {worker} {self.name(attempt.work_id)}, revision {attempt.revision}, "
             f"token {attempt.token}: {_told(behaviour)}"
@@ -248,6 +258,9 @@ class World:
         if self.faults.strikes(Fault.STALL):
             self.stalls.append(self.scheduler.now)
             self.scheduler.sleep(random.choice((0.1, 3, 15, 70, 130, 250, 400)))
+        if self.faults.strikes(Fault.PAUSE):
+            self.stalls.append(self.scheduler.now)
+            task.process.paused_until = self.scheduler.now + random.choice((20, 60, 80, 130, 200, 280))
         if self.faults.strikes(Fault.FAIL_OVER):
             self.faults.lasting_until = self.scheduler.now + random.choice((1, 20, 120, 600))
 
@@ -264,15 +277,15 @@ class World:
             self._due_at = (self.transactions.writes, min(due, default=inf))
         return self._due_at[1]
 
-    def redrive(self) -> None:
-        """A new revision of some work, by a person or by new data: whatever its state."""
+    def redrive(self, work: tuple[str, UUID] | None = None) -> None:
+        """A new revision of a work, by a person or by new data: whatever its state."""
         process = Process("operator", mortal=False)
         database = SimulatedDatabase(self.transactions, process)
         outbox = Outbox(database, URLS, clock=self.scheduler.clock)
         random = self.random
 
         def act() -> None:
-            rows = self.store.admin.execute(_REDRIVABLE).fetchall()
+            rows = [work] if work is not None else self.store.admin.execute(_REDRIVABLE).fetchall()
             if not rows:
                 return
             worker, work_id = rows[int(random.random() * len(rows))]
@@ -339,11 +352,13 @@ def _with_note(outcome: Outcome, worker: str, attempt: Attempt) -> Outcome:
 _CACHED: dict[tuple[Any, ...], Settings] = {}
 
 
-def _settings(worker: str, timeout: int, permits: int, start_margin: int) -> Settings:
-    key = (worker, timeout, permits, start_margin)
+def _settings(worker: str, timeout: int, permits: int, start_margin: int, lease: int) -> Settings:
+    key = (worker, timeout, permits, start_margin, lease)
     if key not in _CACHED:
         row = {"name": worker, "timeout": timeout, "permits": permits, "start_margin": start_margin}
-        _CACHED[key] = Settings.model_validate({"worker": row, "queue_urls": URLS})
+        _CACHED[key] = Settings.model_validate(
+            {"worker": row, "queue_urls": URLS, "lease_seconds": lease, "heartbeat_seconds": lease / 4}
+        )
     return _CACHED[key]
 
 
