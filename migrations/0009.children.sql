@@ -1,4 +1,4 @@
--- depends: 0004.matching
+-- depends: 0007.breaker
 -- Documents that were cut out of a file of many: each names the document of the whole file and the pages that it has there.
 
 ALTER TABLE document

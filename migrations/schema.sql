@@ -582,7 +582,7 @@ GRANT SELECT ON TABLE public.acquisition_job TO counterfoil_worker;
 
 GRANT SELECT(id),INSERT(id) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
-GRANT SELECT(tenant_id),INSERT(tenant_id) ON TABLE public.acquisition_job TO counterfoil_delivery;
+GRANT SELECT(tenant_id),INSERT(tenant_id),UPDATE(tenant_id) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
 GRANT SELECT(bucket),INSERT(bucket) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
