@@ -140,7 +140,7 @@ class PipelineStack(Stack):
         return bucket
 
     def _bell(self) -> Bell:
-        bell = Bell(self, enforce_tls=self._stage.on_aws)
+        bell = Bell(self, enforce_tls=self._stage.on_aws, metric_math=self._stage.on_aws)
         for severity, topic in bell.topics.items():
             output(self, f"{severity.title()}AlarmsTopicArn", topic.topic_arn)
         return bell
