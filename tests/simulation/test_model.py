@@ -1,5 +1,7 @@
 """Delivery's rules hold in every state that they can reach, and no rule is there for nothing."""
 
+from dataclasses import fields
+
 import pytest
 
 from cli.simulation.model import RULES, TWINS, Bounds, explore
@@ -43,7 +45,7 @@ def test_no_history_of_two_crashes_two_copies_and_a_redrive_breaks_the_rules() -
     exploration = explore(RULES, Bounds(crashes=2, copies=2, revisions=1))
 
     assert exploration.counterexample is None, str(exploration.counterexample)
-    assert exploration.states == 297_476  # what makes this number smaller leaves something out
+    assert exploration.states > 300_000  # a change that makes them much fewer leaves something out
 
 
 def test_the_watchdog_brings_back_what_a_queue_lost() -> None:
@@ -80,8 +82,8 @@ def test_a_counterexample_reads_as_a_history() -> None:
 
 
 def test_every_rule_has_a_twin_that_is_without_it() -> None:
-    for rule in vars(RULES):
-        assert any(not getattr(twin, rule) for twin in TWINS.values()), rule
+    for rule in fields(RULES):
+        assert any(not getattr(twin, rule.name) for twin in TWINS.values()), rule.name
 
 
 def in_order(state: State) -> State:

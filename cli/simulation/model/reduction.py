@@ -33,6 +33,8 @@ class Reduction:
         return State(state.work, messages, unsent, *state[3:])
 
     def _reduced(self, message: Message, *, idle: bool) -> Message | None:
+        if not idle and not message.consumers:
+            return message
         consumers = [one for one in message.consumers if self._matters(one, idle=idle)]
         if not idle:
             return Message(message.place, message.age, message.receives, tuple(sorted(consumers)))
