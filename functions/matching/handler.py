@@ -1,9 +1,12 @@
 """Matching: structured data in, edges and clusters out."""
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
+from counterfoil.breaker import Breakers
+from counterfoil.db import Database
 from counterfoil.delivery import Consumer
+from counterfoil.llm import Llm
 from counterfoil.settings import settings
 from functions.matching.work import match
 
@@ -11,7 +14,13 @@ from functions.matching.work import match
 @cache
 def consumer() -> Consumer:
     """The consumer of this function's queue, made at the first invocation."""
-    return Consumer.from_settings(settings(), match)
+    return Consumer.from_settings(settings(), partial(match, language_model=language_model))
+
+
+@cache
+def language_model(database: Database) -> Llm | None:
+    """What judges doubtful pairs, where one is configured; made when the first is met."""
+    return Llm.from_settings(settings(), database, Breakers.from_settings(settings(), database))
 
 
 def handle(event: dict[str, Any], context: Any) -> Any:

@@ -92,7 +92,12 @@ class Server:
     """Runs on loopback between `with` and its end."""
 
     def __init__(
-        self, *script: Step, otherwise: Callable[[Request], str] | None = None, failing: float = 0.0, seed: int = 0
+        self,
+        *script: Step,
+        otherwise: Callable[[Request], str] | None = None,
+        failing: float = 0.0,
+        seed: int = 0,
+        port: int = 0,
     ) -> None:
         """`otherwise` answers when the script is at its end; of those, `failing` (0 to 1) get a failure instead."""
         self.script = list(script)
@@ -105,7 +110,7 @@ class Server:
         self._random = Random(seed)
         self._lock = Lock()
         self.ended = Event()
-        self._server = _Quiet(("127.0.0.1", 0), partial(_Handler, self))
+        self._server = _Quiet(("127.0.0.1", port), partial(_Handler, self))
         self._server.daemon_threads = True
 
     def __enter__(self) -> "Server":

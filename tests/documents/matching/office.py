@@ -1,6 +1,6 @@
 """A tenant's documents in a real database, matched as the worker does it, in any order and by many hands at once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from itertools import count
@@ -18,13 +18,20 @@ _tenants = count(1)
 class Office:
     """One tenant. Its documents are known by their position among the papers that it was given."""
 
-    def __init__(self, database: Database, admin: Connection, papers: Sequence[Paper] = ()) -> None:
+    def __init__(
+        self,
+        database: Database,
+        admin: Connection,
+        papers: Sequence[Paper] = (),
+        judge: Callable[[], matching.Judge | None] = lambda: None,
+    ) -> None:
         """Ids of documents follow the order of the papers, in every office alike: they settle ties."""
         number = next(_tenants)
         self.database = database
         self.admin = admin
         self.tenant_id = factories.make_tenant(admin, f"office-{number}")
         self._number = number
+        self._judge = judge
         self.ids: list[UUID] = []
         for paper in papers:
             self.file(paper)
@@ -51,7 +58,7 @@ class Office:
         prepared = matching.prepare(self.database, self.tenant_id, document_id)
         if isinstance(prepared, matching.Skip):
             return prepared
-        return self.write(matching.search_and_decide(self.database, prepared))
+        return self.write(matching.search_and_decide(self.database, prepared, self._judge))
 
     def write(self, decided: matching.Decided) -> matching.Written:
         """The last step alone."""

@@ -6,7 +6,7 @@ the tenant's matching lock.
 
 The pure part is `normalise` (canonical forms) -> `profile` (a document in them) -> `keys` -> `score` (bits per feature)
 -> `rules` (decisions). `neighbourhood` reads what a decision needs, `decide` finds out which decisions are touched,
-`store` has the SQL.
+`judge` asks a language model about what rules leave in doubt, `store` has the SQL.
 
 Why the order of arrival makes no difference
 --------------------------------------------
@@ -38,11 +38,16 @@ person decided is never deleted and never replaced.
 Clusters are the connected components of the edges, those to contracts left out, named by their smallest document: a
 function of the edges. A write renames the components that it changed.
 
+What a language model judges is part of E as well: E is a function of D and of the answers kept, and an answer, once
+kept, never changes (`judge`). Decisions by a judgement are made again with every document that could bring another
+question, those by a number alone are not.
+
 Two bounds are limits of this. A number is waited for by at most MAX_WAITING documents (store): beyond, a bearer that
 arrives late finds none of them. And what a tenant has more than MAX_HOLDERS of between the same parties in a quarter is
 matched by numbers only.
 """
 
+from counterfoil.documents.matching.judge import Judge
 from counterfoil.documents.matching.matcher import (
     Decided,
     Prepared,
@@ -53,4 +58,4 @@ from counterfoil.documents.matching.matcher import (
     write,
 )
 
-__all__ = ["Decided", "Prepared", "Skip", "Written", "prepare", "search_and_decide", "write"]
+__all__ = ["Decided", "Judge", "Prepared", "Skip", "Written", "prepare", "search_and_decide", "write"]

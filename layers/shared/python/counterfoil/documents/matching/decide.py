@@ -13,11 +13,12 @@ data, the decisions of these children are made again, each from all that it depe
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching import rules
+from counterfoil.documents.matching.judge import Case, settled
 from counterfoil.documents.matching.keys import PARENTS, Key
 from counterfoil.documents.matching.neighbourhood import Neighbourhood
 from counterfoil.documents.matching.profile import DELIVERY, ORDER, Document
@@ -37,6 +38,8 @@ class Outcome:
     """The decisions made again."""
     alone: frozenset[UUID]
     """Of the documents decided again: those without any edge."""
+    unasked: tuple[Case, ...] = ()
+    """What a language model could decide, and has not yet."""
 
 
 def decide(near: Neighbourhood, document: Document, obsolete: Collection[Key]) -> Outcome:
@@ -49,7 +52,10 @@ def decide(near: Neighbourhood, document: Document, obsolete: Collection[Key]) -
         again = _distinct([*again, *_partners_of(near, displaced)])
         near.surround(again)
     choices = {child.id: near.choose(child) for child in again}
-    return _compare(near, choices, _through(near, choices, document.id))
+    cases, verdicts = near.cases(choices)
+    choices |= {id_: settled(choices[id_], cases[id_], verdict) for id_, verdict in verdicts.items()}
+    outcome = _compare(near, choices, _through(near, choices, document.id))
+    return replace(outcome, unasked=tuple(case for id_, case in cases.items() if id_ not in verdicts))
 
 
 def _touched(near: Neighbourhood, document: Document, obsolete: Collection[Key]) -> list[Document]:
@@ -69,11 +75,17 @@ def _touched(near: Neighbourhood, document: Document, obsolete: Collection[Key])
 
 
 def _unsettled(near: Neighbourhood, document: Document) -> set[UUID]:
-    """Those that may belong to a document and have found no partner of its kind by number."""
+    """Those that may belong to a document and have found no partner of its kind by number.
+
+    A number that took a judgement to follow did not settle anything: similar documents are still looked at.
+    """
     return {
         id_
         for id_ in near.waiting(keyed.seekers(document))
-        if not any(edge.by == "reference" and edge.kind == document.kind for edge in near.decided_by(id_))
+        if not any(
+            edge.by == "reference" and edge.question is None and edge.kind == document.kind
+            for edge in near.decided_by(id_)
+        )
     }
 
 
@@ -202,7 +214,11 @@ def _compare(near: Neighbourhood, choices: Mapping[UUID, Choice], through: Mappi
 
 def _same(near: Neighbourhood, pair: Pair, link: Link) -> bool:
     edge = near.edges_read.get(pair)
-    return edge is not None and (edge.by_person or (edge.by == link.by and abs(edge.score - link.score.total) < 1e-6))
+    question = link.judged.question if link.judged else None
+    return edge is not None and (
+        edge.by_person
+        or (edge.by == link.by and edge.question == question and abs(edge.score - link.score.total) < 1e-6)
+    )
 
 
 def _distinct(documents: Iterable[Document]) -> list[Document]:

@@ -1,6 +1,6 @@
 """The three steps of matching a document: prepare, search and decide, write."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,6 +9,7 @@ from uuid import UUID
 from counterfoil.db import Connection, Database
 from counterfoil.documents.matching import store
 from counterfoil.documents.matching.decide import Outcome, decide
+from counterfoil.documents.matching.judge import Judge
 from counterfoil.documents.matching.keys import PARENTS, Key, keys
 from counterfoil.documents.matching.neighbourhood import Neighbourhood
 from counterfoil.documents.matching.profile import CONTRACT, Document, document
@@ -20,6 +21,8 @@ MODEL = "weights-1"
 """Version of the rules and weights, kept with each edge."""
 
 _CACHE = Documents()
+_ROUNDS = 3
+"""How often documents that arrive meanwhile may put new questions. What is open then is decided by their own writes."""
 _CONFIDENCES = {"copy": "high", "reference": "high", "content": "medium", "through": "high"}
 
 
@@ -94,12 +97,41 @@ def prepare(database: Database, tenant_id: UUID, document_id: UUID) -> Prepared 
         return Prepared(tenant_id, found, store.write_keys(connection, tenant_id, document_id, keys(found)))
 
 
-def search_and_decide(database: Database, prepared: Prepared) -> Decided:
+def search_and_decide(
+    database: Database, prepared: Prepared, judge: Callable[[], Judge | None] = lambda: None
+) -> Decided:
     """Decide without a lock. What it read may change before the write, which looks and decides again where it did.
 
+    What rules leave in doubt is asked of `judge`, which is made when it is first needed, between transactions; without
+    one it stays in doubt.
+
     Raises:
-        CounterfoilError: mapped from psycopg's errors.
+        CounterfoilError: mapped from psycopg's errors, or the judge's own.
     """
+    decided = _search(database, prepared)
+    for _ in range(_ROUNDS):
+        if not decided.outcome.unasked:
+            break
+        asked = judge()
+        if asked is None:
+            break
+        for case in decided.outcome.unasked:
+            verdict = asked.decide(case, prepared.tenant_id, prepared.document_id)
+            with database.tenant(prepared.tenant_id) as connection:
+                store.keep_judgement(
+                    connection,
+                    prepared.tenant_id,
+                    case.child,
+                    case.question,
+                    verdict.model_dump(mode="json"),
+                    asked.model,
+                    asked.now(),
+                )
+        decided = _search(database, prepared)
+    return decided
+
+
+def _search(database: Database, prepared: Prepared) -> Decided:
     with database.tenant(prepared.tenant_id) as connection:
         return _decide(connection, prepared)
 
@@ -178,7 +210,10 @@ def _edge(pair: Pair, link: Link) -> NewEdge:
         "probability": round(link.score.probability, 6),
         "features": [list(item) for item in link.score.evidence],
     }
-    return NewEdge(pair, link.score.total, _CONFIDENCES[link.by], evidence, _reasoning(link))
+    if link.judged is not None:
+        evidence["question"] = link.judged.question
+        return NewEdge(pair, link.score.total, link.judged.confidence, evidence, "llm", link.judged.reasoning)
+    return NewEdge(pair, link.score.total, _CONFIDENCES[link.by], evidence, "rules", _reasoning(link))
 
 
 _BY = {

@@ -1,11 +1,12 @@
 """The part of a tenant that a decision looks at, read from PostgreSQL piece by piece as it is asked for."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
 from counterfoil.db import Connection
+from counterfoil.documents.matching import judge, rules, store
 from counterfoil.documents.matching import keys as keyed
-from counterfoil.documents.matching import rules, store
+from counterfoil.documents.matching.judge import Case, Verdict
 from counterfoil.documents.matching.keys import Key
 from counterfoil.documents.matching.profile import Document
 from counterfoil.documents.matching.store import Documents, Edge, Pair
@@ -154,6 +155,28 @@ class Neighbourhood:
         """A surrounded child's decision."""
         similar = self.similar(child, self.undecided(child))
         return rules.choose(child, self.named(child), similar, self.copies(child), self.is_copy)
+
+    def cases(self, choices: Mapping[UUID, rules.Choice]) -> tuple[dict[UUID, Case], dict[UUID, Verdict]]:
+        """What a language model can be asked about decisions, and what it has answered already.
+
+        Where a person has decided about a child, nobody else is asked.
+        """
+        asked = {
+            id_: choice
+            for id_, choice in choices.items()
+            if judge.doubts(choice) and not any(edge.by_person for edge in self.decided_by(id_))
+        }
+        if not asked:
+            return {}, {}
+        ids = {link.parent for choice in asked.values() for doubt in judge.doubts(choice) for link in doubt.candidates}
+        contents = store.contents(self._connection, ids | asked.keys())
+        cases = {
+            id_: judge.case(id_, choice, contents)
+            for id_, choice in asked.items()
+            if contents.keys() >= {id_, *(link.parent for doubt in judge.doubts(choice) for link in doubt.candidates)}
+        }
+        kept = store.judgements(self._connection, {id_: case.question for id_, case in cases.items()})
+        return cases, {id_: Verdict.model_validate(answer) for id_, answer in kept.items()}
 
     def is_copy(self, document: Document) -> bool:
         """Whether a document is an earlier one again: computed where its surroundings were read, else as stored."""

@@ -20,6 +20,7 @@ from counterfoil.documents.matching.keys import COPIED, PARENTS, SOUGHT
 from counterfoil.documents.matching.normalise import Reference
 from counterfoil.documents.matching.profile import CONTRACT, DELIVERY, INVOICE, ORDER, RECEIPT, Document
 from counterfoil.documents.matching.score import (
+    DOUBTFUL,
     MARGIN,
     SURE,
     SURE_BY_CONTENT,
@@ -53,6 +54,16 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Judgement:
+    """What somebody said about a link that rules leave in doubt."""
+
+    confidence: str
+    reasoning: str
+    question: str
+    """Which question it answers, in hexadecimal."""
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """A link that a child's decision makes."""
 
@@ -62,6 +73,23 @@ class Link:
     """The parent's kind."""
     by: By
     score: Score
+    judged: Judgement | None = None
+    """None where rules alone decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Candidates of which one at most is the child's parent, and rules cannot tell which, or whether any is."""
+
+    kind: str
+    """The parent's kind, or several kinds."""
+    by: By
+    number: str | None
+    """What the child names, where it names a number."""
+    candidates: tuple[Link, ...]
+    """The best first."""
+    reason: str | None = None
+    """A sentence for people, where they fit equally."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +99,8 @@ class Choice:
     links: tuple[Link, ...] = ()
     reason: str | None = None
     """Why it found none, or why it is in doubt: a sentence for people. None where there is nothing to say."""
+    doubts: tuple[Doubt, ...] = ()
+    """What the rules leave open."""
 
     def parents(self, kind: str) -> frozenset[UUID]:
         """The documents of `kind` that the child is linked to."""
@@ -78,6 +108,7 @@ class Choice:
 
 
 Candidates = Collection[Document]
+_Scored = tuple[Score, Document]
 IsCopy = Callable[[Document], bool]
 
 
@@ -153,9 +184,17 @@ def choose(child: Document, named: Candidates, similar: Candidates, copies: Cand
         found, doubt = _by_content(child, [other for other in similar if other.kind in kinds and not is_copy(other)])
         links += found
         doubts += doubt
-    if links:
-        return Choice(tuple(links), doubts[0] if doubts else None)
-    return Choice((), (doubts or [_not_here(child, named)])[0])
+    reasons = [doubt.reason for doubt in doubts if doubt.reason]
+    if not links:
+        reasons = reasons or [_not_here(child, named)]
+    return Choice(tuple(links), reasons[0] if reasons else None, _open(doubts, links))
+
+
+def _open(doubts: Sequence[Doubt], links: Sequence[Link]) -> tuple[Doubt, ...]:
+    """The doubts that matter still. What a number left open, similar documents may have settled, or repeat."""
+    settled = {link.kind for link in links if link.by == "content"}
+    named = tuple(doubt for doubt in doubts if doubt.by == "reference" and doubt.kind not in settled)
+    return named or tuple(doubt for doubt in doubts if doubt.by == "content")
 
 
 def undecided(child: Document, named: Candidates, is_copy: IsCopy) -> tuple[str, ...]:
@@ -183,9 +222,9 @@ def _undecided(child: Document, links: Sequence[Link]) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-def _by_reference(child: Document, candidates: Sequence[Document]) -> tuple[list[Link], list[str]]:
+def _by_reference(child: Document, candidates: Sequence[Document]) -> tuple[list[Link], list[Doubt]]:
     links: dict[UUID, Link] = {}
-    doubts: list[str] = []
+    doubts: list[Doubt] = []
     for kind in PARENTS[child.kind]:
         scored = [
             (score(child, other), other)
@@ -193,11 +232,24 @@ def _by_reference(child: Document, candidates: Sequence[Document]) -> tuple[list
             if other.kind == kind and _reached(child.named.get(kind, ()), other)
         ]
         for reference in child.named.get(kind, ()):
-            best, doubt = _best([pair for pair in scored if _reached([reference], pair[1])], SURE)
-            doubts += doubt
+            reached = [pair for pair in scored if _reached([reference], pair[1])]
+            best, equal = _best(reached, SURE)
             if best:
-                links[best[1].id] = Link(child.id, best[1].id, kind, "reference", best[0])
+                links[best[1].id] = _link(child, best, "reference")
+            elif equal:
+                doubts.append(_doubt(child, equal, kind, reference.text, _equally(equal)))
+            elif near := _fitting(reached, DOUBTFUL):
+                doubts.append(_doubt(child, near, kind, reference.text, None))
     return list(links.values()), doubts
+
+
+def _link(child: Document, found: _Scored, by: By) -> Link:
+    return Link(child.id, found[1].id, found[1].kind, by, found[0])
+
+
+def _doubt(child: Document, found: Sequence[_Scored], kind: str, number: str | None, reason: str | None) -> Doubt:
+    by: By = "content" if number is None else "reference"
+    return Doubt(kind, by, number, tuple(_link(child, pair, by) for pair in found), reason)
 
 
 def _reached(references: Iterable[Reference], other: Document) -> bool:
@@ -208,27 +260,36 @@ def _reached(references: Iterable[Reference], other: Document) -> bool:
     )
 
 
-def _by_content(child: Document, candidates: Sequence[Document]) -> tuple[list[Link], list[str]]:
+def _by_content(child: Document, candidates: Sequence[Document]) -> tuple[list[Link], list[Doubt]]:
     """The best of all candidates: without a number, an invoice may as well be for an order as for a contract."""
-    best, doubt = _best([(score(child, other), other) for other in candidates], SURE_BY_CONTENT)
-    return ([Link(child.id, best[1].id, best[1].kind, "content", best[0])] if best else []), doubt
+    best, equal = _best([(score(child, other), other) for other in candidates], SURE_BY_CONTENT)
+    if best:
+        return [_link(child, best, "content")], []
+    kinds = " or ".join(sorted({other.kind for _, other in equal}))
+    return [], [_doubt(child, equal, kinds, None, _equally(equal))] if equal else []
 
 
-def _best(scored: Sequence[tuple[Score, Document]], enough: float) -> tuple[tuple[Score, Document] | None, list[str]]:
-    """The best of the candidates that fit well enough, where it is clearly better than the next."""
-    fitting = sorted(
-        (pair for pair in scored if pair[0].total >= enough), key=lambda pair: (-pair[0].fit, arrival(pair[1]))
-    )
+def _best(scored: Sequence[_Scored], enough: float) -> tuple[_Scored | None, list[_Scored]]:
+    """The best of the candidates that fit well enough; where none is clearly better than the next, those that equal."""
+    fitting = _fitting(scored, enough)
     if not fitting:
         return None, []
     best = fitting[0][0].fit
-    equal = [other for found, other in fitting if best - found.fit < MARGIN]
-    if len(equal) == 1:
-        return fitting[0], []
-    named = ", ".join(
-        f"{_WORDS[other.kind]} {other.number.text if other.number else 'without a number'}" for other in equal[:3]
+    equal = [pair for pair in fitting if best - pair[0].fit < MARGIN]
+    return (fitting[0], []) if len(equal) == 1 else (None, equal)
+
+
+def _fitting(scored: Sequence[_Scored], enough: float) -> list[_Scored]:
+    return sorted(
+        (pair for pair in scored if pair[0].total >= enough), key=lambda pair: (-pair[0].fit, arrival(pair[1]))
     )
-    return None, [f"{_COUNTS.get(len(equal), str(len(equal)))} documents fit equally: {named}."]
+
+
+def _equally(equal: Sequence[_Scored]) -> str:
+    named = ", ".join(
+        f"{_WORDS[other.kind]} {other.number.text if other.number else 'without a number'}" for _, other in equal[:3]
+    )
+    return f"{_COUNTS.get(len(equal), str(len(equal)))} documents fit equally: {named}."
 
 
 def _not_here(child: Document, named: Candidates) -> str:

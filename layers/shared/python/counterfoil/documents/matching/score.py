@@ -28,6 +28,8 @@ SURE_BY_CONTENT = 16.0
 MARGIN = 3.0
 PRIOR = -4.0
 """Bits before any evidence, see above."""
+DOUBTFUL = -PRIOR
+"""The sum from which a named partner is more likely than not: too much to be passed over, if not enough to be sure."""
 
 _PRICED = frozenset({INVOICE, ORDER, CONTRACT, "credit_note", "order_confirmation"})
 

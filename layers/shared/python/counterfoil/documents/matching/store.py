@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -51,6 +51,8 @@ class Edge:
     by: By
     by_person: bool
     score: float
+    question: str | None
+    """The question that a language model answered with this edge; None where none was asked."""
 
     @property
     def pair(self) -> Pair:
@@ -88,7 +90,8 @@ WHERE holders.ids IS NOT NULL
 
 # Both ends' kinds come along: they say which end is the child.
 _EDGES = """
-SELECT m.a, m.b, a.type, b.type, m.evidence ->> 'by', m.evidence ->> 'child', m.decided_by, m.score
+SELECT m.a, m.b, a.type, b.type, m.evidence ->> 'by', m.evidence ->> 'child', m.decided_by, m.score,
+       m.evidence ->> 'question'
 FROM (
     SELECT * FROM document_match WHERE a = ANY(%(ids)s)
     UNION
@@ -144,11 +147,48 @@ def edges(connection: Connection, ids: Collection[UUID]) -> dict[Pair, Edge]:
 
 
 def _edge(row: tuple[Any, ...]) -> Edge:
-    a, b, kind_a, kind_b, by, child, decided_by, score = row
+    a, b, kind_a, kind_b, by, child, decided_by, score, question = row
     backwards = child == str(b) if kind_a == kind_b else kind_a in PARENTS.get(kind_b, ())
     if backwards:
         a, b, kind_a, kind_b = b, a, kind_b, kind_a
-    return Edge(a, b, kind_b, kind_a, by or "reference", decided_by == "person", score)
+    return Edge(a, b, kind_b, kind_a, by or "reference", decided_by == "person", score, question)
+
+
+_JUDGEMENTS = """
+SELECT j.document_id, j.answer
+FROM unnest(%(ids)s::uuid[], %(questions)s::bytea[]) AS asked (id, question)
+JOIN judgement j ON j.document_id = asked.id AND j.question = asked.question
+"""
+
+# The first answer stands. Who asked at the same time and comes second finds it when it looks again.
+_KEEP_JUDGEMENT = """
+INSERT INTO judgement (tenant_id, document_id, question, answer, model, judged_at)
+VALUES (%(tenant)s, %(id)s, %(question)s, %(answer)s, %(model)s, %(now)s)
+ON CONFLICT (document_id, question) DO NOTHING
+"""
+
+_SAYS = "SELECT id, type, structured_data FROM document WHERE id = ANY(%(ids)s) AND structured_data IS NOT NULL"
+
+
+def contents(connection: Connection, ids: Collection[UUID]) -> dict[UUID, tuple[str, Mapping[str, Any]]]:
+    """Type and structured data of documents, as they were extracted."""
+    return {id_: (kind, data) for id_, kind, data in connection.execute(_SAYS, {"ids": list(ids)})}
+
+
+def judgements(connection: Connection, questions: Mapping[UUID, bytes]) -> dict[UUID, Any]:
+    """The answers kept to questions, each about one document."""
+    rows = connection.execute(_JUDGEMENTS, {"ids": list(questions), "questions": list(questions.values())})
+    return dict(rows.fetchall())
+
+
+def keep_judgement(
+    connection: Connection, tenant_id: UUID, id_: UUID, question: bytes, answer: Any, model: str, now: datetime
+) -> None:
+    """Keep an answer, unless the question has one."""
+    connection.execute(
+        _KEEP_JUDGEMENT,
+        {"tenant": tenant_id, "id": id_, "question": question, "answer": Jsonb(answer), "model": model, "now": now},
+    )
 
 
 class Documents:
@@ -254,12 +294,13 @@ WHERE m.a = gone.a AND m.b = gone.b AND m.decided_by <> 'person'
 
 _INSERT_EDGES = """
 INSERT INTO document_match (tenant_id, a, b, score, confidence, evidence, decided_by, reasoning, decided_at)
-SELECT %(tenant)s, a, b, score, confidence, evidence, 'rules', reasoning, %(now)s
+SELECT %(tenant)s, a, b, score, confidence, evidence, decided_by, reasoning, %(now)s
 FROM unnest(%(a)s::uuid[], %(b)s::uuid[], %(scores)s::float8[], %(confidences)s::text[], %(evidence)s::jsonb[],
-            %(reasonings)s::text[]) AS made (a, b, score, confidence, evidence, reasoning)
+            %(deciders)s::text[], %(reasonings)s::text[])
+     AS made (a, b, score, confidence, evidence, decided_by, reasoning)
 ON CONFLICT (a, b) DO UPDATE
 SET score = excluded.score, confidence = excluded.confidence, evidence = excluded.evidence,
-    reasoning = excluded.reasoning, decided_at = excluded.decided_at, decided_by = 'rules'
+    reasoning = excluded.reasoning, decided_at = excluded.decided_at, decided_by = excluded.decided_by
 WHERE document_match.decided_by <> 'person'
 """
 
@@ -308,6 +349,7 @@ class NewEdge(NamedTuple):
     score: float
     confidence: str
     evidence: Mapping[str, Any]
+    decided_by: Literal["rules", "llm"]
     reasoning: str
 
 
@@ -360,6 +402,7 @@ def insert_edges(connection: Connection, tenant_id: UUID, made: Collection[NewEd
             "scores": [edge.score for edge in made],
             "confidences": [edge.confidence for edge in made],
             "evidence": [Jsonb(edge.evidence) for edge in made],
+            "deciders": [edge.decided_by for edge in made],
             "reasonings": [edge.reasoning for edge in made],
         },
     )
