@@ -1,0 +1,248 @@
+"""The order of things for every worker of the table: protection, then a permit, then the claim, then heavy work.
+
+A new row of the table is tested by what is here: its handler is composed as on Lambda, and its work is a row of its
+kind's table with nothing filled in but what must be.
+"""
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from psycopg.sql import SQL, Identifier, Placeholder
+
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt, Consumer, Outcome
+from counterfoil.messages import Message
+from counterfoil.work import KINDS
+from infra.workers import WORKERS, Row, mappings
+from tests.delivery.harness import Context, FakeSqs, event, record
+from tests.factories import NOW
+from tests.functions.test_handlers import handler, s3
+
+__all__ = ["handler", "s3"]
+
+POLLING = [row for row in WORKERS if row.polls]
+WITH_PERMITS = [row for row in WORKERS if row.has_queue]
+PATIENCE = 30
+VALUES: dict[str, Callable[[], Any]] = {
+    "uuid": uuid4,
+    "text": lambda: str(uuid4()),
+    "bytea": lambda: hashlib.sha256(uuid4().bytes).digest(),
+    "timestamp with time zone": lambda: NOW,
+    "bigint": lambda: 1,
+    "integer": lambda: 1,
+    "jsonb": lambda: "{}",
+}
+"""Something of each type, for a column that must hold something."""
+
+Log = list[tuple[str, Any]]
+
+
+@pytest.fixture
+def log(sqs: FakeSqs, s3: Any, monkeypatch: pytest.MonkeyPatch) -> Log:
+    """What happens, in order: each message hidden, each transaction, each file read; and what the tests add."""
+    transaction, get_object = Database._transaction, s3.get_object
+
+    @contextmanager
+    def logged(self: Database, setting: str, value: str) -> Iterator[Connection]:
+        sqs.log.append(("transaction", value))
+        with transaction(self, setting, value) as connection:
+            yield connection
+
+    def read(**call: Any) -> Any:
+        sqs.log.append(("file", call["Key"]))
+        return get_object(**call)
+
+    monkeypatch.setattr(Database, "_transaction", logged)
+    s3.get_object = read
+    return sqs.log
+
+
+@pytest.fixture
+def make_work(admin: Connection, make_tenant: Callable[..., UUID]) -> Callable[[str], Message]:
+    """`make_work(worker)` makes work of a worker's kind that waits for its first try, and returns its message."""
+    tenant_id = make_tenant("acme")
+
+    def make(worker: str) -> Message:
+        kind = KINDS[worker]
+        needed = admin.execute(
+            "SELECT column_name, data_type FROM information_schema.columns "
+            "WHERE table_name = %s AND is_nullable = 'NO' AND column_default IS NULL",
+            [kind.table],
+        ).fetchall()
+        values: dict[str, Any] = {name: VALUES[type_]() for name, type_ in needed}
+        work_id = uuid4()
+        life = {"status": "pending", "revision": 1, "send_number": 0}
+        values |= {"id": work_id, "tenant_id": tenant_id}
+        values |= {f"{kind.prefix}{name}": value for name, value in life.items()}
+        statement = SQL("INSERT INTO {} ({}) VALUES ({})").format(
+            Identifier(kind.table), SQL(", ").join(map(Identifier, values)), SQL(", ").join(map(Placeholder, values))
+        )
+        with admin.transaction():
+            admin.execute("SET LOCAL session_replication_role = replica")  # what the row refers to need not exist
+            admin.execute(statement, values)
+        return Message(work_id=work_id, revision=1, send_number=0)
+
+    return make
+
+
+def states(admin: Connection, worker: str) -> list[tuple[str, int]]:
+    """The status and the attempts of all work of a worker, ended work (NULL) among it."""
+    kind = KINDS[worker]
+    found = admin.execute(kind.sql("SELECT coalesce({status}, 'ended'), {attempts} FROM {table}")).fetchall()
+    return sorted((status, attempts) for status, attempts in found)
+
+
+class Saturated:
+    """A worker whose permits are all taken by others, and that logs each step towards its heavy work."""
+
+    def __init__(self, consumer: Consumer, log: Log) -> None:
+        self.consumer, self.asked, self.working = consumer, threading.Event(), threading.Semaphore(0)
+        self.go_on = threading.Event()
+        self.at_once = 0
+        """The most records that worked at the same time."""
+        self._now = 0
+        self._lock = threading.Lock()
+        self._log, self._take, self._claim, self._work = log, consumer.gate.take, consumer.claims.claim, consumer.work
+        assert self._take(consumer.worker.permits) == consumer.worker.permits
+        consumer.gate.take = self.take  # type: ignore[method-assign]
+        consumer.claims.claim = self.claim  # type: ignore[method-assign]
+        consumer.work = self.work
+
+    def take(self, wanted: int, *, timeout: float = 0) -> int:
+        self.asked.set()
+        permits = self._take(wanted, timeout=timeout)
+        self._log.extend([("permit", None)] * permits)
+        return permits
+
+    def claim(self, wanted: Any, **how: Any) -> Any:
+        self._log.extend(("claim", message.work_id) for message in wanted)
+        return self._claim(wanted, **how)
+
+    def work(self, attempt: Attempt) -> Outcome:
+        with self._lock:
+            self._now += 1
+            self.at_once = max(self.at_once, self._now)
+        self._log.append(("work", attempt.work_id))
+        self.working.release()
+        assert self.go_on.wait(PATIENCE)
+        try:
+            return self._work(attempt)
+        finally:
+            with self._lock:
+                self._now -= 1
+
+
+@pytest.mark.parametrize("row", POLLING, ids=lambda row: row.name)
+def test_every_message_is_protected_before_anything_else(
+    row: Row, handler: Callable[[Row], ModuleType], log: Log, make_work: Callable[[str], Message]
+) -> None:
+    sources = [source.name for source in mappings(WORKERS, row)]
+    batch = [
+        record(make_work(source), handle=f"{source} {number}", arn=_queue(row, source))
+        for source in sources
+        for number in range(3)
+    ]
+    module = handler(row)
+    log.clear()
+
+    module.handle(event(*batch), Context(left=row.timeout))
+
+    protected = log[: len(batch)]
+    assert {step for step, _ in protected} == {"visibility"}
+    assert {handle for _, (handle, _) in protected} == {one["receiptHandle"] for one in batch}
+    assert all(seconds >= 300 for _, (_, seconds) in protected)
+    assert log[len(batch)][0] == "transaction"
+
+
+def _queue(row: Row, source: str) -> str:
+    return f"arn:aws:sqs:eu-central-1:000000000000:counterfoil-{source}{'' if row.has_queue else '-dlq'}"
+
+
+@pytest.mark.parametrize("all_permits", [False, True], ids=["one permit", "all permits"])
+@pytest.mark.parametrize("row", WITH_PERMITS, ids=lambda row: row.name)
+def test_a_record_that_waits_for_a_permit_is_protected_and_not_claimed(
+    row: Row,
+    handler: Callable[[Row], ModuleType],
+    admin: Connection,
+    log: Log,
+    sqs: FakeSqs,
+    make_work: Callable[[str], Message],
+    all_permits: bool,
+) -> None:
+    count, permits = row.permits + 3, row.permits if all_permits else 1
+    works = {make_work(row.name).work_id for _ in range(count)}
+    batch = [record(Message(work_id=work, revision=1, send_number=0), arn=_queue(row, row.name)) for work in works]
+    module = handler(row)
+    saturated = Saturated(module.consumer(), log)
+    log.clear()
+
+    answer = ThreadPoolExecutor(max_workers=1).submit(module.handle, event(*batch), Context(left=row.timeout))
+    assert saturated.asked.wait(PATIENCE)
+
+    # The gate is full: all are protected, and nothing else has happened to any of them.
+    assert [step for step, _ in log] == ["visibility"] * count
+    assert set(sqs.visibility) == {one["receiptHandle"] for one in batch}
+    assert states(admin, row.name) == [("pending", 0)] * count
+
+    # There is room: as many are claimed and work as there are permits, and the others wait as before.
+    saturated.consumer.gate.give_back(permits)
+    for _ in range(permits):
+        assert saturated.working.acquire(timeout=PATIENCE)
+    assert states(admin, row.name) == [("in-progress", 1)] * permits + [("pending", 0)] * (count - permits)
+    assert "file" not in {step for step, _ in log}
+
+    saturated.go_on.set()
+    answer.result(timeout=PATIENCE)
+    _check_order(log, works)
+    assert saturated.at_once == permits
+
+
+def _check_order(log: Log, works: set[UUID]) -> None:
+    """Each work was claimed once and then worked on, and never were there more claims than permits."""
+    steps = [step for step, _ in log]
+    for place, (step, work) in enumerate(log):
+        before = log[:place]
+        if step == "claim":
+            assert steps[:place].count("claim") < steps[:place].count("permit")
+        elif step == "work":
+            assert ("claim", work) in before
+    assert sorted(work for step, work in log if step == "claim") == sorted(works)
+    assert {work for step, work in log if step == "work"} == works
+
+
+@pytest.mark.parametrize("row", WITH_PERMITS, ids=lambda row: row.name)
+def test_a_record_that_gets_no_permit_in_time_is_parked_and_was_never_claimed(
+    row: Row,
+    handler: Callable[[Row], ModuleType],
+    admin: Connection,
+    log: Log,
+    make_work: Callable[[str], Message],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    batch = [record(make_work(row.name), arn=_queue(row, row.name)) for _ in range(3)]
+    module = handler(row)
+    saturated, context = Saturated(module.consumer(), log), Context(left=row.timeout)
+    ended: list[str] = []
+    monkeypatch.setattr(saturated.consumer.concurrency, "end_process", lambda: ended.append(row.name))
+
+    def take(wanted: int, *, timeout: float = 0) -> int:
+        """The time passes while a permit is waited for."""
+        context.left -= timeout
+        return 0
+
+    monkeypatch.setattr(saturated, "_take", take)
+    log.clear()
+
+    answer = module.handle(event(*batch), context)
+
+    assert answer == {"batchItemFailures": []}
+    assert states(admin, row.name) == [("pending", 0)] * 3
+    assert not {"claim", "work", "file"} & {step for step, _ in log}
+    assert ended == [row.name]  # its permits are held by tries that do not end
