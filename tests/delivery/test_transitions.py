@@ -1,0 +1,460 @@
+"""The table of docs/why.md walked: every transition of a piece of work, on a real PostgreSQL, is as the table tells."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
+
+import pytest
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+
+from counterfoil.db import CommitUnknownError, Connection, Database
+from counterfoil.delivery import Attempt, Skip, Success, store
+from counterfoil.delivery.store import Answer
+from counterfoil.delivery.tally import COUNTED
+from counterfoil.documents import uploads
+from counterfoil.errors import (
+    BreakerOpenError,
+    CancelledError,
+    DatabaseUnavailableError,
+    InvalidDocumentError,
+    NewerSchemaError,
+    ServiceUnavailableError,
+)
+from counterfoil.messages import Intake, Message
+from counterfoil.outbox import Outbox
+from counterfoil.retry import RedeliverPolicy
+from counterfoil.work import begin
+from functions.dead_letters.archiver import Archiver
+from functions.watchdog.recovery import Watchdog
+from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, make_consumer, record, rows, settings
+from tests.delivery.test_unavailable import Flaky
+
+WHY = Path(__file__).parents[2] / "docs" / "why.md"
+LEFT = timedelta(seconds=90)
+PROTECTED = 300
+LATE = Context(left=20)
+"""Too little time to start anything."""
+
+
+class Told(NamedTuple):
+    """A transition, in the words of the table."""
+
+    before: str
+    after: str
+    attempts: str
+    message: str
+    written: str
+    called: str
+
+
+def told() -> dict[str, Told]:
+    """The rows of the table, by the name of the transition."""
+    section = WHY.read_text().split("### Every transition\n")[1].split("\n## ")[0]
+    cells = [
+        [cell.strip().replace("`", "") for cell in line.strip("|").split("|")]
+        for line in section.splitlines()
+        if line.startswith("|") and not line.startswith("|-")
+    ]
+    return {name: Told(*rest) for name, *rest in cells if name != "transition"}
+
+
+TABLE = told()
+
+
+class Snapshot(NamedTuple):
+    row: dict[str, Any] | None
+    counts: dict[str, int]
+
+
+@dataclass
+class World:
+    """One piece of work, and everything that may touch it."""
+
+    database: Database
+    keeper: Database
+    flaky: Flaky
+    admin: Connection
+    sqs: FakeSqs
+    clock: Clock
+    pending: Callable[..., Message]
+    make_tenant: Callable[..., UUID]
+    log: pytest.LogCaptureFixture
+    table: str = "document"
+    before: Snapshot = field(init=False)
+
+    def make(self, state: str, **columns: Any) -> Message:
+        """Work in a state that is named as in the table."""
+        lease = self.clock() + (LEFT if state == "in-progress" else -timedelta(seconds=1))
+        token = self.admin.execute("SELECT nextval('claim_token')").fetchall()[0][0]
+        status = {"skipped": None, "in-progress, lease over": "in-progress"}.get(state, state)
+        values = {"status": status, "claim_token": token}
+        if status == "in-progress":
+            values |= {"attempts": 1, "lease_expires_at": lease, "claimed_at": lease - LEFT}
+        return self.pending(**values | columns)
+
+    def look(self) -> Snapshot:
+        with self.admin.cursor() as cursor:
+            cursor.execute(f"SELECT * FROM {self.table}".encode())
+            names = [column.name.removeprefix("matching_") for column in cursor.description or ()]
+            found = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        counted = ("dead_letter", "notification", "outbox", "dead_letter_audit")
+        counts = {name: len(rows(self.admin, name)) for name in counted}
+        return Snapshot(
+            found[0] if found else None, counts | {"effects": sum(row.get("method") is not None for row in found)}
+        )
+
+    def state(self, row: dict[str, Any] | None) -> str:
+        if row is None:
+            return "none"
+        if row["status"] == "in-progress" and row["lease_expires_at"] <= self.clock():
+            return "in-progress, lease over"
+        return row["status"] or "skipped"
+
+    def seen(self, message: str, called: str) -> Told:
+        """What has happened since `before`, in the words of the table."""
+        row, counts = self.look()
+        then, counted = self.before
+        unchanged = row == then and row is not None
+        attempts = (row or {}).get("attempts", 0) - (then or {}).get("attempts", 0)
+        new = {name for name, count in counts.items() if count > counted[name]}
+        if row is not None and row["status"] == "failed" and "dead_letter" in new:
+            assert row["failed_at"] == self.clock()
+        words = {
+            "effects": "effects",
+            "dead_letter": "dead letter",
+            "notification": "notification",
+            "outbox": "a message",
+        }
+        written = ", ".join(word for name, word in words.items() if name in new)
+        return Told(
+            self.state(then),
+            "unchanged" if unchanged else self.state(row),
+            "" if not attempts else f"{attempts:+}" if attempts >= -1 else "none left",
+            message,
+            written,
+            called,
+        )
+
+    # -- who may touch it ---------------------------------------------------------------------------------------------
+
+    def consume(
+        self,
+        body: Message | str,
+        work: Callable[[Attempt], Any] | None = None,
+        *,
+        receives: int = 1,
+        context: Context | None = None,
+        database: Database | None = None,
+        **how: Any,
+    ) -> Told:
+        """One record through the consumer. The transition is that of the settlement where `work` is given."""
+        self.before = self.look()
+
+        def look_and_work(attempt: Attempt) -> Any:
+            assert work is not None, "must not run"
+            self.before = self.look()
+            return work(attempt)
+
+        consumer = make_consumer(database or self.database, look_and_work, self.clock, **how)
+        self.log.clear()
+        response = consumer.handle(event(record(body, receives=receives, handle="it")), context or Context())
+        lines = [line for line in self.log.records if line.funcName == "_conclude" and line.levelname == "INFO"]
+        (called,) = [line.message for line in lines]
+        return self.seen(self.message(reported=bool(response["batchItemFailures"])), called)
+
+    def message(self, *, reported: bool) -> str:
+        if not reported:
+            return "acknowledged"
+        row = self.look().row
+        changes = [seconds for kind, (_, seconds) in self.sqs.log if kind == "visibility"]
+        if self.sqs.visibility.get("it") is None:
+            return "reported, as received"
+        if changes == [PROTECTED]:
+            return "reported, as protected"
+        now, visible_in = self.clock(), timedelta(seconds=changes[-1])
+        words = {
+            timedelta(): "reported, visible at once",
+            timedelta(seconds=300): "reported, by receive count",
+            _from(now, row, "next_attempt_at"): "reported, until the next attempt",
+            _from(now, row, "lease_expires_at", timedelta(seconds=1)): "reported, until the lease is over",
+        }
+        return words[visible_in]
+
+    def archive(self, body: Message | str, worker: str = "matching") -> Told:
+        """One message of the dead-letter queue through the archiver."""
+        self.before = self.look()
+        outbox = Outbox(self.keeper, settings().queue_urls, clock=self.clock)
+        archiver = Archiver(self.keeper, outbox, RedeliverPolicy(), self.clock)
+        kept = "kept"
+        with suppress(NewerSchemaError):
+            waiting = archiver.settle(worker, SQSRecord(record(body)))
+            kept = "deleted" if waiting is None else "kept"
+            if waiting is not None:
+                assert waiting.visible_in == LEFT.total_seconds() + 1
+                kept = "kept, until the lease is over"
+        entries = [entry["action"] for entry in rows(self.admin, "dead_letter_audit")]
+        return self.seen(kept, ", ".join(entries[self.before.counts["dead_letter_audit"] :]))
+
+    def watch(self) -> Told:
+        """A round of the watchdog, long after everything."""
+        self.before = self.look()
+        chosen = settings()
+        outbox = Outbox(self.keeper, chosen.queue_urls, clock=self.clock)
+        Watchdog(chosen, self.keeper, outbox, self.clock).run()
+        return self.seen("sent" if self.sqs.sent[QUEUE_URL] else "not sent", "")
+
+    def upload(self) -> str:
+        """An event of S3, about a file of a tenant."""
+        self.table = "acquisition_job"
+        self.make_tenant("beta")
+        thing = {"key": "uploads/beta/a.xml", "size": 3, "sequencer": "01"}
+        entity = {"bucket": {"name": "uploads"}, "object": thing}
+        return json.dumps({"Records": [{"eventName": "ObjectCreated:Put", "s3": entity}]})
+
+
+def _from(now: datetime, row: dict[str, Any] | None, column: str, more: timedelta = timedelta()) -> timedelta | None:
+    return row[column] - now + more if row is not None and row[column] is not None else None
+
+
+@pytest.fixture
+def world(
+    database: Database,
+    database_url: str,
+    keeper_database: Database,
+    admin: Connection,
+    sqs: FakeSqs,
+    clock: Clock,
+    pending: Callable[..., Message],
+    make_tenant: Callable[..., UUID],
+    caplog: pytest.LogCaptureFixture,
+) -> Iterator[World]:
+    flaky = Flaky(database_url)
+    flaky.fail_tenant, flaky.fail_delivery = [], []
+    yield World(database, keeper_database, flaky, admin, sqs, clock, pending, make_tenant, caplog)
+    flaky.close()
+
+
+# -- what a try may do ------------------------------------------------------------------------------------------------
+
+
+def succeed(attempt: Attempt) -> Success:
+    def effects(connection: Connection) -> tuple[()]:
+        connection.execute("UPDATE document SET method = 'xml' WHERE id = %s", [attempt.work_id])
+        return ()
+
+    return Success(effects)
+
+
+def fail(error: BaseException) -> Callable[[Attempt], Any]:
+    def work(attempt: Attempt) -> Any:
+        raise error
+
+    return work
+
+
+def transient() -> Callable[[Attempt], Any]:
+    return fail(ServiceUnavailableError("S3 is slow"))
+
+
+def claimed(world: World, body: Message | str, **how: Any) -> Told:
+    """The claim alone: the work is looked at while it is being done."""
+    during: list[Told] = []
+
+    def work(attempt: Attempt) -> Success:
+        during.append(
+            world.seen("hidden", "") if world.sqs.visibility == {"it": PROTECTED} else world.seen("in sight", "")
+        )
+        return Success(lambda connection: ())
+
+    world.before = world.look()
+    before = world.before
+    consumer = make_consumer(world.database, work, world.clock, **how)
+    world.before = before
+    consumer.handle(event(record(body, handle="it")), Context())
+    return during[0]
+
+
+def outrun(world: World) -> Callable[[Attempt], Success]:
+    def work(attempt: Attempt) -> Success:
+        world.admin.execute("UPDATE document SET matching_claim_token = nextval('claim_token')")
+        world.before = world.look()
+        return succeed(attempt)
+
+    return work
+
+
+def away(world: World, work: Callable[[Attempt], Any], *failures: Exception, made: bool = False) -> Callable[..., Told]:
+    """The transactions of a settlement fail, before their commit or after it."""
+    world.flaky.fail_tenant = [lambda failure=failure: failure for failure in failures]  # type: ignore[misc]
+    world.flaky.commit_then_fail = made
+    return lambda message: world.consume(message, work, database=world.flaky)
+
+
+def older(message: Message) -> Message:
+    """A copy of the message from before the work was parked or begun again."""
+    return message.model_copy(update={"send_number": message.send_number - 1})
+
+
+def several(world: World) -> Told:
+    messages = [world.make("pending") for _ in range(2)]
+    return world.consume("both", read=lambda body: Intake(messages))
+
+
+def joined(world: World) -> Told:
+    message = world.make("in-progress, lease over", attempts=3)
+    world.archive(message)
+    return world.archive(message)
+
+
+def resent(world: World, state: str) -> Told:
+    message = world.make(state)
+    begun = world.clock()
+    with world.database.delivery() as connection:
+        columns = "worker, work_id, revision, send_number, not_before, created_at, sent_at"
+        connection.execute(
+            f"INSERT INTO outbox ({columns}) VALUES ('matching', %s, 1, 0, %s, %s, %s)".encode(),
+            [message.work_id, begun, begun, begun],
+        )
+    world.clock.pass_(hours=1)
+    return world.watch()
+
+
+def unsent(world: World) -> Told:
+    message = world.make("pending")
+    with world.database.delivery() as connection:
+        begin(connection, "matching", [message.work_id], world.clock())
+    world.clock.pass_(hours=1)
+    return world.watch()
+
+
+def begun(world: World, state: str) -> Told:
+    message = world.make(state, returns=2, send_number=4, attempts=2, error="S3 is slow", reason="empty")
+    world.before = world.look()
+    with world.database.delivery() as connection:
+        (send,) = begin(connection, "matching", [message.work_id], world.clock())
+    row = world.look().row or {}
+    assert (row["returns"], row["send_number"], row["next_attempt_at"], row["error"], row["reason"]) == (
+        0,
+        0,
+        None,
+        None,
+        None,
+    )
+    assert send.message == Message(work_id=message.work_id, revision=2, send_number=0)
+    return world.seen("owed", "")
+
+
+NEWER = f'{{"schema_version": 2, "work": "{uuid4()}"}}'
+NOBODY = Message(work_id=uuid4(), revision=1, send_number=0)
+UPLOADS = {
+    "read": uploads.read,
+    "worker": {"name": "acquisition", "timeout": 120, "permits": 2, "start_margin": 30},
+}
+LOST = CommitUnknownError("lost")
+AWAY = DatabaseUnavailableError("away")
+
+CASES: dict[str, Callable[[World, str], Told]] = {
+    "claim": lambda world, state: claimed(world, world.make(state)),
+    "claim of an upload": lambda world, _: claimed(world, world.upload(), **UPLOADS),
+    "ended": lambda world, state: world.consume(world.make(state)),
+    "older copy": lambda world, state: world.consume(older(world.make(state, send_number=1))),
+    "running": lambda world, state: world.consume(world.make(state)),
+    "early": lambda world, state: world.consume(world.make(state, next_attempt_at=world.clock() + LEFT)),
+    "exhausted": lambda world, state: world.consume(world.make(state, attempts=3)),
+    "unknown work": lambda world, _: world.consume(NOBODY),
+    "no time to start": lambda world, state: world.consume(world.make(state), context=LATE),
+    "no time to start, running": lambda world, state: world.consume(world.make(state), context=LATE),
+    "no time to start, exhausted": lambda world, state: world.consume(world.make(state, attempts=3), context=LATE),
+    "success": lambda world, _: world.consume(world.make("pending"), succeed),
+    "skip": lambda world, _: world.consume(world.make("pending"), lambda attempt: Skip("no counterparty")),
+    "permanent failure": lambda world, _: world.consume(world.make("pending"), fail(InvalidDocumentError("Empty."))),
+    "transient failure": lambda world, _: world.consume(world.make("pending"), transient()),
+    "unknown error": lambda world, _: world.consume(world.make("pending"), fail(ZeroDivisionError())),
+    "cancelled at the deadline": lambda world, _: world.consume(world.make("pending"), fail(CancelledError("stopped"))),
+    "transient failure, third receive": lambda world, _: world.consume(world.make("pending"), transient(), receives=3),
+    "transient failure, last attempt": lambda world, _: world.consume(world.make("pending", attempts=2), transient()),
+    "deferral": lambda world, _: world.consume(
+        world.make("pending"), fail(BreakerOpenError("open", until=world.clock() + LEFT))
+    ),
+    "stale": lambda world, _: world.consume(world.make("pending"), outrun(world)),
+    "database away": lambda world, _: away(world, succeed, *[AWAY] * 9)(world.make("pending")),
+    "commit unheard, made": lambda world, _: away(world, succeed, LOST, made=True)(world.make("pending")),
+    "commit unheard, not made": lambda world, _: away(world, succeed, LOST)(world.make("pending")),
+    "unreadable message": lambda world, _: world.consume("not JSON"),
+    "newer schema": lambda world, _: world.consume(NEWER),
+    "several works in one message": lambda world, _: several(world),
+    "no work in a message": lambda world, _: world.consume("a test event", read=lambda body: Intake([])),
+    "dead-letter queue: returned": lambda world, state: world.archive(world.make(state)),
+    "dead-letter queue: upload returned": lambda world, _: world.archive(world.upload(), "acquisition"),
+    "dead-letter queue: returned twice before": lambda world, state: world.archive(world.make(state, returns=2)),
+    "dead-letter queue: lost in the last attempt": lambda world, state: world.archive(world.make(state, attempts=3)),
+    "dead-letter queue: running": lambda world, state: world.archive(world.make(state)),
+    "dead-letter queue: failed": lambda world, _: joined(world),
+    "dead-letter queue: ended": lambda world, state: world.archive(world.make(state)),
+    "dead-letter queue: older copy": lambda world, state: world.archive(older(world.make(state, send_number=1))),
+    "dead-letter queue: unknown work": lambda world, _: world.archive(NOBODY),
+    "dead-letter queue: unreadable": lambda world, _: world.archive("not JSON"),
+    "dead-letter queue: newer schema": lambda world, _: world.archive(NEWER),
+    "watchdog: unsent": lambda world, _: unsent(world),
+    "watchdog: message gone": resent,
+    "new revision": begun,
+}
+
+
+def unprotected(world: World, state: str) -> Told:
+    world.sqs.refuse_visibility = {"it": 2}
+    return world.consume(world.make(state))
+
+
+CASES["unprotected"] = unprotected
+
+
+@pytest.mark.parametrize(
+    ("name", "state"), [(name, state) for name, row in TABLE.items() for state in row.before.split(" or ")]
+)
+def test_a_transition_is_as_the_table_tells(world: World, name: str, state: str) -> None:
+    assert CASES[name](world, state) == TABLE[name]._replace(before=state)
+
+
+def test_every_transition_of_the_table_has_a_case() -> None:
+    assert set(CASES) == set(TABLE)
+
+
+def test_the_table_tells_every_outcome_that_is_counted_and_every_answer() -> None:
+    called = {row.called for row in TABLE.values()}
+    assert set(COUNTED) <= called
+    answers = {Answer.ENDED, Answer.RUNNING, Answer.UNKNOWN}
+    assert {str(answer) for answer in answers} <= called
+
+
+STORE = {
+    "claim": {"claim", "ended", "running", "early", "exhausted", "unknown work"},
+    "succeed": {"success"},
+    "skip": {"skip"},
+    "wait": {"transient failure"},
+    "park_failed": {"transient failure, third receive"},
+    "defer": {"deferral"},
+    "park_unclaimed": {"early", "no time to start"},
+    "take_abandoned": {"exhausted", "dead-letter queue: returned twice before"},
+    "fail": {"permanent failure", "transient failure, last attempt", "exhausted"},
+    "give_back": {"dead-letter queue: returned"},
+}
+"""Each function of the store that changes the state of work, and the transitions that are its own."""
+
+
+def test_every_function_that_changes_the_state_of_work_is_in_the_table() -> None:
+    source = Path(store.__file__).read_text()
+    updates = re.findall(r'^(_[A-Z_]+) = """(.*?)"""', source, re.DOTALL | re.MULTILINE)
+    changing = {
+        name for name, sql in updates if re.search(r"UPDATE {table}.*({status}|{claim_token}) =", sql, re.DOTALL)
+    }
+    functions = re.split(r"^def ", source, flags=re.MULTILINE)[1:]
+    public = {one.split("(")[0] for one in functions if any(re.search(rf"sql\({name}\)", one) for name in changing)}
+    assert public - {"_end"} | {"succeed", "skip"} == set(STORE)
+    assert set().union(*STORE.values()) <= set(TABLE)
