@@ -369,7 +369,7 @@ def test_the_command_line_finds_what_it_needs_among_the_outputs(pipeline: Templa
 def test_the_local_cloud_gets_the_same_workers_with_fewer_at_once(
     local: Synthesis, emulated: Template, pipeline: Template
 ):
-    kinds = ("AWS::Lambda::Function", "AWS::SQS::Queue", "AWS::Lambda::EventSourceMapping", "AWS::CloudWatch::Alarm")
+    kinds = ("AWS::Lambda::Function", "AWS::SQS::Queue", "AWS::Lambda::EventSourceMapping")
 
     assert local.stacks == {"counterfoil-pipeline"}
     for kind in kinds:
