@@ -106,7 +106,7 @@ class Deployment:
             settings=_settings(stage, _object("settings", read("settings"))),
             alarms=_thresholds(_object("alarms", read("alarms"))),
             secret_arn=_arn(read("secretArn")),
-            slack=str(read("slack")).lower() == "true",
+            slack=_flag("slack", read("slack")),
         )
 
 
@@ -132,6 +132,13 @@ def _object(name: str, value: Any) -> dict[str, Any]:
     if value is not None and not isinstance(value, dict):
         raise ContextError(f"The context {name!r} must be a JSON object, such as {{}}")
     return value or {}
+
+
+def _flag(name: str, value: Any) -> bool:
+    said = str(value).lower()
+    if value is not None and said not in {"true", "false"}:
+        raise ContextError(f"The context {name!r} must be true or false, and is {value!r}")
+    return said == "true"
 
 
 def _arn(value: Any) -> str | None:

@@ -71,6 +71,7 @@ class PipelineStack(Stack):
             layers=self._layers(),
             architecture=lambda_.Architecture.ARM_64 if stage.on_aws else lambda_.Architecture.X86_64,
             bell=self._bell(),
+            thresholds=stage.thresholds,
             settings=stage.settings,
             outside=stage.outside,
             secret_arn=self._secret_arn(),

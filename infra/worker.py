@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aws_cdk import Aws, CfnOutput, Duration, RemovalPolicy
@@ -14,7 +14,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.alarm import Bell, Rule
-from infra.alarms import Severity
+from infra.alarms import THRESHOLDS, Severity
 from infra.database import Database
 from infra.network import NetworkStack
 from infra.outside import Outside
@@ -94,6 +94,8 @@ class Surroundings:
     layers: list[lambda_.LayerVersion]
     architecture: lambda_.Architecture
     bell: Bell
+    thresholds: Mapping[str, float]
+    """Of alarms, where they differ from the default."""
     settings: Mapping[str, str]
     """Environment variables of every function, which the deployment chose."""
     outside: Outside
@@ -245,20 +247,24 @@ class Worker(Construct):
         return mapping
 
     def _alarm(self, alarm: Alarm) -> None:
-        row = self.row
-        if alarm is Alarm.DEAD_LETTERS:
-            severity = Severity.WARNING
-            metric = self._around.queues[row.name].dead_letters.metric_approximate_number_of_messages_visible(
-                period=Duration.minutes(1), statistic="Maximum"
-            )
-            says = f"Dead letters of {row.name} wait in {row.resource_name}-dlq, and nothing settles them."
-        else:
-            severity = Severity.CRITICAL
-            metric = self.function.metric_errors(period=Duration.minutes(1), statistic="Sum")
-            says = f"Invocations of {row.resource_name} fail."
+        row, around = self.row, self._around
         name = f"{row.name}-{alarm}"
-        rule = Rule(name=name, page=name, says=says, severity=severity, periods=5, datapoints=3)
-        self._around.bell.alarm(self, alarm.name.title().replace("_", "") + "Alarm", metric, rule)
+        rule = Rule(name=name, page=name, says="", severity=Severity.WARNING, periods=5, datapoints=3)
+        each_minute: dict[str, Any] = {"period": Duration.minutes(1), "statistic": "Maximum"}
+        if alarm is Alarm.DEAD_LETTERS:
+            metric = around.queues[row.name].dead_letters.metric_approximate_number_of_messages_visible(**each_minute)
+            says = f"Dead letters of {row.name} wait in {row.resource_name}-dlq, and nothing settles them."
+        elif alarm is Alarm.MESSAGE_AGE:
+            threshold = around.thresholds.get("oldest-pending", THRESHOLDS["oldest-pending"])
+            metric = around.queues[row.name].source.metric_approximate_age_of_oldest_message(**each_minute)
+            says = f"A message is in the queue of {row.name} for more than {threshold:g} s."
+            rule = replace(rule, threshold=threshold)
+        else:
+            metric = self.function.metric_errors(**each_minute | {"statistic": "Sum"})
+            says = f"Invocations of {row.resource_name} fail."
+            rule = replace(rule, severity=Severity.CRITICAL)
+        id_ = "".join(word.capitalize() for word in alarm.split("-"))
+        around.bell.alarm(self, f"{id_}Alarm", metric, replace(rule, says=says))
 
 
 def pausing(rows: list[Row]) -> iam.PolicyStatement:

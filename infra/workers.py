@@ -53,6 +53,7 @@ class Alarm(StrEnum):
 
     DEAD_LETTERS = "dead-letters"
     ERRORS = "errors"
+    MESSAGE_AGE = "message-age"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +138,7 @@ WORKERS: tuple[Row, ...] = (
         start_margin=30,
         sends_to=("ingestion",),
         reads=("uploads/",),
-        alarms=(Alarm.DEAD_LETTERS,),
+        alarms=(Alarm.DEAD_LETTERS, Alarm.MESSAGE_AGE),
     ),
     Row(
         name="ingestion",
@@ -347,6 +348,8 @@ def _faults_of_sending(by_name: Mapping[str, Row], row: Row) -> Iterator[str]:
         yield "take Alarm.DEAD_LETTERS out of alarms, for it has no dead-letter queue"
     if row.has_queue and Alarm.DEAD_LETTERS not in row.alarms:
         yield "add Alarm.DEAD_LETTERS to alarms, or its dead letters go unnoticed"
+    if (row.fed_by is FedBy.S3_EVENTS) != (Alarm.MESSAGE_AGE in row.alarms):
+        yield "put Alarm.MESSAGE_AGE into alarms if S3 feeds it, for only that work is not in PostgreSQL while it waits"
 
 
 def _faults_of_reach(row: Row) -> Iterator[str]:

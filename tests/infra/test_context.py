@@ -82,6 +82,7 @@ def test_the_local_cloud_may_shorten_time_outs_and_be_given_secrets():
         ({"alarms": '{"queue-depth": "1"}'}, r"The threshold of 'queue-depth' must be a number, 0 or more, and is '1'"),
         ({"alarms": '{"queue-depth": true}'}, r"The threshold of 'queue-depth' must be a number"),
         ({"alarms": '{"queue-depth": -1}'}, r"The threshold of 'queue-depth' must be a number"),
+        ({"slack": "yes"}, r"The context 'slack' must be true or false, and is 'yes'"),
         ({"secretArn": "mine"}, r"'secretArn' must be the whole ARN of a secret, and is 'mine'"),
     ],
 )

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from counterfoil.settings import Settings
+from infra.alarms import THRESHOLDS
 from infra.workers import (
     DAY,
     WORKERS,
@@ -251,15 +252,28 @@ def test_logs_are_kept_for_a_while_under_the_name_of_the_worker(pipeline: Templa
 @rows
 def test_alarms_are_those_of_the_row_tell_somebody_and_link_to_their_page_of_the_runbook(pipeline: Template, row: Row):
     alarms = {alarm["AlarmName"]: alarm for alarm in pipeline.resources("AWS::CloudWatch::Alarm").values()}
-    ours = {name for name in alarms if name.removeprefix(f"{row.resource_name}-") in {"dead-letters", "errors"}}
+    ours = {name for name in alarms if name.removeprefix(f"{row.resource_name}-") in set(Alarm)}
 
     assert ours == {f"{row.resource_name}-{alarm}" for alarm in row.alarms}
     for alarm in row.alarms:
         found = alarms[f"{row.resource_name}-{alarm}"]
         assert found["AlarmDescription"].endswith(f"docs/operations.md#{row.name}-{alarm}")
-        severity = "warning" if alarm is Alarm.DEAD_LETTERS else "critical"
+        severity = "critical" if alarm is Alarm.ERRORS else "warning"
         assert pipeline.resolved(found["AlarmActions"]) == [f"counterfoil-alarms-{severity}"]
-        assert (found["Threshold"], found["ComparisonOperator"]) == (0, "GreaterThanThreshold")
+        threshold = THRESHOLDS["oldest-pending"] if alarm is Alarm.MESSAGE_AGE else 0
+        assert (found["Threshold"], found["ComparisonOperator"]) == (threshold, "GreaterThanThreshold")
+
+
+def test_an_upload_whose_message_nobody_takes_raises_an_alarm_though_postgresql_knows_nothing_of_it(pipeline: Template):
+    (row,) = [row for row in WORKERS if row.fed_by is FedBy.S3_EVENTS]
+    (alarm,) = [
+        found
+        for found in pipeline.resources("AWS::CloudWatch::Alarm").values()
+        if found["AlarmName"] == f"{row.resource_name}-message-age"
+    ]
+
+    assert (alarm["Namespace"], alarm["MetricName"]) == ("AWS/SQS", "ApproximateAgeOfOldestMessage")
+    assert pipeline.resolved(alarm["Dimensions"]) == [{"Name": "QueueName", "Value": f"{row.resource_name}.QueueName"}]
 
 
 @rows
