@@ -14,13 +14,16 @@ from functions.matching.work import match
 @cache
 def consumer() -> Consumer:
     """The consumer of this function's queue, made at the first invocation."""
-    return Consumer.from_settings(settings(), partial(match, language_model=language_model))
+    judging = settings().llm_provider is not None
+    return Consumer.from_settings(settings(), partial(match, language_model=language_model if judging else None))
 
 
 @cache
-def language_model(database: Database) -> Llm | None:
-    """What judges doubtful pairs, where one is configured; made when the first is met."""
-    return Llm.from_settings(settings(), database, Breakers.from_settings(settings(), database))
+def language_model(database: Database) -> Llm:
+    """What judges doubtful pairs; made when the first is met."""
+    found = Llm.from_settings(settings(), database, Breakers.from_settings(settings(), database))
+    assert found is not None  # LLM_PROVIDER is set
+    return found
 
 
 def handle(event: dict[str, Any], context: Any) -> Any:

@@ -1,6 +1,7 @@
 """One attempt at matching a document: search and decision outside a transaction, edges and clusters in one."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
@@ -9,21 +10,21 @@ from counterfoil.llm import Llm
 from counterfoil.work import Send
 
 
-def match(attempt: Attempt, language_model: Callable[[Database], Llm | None] = lambda _database: None) -> Outcome:
-    """Match one document against its tenant's others; `language_model` is asked for when something is in doubt."""
+def match(attempt: Attempt, language_model: Callable[[Database], Llm] | None = None) -> Outcome:
+    """Match one document against its tenant's others. Where one is configured, `language_model` makes what judges."""
     assert attempt.tenant_id is not None  # a document's tenant is NOT NULL
     prepared = matching.prepare(attempt.database, attempt.tenant_id, attempt.work_id)
     if isinstance(prepared, matching.Skip):
         return Skip(prepared.reason)
     attempt.check()
 
-    def judge() -> matching.Judge | None:
-        llm = language_model(attempt.database)
-        if llm is None:
-            return None
+    def judge(make: Callable[[Database], Llm]) -> matching.Judge:
+        llm = make(attempt.database)
         return matching.Judge(llm, llm.provider.model, attempt.now, attempt.time_left, attempt.cancelled)
 
-    decided = matching.search_and_decide(attempt.database, prepared, judge)
+    decided = matching.search_and_decide(
+        attempt.database, prepared, None if language_model is None else partial(judge, language_model)
+    )
     reasons: list[str | None] = []
 
     def effects(connection: Connection) -> Sequence[Send]:

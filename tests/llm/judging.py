@@ -49,9 +49,11 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--failing", type=float, default=0.0, help="share of calls that fail, 0 to 1")
     given = parser.parse_args()
+    ends = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # before there are threads, which inherit it
     with Server(otherwise=judge, failing=given.failing, port=given.port) as server:
         print(server.url, flush=True)  # noqa: T201  # whoever started it reads where it is
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+        signal.sigwait(ends)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.documents import matching
+from counterfoil.errors import DeferredError
 from tests import factories
 from tests.documents.matching.papers import Paper
 
@@ -23,7 +24,7 @@ class Office:
         database: Database,
         admin: Connection,
         papers: Sequence[Paper] = (),
-        judge: Callable[[], matching.Judge | None] = lambda: None,
+        judge: Callable[[], matching.Judge] | None = None,
     ) -> None:
         """Ids of documents follow the order of the papers, in every office alike: they settle ties."""
         number = next(_tenants)
@@ -31,7 +32,7 @@ class Office:
         self.admin = admin
         self.tenant_id = factories.make_tenant(admin, f"office-{number}")
         self._number = number
-        self._judge = judge
+        self.judge = judge
         self.ids: list[UUID] = []
         for paper in papers:
             self.file(paper)
@@ -58,7 +59,11 @@ class Office:
         prepared = matching.prepare(self.database, self.tenant_id, document_id)
         if isinstance(prepared, matching.Skip):
             return prepared
-        return self.write(matching.search_and_decide(self.database, prepared, self._judge))
+        while True:
+            try:
+                return self.write(matching.search_and_decide(self.database, prepared, self.judge))
+            except DeferredError:  # as delivery does: another try, which costs no attempt
+                continue
 
     def write(self, decided: matching.Decided) -> matching.Written:
         """The last step alone."""

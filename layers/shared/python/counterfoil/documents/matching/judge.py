@@ -1,10 +1,10 @@
 """What rules leave in doubt, asked of a language model: one question for each document, and one that stands.
 
-A question is a function of the document, its candidates and these instructions. Its answer is kept under its hash
-(table judgement), the first one that comes, and everyone who decides about that document again finds it there: the
+A question is a function of what the document and its candidates say and of these instructions. Its answer is kept under
+its hash (table judgement), the first one that comes, and everyone who decides about that document again finds it: the
 edges stay a function of the documents and of the answers, in whatever order the documents come. Under the matching lock
-nobody is asked. Where another document came in between, and what is in doubt is another question now, it stays in doubt
-until that document's own write, which has asked it: its search sees the keys of both (see the package).
+nobody is asked. Where something came in between that makes it another question, which has no answer yet, nothing is
+written: the try gives its attempt back and begins again, and asks.
 
 What a document says is untrusted. It goes into the question as data, and of the answer counts only a choice among the
 candidates that were offered; anything else fails the answer's form.

@@ -1,7 +1,7 @@
 """The three steps of matching a document: prepare, search and decide, write."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -15,14 +15,14 @@ from counterfoil.documents.matching.neighbourhood import Neighbourhood
 from counterfoil.documents.matching.profile import CONTRACT, Document, document
 from counterfoil.documents.matching.rules import Link
 from counterfoil.documents.matching.store import Documents, NewEdge, Pair
-from counterfoil.errors import PermanentError
+from counterfoil.errors import DeferredError, PermanentError
 
 MODEL = "weights-1"
 """Version of the rules and weights, kept with each edge."""
 
 _CACHE = Documents()
 _ROUNDS = 3
-"""How often documents that arrive meanwhile may put new questions. What is open then is decided by their own writes."""
+"""How often documents that arrive meanwhile may put new questions, before the try begins again."""
 _CONFIDENCES = {"copy": "high", "reference": "high", "content": "medium", "through": "high"}
 
 
@@ -59,6 +59,8 @@ class Decided:
     edges_of: frozenset[UUID]
     seen: str
     """The database's snapshot before the first read."""
+    is_judged: bool = False
+    """Whether a judge answers what rules leave in doubt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,24 +99,22 @@ def prepare(database: Database, tenant_id: UUID, document_id: UUID) -> Prepared 
         return Prepared(tenant_id, found, store.write_keys(connection, tenant_id, document_id, keys(found)))
 
 
-def search_and_decide(
-    database: Database, prepared: Prepared, judge: Callable[[], Judge | None] = lambda: None
-) -> Decided:
+def search_and_decide(database: Database, prepared: Prepared, judge: Callable[[], Judge] | None = None) -> Decided:
     """Decide without a lock. What it read may change before the write, which looks and decides again where it did.
 
-    What rules leave in doubt is asked of `judge`, which is made when it is first needed, between transactions; without
-    one it stays in doubt.
+    What rules leave in doubt is asked of `judge`, which is made when it is needed, between transactions; without one it
+    stays in doubt.
 
     Raises:
         CounterfoilError: mapped from psycopg's errors, or the judge's own.
     """
     decided = _search(database, prepared)
+    if judge is None:
+        return decided
     for _ in range(_ROUNDS):
         if not decided.outcome.unasked:
             break
         asked = judge()
-        if asked is None:
-            break
         for case in decided.outcome.unasked:
             verdict = asked.decide(case, prepared.tenant_id, prepared.document_id)
             with database.tenant(prepared.tenant_id) as connection:
@@ -128,7 +128,7 @@ def search_and_decide(
                     asked.now(),
                 )
         decided = _search(database, prepared)
-    return decided
+    return replace(decided, is_judged=True)
 
 
 def _search(database: Database, prepared: Prepared) -> Decided:
@@ -151,12 +151,15 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
     lock has to be seen. Readers see all of it or nothing.
 
     Raises:
+        DeferredError: something came in between, and put a question that the judge has not answered yet.
         psycopg.Error: unmapped; `Database.tenant` maps it.
     """
-    prepared = decided.prepared
+    prepared, is_judged = decided.prepared, decided.is_judged
     again = not _still_holds(connection, decided)
     if again:
         decided = _decide(connection, prepared)
+    if is_judged and decided.outcome.unasked:
+        raise DeferredError("Another document came in between, and the language model must be asked again", until=now)
     outcome, id_ = decided.outcome, prepared.document_id
     made = [_edge(pair, outcome.made[pair]) for pair in sorted(outcome.made)]
     with connection.pipeline():

@@ -1,0 +1,96 @@
+"""A try at matching asks the language model within its own time, and hands its failures to delivery."""
+
+import json
+from collections.abc import Callable, Iterator
+from threading import Event
+from typing import Any
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt, Success
+from counterfoil.errors import CancelledError, ServiceUnavailableError
+from counterfoil.llm import Llm
+from counterfoil.settings import Settings
+from functions.matching.work import match
+from tests.documents.matching.office import NOW, Office
+from tests.documents.matching.test_judge import CHOICE, TWICE
+from tests.llm.conftest import Guards, Time
+from tests.llm.server import Answer, Failure, Server
+
+
+@pytest.fixture
+def scripted() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture
+def language_model(scripted: Server) -> Callable[[Database], Llm]:
+    def make(database: Database) -> Llm:
+        settings = Settings.from_environment(
+            {"LLM_PROVIDER": "openai", "LLM_MODEL": "m", "LLM_URL": f"{scripted.url}/v1", "LLM_API_KEY": "k"}
+        )
+        found = Llm.from_settings(settings, database, Guards())
+        assert found is not None
+        found._wait = Time().wait
+        return found
+
+    return make
+
+
+@pytest.fixture
+def doubtful(database: Database, admin: Connection) -> Office:
+    office = Office(database, admin, TWICE)
+    office.match_all([0, 1])
+    return office
+
+
+def attempt(office: Office, position: int, **more: Any) -> Attempt:
+    return Attempt(office.ids[position], office.tenant_id, 1, 1, 1, office.database, lambda: NOW, **more)
+
+
+def test_a_doubtful_pair_is_decided_before_the_effects(
+    doubtful: Office, scripted: Server, language_model: Any, admin: Connection
+):
+    scripted.then(Answer(json.dumps({"matches": [CHOICE]})))
+    outcome = match(attempt(doubtful, 2), language_model)
+    assert isinstance(outcome, Success)
+    assert (doubtful.links(), len(scripted.requests)) == (set(), 1)
+    with doubtful.database.tenant(doubtful.tenant_id) as connection:
+        outcome.effects(connection)
+    assert (doubtful.links(), outcome.reason(), len(scripted.requests)) == ({(0, 2)}, None, 1)
+    assert admin.execute("SELECT work_id, purpose FROM llm_call").fetchall() == [(doubtful.ids[2], "matching")]
+
+
+def test_the_model_s_failure_is_the_try_s(doubtful: Office, scripted: Server, language_model: Any):
+    scripted.then(Failure(503), Failure(503), Failure(503))
+    with pytest.raises(ServiceUnavailableError):
+        match(attempt(doubtful, 2), language_model)
+
+
+@pytest.mark.parametrize("left", [0.5, -1.0])
+def test_a_try_without_time_left_asks_nothing(left: float, doubtful: Office, scripted: Server, language_model: Any):
+    with pytest.raises(CancelledError):
+        match(attempt(doubtful, 2, time_left=lambda: left), language_model)
+    assert scripted.requests == []
+
+
+def test_a_cancelled_try_asks_nothing(doubtful: Office, scripted: Server, language_model: Any):
+    cancelled = Event()
+
+    def make(database: Database) -> Llm:
+        cancelled.set()
+        made: Llm = language_model(database)
+        return made
+
+    with pytest.raises(CancelledError):
+        match(attempt(doubtful, 2, cancelled=cancelled), make)
+    assert scripted.requests == []
+
+
+def test_a_model_that_nobody_needs_is_not_made(doubtful: Office):
+    def never(_: Database) -> Llm:
+        raise AssertionError
+
+    assert isinstance(match(attempt(doubtful, 0), never), Success)
