@@ -40,7 +40,8 @@ function of the edges. A write renames the components that it changed.
 
 What a language model judges is part of E as well: E is a function of D and of the answers kept, and an answer, once
 kept, never changes (`judge`). Decisions by a judgement are made again with every document that could bring another
-question, those by a number alone are not. A write that under the lock meets a question without an answer writes nothing.
+question, those by a number alone are not. A write that meets a question without an
+answer under the lock writes nothing.
 
 Two bounds are limits of this. A number is waited for by at most MAX_WAITING documents (store): beyond, a bearer that
 arrives late finds none of them. And what a tenant has more than MAX_HOLDERS of between the same parties in a quarter is
