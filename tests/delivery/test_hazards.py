@@ -16,7 +16,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from counterfoil import db
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Success, store
-from counterfoil.delivery.store import Answer
+from counterfoil.delivery.store import Answer, Claim
 from counterfoil.documents import uploads
 from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
 from counterfoil.messages import Message
@@ -443,3 +443,22 @@ def test_work_to_be_run_alone_starves_like_any_other_where_no_permit_is_left(
     assert response == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 1, 1)
+
+
+def test_a_last_attempt_that_is_given_back_while_it_is_taken_for_lost_is_not_dead(
+    database: Database, between: Between, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending(status="in-progress", attempts=3, claim_token=5, lease_expires_at=clock() - timedelta(seconds=1))
+    stalled = Claim(Answer.MINE, message, attempts=3, token=5)
+
+    def defer() -> None:  # it stalled and lives: between our look and our settlement it meets an open breaker
+        with database.delivery() as connection:
+            store.defer(connection, KINDS["matching"], stalled, due=clock() + timedelta(minutes=1), now=clock())
+
+    between.then = defer
+
+    response = make_consumer(between, fails, clock).handle(event(record(message)), Context())
+
+    assert life_cycle(admin, message.work_id)["status"] == "pending"
+    assert rows(admin, "dead_letter") == []
+    assert len(response["batchItemFailures"]) == 1

@@ -279,7 +279,7 @@ def park_unclaimed(connection: Connection, kind: Kind, claim_: Claim, *, due: da
 
 _TAKE_ABANDONED = """
 UPDATE {table} SET {claim_token} = nextval('claim_token'), {lease_expires_at} = NULL
-WHERE id = %(id)s AND {claim_token} = %(token)s
+WHERE id = %(id)s AND {claim_token} = %(token)s AND {attempts} = %(attempts)s
   AND ({status} = 'pending' OR ({status} = 'in-progress' AND {lease_expires_at} <= %(now)s))
 RETURNING {claim_token}, {error}
 """
@@ -288,10 +288,13 @@ RETURNING {claim_token}, {error}
 def take_abandoned(connection: Connection, kind: Kind, claim_: Claim, now: datetime) -> tuple[Claim, str | None]:
     """Take work from a try that ended without settling, without beginning another. Raises as `succeed`.
 
+    A try that was slow, not dead, may meanwhile have given its attempt back; then there is one left to begin.
+
     Returns the claim, and the error of the last try that did settle.
     """
     row = connection.execute(
-        kind.sql(_TAKE_ABANDONED), {"id": claim_.message.work_id, "token": claim_.token, "now": now}
+        kind.sql(_TAKE_ABANDONED),
+        {"id": claim_.message.work_id, "token": claim_.token, "attempts": claim_.attempts, "now": now},
     ).fetchone()
     if row is None:
         _stale(claim_)
