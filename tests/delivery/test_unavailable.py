@@ -10,7 +10,7 @@ import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import CommitUnknownError, Connection, Database
-from counterfoil.delivery import Attempt, Success
+from counterfoil.delivery import Attempt, Outcome, Skip, Success
 from counterfoil.delivery.concurrency import Threads
 from counterfoil.delivery.heartbeat import Heartbeat
 from counterfoil.delivery.received import Received
@@ -31,6 +31,7 @@ from tests.delivery.harness import (
 )
 
 DONE = Success(lambda connection: ())
+Pending = Callable[..., Message]
 
 
 class Flaky(Database):
@@ -264,3 +265,40 @@ def test_no_message_is_hidden_past_twelve_hours_from_its_receipt(clock: Clock) -
     assert bounded(300, received_at, received_at) == 300
     assert bounded(300, received_at, received_at + timedelta(hours=11, minutes=58)) == 60
     assert bounded(300, received_at, received_at + timedelta(hours=13)) == 0
+
+
+def test_the_second_delivery_of_a_message_in_one_batch_does_not_end_the_renewals_of_the_first(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)
+    raw = record(message)
+    first, second = (Received(SQSRecord(raw | {"receiptHandle": handle}), clock.now) for handle in ("first", "second"))
+    heartbeat = make_heartbeat(database, clock)
+    heartbeat.watch(first)
+    heartbeat.watch(second)
+    heartbeat.running(first, make_attempt(database, message, 5, clock))
+
+    heartbeat.release(second)  # it was told that the work is running
+    heartbeat.beat()
+
+    assert sqs.visibility == {"first": 300}
+    assert life_cycle(admin, message.work_id)["lease_expires_at"] == clock.now + timedelta(seconds=120)
+
+
+def test_two_deliveries_of_one_message_in_a_batch_are_one_try_and_are_both_kept(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending()
+    raw = record(message)
+    seen: list[int] = []
+
+    def work(attempt: Attempt) -> Outcome:
+        seen.append(attempt.number)
+        return Skip("seen")
+
+    batch = event(*(raw | {"receiptHandle": handle} for handle in ("first", "second")))
+    response = make_consumer(database, work, clock).handle(batch, Context())
+
+    assert seen == [1]
+    assert response == {"batchItemFailures": [{"itemIdentifier": raw["messageId"]}]}
+    assert sqs.visibility == {"first": 300, "second": 300}  # protected, and no sooner visible

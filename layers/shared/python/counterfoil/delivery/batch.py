@@ -43,10 +43,11 @@ class Batch(BatchProcessor):
         self._lock = Lock()
         self._closed = False
         self._results: list[tuple[Any, ...]] = []
+        self._decided: set[Received] = set()
         self._waiting: deque[Received] = deque()
         self._alone: deque[Received] = deque()
-        self._running: dict[str, tuple[Received, Attempt]] = {}
-        self._ended: deque[str] = deque()
+        self._running: dict[Received, Attempt] = {}
+        self._ended: deque[Received] = deque()
         self.tally = Tally()
         self.starved = False
         """Whether tries of earlier invocations held every permit for as long as this batch could wait."""
@@ -71,7 +72,7 @@ class Batch(BatchProcessor):
         with self._heartbeat:
             protected = []
             for record in records:
-                if record.message_id in exposed:
+                if record in exposed:
                     self._conclude(record, Verdict("unprotected", acknowledged=False))
                 else:
                     record.stages["protected"] = protected_at
@@ -85,9 +86,8 @@ class Batch(BatchProcessor):
         """From here on no verdict counts. Every record without one is reported, or SQS would delete it."""
         with self._lock:
             self._closed = True
-            decided: set[str] = {entry[2].message_id for entry in self._results}
             for record in records:
-                if record.message_id not in decided:
+                if record not in self._decided:
                     logger.warning("unfinished", message_id=record.message_id)
                     self._results.append(super().failure_handler(record.record, (None, None, None)))
 
@@ -147,9 +147,12 @@ class Batch(BatchProcessor):
         self._waiting.extend(records)
         while (self._waiting or self._alone or self._running) and self._watch_the_clock():
             if not self._start_next() and self._running:
-                self._consumer.concurrency.wait_for(lambda: len(self._ended) > 0, self._until_next_bound())
+                self._consumer.concurrency.wait_for(self._may_go_on, self._until_next_bound())
             while self._ended:
                 del self._running[self._ended.popleft()]
+
+    def _may_go_on(self) -> bool:
+        return len(self._ended) > 0 or (len(self._waiting) > 0 and self._consumer.gate.is_open)
 
     def _watch_the_clock(self) -> bool:
         """Start nothing that cannot end in time, cancel what runs too long. False when the time is up."""
@@ -159,7 +162,7 @@ class Batch(BatchProcessor):
             self._waiting.clear()
             self._alone.clear()
         if left <= CANCEL_SECONDS:
-            for _, attempt in self._running.values():
+            for attempt in self._running.values():
                 attempt.cancelled.set()
         return left > ABANDON_SECONDS
 
@@ -200,7 +203,7 @@ class Batch(BatchProcessor):
                 attempt = self._attempt(claim)
                 record.stages["claimed"] = self._consumer.clock()
                 self._heartbeat.running(record, attempt)
-                self._running[record.message_id] = (record, attempt)
+                self._running[record] = attempt
                 self._consumer.concurrency.begin(self._consumer.worker.name, partial(self._run, record, claim, attempt))
             elif claim.answer is Answer.UNSETTLED:
                 self._alone.append(record)
@@ -219,15 +222,16 @@ class Batch(BatchProcessor):
         refused for good, or waits too long for a row, one of the messages spoils it: they are asked about one by one.
         """
         asking: dict[Message, Received] = {}
-        here = {attempt.work_id for _, attempt in self._running.values()}
+        here = {attempt.work_id: record for record, attempt in self._running.items()}
         for record in records:
             message = _intake(record).messages[0]
-            if message.work_id in here:
-                lease = self._consumer.lease.total_seconds()
-                self._conclude(record, Verdict("running", acknowledged=False, visible_in=lease + 1))
-            else:
-                here.add(message.work_id)
+            first = here.setdefault(message.work_id, record)
+            if first is record:
                 asking[message] = record
+            else:
+                # A second delivery of the very same message leaves its visibility to the first one's heartbeat.
+                lease = None if first.message_id == record.message_id else self._consumer.lease.total_seconds() + 1
+                self._conclude(record, Verdict("running", acknowledged=False, visible_in=lease))
         if not asking:
             return []
         try:
@@ -290,7 +294,7 @@ class Batch(BatchProcessor):
             logger.error("unsettled", error=sentence(error))
         finally:
             logger.thread_safe_clear_keys()
-            self._ended.append(record.message_id)
+            self._ended.append(record)
             self._consumer.gate.give_back()
 
     def success_handler(self, record: Any, result: Outcome) -> Any:
@@ -320,6 +324,7 @@ class Batch(BatchProcessor):
             else:
                 result = super().failure_handler(record.record, (None, None, None))
             self._results.append(result)
+            self._decided.add(record)
             self.tally.add(record, verdict, claim)
         logger.info(
             verdict.outcome,

@@ -16,9 +16,14 @@ class Gate:
         self._lock = Lock()
         self._concurrency = concurrency
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a permit is free just now."""
+        return self._free > 0
+
     def take(self, wanted: int, *, timeout: float = 0) -> int:
         """Take up to `wanted` permits, waiting up to `timeout` seconds for the first. Returns how many were taken."""
-        self._concurrency.wait_for(lambda: self._free > 0, timeout)
+        self._concurrency.wait_for(lambda: self.is_open, timeout)
         with self._lock:
             taken = min(wanted, self._free)
             self._free -= taken

@@ -46,9 +46,9 @@ class Heartbeat:
         self._every = every
         self._clock = clock
         self._concurrency = concurrency
-        self._unfinished: dict[str, Received] = {}
-        self._running: dict[str, Attempt] = {}
-        self._renewing: set[str] = set()
+        self._unfinished: set[Received] = set()
+        self._running: dict[Received, Attempt] = {}
+        self._renewing: set[Received] = set()
         self._lock = Lock()
         self._stopping = False
         self._beating = True
@@ -67,19 +67,19 @@ class Heartbeat:
     def watch(self, record: Received) -> None:
         """Keep this message hidden until it is released."""
         with self._lock:
-            self._unfinished[record.message_id] = record
+            self._unfinished.add(record)
 
     def running(self, record: Received, attempt: Attempt) -> None:
         """Keep this try's lease alive, too."""
         with self._lock:
-            self._running[record.message_id] = attempt
+            self._running[record] = attempt
 
     def release(self, record: Received) -> None:
         """Touch this message no more, and wait a little for a renewal of it that is under way."""
         with self._lock:
-            self._unfinished.pop(record.message_id, None)
-            self._running.pop(record.message_id, None)
-        self._concurrency.wait_for(lambda: record.message_id not in self._renewing, PATIENCE_SECONDS)
+            self._unfinished.discard(record)
+            self._running.pop(record, None)
+        self._concurrency.wait_for(lambda: record not in self._renewing, PATIENCE_SECONDS)
 
     def _beat_until_stopped(self) -> None:
         try:
@@ -95,16 +95,16 @@ class Heartbeat:
     def beat(self) -> None:
         """Renew everything once: visibility first, so that a lease never outlives its message's protection."""
         with self._lock:
-            records = list(self._unfinished.values())
+            records = list(self._unfinished)
             self._renewing = set(self._unfinished)
         try:
             exposed = self._visibility.protect(records, self._protection_seconds(), self._clock())
         finally:
             with self._lock:
                 self._renewing = set()
-                running = {id_: attempt for id_, attempt in self._running.items() if id_ in self._unfinished}
+                running = {record: attempt for record, attempt in self._running.items() if record in self._unfinished}
             self._concurrency.changed()
-        running = {id_: attempt for id_, attempt in running.items() if id_ not in exposed}
+        running = {record: attempt for record, attempt in running.items() if record not in exposed}
         by_work: dict[UUID, Attempt] = {attempt.work_id: attempt for attempt in running.values()}
         if not by_work:
             return

@@ -11,7 +11,7 @@ from counterfoil.messages import Intake
 
 @dataclass(eq=False)
 class Received:
-    """One message of a batch."""
+    """One delivery of a message. A batch may hold two of the same one: each is itself alone."""
 
     record: SQSRecord
     received_at: datetime

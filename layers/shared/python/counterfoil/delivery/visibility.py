@@ -23,14 +23,14 @@ class Visibility:
     def __init__(self, queue_url: str) -> None:
         self._queue_url = queue_url
 
-    def protect(self, records: Sequence[Received], seconds: int, now: datetime) -> set[str]:
+    def protect(self, records: Sequence[Received], seconds: int, now: datetime) -> set[Received]:
         """Hide `records` for at least `seconds` from now, in batch calls; what failed is tried once more.
 
-        Returns the ids of the messages that are not protected.
+        Returns those that are not protected.
         """
         failed = self._change(records, seconds, now)
         if failed:
-            failed = self._change([record for record in records if record.message_id in failed], seconds, now)
+            failed = self._change([record for record in records if record in failed], seconds, now)
         return failed
 
     def back_off(self, record: Received, seconds: float, now: datetime) -> None:
@@ -38,8 +38,8 @@ class Visibility:
         if self._change([record], int(seconds), now):
             logger.warning("The visibility of a message was not changed", message_id=record.message_id)
 
-    def _change(self, records: Sequence[Received], seconds: int, now: datetime) -> set[str]:
-        failed: set[str] = set()
+    def _change(self, records: Sequence[Received], seconds: int, now: datetime) -> set[Received]:
+        failed: set[Received] = set()
         for start in range(0, len(records), BATCH):
             batch = records[start : start + BATCH]
             entries = [
@@ -57,10 +57,9 @@ class Visibility:
                     )
             except Exception as error:  # noqa: BLE001  # a backoff or renewal that failed costs time, never the message
                 logger.warning("Visibility was not changed", error=sentence(error))
-                failed |= {record.message_id for record in batch}
+                failed |= set(batch)
             else:
-                done = {batch[int(entry["Id"])].message_id for entry in answer.get("Successful", [])}
-                failed |= {record.message_id for record in batch} - done
+                failed |= set(batch) - {batch[int(entry["Id"])] for entry in answer.get("Successful", [])}
         return failed
 
 
