@@ -1,86 +1,11 @@
-"""Every foreign error that an adapter maps, and the class it becomes."""
+"""The tree of errors: what each says about another try, and what may be told of it."""
 
-import psycopg
-import pytest
-from botocore import exceptions as botocore
-from psycopg import errors as pg
-from psycopg_pool import PoolTimeout
-
-from counterfoil import aws, db, errors
+from counterfoil import errors
 from counterfoil.errors import (
-    ConflictError,
-    DatabaseUnavailableError,
     InvalidAnswerError,
     InvalidDocumentError,
-    RejectedRequestError,
-    RejectedStatementError,
-    ServiceUnavailableError,
     sentence,
 )
-
-POSTGRES = {
-    pg.DeadlockDetected: ConflictError,
-    pg.SerializationFailure: ConflictError,
-    pg.LockNotAvailable: ConflictError,
-    pg.AdminShutdown: DatabaseUnavailableError,
-    pg.CrashShutdown: DatabaseUnavailableError,
-    pg.CannotConnectNow: DatabaseUnavailableError,
-    pg.ReadOnlySqlTransaction: DatabaseUnavailableError,
-    pg.TooManyConnections: DatabaseUnavailableError,
-    pg.ConnectionFailure: DatabaseUnavailableError,
-    pg.IdleInTransactionSessionTimeout: DatabaseUnavailableError,
-    psycopg.OperationalError: DatabaseUnavailableError,
-    psycopg.InterfaceError: DatabaseUnavailableError,
-    PoolTimeout: DatabaseUnavailableError,
-    pg.UniqueViolation: RejectedStatementError,
-    pg.ForeignKeyViolation: RejectedStatementError,
-    pg.CheckViolation: RejectedStatementError,
-    pg.InsufficientPrivilege: RejectedStatementError,
-    pg.InvalidTextRepresentation: RejectedStatementError,
-    pg.UndefinedTable: RejectedStatementError,
-    psycopg.DataError: RejectedStatementError,
-    psycopg.ProgrammingError: RejectedStatementError,
-}
-
-
-@pytest.mark.parametrize(("foreign", "ours"), POSTGRES.items())
-def test_postgres_errors(foreign: type[psycopg.Error], ours: type[Exception]) -> None:
-    assert type(db.mapped(foreign("DETAIL: Key (iban)=(DE02) already exists"))) is ours
-    assert "DE02" not in str(db.mapped(foreign("DETAIL: Key (iban)=(DE02) already exists")))
-
-
-def answered(code: str, status: int) -> botocore.ClientError:
-    return botocore.ClientError(
-        {"Error": {"Code": code, "Message": "secret"}, "ResponseMetadata": {"HTTPStatusCode": status}},  # type: ignore[typeddict-item]
-        "GetObject",
-    )
-
-
-AWS = [
-    (answered("ThrottlingException", 400), ServiceUnavailableError),
-    (answered("SlowDown", 503), ServiceUnavailableError),
-    (answered("InternalError", 500), ServiceUnavailableError),
-    (answered("RequestTimeout", 408), ServiceUnavailableError),
-    (answered("TooEarly", 425), ServiceUnavailableError),
-    (answered("TooMany", 429), ServiceUnavailableError),
-    (answered("NoSuchKey", 404), RejectedRequestError),
-    (answered("AccessDenied", 403), RejectedRequestError),
-    (answered("ValidationError", 400), RejectedRequestError),
-    (botocore.EndpointConnectionError(endpoint_url="http://x"), ServiceUnavailableError),
-    (botocore.ConnectTimeoutError(endpoint_url="http://x"), ServiceUnavailableError),
-    (botocore.ReadTimeoutError(endpoint_url="http://x"), ServiceUnavailableError),
-    (botocore.ConnectionClosedError(endpoint_url="http://x"), ServiceUnavailableError),
-    (botocore.ResponseStreamingError(error="x"), ServiceUnavailableError),
-    (botocore.IncompleteReadError(actual_bytes=1, expected_bytes=2), ServiceUnavailableError),
-    (botocore.ParamValidationError(report="secret"), RejectedRequestError),
-]
-
-
-@pytest.mark.parametrize(("foreign", "ours"), AWS, ids=lambda value: getattr(value, "__name__", str(value))[:40])
-def test_aws_errors(foreign: botocore.BotoCoreError, ours: type[Exception]) -> None:
-    with pytest.raises(ours) as caught, aws.errors_mapped():
-        raise foreign
-    assert "secret" not in str(caught.value)
 
 
 def test_every_error_of_the_tree_says_whether_a_retry_can_help() -> None:

@@ -14,7 +14,12 @@ from counterfoil.errors import InvalidSettingsError
 
 def _from_json(value: Any) -> Any:
     """Environment variables that hold a structure hold it as JSON."""
-    return from_json(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    try:
+        return from_json(value)
+    except TypeError:  # half a surrogate: what Python makes of an environment that is no UTF-8
+        raise ValueError("is not UTF-8") from None
 
 
 class Worker(BaseModel):
