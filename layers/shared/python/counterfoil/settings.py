@@ -74,7 +74,7 @@ class Settings(BaseModel):
     """Base address of the provider's API; None: the provider's own."""
     llm_api_key: SecretStr | None = None
     llm_connect_timeout_seconds: float = Field(default=5, gt=0)
-    llm_read_timeout_seconds: float = Field(default=30, gt=0)
+    llm_read_timeout_seconds: float = Field(default=50, gt=0)
     """Longest silence of an answer under way."""
     llm_total_timeout_seconds: float = Field(default=60, gt=0)
     """Longest call."""
