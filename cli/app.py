@@ -31,6 +31,11 @@ COMMANDS = {
     "clusters": Command("cli.clusters:clusters", "Show which documents belong together, and why.", WORK),
     "cdk": Command("cli.cdk:app", "Run the CDK command line: for a real account.", ACCOUNT),
     "extract": Command("cli.extract:extract", "Read documents from files and show what they state.", READ),
+    "simulate": Command(
+        "cli.simulation.command:simulate",
+        "Try delivery in simulated worlds, where messages come twice and processes die.",
+        READ,
+    ),
     "evaluate": Command("cli.evaluate:evaluate", "Match a labelled set of documents and write what was found.", READ),
 }
 

@@ -11,6 +11,8 @@ from cli.simulation.faults import Fault, Faults
 from cli.simulation.scheduler import Life, Process, Scheduler
 from cli.simulation.sqs import Message, Queue, Sqs, record
 
+IN_FLIGHT = "its invocation has not ended"
+
 Handler = Callable[[dict[str, Any], LambdaContext], Any]
 
 
@@ -171,10 +173,13 @@ class Mapping:
             self.scheduler.say(f"{self.function.name} is throttled: the batch waits for its visibility to end")
             return
         began, struck = self.scheduler.now, self._faults.struck.total()
+        for _, receive in received:
+            receive.excuse = receive.excuse or IN_FLIGHT
         answered, answer = self.function.invoke(event)
-        if not answered or self._faults.struck.total() != struck or self._faults.lasting_until > began:
-            for _, receive in received:
-                receive.excuse = receive.excuse or "something went wrong"
+        trouble = not answered or self._faults.struck.total() != struck or self._faults.lasting_until > began
+        for _, receive in received:
+            if receive.excuse == IN_FLIGHT:
+                receive.excuse = "something went wrong" if trouble else None
         self.scheduler.point("the function's answer")
         kept = {item["itemIdentifier"] for item in (answer or {}).get("batchItemFailures", [])} if answered else None
         lost = self._faults.strikes(Fault.NOT_DELETED)

@@ -37,7 +37,7 @@ class Fault(StrEnum):
 RATES = {
     Fault.KILL: 0.02,
     Fault.STALL: 0.02,
-    Fault.PAUSE: 0.01,
+    Fault.PAUSE: 0.02,
     Fault.NO_CONNECTION: 0.05,
     Fault.CONNECTION_LOST: 0.03,
     Fault.LOST_BEFORE_COMMIT: 0.06,

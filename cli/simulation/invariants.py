@@ -141,13 +141,14 @@ class Watch:
         kept = [message for message in kept if message.receives[-1].excuse is None]
         if not kept:
             return
+        works = Counter(name[:2] for message in messages for name in named(queue.worker, message.body))
         now = self._world.scheduler.clock()
         states = {(state.worker, state.id): state for state in self._states()}
         for message in kept:
             for name in named(queue.worker, message.body):
                 state = states.get(name[:2])
-                if state is not None and state.lease is not None and state.lease > now:
-                    message.receives[-1].excuse = "its work ran elsewhere"
+                if works[name[:2]] > 1 or (state is not None and state.lease is not None and state.lease > now):
+                    message.receives[-1].excuse = "another message of its work was in hand"
 
 
 # -- at rest ----------------------------------------------------------------------------------------------------------

@@ -147,23 +147,24 @@ class Behaviour:
     seconds: float = 0
     deaf: bool = False
     """Whether it goes on when it is asked to stop."""
+    late: bool = False
+    """Whether it takes its time between its work and its effects, instead of before its work."""
     error: Callable[[], BaseException] | None = None
     after_work: bool = False
     """Whether the error comes when the work is done, before its effects."""
     deferred_for: float | None = None
-    permanent: bool = False
 
 
 def _behaviour(random: Random, trouble: float) -> Behaviour:
     seconds = random.choice((0, 0, 0, 0.5, 20, 45, 100, 160)) if random.random() < 0.2 + trouble else 0
-    deaf, after = random.random() < 0.3, random.random() < 0.5
+    deaf, late, after = random.random() < 0.3, random.random() < 0.5, random.random() < 0.5
     if random.random() >= trouble:
-        return Behaviour(seconds, deaf)
+        return Behaviour(seconds, deaf, late)
     kind = random.random()
     if kind < 0.6:
-        return Behaviour(seconds, deaf, random.choice(TRANSIENT), after)
+        return Behaviour(seconds, deaf, late, random.choice(TRANSIENT), after)
     if kind < 0.75:
-        return Behaviour(seconds, deaf, random.choice(PERMANENT), after, permanent=True)
+        return Behaviour(seconds, deaf, late, random.choice(PERMANENT), after)
     return Behaviour(seconds, deaf, deferred_for=random.choice((1, 30, 300, 1200)))
 
 

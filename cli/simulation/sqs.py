@@ -126,6 +126,15 @@ class Sqs:
                 message.receives[-1].excuse = "delivered twice"
                 message.visible_at = now
 
+    def deliver_again(self, handles: tuple[str, ...], within: float) -> None:
+        """Give the messages of these handles out to somebody else as well, some time from now."""
+        now = self.scheduler.now
+        for queue in self.by_name.values():
+            for message in queue.messages:
+                if message.receives and message.receives[-1].handle in handles and message.visible_at > now:
+                    message.receives[-1].excuse = "delivered twice"
+                    message.visible_at = now + self.scheduler.random.uniform(0, within)
+
     def receive(self, queue: Queue, most: int, invocation: int) -> list[Message]:
         """Up to `most` visible messages, in any order; those received too often move to the dead-letter queue."""
         random, now = self.scheduler.random, self.scheduler.now

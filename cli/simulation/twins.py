@@ -58,7 +58,7 @@ class _NotYet(Visibility):
         self._real = real
         self._batch = True
 
-    def protect(self, records: Sequence[Received], seconds: int, now: Any) -> set[str]:
+    def protect(self, records: Sequence[Received], seconds: int, now: Any) -> set[Received]:
         if self._batch:
             self._batch = False
             return set()
@@ -130,12 +130,9 @@ def _attempts_as_token() -> Any:
 
 
 def _no_send_number() -> Any:
-    return _without(
-        store,
-        "_CLAIM",
-        ("(w.revision, w.send_number) > (f.revision, f.send_number)", "w.revision > f.revision"),
-        ("(w.revision, w.send_number) < (f.revision, f.send_number)", "w.revision < f.revision"),
-    )
+    """A message names its work and revision: whatever puts work behind a new message owes the one that was sent."""
+    raised = ("{send_number} = {send_number} + 1", "{send_number} = {send_number}")
+    return _all(*(_without(store, name, raised) for name in ("_PARK_FAILED", "_DEFER", "_PARK_UNCLAIMED", "_RETURN")))
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------------

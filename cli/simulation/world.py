@@ -104,7 +104,7 @@ class World:
         self.script = Script(self.random, self.scheduler, self.random.choice((0, 0, 0.2, 0.5)))
         self.storage = Storage(self.scheduler, self.faults)
         self.rematches = self.random.choice((0, 0, 0, 1, 2))
-        self.lease = self.random.choice((120, 45))
+        self.lease = self.random.choice((120, 40))
         short = self.random.random() < 0.2
         for worker, row in self.rows.items():
             self.rows[worker] = replace(
@@ -200,6 +200,9 @@ class World:
         scheduler, task = self.scheduler, self.scheduler.current
         assert task is not None
         behaviour = self.script.next(worker, attempt.work_id)
+        overlaps = any(not other.ended and other.attempt.work_id == attempt.work_id for other in self.tries)
+        if overlaps and behaviour.seconds == 0 and self.random.random() < 0.7:
+            behaviour = replace(behaviour, seconds=self.random.choice((10, 45, 90)))
         one = Try(
             worker, attempt, process, task.number, self.transactions.begun, scheduler.now, behaviour
         )
@@ -225,23 +228,29 @@ class World:
         return _with_note(outcome, worker, attempt)
 
     def _carried_out(self, work: Callable[[Attempt], Outcome], attempt: Attempt, behaviour: Behaviour) -> Outcome:
-        scheduler = self.scheduler
-        if behaviour.seconds:
-            if behaviour.deaf:
-                scheduler.sleep(behaviour.seconds)
-            else:
-                scheduler.wait(
-                    lambda: attempt.cancelled.is_set() or attempt.superseded.is_set(), behaviour.seconds
-                )
-                attempt.check()
+        if not behaviour.late:
+            self._take_time(attempt, behaviour)
         if behaviour.deferred_for is not None:
             raise self.script.deferral(behaviour.deferred_for)
         if behaviour.error is not None and not behaviour.after_work:
             raise behaviour.error()
         outcome = work(attempt)
+        if behaviour.late:
+            self._take_time(attempt, behaviour)
         if behaviour.error is not None:
             raise behaviour.error()
         return outcome
+
+    def _take_time(self, attempt: Attempt, behaviour: Behaviour) -> None:
+        if behaviour.seconds == 0:
+            return
+        if behaviour.deaf:
+            self.scheduler.sleep(behaviour.seconds)
+            return
+        self.scheduler.wait(
+            lambda: attempt.cancelled.is_set() or attempt.superseded.is_set(), behaviour.seconds
+        )
+        attempt.check()
 
     def name(self, work_id: UUID) -> str:
         """How the history calls a work."""
@@ -260,7 +269,10 @@ class World:
             self.scheduler.sleep(random.choice((0.1, 3, 15, 70, 130, 250, 400)))
         if self.faults.strikes(Fault.PAUSE):
             self.stalls.append(self.scheduler.now)
-            task.process.paused_until = self.scheduler.now + random.choice((20, 60, 80, 130, 200, 280))
+            seconds = random.choice((20, self.lease + 5, self.lease + 30, 200))
+            task.process.paused_until = self.scheduler.now + seconds
+            if random.random() < 0.7:
+                self.sqs.deliver_again(task.process.handles, seconds)
         if self.faults.strikes(Fault.FAIL_OVER):
             self.faults.lasting_until = self.scheduler.now + random.choice((1, 20, 120, 600))
 
@@ -330,7 +342,7 @@ class Protecting(Greenlets):
 def _told(behaviour: Behaviour) -> str:
     if behaviour.deferred_for is not None:
         return f"deferred for {behaviour.deferred_for} s"
-    told = f"{behaviour.seconds} s" + (", deaf" if behaviour.deaf else "")
+    told = f"{behaviour.seconds} s" + (" after its work" if behaviour.late else "") + (", deaf" if behaviour.deaf else "")
     if behaviour.error is None:
         return told
     return f"{told}, {type(behaviour.error()).__name__} {'after' if behaviour.after_work else 'before'} its work"
