@@ -54,9 +54,11 @@ def run(seed: int, store: Store, *, tell: bool = False, prepare: Callable[[World
     violation = None
     try:
         world.run()
+        story = _story(world) if tell else []  # before the checks, which use the same database
         invariants.check(world)
     except ViolationError as error:
         violation = str(error)
+        story = _story(world)
     return History(
         seed,
         violation,
@@ -65,7 +67,7 @@ def run(seed: int, store: Store, *, tell: bool = False, prepare: Callable[[World
         dict(world.faults.struck),
         len(world.tries),
         time.perf_counter() - began,
-        _story(world) if tell or violation else [],
+        story,
     )
 
 
@@ -133,7 +135,7 @@ def _story(world: World) -> list[str]:
             f"    ledger {entry.number}: {entry.worker} of {world.name(entry.id)}: {changes}"
         )
     lines = []
-    for event in world.scheduler.events:
+    for event in world.scheduler.events[: world.ended_at]:
         at = (START + timedelta(seconds=event.at)).strftime("%d %H:%M:%S.%f")[:-4]
         lines.append(f"{at}  {event.who:<28} {event.what}")
         if event.what.startswith("COMMITTED #"):

@@ -180,8 +180,8 @@ class Sqs:
         """ChangeMessageVisibilityBatch."""
         queue = self._queue(QueueUrl)
         self._check(0 < len(Entries) <= 10, "a batch of 1 to 10 entries")
-        for entry in Entries:
-            self.protected.add(entry["ReceiptHandle"])
+        Entries = sorted(Entries, key=lambda one: str(one["ReceiptHandle"]))  # noqa: N806  # their order means nothing
+        self.protected |= {entry["ReceiptHandle"] for entry in Entries}
         self._before("ChangeMessageVisibility " + ", ".join(_entry(entry) for entry in Entries))
         successful, failed = [], []
         for entry in Entries:

@@ -147,6 +147,8 @@ class World:
             self.sqs.time_passed,
         ]
         self._due_at: tuple[int, float] = (-1, inf)
+        self.ended_at = 0
+        """Lines of the history; what the checks do is none of it."""
 
     # -- the product's parts ------------------------------------------------------------------------------------------
 
@@ -318,6 +320,7 @@ class World:
                 self.scheduler.run()
             finally:
                 self.faults.end()
+                self.ended_at = len(self.scheduler.events)
                 self.scheduler.close()
 
 
