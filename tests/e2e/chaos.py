@@ -1,0 +1,109 @@
+"""Chaos for a local cloud: worker processes and PostgreSQL end by SIGKILL, at random moments of a seed."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from random import Random
+
+import psutil
+import psycopg
+
+from cli.cloud import processes
+from cli.cloud.cloud import Cloud
+from cli.postgres import PostgresServer
+from tests.e2e.waiting import until
+
+WORKERS = {"acquisition": 2, "ingestion": 3, "matching": 3, "dead_letters": 1, "watchdog": 1}
+"""Who is killed how often, in proportion."""
+_CLAIMED = {
+    "acquisition": "SELECT count(*) FROM acquisition_job WHERE status = 'in-progress'",
+    "ingestion": "SELECT count(*) FROM ingestion_job WHERE status = 'in-progress'",
+    "matching": "SELECT count(*) FROM document WHERE matching_status = 'in-progress'",
+}
+_AMID = 0.75
+"""How often a kill waits for a moment at which the worker holds claims; else it comes at any moment."""
+_PAUSES = (0.1, 1.5)
+"""Seconds between two kills, at least and at most."""
+_DOWN = (0.2, 1.5)
+"""Seconds for which PostgreSQL stays away."""
+_PATIENCE = 3.0
+"""Seconds to wait for such a moment."""
+
+
+@dataclass
+class Chaos:
+    """What kills, and what it has killed."""
+
+    cloud: Cloud
+    random: Random
+    workers: Counter[str] = field(default_factory=Counter)
+    """Processes killed while they were alive, by worker."""
+    amid: int = 0
+    """Of these: while the worker held claims."""
+    databases: int = 0
+
+    def pause(self) -> None:
+        """Let some time pass."""
+        threading.Event().wait(self.random.uniform(*_PAUSES))
+
+    def kill_worker(self) -> None:
+        """End one live process of a worker, drawn from those that there are, by its number."""
+        (worker,) = self.random.choices(list(WORKERS), list(WORKERS.values()))
+        holds = self.random.random() < _AMID and worker in _CLAIMED and self._await_claims(worker)
+        while True:
+            found = until(lambda: list(live(self.cloud)))
+            chosen, process = self.random.choice([one for one in found if one[0] == worker] or found)
+            if processes.is_alive(process):
+                process.kill()
+                self.amid += holds and chosen == worker
+                until(lambda: not processes.is_alive(process))  # noqa: B023 - looked at before the loop goes on
+                self.workers[chosen] += 1
+                return
+
+    def _await_claims(self, worker: str) -> bool:
+        """Wait a little until this worker holds claims. Returns whether it does."""
+        with psycopg.connect(self.cloud.state.database_url, autocommit=True) as admin, suppress(AssertionError):
+            return until(lambda: admin.execute(_CLAIMED[worker].encode()).fetchone() != (0,), _PATIENCE)
+        return False
+
+    def kill_database(self) -> None:
+        """End PostgreSQL with all its processes, and start it again on the same port."""
+        place = PostgresServer(self.cloud.place.postgres)
+        server = place.running()
+        assert server is not None
+        server.kill()
+        assert place.running() is None
+        threading.Event().wait(self.random.uniform(*_DOWN))
+        assert place.start(server.port).port == server.port
+        self.databases += 1
+
+
+def live(cloud: Cloud) -> Iterator[tuple[str, psutil.Process]]:
+    """The processes that are functions of this cloud, each with its worker's name."""
+    for process in processes.belonging_to(cloud.place.folder):
+        with suppress(psutil.Error):
+            command = process.cmdline()[1:]
+            for worker in WORKERS:
+                if any(f"-counterfoil-{worker}-" in part for part in command):
+                    yield worker, process
+
+
+@contextmanager
+def watched(cloud: Cloud, every: float = 3) -> Iterator[None]:
+    """The watchdog comes round every few seconds, and not every minute."""
+    ended = threading.Event()
+    functions, name = cloud.client("lambda"), cloud.outputs["WatchdogFunctionName"]
+
+    def rounds() -> None:
+        while not ended.wait(every):
+            functions.invoke(FunctionName=name, Payload="{}")
+
+    thread = threading.Thread(target=rounds, name="watchdog")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -1,0 +1,124 @@
+"""Five hundred documents whose truth is known, a part of them such that only a judge can tell what belongs together."""
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from random import Random
+from threading import Event
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from cli.sample.bulk import deals
+from cli.sample.model import Document
+from cli.sample.ubl import write_ubl
+from counterfoil.llm import Question
+
+M = TypeVar("M", bound=BaseModel)
+
+PLAIN, DOUBTFUL = 190, 40
+"""Deals of an order and the invoice that names it; and of two orders alike and an invoice that names neither."""
+_TELLING = 3
+"""Lines by which an order is like no other one but its twin."""
+DOCUMENTS = 2 * PLAIN + 3 * DOUBTFUL
+
+
+@dataclass(frozen=True)
+class File:
+    """A document as it is uploaded."""
+
+    name: str
+    kind: str
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What must come of the files, which go by their names. An edge says who decides it."""
+
+    edges: frozenset[tuple[str, str, str]]
+    clusters: frozenset[frozenset[str]]
+    deals: frozenset[frozenset[str]]
+    """The files that could be told to belong together, twins of orders among them."""
+
+    def without(self, spoilt: Collection[str]) -> "Truth":
+        """The truth about the deals of which no file is among these."""
+        deals = {deal for deal in self.deals if deal.isdisjoint(spoilt)}
+        kept = {name for deal in deals for name in deal}
+        return Truth(
+            frozenset(edge for edge in self.edges if edge[0] in kept),
+            frozenset(cluster for cluster in self.clusters if cluster <= kept),
+            frozenset(deals),
+        )
+
+
+def load(seed: int) -> tuple[list[File], Truth]:
+    """The files in a random order, and what must come of them."""
+    files: list[File] = []
+    edges: set[tuple[str, str, str]] = set()
+    deals_: set[frozenset[str]] = set()
+    made = deals(seed, 10 * (PLAIN + DOUBTFUL))
+    for order, invoice in islice(made, PLAIN):
+        pair = [_file(order), _file(invoice)]
+        edges.add((*_named(pair), "rules"))
+        deals_.add(frozenset(_named(pair)))
+        files += pair
+    for order, invoice in islice((deal for deal in made if len(deal[0].lines) >= _TELLING), DOUBTFUL):
+        lines = tuple(replace(line, po_line=None) for line in invoice.lines)
+        pair = [_file(order), _file(replace(invoice, references={}, lines=lines))]
+        twin = _file(replace(order, number=f"9{order.number}"))
+        edges.add((*_named(pair), "llm"))
+        deals_.add(frozenset((*_named(pair), twin.name)))
+        files += [*pair, twin]
+    joined = {frozenset((first, second)) for first, second, _ in edges}
+    alone = {file.name for file in files} - {name for pair in joined for name in pair}
+    Random(seed).shuffle(files)
+    clusters = joined | {frozenset((name,)) for name in alone}
+    return files, Truth(frozenset(edges), frozenset(clusters), frozenset(deals_))
+
+
+def _named(pair: Sequence[File]) -> tuple[str, str]:
+    first, second = sorted(file.name for file in pair)
+    return first, second
+
+
+def _file(document: Document) -> File:
+    return File(f"{document.kind} {document.number}.xml", document.kind, write_ubl(document))
+
+
+def answer(question: str) -> str:
+    """What the judge of this load says: of each group the candidate that says most of what the document says as well.
+
+    Of two alike it is the one with the lower number, in whatever order they are offered.
+    """
+    found = re.search(r"<case>\n(.*)\n</case>", question, re.DOTALL)
+    assert found is not None
+    case = json.loads(found[1])
+    said = set(_statements(case["document"]["says"]))
+
+    def rank(candidate: dict[str, Any]) -> tuple[int, str]:
+        return -len(said & set(_statements(candidate["says"]))), candidate["says"]["po_number"]
+
+    chosen = [min(group["candidates"], key=rank) for group in case["groups"]]
+    reasoning = "It says most of what the document says."
+    matches = [{"candidate": one["candidate"], "confidence": "high", "reasoning": reasoning} for one in chosen]
+    return json.dumps({"matches": matches})
+
+
+def _statements(value: Any) -> Iterator[str]:
+    """Every single value somewhere in a document."""
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _statements(part)
+    else:
+        yield str(value)
+
+
+class Model:
+    """The judge in this process, and always well."""
+
+    def ask(self, question: Question, answer_: type[M], *, time_left: Callable[[], float], cancelled: Event) -> M:
+        """An answer in this form."""
+        return answer_.model_validate_json(answer(question.user))

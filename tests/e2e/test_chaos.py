@@ -1,0 +1,184 @@
+"""Whatever is killed, and whenever: every accepted document ends once, and right.
+
+Functions' processes and PostgreSQL end by SIGKILL while documents come in, and one in five calls of the language model
+fails. COUNTERFOIL_CHAOS_SEED repeats the documents and the order of the kills; the rest is up to the machine.
+"""
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from threading import Event
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import Place
+from cli.evaluate import MIGRATIONS
+from cli.postgres import temporary_server
+from cli.tenants import Tenant, add_tenant
+from counterfoil.db import Database
+from counterfoil.documents.extraction import extract
+from counterfoil.documents.matching import Judge
+from functions.migrate.runner import apply
+from tests.documents.matching.office import NOW, Office
+from tests.documents.matching.papers import Paper
+from tests.e2e.chaos import Chaos, watched
+from tests.e2e.conftest import CommandLine
+from tests.e2e.found import Found, look, queued
+from tests.e2e.load import DOCUMENTS, File, Model, Truth, answer, load
+from tests.e2e.waiting import until
+from tests.llm.server import Server
+
+pytestmark = pytest.mark.e2e
+
+SEED = int(os.environ.get("COUNTERFOIL_CHAOS_SEED") or time.time_ns() % 1_000_000)
+WORKER_KILLS = 32
+DATABASE_KILLS = 6
+BACKLOG = 100
+"""Documents that are there before the first kill, so that there is always work to be hit."""
+FAILING = 0.2
+TIMEOUT = 20
+SETTINGS = {
+    "RETRY_REDELIVER_DELAYS_SECONDS": "[2, 4]",
+    "LEASE_SECONDS": "15",
+    "HEARTBEAT_SECONDS": "3",
+    "PROTECTION_SECONDS": "20",
+    "WATCHDOG_UNSENT_AFTER_SECONDS": "3",
+    "WATCHDOG_RESEND_AFTER_SECONDS": "30",
+    "LLM_PROVIDER": "openai",
+    "LLM_MODEL": "scripted",
+    "LLM_API_KEY": "none",
+    "LLM_RETRY_BASE_SECONDS": "0.1",
+    "BREAKER_OPEN_SECONDS": "2",
+}
+SECONDS = 400
+"""Within which everything must have ended, on a machine that does something else as well."""
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[Server]:
+    """The language model: it judges as the truth has it, where it answers at all."""
+    with Server(otherwise=lambda request: answer(request.user), failing=FAILING, seed=SEED) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def cloud(model: Server) -> Iterator[Cloud]:
+    """A cloud of its own, whose app waits for seconds where it waits for minutes elsewhere."""
+    with TemporaryDirectory(prefix="counterfoil-chaos-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o711)  # root's PostgreSQL runs as nobody
+        line = CommandLine(Path(folder).resolve() / "cloud")
+        told = SETTINGS | {"LLM_URL": model.url_for("openai")}
+        try:
+            line.run("up", "--timeout", str(TIMEOUT), *(f"--setting={name}={value}" for name, value in told.items()))
+            cloud = Cloud.at(Place(line.folder))
+            yield cloud
+            cloud.database.close()
+        finally:
+            line.run("down")
+
+
+@pytest.fixture(scope="module")
+def loaded() -> tuple[Sequence[File], Truth]:
+    """The documents, and what must come of them."""
+    return load(SEED)
+
+
+def test_the_truth_is_what_matching_comes_to_in_a_calm(loaded: tuple[Sequence[File], Truth]):
+    files, truth = loaded
+    with temporary_server() as server:
+        url = server.create_database("calm")
+        apply(url, MIGRATIONS)
+        worker = server.url("calm", "counterfoil_worker")
+        with psycopg.connect(url, autocommit=True) as admin, closing(Database(worker)) as database:
+            judge = Judge(Model(), "scripted", lambda: NOW, lambda: 60, Event())
+            office = Office(database, admin, [_paper(*numbered) for numbered in enumerate(files)], lambda: judge)
+            office.match_all()
+            names = {position: file.name for position, file in enumerate(files)}
+            links = {tuple(sorted((names[a], names[b]))) for a, b in office.links()}
+            clusters = office.clusters()
+    assert links == {(first, second) for first, second, _ in truth.edges}
+    assert truth.clusters == {
+        frozenset(names[position] for position, of in enumerate(clusters) if of == cluster) for cluster in set(clusters)
+    }
+
+
+def _paper(place: int, file: File) -> Paper:
+    data = extract(file.content).structured_data
+    assert data is not None
+    return Paper(file.kind, data, NOW + timedelta(seconds=place))
+
+
+def upload(cloud: Cloud, tenant: Tenant, files: Sequence[File]) -> None:
+    s3 = cloud.client("s3")
+    for file in files:
+        key = f"uploads/{tenant.slug}/{uuid4()}/{file.name}"
+        s3.put_object(Bucket=cloud.outputs["UploadsBucketName"], Key=key, Body=file.content)
+
+
+def test_in_chaos_every_document_ends_once_and_right(
+    cloud: Cloud, model: Server, loaded: tuple[Sequence[File], Truth], capsys: pytest.CaptureFixture[str]
+):
+    files, truth = loaded
+    tenant, _ = add_tenant(cloud, f"chaos-{uuid4().hex[:8]}")
+    chaos = Chaos(cloud, Random(SEED))
+    rest = files[BACKLOG:]
+    share = -(-len(rest) // WORKER_KILLS)
+    began = time.monotonic()
+    upload(cloud, tenant, files[:BACKLOG])
+    with watched(cloud):
+        for kill in range(WORKER_KILLS):
+            upload(cloud, tenant, rest[kill * share : (kill + 1) * share])
+            chaos.pause()
+            chaos.kill_worker()
+            if kill % (WORKER_KILLS // DATABASE_KILLS) == 0:
+                chaos.kill_database()
+        storm = time.monotonic() - began
+        until(lambda: look(cloud, tenant).ended == DOCUMENTS, SECONDS - storm)
+        until(lambda: not queued(cloud) and not look(cloud, tenant).unsent, SECONDS - storm)
+    found = look(cloud, tenant)
+    with capsys.disabled():
+        print(json.dumps(_figures(found, chaos, model, storm, time.monotonic() - began)))  # noqa: T201
+    assert chaos.workers.total() >= 30
+    assert chaos.databases >= 5
+    assert len(model.requests) >= 40
+    check(found, files, truth)
+
+
+def check(found: Found, files: Sequence[File], truth: Truth) -> None:
+    """None lost, none twice, each failure told once and after three tries; the rest is as it would be in a calm."""
+    names = Counter(file.name for file in files)
+    assert found.documents <= names  # none twice
+    assert (names - found.documents).keys() <= found.spoilt  # none lost
+    assert all(attempts <= 3 for attempts in found.attempts.values())
+    assert found.letters == {(work, "max_retries_exceeded", 3): 1 for work in found.failed}
+    assert found.notified == found.failed
+    expected = truth.without(found.spoilt)
+    kept = {name for deal in expected.deals for name in deal}
+    assert {edge for edge in found.edges if edge[0] in kept} == expected.edges
+    assert {cluster for cluster in found.clusters if cluster & kept} == expected.clusters
+
+
+def _figures(found: Found, chaos: Chaos, model: Server, storm: float, seconds: float) -> dict[str, object]:
+    return {
+        "seed": SEED,
+        "storm_seconds": round(storm, 1),
+        "seconds": round(seconds, 1),
+        "worker_kills": dict(chaos.workers),
+        "kills_amid_claims": chaos.amid,
+        "database_kills": chaos.databases,
+        "llm_calls": len(model.requests),
+        "states": {" ".join(map(str, states)): count for states, count in found.states.items()},
+        "attempts_at_most": found.attempts,
+        "begun_again": found.begun_again,
+        "dead_letters": found.letters.total(),
+    }
