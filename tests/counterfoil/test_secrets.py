@@ -1,6 +1,7 @@
-"""Secrets come from the environment first, else from Secrets Manager, and are never quoted."""
+"""Secrets come from the environment first, else from Secrets Manager, are asked for again, and are never quoted."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import boto3
@@ -20,16 +21,21 @@ STORED = Settings.from_environment({"SECRETS_ARN": ARN})
 def manager(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stubber]:
     client: Any = boto3.client("secretsmanager", "eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
     monkeypatch.setattr(aws, "client", {"secretsmanager": client}.__getitem__)
-    secrets._fetch.cache_clear()
+    monkeypatch.setattr(secrets, "_read", {})
     with Stubber(client) as stubber:
         yield stubber
         stubber.assert_no_pending_responses()
-    secrets._fetch.cache_clear()
     client.close()
 
 
 def holds(manager: Stubber, text: str) -> None:
     manager.add_response("get_secret_value", {"SecretString": text}, {"SecretId": ARN})
+
+
+def key_at(seconds: float) -> str | None:
+    """The key as it is known at this time."""
+    found = secret(STORED, "LLM_API_KEY", clock=lambda: seconds)
+    return None if found is None else found.get_secret_value()
 
 
 def test_what_the_environment_has_is_not_looked_up(manager: Stubber):
@@ -52,10 +58,52 @@ def test_secrets_manager_is_asked_once_for_all_secrets(manager: Stubber):
         assert (key.get_secret_value(), url.get_secret_value()) == ("key-1", "https://hooks.example/1")
 
 
-def test_a_secret_that_is_not_stored_or_empty_is_none(manager: Stubber):
-    holds(manager, '{"LLM_API_KEY": ""}')
-    assert secret(STORED, "LLM_API_KEY") is None
-    assert secret(STORED, "SLACK_WEBHOOK_URL") is None
+@pytest.mark.parametrize("empty", ["{}", '{"LLM_API_KEY": ""}', '{"SLACK_WEBHOOK_URL": "https://hooks.example/1"}'])
+def test_a_secret_that_is_not_stored_or_empty_is_none_until_a_person_fills_it(empty: str, manager: Stubber):
+    holds(manager, empty)
+    assert key_at(0) is None
+    holds(manager, '{"LLM_API_KEY": "key-1"}')
+    assert key_at(1) == "key-1"
+
+
+def test_a_secret_that_was_changed_is_known_after_five_minutes(manager: Stubber):
+    holds(manager, '{"LLM_API_KEY": "key-1"}')
+    assert [key_at(seconds) for seconds in (0, 299)] == ["key-1", "key-1"]
+    holds(manager, '{"LLM_API_KEY": "key-2"}')
+    assert [key_at(seconds) for seconds in (300, 599)] == ["key-2", "key-2"]
+    holds(manager, "{}")
+    assert key_at(600) is None
+
+
+def test_a_clock_that_is_put_back_makes_nothing_last_longer(manager: Stubber):
+    holds(manager, '{"LLM_API_KEY": "key-1"}')
+    assert key_at(1000) == "key-1"
+    holds(manager, '{"LLM_API_KEY": "key-2"}')
+    assert key_at(10) == "key-2"
+
+
+def test_what_was_known_is_good_while_secrets_manager_is_away(manager: Stubber, caplog: pytest.LogCaptureFixture):
+    holds(manager, '{"LLM_API_KEY": "key-1"}')
+    assert key_at(0) == "key-1"
+    manager.add_client_error("get_secret_value", "InternalServiceError", http_status_code=500)
+    assert [key_at(seconds) for seconds in (300, 599)] == ["key-1", "key-1"]
+    holds(manager, '{"LLM_API_KEY": "key-2"}')
+    assert key_at(600) == "key-2"
+    assert "key-1" not in caplog.text
+
+
+def test_a_secret_that_may_no_longer_be_read_is_not_used(manager: Stubber):
+    holds(manager, '{"LLM_API_KEY": "key-1"}')
+    assert key_at(0) == "key-1"
+    manager.add_client_error("get_secret_value", "AccessDeniedException", http_status_code=403)
+    with pytest.raises(RejectedRequestError):
+        key_at(300)
+
+
+def test_many_threads_ask_once(manager: Stubber):
+    holds(manager, '{"LLM_API_KEY": "key-1"}')
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(key_at, [0.0] * 64)) == {"key-1"}
 
 
 @pytest.mark.parametrize("text", ["key-1", '["key-1"]', '{"LLM_API_KEY": {"key-1": 1}}', '"key-1"'])
