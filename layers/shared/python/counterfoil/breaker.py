@@ -35,8 +35,9 @@ KNOWN_FOR = timedelta(seconds=1)
 """How long a process relies on what it read: a call in a row of quick ones costs no statement."""
 LONGEST_OPEN_SECONDS = 600.0
 """Bound of the doubling."""
-LONGEST_RETRY_AFTER_SECONDS = 86_400.0
-"""A service that asks for a longer pause than a day is not believed."""
+LONGEST_RETRY_AFTER_SECONDS = 3600.0
+"""A service that asks for a longer pause is asked again after this one: one header, of any proxy on the way, stops
+nobody for a day."""
 SPREAD = 0.5
 """Refused work comes back over this part of `open_seconds`, not all of it in one second."""
 
