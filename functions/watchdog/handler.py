@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from aws_lambda_powertools import Logger
@@ -38,12 +38,12 @@ def watchdog() -> dict[str, Step]:
     unsent_after = timedelta(seconds=chosen.watchdog_unsent_after_seconds)
     breakers = Breakers.from_settings(chosen, database)
     notifier = Notifier.from_settings(chosen, database, breakers)
-    pauses = cache(lambda: _pauses(chosen, database, breakers))  # in its step: what it needs may be away
+    pauses = _pauses(chosen, database, breakers)
     return {
         "recovery": lambda _: asdict(recovery.run()),
         "measures": lambda _: measure(database, list(chosen.queue_urls), now=_now(), unsent_after=unsent_after),
         "notifications": lambda time_left: asdict(notifier.run(lambda: time_left() - KEPT_FROM_NOTIFICATIONS)),
-        "breakers": lambda _: {name: len(found) for name, found in asdict(pauses().run()).items()},
+        "breakers": lambda _: {name: len(found) for name, found in asdict(pauses.run()).items()},
     }
 
 
@@ -72,16 +72,21 @@ def _pauses(chosen: Settings, database: Database, breakers: Breakers) -> Pauses:
     probes: dict[str, Callable[[], object]] = {}
     dependents: list[Dependent] = []
     if chosen.llm_provider is not None:
-        from counterfoil.llm import Llm  # many deployments have none
-
         quick = {"llm_total_timeout_seconds": min(PROBE_SECONDS, chosen.llm_total_timeout_seconds)}
-        llm = Llm.from_settings(chosen.model_copy(update=quick), database, breakers)
         name = f"llm:{chosen.llm_provider}"
-        if llm is not None:
-            probes[name] = llm.probe
+        probes[name] = partial(_probe, chosen.model_copy(update=quick), database, breakers)
         dependents = [Dependent(worker, mapping, name) for worker, mapping in chosen.mappings.items()]
     after = timedelta(seconds=chosen.breaker_pause_after_seconds)
     return Pauses(database, breakers, dependents, probes, _now, pause_after=after)
+
+
+def _probe(chosen: Settings, database: Database, breakers: Breakers) -> None:
+    """Try the language model, with its key as it is now: one that cannot be used is the probe's failure alone."""
+    from counterfoil.llm import Llm  # many deployments have none
+
+    llm = Llm.from_settings(chosen, database, breakers)
+    assert llm is not None  # LLM_PROVIDER is set
+    llm.probe()
 
 
 def _now() -> datetime:

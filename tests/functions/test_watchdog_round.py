@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 from unittest.mock import Mock
+from uuid import uuid4
 
 import pytest
 from botocore.exceptions import ClientError
@@ -135,14 +136,34 @@ def test_a_queue_whose_work_needs_a_model_that_is_away_is_paused(
 
 
 @pytest.mark.usefixtures("model")
-def test_a_secret_that_cannot_be_read_costs_the_round_no_more_than_the_step_that_needs_it(
-    handler: ModuleType, monkeypatch: pytest.MonkeyPatch, sqs: FakeSqs
+def test_a_key_that_cannot_be_used_keeps_no_breaker_unreported_and_no_queue_paused(
+    handler: ModuleType,
+    admin: Connection,
+    sqs: FakeSqs,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    former, mappings = uuid4(), FakeLambda()
+    mappings.states[former] = "Disabled"
     refused = ClientError({"Error": {"Code": "AccessDeniedException"}}, "GetSecretValue")
     secrets = Mock(get_secret_value=Mock(side_effect=refused))
     monkeypatch.delenv("LLM_API_KEY")
     monkeypatch.setenv("SECRETS_ARN", "arn:aws:secretsmanager:eu-central-1:000000000000:secret:counterfoil-AbCdEf")
-    monkeypatch.setattr(aws, "client", lambda service: {"sqs": sqs, "secretsmanager": secrets}[service])
+    clients = {"sqs": sqs, "lambda": mappings, "secretsmanager": secrets}
+    monkeypatch.setattr(aws, "client", clients.__getitem__)
+    admin.execute(
+        """
+        INSERT INTO breaker (name, generation, openings, opened_at, open_until)
+        VALUES ('llm:openai', 1, 1, now() - interval '2 minutes', now() - interval '1 second'),
+               ('ses', 1, 1, now() - interval '2 minutes', now() + interval '1 hour')
+        """
+    )
+    admin.execute("INSERT INTO mapping_pause VALUES (%s, 'paused', now(), now() - interval '1 hour')", [former])
 
-    with pytest.raises(RuntimeError, match=r"failed in part: breakers$"):
-        handler.handle({}, Context())
+    done = handler.handle({}, Context())
+
+    assert secrets.get_secret_value.called
+    assert done["breakers"] == {"open": 2, "paused": 1, "resumed": 1}
+    assert mappings.calls == [(MAPPING, False), (former, True)]
+    open_ = {line["breaker"] for line in emitted(capsys.readouterr().out) if "BreakerOpen" in line}
+    assert open_ == {"llm:openai", "ses"}
