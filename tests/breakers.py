@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import datetime
 
 from counterfoil.breaker import Breakers
-from counterfoil.db import Connection, Database
+from counterfoil.db import LOCK_SECONDS, Connection, Database
 
 LLM = "llm:anthropic"
 FAILURES = 3
@@ -20,11 +20,11 @@ class Process(Database):
     transactions = 0
 
     @contextmanager
-    def delivery(self) -> Iterator[Connection]:
+    def delivery(self, *, lock_seconds: int = LOCK_SECONDS) -> Iterator[Connection]:
         if self.away is not None:
             raise self.away
         self.transactions += 1
-        with super().delivery() as connection:
+        with super().delivery(lock_seconds=lock_seconds) as connection:
             yield connection
 
 

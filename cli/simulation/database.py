@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 from psycopg import errors as pg
@@ -100,7 +100,9 @@ class Store:
         sequences = [row[0] for row in self.admin.execute(_SEQUENCES).fetchall()]
         deletes = "; ".join(f"DELETE FROM {table}" for table in self._tables)
         restarts = ", ".join(f"setval('{sequence}', 1, false)" for sequence in sequences)
-        self._reset = f"SET session_replication_role = replica; {deletes}; RESET session_replication_role; SELECT {restarts}"
+        self._reset = (
+            f"SET session_replication_role = replica; {deletes}; RESET session_replication_role; SELECT {restarts}"
+        )
         self._free: dict[tuple[str, str], list[psycopg.Connection[Any]]] = {}
         self._histories = 0
 
@@ -117,7 +119,10 @@ class Store:
         if free:
             return free.pop()
         connection = psycopg.connect(
-            self._server.url(DATABASE, user), prepare_threshold=0, options="-c lock_timeout=1ms -c plan_cache_mode=force_generic_plan -c jit=off", autocommit=False
+            self._server.url(DATABASE, user),
+            prepare_threshold=0,
+            options="-c lock_timeout=1ms -c plan_cache_mode=force_generic_plan -c jit=off",
+            autocommit=False,
         )
         connection.prepared_max = None
         return connection
@@ -243,7 +248,7 @@ class SimulatedConnection:
 
     def _begin(self, params: Any) -> Any:
         world = self._world
-        setting, value = params
+        setting, value, *_ = params
         self._role = f"{setting}={value}" if setting == "role" else setting
         self._real = world.store.take(self._user, self._role)
         world.begun += 1

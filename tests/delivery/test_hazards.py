@@ -14,7 +14,7 @@ import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil import db
-from counterfoil.db import Connection, Database
+from counterfoil.db import LOCK_SECONDS, Connection, Database
 from counterfoil.delivery import Attempt, Success, store
 from counterfoil.delivery.store import Answer, Claim
 from counterfoil.documents import uploads
@@ -58,8 +58,8 @@ class Between(Database):
     then: Callable[[], None] | None = None
 
     @contextmanager
-    def delivery(self) -> Iterator[Connection]:
-        with super().delivery() as connection:
+    def delivery(self, *, lock_seconds: int = LOCK_SECONDS) -> Iterator[Connection]:
+        with super().delivery(lock_seconds=lock_seconds) as connection:
             yield connection
         then, self.then = self.then, None
         if then is not None:
@@ -462,3 +462,92 @@ def test_a_last_attempt_that_is_given_back_while_it_is_taken_for_lost_is_not_dea
     assert life_cycle(admin, message.work_id)["status"] == "pending"
     assert rows(admin, "dead_letter") == []
     assert len(response["batchItemFailures"]) == 1
+
+
+def test_a_record_that_no_thread_can_be_started_for_was_no_try(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    messages = [pending() for _ in range(3)]
+    consumer = make_consumer(
+        database,
+        lambda _attempt: DONE,
+        clock,
+        worker={"name": "matching", "timeout": 120, "permits": 3, "start_margin": 30},
+    )
+    begin, begun = consumer.concurrency.begin, []
+
+    def refuse_the_second(name: str, function: Callable[[], None]) -> None:
+        if name == "matching":
+            begun.append(name)
+            if len(begun) == 2:
+                raise RuntimeError("can't start new thread")
+        begin(name, function)
+
+    consumer.concurrency.begin = refuse_the_second  # type: ignore[method-assign]
+
+    response = consumer.handle(event(*map(record, messages)), Context())
+
+    states = [(row["status"], row["attempts"]) for row in (life_cycle(admin, one.work_id) for one in messages)]
+    assert response == {"batchItemFailures": []}
+    assert sorted(states) == [("pending", 0), ("succeeded", 1), ("succeeded", 1)]
+    assert consumer.gate.take(3) == 3
+
+
+def test_effects_that_leave_by_any_door_are_a_failed_try(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending()
+
+    def leave(_connection: Connection) -> tuple[()]:
+        raise SystemExit(3)
+
+    response = make_consumer(database, lambda _attempt: Success(leave), clock).handle(event(record(message)), Context())
+
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["attempts"]) == ("pending", 1)
+    assert row["error"].startswith("Unexpected SystemExit")
+    assert len(response["batchItemFailures"]) == 1
+
+
+def test_a_row_that_somebody_else_locks_holds_up_its_batch_for_seconds_and_no_neighbour(
+    database: Database, admin: Connection, admin_database_url: str, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    locked, free = pending(), pending()
+    waits: list[str] = []
+    with psycopg.connect(admin_database_url) as other:
+        other.execute("SELECT 1 FROM document WHERE id = %s FOR UPDATE", [locked.work_id])
+
+        def work(_attempt: Attempt) -> Success:
+            waits.extend(row[0] for row in admin.execute("SELECT 'worked'"))
+            return DONE
+
+        response = make_consumer(database, work, clock).handle(event(record(locked), record(free)), Context())
+
+    assert life_cycle(admin, free.work_id)["status"] == "succeeded"
+    assert life_cycle(admin, locked.work_id)["status"] == "pending"
+    assert len(response["batchItemFailures"]) == 1
+    assert waits == ["worked"]
+
+
+def test_no_lock_is_waited_for_when_the_invocation_is_about_to_end(
+    database: Database, admin: Connection, admin_database_url: str, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    messages = [pending() for _ in range(3)]
+    context = Context(60)
+    consumer = make_consumer(database, lambda _attempt: DONE, clock)
+    claim, asked = consumer.claims.claim, []
+
+    def claim_and_take_long(wanted: Any, *, take_over: bool) -> Any:
+        asked.append(len(wanted))
+        try:
+            return claim(wanted, take_over=take_over)
+        finally:
+            context.left = 9
+
+    consumer.claims.claim = claim_and_take_long  # type: ignore[method-assign]
+    with psycopg.connect(admin_database_url) as other:
+        other.execute("SELECT 1 FROM document WHERE id = ANY(%s) FOR UPDATE", [[one.work_id for one in messages]])
+        response = consumer.handle(event(*map(record, messages)), context)
+
+    assert asked == [2]  # the permits; neither of them alone, nor the third
+    assert len(response["batchItemFailures"]) == 3

@@ -34,7 +34,7 @@ TRANSACTION_SECONDS = 60
 
 # Settings of one transaction, given in its first statement: RDS Proxy refuses them as options of the connection.
 _OPEN = f"""
-SELECT set_config(%s, %s, true), set_config('lock_timeout', '{LOCK_SECONDS}s', true),
+SELECT set_config(%s, %s, true), set_config('lock_timeout', %s, true),
        set_config('idle_in_transaction_session_timeout', '{IDLE_SECONDS}s', true),
        set_config('transaction_timeout', '{TRANSACTION_SECONDS}s', true)
 """.encode()
@@ -143,20 +143,20 @@ class Database:
             yield connection
 
     @contextmanager
-    def delivery(self) -> Iterator[Connection]:
+    def delivery(self, *, lock_seconds: int = LOCK_SECONDS) -> Iterator[Connection]:
         """One transaction as the delivery role: every tenant's life cycles, no content. Raises as `tenant`."""
-        with self._transaction("role", "counterfoil_delivery") as connection:
+        with self._transaction("role", "counterfoil_delivery", lock_seconds) as connection:
             yield connection
 
     @contextmanager
-    def _transaction(self, setting: str, value: str) -> Iterator[Connection]:
+    def _transaction(self, setting: str, value: str, lock_seconds: int = LOCK_SECONDS) -> Iterator[Connection]:
         try:
             connection = self._pool.getconn()
         except psycopg.Error as error:
             raise mapped(error) from error
         try:
             try:
-                connection.execute(_OPEN, [setting, value])
+                connection.execute(_OPEN, [setting, value, f"{lock_seconds}s"])
                 yield connection
             except BaseException as error:
                 self._roll_back(connection)

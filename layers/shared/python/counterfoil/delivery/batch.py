@@ -18,7 +18,14 @@ from counterfoil.delivery.received import Received
 from counterfoil.delivery.settlement import ENDED, PARKED, Verdict, lease_left
 from counterfoil.delivery.store import Answer, Claim
 from counterfoil.delivery.tally import Tally
-from counterfoil.errors import ConflictError, CounterfoilError, NewerSchemaError, PermanentError, sentence
+from counterfoil.errors import (
+    ConflictError,
+    CounterfoilError,
+    DeferredError,
+    NewerSchemaError,
+    PermanentError,
+    sentence,
+)
 from counterfoil.messages import Intake, Message
 
 if TYPE_CHECKING:
@@ -161,10 +168,13 @@ class Batch(BatchProcessor):
             self._defer([*self._waiting, *self._alone])
             self._waiting.clear()
             self._alone.clear()
-        if left <= CANCEL_SECONDS:
+        self._cancel_what_runs_late()
+        return left > ABANDON_SECONDS
+
+    def _cancel_what_runs_late(self) -> None:
+        if self._time_left() <= CANCEL_SECONDS:
             for attempt in self._running.values():
                 attempt.cancelled.set()
-        return left > ABANDON_SECONDS
 
     def _start_next(self) -> bool:
         """Start as many waiting records as there are permits. False when nothing could be started now."""
@@ -200,11 +210,7 @@ class Batch(BatchProcessor):
             record.stages["permitted"] = permitted_at
         for record, claim in self._ask(records, lambda wanted: claims.claim(wanted, take_over=take_over)):
             if claim.answer is Answer.MINE:
-                attempt = self._attempt(claim)
-                record.stages["claimed"] = self._consumer.clock()
-                self._heartbeat.running(record, attempt)
-                self._running[record] = attempt
-                self._consumer.concurrency.begin(self._consumer.worker.name, partial(self._run, record, claim, attempt))
+                self._begin(record, claim)
             elif claim.answer is Answer.UNSETTLED:
                 self._alone.append(record)
             elif claim.answer is Answer.EARLY:
@@ -212,6 +218,21 @@ class Batch(BatchProcessor):
             else:
                 self._conclude(record, self._answered(record, claim))
         self._park(early, wait=timedelta())
+
+    def _begin(self, record: Received, claim: Claim) -> None:
+        """Run a claimed record beside the others; one that cannot be begun was no try."""
+        attempt = self._attempt(claim)
+        record.stages["claimed"] = self._consumer.clock()
+        self._heartbeat.running(record, attempt)
+        self._running[record] = attempt
+        try:
+            self._consumer.concurrency.begin(self._consumer.worker.name, partial(self._run, record, claim, attempt))
+        except RuntimeError:  # what Python raises when the machine gives it no further thread
+            del self._running[record]
+            until = self._consumer.clock() + self._consumer.policy.wait(1)
+            self.failure_handler(
+                (record, claim), (None, DeferredError("No thread could be started for it", until=until), None)
+            )
 
     def _ask(
         self, records: Sequence[Received], ask: Callable[[dict[Message, Intake]], Mapping[Message, A]]
@@ -238,11 +259,27 @@ class Batch(BatchProcessor):
             answers = ask({message: _intake(record) for message, record in asking.items()})
         except CounterfoilError as error:
             if isinstance(error, PermanentError | ConflictError) and len(asking) > 1:
-                return [pair for record in asking.values() for pair in self._ask([record], ask)]
+                return self._ask_one_by_one(list(asking.values()), ask, error)
             for record in asking.values():
                 self._conclude(record, self._refused(record, error))
             return []
         return [(record, answers[message]) for message, record in asking.items()]
+
+    def _ask_one_by_one(
+        self,
+        records: Sequence[Received],
+        ask: Callable[[dict[Message, Intake]], Mapping[Message, A]],
+        error: CounterfoilError,
+    ) -> list[tuple[Received, A]]:
+        """Ask about each alone, as long as there is time: each may wait for a lock, and others run meanwhile."""
+        answers: list[tuple[Received, A]] = []
+        for record in records:
+            self._cancel_what_runs_late()
+            if self._time_left() > CANCEL_SECONDS:
+                answers += self._ask([record], ask)
+            else:
+                self._conclude(record, self._consumer.settlement.away(record, error))
+        return answers
 
     def _attempt(self, claim: Claim) -> Attempt:
         return Attempt(

@@ -10,6 +10,8 @@ from counterfoil.messages import Intake, Message
 from counterfoil.outbox import Outbox
 from counterfoil.work import Kind, Send, owe
 
+LOCK_SECONDS = 1
+"""Longest wait of a claim for a row: a whole batch, and the end of its invocation, wait with it."""
 PARKABLE = {Answer.MINE, Answer.EARLY, Answer.UNSETTLED}
 """Work that nobody holds: a claim on it, now or in time, would succeed."""
 
@@ -44,7 +46,7 @@ class Claims:
         claims: dict[Message, Claim] = {}
 
         def once() -> None:
-            with self._database.delivery() as connection:
+            with self._database.delivery(lock_seconds=LOCK_SECONDS) as connection:
                 now = self._register(connection, wanted.values())
                 claims.update(
                     store.claim(
@@ -82,7 +84,7 @@ class Claims:
 
         def once() -> list[Send]:
             sends: list[Send] = []
-            with self._database.delivery() as connection:
+            with self._database.delivery(lock_seconds=LOCK_SECONDS) as connection:
                 now = self._register(connection, wanted.values())
                 for message, claim in self._look(connection, list(wanted), now).items():
                     answers[message] = None if claim.answer in PARKABLE else claim
@@ -99,7 +101,7 @@ class Claims:
         """Owe a message of its own to each work that one message names. Raises as `claim`."""
 
         def once() -> list[Send]:
-            with self._database.delivery() as connection:
+            with self._database.delivery(lock_seconds=LOCK_SECONDS) as connection:
                 now = self._register(connection, [intake])
                 looked_up = self._look(connection, intake.messages, now)
                 rows = [

@@ -67,7 +67,7 @@ class Settlement:
 
         try:
             self._commit(record, claim, settle)
-        except Exception as error:  # noqa: BLE001  # whatever stopped the effects is a failure of this try
+        except BaseException as error:  # noqa: BLE001  # whatever stopped the effects is a failure of this try
             return self.failed(record, claim, error)
         return Verdict("skipped" if isinstance(outcome, Skip) else "succeeded", acknowledged=True)
 
