@@ -247,3 +247,21 @@ def test_an_event_that_comes_again_after_its_tenant_gives_the_job_the_tenant(
 
     (job,) = rows(admin, "acquisition_job")
     assert (job["status"], job["tenant_id"]) == ("failed", str(late))  # it has failed; a redrive will acquire it
+
+
+def test_a_late_tenant_is_told_why_its_upload_failed_the_second_time(
+    pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], keeper_database: Database
+) -> None:
+    pipeline.upload("uploads/late/empty.xml", b"")
+    late = make_tenant("late")
+    (job,) = rows(admin, "acquisition_job")
+    with keeper_database.delivery() as connection:
+        (owed,) = begin(connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock())
+
+    answer = pipeline.acquire(owed.message.model_dump_json())
+
+    (letter,) = rows(admin, "dead_letter")
+    assert answer == {"batchItemFailures": []}
+    assert (letter["tenant_id"], letter["revision"]) == (str(late), 2)
+    assert letter["metadata"]["last_error"]["type"] == "InvalidDocumentError"
+    assert [one["revision"] for one in letter["lineage"]] == [1]

@@ -12,7 +12,7 @@ from pydantic_core import from_json
 from counterfoil.db import Connection
 from counterfoil.errors import InvalidMessageError
 from counterfoil.messages import Intake, Message, read_message
-from counterfoil.work import JOB_NAMESPACE
+from counterfoil.work import JOB_NAMESPACE, KINDS
 
 PREFIX = "uploads/"
 """Keys are uploads/{tenant}/...; the last part is the file's name."""
@@ -97,14 +97,24 @@ ON CONFLICT DO NOTHING
 
 
 _FIND_TENANTS = """
-UPDATE acquisition_job j SET tenant_id = t.id FROM tenant t
-WHERE j.id = ANY(%(ids)s) AND j.tenant_id IS NULL AND t.slug = split_part(j.key, '/', 2) AND j.key LIKE %(pattern)s
+WITH late AS (
+    UPDATE acquisition_job j SET tenant_id = t.id FROM tenant t
+    WHERE j.id = ANY(%(ids)s) AND j.tenant_id IS NULL AND t.slug = split_part(j.key, '/', 2) AND j.key LIKE %(pattern)s
+    RETURNING j.id, j.tenant_id
+)
+UPDATE dead_letter d SET tenant_id = late.tenant_id
+FROM late JOIN unnest(%(ids)s, %(letters)s::uuid[]) AS l (id, letter) ON l.id = late.id
+WHERE d.job_id = l.letter AND d.tenant_id IS NULL
 """
 
 
 def find_tenants(connection: Connection, job_ids: Sequence[UUID]) -> None:
-    """Give jobs that were registered before their tenant existed the tenant that their key names by now."""
-    connection.execute(_FIND_TENANTS, {"ids": list(job_ids), "pattern": f"{PREFIX}%/%"})
+    """Give jobs that were registered before their tenant existed the tenant that their key names by now.
+
+    So does the dead letter of such a job: the tenant's next failure could not open it again otherwise.
+    """
+    letters = [KINDS["acquisition"].job_id(id_) for id_ in job_ids]
+    connection.execute(_FIND_TENANTS, {"ids": list(job_ids), "letters": letters, "pattern": f"{PREFIX}%/%"})
 
 
 def register(connection: Connection, uploads: Sequence[Upload], now: datetime) -> None:
