@@ -8,7 +8,7 @@
 | `settings` | a JSON object of environment variables for every function, each a string |
 | `alarms` | a JSON object of thresholds by the name of the alarm |
 | `secretArn` | AWS: a secret of Secrets Manager to use, in the place of one that the deployment makes |
-| `slack` | AWS: `true` where the secret holds the address of a Slack webhook |
+| `slack` | AWS: `true` where notifications go to a Slack webhook, whose address the secret holds or is to hold |
 """
 
 import json
@@ -35,6 +35,7 @@ OF_THE_STACK = frozenset(
         "MAPPINGS",
         "QUEUE_URLS",
         "SECRETS_ARN",
+        "SLACK",
         "WORKER",
     }
 )

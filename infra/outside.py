@@ -41,7 +41,11 @@ class Outside:
 
     def needs_internet(self, row: Row) -> bool:
         """Whether `row` calls something by way of the internet."""
-        return (self._internet_model and "llm" in row.calls_out) or (self.slack and "notifications" in row.calls_out)
+        return (self._internet_model and "llm" in row.calls_out) or self.tells_slack(row)
+
+    def tells_slack(self, row: Row) -> bool:
+        """Whether `row` sends notifications to the Slack webhook."""
+        return self.slack and "notifications" in row.calls_out
 
     def statements(self, row: Row) -> list[iam.PolicyStatement]:
         """What `row` must be allowed for the AWS services that it calls out to."""

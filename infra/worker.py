@@ -175,6 +175,8 @@ class Worker(Construct):
             environment["DEAD_LETTER_SOURCES"] = json.dumps(sources)
         if around.secret_arn and around.outside.needs_internet(row):
             environment["SECRETS_ARN"] = around.secret_arn
+        if around.outside.tells_slack(row):
+            environment["SLACK"] = "true"
         return {**environment, **around.database.environment(row)}
 
     def _role(self) -> iam.Role:

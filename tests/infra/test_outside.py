@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from counterfoil.settings import Settings
 from infra import app
 from infra.packaging import Package
 from infra.workers import WORKERS, Row
@@ -100,6 +101,17 @@ def test_the_secret_is_read_by_those_who_call_the_internet(reaching: Synthesis, 
 
     assert (secret in read) == bool(row.calls_out)
     assert environment(pipeline, row).get("SECRETS_ARN") == (secret if row.calls_out else None)
+
+
+@rows
+def test_who_notifies_is_told_that_slack_is_wanted_whatever_the_secret_holds(
+    reaching: Synthesis, aws: Synthesis, row: Row
+):
+    told = environment(reaching["pipeline"], row).get("SLACK")
+
+    assert told == ("true" if "notifications" in row.calls_out else None)
+    assert Settings.from_environment({"SLACK": told or ""}).slack == ("notifications" in row.calls_out)
+    assert "SLACK" not in environment(aws["pipeline"], row)
 
 
 def test_a_new_secret_is_empty_and_survives_the_stack(reaching: Synthesis):

@@ -1,14 +1,16 @@
 """Notices over a real webhook: it answers well, refuses, throttles, hangs and breaks off."""
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
+from threading import Event
 
 import pytest
 
 from counterfoil import aws
 from counterfoil.breaker import Breakers
 from counterfoil.db import Connection
-from counterfoil.errors import ServiceUnavailableError
+from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
 from counterfoil.notify import Notified, Notifier, slack
 from tests.delivery.harness import Clock
 from tests.notify.conftest import Fail
@@ -130,48 +132,107 @@ def test_an_address_that_is_none_is_said_without_being_quoted(
 
 
 class Secrets:
-    """Secrets Manager, which may be away."""
+    """Secrets Manager, which may be away or answer with an error."""
 
-    def __init__(self, stored: str | None) -> None:
+    def __init__(self, stored: str | Exception) -> None:
         self.stored = stored
 
     def get_secret_value(self, *, SecretId: str) -> dict[str, str]:  # noqa: N803
-        assert SecretId.startswith("arn:")
-        if self.stored is None:
-            raise ServiceUnavailableError("Secrets Manager is away")
+        assert SecretId == "arn:kept"
+        if isinstance(self.stored, Exception):
+            raise self.stored
         return {"SecretString": self.stored}
 
 
+AWAY = ServiceUnavailableError("Secrets Manager is away")
+REFUSED = RejectedRequestError("GetSecretValue was answered with AccessDeniedException (HTTP 403)")
+
+
+@pytest.fixture
+def manager(monkeypatch: pytest.MonkeyPatch) -> Secrets:
+    secrets = Secrets("{}")
+    monkeypatch.setattr("counterfoil.secrets._read", {})
+    monkeypatch.setattr(aws, "client", {"secretsmanager": secrets}.__getitem__)
+    return secrets
+
+
 def test_the_webhook_may_be_kept_in_the_secret(
-    fail: Fail, make_notifier: Callable[..., Notifier], webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+    fail: Fail, make_notifier: Callable[..., Notifier], webhook: Webhook, manager: Secrets
 ):
-    secrets = Secrets(f'{{"SLACK_WEBHOOK_URL": "{webhook.url}"}}')
-    monkeypatch.setattr(aws, "client", lambda service: {"secretsmanager": secrets}[service])
+    manager.stored = f'{{"SLACK_WEBHOOK_URL": "{webhook.url}"}}'
     fail()
-    assert make_notifier(secrets_arn="arn:kept").run(lambda: 60).sent == 1
+    assert make_notifier(slack=True, secrets_arn="arn:kept").run(lambda: 60).sent == 1
 
 
-def test_a_secret_without_a_webhook_enables_nothing(
-    fail: Fail, make_notifier: Callable[..., Notifier], admin: Connection, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(aws, "client", lambda service: {"secretsmanager": Secrets("{}")}[service])
-    fail()
-    make_notifier(secrets_arn="arn:empty").run(lambda: 60)
-    assert deliveries(admin, "channel") == []
-
-
-def test_a_secret_that_cannot_be_read_now_delays_slack_and_loses_nothing(
+@pytest.mark.parametrize(
+    ("stored", "says"),
+    [
+        ("{}", "SLACK_WEBHOOK_URL is missing: put the address of the webhook into the secret of SECRETS_ARN."),
+        ('{"SLACK_WEBHOOK_URL": ""}', "SLACK_WEBHOOK_URL is missing: put the address of the webhook into the secret"),
+        ("[]", "SLACK_WEBHOOK_URL could not be read from the secret of SECRETS_ARN: SECRETS_ARN is wrong"),
+        (AWAY, "SLACK_WEBHOOK_URL could not be read from the secret of SECRETS_ARN: Secrets Manager is away"),
+        (REFUSED, "SLACK_WEBHOOK_URL could not be read from the secret of SECRETS_ARN: GetSecretValue was answered"),
+    ],
+    ids=["new", "empty", "no object", "away", "refused"],
+)
+def test_what_is_owed_to_slack_waits_until_its_address_is_to_be_had(
+    stored: str | Exception,
+    says: str,
     fail: Fail,
     make_notifier: Callable[..., Notifier],
     webhook: Webhook,
     clock: Clock,
+    admin: Connection,
+    manager: Secrets,
+    capsys: pytest.CaptureFixture[str],
+):
+    manager.stored = stored
+    notifier = make_notifier(slack=True, secrets_arn="arn:kept")
+    notifier.run(lambda: 60)
+    fail(error="Failure of one kind")
+    fail(error="Failure of another")
+    assert notifier.run(lambda: 60).failed == 1  # the other notice is not even tried now
+    measured = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["channel"] for line in measured if "NotificationFailures" in line] == ["slack"]
+    errors = [error for (error,) in deliveries(admin, "error")]
+    assert len(errors) == 2
+    assert [error.startswith(says) for error in errors if error is not None] == [True]
+    manager.stored = f'{{"SLACK_WEBHOOK_URL": "{webhook.url}"}}'
+    clock.pass_(hours=1)
+    assert notifier.run(lambda: 60).sent == 2
+
+
+@pytest.mark.parametrize("stored", ["{}", AWAY, REFUSED, '{"LLM_API_KEY": "k"}', '{"SLACK_WEBHOOK_URL": "https://x"}'])
+def test_nothing_is_owed_to_slack_where_it_is_not_wanted_whatever_the_secret_holds(
+    stored: str | Exception, fail: Fail, make_notifier: Callable[..., Notifier], admin: Connection, manager: Secrets
+):
+    manager.stored = stored
+    fail()
+    done = make_notifier(secrets_arn="arn:kept").run(lambda: 60)
+    assert (done.notices, done.failed) == (1, 0)
+    assert deliveries(admin, "channel") == []
+
+
+def test_a_secrets_manager_that_never_answers_holds_nobody_up_for_long(
+    fail: Fail,
+    make_notifier: Callable[..., Notifier],
+    clock: Clock,
+    manager: Secrets,
+    webhook: Webhook,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    secrets = Secrets(None)
-    monkeypatch.setattr(aws, "client", lambda service: {"secretsmanager": secrets}[service])
-    notifier = make_notifier(secrets_arn="arn:away")
+    may_answer = Event()
+
+    def hang(*, SecretId: str) -> dict[str, str]:  # noqa: N803
+        may_answer.wait(30)
+        return {"SecretString": f'{{"SLACK_WEBHOOK_URL": "{webhook.url}"}}'}
+
+    monkeypatch.setattr(manager, "get_secret_value", hang, raising=False)
+    monkeypatch.setattr(slack, "SECRET_SECONDS", 0.2)
     fail()
+    notifier = make_notifier(slack=True, secrets_arn="arn:kept")
     assert notifier.run(lambda: 60).failed == 1
-    secrets.stored = f'{{"SLACK_WEBHOOK_URL": "{webhook.url}"}}'
+    may_answer.set()
+    monkeypatch.setattr(slack, "SECRET_SECONDS", 30)
     clock.pass_(minutes=1)
     assert notifier.run(lambda: 60).sent == 1

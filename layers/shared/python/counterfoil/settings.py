@@ -85,8 +85,10 @@ class Settings(BaseModel):
     llm_retry_base_seconds: float = Field(default=2, ge=0)
     """Wait before the second try of a call; it doubles, up to 8 s."""
 
+    slack: bool = False
+    """Enables notifications by Slack, whose address is in the secret."""
     slack_webhook_url: SecretStr | None = None
-    """Enables notifications by Slack."""
+    """Enables notifications by Slack, too."""
     email_from: str | None = None
     """Enables notifications by e-mail, from this address that SES has verified."""
     email_to: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = ()

@@ -41,8 +41,8 @@ TRIED_FOR = timedelta(days=3)
 """What is not sent after this long is given up."""
 RETENTION = timedelta(days=30)
 """Longer than a dead-letter queue keeps a message, which could otherwise be told of twice."""
-MARGIN_SECONDS = 17.0
-"""Time that must be left for one more sending."""
+MARGIN_SECONDS = 19.0
+"""Time that must be left for one more sending: a webhook's address and its answer, and what is written down of it."""
 LONGEST_ERROR = 500
 """Characters of a sending's error that are kept."""
 

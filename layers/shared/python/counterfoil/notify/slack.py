@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from counterfoil import http
+from counterfoil import aws, http
 from counterfoil.breaker import Breakers
-from counterfoil.errors import CounterfoilError, InvalidSettingsError
+from counterfoil.errors import CounterfoilError, InvalidSettingsError, ServiceUnavailableError
 from counterfoil.notify.notice import Fact, Text
 from counterfoil.secrets import secret
 from counterfoil.settings import Settings
@@ -13,6 +13,8 @@ from counterfoil.settings import Settings
 CONNECT_SECONDS = 5
 READ_SECONDS = 10
 TOTAL_SECONDS = 15
+SECRET_SECONDS = 3
+"""Longest look-up of the address; one that takes longer is known when the next notice is sent."""
 
 
 class Slack:
@@ -24,15 +26,12 @@ class Slack:
 
     @classmethod
     def from_settings(cls, settings: Settings, breakers: Breakers) -> "Slack | None":
-        """The channel, where SLACK_WEBHOOK_URL is set or kept in the secret.
+        """The channel, where SLACK says so or the environment has SLACK_WEBHOOK_URL.
 
-        A secret that cannot be read now may hold it: what is owed then fails to be sent, and is tried again.
+        Whether it is wanted does not depend on the secret. While that holds no address, or cannot be read, notices are
+        owed to Slack, fail to be sent, and are tried again.
         """
-        try:
-            enabled = secret(settings, "SLACK_WEBHOOK_URL") is not None
-        except CounterfoilError:
-            enabled = True
-        return cls(settings, breakers) if enabled else None
+        return cls(settings, breakers) if settings.slack or settings.slack_webhook_url is not None else None
 
     def recipients(self, admins: Sequence[str]) -> Sequence[str]:  # noqa: ARG002  # the webhook is everybody's
         """The webhook."""
@@ -43,21 +42,37 @@ class Slack:
 
         Raises:
             InvalidSettingsError, RejectedRequestError: the webhook is none, is gone, or refuses.
-            ServiceUnavailableError, BreakerOpenError: later.
+            ServiceUnavailableError, BreakerOpenError: later, also where nobody has put its address into the secret yet.
         """
-        url = secret(self._settings, "SLACK_WEBHOOK_URL")
-        if url is None:
-            raise InvalidSettingsError("SLACK_WEBHOOK_URL is not set.")
-        with self._breakers.guard(f"webhook:{_host(url.get_secret_value())}"):
+        url = self._address()
+        with self._breakers.guard(f"webhook:{_host(url)}"):
             http.send(
                 "POST",
-                url.get_secret_value(),
+                url,
                 headers={"Idempotency-Key": key},
                 json={"text": layout(text), "unfurl_links": False, "unfurl_media": False},
                 connect=CONNECT_SECONDS,
                 read=READ_SECONDS,
                 total=TOTAL_SECONDS,
             )
+
+    def _address(self) -> str:
+        """The webhook's address, which is as good as a password.
+
+        Raises:
+            ServiceUnavailableError: it is not to be had now.
+        """
+        try:
+            with aws.errors_mapped():
+                url = http.within(SECRET_SECONDS, lambda: secret(self._settings, "SLACK_WEBHOOK_URL"))
+        except CounterfoilError as error:
+            message = f"SLACK_WEBHOOK_URL could not be read from the secret of SECRETS_ARN: {error}"
+            raise ServiceUnavailableError(message) from None
+        if url is None:
+            raise ServiceUnavailableError(
+                "SLACK_WEBHOOK_URL is missing: put the address of the webhook into the secret of SECRETS_ARN."
+            )
+        return url.get_secret_value()
 
 
 def _host(url: str) -> str:
