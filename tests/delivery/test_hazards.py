@@ -551,3 +551,16 @@ def test_no_lock_is_waited_for_when_the_invocation_is_about_to_end(
 
     assert asked == [2]  # the permits; neither of them alone, nor the third
     assert len(response["batchItemFailures"]) == 3
+
+
+def test_an_older_copy_in_the_same_batch_costs_the_newest_message_nothing(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    newest = pending(send_number=2)
+    older = newest.model_copy(update={"send_number": 1})
+    copy, current = record(older), record(newest)
+
+    response = make_consumer(database, lambda _attempt: DONE, clock).handle(event(copy, current), Context())
+
+    assert life_cycle(admin, newest.work_id)["status"] == "succeeded"
+    assert response == {"batchItemFailures": [{"itemIdentifier": copy["messageId"]}]}  # ended, when it comes again

@@ -26,6 +26,11 @@ class Message(BaseModel):
     revision: int = Field(ge=1, le=LARGEST)
     send_number: int = Field(ge=0, le=LARGEST)
 
+    @property
+    def order(self) -> tuple[int, int]:
+        """Of two messages of one work, the greater is the newer."""
+        return self.revision, self.send_number
+
 
 @dataclass(frozen=True)
 class Intake:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
@@ -239,19 +240,21 @@ class Batch(BatchProcessor):
     ) -> list[tuple[Received, A]]:
         """Ask about the work of `records`, all in one call, and conclude those that get no answer.
 
-        Of two records of one work only one asks; the other is told that the work is running. Where the whole call is
-        refused for good, or waits too long for a row, one of the messages spoils it: they are asked about one by one.
+        Of several records of one work the newest message asks; the others are told that the work is running. Where the
+        whole call is refused for good, or waits too long for a row, one of the messages spoils it: they are asked about
+        one by one.
         """
         asking: dict[Message, Received] = {}
-        here = {attempt.work_id: record for record, attempt in self._running.items()}
+        speakers = _newest(records) | {attempt.work_id: record for record, attempt in self._running.items()}
         for record in records:
             message = _intake(record).messages[0]
-            first = here.setdefault(message.work_id, record)
-            if first is record:
+            speaker = speakers[message.work_id]
+            if speaker is record:
                 asking[message] = record
             else:
                 # A second delivery of the very same message leaves its visibility to the first one's heartbeat.
-                lease = None if first.message_id == record.message_id else self._consumer.lease.total_seconds() + 1
+                same = speaker.message_id == record.message_id
+                lease = None if same else self._consumer.lease.total_seconds() + 1
                 self._conclude(record, Verdict("running", acknowledged=False, visible_in=lease))
         if not asking:
             return []
@@ -385,6 +388,17 @@ def _about(record: Received, claim: Claim | None) -> dict[str, Any]:
             "attempt": claim.attempts,
         }
     return about
+
+
+def _newest(records: Iterable[Received]) -> dict[UUID, Received]:
+    """By work, the record whose message is the newest: an older one asking first would cost it a receive."""
+    newest: dict[UUID, Received] = {}
+    for record in records:
+        message = _intake(record).messages[0]
+        other = newest.get(message.work_id)
+        if other is None or message.order > _intake(other).messages[0].order:
+            newest[message.work_id] = record
+    return newest
 
 
 def _intake(record: Received) -> Intake:
