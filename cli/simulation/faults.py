@@ -78,10 +78,10 @@ class Faults:
         self.lasting_until = -inf
         """A fail-over is under way until then."""
 
-    @property
-    def enabled(self) -> bool:
-        """Whether any fault may still strike."""
-        return self._left > 0
+    def ensure(self, fault: Fault, least: int) -> None:
+        """Have this kind, and `least` faults or more in all."""
+        self._kinds.add(fault)
+        self._left = max(self._left, least)
 
     def end(self) -> None:
         """From here on nothing goes wrong any more."""
@@ -90,7 +90,11 @@ class Faults:
 
     def strikes(self, fault: Fault) -> bool:
         """Whether this fault strikes here and now."""
-        if self._left <= 0 or fault not in self._kinds or self._scheduler.random.random() >= RATES[fault] * self._factor:
+        if (
+            self._left <= 0
+            or fault not in self._kinds
+            or self._scheduler.random.random() >= RATES[fault] * self._factor
+        ):
             return False
         self._left -= 1
         self.struck[fault] += 1

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from uuid import UUID
 
 from cli.simulation import invariants, scenario
 from cli.simulation.database import Store
@@ -11,6 +13,7 @@ from cli.simulation.faults import Fault
 from cli.simulation.scheduler import START, ViolationError
 from cli.simulation.world import World
 from counterfoil.documents import uploads
+from counterfoil.messages import Message
 
 COPY = "copy of the invoice"
 READABLE = (
@@ -42,7 +45,9 @@ class History:
     """What happened, line by line; empty unless it was asked for or an invariant is broken."""
 
 
-def run(seed: int, store: Store, *, tell: bool = False, prepare: Callable[[World], None] = lambda _world: None) -> History:
+def run(
+    seed: int, store: Store, *, tell: bool = False, prepare: Callable[[World], None] = lambda _world: None
+) -> History:
     """Run the history of a seed; `prepare` may change the world before it begins."""
     began = time.perf_counter()
     store.reset()
@@ -82,6 +87,8 @@ def _fill(world: World) -> None:
         _upload(world, names[: random.randint(1, 3)])
     if random.random() < 0.2:
         _at(world, random.uniform(0, 600), lambda: _bad(world))
+    if random.random() < 0.05:
+        _at(world, random.uniform(0, 600), lambda: _stray(world))
     for _ in range(random.choice((0, 0, 0, 1, 2))):
         _at(world, random.choice((random.uniform(0, 60), random.uniform(0, 4000))), world.redrive)
 
@@ -101,7 +108,7 @@ def _upload(world: World, names: list[str]) -> None:
         for upload in uploads.read(body).messages:
             world.names[upload.work_id] = "an upload"
         for _ in range(2 if random.random() < 0.1 else 1):
-            _at(world, random.choice((0, random.uniform(0, 400))), lambda body=body: _arrive(world, body))
+            _at(world, random.choice((0, random.uniform(0, 400))), partial(_arrive, world, body))
 
 
 def _arrive(world: World, body: str) -> None:
@@ -113,6 +120,15 @@ def _bad(world: World) -> None:
     queue = world.sqs.queues[random.choice(tuple(world.sqs.queues))]
     body = random.choice(BAD_BODIES)
     world.bad.append((queue, world.sqs.put(queue, body)))
+
+
+def _stray(world: World) -> None:
+    """A message of ours about work that is not there any more."""
+    random = world.random
+    stray = Message(work_id=UUID(int=random.getrandbits(128), version=4), revision=1, send_number=0)
+    queue = world.sqs.queues[random.choice(tuple(world.sqs.queues))]
+    world.strays.append((queue.worker, stray.work_id))
+    world.sqs.put(queue, stray.model_dump_json())
 
 
 def _at(world: World, seconds: float, act: Callable[[], None]) -> None:

@@ -5,17 +5,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from itertools import pairwise
 from typing import Any
 from uuid import UUID, uuid5
 
 from cli.simulation import oracle
 from cli.simulation.scheduler import ViolationError
 from cli.simulation.sqs import Message, Queue
-from cli.simulation.world import Try, World
+from cli.simulation.world import World
 from counterfoil.documents import uploads
 from counterfoil.errors import CounterfoilError, DeferredError, PermanentError
 from counterfoil.messages import read_message
-from counterfoil.retry import RedeliverPolicy
 from counterfoil.work import JOB_NAMESPACE, KINDS
 
 MAX_ATTEMPTS = 3
@@ -114,8 +114,8 @@ class Watch:
     def _deleted(self, queue: Queue, message: Message) -> None:
         states = self._states()
         known = {(state.worker, state.id) for state in states}
-        for worker, work_id, revision, send_number in named(queue.worker, message.body):
-            if (worker, work_id) not in known and revision == 1 and send_number == 0 :
+        for worker, work_id, _, _ in named(queue.worker, message.body):
+            if (worker, work_id) not in known | set(self._world.strays):
                 self._world.scheduler.fail(f"lost: {message.id} is gone, and its work was never registered")
         self._check(states)
 
@@ -135,7 +135,7 @@ class Watch:
                 f"its work having been tried {state.attempts} times"
             )
 
-    def _answered(self, queue: Queue, messages: list[Message], _invocation: int, _answered: bool) -> None:  # noqa: FBT001
+    def _answered(self, queue: Queue, messages: list[Message], _invocation: int, _answered: bool) -> None:
         """A message that was kept since its work runs elsewhere was not received in vain."""
         kept = [message for message in messages if message in queue.messages and message.receives]
         kept = [message for message in kept if message.receives[-1].excuse is None]
@@ -214,6 +214,7 @@ def _findings(world: World, entries: list[Entry]) -> Iterator[str]:
     yield from _permanent(world, entries)
     yield from _claims_start(world, entries)
     yield from _dead_letters(world, entries)
+    yield from _strays(world)
     yield from _clusters(world)
     yield from oracle.check(world)
 
@@ -290,18 +291,14 @@ def _nobody_overwrites(world: World, entries: list[Entry]) -> Iterator[str]:
         for entry in own:
             if entry.task != one.task:
                 continue
-            taken = [
-                other
-                for other in own
-                if claim.number < other.number < entry.number and other.takes
-            ]
+            taken = [other for other in own if claim.number < other.number < entry.number and other.takes]
             if taken:
                 yield (
                     f"a stale try of {one.worker} {world.name(one.attempt.work_id)} overwrites a newer one "
                     f"(ledger {entry.number}, taken by {taken[0].number})"
                 )
     for own in by_work.values():
-        for before, entry in zip(own, own[1:], strict=False):
+        for before, entry in pairwise(own):
             if entry.claims and before.new["status"] == "in-progress" and _live(world, before, entry):
                 yield f"{entry.worker} of {world.name(entry.id)} is claimed over a live lease (ledger {entry.number})"
 
@@ -314,7 +311,7 @@ def _live(world: World, before: Entry, entry: Entry) -> bool:
 
 
 def _effects(world: World, entries: list[Entry]) -> Iterator[str]:
-    """No effect is committed twice: one for each revision, and exactly those of the work that succeeded or was skipped."""
+    """No effect is committed twice: one for each revision that succeeded or was skipped, and none for others."""
     rows = world.store.admin.execute(
         "SELECT worker, work_id, revision, count(*) FROM simulation_effect GROUP BY 1, 2, 3"
     ).fetchall()
@@ -362,43 +359,41 @@ def _claims_start(world: World, entries: list[Entry]) -> Iterator[str]:
 def _dead_letters(world: World, entries: list[Entry]) -> Iterator[str]:
     """Every failure has one notification, every failed work one dead letter, with a reason that holds."""
     admin = world.store.admin
-    told = Counter(
-        {(job, revision): count for job, revision, count in admin.execute(
-            "SELECT job_id, revision, count(*) FROM notification GROUP BY 1, 2"
-        ).fetchall()}
-    )  # fmt: skip
-    letters = {
-        row[0]: row[1:]
-        for row in admin.execute("SELECT job_id, revision, attempts, dlq_reason, status FROM dead_letter").fetchall()
-    }
-    deaths = Counter(
-        (KINDS[entry.worker].job_id(entry.id), entry.new["revision"]) for entry in entries if entry.became("failed")
-    )
-    bad = {(uuid5(JOB_NAMESPACE, f"{queue.name}/{message.id}"), 0): message for queue, message in world.bad}
-    for key in told.keys() | deaths.keys() | bad.keys():
-        expected = 1 if key in bad else deaths[key]
-        if told[key] != 1 or expected != 1:
-            yield f"{told[key]} notifications of {expected} failures, job {key[0]}, revision {key[1]}"
-    by_job = {KINDS[entry.worker].job_id(entry.id): entry for entry in entries}
-    for job, entry in by_job.items():
-        if entry.new["status"] == "failed" and (job not in letters or letters[job][0] != entry.new["revision"]):
+    rows = admin.execute("SELECT job_id, revision, count(*) FROM notification GROUP BY 1, 2").fetchall()
+    told = {(job, revision): count for job, revision, count in rows}
+    rows = admin.execute("SELECT job_id, revision, dlq_reason FROM dead_letter").fetchall()
+    letters = {job: (revision, reason) for job, revision, reason in rows}
+    deaths = Counter((_job(entry), entry.new["revision"]) for entry in entries if entry.became("failed"))
+    deaths.update((uuid5(JOB_NAMESPACE, f"{queue.name}/{message.id}"), 0) for queue, message in world.bad)
+    for key in told.keys() | deaths.keys():
+        if told.get(key, 0) != 1 or deaths[key] != 1:
+            yield f"{told.get(key, 0)} notifications of {deaths[key]} failures, job {key[0]}, revision {key[1]}"
+    for job in letters.keys() - {job for job, _ in deaths}:
+        yield f"a dead letter of nothing: job {job}"
+    for entry in {(entry.worker, entry.id): entry for entry in entries}.values():
+        if entry.new["status"] == "failed" and letters.get(_job(entry), (0,))[0] != entry.new["revision"]:
             yield f"failed {entry.worker} of {world.name(entry.id)} has no dead letter of its revision"
-    last_failures = {}
     for entry in entries:
-        if entry.became("failed"):
-            last_failures[KINDS[entry.worker].job_id(entry.id), entry.new["revision"]] = entry
-    for (job, revision), entry in last_failures.items():
-        letter = letters.get(job)
-        if letter is None or letter[0] != revision or letter[2] != "max_retries_exceeded":
-            continue
-        if entry.new["attempts"] < MAX_ATTEMPTS and entry.new["returns"] < MAX_RETURNS:
+        died = entry.became("failed") and letters.get(_job(entry)) == (entry.new["revision"], "max_retries_exceeded")
+        if died and entry.new["attempts"] < MAX_ATTEMPTS and entry.new["returns"] < MAX_RETURNS:
             yield (
                 f"{entry.worker} of {world.name(entry.id)} is dead with {entry.new['attempts']} attempts and "
                 f"{entry.new['returns']} returns"
             )
-    for job in letters:
-        if job not in by_job and (job, 0) not in bad:
-            yield f"a dead letter of nothing: job {job}"
+
+
+def _job(entry: Entry) -> UUID:
+    return KINDS[entry.worker].job_id(entry.id)
+
+
+def _strays(world: World) -> Iterator[str]:
+    """A message about work that does not exist is on record."""
+    rows = world.store.admin.execute(
+        "SELECT job_id FROM dead_letter_audit WHERE action IN ('unknown-work', 'dropped-unknown')"
+    ).fetchall()
+    for worker, work_id in world.strays:
+        if (KINDS[worker].job_id(work_id),) not in rows:
+            yield f"a message of {worker} about unknown work {work_id} is gone without a record"
 
 
 def _clusters(world: World) -> Iterator[str]:

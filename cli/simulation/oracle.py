@@ -12,7 +12,7 @@ from cli.simulation.world import World
 from counterfoil.documents import matching
 
 Paper = tuple[str, int]
-"""A document by the name of its content, and its place among all by id, which decides between those that came at once."""
+"""A document by the name of its content, and its place among all by id, which decides where two came at once."""
 Edges = frozenset[tuple[Paper, Paper]]
 
 _known: dict[tuple[Paper, ...], Edges] = {}

@@ -126,7 +126,11 @@ def _fixed_hashes() -> Iterator[None]:
 
 
 def _work(
-    seeds: list[int], tell: bool, twin: str | None, done: "Queue[History | BaseException]", enough: Any  # noqa: FBT001
+    seeds: list[int],
+    tell: bool,
+    twin: str | None,
+    done: "Queue[History | BaseException]",
+    enough: Any,
 ) -> None:
     """What one process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told, and says when it is enough

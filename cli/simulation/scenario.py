@@ -13,7 +13,6 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from botocore.exceptions import ClientError
 from psycopg.types.json import Jsonb
 
 from cli.sample.model import Document, Firm, Kind, Line, Tax
@@ -21,6 +20,7 @@ from cli.sample.ubl import write_ubl
 from cli.simulation.database import Store
 from cli.simulation.faults import Fault, Faults
 from cli.simulation.scheduler import START, Scheduler
+from cli.simulation.sqs import failed
 from counterfoil.documents.extraction import Extraction, extract
 from counterfoil.documents.structured import DocumentType
 from counterfoil.errors import (
@@ -41,11 +41,11 @@ SLUG = "acme"
 
 
 def _firm(name: str, vat_id: str, city: str) -> Firm:
-    return Firm(
-        name=name, short_name=name.split()[0], street="Am Markt 1", postal_code="89073", city=city, country="DE",
-        language="de", vat_id=vat_id, tax_number=None, registration_id="HRB 1", register="Ulm", email="a@firm.example",
-        phone="+49 731 1", bank="Bank", iban="DE89370400440532013000", colour=(0, 0, 0),
-    )  # fmt: skip
+    address = {"street": "Am Markt 1", "postal_code": "89073", "city": city, "country": "DE", "language": "de"}
+    numbers = {"tax_number": None, "registration_id": "HRB 1", "register": "Ulm", "phone": "+49 731 1"}
+    bank = {"bank": "Bank", "iban": "DE89370400440532013000"}
+    rest: dict[str, Any] = {**address, **numbers, **bank, "email": "a@firm.example", "colour": (0, 0, 0)}
+    return Firm(name=name, short_name=name.split(maxsplit=1)[0], vat_id=vat_id, **rest)
 
 
 _SELLER = _firm("Tarnow Schrauben AG", "DE136695976", "Kassel")
@@ -128,7 +128,7 @@ TRANSIENT: tuple[Callable[[], BaseException], ...] = (
     lambda: DatabaseUnavailableError("PostgreSQL is not available"),
     lambda: ConflictError("PostgreSQL ended the transaction"),
     lambda: ValueError("an error that nobody mapped"),
-    lambda: MemoryError(),
+    MemoryError,
     lambda: SystemExit(1),
 )
 PERMANENT: tuple[Callable[[], BaseException], ...] = (
@@ -202,7 +202,7 @@ class Storage:
         """GetObject."""
         self._scheduler.point(f"GetObject {Key}")
         if self._faults.strikes(Fault.STORAGE):
-            raise ClientError({"Error": {"Code": "SlowDown"}, "ResponseMetadata": {"HTTPStatusCode": 503}}, "GetObject")
+            raise failed("GetObject", "SlowDown")
         content = self.objects[Key]
         return {"ContentLength": len(content), "Body": _Body(content)}
 

@@ -196,7 +196,7 @@ class Sqs:
 
     def _change(self, queue: Queue, handle: str, seconds: int) -> str | None:
         now = self.scheduler.now
-        self._check(isinstance(seconds, int) and 0 <= seconds <= LONGEST, f"a visibility of {seconds} s")
+        self._check(0 <= seconds <= LONGEST, f"a visibility of {seconds} s")
         message = queue.by_handle(handle)
         if message is None:
             return "InvalidParameterValue"
@@ -240,19 +240,25 @@ class Sqs:
     def _queue(self, url: str) -> Queue:
         return self.by_name[url.rsplit("/", 1)[-1]]
 
-    def _check(self, holds: bool, what: str) -> None:  # noqa: FBT001
+    def _check(self, holds: bool, what: str) -> None:
         if not holds:
             self.scheduler.fail(f"SQS was asked for what it refuses: {what}")
 
     def _before(self, what: str) -> None:
         self.scheduler.point(what)
         if self.faults.strikes(Fault.CALL_REFUSED):
-            raise ClientError({"Error": {"Code": "ServiceUnavailable"}, "ResponseMetadata": {"HTTPStatusCode": 503}}, what)
+            raise failed(what, "ServiceUnavailable")
 
     def _after(self, what: str) -> None:
         if self.faults.strikes(Fault.ANSWER_LOST):
             raise ReadTimeoutError(endpoint_url=URL)
         self.scheduler.point(f"{what} answered")
+
+
+def failed(operation: str, code: str) -> ClientError:
+    """What boto3 raises when a service fails on its side."""
+    answer: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": 503}}
+    return ClientError(answer, operation)
 
 
 def record(queue: Queue, message: Message) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 from unittest import mock
 
+from cli.simulation.faults import Fault
 from cli.simulation.world import World
 from counterfoil import work
 from counterfoil.delivery import batch, consumer, settlement, store
@@ -23,6 +24,8 @@ class Twin:
     """One rule broken."""
 
     name: str
+    caught_by: str
+    """What the simulation says when it catches it."""
     broken: Callable[[], Any] = ExitStack
     """A context in which the engine is broken."""
     prepare: Callable[[World], None] = lambda _world: None
@@ -107,13 +110,13 @@ def _batches(broken: type[batch.Batch]) -> Callable[[], Any]:
 
 # -- statements -------------------------------------------------------------------------------------------------------
 
-_HOLDS_TOKEN = " AND {claim_token} = %(token)s"
-_NEW_TOKEN = "nextval('claim_token')"
+_IF_OURS = " AND {claim_token} = %(token)s"
+_DRAWN = "nextval('claim_token')"
 
 
 def _no_claim_token() -> Any:
     statements = ("_END", "_WAIT", "_PARK_FAILED", "_DEFER", "_FAIL")
-    return _all(*(_without(store, name, (_HOLDS_TOKEN, "")) for name in statements))
+    return _all(*(_without(store, name, (_IF_OURS, "")) for name in statements))
 
 
 def _no_lease() -> Any:
@@ -123,9 +126,9 @@ def _no_lease() -> Any:
 def _attempts_as_token() -> Any:
     others = ("_PARK_UNCLAIMED", "_TAKE_ABANDONED", "_RETURN")
     return _all(
-        _without(store, "_CLAIM", (_NEW_TOKEN, "t.{attempts} + 1")),
-        *(_without(store, name, (_NEW_TOKEN, "{attempts}")) for name in others),
-        _without(work, "_BEGIN", (_NEW_TOKEN, "0")),
+        _without(store, "_CLAIM", (_DRAWN, "t.{attempts} + 1")),
+        *(_without(store, name, (_DRAWN, "{attempts}")) for name in others),
+        _without(work, "_BEGIN", (_DRAWN, "0")),
     )
 
 
@@ -148,7 +151,7 @@ class _ShortVisibility(settlement.Settlement):
 
         def wait(connection: Any) -> Sequence[Any]:
             row = {"id": claim.message.work_id, "token": claim.token, "error": str(error), "due": due}
-            given_back = store._WAIT.replace("{error} =", "{attempts} = {attempts} - 1, {error} =")  # noqa: SLF001
+            given_back = store._WAIT.replace("{error} =", "{attempts} = {attempts} - 1, {error} =")
             if connection.execute(self._kind.sql(given_back), row).rowcount == 0:
                 raise StaleClaimError("A newer claim exists")
             return ()
@@ -173,7 +176,7 @@ def _throttles(world: World) -> None:
 
 
 def _no_second_search() -> Any:
-    real = matcher._still_holds  # noqa: SLF001
+    real = matcher._still_holds
 
     def blind(connection: Any, decided: Any) -> bool:
         real(connection, decided)
@@ -183,14 +186,23 @@ def _no_second_search() -> Any:
 
 
 TWINS = (
-    Twin("permit before protection", _batches(_PermitFirst)),
-    Twin("delete in finally", _batches(_DeletesAll)),
-    Twin("no claim token", _no_claim_token),
-    Twin("no lease", _no_lease),
-    Twin("attempts used as the token and reset", _attempts_as_token),
-    Twin("throttling gate", prepare=_throttles),
-    Twin("breaker by short visibility", lambda: mock.patch.object(consumer, "Settlement", _ShortVisibility)),
-    Twin("edge deletion without the search again", _no_second_search),
-    Twin("stale try acknowledged", _batches(_AcknowledgesStale)),
-    Twin("no send number", _no_send_number),
+    Twin("permit before protection", "waits before it has protected", _batches(_PermitFirst)),
+    Twin("delete in finally", "lost", _batches(_DeletesAll)),
+    Twin("no claim token", "overwrites a newer one", _no_claim_token),
+    Twin("no lease", "claimed over a live lease", _no_lease),
+    Twin("attempts used as the token and reset", "overwrites a newer one", _attempts_as_token),
+    Twin("throttling gate", "for nothing", prepare=_throttles),
+    Twin(
+        "breaker by short visibility",
+        "for nothing",
+        lambda: mock.patch.object(consumer, "Settlement", _ShortVisibility),
+    ),
+    Twin("edge deletion without the search again", "linked", _no_second_search),
+    Twin(
+        "stale try acknowledged",
+        "lost",
+        _batches(_AcknowledgesStale),
+        lambda world: world.faults.ensure(Fault.PAUSE, 8),
+    ),
+    Twin("no send number", "lost", _no_send_number),
 )

@@ -25,7 +25,7 @@ from counterfoil.messages import Intake, read_message
 from counterfoil.outbox import Outbox
 from counterfoil.retry import RedeliverPolicy
 from counterfoil.settings import Settings
-from counterfoil.work import KINDS, begin
+from counterfoil.work import begin
 from functions.acquisition.work import acquire
 from functions.dead_letters import handler as dead_letters
 from functions.dead_letters.archiver import Archiver
@@ -92,6 +92,9 @@ class World:
     rematches: int = 0
     """How many works get new data while they are worked on."""
     bad: list[tuple[Queue, Message]] = field(default_factory=list)
+    """Messages that nobody can read."""
+    strays: list[tuple[str, UUID]] = field(default_factory=list)
+    """Works that messages name and that do not exist, by worker."""
     names: dict[UUID, str] = field(default_factory=dict)
     archivers: dict[Process, Any] = field(default_factory=dict)
 
@@ -111,9 +114,7 @@ class World:
                 row, permits=self.random.choice((1, 2)), visibility=60 if short else row.visibility
             )
         queues = {
-            worker: Queue(
-                self.scheduler, worker, row.visibility, Queue(self.scheduler, worker, 60 if short else 360)
-            )
+            worker: Queue(self.scheduler, worker, row.visibility, Queue(self.scheduler, worker, 60 if short else 360))
             for worker, row in self.rows.items()
         }
         self.sqs = Sqs(self.scheduler, self.faults, queues)
@@ -176,11 +177,11 @@ class World:
         return Function(self.scheduler, self.faults, worker, row.timeout, row.reserved, start)
 
     def _dead_letters(self, process: Process) -> Handler:
-        function = object.__new__(dead_letters._Function)  # noqa: SLF001  # its parts, on simulated connections
+        function = object.__new__(dead_letters._Function)  # its parts, on simulated connections
         function.settings = _keeper_settings()
         database = SimulatedDatabase(self.transactions, process, KEEPER)
         outbox = Outbox(database, URLS, clock=self.scheduler.clock)
-        function._archiver = Archiver(database, outbox, RedeliverPolicy(), self.scheduler.clock)  # noqa: SLF001
+        function._archiver = Archiver(database, outbox, RedeliverPolicy(), self.scheduler.clock)
 
         self.archivers[process] = function
         return dead_letters.handle
@@ -205,9 +206,7 @@ class World:
         overlaps = any(not other.ended and other.attempt.work_id == attempt.work_id for other in self.tries)
         if overlaps and behaviour.seconds == 0 and self.random.random() < 0.7:
             behaviour = replace(behaviour, seconds=self.random.choice((10, 45, 90)))
-        one = Try(
-            worker, attempt, process, task.number, self.transactions.begun, scheduler.now, behaviour
-        )
+        one = Try(worker, attempt, process, task.number, self.transactions.begun, scheduler.now, behaviour)
         self.tries.append(one)
         running = [other for other in self.tries if other.process is process and not other.ended]
         if len(running) > self.rows[worker].permits:
@@ -249,9 +248,7 @@ class World:
         if behaviour.deaf:
             self.scheduler.sleep(behaviour.seconds)
             return
-        self.scheduler.wait(
-            lambda: attempt.cancelled.is_set() or attempt.superseded.is_set(), behaviour.seconds
-        )
+        self.scheduler.wait(lambda: attempt.cancelled.is_set() or attempt.superseded.is_set(), behaviour.seconds)
         attempt.check()
 
     def name(self, work_id: UUID) -> str:
@@ -345,7 +342,9 @@ class Protecting(Greenlets):
 def _told(behaviour: Behaviour) -> str:
     if behaviour.deferred_for is not None:
         return f"deferred for {behaviour.deferred_for} s"
-    told = f"{behaviour.seconds} s" + (" after its work" if behaviour.late else "") + (", deaf" if behaviour.deaf else "")
+    told = (
+        f"{behaviour.seconds} s" + (" after its work" if behaviour.late else "") + (", deaf" if behaviour.deaf else "")
+    )
     if behaviour.error is None:
         return told
     return f"{told}, {type(behaviour.error()).__name__} {'after' if behaviour.after_work else 'before'} its work"
