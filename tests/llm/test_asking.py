@@ -228,7 +228,23 @@ def test_an_open_breaker_makes_no_call_and_leaves_no_record(
 
 
 @only("openai")
-def test_a_breaker_that_opens_between_tries_ends_them(
+@pytest.mark.parametrize(
+    ("bad", "error"), [(Failure(503), ServiceUnavailableError), (Answer("?"), InvalidAnswerError)], ids=["503", "?"]
+)
+def test_a_breaker_that_opens_after_a_call_of_ours_ends_in_that_call_s_failure(
+    bad: Step, error: type[Exception], ask: Any, guards: Guards, scripted: Server, time: Time
+):
+    def opened() -> None:
+        guards.closed = BreakerOpenError("open", until=NOW)
+
+    time.on_wait = opened
+    with pytest.raises(error):
+        ask(bad, GOOD)
+    assert scripted.script == [GOOD]
+
+
+@only("openai")
+def test_a_question_that_opens_the_breaker_itself_has_failed_and_the_next_one_is_put_off(
     provider: str, configured: Any, database: Database, question: Question, scripted: Server, time: Time
 ):
     breakers = Breakers(database, lambda: NOW, failures=2, open_seconds=30)
@@ -236,6 +252,8 @@ def test_a_breaker_that_opens_between_tries_ends_them(
     assert llm is not None
     llm._wait = time.wait
     scripted.then(Failure(503), Failure(503), GOOD)
+    with pytest.raises(ServiceUnavailableError):
+        llm.ask(question, Form, time_left=lambda: inf, cancelled=Event())
     with pytest.raises(BreakerOpenError) as caught:
         llm.ask(question, Form, time_left=lambda: inf, cancelled=Event())
     assert caught.value.until >= NOW + timedelta(seconds=30)

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from counterfoil.db import Database
 from counterfoil.errors import (
+    BreakerOpenError,
     CancelledError,
     ContextWindowError,
     CounterfoilError,
@@ -126,12 +127,13 @@ class Llm:
         """The model's answer, in the form of `answer`. TRIES calls at most, with pauses of base x 2^n between.
 
         An answer in another form is a failed try: the next one may be good. No try is begun, and no pause made, for
-        which `time_left` (seconds) is too short.
+        which `time_left` (seconds) is too short. A breaker that opens after a try has failed ends them with that
+        failure: a question that always fails, and opens the breaker itself, would else never be over.
 
         Raises:
             ServiceUnavailableError, InvalidAnswerError: the last try failed so.
             RejectedRequestError, ContextWindowError: no try can succeed.
-            BreakerOpenError: the service has failed too often of late.
+            BreakerOpenError: the service has failed too often of late, and no call was made.
             CancelledError: `cancelled` was set, or there is no time left to ask at all.
         """
 
@@ -142,12 +144,18 @@ class Llm:
             return read(reply.text, answer)
 
         pause = self._limits.retry_base_seconds
+        failure: CounterfoilError | None = None
         for tries_left in reversed(range(TRIES)):
             if cancelled.is_set() or time_left() < LEAST_SECONDS:
                 raise CancelledError("There is no time left to ask the language model")
             try:
                 return self._call(question, use, max_tokens=self._limits.max_tokens, time_left=time_left)
+            except BreakerOpenError:
+                if failure is None:
+                    raise
+                raise failure from None
             except (ServiceUnavailableError, InvalidAnswerError) as error:
+                failure = error
                 asked_for = getattr(error, "retry_after", None) or 0.0
                 seconds = max(min(pause, LONGEST_PAUSE_SECONDS), asked_for)
                 if tries_left == 0 or seconds + LEAST_SECONDS > time_left():

@@ -1,0 +1,67 @@
+"""A question that always fails comes to its end, though it opens the breaker again and again."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from threading import Event
+
+from pydantic import BaseModel
+
+from counterfoil.breaker import Breakers
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt, Success
+from counterfoil.errors import ServiceUnavailableError
+from counterfoil.llm import Llm, Question
+from counterfoil.llm.asking import Limits
+from counterfoil.llm.provider import Reply
+from counterfoil.messages import Message
+from tests.delivery.conftest import clock, pending, sqs, tenant
+from tests.delivery.harness import Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
+
+__all__ = ["clock", "pending", "sqs", "tenant"]
+
+
+class Form(BaseModel):
+    matches: list[int]
+
+
+class Failing:
+    """A provider that answers no question at all."""
+
+    name = "anthropic"
+    model = "m"
+    calls = 0
+
+    def reply(self, system: str, user: str, *, max_tokens: int, total: float) -> Reply:
+        self.calls += 1
+        raise ServiceUnavailableError("An address answered with HTTP 500")
+
+
+def test_a_document_whose_question_always_fails_ends_after_its_attempts(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
+):
+    message, failing, begun = pending(), Failing(), clock.now
+
+    def wait(_: Event, seconds: float) -> bool:
+        clock.pass_(seconds=seconds)
+        return False
+
+    breakers = Breakers(database, clock, failures=5, open_seconds=30, spread=lambda: 0.0)
+    llm = Llm(failing, database, breakers, Limits(60, 100, 2, 0, 0), clock=clock, wait=wait)
+
+    def work(attempt: Attempt) -> Success:
+        question = Question("Answer in JSON.", "How many?", "matching", attempt.tenant_id, attempt.work_id)
+        llm.ask(question, Form, time_left=lambda: 100.0, cancelled=attempt.cancelled)
+        return Success(lambda _connection: ())
+
+    consumer, tries, receives = make_consumer(database, work, clock), 0, 1
+    while (row := life_cycle(admin, message.work_id))["status"] == "pending" and tries < 20:
+        clock.now = max(clock.now, row["next_attempt_at"] or clock.now)
+        again = consumer.handle(event(record(message, receives=receives)), Context(100))["batchItemFailures"]
+        sent = life_cycle(admin, message.work_id)["send_number"]
+        message, receives = message.model_copy(update={"send_number": sent}), receives + 1 if again else 1
+        tries += 1
+    assert (row["status"], row["attempts"], tries) == ("failed", 3, 3)
+    assert clock.now - begun < timedelta(hours=1)
+    assert [letter["attempts"] for letter in rows(admin, "dead_letter")] == [3]
+    assert len(rows(admin, "notification")) == 1
+    assert failing.calls > 3
