@@ -1,6 +1,7 @@
 """Chaos for a local cloud: worker processes and PostgreSQL end by SIGKILL, at random moments of a seed."""
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,8 +16,8 @@ from cli.cloud.cloud import Cloud
 from cli.postgres import PostgresServer
 from tests.e2e.waiting import until
 
-WORKERS = {"acquisition": 2, "ingestion": 3, "matching": 3, "dead_letters": 1, "watchdog": 1}
-"""Who is killed how often, in proportion."""
+WORKERS = {"acquisition": 2, "ingestion": 4, "matching": 6, "dead_letters": 2, "watchdog": 1}
+"""Who is killed how often, in proportion, where all are there."""
 _CLAIMED = {
     "acquisition": "SELECT count(*) FROM acquisition_job WHERE status = 'in-progress'",
     "ingestion": "SELECT count(*) FROM ingestion_job WHERE status = 'in-progress'",
@@ -24,11 +25,11 @@ _CLAIMED = {
 }
 _AMID = 0.75
 """How often a kill waits for a moment at which the worker holds claims; else it comes at any moment."""
-_PAUSES = (0.1, 1.5)
+_PAUSES = (0.1, 1.0)
 """Seconds between two kills, at least and at most."""
 _DOWN = (0.2, 1.5)
 """Seconds for which PostgreSQL stays away."""
-_PATIENCE = 3.0
+_PATIENCE = 5.0
 """Seconds to wait for such a moment."""
 
 
@@ -50,22 +51,28 @@ class Chaos:
 
     def kill_worker(self) -> None:
         """End one live process of a worker, drawn from those that there are, by its number."""
-        (worker,) = self.random.choices(list(WORKERS), list(WORKERS.values()))
-        holds = self.random.random() < _AMID and worker in _CLAIMED and self._await_claims(worker)
         while True:
-            found = until(lambda: list(live(self.cloud)))
-            chosen, process = self.random.choice([one for one in found if one[0] == worker] or found)
+            there: dict[str, list[psutil.Process]] = {}
+            for worker, process in until(lambda: list(live(self.cloud))):
+                there.setdefault(worker, []).append(process)
+            (worker,) = self.random.choices(list(there), [WORKERS[name] for name in there])
+            process = self.random.choice(there[worker])
+            amid = worker in _CLAIMED and self.random.random() < _AMID and self._await_claims(worker)
             if processes.is_alive(process):
                 process.kill()
-                self.amid += holds and chosen == worker
                 until(lambda: not processes.is_alive(process))  # noqa: B023 - looked at before the loop goes on
-                self.workers[chosen] += 1
+                self.workers[worker] += 1
+                self.amid += amid
                 return
 
     def _await_claims(self, worker: str) -> bool:
-        """Wait a little until this worker holds claims. Returns whether it does."""
-        with psycopg.connect(self.cloud.state.database_url, autocommit=True) as admin, suppress(AssertionError):
-            return until(lambda: admin.execute(_CLAIMED[worker].encode()).fetchone() != (0,), _PATIENCE)
+        """Wait a little until this worker holds claims. Returns whether it does, at this moment."""
+        deadline = time.monotonic() + _PATIENCE
+        with psycopg.connect(self.cloud.state.database_url, autocommit=True) as admin:
+            while time.monotonic() < deadline:
+                if admin.execute(_CLAIMED[worker].encode()).fetchone() != (0,):
+                    return True
+                threading.Event().wait(0.003)
         return False
 
     def kill_database(self) -> None:

@@ -36,7 +36,7 @@ from tests.e2e.conftest import CommandLine
 from tests.e2e.found import Found, look, queued
 from tests.e2e.load import DOCUMENTS, File, Model, Truth, answer, load
 from tests.e2e.waiting import until
-from tests.llm.server import Server
+from tests.llm.server import Request, Server
 
 pytestmark = pytest.mark.e2e
 
@@ -46,6 +46,7 @@ DATABASE_KILLS = 6
 BACKLOG = 100
 """Documents that are there before the first kill, so that there is always work to be hit."""
 FAILING = 0.2
+ANSWER_SECONDS = 0.3
 TIMEOUT = 20
 SETTINGS = {
     "RETRY_REDELIVER_DELAYS_SECONDS": "[2, 4]",
@@ -66,8 +67,13 @@ SECONDS = 400
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[Server]:
-    """The language model: it judges as the truth has it, where it answers at all."""
-    with Server(otherwise=lambda request: answer(request.user), failing=FAILING, seed=SEED) as server:
+    """The language model: it judges as the truth has it, where it answers at all, and takes its time."""
+
+    def answered(request: Request) -> str:
+        Event().wait(ANSWER_SECONDS)
+        return answer(request.user)
+
+    with Server(otherwise=answered, failing=FAILING, seed=SEED) as server:
         yield server
 
 
