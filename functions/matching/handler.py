@@ -18,12 +18,17 @@ def consumer() -> Consumer:
     return Consumer.from_settings(settings(), partial(match, language_model=language_model if judging else None))
 
 
-@cache
 def language_model(database: Database) -> Llm:
-    """What judges doubtful pairs; made when the first is met."""
-    found = Llm.from_settings(settings(), database, Breakers.from_settings(settings(), database))
+    """What judges doubtful pairs; made anew for each try that meets one, with the key as it is then."""
+    found = Llm.from_settings(settings(), database, breakers(database))
     assert found is not None  # LLM_PROVIDER is set
     return found
+
+
+@cache
+def breakers(database: Database) -> Breakers:
+    """The circuit breakers, which remember for a moment what they read."""
+    return Breakers.from_settings(settings(), database)
 
 
 def handle(event: dict[str, Any], context: Any) -> Any:

@@ -4,19 +4,26 @@ import json
 from collections.abc import Callable, Iterator
 from threading import Event
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from botocore.exceptions import ClientError
 
+from counterfoil import aws, secrets
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Success
 from counterfoil.errors import CancelledError, ServiceUnavailableError
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings
+from functions.matching import handler
 from functions.matching.work import match
 from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.test_judge import CHOICE, TWICE
+from tests.documents.matching.test_judge import CHOICE, TWICE, again
 from tests.llm.conftest import Guards, Time
 from tests.llm.server import Answer, Failure, Server
+
+AWAY = ClientError({"Error": {"Code": "InternalServiceError"}, "ResponseMetadata": {"HTTPStatusCode": 500}}, "Get")  # type: ignore[typeddict-item]
+REFUSED = ClientError({"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"HTTPStatusCode": 400}}, "Get")  # type: ignore[typeddict-item]
 
 
 @pytest.fixture
@@ -94,3 +101,42 @@ def test_a_model_that_nobody_needs_is_not_made(doubtful: Office):
         raise AssertionError
 
     assert isinstance(match(attempt(doubtful, 0), never), Success)
+
+
+@pytest.mark.parametrize("empty", ["{}", "sk-1", AWAY, REFUSED])
+def test_a_key_that_is_not_there_yet_is_asked_for_again_and_so_is_one_that_was_changed(
+    empty: str | Exception,
+    doubtful: Office,
+    scripted: Server,
+    admin: Connection,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    chosen = Settings.from_environment(
+        {"LLM_PROVIDER": "openai", "LLM_MODEL": "m", "LLM_URL": f"{scripted.url}/v1", "SECRETS_ARN": "arn"}
+    )
+    manager = Mock()
+    monkeypatch.setattr(handler, "settings", lambda: chosen)
+    monkeypatch.setattr(aws, "client", lambda _: manager)
+    monkeypatch.setattr(secrets, "_read", {})
+    monkeypatch.setattr(secrets, "REMEMBERED_SECONDS", 0)  # its time is always over
+
+    def stored(what: str | Exception) -> None:
+        manager.get_secret_value.side_effect = [what if isinstance(what, Exception) else {"SecretString": what}] * 2
+
+    stored(empty)
+    for _ in range(2):
+        with pytest.raises(ServiceUnavailableError):
+            match(attempt(doubtful, 2), handler.language_model)
+    assert (scripted.requests, admin.execute("SELECT FROM breaker").fetchall()) == ([], [])
+    for key, position in (("k-1", 2), ("k-2", doubtful.file(again(2)))):
+        stored(json.dumps({"LLM_API_KEY": key}))
+        scripted.then(Answer(json.dumps({"matches": []})))
+        assert isinstance(match(attempt(doubtful, position), handler.language_model), Success)
+    assert [request.headers["authorization"] for request in scripted.requests] == ["Bearer k-1", "Bearer k-2"]
+
+
+def test_a_key_that_nobody_has_filled_in_is_named(doubtful: Office, monkeypatch: pytest.MonkeyPatch):
+    chosen = Settings.from_environment({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m"})
+    monkeypatch.setattr(handler, "settings", lambda: chosen)
+    with pytest.raises(ServiceUnavailableError, match=r"LLM_API_KEY is missing.*: fill it into the secret"):
+        match(attempt(doubtful, 2), handler.language_model)

@@ -374,8 +374,14 @@ def test_the_provider_s_own_address_is_the_default(provider: str, database: Data
     )
 
 
-def test_a_provider_without_its_settings_is_refused_with_the_variable_s_name(database: Database):
-    for given, missing in (({}, "LLM_MODEL"), ({"LLM_MODEL": "m"}, "LLM_API_KEY")):
-        settings = Settings.from_environment({"LLM_PROVIDER": "anthropic", **given})
-        with pytest.raises(InvalidSettingsError, match=missing):
-            Llm.from_settings(settings, database, Guards())
+def test_a_provider_without_its_model_is_refused_with_the_variable_s_name(database: Database):
+    settings = Settings.from_environment({"LLM_PROVIDER": "anthropic"})
+    with pytest.raises(InvalidSettingsError, match="LLM_MODEL"):
+        Llm.from_settings(settings, database, Guards())
+
+
+@pytest.mark.parametrize("key", [None, "", "sk-\N{EN DASH}1", "sk-1\n"])
+def test_a_key_that_cannot_be_used_is_no_fault_of_the_work(key: str | None, database: Database):
+    given = {"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m"} | ({} if key is None else {"LLM_API_KEY": key})
+    with pytest.raises(ServiceUnavailableError, match="LLM_API_KEY"):
+        Llm.from_settings(Settings.from_environment(given), database, Guards())

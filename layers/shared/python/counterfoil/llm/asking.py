@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Protocol, TypeVar
 from uuid import UUID, uuid4
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from counterfoil.db import Database
 from counterfoil.errors import (
@@ -19,6 +19,7 @@ from counterfoil.errors import (
     CounterfoilError,
     InvalidAnswerError,
     InvalidSettingsError,
+    PermanentError,
     RejectedRequestError,
     ServiceUnavailableError,
 )
@@ -107,9 +108,12 @@ class Llm:
     def from_settings(cls, settings: Settings, database: Database, breakers: Breakers) -> "Llm | None":
         """The model that the settings name; None where LLM_PROVIDER is not set.
 
+        It is cheap to make, and has the key as it is now: make it anew for each piece of work.
+
         Raises:
-            InvalidSettingsError: the model or its key is missing, or LLM_URL is none.
-            CounterfoilError: the key is in Secrets Manager, and that cannot be read.
+            InvalidSettingsError: LLM_MODEL is missing, or LLM_URL is none.
+            ServiceUnavailableError: there is no key that can be used. No work is to blame for that, and a person who
+                fills it in needs no deployment.
         """
         provider = _provider(settings)
         if provider is None:
@@ -238,15 +242,7 @@ def _provider(settings: Settings) -> Provider | None:
         return Bedrock(settings.llm_model)
     if settings.llm_url is not None and not settings.llm_url.startswith(("https://", "http://")):
         raise InvalidSettingsError("LLM_URL is wrong: it must be an address of http or https.")
-    key = secret(settings, "LLM_API_KEY")
-    if key is None:
-        message = (
-            f"LLM_API_KEY is set neither in the environment nor in the secret of SECRETS_ARN, "
-            f"and LLM_PROVIDER={name} needs it."
-        )
-        raise InvalidSettingsError(message)
-    if not (key.get_secret_value().isascii() and key.get_secret_value().isprintable()):
-        raise InvalidSettingsError("LLM_API_KEY is wrong: it has characters that no key has.")
+    key = _key(settings, name)
     if name == "anthropic":
         from counterfoil.llm.anthropic import Anthropic
 
@@ -254,3 +250,20 @@ def _provider(settings: Settings) -> Provider | None:
     from counterfoil.llm.openai import OpenAi
 
     return OpenAi(settings, settings.llm_model, key)
+
+
+def _key(settings: Settings, provider: str) -> SecretStr:
+    try:
+        key = secret(settings, "LLM_API_KEY")
+    except PermanentError as error:  # the secret is not there, not to be read, or not what it should be
+        message = f"LLM_API_KEY could not be read, and LLM_PROVIDER={provider} needs it: {error}"
+        raise ServiceUnavailableError(message) from error
+    if key is None:
+        message = (
+            f"LLM_API_KEY is missing, and LLM_PROVIDER={provider} needs it: "
+            "fill it into the secret of SECRETS_ARN, or set it in the environment."
+        )
+        raise ServiceUnavailableError(message)
+    if not (key.get_secret_value().isascii() and key.get_secret_value().isprintable()):
+        raise ServiceUnavailableError("LLM_API_KEY is wrong: it has characters that no key has.")
+    return key
