@@ -20,7 +20,7 @@ def match(attempt: Attempt, language_model: Callable[[Database], Llm] | None = N
 
     def judge(make: Callable[[Database], Llm]) -> matching.Judge:
         llm = make(attempt.database)
-        return matching.Judge(llm, llm.provider.model, attempt.now, attempt.time_left, attempt.cancelled)
+        return matching.Judge(llm, llm.provider.model, attempt.now, attempt.time_left, attempt.cancelled, attempt.check)
 
     decided = matching.search_and_decide(
         attempt.database, prepared, None if language_model is None else partial(judge, language_model)

@@ -119,6 +119,14 @@ def _statements(value: Any) -> Iterator[str]:
 class Model:
     """The judge in this process, and always well."""
 
-    def ask(self, question: Question, answer_: type[M], *, time_left: Callable[[], float], cancelled: Event) -> M:
+    def ask(
+        self,
+        question: Question,
+        answer_: type[M],
+        *,
+        time_left: Callable[[], float],
+        cancelled: Event,
+        check: Callable[[], None],
+    ) -> M:
         """An answer in this form."""
         return answer_.model_validate_json(answer(question.user))

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from counterfoil import aws, secrets
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Success
-from counterfoil.errors import CancelledError, ServiceUnavailableError
+from counterfoil.errors import CancelledError, ServiceUnavailableError, StaleClaimError
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings
 from functions.matching import handler
@@ -94,6 +94,20 @@ def test_a_cancelled_try_asks_nothing(doubtful: Office, scripted: Server, langua
     with pytest.raises(CancelledError):
         match(attempt(doubtful, 2, cancelled=cancelled), make)
     assert scripted.requests == []
+
+
+def test_a_superseded_try_asks_no_more(doubtful: Office, scripted: Server, language_model: Any):
+    superseded = Event()
+
+    def make(database: Database) -> Llm:
+        made: Llm = language_model(database)
+        made._wait = Time(on_wait=superseded.set).wait  # while it waits to ask again
+        return made
+
+    scripted.then(Failure(503), Answer(json.dumps({"matches": [CHOICE]})))
+    with pytest.raises(StaleClaimError):
+        match(attempt(doubtful, 2, superseded=superseded), make)
+    assert len(scripted.requests) == 1
 
 
 def test_a_model_that_nobody_needs_is_not_made(doubtful: Office):

@@ -127,8 +127,19 @@ class Llm:
         )
         return cls(provider, database, breakers, limits)
 
-    def ask(self, question: Question, answer: type[M], *, time_left: Callable[[], float], cancelled: Event) -> M:
+    def ask(
+        self,
+        question: Question,
+        answer: type[M],
+        *,
+        time_left: Callable[[], float],
+        cancelled: Event,
+        check: Callable[[], None] = lambda: None,
+    ) -> M:
         """The model's answer, in the form of `answer`. TRIES calls at most, with pauses of base x 2^n between.
+
+        `check` is called before each of them, and raises where the caller must not go on: nobody pays for answers to
+        work that somebody else has. `cancelled` ends a pause at once.
 
         An answer in another form is a failed try: the next one may be good. No try is begun, and no pause made, for
         which `time_left` (seconds) is too short. A breaker that opens after a try has failed ends them with that
@@ -139,6 +150,7 @@ class Llm:
             RejectedRequestError, ContextWindowError: no try can succeed.
             BreakerOpenError: the service has failed too often of late, and no call was made.
             CancelledError: `cancelled` was set, or there is no time left to ask at all.
+            CounterfoilError: what `check` raises.
         """
 
         def use(reply: Reply) -> M:
@@ -150,6 +162,7 @@ class Llm:
         pause = self._limits.retry_base_seconds
         failure: CounterfoilError | None = None
         for tries_left in reversed(range(TRIES)):
+            check()
             if cancelled.is_set() or time_left() < LEAST_SECONDS:
                 raise CancelledError("There is no time left to ask the language model")
             try:

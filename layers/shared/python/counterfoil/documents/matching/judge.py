@@ -54,7 +54,15 @@ Where you choose none at all, "matches" is an empty list.
 class Asks(Protocol):
     """The language model (`counterfoil.llm.Llm`)."""
 
-    def ask(self, question: Question, answer: type[M], *, time_left: Callable[[], float], cancelled: Event) -> M:
+    def ask(
+        self,
+        question: Question,
+        answer: type[M],
+        *,
+        time_left: Callable[[], float],
+        cancelled: Event,
+        check: Callable[[], None],
+    ) -> M:
         """An answer in this form."""
 
 
@@ -153,6 +161,8 @@ class Judge:
     now: Callable[[], datetime]
     time_left: Callable[[], float]
     cancelled: Event
+    check: Callable[[], None] = lambda: None
+    """Raises where the try must not go on."""
 
     def decide(self, case: Case, tenant_id: UUID, work_id: UUID) -> Verdict:
         """Ask; outside any transaction. `work_id` is what the call is made for.
@@ -161,7 +171,9 @@ class Judge:
             CounterfoilError: as `Llm.ask`. A model that fails decides nothing.
         """
         question = Question(SYSTEM, case.text, "matching", tenant_id, work_id)
-        return self.llm.ask(question, form(case.offered), time_left=self.time_left, cancelled=self.cancelled)
+        return self.llm.ask(
+            question, form(case.offered), time_left=self.time_left, cancelled=self.cancelled, check=self.check
+        )
 
 
 def form(offered: Iterable[str]) -> type[Verdict]:
