@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from math import inf
 from typing import Any
 from uuid import UUID
 
@@ -29,9 +30,14 @@ from botocore.exceptions import ClientError
 from counterfoil import aws
 from counterfoil.breaker import Breakers, Outage
 from counterfoil.db import Database
-from counterfoil.errors import CounterfoilError, RejectedRequestError, sentence
+from counterfoil.errors import CounterfoilError, RejectedRequestError, ServiceUnavailableError, sentence
 from counterfoil.metrics import Metric, record
 
+PROBE_SECONDS = 12.0
+"""Time that must be left for a probe."""
+MAPPING_SECONDS = 15.0
+"""Time that must be left to look after one more mapping: two calls, each of which ends in 7 s. None is left to itself,
+or it could disable a mapping when nobody expects that any more."""
 CALL_UNDER_WAY = timedelta(minutes=2)
 """Longer than a watchdog lives: after this, a call that it was about to make was made or never will be."""
 
@@ -139,14 +145,14 @@ class Pauses:
         self._clock = clock
         self._pause_after = pause_after
 
-    def run(self) -> Round:
-        """One round. Every mapping is looked after, whatever happens to the others.
+    def run(self, time_left: Callable[[], float] = lambda: inf) -> Round:
+        """One round. Every mapping is looked after, whatever happens to the others, as long as there is time.
 
         Raises:
             DatabaseUnavailableError: nothing is known without the database, and nothing was done.
             CounterfoilError: the first that a mapping could not be looked after for.
         """
-        self._probe()
+        self._probe(time_left)
         outages = self._breakers.outages()
         done = Round(open=self._report(outages))
         with self._database.delivery() as connection:
@@ -155,6 +161,8 @@ class Pauses:
         for worker, mapping, depends_on in self._mappings(rows):
             outage = outages.get(depends_on) if depends_on is not None else None
             try:
+                if time_left() < MAPPING_SECONDS:
+                    raise ServiceUnavailableError("No time is left: the next round looks after it")
                 self._look_after(worker, mapping, rows.get(mapping), outage, done)
             except CounterfoilError as error:
                 logger.error("A mapping could not be looked after", worker=worker, error=str(error))
@@ -163,7 +171,7 @@ class Pauses:
             raise first_error
         return done
 
-    def _probe(self) -> None:
+    def _probe(self, time_left: Callable[[], float]) -> None:
         """Try the services whose breakers are due: nobody else may call them while their queues are paused."""
         names = {dependent.depends_on for dependent in self._dependents} & self._probes.keys()
         if not names:
@@ -171,6 +179,9 @@ class Pauses:
         outages = self._breakers.outages()
         for name in sorted(names & outages.keys()):
             if outages[name].until > self._clock():
+                continue
+            if time_left() < PROBE_SECONDS:
+                logger.warning("A service was not tried: no time is left", breaker=name)
                 continue
             try:
                 self._probes[name]()

@@ -1,4 +1,4 @@
-"""The watchdog: each minute one round of recovery, measuring, notifications, and a look at circuit breakers."""
+"""The watchdog: each minute one round of notifications, recovery, measuring, and a look at circuit breakers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -10,7 +10,8 @@ from aws_lambda_powertools import Logger
 
 from counterfoil.breaker import Breakers
 from counterfoil.db import Database
-from counterfoil.errors import sentence
+from counterfoil.errors import TransientError, sentence
+from counterfoil.http import within
 from counterfoil.notify import Notifier
 from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings, settings
@@ -18,10 +19,14 @@ from functions.watchdog.breakers import Dependent, Pauses
 from functions.watchdog.measures import measure
 from functions.watchdog.recovery import Watchdog
 
-PROBE_SECONDS = 15.0
-"""Longest probe of a language model: a round has a minute in all."""
-KEPT_FROM_NOTIFICATIONS = 20.0
-"""Seconds that telling people of failures leaves to the steps behind it."""
+PROBE_SECONDS = 8.0
+"""Longest probe of a language model."""
+KEY_SECONDS = 3.0
+"""Longest look-up of its key."""
+LEAST_SECONDS = 5.0
+"""A step that has less is left out."""
+KEPT: Mapping[str, float] = {"notifications": 28.0, "recovery": 22.0, "measures": 17.0, "breakers": 2.0}
+"""Seconds of a round that each step leaves to those behind it, whatever does not answer."""
 
 TimeLeft = Callable[[], float]
 Step = Callable[[TimeLeft], Mapping[str, Any]]
@@ -29,9 +34,17 @@ Step = Callable[[TimeLeft], Mapping[str, Any]]
 logger = Logger()
 
 
+class NoTimeError(TransientError):
+    """The round is about to end."""
+
+
 @cache
 def watchdog() -> dict[str, Step]:
-    """The steps of a round in their order, the quick ones first, made at the first invocation."""
+    """The steps of a round in their order, made at the first invocation.
+
+    People are told of failures before anything else is called, which may not answer; what is measured is what recovery
+    could not cure.
+    """
     chosen = settings()
     database = Database.from_settings(chosen, max_connections=1)
     recovery = Watchdog(chosen, database, Outbox(database, chosen.queue_urls), _now)
@@ -40,10 +53,10 @@ def watchdog() -> dict[str, Step]:
     notifier = Notifier.from_settings(chosen, database, breakers)
     pauses = _pauses(chosen, database, breakers)
     return {
-        "recovery": lambda _: asdict(recovery.run()),
+        "notifications": lambda time_left: asdict(notifier.run(time_left)),
+        "recovery": lambda time_left: asdict(recovery.run(time_left)),
         "measures": lambda _: measure(database, list(chosen.queue_urls), now=_now(), unsent_after=unsent_after),
-        "notifications": lambda time_left: asdict(notifier.run(lambda: time_left() - KEPT_FROM_NOTIFICATIONS)),
-        "breakers": lambda _: {name: len(found) for name, found in asdict(pauses.run()).items()},
+        "breakers": lambda time_left: {name: len(found) for name, found in asdict(pauses.run(time_left)).items()},
     }
 
 
@@ -51,13 +64,17 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ARG0
     """Run one round. Returns what each step did, in numbers.
 
     Raises:
-        RuntimeError: steps failed. The others ran, and what they did is in the log.
+        RuntimeError: steps failed, or were left out since no time was left. The others ran, and what they did is in the
+            log.
     """
     done: dict[str, Any] = {}
     failed: list[str] = []
     for name, step in watchdog().items():
+        time_left = partial(_time_left, context, KEPT[name])
         try:
-            done[name] = step(lambda: context.get_remaining_time_in_millis() / 1000)
+            if time_left() < LEAST_SECONDS:
+                raise NoTimeError("It was left out: those before it took the time")
+            done[name] = step(time_left)
         except Exception as error:  # noqa: BLE001  # whatever it is, the other steps are needed all the more
             logger.error("A step of the round failed", step=name, error=sentence(error))
             failed.append(name)
@@ -84,9 +101,15 @@ def _probe(chosen: Settings, database: Database, breakers: Breakers) -> None:
     """Try the language model, with its key as it is now: one that cannot be used is the probe's failure alone."""
     from counterfoil.llm import Llm  # many deployments have none
 
-    llm = Llm.from_settings(chosen, database, breakers)
+    llm = within(KEY_SECONDS, lambda: Llm.from_settings(chosen, database, breakers))
     assert llm is not None  # LLM_PROVIDER is set
     llm.probe()
+
+
+def _time_left(context: Any, kept: float) -> float:
+    """Seconds that a step has, without those that it leaves to others."""
+    left: float = context.get_remaining_time_in_millis() / 1000 - kept
+    return left
 
 
 def _now() -> datetime:

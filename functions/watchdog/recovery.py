@@ -9,8 +9,9 @@ from aws_lambda_powertools import Logger
 from counterfoil import aws
 from counterfoil.db import Database
 from counterfoil.errors import CounterfoilError
+from counterfoil.http import within
 from counterfoil.metrics import Metric, record
-from counterfoil.outbox import Outbox
+from counterfoil.outbox import CALL_SECONDS, Outbox, TimeLeft
 from counterfoil.settings import Settings
 from counterfoil.work import KINDS, Kind
 
@@ -21,6 +22,10 @@ QUEUE_RETENTION = timedelta(days=10)
 OUTBOX_RETENTION = timedelta(days=14)
 ROUNDS = 10
 """How often at most one run asks the outbox for another thousand rows of each worker."""
+ASK_SECONDS = 2.0
+"""Longest time that one queue has to say how full it is."""
+ASKING_SECONDS = 4.0
+"""As long as all queues together have for that."""
 DEPTHS = (
     "ApproximateNumberOfMessages",
     "ApproximateNumberOfMessagesNotVisible",
@@ -73,20 +78,26 @@ class Watchdog:
         self._outbox = outbox
         self._clock = clock
 
-    def run(self) -> Recovered:
-        """One round.
+    def run(self, time_left: TimeLeft | None = None) -> Recovered:
+        """One round. Where `time_left` is given, what does not fit in those seconds is left to the next one.
 
         Raises:
             DatabaseUnavailableError: nothing can be recovered without the database.
         """
+        asking = None if time_left is None else _first(ASKING_SECONDS, time_left)
         resent = {
-            kind.worker: self._resend(kind) for kind in KINDS.values() if kind.worker in self._settings.queue_urls
+            kind.worker: self._resend(kind, asking)
+            for kind in KINDS.values()
+            if kind.worker in self._settings.queue_urls
         }
         now = self._clock()
         unsent_before = now - timedelta(seconds=self._settings.watchdog_unsent_after_seconds)
         sent = 0
         for _ in range(ROUNDS):
-            latest = self._outbox.send_unsent(created_before=unsent_before)
+            if time_left is not None and time_left() < CALL_SECONDS:
+                logger.warning("No time is left to send more: the next round goes on", sent=sent)
+                break
+            latest = self._outbox.send_unsent(created_before=unsent_before, time_left=time_left)
             sent += latest
             if latest == 0:
                 break
@@ -94,11 +105,11 @@ class Watchdog:
             purged = connection.execute("DELETE FROM outbox WHERE sent_at < %s", [now - OUTBOX_RETENTION]).rowcount
         return Recovered(sent, resent, purged)
 
-    def _resend(self, kind: Kind) -> int:
+    def _resend(self, kind: Kind, asking: TimeLeft | None) -> int:
         """Owe the messages of work whose own must be gone: the queue is empty, or keeps nothing sent so long ago."""
         now = self._clock()
         quiet = timedelta(seconds=self._settings.watchdog_resend_after_seconds)
-        depth = self._depth(kind.worker)
+        depth = self._depth(kind.worker, asking)
         patience = quiet if depth == 0 else QUEUE_RETENTION
         with self._database.delivery() as connection:
             rows = connection.execute(
@@ -126,14 +137,27 @@ class Watchdog:
         record(seen if depth is None else seen | {Metric.QUEUE_DEPTH: depth}, worker=kind.worker)
         return len(rows)
 
-    def _depth(self, worker: str) -> int | None:
-        """How many messages a queue says it holds; None for one that cannot be asked and may hold any number."""
+    def _depth(self, worker: str, asking: TimeLeft | None) -> int | None:
+        """How many messages a queue says it holds; None for one that does not say and may hold any number."""
+        if asking is not None and asking() <= 0:
+            logger.warning("A queue was not asked how full it is: others took the time", worker=worker)
+            return None
+        sqs, url = aws.client("sqs"), self._settings.queue_urls[worker]
+
+        def ask() -> dict[str, dict[str, str]]:
+            answer: dict[str, dict[str, str]] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=list(DEPTHS))
+            return answer
+
         try:
             with aws.errors_mapped():
-                answer = aws.client("sqs").get_queue_attributes(
-                    QueueUrl=self._settings.queue_urls[worker], AttributeNames=list(DEPTHS)
-                )
+                answer = ask() if asking is None else within(min(ASK_SECONDS, asking()), ask)
         except CounterfoilError as error:
             logger.warning("A queue did not say how full it is", worker=worker, error=str(error))
             return None
         return sum(int(answer["Attributes"][name]) for name in DEPTHS)
+
+
+def _first(seconds: float, time_left: TimeLeft) -> TimeLeft:
+    """What is left of the first seconds from now on."""
+    end = time_left() - seconds
+    return lambda: time_left() - end

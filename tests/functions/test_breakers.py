@@ -16,7 +16,7 @@ from counterfoil import aws
 from counterfoil.breaker import Outage
 from counterfoil.db import Connection
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError, ServiceUnavailableError
-from functions.watchdog.breakers import Dependent, Pauses, Row, Step, decide
+from functions.watchdog.breakers import MAPPING_SECONDS, PROBE_SECONDS, Dependent, Pauses, Row, Step, decide
 from tests.breakers import LLM, Start, processes
 from tests.delivery.harness import Clock
 from tests.factories import NOW
@@ -318,6 +318,19 @@ def test_what_goes_wrong_with_one_mapping_keeps_no_other_from_being_paused(
     lambda_.refuse[MAPPING] = refusal("TooManyRequestsException", "GetEventSourceMapping", 429)
     with pytest.raises(ServiceUnavailableError):
         world.minute()
+
+
+def test_a_round_that_is_about_to_end_reports_and_leaves_the_rest_to_the_next_one(
+    watch: Callable[..., World], lambda_: FakeLambda, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = watch(MATCHING, probes={LLM: lambda: pytest.fail("it takes too long")})
+    world.service_fails()
+    clock.pass_(minutes=2)
+    with pytest.raises(ServiceUnavailableError, match="No time is left"):
+        world.pauses.run(lambda: PROBE_SECONDS - 1)
+    assert measured(capsys) == [LLM]
+    assert lambda_.calls == []
+    assert watch(MATCHING).pauses.run(lambda: MAPPING_SECONDS).paused == ["matching"]
 
 
 def test_without_the_database_nothing_is_known_and_nothing_done(world: World, lambda_: FakeLambda) -> None:

@@ -3,6 +3,8 @@
 import importlib
 import json
 from collections.abc import Callable, Iterator
+from itertools import pairwise
+from threading import Event
 from types import ModuleType
 from typing import Any
 from unittest.mock import Mock
@@ -11,10 +13,12 @@ from uuid import uuid4
 import pytest
 from botocore.exceptions import ClientError
 
-from counterfoil import aws
+from counterfoil import aws, outbox
 from counterfoil.db import Connection
-from counterfoil.notify import Notified
+from counterfoil.notify import Notified, notifier
 from counterfoil.settings import settings
+from functions.watchdog import breakers, recovery
+from infra.workers import WORKERS
 from tests.delivery.harness import Context, FakeSqs
 from tests.functions.mappings import MAPPING, FakeLambda
 
@@ -41,7 +45,7 @@ def emitted(output: str) -> list[dict[str, Any]]:
 def test_a_round_tells_what_each_step_did_in_numbers(handler: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     done = handler.handle({}, Context())
 
-    assert list(done) == ["recovery", "measures", "notifications", "breakers"]
+    assert list(done) == ["notifications", "recovery", "measures", "breakers"]
     assert done["recovery"] == {"sent": 0, "resent": dict.fromkeys(QUEUES, 0), "purged": 0}
     assert done["breakers"] == {"open": 0, "paused": 0, "resumed": 0}
     assert done["notifications"]["sent"] == 0
@@ -49,7 +53,7 @@ def test_a_round_tells_what_each_step_did_in_numbers(handler: ModuleType, capsys
     assert {line["worker"] for line in measured} == set(QUEUES)
 
 
-@pytest.mark.parametrize("broken", ["recovery", "measures", "notifications", "breakers"])
+@pytest.mark.parametrize("broken", ["notifications", "recovery", "measures", "breakers"])
 def test_a_step_that_fails_stops_no_other_and_fails_the_round(
     handler: ModuleType, broken: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,7 +86,7 @@ def test_without_a_database_the_round_fails(handler: ModuleType, monkeypatch: py
     monkeypatch.setattr("counterfoil.db.CONNECT_SECONDS", 0.2)
     settings.cache_clear()
 
-    with pytest.raises(RuntimeError, match="failed in part: recovery, measures, notifications, breakers"):
+    with pytest.raises(RuntimeError, match="failed in part: notifications, recovery, measures, breakers"):
         handler.handle({}, Context())
 
 
@@ -99,7 +103,57 @@ def test_telling_people_leaves_time_to_the_steps_behind_it(
 
     handler.handle({}, Context(left=50))
 
-    assert left == [30]
+    assert left == [22]
+
+
+def test_each_step_leaves_enough_to_those_behind_it(handler: ModuleType) -> None:
+    steps = list(handler.watchdog())
+    (row,) = (row for row in WORKERS if row.name == "watchdog")
+
+    assert list(handler.KEPT) == steps
+    assert row.timeout - handler.KEPT["notifications"] >= notifier.MARGIN_SECONDS + handler.LEAST_SECONDS
+    for step, behind in pairwise(steps):
+        assert handler.KEPT[step] - handler.KEPT[behind] >= handler.LEAST_SECONDS
+    needed = max(breakers.PROBE_SECONDS, breakers.MAPPING_SECONDS)
+    assert handler.KEPT["measures"] - handler.KEPT["breakers"] >= needed
+    assert handler.KEY_SECONDS + handler.PROBE_SECONDS < breakers.PROBE_SECONDS
+
+
+def test_a_step_for_which_no_time_is_left_is_named_and_the_others_run(
+    handler: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handler.Notifier, "run", lambda *_: pytest.fail("it has no time"))
+
+    with pytest.raises(RuntimeError, match=r"failed in part: notifications$"):
+        handler.handle({}, Context(left=handler.KEPT["notifications"] + handler.LEAST_SECONDS - 1))
+
+
+def test_queues_that_never_answer_stop_nothing_but_the_sending(
+    handler: ModuleType,
+    admin: Connection,
+    sqs: FakeSqs,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    may_answer = Event()
+    for name in ("send_message_batch", "get_queue_attributes"):
+        monkeypatch.setattr(sqs, name, lambda **_: may_answer.wait(30), raising=False)
+    monkeypatch.setattr(recovery, "ASK_SECONDS", 0.05)
+    monkeypatch.setattr(outbox, "CALL_SECONDS", 0.05)
+    admin.execute(
+        """
+        INSERT INTO outbox (worker, work_id, revision, send_number, not_before, created_at)
+        VALUES ('matching', gen_random_uuid(), 1, 0, '2026-01-01', '2026-01-01')
+        """
+    )
+
+    done = handler.handle({}, Context(left=55))
+    may_answer.set()
+
+    assert list(done) == ["notifications", "recovery", "measures", "breakers"]
+    assert done["recovery"]["sent"] == 0
+    measured = [line for line in emitted(capsys.readouterr().out) if "UnsentOutbox" in line]
+    assert {line["worker"]: line["UnsentOutbox"] for line in measured}["matching"] == [1.0]
 
 
 @pytest.fixture

@@ -60,16 +60,18 @@ _CURABLE_CODES = {
 def client(service: str) -> Any:
     """The process's client for an AWS service, with short time-outs and botocore's standard retries.
 
-    SQS answers in milliseconds, and whoever waits for it holds up a batch: its calls give up soonest. A language model
-    takes its time, and who asks one has tries and a bound of his own.
+    SQS answers in milliseconds, and whoever waits for it holds up a batch: its calls give up soon. Those to Lambda are
+    the watchdog's, which comes again in a minute. A language model takes its time, and who asks one has tries and a
+    bound of his own.
     """
+    once = service in {"bedrock-runtime", "lambda"}
     make: Any = boto3.client
     return make(
         service,
         config=Config(
             connect_timeout=3,
-            read_timeout={"sqs": 5, "bedrock-runtime": 120}.get(service, 20),
-            retries={"mode": "standard", "total_max_attempts": 1 if service == "bedrock-runtime" else 3},
+            read_timeout={"lambda": 4, "sqs": 5, "bedrock-runtime": 120}.get(service, 20),
+            retries={"mode": "standard", "total_max_attempts": 1 if once else 3},
         ),
     )
 

@@ -11,6 +11,7 @@ from uuid import UUID
 from counterfoil import aws
 from counterfoil.db import Database
 from counterfoil.errors import CounterfoilError
+from counterfoil.http import within
 from counterfoil.messages import Message
 from counterfoil.work import Send
 
@@ -18,6 +19,10 @@ MAX_DELAY = timedelta(seconds=900)
 """The longest DelaySeconds of SQS. What is due later stays in the outbox until it is nearer."""
 BATCH = 10
 """Messages in one SendMessageBatch call, SQS's own bound."""
+CALL_SECONDS = 5.0
+"""Longest call of a sender whose time is short."""
+
+TimeLeft = Callable[[], float]
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +42,11 @@ class Outbox:
         self._queue_urls = queue_urls
         self._clock = clock
 
-    def send(self, sends: Sequence[Send], *, trace: str | None = None) -> int:
+    def send(self, sends: Sequence[Send], *, trace: str | None = None, time_left: TimeLeft | None = None) -> int:
         """Send what is due within MAX_DELAY and mark it sent. Returns how many were sent.
 
-        `trace` is the X-Ray trace of the work that owes them; its messages belong to it too.
+        `trace` is the X-Ray trace of the work that owes them; its messages belong to it too. Where `time_left` is
+        given, no call is begun that could last beyond those seconds.
 
         Called right after the commit that owes the messages. A failure here loses nothing, and is therefore logged and
         not raised: the rows stay unsent, and the watchdog sends them.
@@ -54,7 +60,12 @@ class Outbox:
         for worker, owed in by_worker.items():
             try:
                 for start in range(0, len(owed), BATCH):
-                    sent += self._send_batch(self._queue_urls[worker], owed[start : start + BATCH], now, trace)
+                    if time_left is not None and time_left() < CALL_SECONDS:
+                        log.warning("Messages to %s stay in the outbox: no time is left", worker)
+                        break
+                    entries = _entries(owed[start : start + BATCH], now, trace)
+                    successful = _call(self._queue_urls[worker], entries, is_short=time_left is not None)
+                    sent += [owed[start + index].id for index in successful]
             except CounterfoilError as error:  # this queue's messages wait; the others go on
                 log.warning("Messages to %s stay in the outbox: %s", worker, error)
         try:
@@ -63,36 +74,17 @@ class Outbox:
             log.warning("Sent messages may be sent again: %s", error)
         return len(sent)
 
-    @staticmethod
-    def _send_batch(queue_url: str, sends: Sequence[Send], now: datetime, trace: str | None) -> list[UUID]:
-        entries: list[dict[str, Any]] = []
-        for index, send in enumerate(sends):
-            entry = {
-                "Id": str(index),
-                "MessageBody": send.message.model_dump_json(),
-                "DelaySeconds": max(0, ceil((send.not_before - now).total_seconds())),
-            }
-            if send.tenant_id is not None:
-                entry["MessageGroupId"] = str(send.tenant_id)  # a fair queue: one tenant's burst delays no other tenant
-            if trace is not None:
-                entry["MessageSystemAttributes"] = {"AWSTraceHeader": {"DataType": "String", "StringValue": trace}}
-            entries.append(entry)
-        with aws.errors_mapped():
-            answer = aws.client("sqs").send_message_batch(QueueUrl=queue_url, Entries=entries)
-        for failure in answer.get("Failed", []):
-            log.warning("A message stays in the outbox: SQS answered %s", failure.get("Code"))
-        return [sends[int(success["Id"])].id for success in answer.get("Successful", [])]
-
     def _mark_sent(self, ids: Sequence[UUID], now: datetime) -> None:
         if ids:
             with self._database.delivery() as connection:
                 connection.execute("UPDATE outbox SET sent_at = %s WHERE id = ANY(%s)", [now, list(ids)])
 
-    def send_unsent(self, *, created_before: datetime, each: int = 1000) -> int:
+    def send_unsent(self, *, created_before: datetime, each: int = 1000, time_left: TimeLeft | None = None) -> int:
         """Send rows that a crash left behind or that fall due only now, up to `each` per worker. Returns how many.
 
-        Rows younger than `created_before` are still in the hands of whoever wrote them, unless they were written to be
-        sent later. A worker's rows that cannot be sent leave room for those of the others.
+        Where `time_left` is given, no call is begun that could last beyond those seconds. Rows younger than
+        `created_before` are still in the hands of whoever wrote them, unless they were written to be sent later. A
+        worker's rows that cannot be sent leave room for those of the others.
         """
         now = self._clock()
         with self._database.delivery() as connection:
@@ -119,5 +111,37 @@ class Outbox:
             [
                 Send(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due)
                 for id_, worker, tenant, work, revision, send, due in rows
-            ]
+            ],
+            time_left=time_left,
         )
+
+
+def _entries(sends: Sequence[Send], now: datetime, trace: str | None) -> list[dict[str, Any]]:
+    """The messages as SendMessageBatch takes them; the id of each is its place."""
+    entries: list[dict[str, Any]] = []
+    for index, send in enumerate(sends):
+        entry = {
+            "Id": str(index),
+            "MessageBody": send.message.model_dump_json(),
+            "DelaySeconds": max(0, ceil((send.not_before - now).total_seconds())),
+        }
+        if send.tenant_id is not None:
+            entry["MessageGroupId"] = str(send.tenant_id)  # a fair queue: one tenant's burst delays no other tenant
+        if trace is not None:
+            entry["MessageSystemAttributes"] = {"AWSTraceHeader": {"DataType": "String", "StringValue": trace}}
+        entries.append(entry)
+    return entries
+
+
+def _call(queue_url: str, entries: list[dict[str, Any]], *, is_short: bool) -> list[int]:
+    """Send one batch. Returns the places of those that SQS took; a call that was left to itself may have sent all."""
+
+    def send() -> dict[str, Any]:
+        answer: dict[str, Any] = aws.client("sqs").send_message_batch(QueueUrl=queue_url, Entries=entries)
+        return answer
+
+    with aws.errors_mapped():
+        answer = within(CALL_SECONDS, send) if is_short else send()
+    for failure in answer.get("Failed", []):
+        log.warning("A message stays in the outbox: SQS answered %s", failure.get("Code"))
+    return [int(success["Id"]) for success in answer.get("Successful", [])]
