@@ -203,6 +203,8 @@ class SimulatedConnection:
         self._real: psycopg.Connection[Any] | None = None
         self._lost = False
         self._in_pipeline = False
+        self._patience = 0.0
+        """Seconds that it would wait for a lock."""
         self._met: tuple[SimulatedConnection, ...] = ()
         self.number = 0
         self.last_heard = world.scheduler.now
@@ -248,7 +250,8 @@ class SimulatedConnection:
 
     def _begin(self, params: Any) -> Any:
         world = self._world
-        setting, value, *_ = params
+        setting, value, patience = params
+        self._patience = float(patience.removesuffix("s"))
         self._role = f"{setting}={value}" if setting == "role" else setting
         self._real = world.store.take(self._user, self._role)
         world.begun += 1
@@ -307,7 +310,7 @@ class SimulatedConnection:
             self._end()
         met, scheduler = [one for one in self._met if one in self._world.open], self._world.scheduler
         if met and scheduler.random.random() < 0.8:
-            scheduler.wait(lambda: any(one not in self._world.open for one in met))
+            scheduler.wait(lambda: any(one not in self._world.open for one in met), self._patience)
 
     def close(self) -> None:
         """Close."""

@@ -13,6 +13,7 @@ class Fault(StrEnum):
     KILL = "a process is killed"
     STALL = "a thread stands still"
     PAUSE = "a process stands still"
+    NO_THREAD = "no further thread can be started"
     NO_CONNECTION = "no connection to the database"
     CONNECTION_LOST = "the connection is lost during a statement"
     LOST_BEFORE_COMMIT = "the connection is lost before a commit"
@@ -38,6 +39,7 @@ RATES = {
     Fault.KILL: 0.02,
     Fault.STALL: 0.02,
     Fault.PAUSE: 0.02,
+    Fault.NO_THREAD: 0.05,
     Fault.NO_CONNECTION: 0.05,
     Fault.CONNECTION_LOST: 0.03,
     Fault.LOST_BEFORE_COMMIT: 0.06,

@@ -74,6 +74,8 @@ class Watch:
     def __init__(self, world: World) -> None:
         self._world = world
         self._seen = -1
+        self._known: tuple[int, list[State]] = (-1, [])
+        """What was read after so many commits."""
         world.sqs.on_deleted = self._deleted
         world.sqs.on_dead = self._dead
         world.scheduler.after_time_passed.append(self.nothing_is_lost)
@@ -81,7 +83,11 @@ class Watch:
             mapping.after = self._answered
 
     def _states(self) -> list[State]:
-        return [State(*row) for row in self._world.store.admin.execute(_OWED.encode()).fetchall()]
+        writes = self._world.transactions.writes
+        if self._known[0] != writes:
+            rows = self._world.store.admin.execute(_OWED.encode()).fetchall()
+            self._known = (writes, [State(*row) for row in rows])
+        return self._known[1]
 
     def _held(self) -> set[Named]:
         """What the queues hold."""
@@ -141,13 +147,14 @@ class Watch:
         kept = [message for message in kept if message.receives[-1].excuse is None]
         if not kept:
             return
-        works = Counter(name[:2] for message in messages for name in named(queue.worker, message.body))
+        names = [name for message in messages for name in named(queue.worker, message.body)]
         now = self._world.scheduler.clock()
         states = {(state.worker, state.id): state for state in self._states()}
         for message in kept:
             for name in named(queue.worker, message.body):
                 state = states.get(name[:2])
-                if works[name[:2]] > 1 or (state is not None and state.lease is not None and state.lease > now):
+                others = sum(other[:2] == name[:2] and other[2:] >= name[2:] for other in names)
+                if others > 1 or (state is not None and state.lease is not None and state.lease > now):
                     message.receives[-1].excuse = "another message of its work was in hand"
 
 
@@ -241,13 +248,13 @@ def _attempts(world: World, entries: list[Entry]) -> Iterator[str]:
         if entry.claims:
             counted[key] += 1
         one = tasks.get(entry.task)
+        mine = one is not None and (one.worker, one.attempt.work_id) == (entry.worker, entry.id)
+        same_revision = entry.old is not None and entry.old["revision"] == entry.new["revision"]
+        was = entry.old["attempts"] if entry.old is not None and same_revision else 0
         if (
-            one is not None
-            and isinstance(one.raised, DeferredError)
-            and (one.worker, one.attempt.work_id) == (entry.worker, entry.id)
-            and entry.became("pending")
-            and entry.old is not None
-            and entry.new["attempts"] < entry.old["attempts"]
+            entry.became("pending")
+            and 0 < entry.new["attempts"] + 1 == was
+            and (not mine or (one is not None and isinstance(one.raised, DeferredError)))
         ):
             counted[key] -= 1
         if entry.new["attempts"] != counted[key]:

@@ -329,6 +329,12 @@ class Protecting(Greenlets):
         self._world = world
         self._own = process
 
+    def begin(self, name: str, function: Callable[[], None]) -> None:
+        """Start a task, if the machine has a thread for it."""
+        if self._world.faults.strikes(Fault.NO_THREAD):
+            raise RuntimeError("can't start new thread")
+        super().begin(name, function)
+
     def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
         """Wait; a batch must not, before it has asked for the protection of all its messages."""
         task = self._world.scheduler.current
