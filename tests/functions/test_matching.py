@@ -18,9 +18,9 @@ from counterfoil.settings import Settings
 from functions.matching import handler
 from functions.matching.work import match
 from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.test_judge import CHOICE, TWICE, again
+from tests.documents.matching.test_judge import CHOICE, TWICE, again, billed
 from tests.llm.conftest import Guards, Time
-from tests.llm.server import Answer, Failure, Server
+from tests.llm.server import Answer, Failure, Request, Server
 
 AWAY = ClientError({"Error": {"Code": "InternalServiceError"}, "ResponseMetadata": {"HTTPStatusCode": 500}}, "Get")  # type: ignore[typeddict-item]
 REFUSED = ClientError({"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"HTTPStatusCode": 400}}, "Get")  # type: ignore[typeddict-item]
@@ -94,6 +94,22 @@ def test_a_cancelled_try_asks_nothing(doubtful: Office, scripted: Server, langua
     with pytest.raises(CancelledError):
         match(attempt(doubtful, 2, cancelled=cancelled), make)
     assert scripted.requests == []
+
+
+def test_a_superseded_try_with_new_answers_is_not_put_off(
+    doubtful: Office, scripted: Server, language_model: Any, admin: Connection
+):
+    doubtful.match_all([doubtful.file(billed(0)), doubtful.file(billed(1))])
+    third, superseded = doubtful.file(again(2)), Event()
+
+    def answered(_: Request) -> str:
+        superseded.set()
+        return json.dumps({"matches": []})
+
+    scripted._otherwise = answered
+    with pytest.raises(StaleClaimError):
+        match(attempt(doubtful, third, superseded=superseded), language_model)
+    assert (len(scripted.requests), len(admin.execute("SELECT FROM judgement").fetchall())) == (1, 1)
 
 
 def test_a_superseded_try_asks_no_more(doubtful: Office, scripted: Server, language_model: Any):

@@ -6,18 +6,24 @@ from datetime import timedelta
 from math import inf
 from random import Random
 from threading import Event
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents import matching
 from counterfoil.documents.matching import judge as judging
 from counterfoil.documents.matching import store
 from counterfoil.documents.matching.judge import Case, Verdict, form
-from counterfoil.errors import DeferredError, InvalidAnswerError, RejectedRequestError, ServiceUnavailableError
-from counterfoil.llm import Llm
+from counterfoil.errors import (
+    CancelledError,
+    DeferredError,
+    InvalidAnswerError,
+    RejectedRequestError,
+    ServiceUnavailableError,
+)
+from counterfoil.llm import Llm, Question
 from counterfoil.settings import Settings
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import OTHER_SELLER, Paper, invoice, line, order, pile
@@ -26,11 +32,17 @@ from tests.llm.judging import judge as sensible
 from tests.llm.server import Answer, Failure, Request, Server
 
 Ask = Callable[[], matching.Judge]
+M = TypeVar("M", bound=BaseModel)
 
 
 def again(when: int, **fields: Any) -> Paper:
     """An order under a number that was used before, about something else."""
     return order("4711", when=when, lines=[goods(when)], **fields)
+
+
+def billed(which: int) -> Paper:
+    """An invoice for that number that says nothing of what the order was about."""
+    return invoice(f"R-{1000 + which}", 10 + which, po_reference="4711", lines=[], total_gross=f"{200 + 7 * which}.00")
 
 
 def goods(which: int) -> dict[str, str]:
@@ -329,6 +341,69 @@ def test_who_says_the_same_as_a_candidate_takes_its_place(
     assert office.links() == {(0, 2)}
     office.match(3)  # the first candidate is a copy of this one, so this one is asked about, in the same words
     assert (office.links(), len(scripted.requests)) == ({(0, 3), (2, 3)}, 1)
+
+
+# Within the time of a try
+
+
+class Slow:
+    """A model that takes 5 seconds for an answer, which is always none."""
+
+    left = inf
+    calls = 0
+
+    def ask(
+        self,
+        question: Question,
+        answer: type[M],
+        *,
+        time_left: Callable[[], float],
+        cancelled: Event,
+        check: Callable[[], None],
+    ) -> M:
+        if time_left() < 5:
+            raise CancelledError("There is no time left to ask the language model")
+        self.left -= 5
+        self.calls += 1
+        return answer.model_validate({"matches": []})
+
+
+@pytest.fixture
+def crowded(database: Database, admin: Connection) -> tuple[Office, Slow]:
+    """Five invoices in doubt between two orders of one number, and a third order of that number, not matched yet."""
+    slow = Slow()
+    office = Office(
+        database,
+        admin,
+        [again(0), again(1), *map(billed, range(5)), again(2)],
+        lambda: matching.Judge(slow, "m", lambda: NOW, lambda: slow.left, Event()),
+    )
+    office.match_all(range(7))
+    slow.calls = 0
+    return office, slow
+
+
+def test_a_try_that_is_out_of_time_after_new_answers_has_not_failed(crowded: tuple[Office, Slow]):
+    office, slow = crowded
+    prepared = matching.prepare(office.database, office.tenant_id, office.ids[7])
+    assert isinstance(prepared, matching.Prepared)
+    for answered in (2, 4):
+        slow.left = 11
+        with pytest.raises(DeferredError, match="after 2 answers") as put_off:
+            matching.search_and_decide(office.database, prepared, office.judge)
+        assert (slow.calls, put_off.value.until) == (answered, NOW)
+    slow.left = 11
+    office.write(matching.search_and_decide(office.database, prepared, office.judge))
+    assert slow.calls == 5
+
+
+def test_a_try_that_is_out_of_time_before_any_new_answer_has_failed(crowded: tuple[Office, Slow]):
+    office, slow = crowded
+    prepared = matching.prepare(office.database, office.tenant_id, office.ids[7])
+    assert isinstance(prepared, matching.Prepared)
+    slow.left = 4
+    with pytest.raises(CancelledError):
+        matching.search_and_decide(office.database, prepared, office.judge)
 
 
 # Outside of transactions, and in any order

@@ -15,7 +15,7 @@ from counterfoil.documents.matching.neighbourhood import Neighbourhood
 from counterfoil.documents.matching.profile import CONTRACT, Document, document
 from counterfoil.documents.matching.rules import Link
 from counterfoil.documents.matching.store import Documents, NewEdge, Pair
-from counterfoil.errors import DeferredError, PermanentError
+from counterfoil.errors import CancelledError, DeferredError, PermanentError
 
 MODEL = "weights-1"
 """Version of the rules and weights, kept with each edge."""
@@ -106,9 +106,10 @@ def search_and_decide(database: Database, prepared: Prepared, judge: Callable[[]
     stays in doubt.
 
     Raises:
+        DeferredError: the time is over, and answers were kept that the next try needs not ask for.
         CounterfoilError: mapped from psycopg's errors, or the judge's own.
     """
-    decided = _search(database, prepared)
+    decided, kept = _search(database, prepared), 0
     if judge is None:
         return decided
     for _ in range(_ROUNDS):
@@ -116,7 +117,14 @@ def search_and_decide(database: Database, prepared: Prepared, judge: Callable[[]
             break
         asked = judge()
         for case in decided.outcome.unasked:
-            verdict = asked.decide(case, prepared.tenant_id, prepared.document_id)
+            try:
+                verdict = asked.decide(case, prepared.tenant_id, prepared.document_id)
+            except CancelledError as error:
+                if not kept:
+                    raise
+                # No failure: each such try leaves fewer questions, so that they come to an end.
+                message = f"The time was over after {kept} answers of the language model, and there is more to ask"
+                raise DeferredError(message, until=asked.now()) from error
             with database.tenant(prepared.tenant_id) as connection:
                 store.keep_judgement(
                     connection,
@@ -127,6 +135,7 @@ def search_and_decide(database: Database, prepared: Prepared, judge: Callable[[]
                     asked.model,
                     asked.now(),
                 )
+            kept += 1
         decided = _search(database, prepared)
     return replace(decided, is_judged=True)
 
