@@ -16,6 +16,7 @@ from typing import Any
 
 import psycopg
 from psycopg import errors as pg
+from psycopg.pq import ExecStatus
 
 from cli.postgres import Server
 from cli.simulation.faults import Fault, Faults
@@ -27,7 +28,8 @@ MIGRATIONS = Path(__file__).parent.parent.parent / "migrations"
 DATABASE = "simulation"
 WORKER, KEEPER = "counterfoil_worker", "counterfoil_keeper"
 
-_OPEN = b"SELECT set_config(%s, %s, true), set_config('simulation.actor', %s, true)"
+_OPEN = "BEGIN; SELECT set_config('{setting}', '{value}', true), set_config('simulation.actor', '{actor}', true)"
+"""What the product's first statement does, but for time-outs that would be those of a real clock; in one round trip."""
 
 # Ids that a database makes up must be the same each time a seed is run, so they are counted.
 _LEDGER = """
@@ -122,7 +124,7 @@ class Store:
             self._server.url(DATABASE, user),
             prepare_threshold=0,
             options="-c lock_timeout=1ms -c plan_cache_mode=force_generic_plan -c jit=off",
-            autocommit=False,
+            autocommit=True,
         )
         connection.prepared_max = None
         return connection
@@ -260,7 +262,8 @@ class SimulatedConnection:
         self._heard()
         task = world.scheduler.current
         actor = f"{task.number if task else 0}:{self.number}"
-        return self._real.execute(_OPEN, [setting, value, actor])
+        _exchange(self._real, _OPEN.format(setting=setting, value=value, actor=actor))
+        return None
 
     def _heard(self) -> None:
         self.last_heard = self._world.scheduler.now
@@ -290,7 +293,7 @@ class SimulatedConnection:
         if world.faults.strikes(Fault.LOST_BEFORE_COMMIT):
             self.lose("before its commit")
             raise psycopg.OperationalError("the connection was lost")
-        self._real.commit()
+        _exchange(self._real, "COMMIT")
         world.writes += 1
         world.committed_at[self.number] = world.scheduler.now
         world.scheduler.say(f"COMMITTED #{self.number}")
@@ -306,7 +309,7 @@ class SimulatedConnection:
         if self._lost:
             raise psycopg.OperationalError("the connection is lost")
         if self._real is not None:
-            self._real.rollback()
+            _exchange(self._real, "ROLLBACK")
             self._end()
         met, scheduler = [one for one in self._met if one in self._world.open], self._world.scheduler
         if met and scheduler.random.random() < 0.8:
@@ -320,14 +323,14 @@ class SimulatedConnection:
         """The connection is gone, and the server rolls its transaction back."""
         if self._real is not None:
             self._world.scheduler.say(f"the connection of #{self.number} is lost: {why}")
-            self._real.rollback()
+            _exchange(self._real, "ROLLBACK")
             self._end()
         self._lost = True
 
     def release(self) -> None:
         """Back into the pool."""
         if self._real is not None:
-            self._real.rollback()
+            _exchange(self._real, "ROLLBACK")
             self._end()
         if self._die in self._process.on_death:
             self._process.on_death.remove(self._die)
@@ -340,9 +343,16 @@ class SimulatedConnection:
 
     def _die(self) -> None:
         if self._real is not None:
-            self._real.rollback()
+            _exchange(self._real, "ROLLBACK")
             self._end()
         self._lost = True
+
+
+def _exchange(connection: psycopg.Connection[Any], statements: str) -> None:
+    """One round trip, in the words of the simulation alone."""
+    result = connection.pgconn.exec_(statements.encode())
+    if result.status == ExecStatus.FATAL_ERROR:
+        raise pg.error_from_result(result)
 
 
 class SimulatedDatabase(Database):
