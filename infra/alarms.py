@@ -174,6 +174,17 @@ WATCHES: tuple[Watch, ...] = (
         severity=Severity.CRITICAL,
     ),
     Watch(
+        name="kept-dead-letters",
+        says="Messages stay in dead-letter queues, for the function that settles them fails on them.",
+        scope=Scope.ALL,
+        metrics=("Kept",),
+        statistic="Sum",
+        threshold=0,
+        # One that is kept is tried again after 5 minutes; an outage that is over sooner is nobody's business.
+        minutes=10,
+        periods=2,
+    ),
+    Watch(
         name="unsent-outbox",
         says="Messages that are due stay unsent, or the watchdog, which sends and counts them, does not run.",
         scope=Scope.ALL,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aws_cdk import Aws, CfnOutput, Duration, RemovalPolicy
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
@@ -253,9 +254,19 @@ class Worker(Construct):
         name = f"{row.name}-{alarm}"
         rule = Rule(name=name, page=name, says="", severity=Severity.WARNING, periods=5, datapoints=3)
         each_minute: dict[str, Any] = {"period": Duration.minutes(1), "statistic": "Maximum"}
+        metric: cloudwatch.IMetric
         if alarm is Alarm.DEAD_LETTERS:
-            metric = around.queues[row.name].dead_letters.metric_approximate_number_of_messages_visible(**each_minute)
+            queue = around.queues[row.name].dead_letters
+            # Whoever tries to settle a message hides it first, for minutes: one that stays is hardly ever in sight.
+            parts: dict[str, cloudwatch.IMetric] = {
+                "visible": queue.metric_approximate_number_of_messages_visible(**each_minute),
+                "hidden": queue.metric_approximate_number_of_messages_not_visible(**each_minute),
+            }
+            metric = cloudwatch.MathExpression(
+                expression="visible + hidden", using_metrics=parts, period=Duration.minutes(1), label=name
+            )
             says = f"Dead letters of {row.name} wait in {row.resource_name}-dlq, and nothing settles them."
+            rule = replace(rule, periods=15, datapoints=12)
         elif alarm is Alarm.MESSAGE_AGE:
             threshold = around.thresholds.get("oldest-pending", THRESHOLDS["oldest-pending"])
             metric = around.queues[row.name].source.metric_approximate_age_of_oldest_message(**each_minute)

@@ -8,10 +8,12 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
+from counterfoil import metrics
 from counterfoil.db import Database
 from counterfoil.delivery.received import Received
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.errors import TransientError, sentence
+from counterfoil.metrics import Metric
 from counterfoil.outbox import Outbox
 from counterfoil.retry import RedeliverPolicy
 from counterfoil.settings import Settings, settings
@@ -22,6 +24,8 @@ logger = Logger()
 
 MARGIN_SECONDS = 25
 """No message is begun with less than this left: PostgreSQL may take a connection's, then a lock's longest time."""
+UNKNOWN = "unknown"
+"""In metrics, the worker of a queue that is none of the table's."""
 
 
 class StillRunningError(TransientError):
@@ -52,12 +56,18 @@ class _Function:
             Visibility(url).protect(records, self.settings.protection_seconds, now)
 
     def archive(self, record: SQSRecord, lambda_context: Any) -> None:
-        """Settle one message, or raise so that its queue keeps it."""
+        """Settle one message, or raise so that its queue keeps it.
+
+        What could not be settled is counted, but not what waits for a worker that is alive: Lambda knows nothing of
+        either, for it is told of single messages.
+        """
         try:
             if lambda_context.get_remaining_time_in_millis() < MARGIN_SECONDS * 1000:
                 raise NoTimeError("No time is left to begin")
             waiting = self._archiver.settle(self.settings.dead_letter_sources[record.event_source_arn], record)
         except Exception as error:
+            worker = self.settings.dead_letter_sources.get(record.event_source_arn, UNKNOWN)
+            metrics.record({Metric.KEPT: 1}, worker=worker)
             logger.warning("kept", queue=record.event_source_arn, message_id=record.message_id, error=sentence(error))
             raise
         if waiting is not None:

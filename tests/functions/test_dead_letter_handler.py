@@ -126,6 +126,27 @@ def test_an_error_that_nobody_expected_keeps_its_message_alone(
     assert life_cycle(admin, good.work_id)["returns"] == 1
 
 
+def test_what_could_not_be_settled_is_counted_by_worker_and_what_only_waits_is_not(
+    dead_letters: ModuleType, pending: Pending, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lease = datetime.now(UTC) + timedelta(seconds=100)
+    running = pending(status="in-progress", attempts=1, lease_expires_at=lease)
+    batch = [
+        dead(pending()),
+        dead(running),
+        dead('{"schema_version": 2}'),
+        dead(pending(), "a-queue-that-nobody-knows"),
+    ]
+
+    assert len(kept(dead_letters.handle(event(*batch), Context()))) == 3
+
+    measured = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["worker"], line["Kept"]) for line in measured if "Kept" in line] == [
+        ("matching", [1.0]),
+        ("unknown", [1.0]),
+    ]
+
+
 def test_an_upload_that_no_worker_ever_saw_is_returned_to_its_tenant(
     dead_letters: ModuleType, admin: Connection, sqs: FakeSqs, make_tenant: Callable[..., UUID]
 ) -> None:

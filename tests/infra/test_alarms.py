@@ -16,7 +16,7 @@ from counterfoil.messages import Message
 from counterfoil.settings import Settings, settings
 from infra.alarms import LONGEST_TRY, NAMESPACE, THRESHOLDS, WATCHES, Scope, Watch
 from infra.packaging import Package
-from infra.workers import WORKERS, Row, queue_rows, shortened
+from infra.workers import WORKERS, FedBy, Row, queue_rows, shortened
 from tests.delivery.conftest import clock, sqs, tenant
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, make_consumer, record
 from tests.factories import make_document
@@ -35,7 +35,11 @@ watches = pytest.mark.parametrize("watch", WATCHES, ids=lambda watch: watch.name
 def alarms(template: Template) -> dict[str, dict[str, Any]]:
     """Our own alarms by name, without those on metrics of AWS."""
     found = template.resources("AWS::CloudWatch::Alarm").values()
-    return {alarm["AlarmName"]: alarm for alarm in found if not alarm.get("Namespace", "").startswith("AWS/")}
+    return {
+        alarm["AlarmName"]: alarm
+        for alarm in found
+        if not any(namespace.startswith("AWS/") for namespace, _, _ in watched(alarm))
+    }
 
 
 def of_watch(template: Template, watch: Watch) -> dict[str, dict[str, Any]]:
@@ -49,7 +53,11 @@ def watched(alarm: dict[str, Any]) -> set[Metric]:
     """The metrics that an alarm looks at, by itself or in metric math."""
     found = [part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part] or [alarm]
     return {
-        (one["Namespace"], one["MetricName"], frozenset((d["Name"], d["Value"]) for d in one.get("Dimensions", [])))
+        (
+            one["Namespace"],
+            one["MetricName"],
+            frozenset((d["Name"], str(d["Value"])) for d in one.get("Dimensions", [])),  # AWS's own lead to a resource
+        )
         for one in found
     }
 
@@ -83,7 +91,7 @@ def emitted(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Iterator[set[Metric]]:
-    """What the real code emits: a batch of every worker, and a round of the watchdog while Slack does not answer."""
+    """What the real code emits: a batch of every worker, one that the archiver fails on, a round without Slack's answer."""
     for row in QUEUES:
         deliver(row, admin, tenant, database, clock)
     environment = {
@@ -95,12 +103,15 @@ def emitted(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     watchdog = importlib.import_module("functions.watchdog.handler")
-    for cached in (settings, watchdog.watchdog):
-        cached.cache_clear()
+    dead_letters = importlib.import_module("functions.dead_letters.handler")
+    cached = (settings, watchdog.watchdog, dead_letters.function)
+    for one in cached:
+        one.cache_clear()
     watchdog.handle({}, Context(left=55))
+    dead_letters.handle(event(record("{}")), Context(left=60))
     yield extracted(capsys.readouterr().out)
-    for cached in (settings, watchdog.watchdog):
-        cached.cache_clear()
+    for one in cached:
+        one.cache_clear()
 
 
 def deliver(row: Row, admin: Connection, tenant: UUID, database: Database, clock: Clock) -> None:
@@ -210,6 +221,7 @@ def test_the_thresholds_are_those_of_the_design_where_they_can_be_reached():
         "unsettled-dead-letters-for-an-hour": 500,
         "dead-letters-per-minute": 10,
         "dead-letter-rate": 0.2,
+        "kept-dead-letters": 0,
         "unsent-outbox": 0,
         "notification-failures": 0,
         "breaker-open": 0,
@@ -223,6 +235,14 @@ def test_no_threshold_is_out_of_reach(aws: Synthesis, row: Row):
     assert found[f"counterfoil-{row.name}-job-duration"]["Threshold"] < row.timeout
     attempts = Settings.model_fields["retry_max_attempts"].default
     assert found[f"counterfoil-{row.name}-attempts-before-success"]["Threshold"] < attempts
+
+
+def test_a_message_that_its_archiver_fails_on_for_good_keeps_the_alarm_above_its_threshold(aws: Synthesis):
+    alarm = alarms(aws["pipeline"])["counterfoil-kept-dead-letters"]
+    hidden_for = Settings.model_fields["protection_seconds"].default
+    (row,) = (row for row in WORKERS if row.fed_by is FedBy.DEAD_LETTER_QUEUES)
+
+    assert alarm["Period"] >= max(hidden_for, row.visibility) + row.timeout + row.batching_window
 
 
 def test_thresholds_are_what_the_deployment_says(dependencies: Package, tmp_path: Path):

@@ -286,10 +286,19 @@ def test_dead_letters_that_stay_raise_the_alarm_of_their_worker(pipeline: Templa
         if found["AlarmName"] == f"{row.resource_name}-dead-letters"
     ]
 
-    assert alarm["MetricName"] == "ApproximateNumberOfMessagesVisible"
-    assert pipeline.resolved(alarm["Dimensions"]) == [
-        {"Name": "QueueName", "Value": f"{row.resource_name}-dlq.QueueName"}
-    ]
+    total, *parts = alarm["Metrics"]
+    assert total["Expression"] == "visible + hidden"
+    assert {part["Id"]: part["MetricStat"]["Metric"]["MetricName"] for part in parts} == {
+        "visible": "ApproximateNumberOfMessagesVisible",
+        "hidden": "ApproximateNumberOfMessagesNotVisible",
+    }
+    for part in parts:
+        assert pipeline.resolved(part["MetricStat"]["Metric"]["Dimensions"]) == [
+            {"Name": "QueueName", "Value": f"{row.resource_name}-dlq.QueueName"}
+        ]
+    # Longer than anything that is alive keeps one: a worker's lease, or a try of the archiver.
+    assert alarm["DatapointsToAlarm"] * 60 > 2 * Settings.model_fields["protection_seconds"].default
+    assert alarm["DatapointsToAlarm"] <= alarm["EvaluationPeriods"]
 
 
 def test_the_scheduled_worker_runs_every_minute_and_a_failed_round_is_not_repeated(pipeline: Template):

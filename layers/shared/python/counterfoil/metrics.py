@@ -49,6 +49,10 @@ class Metric(StrEnum):
     ATTEMPTS_BEFORE_SUCCESS = "AttemptsBeforeSuccess"
     """Attempts that each success took, itself among them."""
 
+    # By worker, by whoever settles its dead-letter queue.
+    KEPT = "Kept"
+    """Messages that could not be settled, and stay in the dead-letter queue for another try."""
+
     # By worker, each minute, by the watchdog from PostgreSQL and SQS.
     STUCK_IN_PROGRESS = "StuckInProgress"
     """Work in progress that began long ago and whose lease is over."""
