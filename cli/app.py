@@ -25,7 +25,7 @@ COMMANDS = {
     "status": Command("cli.cloud.commands:status", "Show whether the local cloud is up, and what waits in it.", CLOUD),
     "demo": Command("cli.demo:demo", "Feed sample documents to the app and show what came of each.", CLOUD),
     "replay": Command("cli.replay.command:replay", "Replay many invoices in one file, few at once.", CLOUD),
-    "tenants": Command("cli.tenants:app", "Add tenants, and list them.", WORK),
+    "tenants": Command("cli.tenants:app", "Add tenants, list them, and say who is told of their failures.", WORK),
     "ingest": Command("cli.ingest:ingest", "Upload files for a tenant.", WORK),
     "documents": Command("cli.documents:documents", "Show what became of every uploaded file.", WORK),
     "clusters": Command("cli.clusters:clusters", "Show which documents belong together, and why.", WORK),
@@ -55,7 +55,7 @@ def _imported(target: str, name: str) -> Any:
     module, attribute = target.split(":")
     found = getattr(import_module(module), attribute)
     if not isinstance(found, typer.Typer):
-        single = typer.Typer(add_completion=False)
+        single = typer.Typer(add_completion=False, rich_markup_mode="markdown")
         single.command(name)(found)
         found = single
     return typer.main.get_command(found)
