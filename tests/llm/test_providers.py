@@ -1,5 +1,6 @@
 """The three providers, each against an API on this machine that speaks as the real one and misbehaves."""
 
+import json
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
@@ -15,7 +16,7 @@ from counterfoil.errors import (
     TransientError,
 )
 from counterfoil.llm.asking import _provider
-from counterfoil.llm.provider import Reply, is_too_long
+from counterfoil.llm.provider import RefusedQuestionError, Reply, is_too_long
 from counterfoil.settings import Settings
 from tests.llm.conftest import KEY, PROVIDERS
 from tests.llm.server import Answer, Failure, Raw, Server, Step
@@ -99,10 +100,46 @@ def test_the_wait_that_the_provider_asks_for_is_kept(reply: Any):
     assert caught.value.retry_after is None
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404])
-def test_refusals_are_permanent(status: int, reply: Any):
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, RefusedQuestionError),
+        (401, RejectedRequestError),
+        (403, RejectedRequestError),
+        (404, RejectedRequestError),
+    ],
+)
+def test_refusals_are_permanent_and_some_are_the_question_s(status: int, kind: type[Exception], reply: Any):
     with pytest.raises(RejectedRequestError) as caught:
         reply(Failure(status))
+    assert type(caught.value) is kind
+
+
+@OVER_HTTP
+@pytest.mark.parametrize(
+    ("status", "kind"), [(402, RejectedRequestError), (405, RejectedRequestError), (422, RefusedQuestionError)]
+)
+def test_a_bill_is_not_the_question_s(status: int, kind: type[Exception], reply: Any):
+    with pytest.raises(RejectedRequestError) as caught:
+        reply(Failure(status))
+    assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade.",
+        "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens for the-model",
+        "Unsupported parameter: 'max_tokens' is not supported with this model.",
+        "The provided model identifier is invalid.",
+        "Invocation of model ID the-model with on-demand throughput isn't supported.",
+    ],
+)
+def test_what_is_set_up_wrongly_is_not_the_question_s(message: str, provider: str, reply: Any):
+    body = {"error": {"type": "invalid_request_error", "message": message}, "message": message}
+    kind = {"x-amzn-ErrorType": "ValidationException"} if provider == "bedrock" else {}
+    with pytest.raises(RejectedRequestError) as caught:
+        reply(Raw(400, json.dumps(body).encode(), kind))
     assert type(caught.value) is RejectedRequestError
 
 

@@ -29,7 +29,7 @@ from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import OTHER_SELLER, Paper, invoice, line, order, pile
 from tests.llm.conftest import Guards, Time
 from tests.llm.judging import judge as sensible
-from tests.llm.server import Answer, Failure, Request, Server
+from tests.llm.server import Answer, Failure, Request, Server, Step
 
 Ask = Callable[[], matching.Judge]
 M = TypeVar("M", bound=BaseModel)
@@ -180,6 +180,69 @@ def test_what_a_model_writes_can_be_stored(office: Office, scripted: Server, adm
     (reasoning,) = admin.execute("SELECT reasoning FROM document_match").fetchone() or ("",)
     assert reasoning.startswith("a b x")
     assert len(reasoning) == 600
+
+
+# Refused questions
+
+
+@pytest.mark.parametrize(
+    ("refusal", "told"),
+    [
+        (Failure(400), "127.0.0.1 answered with HTTP 400"),
+        (Failure(422), "127.0.0.1 answered with HTTP 422"),
+        (Failure(400, too_long=True), "127.0.0.1 answered with HTTP 400: the prompt is longer than the model reads"),
+        (Answer('{"matches": [', cut_off=True), "The answer was cut off, at 30 tokens"),
+    ],
+)
+def test_a_question_about_a_neighbour_that_is_refused_leaves_that_one_in_doubt(
+    refusal: Step, told: str, office: Office, scripted: Server, admin: Connection
+):
+    scripted.then(refusal)
+    with pytest.raises(RejectedRequestError):
+        office.match(2)  # its own question: a person has to look
+    assert kept(admin) == []
+    sound = office.file(again(2))
+    scripted.then(refusal)
+    assert isinstance(office.match(sound), matching.Written)
+    assert kept(admin) == [{"matches": [], "refused": told}]
+    assert len(scripted.requests) == 2
+    for position in (sound, 2):
+        office.match(position)  # the question is not put again, to whomever it belongs
+    assert (len(scripted.requests), office.links()) == (2, set())
+    assert office.reason(2) == "Three documents fit equally: order 4711, order 4711, order 4711."
+
+
+def test_a_refused_neighbour_keeps_what_is_sure_about_it(
+    database: Database, admin: Connection, scripted: Server, asked: Ask
+):
+    two_numbers = invoice(po_reference=["4711", "4712"], lines=[])
+    office = Office(database, admin, [*TWICE[:2], order("4712", lines=[goods(2)]), two_numbers], asked)
+    office.match_all([0, 1, 2])
+    scripted.then(Failure(400))
+    with pytest.raises(RejectedRequestError):
+        office.match(3)
+    scripted.then(Failure(400))
+    office.match(office.file(again(4)))
+    assert office.links() == {(2, 3)}
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_refusal_that_any_question_would_meet_is_kept_for_none(
+    status: int, office: Office, scripted: Server, admin: Connection
+):
+    scripted.then(Failure(400))
+    with pytest.raises(RejectedRequestError):
+        office.match(2)
+    scripted.then(Failure(status))
+    with pytest.raises(RejectedRequestError, match=str(status)):
+        office.match(office.file(again(2)))
+    assert kept(admin) == []
+
+
+def test_a_model_cannot_say_that_a_question_was_refused(office: Office, scripted: Server, admin: Connection):
+    scripted.then(Answer(json.dumps({"matches": [CHOICE], "refused": "by me"})))
+    office.match(2)
+    assert (kept(admin), office.links()) == ([{"matches": [CHOICE]}], {(0, 2)})
 
 
 # What is asked, and what not

@@ -9,9 +9,12 @@ from pydantic import BaseModel
 from counterfoil import http
 from counterfoil.errors import ContextWindowError
 from counterfoil.llm.answers import read
-from counterfoil.llm.provider import is_too_long
+from counterfoil.llm.provider import RefusedQuestionError, is_about_the_settings, is_too_long
 
 M = TypeVar("M", bound=BaseModel)
+
+_ABOUT_THE_QUESTION = (400, 413, 422)
+"""Any other refusal (a key, a bill, an address) would meet every question."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,12 @@ class Api:
 
 
 def _check(response: httpx.Response) -> None:
-    status = response.status_code
-    if status in (400, 413, 422) and is_too_long(response.content.decode(errors="replace")):
-        message = f"{response.request.url.host} answered with HTTP {status}: the prompt is longer than the model reads"
-        raise ContextWindowError(message)
+    if response.status_code in _ABOUT_THE_QUESTION:
+        text = response.content.decode(errors="replace")
+        message = f"{response.request.url.host} answered with HTTP {response.status_code}"
+        if is_too_long(text):
+            told = f"{message}: the prompt is longer than the model reads"
+            raise ContextWindowError(told)
+        if not is_about_the_settings(text):
+            raise RefusedQuestionError(message)
     http.check(response)

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from counterfoil import aws, http
 from counterfoil.errors import ContextWindowError, CounterfoilError, InvalidAnswerError, ServiceUnavailableError
-from counterfoil.llm.provider import Reply, is_too_long
+from counterfoil.llm.provider import RefusedQuestionError, Reply, is_about_the_settings, is_too_long
 
 
 class _Block(BaseModel):
@@ -71,6 +71,8 @@ def _mapped(error: ClientError) -> CounterfoilError:
         return ContextWindowError(
             "Bedrock answered with ValidationException: the prompt is longer than the model reads"
         )
+    if code == "ValidationException" and not is_about_the_settings(text):
+        return RefusedQuestionError("Bedrock answered with ValidationException")
     retry_after = http.retry_after(about.get("ResponseMetadata", {}).get("HTTPHeaders", {}))
     if code == "ModelErrorException":  # of status 424, but the failure is the model's
         return ServiceUnavailableError(f"Bedrock answered with {code}", retry_after=retry_after)

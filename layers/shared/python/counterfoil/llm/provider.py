@@ -4,6 +4,12 @@ import re
 from dataclasses import dataclass
 from typing import Protocol
 
+from counterfoil.errors import RejectedRequestError
+
+
+class RefusedQuestionError(RejectedRequestError):
+    """A model's API refused this question: there is something in it that it does not answer. Others may be answered."""
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -34,7 +40,8 @@ class Provider(Protocol):
             ServiceUnavailableError: throttled, failed, or no answer in time.
             InvalidAnswerError: what came back is no answer of this API.
             ContextWindowError: the prompt is longer than the model can read.
-            RejectedRequestError: refused for good.
+            RefusedQuestionError: refused for good, for what the question says.
+            RejectedRequestError: refused for good, as any other question would be.
         """
 
 
@@ -50,7 +57,17 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 
+# The same status as a refused question, but with the key, the model or the bounds that the settings name.
+_OF_THE_SETTINGS = re.compile(
+    r"credit balance|max_(completion_|output_)?tokens|maximum tokens|model identifier|model id\b", re.IGNORECASE
+)
+
 
 def is_too_long(message: str) -> bool:
     """Whether a refusal says that the prompt does not fit the model."""
     return _TOO_LONG.search(message) is not None
+
+
+def is_about_the_settings(message: str) -> bool:
+    """Whether a refusal says that no question would be answered as things are set up. To be asked after the length."""
+    return _OF_THE_SETTINGS.search(message) is not None

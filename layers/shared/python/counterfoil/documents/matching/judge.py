@@ -2,9 +2,10 @@
 
 A question is a function of what the document and its candidates say and of these instructions. Its answer is kept under
 its hash (table judgement), the first one that comes, and everyone who decides about that document again finds it: the
-edges stay a function of the documents and of the answers, in whatever order the documents come. Under the matching lock
-nobody is asked. Where something came in between that makes it another question, which has no answer yet, nothing is
-written: the try gives its attempt back and begins again, and asks.
+edges stay a function of the documents and of the answers, in whatever order the documents come. A refusal of a question
+about another document than the one that is matched is kept as well, as an answer that chooses nothing. Under the
+matching lock nobody is asked. Where something came in between that makes it another question, which has no answer yet,
+nothing is written: the try gives its attempt back and begins again, and asks.
 
 What a document says is untrusted. It goes into the question as data, and of the answer counts only a choice among the
 candidates that were offered; anything else fails the answer's form.
@@ -22,7 +23,8 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from counterfoil.documents.matching.rules import Choice, Doubt, Judgement, Link
-from counterfoil.llm import Question
+from counterfoil.errors import ContextWindowError, sentence
+from counterfoil.llm import Question, RefusedQuestionError
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -85,6 +87,14 @@ class Verdict(BaseModel):
     """A model's answer. It names candidates by their labels: another document that says the same has the same label."""
 
     matches: tuple[Match, ...]
+
+
+class Refusal(Verdict):
+    """What is kept in the place of an answer where a question about another document was refused."""
+
+    matches: tuple[Match, ...] = ()
+    refused: str
+    """By whom and how, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +175,23 @@ class Judge:
     """Raises where the try must not go on."""
 
     def decide(self, case: Case, tenant_id: UUID, work_id: UUID) -> Verdict:
-        """Ask; outside any transaction. `work_id` is what the call is made for.
+        """Ask; outside any transaction. `work_id` is the document that is matched, which the call is made for.
+
+        A question about another document that is refused, for what that one says, leaves that one in doubt: it must
+        not keep every document that comes near it from being matched.
 
         Raises:
             CounterfoilError: as `Llm.ask`. A model that fails decides nothing.
         """
         question = Question(SYSTEM, case.text, "matching", tenant_id, work_id)
-        return self.llm.ask(
-            question, form(case.offered), time_left=self.time_left, cancelled=self.cancelled, check=self.check
-        )
+        try:
+            return self.llm.ask(
+                question, form(case.offered), time_left=self.time_left, cancelled=self.cancelled, check=self.check
+            )
+        except (RefusedQuestionError, ContextWindowError) as error:
+            if case.child == work_id:
+                raise
+            return Refusal(refused=sentence(error))
 
 
 def form(offered: Iterable[str]) -> type[Verdict]:
