@@ -495,8 +495,9 @@ def test_who_comes_in_between_makes_no_question_under_the_lock(office: Office, s
     position = office.file(again(2))
     late = matching.prepare(office.database, office.tenant_id, office.ids[position])
     assert isinstance(late, matching.Prepared)
-    with pytest.raises(DeferredError):
+    with pytest.raises(DeferredError) as put_off:
         office.write(decided)  # it is another question now, which nobody has answered
+    assert put_off.value.until - NOW == timedelta(seconds=5)  # and more may be coming just now
     assert (office.links(), len(scripted.requests)) == (set(), 1)
     scripted.then(answer(CHOICE))
     office.match(2)

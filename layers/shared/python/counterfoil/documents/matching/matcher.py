@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +23,8 @@ MODEL = "weights-1"
 _CACHE = Documents()
 _ROUNDS = 3
 """How often documents that arrive meanwhile may put new questions, before the try begins again."""
+_PAUSE = timedelta(seconds=5)
+"""Made before it begins again, so that a document does not go round and round while others keep coming."""
 _CONFIDENCES = {"copy": "high", "reference": "high", "content": "medium", "through": "high"}
 
 
@@ -168,7 +170,8 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
     if again:
         decided = _decide(connection, prepared)
     if is_judged and decided.outcome.unasked:
-        raise DeferredError("Another document came in between, and the language model must be asked again", until=now)
+        message = "Another document came in between, and the language model must be asked again"
+        raise DeferredError(message, until=now + _PAUSE)
     outcome, id_ = decided.outcome, prepared.document_id
     made = [_edge(pair, outcome.made[pair]) for pair in sorted(outcome.made)]
     with connection.pipeline():
