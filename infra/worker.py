@@ -219,9 +219,8 @@ class Worker(Construct):
             for actions, resources in granted
             if resources
         ]
-        paused = dependent(around.rows) if row.pauses_mappings else []
-        if paused:
-            statements.append(pausing(paused))
+        if row.pauses_mappings and dependent(around.rows):
+            statements.append(pausing(queue_rows(around.rows)))
         return statements
 
     def _as_asked_for(self, actions: list[str]) -> list[str]:
@@ -281,7 +280,12 @@ class Worker(Construct):
 
 
 def pausing(rows: list[Row]) -> iam.PolicyStatement:
-    """Leave to pause and resume the mappings of `rows`, whose ids nobody knows before they exist."""
+    """Leave to pause and resume the mappings of `rows`, whose ids nobody knows before they exist.
+
+    A row that depends on something no more may still be paused, and has to be resumed: the right names every row with a
+    queue. It ends, as the way to Lambda's API does, when no row depends on anything: the runbook says what to look at
+    before the last one is changed.
+    """
     place = f"arn:{Aws.PARTITION}:lambda:{Aws.REGION}:{Aws.ACCOUNT_ID}"
     return iam.PolicyStatement(
         actions=PAUSE,

@@ -9,7 +9,7 @@ import pytest
 from counterfoil.settings import Settings
 from infra import app
 from infra.packaging import Package
-from infra.workers import WORKERS, Row
+from infra.workers import WORKERS, Row, queue_rows
 from tests.infra.synthesis import Synthesis, Template, aslist, synthesise
 
 INTERNET = {"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m", "EMAIL_FROM": "counterfoil@firm.example"}
@@ -188,5 +188,6 @@ def test_a_worker_all_of_whose_work_needs_the_model_can_be_paused_by_the_watchdo
     assert variables["MAPPINGS"] == {"Fn::Join": ["", ['{"matching":"', {"Ref": mapping}, '"}']]}
     (statement,) = statements
     assert statement["Action"] == ["lambda:GetEventSourceMapping", "lambda:UpdateEventSourceMapping"]
-    (function,) = statement["Condition"]["ArnEquals"]["lambda:FunctionArn"]
-    assert function.endswith(":function:counterfoil-matching")
+    functions = statement["Condition"]["ArnEquals"]["lambda:FunctionArn"]
+    # One that depended on it until now may still be paused, and is to be resumed.
+    assert [one.rpartition(":")[2] for one in functions] == [one.resource_name for one in queue_rows(DEPENDENT)]
