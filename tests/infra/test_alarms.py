@@ -91,7 +91,7 @@ def emitted(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Iterator[set[Metric]]:
-    """What the real code emits: a batch of every worker, one that the archiver fails on, a round without Slack's answer."""
+    """What the real code emits: a batch of every worker, one that the archiver fails on, a round without Slack."""
     for row in QUEUES:
         deliver(row, admin, tenant, database, clock)
     environment = {
