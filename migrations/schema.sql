@@ -407,6 +407,8 @@ CREATE INDEX idx_document_matching_status ON public.document USING btree (matchi
 
 CREATE INDEX ingestion_job_status ON public.ingestion_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
+CREATE INDEX llm_call_by_age ON public.llm_call USING btree (created_at);
+
 CREATE INDEX llm_call_by_time ON public.llm_call USING btree (tenant_id, created_at);
 
 CREATE INDEX notice_by_age ON public.notice USING btree (created_at);
@@ -569,6 +571,8 @@ CREATE POLICY own_tenant ON public.source TO counterfoil_worker USING ((tenant_i
 CREATE POLICY own_tenant ON public.tenant FOR SELECT TO counterfoil_worker USING ((id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.tenant_admin FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY past_keeping ON public.llm_call TO counterfoil_keeper USING ((created_at < (now() - '400 days'::interval))) WITH CHECK (false);
 
 ALTER TABLE public.source ENABLE ROW LEVEL SECURITY;
 
@@ -757,6 +761,11 @@ GRANT SELECT,INSERT ON TABLE public.judgement TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.llm_call TO counterfoil_worker;
 GRANT INSERT ON TABLE public.llm_call TO counterfoil_delivery;
+GRANT DELETE ON TABLE public.llm_call TO counterfoil_keeper;
+
+GRANT SELECT(id) ON TABLE public.llm_call TO counterfoil_keeper;
+
+GRANT SELECT(created_at) ON TABLE public.llm_call TO counterfoil_keeper;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.mapping_pause TO counterfoil_delivery;
 

@@ -1,4 +1,4 @@
-"""The watchdog: each minute one round of notifications, recovery, measuring, and a look at circuit breakers."""
+"""The watchdog: each minute one round of notifications, recovery, measuring, a look at circuit breakers, purging."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -17,6 +17,7 @@ from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings, settings
 from functions.watchdog.breakers import Dependent, Pauses
 from functions.watchdog.measures import measure
+from functions.watchdog.purge import purge
 from functions.watchdog.recovery import Watchdog
 
 PROBE_SECONDS = 8.0
@@ -25,7 +26,7 @@ KEY_SECONDS = 3.0
 """Longest look-up of its key."""
 LEAST_SECONDS = 5.0
 """A step that has less is left out."""
-KEPT: Mapping[str, float] = {"notifications": 28.0, "recovery": 22.0, "measures": 17.0, "breakers": 2.0}
+KEPT: Mapping[str, float] = {"notifications": 28.0, "recovery": 22.0, "measures": 17.0, "breakers": 2.0, "purge": 1.0}
 """Seconds of a round that each step leaves to those behind it, whatever does not answer."""
 
 TimeLeft = Callable[[], float]
@@ -57,6 +58,7 @@ def watchdog() -> dict[str, Step]:
         "recovery": lambda time_left: asdict(recovery.run(time_left)),
         "measures": lambda _: measure(database, list(chosen.queue_urls), now=_now(), unsent_after=unsent_after),
         "breakers": lambda time_left: {name: len(found) for name, found in asdict(pauses.run(time_left)).items()},
+        "purge": lambda _: asdict(purge(database, _now)),
     }
 
 

@@ -19,7 +19,6 @@ logger = Logger()
 
 QUEUE_RETENTION = timedelta(days=10)
 """How long a queue keeps a message: what was sent before that, and not since, is gone."""
-OUTBOX_RETENTION = timedelta(days=14)
 ROUNDS = 10
 """How often at most one run asks the outbox for another thousand rows of each worker."""
 ASK_SECONDS = 2.0
@@ -65,8 +64,6 @@ class Recovered:
     """Messages sent that their writers had not sent, or that fell due."""
     resent: Mapping[str, int]
     """Messages sent once more, by worker."""
-    purged: int
-    """Sent rows of the outbox that are past keeping."""
 
 
 class Watchdog:
@@ -90,8 +87,7 @@ class Watchdog:
             for kind in KINDS.values()
             if kind.worker in self._settings.queue_urls
         }
-        now = self._clock()
-        unsent_before = now - timedelta(seconds=self._settings.watchdog_unsent_after_seconds)
+        unsent_before = self._clock() - timedelta(seconds=self._settings.watchdog_unsent_after_seconds)
         sent = 0
         for _ in range(ROUNDS):
             if time_left is not None and time_left() < CALL_SECONDS:
@@ -101,9 +97,7 @@ class Watchdog:
             sent += latest
             if latest == 0:
                 break
-        with self._database.delivery() as connection:
-            purged = connection.execute("DELETE FROM outbox WHERE sent_at < %s", [now - OUTBOX_RETENTION]).rowcount
-        return Recovered(sent, resent, purged)
+        return Recovered(sent, resent)
 
     def _resend(self, kind: Kind, asking: TimeLeft | None) -> int:
         """Owe the messages of work whose own must be gone: the queue is empty, or keeps nothing sent so long ago."""

@@ -12,8 +12,8 @@ from counterfoil.messages import Message
 from counterfoil.outbox import CALL_SECONDS, MAX_DELAY, Outbox
 from counterfoil.work import KINDS, begin, owe
 from functions.watchdog import recovery
-from functions.watchdog.recovery import ASKING_SECONDS, OUTBOX_RETENTION, QUEUE_RETENTION, Watchdog
-from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, rows, settings
+from functions.watchdog.recovery import ASKING_SECONDS, QUEUE_RETENTION, Watchdog
+from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, settings
 
 Pending = Callable[..., Message]
 
@@ -209,19 +209,3 @@ def test_ended_work_is_left_alone(
     clock.pass_(hours=2)
 
     assert watchdog.run().resent == {"matching": 0}
-
-
-def test_sent_rows_are_purged_after_their_time(
-    watchdog: Watchdog,
-    admin: Connection,
-    clock: Clock,
-    pending: Pending,
-) -> None:
-    sent_long_ago(admin, clock, pending())
-    admin.execute("UPDATE document SET matching_status = 'succeeded'")
-
-    assert watchdog.run().purged == 0
-    clock.now += OUTBOX_RETENTION + timedelta(seconds=1)
-
-    assert watchdog.run().purged == 1
-    assert rows(admin, "outbox") == []

@@ -12,7 +12,7 @@ from counterfoil.notify.notice import Failure, Notice, Tenant
 SHOWN = 5
 """How many failures a notice names."""
 GROUPS = 1000
-"""Notices that are made in one transaction, at most."""
+"""Notices that are made, or deleted, in one transaction, at most."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +196,12 @@ def abandon(database: Database, made_before: datetime, now: datetime) -> list[st
 
 
 def purge(database: Database, made_before: datetime) -> int:
-    """Delete notices made before then, with their notifications. Returns how many notices."""
+    """Delete notices made before then with their notifications, the oldest first, GROUPS at most. Returns how many."""
     with keeper(database) as connection:
-        return connection.execute("DELETE FROM notice WHERE created_at < %s", [made_before]).rowcount
+        return connection.execute(
+            """
+            DELETE FROM notice
+            WHERE id IN (SELECT id FROM notice WHERE created_at < %s ORDER BY created_at LIMIT %s)
+            """,
+            [made_before, GROUPS],
+        ).rowcount

@@ -1,0 +1,44 @@
+"""Deletes what nobody needs any more, so that no table grows for ever.
+
+Each statement takes the oldest rows by an index, and a bounded number of them: a round that comes late, or the first
+after a long stop, is as short as any other. The audit trail of dead letters is append-only on purpose, and is kept.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from counterfoil.db import Database
+
+OUTBOX_RETENTION = timedelta(days=14)
+"""Of messages sent; longer than a queue keeps them."""
+CALL_RETENTION = timedelta(days=400)
+"""Of what calls of the language model cost: 13 months. The database lets the watchdog see no younger ones."""
+AT_ONCE = 10_000
+"""Rows of a table in one round, at most: some 14 million a day."""
+
+_OUTBOX = "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE sent_at < %s ORDER BY sent_at LIMIT %s)"
+_CALLS = "DELETE FROM llm_call WHERE id IN (SELECT id FROM llm_call WHERE created_at < %s ORDER BY created_at LIMIT %s)"
+
+
+@dataclass(frozen=True)
+class Purged:
+    """Rows deleted."""
+
+    outbox: int
+    llm_call: int
+
+
+def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = AT_ONCE) -> Purged:
+    """Delete what is past keeping. `database` is signed in to as counterfoil_keeper.
+
+    Raises:
+        DatabaseUnavailableError: what was not deleted is deleted later.
+    """
+    now = clock()
+    with database.delivery() as connection:
+        outbox = connection.execute(_OUTBOX, [now - OUTBOX_RETENTION, at_once]).rowcount
+    with database.delivery() as connection:
+        connection.execute("SET LOCAL ROLE counterfoil_keeper")  # workers may take the delivery role
+        calls = connection.execute(_CALLS, [now - CALL_RETENTION, at_once]).rowcount
+    return Purged(outbox, calls)
