@@ -50,7 +50,6 @@ class Function:
     """Makes the handler of a new process."""
     environments: list[Environment] = field(default_factory=list)
     started: int = 0
-    invocations: int = 0
 
     @property
     def running(self) -> int:
@@ -86,7 +85,6 @@ class Function:
 
     def _run(self, environment: Environment, event: dict[str, Any]) -> tuple[bool, Any]:
         scheduler, process = self.scheduler, environment.process
-        self.invocations += 1
         deadline = scheduler.now + self.timeout
         answers: list[tuple[bool, Any]] = []
 
@@ -106,12 +104,6 @@ class Function:
             scheduler.kill(process, "its invocation has run out of time")
         return answers[0] if answers else (False, None)
 
-    def end_idle(self) -> None:
-        """End all processes that are idle: what is left in them never runs again."""
-        for one in [one for one in self.environments if not one.busy]:
-            self.environments.remove(one)
-            self.scheduler.kill(one.process, "the end")
-
 
 class Mapping:
     """An event source mapping: polls a queue and invokes a function, whatever its concurrency."""
@@ -123,13 +115,12 @@ class Mapping:
         self.queue = queue
         self.function = function
         self.in_flight = 0
-        self.after: Callable[[Queue, list[Message], int, bool], None] = lambda _queue, _messages, _invocation, _ok: None
-        """Told of each batch's end: its messages, invocation, and whether the function answered."""
+        self.after: Callable[[Queue, list[Message]], None] = lambda _queue, _messages: None
+        """Told of each batch's end."""
         self._sqs = sqs
         self._faults = faults
         self.batch_size = batch_size
         self.maximum_concurrency = maximum_concurrency
-        self._invocations = 0
 
     def can_poll(self) -> bool:
         """Whether a poll would find something, and there is a poller for it."""
@@ -140,11 +131,9 @@ class Mapping:
 
     def poll(self) -> None:
         """Receive a batch, and hand it over beside everything else."""
-        self._invocations += 1
-        number = self._invocations
         random = self.scheduler.random
         most = self.batch_size if random.random() < 0.5 else random.randint(1, self.batch_size)
-        messages = self._sqs.receive(self.queue, most, number)
+        messages = self._sqs.receive(self.queue, most)
         if not messages:
             return
         self.in_flight += 1
@@ -155,13 +144,13 @@ class Mapping:
 
         def deliver() -> None:
             try:
-                self._deliver(event, received, number)
+                self._deliver(event, received)
             finally:
                 self.in_flight -= 1
 
         self.scheduler.spawn(f"mapping {self.queue.name}", deliver)
 
-    def _deliver(self, event: dict[str, Any], received: list[tuple[Message, Any]], number: int) -> None:
+    def _deliver(self, event: dict[str, Any], received: list[tuple[Message, Any]]) -> None:
         messages = [message for message, _ in received]
         if self._faults.strikes(Fault.RECEIVED_IN_VAIN) or (
             self.function.running < self.function.reserved and self._faults.strikes(Fault.THROTTLED)
@@ -190,7 +179,7 @@ class Mapping:
                 receive.excuse = "acknowledged and not deleted"
             else:
                 self._sqs.delete(self.queue, message, receive.handle)
-        self.after(self.queue, messages, number, answered)
+        self.after(self.queue, messages)
 
 
 class Schedule:

@@ -141,7 +141,7 @@ class Watch:
                 f"its work having been tried {state.attempts} times"
             )
 
-    def _answered(self, queue: Queue, messages: list[Message], _invocation: int, _answered: bool) -> None:
+    def _answered(self, queue: Queue, messages: list[Message]) -> None:
         """A message that was kept since its work runs elsewhere was not received in vain."""
         kept = [message for message in messages if message in queue.messages and message.receives]
         kept = [message for message in kept if message.receives[-1].excuse is None]

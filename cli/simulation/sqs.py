@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
@@ -27,7 +26,6 @@ class Receive:
 
     handle: str
     at: float
-    invocation: int
     excuse: str | None = None
     """Why it led to no try and to no acknowledgement."""
 
@@ -44,16 +42,6 @@ class Message:
     """Since it came into this queue."""
     history: list[Receive] = field(default_factory=list)
     """In its source queue, for a message of a dead-letter queue."""
-    copies: int = 1
-
-    @property
-    def names(self) -> tuple[UUID, int, int] | None:
-        """Work, revision and send number, where it is one of our own."""
-        try:
-            parsed = json.loads(self.body)
-            return UUID(parsed["work_id"]), parsed["revision"], parsed["send_number"]
-        except (ValueError, KeyError, TypeError):
-            return None
 
 
 class Queue:
@@ -135,7 +123,7 @@ class Sqs:
                     message.receives[-1].excuse = "delivered twice"
                     message.visible_at = now + self.scheduler.random.uniform(0, within)
 
-    def receive(self, queue: Queue, most: int, invocation: int) -> list[Message]:
+    def receive(self, queue: Queue, most: int) -> list[Message]:
         """Up to `most` visible messages, in any order; those received too often move to the dead-letter queue."""
         random, now = self.scheduler.random, self.scheduler.now
         found = queue.visible
@@ -145,7 +133,7 @@ class Sqs:
             if queue.dead is not None and len(message.receives) >= MAX_RECEIVES:
                 self._bury(queue, message)
                 continue
-            message.receives.append(Receive(f"{message.id}.r{self._next()}", now, invocation))
+            message.receives.append(Receive(f"{message.id}.r{self._next()}", now))
             message.visible_at = now + queue.visibility
             received.append(message)
         return received

@@ -20,6 +20,8 @@ from counterfoil.delivery import Attempt, Consumer, Outcome
 from counterfoil.delivery.attempt import Skip, Success
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.documents import uploads
+from counterfoil.documents.matching import matcher
+from counterfoil.documents.matching.store import Documents
 from counterfoil.errors import CounterfoilError
 from counterfoil.messages import Intake, read_message
 from counterfoil.outbox import Outbox
@@ -409,6 +411,7 @@ def _product_in(world: World) -> Iterator[None]:
         mock.patch.object(recovery, "record", _unmeasured),
         mock.patch.object(ingestion_work, "extract", scenario.extracted),
         mock.patch.object(dead_letters, "function", archiver),
+        mock.patch.object(matcher, "_CACHE", Documents()),  # what an earlier history left there would be read no more
     ):
         yield
 

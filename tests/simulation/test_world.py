@@ -41,7 +41,7 @@ def change(sqs: Sqs, queue: Queue) -> Callable[[str, int], Any]:
 
 
 def receive(sqs: Sqs, queue: Queue) -> Message:
-    (message,) = sqs.receive(queue, 10, 1)
+    (message,) = sqs.receive(queue, 10)
     return message
 
 
@@ -49,7 +49,7 @@ def test_a_received_message_is_hidden_until_its_visibility_ends(sqs: Sqs, queue:
     sqs.put(queue, "{}")
     receive(sqs, queue)
 
-    assert sqs.receive(queue, 10, 2) == []
+    assert sqs.receive(queue, 10) == []
     scheduler.now = 60
     assert len(receive(sqs, queue).receives) == 2
 
@@ -62,7 +62,7 @@ def test_a_message_moves_to_the_dead_letter_queue_at_the_receive_after_the_third
         receive(sqs, queue)
         scheduler.now += 60
 
-    assert sqs.receive(queue, 10, 4) == []
+    assert sqs.receive(queue, 10) == []
     assert queue.dead is not None
     assert [len(message.history) for message in queue.dead.messages] == [3]
 
