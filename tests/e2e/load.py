@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from random import Random
@@ -89,31 +89,27 @@ def _file(document: Document) -> File:
 
 
 def answer(question: str) -> str:
-    """What the judge of this load says: of each group the candidate that says most of what the document says as well.
+    """What the judge of this load says: of each group the candidate of which most articles come in the same quantity.
 
     Of two alike it is the one with the lower number, in whatever order they are offered.
     """
     found = re.search(r"<case>\n(.*)\n</case>", question, re.DOTALL)
     assert found is not None
     case = json.loads(found[1])
-    said = set(_statements(case["document"]["says"]))
+    billed = _goods(case["document"])
 
     def rank(candidate: dict[str, Any]) -> tuple[int, str]:
-        return -len(said & set(_statements(candidate["says"]))), candidate["says"]["po_number"]
+        return -len(billed & _goods(candidate)), candidate["says"]["po_number"]
 
     chosen = [min(group["candidates"], key=rank) for group in case["groups"]]
-    reasoning = "It says most of what the document says."
+    reasoning = "It is about the same goods."
     matches = [{"candidate": one["candidate"], "confidence": "high", "reasoning": reasoning} for one in chosen]
     return json.dumps({"matches": matches})
 
 
-def _statements(value: Any) -> Iterator[str]:
-    """Every single value somewhere in a document."""
-    if isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _statements(part)
-    else:
-        yield str(value)
+def _goods(told: dict[str, Any]) -> set[tuple[str, str]]:
+    lines = told["says"]["line_items"]
+    return {(line["article_number"], line["quantity"]) for line in lines if "article_number" in line}
 
 
 class Model:

@@ -1,7 +1,7 @@
 """Whatever is killed, and whenever: every accepted document ends once, and right.
 
 Functions' processes and PostgreSQL end by SIGKILL while documents come in, and one in five calls of the language model
-fails. COUNTERFOIL_CHAOS_SEED repeats the documents and the order of the kills; the rest is up to the machine.
+fails. COUNTERFOIL_CHAOS_SEED repeats who is killed after what pause; the rest is up to the machine.
 """
 
 import json
@@ -41,6 +41,8 @@ from tests.llm.server import Request, Server
 pytestmark = pytest.mark.e2e
 
 SEED = int(os.environ.get("COUNTERFOIL_CHAOS_SEED") or time.time_ns() % 1_000_000)
+LOAD = 1
+"""Which documents. Their truth is checked against a calm, and need not be checked for every seed of kills."""
 WORKER_KILLS = 32
 DATABASE_KILLS = 6
 BACKLOG = 100
@@ -61,8 +63,9 @@ SETTINGS = {
     "LLM_RETRY_BASE_SECONDS": "0.1",
     "BREAKER_OPEN_SECONDS": "2",
 }
-SECONDS = 400
-"""Within which everything must have ended, on a machine that does something else as well."""
+SECONDS = 300
+"""Within which everything must have ended after the last kill. A message that was lost before it was protected comes
+back after 120 s."""
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +99,7 @@ def cloud(model: Server) -> Iterator[Cloud]:
 @pytest.fixture(scope="module")
 def loaded() -> tuple[Sequence[File], Truth]:
     """The documents, and what must come of them."""
-    return load(SEED)
+    return load(LOAD)
 
 
 def test_the_truth_is_what_matching_comes_to_in_a_calm(loaded: tuple[Sequence[File], Truth]):
@@ -149,8 +152,8 @@ def test_in_chaos_every_document_ends_once_and_right(
             if kill % (WORKER_KILLS // DATABASE_KILLS) == 0:
                 chaos.kill_database()
         storm = time.monotonic() - began
-        until(lambda: look(cloud, tenant).ended == DOCUMENTS, SECONDS - storm)
-        until(lambda: not queued(cloud) and not look(cloud, tenant).unsent, SECONDS - storm)
+        until(lambda: look(cloud, tenant).ended == DOCUMENTS, SECONDS)
+        until(lambda: not queued(cloud) and not look(cloud, tenant).unsent, SECONDS)
     found = look(cloud, tenant)
     with capsys.disabled():
         print(json.dumps(_figures(found, chaos, model, storm, time.monotonic() - began)))  # noqa: T201
