@@ -25,7 +25,7 @@ COMMANDS = {
     "status": Command("cli.cloud.commands:status", "Show whether the local cloud is up, and what waits in it.", CLOUD),
     "demo": Command("cli.demo:demo", "Feed sample documents to the app and show what came of each.", CLOUD),
     "replay": Command("cli.replay.command:replay", "Replay many invoices in one file, few at once.", CLOUD),
-    "tenants": Command("cli.tenants:app", "Add tenants, list them, and say who is told of their failures.", WORK),
+    "tenants": Command("cli.tenants:app", "Add and list tenants, and say who hears of failures.", WORK),
     "ingest": Command("cli.ingest:ingest", "Upload files for a tenant.", WORK),
     "documents": Command("cli.documents:documents", "Show what became of every uploaded file.", WORK),
     "clusters": Command("cli.clusters:clusters", "Show which documents belong together, and why.", WORK),

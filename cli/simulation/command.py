@@ -39,17 +39,19 @@ def simulate(
         raise typer.BadParameter(f"There is no twin {twin!r}.", param_hint="--twin")
     first = SystemRandom().randrange(2**31) if seed is None else seed
     began = time.monotonic()
+    done = 0
     with Counters(["histories"], histories) as counters:
-        summary = in_processes(
-            range(first, first + histories),
-            processes or os.cpu_count() or 1,
-            tell=verbose,
-            twin=twin,
-            progress=lambda done: counters.show([done]),
-        )
+
+        def each(one: History) -> None:
+            nonlocal done
+            done += 1
+            counters.show([done])
+            if one.story:
+                _tell(one)
+
+        seeds = range(first, first + histories)
+        summary = in_processes(seeds, processes or os.cpu_count() or 1, tell=verbose, twin=twin, each=each)
     seconds = time.monotonic() - began
-    for one in summary.told if verbose else summary.violations:
-        _tell(one)
     if as_json:
         print_json(_figures(summary, first, seconds))
     else:

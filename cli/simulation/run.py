@@ -29,8 +29,6 @@ class Summary:
 
     histories: int = 0
     violations: list[History] = field(default_factory=list)
-    told: list[History] = field(default_factory=list)
-    """Those whose story was asked for."""
     steps: int = 0
     tries: int = 0
     virtual_seconds: float = 0
@@ -43,8 +41,6 @@ class Summary:
         self.tries += one.tries
         self.virtual_seconds += one.virtual_seconds
         self.faults.update({str(fault): count for fault, count in one.faults.items()})
-        if one.story:
-            self.told.append(one)
         if one.violation is not None:
             self.violations.append(one)
 
@@ -67,9 +63,11 @@ def in_processes(
     *,
     tell: bool = False,
     twin: str | None = None,
-    progress: Callable[[int], None] = lambda _done: None,
+    each: Callable[[History], None] = lambda _one: None,
 ) -> Summary:
-    """Run the histories of `seeds`, in processes of their own. Stops early when too many are broken.
+    """Run the histories of `seeds`, in processes of their own; `each` is told of them as they end.
+
+    Stops early when too many are broken.
 
     Raises:
         CommandError: a process ended before its histories did.
@@ -91,7 +89,7 @@ def in_processes(
                 if isinstance(one, BaseException):
                     raise CommandError(f"The simulation itself has failed: {type(one).__name__}: {one}") from one
                 summary.add(one)
-            progress(summary.histories)
+                each(one)
             if len(summary.violations) >= ENOUGH_VIOLATIONS or (twin is not None and summary.violations):
                 enough.set()
     finally:
