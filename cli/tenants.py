@@ -24,7 +24,9 @@ _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _EMAIL = re.compile(r"[!-~]+@[!-~]+\.[!-~]+")
 LONGEST_EMAIL = 254
 
-app = typer.Typer(help="Add and list tenants, and say who hears of failures.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="Add and list tenants, and say who hears of failures.", no_args_is_help=True, add_completion=False
+)
 
 
 @dataclass(frozen=True)
