@@ -145,7 +145,8 @@ def _work(
 
 
 def _run(seeds: list[int], made: Store, done: "Queue[History | BaseException]", enough: Any, **options: Any) -> None:
+    parent = multiprocessing.parent_process()
     for seed in seeds:
-        if enough.is_set():
+        if enough.is_set() or (parent is not None and not parent.is_alive()):
             return
         done.put(history.run(seed, made, **options))
