@@ -182,6 +182,7 @@ WORKERS: tuple[Row, ...] = (
         maximum_concurrency=2,
         batch_size=10,
         visibility=360,
+        start_margin=25,  # PostgreSQL may take a connection's, then a lock's longest time
         sends_to=EVERY_QUEUE,
         database_user="counterfoil_keeper",
         alarms=(Alarm.ERRORS,),

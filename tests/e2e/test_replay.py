@@ -12,7 +12,7 @@ from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-OPTIONS = ("--invoices", "12", "--gate", "3", "--work-seconds", "2", "--visibility", "3")
+OPTIONS = ("--invoices", "23", "--gate", "3", "--work-seconds", "2", "--visibility", "3")
 
 
 def deployed(cloud: Cloud) -> dict[str, Any]:
