@@ -16,8 +16,8 @@ from cli.cloud.cloud import Cloud
 from cli.postgres import PostgresServer
 from tests.e2e.waiting import until
 
-WORKERS = {"acquisition": 2, "ingestion": 4, "matching": 6, "dead_letters": 2, "watchdog": 1}
-"""Who is killed how often, in proportion, where all are there."""
+WORKERS = {"acquisition": 3, "ingestion": 4, "matching": 4, "dead_letters": 1, "watchdog": 1}
+"""Who is killed how often, in proportion, as far as it is there."""
 _CLAIMED = {
     "acquisition": "SELECT count(*) FROM acquisition_job WHERE status = 'in-progress'",
     "ingestion": "SELECT count(*) FROM ingestion_job WHERE status = 'in-progress'",
@@ -30,7 +30,7 @@ _PAUSES = (0.1, 1.0)
 _DOWN = (0.2, 1.5)
 """Seconds for which PostgreSQL stays away."""
 _PATIENCE = 5.0
-"""Seconds to wait for such a moment."""
+"""Seconds to wait for a process, and for such a moment."""
 
 
 @dataclass
@@ -52,11 +52,8 @@ class Chaos:
     def kill_worker(self) -> None:
         """End one live process of a worker, drawn from those that there are, by its number."""
         while True:
-            there: dict[str, list[psutil.Process]] = {}
-            for worker, process in until(lambda: list(live(self.cloud))):
-                there.setdefault(worker, []).append(process)
-            (worker,) = self.random.choices(list(there), [WORKERS[name] for name in there])
-            process = self.random.choice(there[worker])
+            (wanted,) = self.random.choices(list(WORKERS), list(WORKERS.values()))
+            worker, process = self.random.choice(self._there(wanted))
             amid = worker in _CLAIMED and self.random.random() < _AMID and self._await_claims(worker)
             if processes.is_alive(process):
                 process.kill()
@@ -64,6 +61,16 @@ class Chaos:
                 self.workers[worker] += 1
                 self.amid += amid
                 return
+
+    def _there(self, worker: str) -> list[tuple[str, psutil.Process]]:
+        """The live processes of a worker, waited for a little; else those that there are."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            found = list(live(self.cloud))
+            wanted = [one for one in found if one[0] == worker]
+            if wanted or (found and time.monotonic() > deadline):
+                return wanted or found
+            threading.Event().wait(0.05)
 
     def _await_claims(self, worker: str) -> bool:
         """Wait a little until this worker holds claims. Returns whether it does, at this moment."""

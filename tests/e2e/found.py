@@ -1,6 +1,7 @@
 """What became of a tenant's documents, as nobody but the database's owner may see it; they go by their files' names."""
 
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,10 +102,11 @@ def look(cloud: Cloud, tenant: Tenant) -> Found:
 
 def queued(cloud: Cloud) -> dict[str, int]:
     """Messages in every queue that holds any, hidden and delayed ones too."""
-    sqs, found = cloud.client("sqs"), {}
+    found = {}
     names = [f"ApproximateNumberOfMessages{state}" for state in ("", "NotVisible", "Delayed")]
-    for name, url in cloud.outputs.items():
-        if name.endswith("QueueUrl"):
-            attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
-            found[name] = sum(int(number) for number in attributes.values())
+    with closing(cloud.client("sqs")) as sqs:
+        for name, url in cloud.outputs.items():
+            if name.endswith("QueueUrl"):
+                attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+                found[name] = sum(int(number) for number in attributes.values())
     return {name: number for name, number in found.items() if number}
