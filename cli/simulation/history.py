@@ -50,12 +50,7 @@ def run(
 ) -> History:
     """Run the history of a seed; `prepare` may change the world before it begins."""
     began = time.perf_counter()
-    store.reset()
-    scenario.make_tenant(store)
-    world = World(seed, store)
-    prepare(world)
-    _fill(world)
-    invariants.Watch(world)
+    world = begun(seed, store, prepare)
     violation = None
     try:
         world.run()
@@ -74,6 +69,17 @@ def run(
         time.perf_counter() - began,
         story,
     )
+
+
+def begun(seed: int, store: Store, prepare: Callable[[World], None] = lambda _world: None) -> World:
+    """The world of a seed with all that will come into it, watched, before anything happens."""
+    store.reset()
+    scenario.make_tenant(store)
+    world = World(seed, store)
+    prepare(world)
+    _fill(world)
+    invariants.Watch(world)
+    return world
 
 
 def _fill(world: World) -> None:

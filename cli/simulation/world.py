@@ -386,7 +386,13 @@ def _settings(worker: str, timeout: int, permits: int, start_margin: int, lease:
 
 def _keeper_settings() -> Settings:
     if ("keeper",) not in _CACHED:
-        _CACHED["keeper",] = Settings.model_validate({"queue_urls": URLS, "dead_letter_sources": SOURCES})
+        _CACHED["keeper",] = Settings.model_validate(
+            {
+                "worker": {"name": "dead_letters", "timeout": 60, "start_margin": 25},
+                "queue_urls": URLS,
+                "dead_letter_sources": SOURCES,
+            }
+        )
     return _CACHED["keeper",]
 
 

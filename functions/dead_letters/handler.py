@@ -38,7 +38,6 @@ class _Function:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._start_margin = settings.require_worker().start_margin
         database = Database.from_settings(settings, max_connections=1)
         policy = RedeliverPolicy(settings.retry_redeliver_delays_seconds, settings.retry_max_attempts)
         self._archiver = Archiver(database, Outbox(database, settings.queue_urls), policy, lambda: datetime.now(UTC))
@@ -60,7 +59,7 @@ class _Function:
         either, for it is told of single messages.
         """
         try:
-            if lambda_context.get_remaining_time_in_millis() < self._start_margin * 1000:
+            if lambda_context.get_remaining_time_in_millis() < self.settings.require_worker().start_margin * 1000:
                 raise NoTimeError("No time is left to begin")
             waiting = self._archiver.settle(self.settings.dead_letter_sources[record.event_source_arn], record)
         except Exception as error:

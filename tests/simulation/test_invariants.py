@@ -1,0 +1,119 @@
+"""Each invariant of the simulation can be broken: a world at rest is changed in one place, and the check says so."""
+
+from collections.abc import Callable
+
+import pytest
+
+from cli.simulation import history, invariants
+from cli.simulation.database import Store
+from cli.simulation.scheduler import ViolationError
+from cli.simulation.world import World
+from counterfoil.errors import InvalidDocumentError
+
+SEEDS = range(1, 200)
+"""Among so many histories there is one that a change can be made to."""
+
+Change = Callable[[World], bool]
+"""Changes a world, where it holds what is to be changed. Returns whether it did."""
+
+
+def statement(sql: str) -> Change:
+    def change(world: World) -> bool:
+        return world.store.admin.execute(sql.encode()).rowcount > 0
+
+    return change
+
+
+def a_try_that_was_made_again_failed_for_good(world: World) -> bool:
+    again = [
+        one
+        for one in world.tries
+        for entry in invariants.ledger(world)
+        if entry.task == one.task and entry.id == one.attempt.work_id and entry.became("pending")
+        if entry.worker == one.worker and one.raised is not None
+    ]
+    for one in again[:1]:
+        one.raised = InvalidDocumentError("It is damaged")
+    return bool(again)
+
+
+def a_try_began_long_after_its_claim(world: World) -> bool:
+    if world.stalls or not world.tries:
+        return False
+    world.tries[0].at += 100
+    return True
+
+
+CHANGES: dict[str, tuple[Change, str]] = {
+    "effects committed twice": (
+        statement(
+            "INSERT INTO simulation_effect (actor, worker, work_id, revision) "
+            "SELECT actor, worker, work_id, revision FROM simulation_effect LIMIT 1"
+        ),
+        "were committed 2 times",
+    ),
+    "effects lost": (
+        statement("DELETE FROM simulation_effect WHERE number = (SELECT min(number) FROM simulation_effect)"),
+        "were committed 0 times",
+    ),
+    "a document outside its cluster": (
+        statement(
+            "UPDATE document SET cluster_id = NULL "
+            "WHERE id = (SELECT id FROM document WHERE matching_status = 'succeeded' ORDER BY id LIMIT 1)"
+        ),
+        "is in cluster None",
+    ),
+    "an attempt too many": (
+        statement(
+            "UPDATE simulation_ledger SET new = jsonb_set(new, '{attempts}', '4') "
+            "WHERE number = (SELECT max(number) FROM simulation_ledger)"
+        ),
+        "counts 4 attempts",
+    ),
+    "a failure without its dead letter": (
+        statement("DELETE FROM dead_letter WHERE work_id IS NOT NULL"),
+        "has no dead letter of its revision",
+    ),
+    "a failure that nobody is told of": (statement("DELETE FROM notification"), "0 notifications of 1 failures"),
+    "a failure told of twice": (
+        statement(
+            "INSERT INTO notification (tenant_id, worker, job_id, revision, fingerprint, payload, created_at) "
+            "SELECT tenant_id, worker, job_id, revision + 1, fingerprint, payload, created_at FROM notification LIMIT 1"
+        ),
+        "1 notifications of 0 failures",
+    ),
+    "a message never sent": (
+        statement("UPDATE outbox SET sent_at = NULL WHERE id = (SELECT id FROM outbox ORDER BY id LIMIT 1)"),
+        "are never sent",
+    ),
+    "work that never ends": (
+        statement(
+            "UPDATE document SET matching_status = 'pending' "
+            "WHERE id = (SELECT id FROM document WHERE matching_status = 'succeeded' ORDER BY id LIMIT 1)"
+        ),
+        "never ends",
+    ),
+    "dead with attempts left": (
+        statement(
+            "UPDATE dead_letter SET dlq_reason = 'max_retries_exceeded' "
+            "WHERE work_id IS NOT NULL AND dlq_reason = 'non_retriable_error' AND attempts = 1"
+        ),
+        "is dead with 1 attempts",
+    ),
+    "a permanent failure retried": (a_try_that_was_made_again_failed_for_good, "a permanent failure of"),
+    "a claim that waits": (a_try_began_long_after_its_claim, "waited 100.0 s"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_world_that_was_changed_breaks_an_invariant(store: Store, name: str) -> None:
+    change, finding = CHANGES[name]
+    for seed in SEEDS:
+        world = history.begun(seed, store)
+        world.run()
+        invariants.check(world)
+        if change(world):
+            with pytest.raises(ViolationError, match=finding):
+                invariants.check(world)
+            return
+    pytest.fail(f"No history of {len(SEEDS)} has what is to be changed")
