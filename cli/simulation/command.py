@@ -27,12 +27,12 @@ def simulate(
     twin: Annotated[
         str | None, typer.Option(help=f"Break a rule of the engine first: {'; '.join(one.name for one in TWINS)}.")
     ] = None,
-    verbose: Annotated[bool, typer.Option(help="Tell every history, line by line.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Tell every history, line by line.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Figures as JSON on standard output.")] = False,
 ) -> None:
     """Try delivery in simulated worlds, where messages come twice and processes die.
 
-    The same seed gives the same history. One that breaks an invariant is told line by line; --histories 1 --seed S
+    The same seed gives the same history. One that breaks an invariant is told line by line, with the command that
     tells it again.
     """
     if twin is not None and twin not in {one.name for one in TWINS}:
@@ -47,7 +47,7 @@ def simulate(
             done += 1
             counters.show([done])
             if one.story:
-                _tell(one)
+                _tell(one, twin)
 
         seeds = range(first, first + histories)
         summary = in_processes(seeds, processes or os.cpu_count() or 1, tell=verbose, twin=twin, each=each)
@@ -60,13 +60,15 @@ def simulate(
         sys.exit(ExitCode.UNWANTED)
 
 
-def _tell(one: History) -> None:
+def _tell(one: History, twin: str | None) -> None:
     console = aside()
     console.print(f"History of seed {one.seed}:", style="bold")
     for line in one.story:
         console.print(line, soft_wrap=True)
     if one.violation is not None:
         console.print(f"Seed {one.seed}: {one.violation}", style="red", soft_wrap=True)
+        broken = f' --twin "{twin}"' if twin else ""
+        console.print(f"Again: counterfoil simulate --histories 1 --seed {one.seed}{broken}", soft_wrap=True)
 
 
 def _figures(summary: Summary, first: int, seconds: float) -> dict[str, object]:
