@@ -26,6 +26,7 @@ from counterfoil.outbox import Outbox
 from counterfoil.work import Send
 from tests import faulty
 from tests.delivery.conftest import pending, tenant
+from tests.e2e.waiting import until
 from tests.factories import NOW
 from tests.faulty import outcome
 
@@ -86,8 +87,7 @@ def test_a_session_that_an_operator_ends_is_unavailable(database: Database, admi
 
 def end_when_asleep(admin: Connection, end: str, pid: int) -> None:
     asleep = "SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = %s"
-    while admin.execute(asleep, [pid]).fetchone() != (True,):
-        pass
+    until(lambda: admin.execute(asleep, [pid]).fetchone() == (True,))
     admin.execute(f"SELECT {end}(%s)".encode(), [pid])
 
 

@@ -47,7 +47,6 @@ class Edge:
     parent: UUID
     kind: str
     """The parent's kind."""
-    child_kind: str
     by: By
     by_person: bool
     score: float
@@ -150,8 +149,8 @@ def _edge(row: tuple[Any, ...]) -> Edge:
     a, b, kind_a, kind_b, by, child, decided_by, score, question = row
     backwards = child == str(b) if kind_a == kind_b else kind_a in PARENTS.get(kind_b, ())
     if backwards:
-        a, b, kind_a, kind_b = b, a, kind_b, kind_a
-    return Edge(a, b, kind_b, kind_a, by or "reference", decided_by == "person", score, question)
+        a, b, kind_b = b, a, kind_a
+    return Edge(a, b, kind_b, by or "reference", decided_by == "person", score, question)
 
 
 _JUDGEMENTS = """
