@@ -97,10 +97,6 @@ def cloud(model: Server) -> Iterator[Cloud]:
         try:
             line.run("up", "--timeout", str(TIMEOUT), *(f"--setting={name}={value}" for name, value in told.items()))
             cloud = Cloud.at(Place(line.folder))
-            # The archiver begins no message with less than 25 s left, of which the shortened time-out leaves none.
-            with closing(cloud.client("lambda")) as functions:
-                name = cloud.outputs["DeadLettersFunctionName"]
-                functions.update_function_configuration(FunctionName=name, Timeout=60)
             yield cloud
             cloud.database.close()
         finally:
