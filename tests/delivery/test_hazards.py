@@ -523,6 +523,33 @@ def test_a_row_that_somebody_else_locks_keeps_no_neighbour_from_its_try(
     assert len(response["batchItemFailures"]) == 1
 
 
+def test_what_is_claimed_begins_before_a_locked_row_is_waited_for_again(
+    database: Database, admin: Connection, admin_database_url: str, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    free, locked = pending(), pending()
+    begun = threading.Event()
+
+    def work(_attempt: Attempt) -> Success:
+        begun.set()
+        return DONE
+
+    consumer = make_consumer(database, work, clock)
+    claim, waited = consumer.claims.claim, []
+
+    def claim_after_the_other_began(wanted: Any, *, take_over: bool) -> Any:
+        if list(wanted) == [locked]:
+            waited.append(begun.wait(10))
+        return claim(wanted, take_over=take_over)
+
+    consumer.claims.claim = claim_after_the_other_began  # type: ignore[method-assign]
+    with psycopg.connect(admin_database_url) as other:
+        other.execute("SELECT 1 FROM document WHERE id = %s FOR UPDATE", [locked.work_id])
+        consumer.handle(event(record(free), record(locked)), Context())
+
+    assert waited == [True]
+    assert life_cycle(admin, free.work_id)["status"] == "succeeded"
+
+
 def test_no_lock_is_waited_for_when_the_invocation_is_about_to_end(
     database: Database, admin: Connection, admin_database_url: str, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from threading import Lock
@@ -237,12 +237,12 @@ class Batch(BatchProcessor):
 
     def _ask(
         self, records: Sequence[Received], ask: Callable[[dict[Message, Intake]], Mapping[Message, A]]
-    ) -> list[tuple[Received, A]]:
+    ) -> Iterator[tuple[Received, A]]:
         """Ask about the work of `records`, all in one call, and conclude those that get no answer.
 
         Of several records of one work the newest message asks; the others are told that the work is running. Where the
         whole call is refused for good, or waits too long for a row, one of the messages spoils it: they are asked about
-        one by one.
+        one by one, and each answer is acted on before the next question, which may have to wait.
         """
         asking: dict[Message, Received] = {}
         speakers = _newest(records) | {attempt.work_id: record for record, attempt in self._running.items()}
@@ -257,32 +257,31 @@ class Batch(BatchProcessor):
                 lease = None if same else self._consumer.lease.total_seconds() + 1
                 self._conclude(record, Verdict("running", acknowledged=False, visible_in=lease))
         if not asking:
-            return []
+            return
         try:
             answers = ask({message: _intake(record) for message, record in asking.items()})
         except CounterfoilError as error:
             if isinstance(error, PermanentError | ConflictError) and len(asking) > 1:
-                return self._ask_one_by_one(list(asking.values()), ask, error)
+                yield from self._ask_one_by_one(list(asking.values()), ask, error)
+                return
             for record in asking.values():
                 self._conclude(record, self._refused(record, error))
-            return []
-        return [(record, answers[message]) for message, record in asking.items()]
+            return
+        yield from ((record, answers[message]) for message, record in asking.items())
 
     def _ask_one_by_one(
         self,
         records: Sequence[Received],
         ask: Callable[[dict[Message, Intake]], Mapping[Message, A]],
         error: CounterfoilError,
-    ) -> list[tuple[Received, A]]:
+    ) -> Iterator[tuple[Received, A]]:
         """Ask about each alone, as long as there is time: each may wait for a lock, and others run meanwhile."""
-        answers: list[tuple[Received, A]] = []
         for record in records:
             self._cancel_what_runs_late()
             if self._time_left() > CANCEL_SECONDS:
-                answers += self._ask([record], ask)
+                yield from self._ask([record], ask)
             else:
                 self._conclude(record, self._consumer.settlement.away(record, error))
-        return answers
 
     def _attempt(self, claim: Claim) -> Attempt:
         return Attempt(
