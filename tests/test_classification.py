@@ -1,9 +1,13 @@
 """Every foreign error that an adapter can meet, the class that it becomes, and what the policy makes of the others."""
 
+import json
 import string
+import traceback
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import psycopg
@@ -12,6 +16,7 @@ import pytest
 from botocore import exceptions as botocore
 from botocore.parsers import ResponseParserError
 
+import counterfoil
 from counterfoil import aws, db, http
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Success
@@ -222,6 +227,22 @@ def test_every_field_of_a_message_is_read_or_refused_by_its_name(field: str) -> 
         assert cls in {None, InvalidMessageError, NewerSchemaError}, value[:20]
         assert cls is not InvalidMessageError or field in text or "not JSON" in text
         assert len(text) < 200
+
+
+def test_pydantics_errors_are_caught_in_their_adapter_only() -> None:
+    package = Path(counterfoil.__file__).parent
+    catching = {path.name for path in package.rglob("*.py") if "ValidationError" in path.read_text()}
+
+    assert catching == {"validation.py"}
+
+
+def test_what_fails_its_form_is_in_no_part_of_our_error() -> None:
+    body = Message(work_id=uuid4(), revision=1, send_number=0).model_dump(mode="json") | {"secret": "hunter2"}
+    with pytest.raises(InvalidMessageError) as refused:
+        read_message(json.dumps(body))
+
+    assert "hunter2" not in "".join(traceback.format_exception(refused.value))
+    assert refused.value.__context__ is None
 
 
 # -- what is left: the policy's default -------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ CounterfoilError
  └── StaleClaimError                a newer claim exists: whatever this try does must change nothing
 
 Foreign errors are mapped into this tree where they arise, once for each adapter: psycopg's in `db`, botocore's in
-`aws`, httpx's in `http`, pydantic's where a message, a setting or an answer is read. An error outside the tree is
-*unknown*; the retry policy says what that means.
+`aws`, httpx's in `http`, pydantic's in `validation`. An error outside the tree is *unknown*; the retry
+policy says what that means.
 """
 
 from datetime import datetime

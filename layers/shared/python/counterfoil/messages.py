@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import from_json
 
 from counterfoil.db import Connection
 from counterfoil.errors import InvalidMessageError, NewerSchemaError
+from counterfoil.validation import Problem, validate
 
 NEWEST_SCHEMA = 1
 LARGEST = 2**31 - 1
@@ -58,10 +59,10 @@ def read_message(body: str) -> Intake:
     version = parsed.get("schema_version")
     if isinstance(version, int) and not isinstance(version, bool) and version > NEWEST_SCHEMA:
         raise NewerSchemaError(f"The message has a schema version newer than {NEWEST_SCHEMA}, the newest known here")
-    try:
-        return Intake([Message.model_validate(parsed)])
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        # Only a field that we know may be quoted: any other is the sender's text.
-        known = [str(part) for part in first["loc"] if part in Message.model_fields]
-        raise InvalidMessageError(f"The message is wrong at {'.'.join(known) or 'a field'}: {first['msg']}") from None
+    return Intake([validate(Message, parsed, _wrong)])
+
+
+def _wrong(problem: Problem) -> InvalidMessageError:
+    # Only a field that we know may be quoted: any other is the sender's text.
+    known = [str(part) for part in problem.place if part in Message.model_fields]
+    return InvalidMessageError(f"The message is wrong at {'.'.join(known) or 'a field'}: {problem.message}")

@@ -6,10 +6,11 @@ from functools import lru_cache
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 from pydantic_core import from_json
 
 from counterfoil.errors import InvalidSettingsError
+from counterfoil.validation import Problem, validate
 
 
 def _from_json(value: Any) -> Any:
@@ -122,13 +123,7 @@ class Settings(BaseModel):
         given = {
             name: environment[name.upper()] for name in cls.model_fields if environment.get(name.upper(), "") != ""
         }
-        try:
-            return cls.model_validate(given)
-        except ValidationError as error:
-            first = error.errors(include_input=False, include_url=False)[0]
-            name = f"{str(first['loc'][0]).upper()} is wrong" if first["loc"] else "Settings contradict each other"
-            message = f"{name}: {first['msg'].removeprefix('Value error, ')}."
-            raise InvalidSettingsError(message) from None
+        return validate(cls, given, _wrong)
 
     def require_worker(self) -> Worker:
         """This function's own row.
@@ -141,6 +136,11 @@ class Settings(BaseModel):
                 "WORKER is not set: it holds this function's row of the table of workers, as JSON."
             )
         return self.worker
+
+
+def _wrong(problem: Problem) -> InvalidSettingsError:
+    name = f"{str(problem.place[0]).upper()} is wrong" if problem.place else "Settings contradict each other"
+    return InvalidSettingsError(f"{name}: {problem.message.removeprefix('Value error, ')}.")
 
 
 @lru_cache(maxsize=1)

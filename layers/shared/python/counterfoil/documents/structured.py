@@ -14,10 +14,11 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError, model_validator
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
 
 from counterfoil.errors import InvalidDocumentError
+from counterfoil.validation import Problem, validate
 
 _DECIMAL = re.compile(r"[+-]?(\d{1,30}(\.\d{0,20})?|\.\d{1,20})([eE][+-]?\d{1,2})?", re.ASCII)
 _DATE = re.compile(r"(\d{4}-\d{2}-\d{2})(T[0-9:.]+)?(Z|[+-]\d{2}:\d{2})?", re.ASCII)
@@ -256,13 +257,12 @@ def structure(document_type: DocumentType, fields: Mapping[str, Any]) -> tuple[R
     sentence that names the first such field and never its content.
     """
     lines, remarks = _without_unreadable_rates(fields.get("line_items") or [])
-    try:
-        record = MODELS[document_type].model_validate({**fields, "line_items": lines or None})
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    else:
-        return record, remarks
-    raise InvalidDocumentError(_sentence(document_type, problem))
+    record = validate(
+        MODELS[document_type],
+        {**fields, "line_items": lines or None},
+        lambda problem: InvalidDocumentError(_sentence(document_type, problem)),
+    )
+    return record, remarks
 
 
 def _without_unreadable_rates(
@@ -278,10 +278,10 @@ def _without_unreadable_rates(
     return kept, tuple(remarks)
 
 
-def _sentence(document_type: DocumentType, problem: ErrorDetails) -> str:
-    name, place = document_type.value.replace("_", " "), problem["loc"]
-    if problem["type"] == "missing" and len(place) == 1:
+def _sentence(document_type: DocumentType, problem: Problem) -> str:
+    name, place = document_type.value.replace("_", " "), problem.place
+    if problem.type == "missing" and len(place) == 1:
         return f"The {name} states no number of its own ({place[0]}); ask its sender for a complete one."
     field = ".".join(map(str, place))
-    reason = problem["msg"] if problem["type"] in {_NOT_DECIMAL, _NOT_DATE} else "is missing or unreadable"
+    reason = problem.message if problem.type in {_NOT_DECIMAL, _NOT_DATE} else "is missing or unreadable"
     return f"In the {name}, {field} {reason}; ask its sender for a corrected one."

@@ -3,9 +3,10 @@
 import re
 from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from counterfoil.errors import InvalidAnswerError
+from counterfoil.validation import Problem, validate_json
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -26,15 +27,12 @@ def read(text: str, form: type[M]) -> M:
     if not stripped:
         raise InvalidAnswerError("The answer is empty")
     fenced = None if stripped.startswith(("{", "[")) else _FENCED.search(stripped)
-    try:
-        return form.model_validate_json(fenced.group(1) if fenced else stripped)
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    # Outside of the handler: pydantic's error, in the context of ours, would hold all of the answer.
-    if problem["type"] == "json_invalid":
-        raise InvalidAnswerError("The answer is not valid JSON", preview=preview(stripped))
-    message = f"The answer failed schema validation ({problem['type']})"
-    raise InvalidAnswerError(message, preview=preview(stripped))
+
+    def wrong(problem: Problem) -> InvalidAnswerError:
+        fails = "is not valid JSON" if problem.type == "json_invalid" else f"failed schema validation ({problem.type})"
+        return InvalidAnswerError(f"The answer {fails}", preview=preview(stripped))
+
+    return validate_json(form, fenced.group(1) if fenced else stripped, wrong)
 
 
 def preview(text: str) -> str:

@@ -3,11 +3,12 @@
 from typing import Any
 
 from botocore.exceptions import ClientError
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from counterfoil import aws, http
 from counterfoil.errors import ContextWindowError, CounterfoilError, InvalidAnswerError, ServiceUnavailableError
 from counterfoil.llm.provider import RefusedQuestionError, Reply, is_about_the_settings, is_too_long
+from counterfoil.validation import validate
 
 
 class _Block(BaseModel):
@@ -83,16 +84,14 @@ def _mapped(error: ClientError) -> CounterfoilError:
 
 
 def _reply(answer: Any) -> Reply:
-    try:
-        found = _Conversation.model_validate(answer)
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False, include_context=False)[0]["type"]
-    else:
-        return Reply(
-            "".join(block.text for block in found.output.message.content),
-            found.stop_reason not in ("max_tokens", "model_context_window_exceeded"),
-            found.usage.input_tokens,
-            found.usage.output_tokens,
-        )
-    message = f"Bedrock's answer failed schema validation ({problem})"
-    raise InvalidAnswerError(message)
+    found = validate(
+        _Conversation,
+        answer,
+        lambda problem: InvalidAnswerError(f"Bedrock's answer failed schema validation ({problem.type})"),
+    )
+    return Reply(
+        "".join(block.text for block in found.output.message.content),
+        found.stop_reason not in ("max_tokens", "model_context_window_exceeded"),
+        found.usage.input_tokens,
+        found.usage.output_tokens,
+    )
