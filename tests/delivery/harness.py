@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,16 +11,28 @@ from uuid import UUID, uuid4
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Consumer, Outcome
+from counterfoil.delivery import Attempt, Consumer, Outcome, Success, store
 from counterfoil.delivery.concurrency import Threads
+from counterfoil.delivery.store import Claim
 from counterfoil.delivery.visibility import Visibility
+from counterfoil.errors import ServiceUnavailableError
 from counterfoil.messages import Intake, Message, read_message
 from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings
+from counterfoil.work import KINDS
 from tests.factories import NOW
 
 QUEUE_URL = "http://127.0.0.1:1/000000000000/counterfoil-matching"
 QUEUE_ARN = "arn:aws:sqs:eu-central-1:000000000000:counterfoil-matching"
+DONE = Success(lambda connection: ())
+
+
+def done(attempt: Attempt) -> Success:
+    return DONE
+
+
+def fails(attempt: Attempt) -> Success:
+    raise ServiceUnavailableError("later")
 
 
 @dataclass
@@ -150,6 +162,12 @@ def make_consumer(
         clock=clock,
         concurrency=_Threads(on_starved),
     )
+
+
+def claim(connection: Connection, messages: Iterable[Message], now: datetime, **how: Any) -> dict[Message, Claim]:
+    """What a worker of documents that asks for this work is answered."""
+    lease = now + timedelta(seconds=120)
+    return store.claim(connection, KINDS["matching"], list(messages), now=now, lease=lease, max_attempts=3, **how)
 
 
 def life_cycle(admin: Connection, document_id: UUID) -> dict[str, Any]:

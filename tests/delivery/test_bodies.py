@@ -1,28 +1,28 @@
 """Bodies that no message of ours has: each to its outcome, and the batch's other records untouched."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Consumer, Success
 from counterfoil.documents import uploads
 from counterfoil.errors import UnknownTenantError
 from counterfoil.messages import Message
+from counterfoil.outbox import Outbox
+from counterfoil.retry import RedeliverPolicy
 from functions.acquisition.work import acquire
+from functions.dead_letters.archiver import Archiver
 from functions.matching.work import match
 from tests.delivery import bodies
 from tests.delivery.bodies import body_of, created, s3_event
-from tests.delivery.harness import Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
+from tests.delivery.harness import DONE, Clock, Context, FakeSqs, done, event, life_cycle, make_consumer, record, rows
 
 Pending = Callable[..., Message]
-DONE = Success(lambda connection: ())
-
-
-def done(attempt: Attempt) -> Success:
-    return DONE
 
 
 @pytest.fixture
@@ -287,3 +287,50 @@ def test_several_uploads_in_one_event_get_messages_of_their_own(
 
     acquisition.handle(event(record(several)), Context())  # delivered twice
     assert len(rows(admin, "outbox")) == 2
+
+
+# -- what PostgreSQL cannot hold --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"revision": 2**40, "send_number": 0},
+        {"revision": 1, "send_number": 2**31},
+        {"revision": 1, "send_number": 0, "a\x00b": 1},
+        {"revision": 1, "send_number": 0, "\ud800": 1},
+    ],
+)
+def test_a_value_that_postgres_cannot_hold_is_a_dead_letter_of_its_own(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, bad: dict[str, Any]
+) -> None:
+    good = pending()
+    body = json.dumps({"schema_version": 1, "work_id": str(uuid4())} | bad)
+
+    response = make_consumer(database, done, clock).handle(event(record(body), record(good)), Context())
+
+    assert response == {"batchItemFailures": []}
+    assert life_cycle(admin, good.work_id)["status"] == "succeeded"
+    assert len(rows(admin, "dead_letter")) == 1
+    assert len(rows(admin, "notification")) == 1
+
+
+def test_the_archiver_settles_such_a_value_too(
+    keeper_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock
+) -> None:
+    archiver = Archiver(keeper_database, Outbox(keeper_database, {}, clock=clock), RedeliverPolicy(), clock)
+    body = json.dumps({"schema_version": 1, "work_id": str(uuid4()), "revision": 2**40, "send_number": 0})
+
+    assert archiver.settle("matching", SQSRecord(record(body))) is None
+
+    assert len(rows(admin, "dead_letter")) == 1
+
+
+def test_an_upload_whose_key_holds_nul_fails_alone(acquisition: Consumer, admin: Connection, tenant: UUID) -> None:
+    bad = s3_event(created("uploads/acme/a%00b.xml"))
+
+    response = acquisition.handle(event(record(bad), record(good_upload())), Context())
+
+    assert response == {"batchItemFailures": []}
+    assert by_key(admin) == {"uploads/acme/good.xml": "succeeded"}
+    assert len(rows(admin, "dead_letter")) == 1

@@ -14,10 +14,9 @@ from counterfoil.delivery import Attempt, Skip, Success
 from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
 from counterfoil.messages import Message
 from counterfoil.work import KINDS, begin
-from tests.delivery.harness import Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
+from tests.delivery.harness import DONE, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
 
 Pending = Callable[..., Message]
-DONE = Success(lambda connection: ())
 
 
 def fails_with(error: BaseException) -> Callable[[Attempt], Any]:

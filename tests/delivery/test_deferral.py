@@ -14,10 +14,20 @@ from counterfoil.delivery import Attempt, Outcome, Success
 from counterfoil.errors import BreakerOpenError, DeferredError, ServiceUnavailableError
 from counterfoil.messages import Message
 from counterfoil.work import begin
-from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
+from tests.delivery.harness import (
+    DONE,
+    QUEUE_URL,
+    Clock,
+    Context,
+    FakeSqs,
+    event,
+    life_cycle,
+    make_consumer,
+    record,
+    rows,
+)
 from tests.delivery.test_unavailable import Flaky, away, unknown
 
-DONE = Success(lambda connection: ())
 Pending = Callable[..., Message]
 Work = Callable[[Attempt], Outcome]
 

@@ -19,6 +19,7 @@ from counterfoil.errors import ConflictError, DatabaseUnavailableError, StaleCla
 from counterfoil.messages import Message
 from counterfoil.work import KINDS
 from tests.delivery.harness import (
+    DONE,
     QUEUE_URL,
     Clock,
     Context,
@@ -30,7 +31,6 @@ from tests.delivery.harness import (
     rows,
 )
 
-DONE = Success(lambda connection: ())
 Pending = Callable[..., Message]
 
 
