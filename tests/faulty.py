@@ -3,6 +3,7 @@
 import socket
 import struct
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -24,7 +25,7 @@ def answer(status: int, body: bytes = b"", *headers: str, length: int | None = N
     return "\r\n".join([*lines, "Connection: close", "", ""]).encode() + body
 
 
-class Listener:
+class Listener(ABC):
     """Accepts connections on a port of its own, each on a thread that ends with its connection."""
 
     def __init__(self) -> None:
@@ -44,9 +45,9 @@ class Listener:
         with suppress(OSError), connection:
             self.serve(connection)
 
+    @abstractmethod
     def serve(self, connection: socket.socket) -> None:
         """Everything that is said on one connection."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """End the listener and every connection."""

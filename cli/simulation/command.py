@@ -89,7 +89,7 @@ def _show(summary: Summary, first: int, seconds: float) -> None:
     broken = len(summary.violations)
     console.print(
         f"{summary.histories} histories from seed {first}: {summary.tries} tries and {summary.faults.total()} faults "
-        f"in {summary.virtual_seconds / 3600:.0f} virtual hours ({seconds:.0f} s); "
+        f"in {summary.virtual_seconds / 3600:.1f} virtual hours ({seconds:.0f} s); "
         f"{'no invariant is broken' if not broken else f'{broken} broke an invariant'}."
     )
     for one in summary.violations:

@@ -110,9 +110,9 @@ def _upload(world: World, names: list[str]) -> None:
         world.storage.objects[key] = scenario.papers()[name]
     sized = [(key, len(world.storage.objects[key])) for key, _ in keys]
     events = [scenario.event(sized, "01")] if random.random() < 0.2 else [scenario.event([one], "01") for one in sized]
+    works = [message.work_id for body in events for message in uploads.read(body).messages]
+    world.names |= {work_id: f"upload of {name}" for work_id, (_, name) in zip(works, keys, strict=True)}
     for body in events:
-        for upload in uploads.read(body).messages:
-            world.names[upload.work_id] = "an upload"
         for _ in range(2 if random.random() < 0.1 else 1):
             _at(world, random.choice((0, random.uniform(0, 400))), partial(_arrive, world, body))
 
