@@ -1,5 +1,44 @@
-"""The workers' tests use delivery's fake queue, clock and documents."""
+"""The workers' tests use delivery's fake queue, clock and documents; those of pauses a fake of Lambda's API."""
 
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from counterfoil import aws
+from functions.watchdog.breakers import Dependent, Pauses
+from tests.breakers import Start, processes
 from tests.delivery.conftest import clock, pending, sqs, tenant
+from tests.delivery.harness import Clock
+from tests.functions.mappings import MATCHING, PAUSE_AFTER, FakeLambda, World
 
 __all__ = ["clock", "pending", "sqs", "tenant"]
+
+
+@pytest.fixture
+def lambda_(monkeypatch: pytest.MonkeyPatch) -> FakeLambda:
+    fake = FakeLambda()
+    monkeypatch.setattr(aws, "client", lambda service: {"lambda": fake}[service])
+    return fake
+
+
+@pytest.fixture
+def start(keeper_database_url: str, clock: Clock) -> Iterator[Start]:
+    with processes(keeper_database_url, clock) as start:
+        yield start
+
+
+@pytest.fixture
+def watch(start: Start, clock: Clock, lambda_: FakeLambda) -> Callable[..., World]:
+    """`watch(*dependents, probes={})` starts a watchdog."""
+
+    def watch(*dependents: Dependent, probes: dict[str, Callable[[], object]] | None = None) -> World:
+        breakers = start()
+        pauses = Pauses(breakers.process, breakers, dependents, probes or {}, clock, pause_after=PAUSE_AFTER)
+        return World(pauses, breakers, lambda_, clock)
+
+    return watch
+
+
+@pytest.fixture
+def world(watch: Callable[..., World]) -> World:
+    return watch(MATCHING)

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 from botocore.exceptions import ClientError
 
+from counterfoil.db import Connection
 from counterfoil.errors import ServiceUnavailableError
 from functions.watchdog.breakers import Dependent, Pauses, Round
 from tests.breakers import FAILURES, LLM, ProcessBreakers
@@ -121,3 +122,19 @@ class World:
     def state(self, mapping: UUID = MAPPING) -> str:
         self.lambda_.settle()
         return self.lambda_.states[mapping]
+
+
+def paused(world: World) -> World:
+    """The world after an outage of some minutes."""
+    world.service_fails()
+    assert world.minute().paused == ["matching"]
+    world.minute()
+    world.minute()
+    assert world.state() == "Disabled"
+    return world
+
+
+def status(admin: Connection) -> str | None:
+    """What is on record about the one mapping, if anything is."""
+    row = admin.execute("SELECT status FROM mapping_pause").fetchone()
+    return None if row is None else str(row[0])
