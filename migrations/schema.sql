@@ -115,6 +115,7 @@ CREATE TABLE public.document (
     parent_id uuid,
     first_page integer,
     last_page integer,
+    evidence jsonb,
     CONSTRAINT document_child CHECK ((num_nulls(parent_id, first_page, last_page) = ANY (ARRAY[0, 3]))),
     CONSTRAINT document_content_hash_check CHECK ((length(content_hash) = 32)),
     CONSTRAINT document_matching_status_check CHECK ((matching_status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'succeeded'::text, 'failed'::text]))),
@@ -267,6 +268,17 @@ CREATE TABLE public.outbox (
 
 ALTER TABLE ONLY public.outbox FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.reading (
+    tenant_id uuid NOT NULL,
+    document_id uuid NOT NULL,
+    question bytea NOT NULL,
+    answer jsonb NOT NULL,
+    read_by text NOT NULL,
+    read_at timestamp with time zone NOT NULL
+);
+
+ALTER TABLE ONLY public.reading FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.source (
     id uuid DEFAULT uuidv7() NOT NULL,
     tenant_id uuid NOT NULL,
@@ -368,6 +380,9 @@ ALTER TABLE ONLY public.outbox
 
 ALTER TABLE ONLY public.outbox
     ADD CONSTRAINT outbox_worker_work_id_revision_send_number_key UNIQUE (worker, work_id, revision, send_number);
+
+ALTER TABLE ONLY public.reading
+    ADD CONSTRAINT reading_pkey PRIMARY KEY (document_id, question);
 
 ALTER TABLE ONLY public.source
     ADD CONSTRAINT source_job_id_key UNIQUE (job_id);
@@ -474,6 +489,9 @@ ALTER TABLE ONLY public.notification
 ALTER TABLE ONLY public.outbox
     ADD CONSTRAINT outbox_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.reading
+    ADD CONSTRAINT reading_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.source
     ADD CONSTRAINT source_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
@@ -566,6 +584,8 @@ CREATE POLICY own_tenant ON public.notification TO counterfoil_worker USING ((te
 
 CREATE POLICY own_tenant ON public.outbox TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.reading TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.source TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.tenant FOR SELECT TO counterfoil_worker USING ((id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -573,6 +593,8 @@ CREATE POLICY own_tenant ON public.tenant FOR SELECT TO counterfoil_worker USING
 CREATE POLICY own_tenant ON public.tenant_admin FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY past_keeping ON public.llm_call TO counterfoil_keeper USING ((created_at < (now() - '400 days'::interval))) WITH CHECK (false);
+
+ALTER TABLE public.reading ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.source ENABLE ROW LEVEL SECURITY;
 
@@ -709,6 +731,8 @@ GRANT SELECT(matching_returns),UPDATE(matching_returns) ON TABLE public.document
 GRANT UPDATE(matching_reason) ON TABLE public.document TO counterfoil_worker;
 GRANT SELECT(matching_reason),UPDATE(matching_reason) ON TABLE public.document TO counterfoil_delivery;
 
+GRANT UPDATE(evidence) ON TABLE public.document TO counterfoil_worker;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.document_key TO counterfoil_worker;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.document_match TO counterfoil_worker;
@@ -806,6 +830,8 @@ GRANT SELECT,INSERT,DELETE ON TABLE public.outbox TO counterfoil_delivery;
 GRANT UPDATE(not_before) ON TABLE public.outbox TO counterfoil_delivery;
 
 GRANT UPDATE(sent_at) ON TABLE public.outbox TO counterfoil_delivery;
+
+GRANT SELECT,INSERT ON TABLE public.reading TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.source TO counterfoil_worker;
 

@@ -32,6 +32,8 @@ ROWS = {
                    VALUES (%(id)s, %(tenant)s, %(a)s, 'matching', 'openai', 'm', 'answered', 1, now())""",
     "judgement": """INSERT INTO {} (tenant_id, document_id, question, answer, model, judged_at)
                     VALUES (%(tenant)s, %(a)s, uuid_send(%(id)s), '{{}}', 'm', now())""",
+    "reading": """INSERT INTO {} (tenant_id, document_id, question, answer, read_by, read_at)
+                  VALUES (%(tenant)s, %(a)s, uuid_send(%(id)s), '{{}}', 'm', now())""",
     "outbox": "INSERT INTO {} " + MESSAGE.format("send_number, not_before, created_at", "0, now(), now()"),
     "dead_letter": """INSERT INTO {} (job_id, task_type, payload, metadata, attempts, fingerprint,
                                       dlq_reason, dlq_timestamp, tenant_id, worker, work_id, revision)
@@ -269,7 +271,7 @@ def test_a_worker_gives_no_row_to_another_tenant(
 
 
 @pytest.mark.parametrize(
-    "table", ["source", "document", "ingestion_job", "document_key", "document_match", "judgement"]
+    "table", ["source", "document", "ingestion_job", "document_key", "document_match", "judgement", "reading"]
 )
 def test_a_row_never_joins_two_tenants(table: str, admin: Connection, ours: Tenant, theirs: Tenant):
     with pytest.raises(psycopg.errors.ForeignKeyViolation):
@@ -315,7 +317,7 @@ def test_delivery_sees_the_life_cycle_of_every_tenant_and_no_content(
     worker.execute("SET ROLE counterfoil_delivery")
     for column in ("structured_data", "content_hash", "cluster_id", "type", "*"):
         assert refused(worker, f"SELECT {column} FROM document")
-    for table in ("source", "document_key", "document_match", "judgement", "llm_call", "organization"):
+    for table in ("source", "document_key", "document_match", "judgement", "reading", "llm_call", "organization"):
         assert refused(worker, f"SELECT 1 FROM {table}")
 
 

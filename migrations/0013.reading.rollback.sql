@@ -1,0 +1,2 @@
+DROP TABLE reading;
+ALTER TABLE document DROP COLUMN evidence;
