@@ -4,6 +4,7 @@ import io
 import logging
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
@@ -99,13 +100,26 @@ def _encrypted() -> InvalidDocumentError:
     return InvalidDocumentError(message)
 
 
-def has_text_layer(content: bytes) -> bool:
-    """Tell whether the first pages of a PDF hold text; a scan holds none. Raises `InvalidDocumentError` on damage."""
+@contextmanager
+def opened(content: bytes) -> Iterator[pypdfium2.PdfDocument]:
+    """Open a PDF in pdfium, for one thread at a time: whatever is done with pdfium is done within.
+
+    Raises `InvalidDocumentError` on damage, and for more than `MAX_PAGES` pages.
+    """
     try:
         with _pdfium_lock, pypdfium2.PdfDocument(content) as document:
-            return any(_has_text(document, page) for page in range(min(len(document), _PAGES_SEARCHED_FOR_TEXT)))
+            if len(document) > MAX_PAGES:
+                message = f"The PDF has more than {MAX_PAGES} pages; send it in smaller parts."
+                raise InvalidDocumentError(message)
+            yield document
     except pypdfium2.PdfiumError as error:
         raise InvalidDocumentError(_DAMAGED) from error
+
+
+def has_text_layer(content: bytes) -> bool:
+    """Tell whether the first pages of a PDF hold text; a scan holds none. Raises `InvalidDocumentError` on damage."""
+    with opened(content) as document:
+        return any(_has_text(document, page) for page in range(min(len(document), _PAGES_SEARCHED_FOR_TEXT)))
 
 
 def _has_text(document: pypdfium2.PdfDocument, number: int) -> bool:
@@ -128,14 +142,8 @@ def page_texts(content: bytes) -> list[str]:
 
     Raises `InvalidDocumentError` on damage, and for more than `MAX_PAGES` pages.
     """
-    try:
-        with _pdfium_lock, pypdfium2.PdfDocument(content) as document:
-            if len(document) > MAX_PAGES:
-                message = f"The PDF has more than {MAX_PAGES} pages; send it in smaller parts."
-                raise InvalidDocumentError(message)
-            return [_text(document, page) for page in range(len(document))]
-    except pypdfium2.PdfiumError as error:
-        raise InvalidDocumentError(_DAMAGED) from error
+    with opened(content) as document:
+        return [_text(document, page) for page in range(len(document))]
 
 
 def cut(content: bytes, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:

@@ -1,0 +1,276 @@
+"""What stands where on a page: words with their boxes, and the lines that they form.
+
+A page comes from a PDF's text layer (`pages`) or from character recognition; who reads it need not know which.
+"""
+
+import ctypes
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import pypdfium2  # type: ignore[import-untyped]
+from pypdfium2 import raw
+
+from counterfoil.documents import pdf
+from counterfoil.errors import InvalidDocumentError
+
+MAX_CHARACTERS = 5_000_000
+"""As much text as about 2,000 full pages hold."""
+
+_SMALLEST_PRINT = 1.0  # points; what is smaller is there for machines, not for a reader
+_GAP_BETWEEN_WORDS = 0.5  # of the height of the text; fonts set the space itself at a quarter
+_SAME_LINE_OVERLAP = 0.5  # of the lower of two boxes
+_STRAIGHT = 0.02  # of a quarter turn: about two degrees
+_PLACEHOLDERS = frozenset("\ufffd")
+# pdfium marks a hyphen at the end of a line by U+0002; ligatures are one character in some fonts.
+_PRINTED = {
+    "\x02": "-",
+    "\u00ad": "-",
+    "\ufb00": "ff",
+    "\ufb01": "fi",
+    "\ufb02": "fl",
+    "\ufb03": "ffi",
+    "\ufb04": "ffl",
+}
+
+
+class Word(NamedTuple):
+    """A word and its box, in points from the top left corner of the page as it is shown."""
+
+    text: str
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """The words on one baseline, left to right."""
+
+    words: tuple[Word, ...]
+
+    @cached_property
+    def text(self) -> str:
+        """The words with one blank between."""
+        return " ".join(word.text for word in self.words)
+
+    @property
+    def left(self) -> float:
+        """Where its first word begins."""
+        return self.words[0].left
+
+    @property
+    def right(self) -> float:
+        """Where its last word ends."""
+        return max(word.right for word in self.words)
+
+    @property
+    def top(self) -> float:
+        """Where its tallest word begins."""
+        return min(word.top for word in self.words)
+
+    @property
+    def bottom(self) -> float:
+        """Where its deepest word ends."""
+        return max(word.bottom for word in self.words)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: width and height in points, and its words in the reading order of the file."""
+
+    width: float
+    height: float
+    words: tuple[Word, ...]
+
+    def lines(self) -> list[Line]:
+        """The words put together to lines, from top to bottom, whatever their order in the file."""
+        return list(self._lines)
+
+    @cached_property
+    def text(self) -> str:
+        """The lines as text, with a line break between."""
+        return "\n".join(line.text for line in self._lines)
+
+    @cached_property
+    def _lines(self) -> tuple[Line, ...]:
+        return tuple(_lines(self.words))
+
+
+def _lines(words: Sequence[Word]) -> Iterator[Line]:
+    """Gather words whose boxes overlap by half in height. A line is as high as its first word, so none grows down."""
+    rows: list[list[Word]] = []
+    open_rows: list[list[Word]] = []
+    for word in sorted(words, key=lambda word: (word.top + word.bottom, word.left)):
+        open_rows = [row for row in open_rows if row[0].bottom > word.top]
+        row = max(open_rows, key=lambda row: _overlap(row[0], word), default=None)
+        if row is None or _overlap(row[0], word) < _SAME_LINE_OVERLAP:
+            row = []
+            rows.append(row)
+            open_rows.append(row)
+        row.append(word)
+    for row in rows:
+        yield Line(tuple(sorted(row, key=lambda word: word.left)))
+
+
+def _overlap(a: Word, b: Word) -> float:
+    """How much of the lower of two boxes lies at the height of the other: 0 or less to 1."""
+    shared = min(a.bottom, b.bottom) - max(a.top, b.top)
+    return shared / max(min(a.bottom - a.top, b.bottom - b.top), 0.1)
+
+
+def pages(content: bytes) -> list[Page]:
+    """The text layer of each page of a PDF; a page without text has no words.
+
+    The invisible text of a recognised scan counts. Text at another angle than most of its page is left out, as is text
+    outside the page and text too small to be seen. A page whose text runs sideways is turned upright.
+
+    Raises `InvalidDocumentError` on damage, and for more than `pdf.MAX_PAGES` pages or `MAX_CHARACTERS` characters.
+    """
+    read, characters = [], 0
+    with pdf.opened(content) as document:
+        for number in range(len(document)):
+            page = document[number]
+            text_page = page.get_textpage()
+            try:
+                characters += max(text_page.count_chars(), 0)
+                if characters > MAX_CHARACTERS:
+                    message = f"The PDF holds more than {MAX_CHARACTERS} characters; send it in smaller parts."
+                    raise InvalidDocumentError(message)
+                read.append(_page(page, text_page))
+            finally:
+                text_page.close()
+                page.close()
+    return read
+
+
+class _Character(NamedTuple):
+    """A character and its box in the page's own coordinates, which grow to the right and upwards."""
+
+    text: str
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+
+class _Run(NamedTuple):
+    """Characters without a blank between; `turns` are quarter turns with the clock, None for a slanted run."""
+
+    characters: list[_Character]
+    turns: int | None
+
+
+def _page(page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage) -> Page:
+    box = page.get_bbox()
+    runs = list(_runs(text_page.raw, text_page.count_chars()))
+    turns = _prevailing_turns(runs)
+    width, height = box[2] - box[0], box[3] - box[1]
+    if turns % 2:
+        width, height = height, width
+    words = (
+        word
+        for run in runs
+        if run.turns == turns
+        for word in _words([_upright(character, turns, box) for character in run.characters])
+    )
+    kept = (
+        word
+        for word in words
+        if word.bottom - word.top >= _SMALLEST_PRINT
+        and 0 <= (word.left + word.right) / 2 <= width
+        and 0 <= (word.top + word.bottom) / 2 <= height
+    )
+    return Page(width, height, tuple(kept))
+
+
+def _prevailing_turns(runs: Sequence[_Run]) -> int:
+    """How most of the page's text is turned. The page's own rotation is for a viewer; text turned against it is even.
+
+    A turned page whose text is turned the other way is shown upright, and so is what a scanner laid down sideways.
+    """
+    counts: Counter[int] = Counter()
+    for run in runs:
+        if run.turns is not None:
+            counts[run.turns] += len(run.characters)
+    return counts.most_common(1)[0][0] if counts else 0
+
+
+def _runs(text_page: ctypes.c_void_p, count: int) -> Iterator[_Run]:
+    characters: list[_Character] = []
+    turns: int | None = 0
+    box = raw.FS_RECTF()
+    for index in range(count):
+        text = _printed(raw.FPDFText_GetUnicode(text_page, index))
+        if text == " ":
+            if characters:
+                yield _Run(characters, turns)
+                characters = []
+        elif text and raw.FPDFText_GetLooseCharBox(text_page, index, box):
+            if not characters:
+                turns = _turns(raw.FPDFText_GetCharAngle(text_page, index))
+            characters.append(_Character(text, box.left, box.bottom, box.right, box.top))
+    if characters:
+        yield _Run(characters, turns)
+
+
+@lru_cache(maxsize=4096)
+def _printed(code: int) -> str:
+    """What a reader sees of a character: one or a few letters, a blank, or "" for what is no character at all."""
+    text = _PRINTED.get(text := chr(code), text)
+    if text.isspace():
+        return " "
+    return text if text.isprintable() and text not in _PLACEHOLDERS else ""
+
+
+def _turns(angle: float) -> int | None:
+    """Quarter turns with the clock of an angle in radians, as pdfium states it; None where it is slanted."""
+    quarters = angle / (math.pi / 2)
+    return round(quarters) % 4 if abs(quarters - round(quarters)) < _STRAIGHT else None
+
+
+def _upright(character: _Character, turns: int, box: tuple[float, float, float, float]) -> Word:
+    """Turn a character back by quarter turns, and place it from the top left corner of the page's box."""
+    text, left, bottom, right, top = character
+    x0, y0, x1, y1 = box
+    match turns:
+        case 0:
+            return Word(text, left - x0, y1 - top, right - x0, y1 - bottom)
+        case 1:
+            return Word(text, y1 - top, x1 - right, y1 - bottom, x1 - left)
+        case 2:
+            return Word(text, x1 - right, bottom - y0, x1 - left, top - y0)
+        case _:
+            return Word(text, bottom - y0, left - x0, top - y0, right - x0)
+
+
+def _words(characters: Sequence[Word]) -> Iterator[Word]:
+    """Put characters together to words. A gap as between columns, or a step to another line, ends one."""
+    word: list[Word] = []
+    for character in characters:
+        if word and _is_apart(word[-1], character):
+            yield _joined(word)
+            word = []
+        word.append(character)
+    if word:
+        yield _joined(word)
+
+
+def _is_apart(a: Word, b: Word) -> bool:
+    height = max(a.bottom - a.top, b.bottom - b.top)
+    gap = b.left - a.right
+    return gap > _GAP_BETWEEN_WORDS * height or gap < -height or _overlap(a, b) < _SAME_LINE_OVERLAP
+
+
+def _joined(characters: Sequence[Word]) -> Word:
+    return Word(
+        "".join(character.text for character in characters),
+        min(character.left for character in characters),
+        min(character.top for character in characters),
+        max(character.right for character in characters),
+        max(character.bottom for character in characters),
+    )

@@ -1,0 +1,159 @@
+"""Words stand where the page shows them, and lines are what a reader sees as lines."""
+
+import io
+from collections.abc import Callable
+
+import pytest
+from fpdf import FPDF
+from pypdf import PdfReader, PdfWriter
+
+from counterfoil.documents.text import page as text_page
+from counterfoil.documents.text.page import Page, Word, pages
+from counterfoil.errors import InvalidDocumentError
+
+_POINT = 72 / 25.4  # points of a millimetre
+
+
+def _pdf(draw: Callable[[FPDF], None], *, rotation: int = 0) -> bytes:
+    paper = FPDF(format="A4")
+    paper.add_page()
+    paper.set_font("helvetica", size=10)
+    draw(paper)
+    writer, file = PdfWriter(), io.BytesIO()
+    writer.add_page(PdfReader(io.BytesIO(bytes(paper.output()))).pages[0])
+    writer.pages[0].rotate(rotation)
+    writer.write(file)
+    return file.getvalue()
+
+
+def _texts(page: Page) -> list[str]:
+    return [word.text for word in page.words]
+
+
+def test_a_word_has_the_box_that_the_page_shows():
+    (page,) = pages(_pdf(lambda paper: paper.text(20, 50, "Rechnung Nr. 17")))
+
+    assert (round(page.width), round(page.height)) == (595, 842)
+    assert _texts(page) == ["Rechnung", "Nr.", "17"]
+    first = page.words[0]
+    assert first.left == pytest.approx(20 * _POINT, abs=1)
+    assert first.top < 50 * _POINT < first.bottom
+    assert first.right < page.words[1].left
+
+
+def test_a_value_right_of_its_label_is_on_the_label_s_line_whatever_the_order_in_the_file():
+    def draw(paper: FPDF) -> None:
+        paper.text(150, 60, "119,00")
+        paper.text(150, 65, "19,00")
+        paper.text(20, 60, "Gesamt")
+        paper.text(20, 65, "Steuer")
+
+    (page,) = pages(_pdf(draw))
+
+    assert [line.text for line in page.lines()] == ["Gesamt 119,00", "Steuer 19,00"]
+    assert page.text == "Gesamt 119,00\nSteuer 19,00"
+
+
+def test_words_of_different_size_on_one_baseline_are_one_line():
+    def draw(paper: FPDF) -> None:
+        paper.text(20, 60, "Total")
+        paper.set_font_size(16)
+        paper.text(60, 60, "119.00")
+
+    (page,) = pages(_pdf(draw))
+
+    assert [line.text for line in page.lines()] == ["Total 119.00"]
+
+
+def test_text_of_two_columns_that_touches_in_the_file_is_two_words():
+    def draw(paper: FPDF) -> None:
+        paper.set_char_spacing(0)
+        paper.text(20, 60, "12")
+        paper.text(40, 60, "34")
+
+    (page,) = pages(_pdf(draw))
+
+    assert _texts(page) == ["12", "34"]
+
+
+@pytest.mark.parametrize("angle", [90, 180, 270])
+def test_a_page_that_was_laid_down_sideways_is_turned_upright(angle: int):
+    def draw(paper: FPDF) -> None:
+        with paper.rotation(angle, 100, 100):
+            paper.text(100, 100, "Invoice 17")
+            paper.text(100, 110, "Total 119.00")
+
+    (page,) = pages(_pdf(draw))
+
+    assert [line.text for line in page.lines()] == ["Invoice 17", "Total 119.00"]
+    assert (page.width > page.height) == (angle != 180)
+
+
+def test_a_page_that_is_shown_turned_reads_as_it_is_shown():
+    def draw(paper: FPDF) -> None:
+        with paper.rotation(90, 100, 100):
+            paper.text(100, 100, "Invoice 17")
+
+    (page,) = pages(_pdf(draw, rotation=90))
+
+    assert page.text == "Invoice 17"
+    assert page.width > page.height
+
+
+def test_a_stamp_across_the_page_is_left_out():
+    def draw(paper: FPDF) -> None:
+        paper.text(20, 60, "Invoice 17")
+        with paper.rotation(45, 100, 100):
+            paper.text(100, 100, "COPY")
+
+    (page,) = pages(_pdf(draw))
+
+    assert page.text == "Invoice 17"
+
+
+def test_what_nobody_can_see_because_of_its_place_or_size_is_left_out():
+    def draw(paper: FPDF) -> None:
+        paper.text(20, 60, "Invoice 17")
+        paper.text(-80, 60, "Invoice 18")
+        paper.set_font_size(0.5)
+        paper.text(20, 70, "Invoice 19")
+
+    (page,) = pages(_pdf(draw))
+
+    assert page.text == "Invoice 17"
+
+
+def test_the_invisible_text_of_a_recognised_scan_counts():
+    def draw(paper: FPDF) -> None:
+        with paper.local_context(text_mode="INVISIBLE"):
+            paper.text(20, 60, "Invoice 17")
+
+    (page,) = pages(_pdf(draw))
+
+    assert page.text == "Invoice 17"
+
+
+def test_a_page_without_text_has_no_words():
+    (page,) = pages(_pdf(lambda paper: paper.rect(10, 10, 50, 50)))
+
+    assert page.words == ()
+    assert page.lines() == []
+    assert page.text == ""
+
+
+def test_lines_that_lean_into_each_other_stay_apart():
+    words = tuple(Word(str(number), 10, 10 * number, 30, 10 * number + 13) for number in range(30))
+
+    assert [line.text for line in Page(100, 400, words).lines()] == [str(number) for number in range(30)]
+
+
+def test_a_file_with_more_text_than_is_read_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(text_page, "MAX_CHARACTERS", 8)
+
+    with pytest.raises(InvalidDocumentError, match="more than 8 characters"):
+        pages(_pdf(lambda paper: paper.text(20, 50, "Rechnung Nr. 17")))
+
+
+def test_a_damaged_file_is_refused():
+    with pytest.raises(InvalidDocumentError, match="damaged"):
+        pages(b"%PDF-1.7 nothing")
