@@ -21,6 +21,7 @@ from aws_cdk import App
 from infra.alarms import THRESHOLDS
 
 PROVIDERS = ("anthropic", "openai", "bedrock")
+RECOGNITIONS = ("textract",)
 SECRETS = frozenset({"LLM_API_KEY", "SLACK_WEBHOOK_URL"})
 """Settings that on AWS come from Secrets Manager alone: a context is written down in too many places."""
 OF_THE_STACK = frozenset(
@@ -61,6 +62,7 @@ TUNABLE = frozenset(
         "LLM_TOTAL_TIMEOUT_SECONDS",
         "LLM_URL",
         "NOTIFICATION_DIGEST_SECONDS",
+        "OCR",
         "PROTECTION_SECONDS",
         "RETRY_MAX_ATTEMPTS",
         "RETRY_REDELIVER_DELAYS_SECONDS",
@@ -170,6 +172,8 @@ def _settings(stage: str, given: Mapping[str, Any]) -> dict[str, str]:
             raise ContextError(f'The setting {name} must be a string, as environment variables are: write "..."')
     if given.get("LLM_PROVIDER", PROVIDERS[0]) not in PROVIDERS:
         raise ContextError(f"LLM_PROVIDER must be one of {', '.join(PROVIDERS)}, and is {given['LLM_PROVIDER']!r}")
+    if given.get("OCR", RECOGNITIONS[0]) not in RECOGNITIONS:
+        raise ContextError(f"OCR must be {' or '.join(RECOGNITIONS)}, or be left out, and is {given['OCR']!r}")
     return dict(sorted(given.items()))
 
 

@@ -46,6 +46,7 @@ class NetworkStack(Stack):
             "SecretsManager": (True, ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER),
             "Bedrock": (outside.bedrock, ec2.InterfaceVpcEndpointAwsService.BEDROCK_RUNTIME),
             "Email": (outside.email, ec2.InterfaceVpcEndpointAwsService.EMAIL),
+            "Textract": (outside.textract, ec2.InterfaceVpcEndpointAwsService.TEXTRACT),
             "Lambda": (pauses_mappings, ec2.InterfaceVpcEndpointAwsService.LAMBDA_),
         }.items():
             if wanted:

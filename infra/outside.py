@@ -31,6 +31,11 @@ class Outside:
         return "EMAIL_FROM" in self.settings
 
     @property
+    def textract(self) -> bool:
+        """Whether scanned pages are recognised by Amazon Textract."""
+        return self.settings.get("OCR") == "textract"
+
+    @property
     def internet(self) -> bool:
         """Whether anything is called by way of the internet. What is, needs a secret, and nothing else does."""
         return self._internet_model or self.slack
@@ -73,4 +78,7 @@ class Outside:
                     conditions={"StringEquals": {"ses:FromAddress": self.settings["EMAIL_FROM"]}},
                 )
             )
+        if self.textract and "ocr" in row.calls_out:
+            # Textract knows no resources to name; a page comes with the call.
+            statements.append(iam.PolicyStatement(actions=["textract:DetectDocumentText"], resources=["*"]))
         return statements

@@ -34,8 +34,8 @@ EVERY_QUEUE = ("*",)
 """In `sends_to`: every worker that has a queue, those of later rows too."""
 
 DatabaseUser = Literal["counterfoil_worker", "counterfoil_keeper", "master"]
-Outgoing = Literal["llm", "notifications"]
-"""What a worker calls outside: the language model, or the channels of notifications."""
+Outgoing = Literal["llm", "ocr", "notifications"]
+"""What a worker calls outside: the language model, the recognition of scanned pages, the channels of notifications."""
 
 
 class FedBy(StrEnum):
@@ -155,6 +155,7 @@ WORKERS: tuple[Row, ...] = (
         sends_to=("matching",),
         reads=("uploads/", "children/"),
         writes=("children/",),
+        calls_out=("llm", "ocr"),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
     Row(
@@ -170,6 +171,22 @@ WORKERS: tuple[Row, ...] = (
         permits=4,
         start_margin=30,
         calls_out=("llm",),
+        alarms=(Alarm.DEAD_LETTERS,),
+    ),
+    Row(
+        name="document_output",
+        does="delivers results to the destinations of a tenant: signed webhooks, exports to S3",
+        fed_by=FedBy.OUTBOX,
+        timeout=120,
+        memory=512,
+        reserved_concurrency=10,
+        maximum_concurrency=10,
+        batch_size=10,
+        visibility=720,
+        permits=4,
+        start_margin=30,
+        reads=("exports/",),
+        writes=("exports/",),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
     Row(

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from counterfoil.settings import Settings
 from infra.alarms import THRESHOLDS
-from infra.context import OF_THE_STACK, PROVIDERS, SECRETS, TUNABLE, ContextError, Deployment
+from infra.context import OF_THE_STACK, PROVIDERS, RECOGNITIONS, SECRETS, TUNABLE, ContextError, Deployment
 from tests.infra.conftest import LOCAL
 
 SECRET_ARN = "arn:aws:secretsmanager:eu-central-1:000000000000:secret:mine-AbCdEf"
@@ -36,6 +36,10 @@ def test_the_providers_are_those_that_the_settings_know():
     for provider in PROVIDERS:
         Settings.from_environment({"LLM_PROVIDER": provider})
     assert Settings.model_fields["llm_provider"].annotation.__args__[0].__args__ == PROVIDERS  # type: ignore[union-attr]
+
+
+def test_the_recognitions_are_those_that_the_settings_know():
+    assert Settings.model_fields["ocr"].annotation.__args__[0].__args__ == RECOGNITIONS  # type: ignore[union-attr]
 
 
 def test_without_a_context_a_real_account_is_meant_and_nothing_is_changed():
@@ -72,6 +76,7 @@ def test_the_local_cloud_may_shorten_time_outs_and_be_given_secrets():
         ({"settings": '{"SLACK_WEBHOOK_URL": "k"}'}, r"SLACK_WEBHOOK_URL is a secret"),
         ({"settings": '{"QUEUE_URLS": "{}"}'}, r"QUEUE_URLS is given to each function by the stack: take it out"),
         ({"settings": '{"LLM_PROVIDER": "other"}'}, r"LLM_PROVIDER must be one of anthropic, openai, bedrock"),
+        ({"settings": '{"OCR": "other"}'}, r"OCR must be textract, or be left out, and is 'other'"),
         ({"timeout": "20"}, r"The context 'timeout' is for the local stage: on AWS, change the table"),
         ({**LOCAL, "timeout": "0"}, r"'timeout' must be whole seconds, 1 or more, and is '0'"),
         ({**LOCAL, "timeout": "1.5"}, r"'timeout' must be whole seconds"),

@@ -15,6 +15,7 @@ from tests.infra.synthesis import Synthesis, Template, aslist, synthesise
 INTERNET = {"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m", "EMAIL_FROM": "counterfoil@firm.example"}
 BEDROCK = {"LLM_PROVIDER": "bedrock", "LLM_MODEL": "eu.anthropic.some-model-v1:0"}
 SECRET_ARN = "arn:aws:secretsmanager:eu-central-1:000000000000:secret:mine-AbCdEf"
+RECOGNISING = {"OCR": "textract"}
 DEPENDENT = tuple(replace(row, depends_on="llm") if row.name == "matching" else row for row in WORKERS)
 rows = pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
 
@@ -29,6 +30,12 @@ def reaching(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) ->
 def bedrock(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     """A model that AWS serves."""
     return synthesise(tmp_path_factory.mktemp("bedrock"), {"settings": BEDROCK}, dependencies)
+
+
+@pytest.fixture(scope="module")
+def recognising(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """Scanned pages recognised by AWS."""
+    return synthesise(tmp_path_factory.mktemp("recognising"), {"settings": RECOGNISING}, dependencies)
 
 
 @pytest.fixture(scope="module")
@@ -66,11 +73,21 @@ def subnets(synthesis: Synthesis, row: Row) -> set[str]:
     return {name for name in known for subnet in placed if f"{name}Subnet" in json.dumps(subnet)}
 
 
+def reaches_internet(row: Row) -> bool:
+    """Whether a row calls what is on the internet where a model and Slack are."""
+    return bool({"llm", "notifications"} & set(row.calls_out))
+
+
 def test_who_calls_nothing_outside_gets_no_secret_and_no_further_right(aws: Synthesis):
     assert not aws["pipeline"].resources("AWS::SecretsManager::Secret")
     for row in WORKERS:
         assert "SECRETS_ARN" not in environment(aws["pipeline"], row)
-        for action in ("ses:SendEmail", "bedrock:InvokeModel", "lambda:UpdateEventSourceMapping"):
+        for action in (
+            "ses:SendEmail",
+            "bedrock:InvokeModel",
+            "textract:DetectDocumentText",
+            "lambda:UpdateEventSourceMapping",
+        ):
             assert not granted(aws["pipeline"], row, action)
 
 
@@ -81,7 +98,7 @@ def test_what_is_on_the_internet_is_reached_through_one_gateway(reaching: Synthe
 
 @rows
 def test_only_those_who_call_the_internet_have_a_way_to_it(reaching: Synthesis, row: Row):
-    assert subnets(reaching, row) == ({"egress"} if row.calls_out else {"private"})
+    assert subnets(reaching, row) == ({"egress"} if reaches_internet(row) else {"private"})
 
 
 def test_private_subnets_stay_where_they_are_when_a_way_out_is_asked_for(aws: Synthesis, reaching: Synthesis):
@@ -99,8 +116,8 @@ def test_the_secret_is_read_by_those_who_call_the_internet(reaching: Synthesis, 
     (secret,) = pipeline.resources("AWS::SecretsManager::Secret")
     read = [one["Resource"] for one in granted(pipeline, row, "secretsmanager:GetSecretValue")]
 
-    assert (secret in read) == bool(row.calls_out)
-    assert environment(pipeline, row).get("SECRETS_ARN") == (secret if row.calls_out else None)
+    assert (secret in read) == reaches_internet(row)
+    assert environment(pipeline, row).get("SECRETS_ARN") == (secret if reaches_internet(row) else None)
 
 
 @rows
@@ -167,6 +184,16 @@ def test_only_those_who_ask_the_model_may_call_it_and_no_other_model(bedrock: Sy
         "*::foundation-model/eu.anthropic.some-model-v1:0",
         "AWS::Region:AWS::AccountId:inference-profile/eu.anthropic.some-model-v1:0",
     }
+
+
+@rows
+def test_only_those_who_read_scans_may_have_them_recognised_inside_the_network(recognising: Synthesis, row: Row):
+    statements = granted(recognising["pipeline"], row, "textract:DetectDocumentText")
+
+    assert [one["Resource"] for one in statements] == (["*"] if "ocr" in row.calls_out else [])
+    assert endpoints(recognising) == {"s3", "sqs", "secretsmanager", "textract"}
+    assert not recognising["network"].resources("AWS::EC2::NatGateway")
+    assert environment(recognising["pipeline"], row)["OCR"] == "textract"
 
 
 @pytest.mark.parametrize("row", DEPENDENT, ids=lambda row: row.name)

@@ -62,7 +62,7 @@ def client(service: str) -> Any:
 
     SQS answers in milliseconds, and whoever waits for it holds up a batch: its calls give up soon. Those to Lambda are
     the watchdog's, which comes again in a minute. A language model takes its time, and who asks one has tries and a
-    bound of his own.
+    bound of his own. The recognition of a page takes seconds, and botocore's tries.
     """
     once = service in {"bedrock-runtime", "lambda"}
     make: Any = boto3.client
@@ -70,7 +70,7 @@ def client(service: str) -> Any:
         service,
         config=Config(
             connect_timeout=3,
-            read_timeout={"lambda": 4, "sqs": 5, "bedrock-runtime": 120}.get(service, 20),
+            read_timeout={"lambda": 4, "sqs": 5, "bedrock-runtime": 120, "textract": 30}.get(service, 20),
             retries={"mode": "standard", "total_max_attempts": 1 if once else 3},
         ),
     )

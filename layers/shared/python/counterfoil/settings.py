@@ -86,6 +86,9 @@ class Settings(BaseModel):
     llm_retry_base_seconds: float = Field(default=2, ge=0)
     """Wait before the second try of a call; it doubles, up to 8 s."""
 
+    ocr: Literal["textract"] | None = None
+    """What recognises the characters of scanned pages and images; None: nothing does, and they are kept unread."""
+
     slack: bool = False
     """Enables notifications by Slack, whose address is in the secret."""
     slack_webhook_url: SecretStr | None = None
