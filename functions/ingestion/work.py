@@ -14,7 +14,8 @@ from counterfoil.documents import files
 from counterfoil.documents.extraction import Extraction, extract, extract_text
 from counterfoil.documents.files import File
 from counterfoil.documents.recognition import FileKind, recognise
-from counterfoil.documents.splitting import split
+from counterfoil.documents.splitting import Split, split
+from counterfoil.documents.text import page
 from counterfoil.work import Send, begin
 from functions.ingestion import children
 from functions.ingestion.children import Child
@@ -38,8 +39,9 @@ def ingest(attempt: Attempt) -> Outcome:
     if extraction.structured_data is None and recognise(content) is FileKind.PDF:
         if is_child:
             extraction = extract_text(content)
-        elif len(ranges := split(content)) > 1:
-            return _divided(attempt, extraction, children.store(attempt, bucket, content, ranges))
+        elif len((division := split(page.pages(content))).parts) > 1:
+            parts = children.store(attempt, bucket, content, division.parts)
+            return _divided(attempt, extraction, division, parts)
 
     def effects(connection: Connection) -> Sequence[Send]:
         _write(connection, attempt, extraction)
@@ -68,8 +70,8 @@ def _write(connection: Connection, attempt: Attempt, extraction: Extraction) -> 
     )
 
 
-def _divided(attempt: Attempt, extraction: Extraction, parts: Sequence[Child]) -> Success:
-    reason = f"The file holds {len(parts)} documents, which were taken apart."
+def _divided(attempt: Attempt, extraction: Extraction, division: Split, parts: Sequence[Child]) -> Success:
+    reason = division.told
 
     def effects(connection: Connection) -> Sequence[Send]:
         _write(connection, attempt, extraction)

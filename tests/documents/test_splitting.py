@@ -11,6 +11,7 @@ from cli.sample.pdf import write_hybrid
 from counterfoil.documents import pdf
 from counterfoil.documents.extraction import extract, extract_text
 from counterfoil.documents.splitting import PageRange, split
+from counterfoil.documents.text import page
 from counterfoil.errors import InvalidDocumentError
 
 
@@ -43,12 +44,12 @@ def one(number: int) -> list[str]:
     ],
 )
 def test_a_page_with_another_number_begins_a_document(texts: list[list[str]], ranges: list[tuple[int, int]]):
-    assert split(pages(*texts)) == [PageRange(*pages) for pages in ranges]
+    assert split(page.pages(pages(*texts))).ranges == [PageRange(*pages) for pages in ranges]
 
 
 def test_a_damaged_file_is_refused():
     with pytest.raises(InvalidDocumentError, match="damaged"):
-        split(b"%PDF-1.7\n" + bytes(range(256)) * 20 + b"startxref\n9\n%%EOF")
+        page.pages(b"%PDF-1.7\n" + bytes(range(256)) * 20 + b"startxref\n9\n%%EOF")
 
 
 @pytest.fixture(scope="module", params=[1, 2, 3])
@@ -59,7 +60,7 @@ def invoices(request: pytest.FixtureRequest) -> list[Document]:
 def test_every_invoice_of_a_bundle_is_found_with_what_it_states(invoices: list[Document]):
     bundle = write_bundle(invoices)
     assert extract(bundle).structured_data is None
-    parts = list(pdf.cut(bundle, split(bundle)))
+    parts = list(pdf.cut(bundle, split(page.pages(bundle)).ranges))
     assert len(parts) == len(invoices)
     for invoice, part in zip(invoices, parts, strict=True):
         found, truth = extract_text(part).structured_data, invoice.structured_data
@@ -72,7 +73,7 @@ def test_every_invoice_of_a_bundle_is_found_with_what_it_states(invoices: list[D
 
 def test_the_same_pages_are_the_same_bytes(invoices: list[Document]):
     bundle = write_bundle(invoices)
-    ranges = split(bundle)
+    ranges = split(page.pages(bundle)).ranges
     assert list(pdf.cut(bundle, ranges)) == list(pdf.cut(bundle, ranges))
 
 
