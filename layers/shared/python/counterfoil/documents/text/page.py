@@ -21,7 +21,8 @@ MAX_CHARACTERS = 5_000_000
 """As much text as about 2,000 full pages hold."""
 
 _SMALLEST_PRINT = 1.0  # points; what is smaller is there for machines, not for a reader
-_GAP_BETWEEN_WORDS = 0.5  # of the height of the text; fonts set the space itself at a quarter
+_SPACE = 0x20
+_GAP_BETWEEN_WORDS = 0.125  # of the height of the text; a blank is a quarter of it, and kerning much less
 _SAME_LINE_OVERLAP = 0.5  # of the lower of two boxes
 _STRAIGHT = 0.02  # of a quarter turn: about two degrees
 _PLACEHOLDERS = frozenset("\ufffd")
@@ -159,7 +160,7 @@ class _Character(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Characters without a blank between; `turns` are quarter turns with the clock, None for a slanted run."""
+    """Characters without a blank in the file between; `turns` are quarter turns with the clock, None for a slanted run."""
 
     characters: list[_Character]
     turns: int | None
@@ -201,13 +202,14 @@ def _prevailing_turns(runs: Sequence[_Run]) -> int:
 
 
 def _runs(text_page: ctypes.c_void_p, count: int) -> Iterator[_Run]:
+    """Take the characters apart at blanks that the file has; blanks that pdfium guesses, kerning deceives."""
     characters: list[_Character] = []
     turns: int | None = 0
     box = raw.FS_RECTF()
     for index in range(count):
-        text = _printed(raw.FPDFText_GetUnicode(text_page, index))
+        text = _printed(code := raw.FPDFText_GetUnicode(text_page, index))
         if text == " ":
-            if characters:
+            if characters and not _may_be_kerning(text_page, index, code):
                 yield _Run(characters, turns)
                 characters = []
         elif text and raw.FPDFText_GetLooseCharBox(text_page, index, box):
@@ -216,6 +218,12 @@ def _runs(text_page: ctypes.c_void_p, count: int) -> Iterator[_Run]:
             characters.append(_Character(text, box.left, box.bottom, box.right, box.top))
     if characters:
         yield _Run(characters, turns)
+
+
+def _may_be_kerning(text_page: ctypes.c_void_p, index: int, code: int) -> bool:
+    """Tell a blank that pdfium guesses before a small letter: kerning there deceives it, and the gap has to decide."""
+    guessed = code == _SPACE and raw.FPDFText_IsGenerated(text_page, index) == 1
+    return guessed and _printed(raw.FPDFText_GetUnicode(text_page, index + 1)).islower()
 
 
 @lru_cache(maxsize=4096)
@@ -249,7 +257,7 @@ def _upright(character: _Character, turns: int, box: tuple[float, float, float, 
 
 
 def _words(characters: Sequence[Word]) -> Iterator[Word]:
-    """Put characters together to words. A gap as between columns, or a step to another line, ends one."""
+    """Put characters together to words. A gap as wide as a blank, or a step to another line, ends one."""
     word: list[Word] = []
     for character in characters:
         if word and _is_apart(word[-1], character):
