@@ -83,6 +83,38 @@ CREATE TABLE public.dead_letter_audit (
 
 ALTER TABLE ONLY public.dead_letter_audit FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.destination (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    tenant_id uuid NOT NULL,
+    name text NOT NULL,
+    kind text NOT NULL,
+    url text,
+    prefix text,
+    events text[] NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    disabled_at timestamp with time zone,
+    CONSTRAINT destination_check CHECK ((((kind = 'webhook'::text) = (url IS NOT NULL)) AND ((kind = 's3'::text) = (prefix IS NOT NULL)))),
+    CONSTRAINT destination_events_check CHECK (((events <@ ARRAY['cluster'::text, 'document'::text]) AND (cardinality(events) > 0))),
+    CONSTRAINT destination_kind_check CHECK ((kind = ANY (ARRAY['webhook'::text, 's3'::text]))),
+    CONSTRAINT destination_name_check CHECK ((name ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text)),
+    CONSTRAINT destination_prefix_check CHECK ((length(prefix) <= 200)),
+    CONSTRAINT destination_url_check CHECK ((length(url) <= 2048))
+);
+
+ALTER TABLE ONLY public.destination FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.destination_secret (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    tenant_id uuid NOT NULL,
+    destination_id uuid NOT NULL,
+    secret text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    CONSTRAINT destination_secret_secret_check CHECK ((length(secret) >= 32))
+);
+
+ALTER TABLE ONLY public.destination_secret FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.document (
     id uuid DEFAULT uuidv7() NOT NULL,
     tenant_id uuid NOT NULL,
@@ -268,6 +300,36 @@ CREATE TABLE public.outbox (
 
 ALTER TABLE ONLY public.outbox FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.output_job (
+    id uuid NOT NULL,
+    tenant_id uuid NOT NULL,
+    destination_id uuid NOT NULL,
+    subject text NOT NULL,
+    subject_id uuid NOT NULL,
+    schema_version integer NOT NULL,
+    payload jsonb NOT NULL,
+    requested_at timestamp with time zone NOT NULL,
+    delivered_at timestamp with time zone,
+    response_status integer,
+    created_at timestamp with time zone NOT NULL,
+    status text DEFAULT 'pending'::text,
+    error text,
+    attempts integer DEFAULT 0 NOT NULL,
+    failed_at timestamp with time zone,
+    revision integer DEFAULT 0 NOT NULL,
+    claim_token bigint DEFAULT 0 NOT NULL,
+    claimed_at timestamp with time zone,
+    lease_expires_at timestamp with time zone,
+    next_attempt_at timestamp with time zone,
+    send_number integer DEFAULT 0 NOT NULL,
+    returns integer DEFAULT 0 NOT NULL,
+    reason text,
+    CONSTRAINT output_job_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'succeeded'::text, 'failed'::text]))),
+    CONSTRAINT output_job_subject_check CHECK ((subject = ANY (ARRAY['cluster'::text, 'document'::text])))
+);
+
+ALTER TABLE ONLY public.output_job FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.reading (
     tenant_id uuid NOT NULL,
     document_id uuid NOT NULL,
@@ -287,7 +349,12 @@ CREATE TABLE public.source (
     bucket text NOT NULL,
     key text NOT NULL,
     received_at timestamp with time zone NOT NULL,
-    CONSTRAINT source_kind_check CHECK ((kind = 'upload'::text))
+    sender text,
+    subject text,
+    message_id text,
+    parts jsonb,
+    refusal text,
+    CONSTRAINT source_kind_check CHECK ((kind = ANY (ARRAY['upload'::text, 'mail'::text])))
 );
 
 ALTER TABLE ONLY public.source FORCE ROW LEVEL SECURITY;
@@ -303,6 +370,15 @@ CREATE TABLE public.tenant (
 
 ALTER TABLE ONLY public.tenant FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.tenant_address (
+    address text NOT NULL,
+    tenant_id uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT tenant_address_address_check CHECK (((address = lower(address)) AND (length(address) <= 254) AND (address ~ '^[!-~]+@[!-~]+$'::text)))
+);
+
+ALTER TABLE ONLY public.tenant_address FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.tenant_admin (
     tenant_id uuid NOT NULL,
     email text NOT NULL,
@@ -313,7 +389,7 @@ CREATE TABLE public.tenant_admin (
 ALTER TABLE ONLY public.tenant_admin FORCE ROW LEVEL SECURITY;
 
 ALTER TABLE ONLY public.acquisition_job
-    ADD CONSTRAINT acquisition_job_bucket_key_sequencer_key UNIQUE (bucket, key, sequencer);
+    ADD CONSTRAINT acquisition_job_object UNIQUE NULLS NOT DISTINCT (bucket, key, sequencer, tenant_id);
 
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_pkey PRIMARY KEY (id);
@@ -329,6 +405,15 @@ ALTER TABLE ONLY public.dead_letter_audit
 
 ALTER TABLE ONLY public.dead_letter
     ADD CONSTRAINT dead_letter_pkey PRIMARY KEY (job_id);
+
+ALTER TABLE ONLY public.destination
+    ADD CONSTRAINT destination_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.destination_secret
+    ADD CONSTRAINT destination_secret_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.destination
+    ADD CONSTRAINT destination_tenant_id_id_key UNIQUE (tenant_id, id);
 
 ALTER TABLE ONLY public.document_key
     ADD CONSTRAINT document_key_pkey PRIMARY KEY (document_id, type, key);
@@ -381,6 +466,12 @@ ALTER TABLE ONLY public.outbox
 ALTER TABLE ONLY public.outbox
     ADD CONSTRAINT outbox_worker_work_id_revision_send_number_key UNIQUE (worker, work_id, revision, send_number);
 
+ALTER TABLE ONLY public.output_job
+    ADD CONSTRAINT output_job_destination_id_subject_subject_id_key UNIQUE (destination_id, subject, subject_id);
+
+ALTER TABLE ONLY public.output_job
+    ADD CONSTRAINT output_job_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.reading
     ADD CONSTRAINT reading_pkey PRIMARY KEY (document_id, question);
 
@@ -392,6 +483,9 @@ ALTER TABLE ONLY public.source
 
 ALTER TABLE ONLY public.source
     ADD CONSTRAINT source_tenant_id_id_key UNIQUE (tenant_id, id);
+
+ALTER TABLE ONLY public.tenant_address
+    ADD CONSTRAINT tenant_address_pkey PRIMARY KEY (address);
 
 ALTER TABLE ONLY public.tenant_admin
     ADD CONSTRAINT tenant_admin_pkey PRIMARY KEY (tenant_id, email);
@@ -409,6 +503,12 @@ CREATE INDEX dead_letter_audit_by_job ON public.dead_letter_audit USING btree (j
 CREATE INDEX dead_letter_by_status ON public.dead_letter USING btree (status, dlq_timestamp DESC);
 
 CREATE INDEX dead_letter_by_type ON public.dead_letter USING btree (task_type, status);
+
+CREATE UNIQUE INDEX destination_by_name ON public.destination USING btree (tenant_id, name) WHERE (disabled_at IS NULL);
+
+CREATE UNIQUE INDEX destination_secret_expiring ON public.destination_secret USING btree (destination_id) WHERE (expires_at IS NOT NULL);
+
+CREATE UNIQUE INDEX destination_secret_newest ON public.destination_secret USING btree (destination_id) WHERE (expires_at IS NULL);
 
 CREATE INDEX document_by_cluster ON public.document USING btree (tenant_id, cluster_id);
 
@@ -438,11 +538,25 @@ CREATE INDEX outbox_sent ON public.outbox USING btree (sent_at) WHERE (sent_at I
 
 CREATE INDEX outbox_unsent ON public.outbox USING btree (worker, not_before) WHERE (sent_at IS NULL);
 
+CREATE INDEX output_job_by_subject ON public.output_job USING btree (tenant_id, subject_id);
+
+CREATE INDEX output_job_status ON public.output_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
+
+CREATE UNIQUE INDEX source_by_message ON public.source USING btree (tenant_id, message_id) WHERE ((message_id IS NOT NULL) AND (refusal IS NULL));
+
+CREATE INDEX tenant_address_by_tenant ON public.tenant_address USING btree (tenant_id);
+
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.dead_letter
     ADD CONSTRAINT dead_letter_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.destination_secret
+    ADD CONSTRAINT destination_secret_tenant_id_destination_id_fkey FOREIGN KEY (tenant_id, destination_id) REFERENCES public.destination(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.destination
+    ADD CONSTRAINT destination_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.document_key
     ADD CONSTRAINT document_key_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
@@ -489,6 +603,9 @@ ALTER TABLE ONLY public.notification
 ALTER TABLE ONLY public.outbox
     ADD CONSTRAINT outbox_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.output_job
+    ADD CONSTRAINT output_job_tenant_id_destination_id_fkey FOREIGN KEY (tenant_id, destination_id) REFERENCES public.destination(tenant_id, id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.reading
     ADD CONSTRAINT reading_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
@@ -497,6 +614,9 @@ ALTER TABLE ONLY public.source
 
 ALTER TABLE ONLY public.source
     ADD CONSTRAINT source_tenant_id_job_id_fkey FOREIGN KEY (tenant_id, job_id) REFERENCES public.acquisition_job(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.tenant_address
+    ADD CONSTRAINT tenant_address_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.tenant_admin
     ADD CONSTRAINT tenant_admin_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
@@ -516,6 +636,8 @@ CREATE POLICY delivery ON public.dead_letter TO counterfoil_delivery USING (true
 
 CREATE POLICY delivery ON public.dead_letter_audit TO counterfoil_delivery USING (true) WITH CHECK (true);
 
+CREATE POLICY delivery ON public.destination FOR SELECT TO counterfoil_delivery USING (true);
+
 CREATE POLICY delivery ON public.document TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.ingestion_job TO counterfoil_delivery USING (true) WITH CHECK (true);
@@ -524,7 +646,15 @@ CREATE POLICY delivery ON public.notification TO counterfoil_delivery USING (tru
 
 CREATE POLICY delivery ON public.outbox TO counterfoil_delivery USING (true) WITH CHECK (true);
 
+CREATE POLICY delivery ON public.output_job TO counterfoil_delivery USING (true) WITH CHECK (true);
+
 CREATE POLICY delivery ON public.tenant FOR SELECT TO counterfoil_delivery USING (true);
+
+CREATE POLICY delivery ON public.tenant_address FOR SELECT TO counterfoil_delivery USING (true);
+
+ALTER TABLE public.destination ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.destination_secret ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.document ENABLE ROW LEVEL SECURITY;
 
@@ -552,17 +682,31 @@ ALTER TABLE public.notification ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY of_nobody ON public.llm_call FOR INSERT TO counterfoil_delivery WITH CHECK ((tenant_id IS NULL));
 
+CREATE POLICY onboarding ON public.destination TO counterfoil_owner USING (true) WITH CHECK (true);
+
+CREATE POLICY onboarding ON public.destination_secret TO counterfoil_owner USING (true) WITH CHECK (true);
+
+CREATE POLICY onboarding ON public.output_job TO counterfoil_owner USING (true) WITH CHECK (true);
+
 CREATE POLICY onboarding ON public.tenant TO counterfoil_owner USING (true) WITH CHECK (true);
+
+CREATE POLICY onboarding ON public.tenant_address TO counterfoil_owner USING (true) WITH CHECK (true);
 
 CREATE POLICY onboarding ON public.tenant_admin TO counterfoil_owner USING (true) WITH CHECK (true);
 
 ALTER TABLE public.outbox ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.output_job ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY own_tenant ON public.acquisition_job TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.dead_letter TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.dead_letter_audit TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.destination TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.destination_secret TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.document TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -584,11 +728,15 @@ CREATE POLICY own_tenant ON public.notification TO counterfoil_worker USING ((te
 
 CREATE POLICY own_tenant ON public.outbox TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.output_job TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.reading TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.source TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.tenant FOR SELECT TO counterfoil_worker USING ((id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.tenant_address FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.tenant_admin FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -599,6 +747,8 @@ ALTER TABLE public.reading ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.source ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.tenant ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.tenant_address ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.tenant_admin ENABLE ROW LEVEL SECURITY;
 
@@ -614,11 +764,11 @@ GRANT SELECT(bucket),INSERT(bucket) ON TABLE public.acquisition_job TO counterfo
 
 GRANT SELECT(key),INSERT(key) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
-GRANT INSERT(version) ON TABLE public.acquisition_job TO counterfoil_delivery;
+GRANT SELECT(version),INSERT(version) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
-GRANT INSERT(sequencer) ON TABLE public.acquisition_job TO counterfoil_delivery;
+GRANT SELECT(sequencer),INSERT(sequencer) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
-GRANT INSERT(size) ON TABLE public.acquisition_job TO counterfoil_delivery;
+GRANT SELECT(size),INSERT(size) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
 GRANT SELECT(created_at),INSERT(created_at) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
@@ -668,6 +818,14 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.dead_letter TO counterfoil_delivery;
 
 GRANT SELECT,INSERT ON TABLE public.dead_letter_audit TO counterfoil_worker;
 GRANT SELECT,INSERT ON TABLE public.dead_letter_audit TO counterfoil_delivery;
+
+GRANT SELECT ON TABLE public.destination TO counterfoil_worker;
+
+GRANT SELECT(id) ON TABLE public.destination TO counterfoil_delivery;
+
+GRANT SELECT(name) ON TABLE public.destination TO counterfoil_delivery;
+
+GRANT SELECT ON TABLE public.destination_secret TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.document TO counterfoil_worker;
 
@@ -831,9 +989,73 @@ GRANT UPDATE(not_before) ON TABLE public.outbox TO counterfoil_delivery;
 
 GRANT UPDATE(sent_at) ON TABLE public.outbox TO counterfoil_delivery;
 
+GRANT SELECT,INSERT ON TABLE public.output_job TO counterfoil_worker;
+
+GRANT SELECT(id) ON TABLE public.output_job TO counterfoil_delivery;
+
+GRANT SELECT(tenant_id) ON TABLE public.output_job TO counterfoil_delivery;
+
+GRANT SELECT(destination_id) ON TABLE public.output_job TO counterfoil_delivery;
+
+GRANT SELECT(subject) ON TABLE public.output_job TO counterfoil_delivery;
+
+GRANT SELECT(subject_id) ON TABLE public.output_job TO counterfoil_delivery;
+
+GRANT UPDATE(schema_version) ON TABLE public.output_job TO counterfoil_worker;
+
+GRANT UPDATE(payload) ON TABLE public.output_job TO counterfoil_worker;
+
+GRANT UPDATE(requested_at) ON TABLE public.output_job TO counterfoil_worker;
+
+GRANT UPDATE(delivered_at) ON TABLE public.output_job TO counterfoil_worker;
+
+GRANT UPDATE(response_status) ON TABLE public.output_job TO counterfoil_worker;
+
+GRANT SELECT(created_at) ON TABLE public.output_job TO counterfoil_delivery;
+
+GRANT UPDATE(status) ON TABLE public.output_job TO counterfoil_worker;
+GRANT SELECT(status),UPDATE(status) ON TABLE public.output_job TO counterfoil_delivery;
+
+GRANT UPDATE(error) ON TABLE public.output_job TO counterfoil_worker;
+GRANT SELECT(error),UPDATE(error) ON TABLE public.output_job TO counterfoil_delivery;
+
+GRANT UPDATE(attempts) ON TABLE public.output_job TO counterfoil_worker;
+GRANT SELECT(attempts),UPDATE(attempts) ON TABLE public.output_job TO counterfoil_delivery;
+
+GRANT UPDATE(failed_at) ON TABLE public.output_job TO counterfoil_worker;
+GRANT SELECT(failed_at),UPDATE(failed_at) ON TABLE public.output_job TO counterfoil_delivery;
+
+GRANT UPDATE(revision) ON TABLE public.output_job TO counterfoil_worker;
+GRANT SELECT(revision),UPDATE(revision) ON TABLE public.output_job TO counterfoil_delivery;
+
+GRANT UPDATE(claim_token) ON TABLE public.output_job TO counterfoil_worker;
+GRANT SELECT(claim_token),UPDATE(claim_token) ON TABLE public.output_job TO counterfoil_delivery;
+
+GRANT UPDATE(claimed_at) ON TABLE public.output_job TO counterfoil_worker;
+GRANT SELECT(claimed_at),UPDATE(claimed_at) ON TABLE public.output_job TO counterfoil_delivery;
+
+GRANT UPDATE(lease_expires_at) ON TABLE public.output_job TO counterfoil_worker;
+GRANT SELECT(lease_expires_at),UPDATE(lease_expires_at) ON TABLE public.output_job TO counterfoil_delivery;
+
+GRANT UPDATE(next_attempt_at) ON TABLE public.output_job TO counterfoil_worker;
+GRANT SELECT(next_attempt_at),UPDATE(next_attempt_at) ON TABLE public.output_job TO counterfoil_delivery;
+
+GRANT UPDATE(send_number) ON TABLE public.output_job TO counterfoil_worker;
+GRANT SELECT(send_number),UPDATE(send_number) ON TABLE public.output_job TO counterfoil_delivery;
+
+GRANT UPDATE(returns) ON TABLE public.output_job TO counterfoil_worker;
+GRANT SELECT(returns),UPDATE(returns) ON TABLE public.output_job TO counterfoil_delivery;
+
+GRANT UPDATE(reason) ON TABLE public.output_job TO counterfoil_worker;
+GRANT SELECT(reason),UPDATE(reason) ON TABLE public.output_job TO counterfoil_delivery;
+
 GRANT SELECT,INSERT ON TABLE public.reading TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.source TO counterfoil_worker;
+
+GRANT UPDATE(parts) ON TABLE public.source TO counterfoil_worker;
+
+GRANT UPDATE(refusal) ON TABLE public.source TO counterfoil_worker;
 
 GRANT SELECT ON TABLE public.tenant TO counterfoil_worker;
 
@@ -842,6 +1064,12 @@ GRANT SELECT(id) ON TABLE public.tenant TO counterfoil_delivery;
 GRANT SELECT(slug) ON TABLE public.tenant TO counterfoil_delivery;
 
 GRANT SELECT(name) ON TABLE public.tenant TO counterfoil_keeper;
+
+GRANT SELECT ON TABLE public.tenant_address TO counterfoil_worker;
+
+GRANT SELECT(address) ON TABLE public.tenant_address TO counterfoil_delivery;
+
+GRANT SELECT(tenant_id) ON TABLE public.tenant_address TO counterfoil_delivery;
 
 GRANT SELECT ON TABLE public.tenant_admin TO counterfoil_worker;
 GRANT SELECT ON TABLE public.tenant_admin TO counterfoil_keeper;

@@ -44,6 +44,7 @@ ROWS = {
     "notification": """INSERT INTO {} (tenant_id, worker, job_id, revision, fingerprint, payload, created_at)
                        VALUES (%(tenant)s, 'matching', %(id)s, 1, 'f', '{{}}', now())""",
     "tenant_admin": "INSERT INTO {} (tenant_id, email) VALUES (%(tenant)s, %(id)s::text || '@example.com')",
+    "tenant_address": "INSERT INTO {} (tenant_id, address) VALUES (%(tenant)s, %(id)s::text || '@example.com')",
     "notice": "INSERT INTO {} (id, tenant_id, fingerprint, created_at) VALUES (%(id)s, %(tenant)s, 'f', now())",
     "notice_delivery": """WITH made AS (
                               INSERT INTO notice (id, tenant_id, fingerprint, created_at)
@@ -356,6 +357,8 @@ def test_the_keeper_works_without_a_tenant(admin: Connection, keeper: Connection
         "UPDATE notification SET notice_id = NULL",
         "UPDATE notice_delivery SET sent_at = now()",
         "INSERT INTO tenant_admin (tenant_id, email) SELECT id, 'me@example.com' FROM tenant",
+        "INSERT INTO tenant_address (tenant_id, address) SELECT id, 'me@example.com' FROM tenant",
+        "UPDATE source SET message_id = 'another'",
         "INSERT INTO acquisition_job (id) VALUES (gen_random_uuid())",
     ],
 )
@@ -393,6 +396,33 @@ def test_the_audit_trail_of_dead_letters_is_only_added_to(
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         worker.execute("SET ROLE counterfoil_delivery; DELETE FROM dead_letter_audit")
     assert rows(admin, "dead_letter_audit") == before
+
+
+def test_whose_an_address_is_is_known_to_delivery_and_said_by_the_owner_alone(
+    admin: Connection, worker: Connection, keeper: Connection, ours: Tenant, theirs: Tenant
+):
+    for tenant in (ours, theirs):
+        tenant.insert(admin, "tenant_address")
+    worker.execute("SET ROLE counterfoil_delivery")
+    for connection in (worker, keeper):
+        assert len(connection.execute("SELECT address, tenant_id FROM tenant_address").fetchall()) == 2
+        assert refused(connection, "INSERT INTO tenant_address SELECT 'me@example.com', id FROM tenant")
+        assert refused(connection, "DELETE FROM tenant_address")
+
+
+@pytest.mark.parametrize("address", ["Upper@example.com", "no at", "a b@example.com", "", "@", "x" * 250 + "@example.com"])
+def test_an_address_that_no_mail_could_name_is_refused(address: str, admin: Connection, ours: Tenant):
+    with pytest.raises(psycopg.errors.CheckViolation):
+        admin.execute("INSERT INTO tenant_address (address, tenant_id) VALUES (%s, %s)", [address, ours.id])
+
+
+def test_one_object_is_one_job_of_nobody_and_one_of_each_tenant(admin: Connection, ours: Tenant, theirs: Tenant):
+    job = """INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at)
+             VALUES (gen_random_uuid(), %s, 'b', 'inbox/1', '0', 1, now())"""
+    for owner in (None, ours.id, theirs.id):
+        admin.execute(job, [owner])
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            admin.execute(job, [owner])
 
 
 @pytest.mark.parametrize(
