@@ -100,8 +100,9 @@ def test_stopping_what_is_not_up_is_no_error(embedded: PostgresServer):
     embedded.stop()
     server = start(embedded)
     server.stop("immediate")
-    server.stop()
-    server.kill()
+    for stop_again in (embedded.stop, server.stop, server.kill):
+        stop_again()
+        assert embedded.running() is None
 
 
 def test_what_was_committed_survives_a_kill(embedded: PostgresServer):

@@ -1,6 +1,7 @@
 """From bytes to structured data: what is read, what is kept, what is refused."""
 
 import io
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -9,7 +10,7 @@ from pypdf import PdfWriter
 
 from counterfoil.documents import extraction as module
 from counterfoil.documents.extraction import Extraction, extract
-from counterfoil.documents.structured import DocumentType
+from counterfoil.documents.structured import DocumentType, structure
 from counterfoil.errors import InvalidDocumentError
 from tests.documents.einvoice_samples import INVOICE_LINE, cii_invoice, pdf, ubl, ubl_invoice, written
 
@@ -20,7 +21,11 @@ NUMBER = "<cbc:ID>R-5108</cbc:ID>"
 def read(content: bytes) -> Extraction:
     """Extract, and check what holds for every extraction."""
     extraction = extract(content)
-    assert (extraction.structured_data is None) == (extraction.method == "none") == (extraction.reason is not None)
+    data = extraction.structured_data
+    assert (data is None) == (extraction.method == "none") == (extraction.reason is not None)
+    if data is not None:
+        assert extraction.type is not None
+        assert structure(extraction.type, data)[0].data() == data  # it is in its normal form
     return extraction
 
 
@@ -168,15 +173,13 @@ def test_a_locked_pdf_is_refused():
         extract(written(writer))
 
 
-def accepts_or_refuses(content: bytes) -> None:
-    """Extract; any error but a refusal, which is one sentence or two, fails the test."""
+def outcome(content: bytes) -> tuple[dict[str, Any] | None, str | None]:
+    """What is read, or the sentence that says why the file is refused or only kept. Any other error fails the test."""
     try:
-        read(content)
+        extraction = read(content)
     except InvalidDocumentError as refusal:
-        sentence = str(refusal)
-    else:
-        return
-    assert sentence.endswith(".")
+        return None, str(refusal)
+    return extraction.structured_data, extraction.reason
 
 
 STARTS = (
@@ -197,8 +200,11 @@ STARTS = (
     end=st.sampled_from((b"", b"startxref\n0\n%%EOF", b">")),
 )
 @settings(max_examples=300, deadline=None)
-def test_arbitrary_bytes_are_read_kept_or_refused(start: bytes, rest: bytes, end: bytes):
-    accepts_or_refuses(start + rest + end)
+def test_arbitrary_bytes_are_kept_or_refused_in_a_sentence(start: bytes, rest: bytes, end: bytes):
+    data, reason = outcome(start + rest + end)
+    assert data is None
+    assert reason is not None
+    assert reason.endswith(".")
 
 
 @given(
@@ -209,21 +215,27 @@ def test_arbitrary_bytes_are_read_kept_or_refused(start: bytes, rest: bytes, end
 )
 @example(content=HYBRID, place=0.999, length=40, patch=b"")
 @settings(max_examples=400, deadline=None)
-def test_damage_anywhere_in_a_document_leads_to_nothing_but_a_refusal(
+def test_a_document_damaged_anywhere_is_read_kept_or_refused_in_a_sentence(
     content: bytes, place: float, length: int, patch: bytes
 ):
     position = int(place * len(content))
-    accepts_or_refuses(content[:position] + patch + content[position + length :])
+    data, reason = outcome(content[:position] + patch + content[position + length :])
+    assert data if reason is None else reason.endswith(".")
 
 
-@given(
-    st.dictionaries(
-        st.sampled_from(("R-5108", "2025-03-14", "119.00", "250", "EUR", "DE811907980")), st.text(max_size=20)
-    )
-)
+STATED = ("R-5108", "2025-03-14", "119.00", "250", "EUR", "DE811907980")
+
+
+@given(st.dictionaries(st.sampled_from(STATED), st.text(max_size=20)))
 @settings(max_examples=200, deadline=None)
-def test_any_text_in_any_value_is_read_or_refused(values: dict[str, str]):
+def test_any_text_in_any_value_is_refused_or_leaves_the_other_values_as_they_are(values: dict[str, str]):
     escapes = str.maketrans({"<": "&lt;", "&": "&amp;"})
-    accepts_or_refuses(
-        ubl_invoice(*((old, new.encode("utf-8", "replace").decode().translate(escapes)) for old, new in values.items()))
+    invoice = ubl_invoice(
+        *((old, new.encode("utf-8", "replace").decode().translate(escapes)) for old, new in values.items())
     )
+    data, reason = outcome(invoice)
+    if reason is None:
+        assert [old for old in STATED if old not in values and old not in str(data)] == []
+    else:
+        assert values
+        assert reason.endswith(".")
