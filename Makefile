@@ -1,11 +1,11 @@
 # What can be done with this project. Each line calls one thing; everything begins with `setup`, which is quick the second time.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test lint format check clean
+.PHONY: help setup demo up down test lint format check bench-extraction clean
 PYTHON := python3
 SEED := 1
 
 help:  ## Show this list
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1	\2/p' $(firstword $(MAKEFILE_LIST))
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1	\2/p' $(firstword $(MAKEFILE_LIST))
 
 setup:  ## Prepare the environment: .venv and node_modules
 	@$(PYTHON) cli/setup.py
@@ -34,6 +34,9 @@ format: setup  ## Put the code into its format
 	@.venv/bin/ruff format
 
 check: lint test  ## Everything that has to hold before a change is handed in
+
+bench-extraction: setup  ## Measure what is read from pages against the XML inside hybrid PDFs (DATA=folder)
+	@.venv/bin/python -m tests.benchmarks.extraction $(DATA)
 
 clean:  ## Delete everything that was made
 	@test ! -x .venv/bin/counterfoil || .venv/bin/counterfoil down

@@ -1,0 +1,100 @@
+"""Reads hybrid PDFs by their pages alone, and measures against the XML inside them.
+
+Run as `make bench-extraction`, with DATA=... for another folder than the sibling `../shared/data/zugferd`.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from counterfoil.documents import pdf
+from counterfoil.documents.extraction import Extraction, extract
+from counterfoil.documents.text.page import pages
+from counterfoil.errors import InvalidDocumentError
+from tests.benchmarks.extraction.scoring import Counts, compare, compare_lines, header
+from tests.benchmarks.extraction.stated import PageText
+from tests.documents.second_reading import read_again, xml_of_pdf
+from tests.documents.test_extraction_corpus import as_second_reading
+
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "zugferd"
+"""The ZUGFeRD corpus, half of https://github.com/ZUGFeRD/corpus."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the report; returns 1 where there is nothing to measure."""
+    parser = argparse.ArgumentParser(prog="make bench-extraction", description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=DATA)
+    parser.add_argument("--brief", action="store_true", help="leave the list of misses out")
+    options = parser.parse_args(arguments)
+    files = sorted(options.folder.rglob("*.pdf"))
+    if not files:
+        print(f"No PDFs in {options.folder}; put https://github.com/ZUGFeRD/corpus there, or name another folder.")
+        return 1
+    heads, lines, types, exact, hybrids, seconds = Counts(), Counts(), Counter[bool](), 0, 0, 0.0
+    for file in files:
+        content = file.read_bytes()
+        try:
+            truth = extract(content)
+        except InvalidDocumentError as error:
+            print(f"{file.relative_to(options.folder)}: not measured: {error}")
+            continue
+        if truth.method != "embedded-xml" or truth.structured_data is None:
+            continue
+        hybrids += 1
+        exact += _says_what_its_xml_states(content, truth)
+        started = time.perf_counter()
+        read = extract(content, text_only=True)
+        seconds += time.perf_counter() - started
+        head, body = _measure(content, truth, read)
+        types[read.type == truth.type] += 1
+        heads.add(head)
+        lines.add(body)
+        if not options.brief:
+            _show_misses(str(file.relative_to(options.folder)), truth, read, head, body)
+    _show(hybrids, types, heads, lines, seconds)
+    print(f"with XML: {exact} of {hybrids} files give all that a second reader finds in their XML")
+    return 0
+
+
+def _measure(content: bytes, truth: Extraction, read: Extraction) -> tuple[Counts, Counts]:
+    page_text = PageText(pages(content))
+    expected, got = truth.structured_data or {}, read.structured_data or {}
+    head = compare(header(expected), header(got), page_text.states)
+    body = compare_lines(expected.get("line_items", []), got.get("line_items", []), page_text.states)
+    return head, body
+
+
+def _says_what_its_xml_states(content: bytes, truth: Extraction) -> bool:
+    xml = xml_of_pdf(content) or next((file.content for file in pdf.embedded_xml(content)), b"")
+    return as_second_reading(truth) == read_again(xml)
+
+
+def _show_misses(file: str, truth: Extraction, read: Extraction, head: Counts, body: Counts) -> None:
+    print(f"\n{file}: {head.right} right in the header, {body.right} in lines")
+    if read.type != truth.type:
+        print(f"  type: expected {truth.type}, got {read.type} ({read.reason})")
+    for name, expected, got in head.misses + body.misses:
+        print(f"  {name}: expected {expected!r}, got {got!r}")
+    for name, got in head.unjudged + body.unjudged:
+        print(f"    (not in the XML) {name}: {got!r}")
+
+
+def _show(hybrids: int, types: "Counter[bool]", heads: Counts, lines: Counts, seconds: float) -> None:
+    print(f"\n{hybrids} hybrid PDFs read by their pages alone in {seconds:.1f} s; type right in {types[True]}")
+    print(f"{'':8}{'precision':>10}{'recall':>8}{'F1':>8}{'right':>7}{'wrong':>7}{'missed':>8}")
+    for name, counts in (("header", heads), ("lines", lines)):
+        print(
+            f"{name:8}{counts.precision:10.4f}{counts.recall:8.4f}{counts.f1:8.4f}"
+            f"{counts.right:7}{counts.false:7}{counts.missed:8}"
+        )
+        print(
+            f"{'':8}set aside: {counts.not_on_page} that the XML states and no page shows"
+            f" ({counts.not_on_page_but_read} of them read otherwise), {counts.beyond} that the XML does not state"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

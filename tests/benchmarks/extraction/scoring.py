@@ -1,0 +1,200 @@
+"""Compares what the text gave with what the XML states, field by field, and counts.
+
+Right is the same value: numbers as numbers, texts without regard to case and blanks, ids without regard to what is
+neither letter nor digit, a description by nine tenths of its letters. The unit codes C62 (one) and H87 (piece) are the
+same to a reader. A wrong value is a miss and a false positive. A field that the XML states and no page shows is set
+aside; so is a field that the XML does not state, for nothing says whether the page is right. Lines are paired so that
+the most fields agree; a line that has no partner is all misses, or all false positives.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from rapidfuzz import fuzz
+
+from tests.benchmarks.extraction.stated import letters
+
+_SAME_UNITS = frozenset({"C62", "H87"})
+_SAME_DESCRIPTION = 90.0
+_IDS = frozenset({"vat_id", "iban", "tax_number"})
+
+Fields = list[tuple[str, str]]
+
+
+@dataclass
+class Counts:
+    """Right values, false positives and misses; and what was set aside, for either reason."""
+
+    right: int = 0
+    false: int = 0
+    missed: int = 0
+    not_on_page: int = 0
+    not_on_page_but_read: int = 0
+    beyond: int = 0
+    misses: list[tuple[str, str, str]] = field(default_factory=list)
+    unjudged: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, other: "Counts") -> None:
+        """Take the counts of another comparison in."""
+        self.right += other.right
+        self.false += other.false
+        self.missed += other.missed
+        self.not_on_page += other.not_on_page
+        self.not_on_page_but_read += other.not_on_page_but_read
+        self.beyond += other.beyond
+        self.misses += other.misses
+        self.unjudged += other.unjudged
+
+    @property
+    def precision(self) -> float:
+        """The share of what was read that is right."""
+        return self.right / max(self.right + self.false, 1)
+
+    @property
+    def recall(self) -> float:
+        """The share of what the XML states and a page shows that was read."""
+        return self.right / max(self.right + self.missed, 1)
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of precision and recall."""
+        return 2 * self.right / max(2 * self.right + self.false + self.missed, 1)
+
+
+def header(data: Mapping[str, Any]) -> Fields:
+    """The fields of a document beside its lines, flat; each value of a list is one."""
+    flat: Fields = []
+    for name, value in data.items():
+        if isinstance(value, Mapping):
+            flat += [(f"{name}.{own}", own_value) for own, own_value in value.items()]
+        elif isinstance(value, str):
+            flat.append((name, value))
+        elif name != "line_items":
+            flat += [(name, each) for each in value]
+    return flat
+
+
+def is_same(name: str, a: str, b: str) -> bool:
+    """Tell whether two values of a field are the same to a reader."""
+    own = name.rpartition(".")[2]
+    if own in _IDS:
+        return letters(a) == letters(b)
+    if own == "unit":
+        return a == b or {a, b} <= _SAME_UNITS
+    if own == "description":
+        return letters(a) == letters(b) or fuzz.ratio(letters(a), letters(b)) >= _SAME_DESCRIPTION
+    if "date" not in own and not own.endswith(("number", "reference")) and own != "postal_code":
+        try:
+            return Decimal(a) == Decimal(b)
+        except InvalidOperation:
+            pass
+    return re.sub(r"\s+", "", a).casefold() == re.sub(r"\s+", "", b).casefold()
+
+
+def compare(truth: Fields, read: Fields, on_page: Any) -> Counts:
+    """Count the fields of a header, or of a pair of lines. `on_page(name, value)` tells what the pages show."""
+    counts = Counts()
+    left = list(read)
+    for name, value in truth:
+        candidates = [item for item in left if item[0] == name]
+        same = next((item for item in candidates if is_same(name, value, item[1])), None)
+        if same is not None:
+            left.remove(same)
+            counts.right += 1
+    stated = {name for name, _ in truth}
+    for name, value in truth:
+        if any(is_same(name, value, other) for own, other in read if own == name):
+            continue
+        wrong = next((item for item in left if item[0] == name), None)
+        if wrong is not None:
+            left.remove(wrong)
+        if not on_page(name, value):
+            counts.not_on_page += 1
+            counts.not_on_page_but_read += wrong is not None
+            continue
+        counts.missed += 1
+        counts.false += wrong is not None
+        counts.misses.append((name, value, "" if wrong is None else wrong[1]))
+    for name, value in left:
+        if name in stated:
+            counts.false += 1
+            counts.misses.append((name, "", value))
+        else:
+            counts.beyond += 1
+            counts.unjudged.append((name, value))
+    return counts
+
+
+def compare_lines(truth: Sequence[Mapping[str, str]], read: Sequence[Mapping[str, str]], on_page: Any) -> Counts:
+    """Pair lines by agreement, and count their fields."""
+    counts = Counts()
+    pairs = dict(_pairs(truth, read))
+    for index, line in enumerate(truth):
+        partner = read[pairs[index]] if index in pairs else {}
+        name = f"line_items.{index}"
+        counts.add(
+            compare(
+                [(f"{name}.{own}", value) for own, value in line.items()],
+                [(f"{name}.{own}", value) for own, value in partner.items()],
+                on_page,
+            )
+        )
+    for index in set(range(len(read))) - set(pairs.values()):
+        counts.false += len(read[index])
+        counts.misses += [(f"extra line {index}: {own}", "", value) for own, value in read[index].items()]
+    return counts
+
+
+def _pairs(truth: Sequence[Mapping[str, str]], read: Sequence[Mapping[str, str]]) -> Iterator[tuple[int, int]]:
+    """The assignment with the most agreeing fields; lines that agree in nothing stay alone."""
+    if not truth or not read:
+        return
+    agreement = [[_agreement(line, other) for other in read] for line in truth]
+    for row, column in assign(agreement):
+        if agreement[row][column] > 0:
+            yield row, column
+
+
+def _agreement(line: Mapping[str, str], other: Mapping[str, str]) -> float:
+    same = sum(name in other and is_same(name, value, other[name]) for name, value in line.items())
+    return same + fuzz.ratio(line.get("description", ""), other.get("description", "")) / 1000
+
+
+def assign(weights: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
+    """Pair rows and columns so that the sum of their weights is the highest (Hungarian method, O(n^3))."""
+    size = max(len(weights), len(weights[0]))
+    costs = [
+        [-weights[row][column] if row < len(weights) and column < len(weights[0]) else 0.0 for column in range(size)]
+        for row in range(size)
+    ]
+    of_row, of_column, match = [0.0] * (size + 1), [0.0] * (size + 1), [0] * (size + 1)
+    for row in range(1, size + 1):
+        match[0], column = row, 0
+        least, way, seen = [float("inf")] * (size + 1), [0] * (size + 1), [False] * (size + 1)
+        while match[column]:
+            seen[column] = True
+            delta, following = float("inf"), 0
+            for other in range(1, size + 1):
+                if not seen[other]:
+                    reduced = costs[match[column] - 1][other - 1] - of_row[match[column]] - of_column[other]
+                    if reduced < least[other]:
+                        least[other], way[other] = reduced, column
+                    if least[other] < delta:
+                        delta, following = least[other], other
+            for other in range(size + 1):
+                if seen[other]:
+                    of_row[match[other]] += delta
+                    of_column[other] -= delta
+                else:
+                    least[other] -= delta
+            column = following
+        while column:
+            match[column], column = match[way[column]], way[column]
+    return [
+        (match[column] - 1, column - 1)
+        for column in range(1, size + 1)
+        if match[column] <= len(weights) and column <= len(weights[0])
+    ]
