@@ -38,6 +38,9 @@ _NO_ANSWER = (
     httpx.ProxyError,
     httpx.DecodingError,
 )
+_PORTS = {"http": 80, "https": 443}
+_NAME = "sni_hostname"
+"""The extension of a request by which httpcore is told of the name that a server must have a certificate for."""
 _OF_THE_BODY = {"content-encoding", "content-length", "transfer-encoding"}
 
 # At INFO, httpx logs the whole address of each call, and some addresses are secrets; httpcore, at DEBUG, headers.
@@ -76,14 +79,19 @@ def send(  # noqa: PLR0913  # an interface between several pieces
     connect: float,
     read: float,
     total: float,
-    longest_body: int = LONGEST_BODY,
+    longest_body: int | None = LONGEST_BODY,
     checked_by: Callable[[httpx.Response], None] = check,
+    connect_to: Callable[[str, str, int], str] | None = None,
 ) -> httpx.Response:
     """Make one call and read its whole answer. No redirect is followed.
 
     `connect` and `read` are seconds without progress, `total` bounds all of it, the look-up of the name included.
-    `checked_by` says what is an acceptable answer. The certificates trusted are the system's, or those of
-    SSL_CERT_FILE.
+    `checked_by` says what is an acceptable answer. Where `longest_body` is None, the body of the answer is left unread.
+    The certificates trusted are the system's, or those of SSL_CERT_FILE.
+
+    `connect_to` is given scheme, host and port, and returns the IP address to connect to, in the place of any that
+    the name is resolved to; what it raises is raised. The call is still made to the name: Host, SNI and certificate.
+    No proxy is used then, for it would resolve the name by itself.
 
     Raises:
         ServiceUnavailableError: no answer in time, no connection, or a transient status.
@@ -93,7 +101,9 @@ def send(  # noqa: PLR0913  # an interface between several pieces
 
     def call() -> httpx.Response:
         timeout = httpx.Timeout(read, connect=connect, pool=connect)
-        with httpx.Client(verify=_trust(), timeout=timeout, follow_redirects=False) as client:
+        with httpx.Client(
+            verify=_trust(), timeout=timeout, follow_redirects=False, trust_env=connect_to is None
+        ) as client:
             request = client.build_request(
                 method,
                 url,
@@ -102,6 +112,8 @@ def send(  # noqa: PLR0913  # an interface between several pieces
                 content=content,
                 extensions={"trace": line.watch},
             )
+            if connect_to is not None:
+                _pin(request, connect_to)
             return _read(client.send(request, stream=True), longest_body)
 
     failure: CounterfoilError
@@ -191,8 +203,20 @@ class _Line:
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
-def _read(response: httpx.Response, longest_body: int) -> httpx.Response:
+def _pin(request: httpx.Request, connect_to: Callable[[str, str, int], str]) -> None:
+    """Lead a request to one address. Its header Host was made from the name, and TLS is told of that, too."""
+    url = request.url
+    host = url.raw_host.decode("ascii")
+    address = connect_to(url.scheme, host, url.port or _PORTS.get(url.scheme, 0))
+    request.extensions[_NAME] = host
+    request.url = url.copy_with(host=address)
+
+
+def _read(response: httpx.Response, longest_body: int | None) -> httpx.Response:
     """The same answer with its body. Of a refusal, the beginning of the body is enough."""
+    if longest_body is None:
+        response.close()
+        return httpx.Response(response.status_code, headers=response.headers, request=response.request)
     try:
         body = bytearray()
         for chunk in response.iter_bytes():
@@ -228,7 +252,7 @@ def _host(source: object) -> str:
         request: httpx.Request = source.request  # type: ignore[attr-defined]
     except (AttributeError, RuntimeError):  # httpx's way to say that there is none
         return "An address"
-    return request.url.host or "An address"
+    return request.extensions.get(_NAME) or request.url.host or "An address"
 
 
 def _host_of(url: str) -> str:

@@ -1,0 +1,125 @@
+"""Calls to addresses that tenants choose: to public hosts over https, and nowhere inside.
+
+A name is resolved once. The call connects to one of the addresses found, after it was checked, and never resolves the
+name again: a name server that answers differently the second time is not asked. Host, SNI and certificate are those of
+the name. No redirect is followed, and no proxy is used.
+"""
+
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+
+from counterfoil import http
+from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
+
+CONNECT_SECONDS = 5.0
+READ_SECONDS = 10.0
+TOTAL_SECONDS = 20.0
+PORTS = frozenset({443, 8443})
+"""What may be called without being allowed by name."""
+
+Network = IPv4Network | IPv6Network
+
+_UNICAST = ip_network("2000::/3")
+"""All of IPv6 that is global today: what maps or translates to IPv4 is outside of it but for what is listed below."""
+_SPECIAL: tuple[Network, ...] = tuple(
+    map(
+        ip_network,
+        (
+            "192.0.0.0/24",  # IETF protocol assignments; a metadata service of one cloud is here
+            "192.88.99.0/24",  # relays from 6to4, deprecated
+            "168.63.129.16/32",  # another cloud's host, from within
+            "2001::/23",  # IETF protocol assignments: Teredo, ORCHID, benchmarking
+            "2001:db8::/32",  # documentation
+            "2002::/16",  # 6to4: an IPv4 address within
+            "3fff::/20",  # documentation
+        ),
+    )
+)
+"""Of IANA's special-purpose registries, what `is_global` lets through in some version of Python; and a cloud's own."""
+
+Resolve = Callable[[str, int], Sequence[str]]
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is one that anybody on the internet can be reached at.
+
+    Private, shared, loopback, link-local (metadata services), multicast, reserved and documentation addresses are not,
+    nor is any IPv6 form with an IPv4 address inside: mapped, compatible, NAT64, 6to4, Teredo.
+    """
+    ip = ip_address(address)
+    if ip.version == 6 and ip not in _UNICAST:
+        return False
+    return ip.is_global and not ip.is_multicast and not any(ip in network for network in _SPECIAL)
+
+
+def resolved(host: str, port: int) -> list[str]:
+    """The addresses of a name, those of IPv4 first.
+
+    Raises:
+        ServiceUnavailableError: it has none now.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ServiceUnavailableError(f"{host} could not be resolved: {type(error).__name__}") from None
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    return [str(entry[4][0]) for entry in found]
+
+
+class Egress:
+    """The way out."""
+
+    def __init__(self, allowlist: Sequence[str] = (), resolve: Resolve = resolved) -> None:
+        """`allowlist`: `host:port`, or networks (`10.1.0.0/16`), that may be called besides, over http too."""
+        self._places = {entry.lower() for entry in allowlist if "/" not in entry}
+        self._networks = [ip_network(entry) for entry in allowlist if "/" in entry]
+        self._resolve = resolve
+
+    def post(self, url: str, content: bytes, headers: Mapping[str, str], *, seconds: float = TOTAL_SECONDS) -> int:
+        """Send `content` and return the status, which is 2xx. The body of the answer is not read.
+
+        Raises:
+            RejectedRequestError: the address may not be called, or the call was refused (3xx and 4xx).
+            ServiceUnavailableError: no answer within `seconds`, or a transient status.
+        """
+        response = http.send(
+            "POST",
+            url,
+            headers=headers,
+            content=content,
+            connect=CONNECT_SECONDS,
+            read=READ_SECONDS,
+            total=min(seconds, TOTAL_SECONDS),
+            longest_body=None,
+            connect_to=self.address,
+        )
+        return response.status_code
+
+    def address(self, scheme: str, host: str, port: int) -> str:
+        """The one IP address to connect to.
+
+        Raises:
+            RejectedRequestError: it may not be called. The sentence names no address: whoever chose the name may not
+                learn where it leads inside.
+            ServiceUnavailableError: the name cannot be resolved now.
+        """
+        if scheme not in {"http", "https"} or not host:
+            raise RejectedRequestError("An address could not be called: it must begin with https:// and name a host")
+        found = self._resolve(host, port)
+        allowed = f"{host}:{port}" in self._places
+        for address in found:
+            if allowed or any(ip_address(address) in network for network in self._networks):
+                return address
+        if scheme != "https":
+            raise RejectedRequestError(f"{host} may not be called: only https is")
+        if port not in PORTS:
+            raise RejectedRequestError(f"{host} may not be called at port {port}: only {_listed(PORTS)} may")
+        for address in found:
+            if is_public(address):
+                return address
+        raise RejectedRequestError(f"{host} may not be called: it leads to no public address")
+
+
+def _listed(ports: frozenset[int]) -> str:
+    return " and ".join(map(str, sorted(ports)))
