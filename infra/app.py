@@ -19,7 +19,8 @@ from infra.workers import WORKERS, capped, dependent, shortened
 
 LOCAL_MAXIMUM_CONCURRENCY = 2
 """Invocations at once for each queue of the local cloud, where each is a process of the developer's own machine."""
-
+LOCAL_SETTINGS = {"WEBHOOK_ALLOWLIST": '["127.0.0.0/8", "::1/128"]'}
+"""Of the local cloud, unless it is told otherwise: results may be delivered to receivers on the same machine."""
 
 SETTINGS: dict[str, Any] = {"analytics_reporting": False, "tree_metadata": False, "stack_traces": False}
 """For aws_cdk.App: what a synthesis writes depends on nothing but the project."""
@@ -33,15 +34,16 @@ def build(app: App, dependencies: Package) -> None:
         WorkerTableError, PackagingError: see `PipelineStack`.
     """
     wanted = Deployment.of(app)
-    outside = Outside(wanted.settings, slack=wanted.slack)
+    local = wanted.stage == "local"
+    outside = Outside(wanted.settings, slack=wanted.slack, webhooks=wanted.webhooks or local)
     asked_for: dict[str, Any] = {
         "dependencies": dependencies,
         "outside": outside,
-        "settings": wanted.settings,
+        "settings": {**LOCAL_SETTINGS, **wanted.settings} if local else wanted.settings,
         "thresholds": wanted.alarms,
         "secret_arn": wanted.secret_arn,
     }
-    if wanted.stage == "local":
+    if local:
         rows = capped(WORKERS, LOCAL_MAXIMUM_CONCURRENCY)
         PipelineStack(
             app,

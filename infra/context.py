@@ -9,6 +9,7 @@
 | `alarms` | a JSON object of thresholds by the name of the alarm |
 | `secretArn` | AWS: a secret of Secrets Manager to use, in the place of one that the deployment makes |
 | `slack` | AWS: `true` where notifications go to a Slack webhook, whose address the secret holds or is to hold |
+| `webhooks` | AWS: `true` where results may be delivered to webhooks, which need a way to the internet |
 """
 
 import json
@@ -37,6 +38,8 @@ OF_THE_STACK = frozenset(
         "QUEUE_URLS",
         "SECRETS_ARN",
         "SLACK",
+        "UPLOADS_BUCKET",
+        "WEBHOOKS",
         "WORKER",
     }
 )
@@ -68,6 +71,7 @@ TUNABLE = frozenset(
         "RETRY_REDELIVER_DELAYS_SECONDS",
         "WATCHDOG_RESEND_AFTER_SECONDS",
         "WATCHDOG_UNSENT_AFTER_SECONDS",
+        "WEBHOOK_ALLOWLIST",
     }
 )
 """Settings that whoever deploys may choose."""
@@ -88,6 +92,7 @@ class Deployment:
     alarms: Mapping[str, float]
     secret_arn: str | None
     slack: bool
+    webhooks: bool
 
     @classmethod
     def of(cls, app: App) -> "Deployment":
@@ -110,6 +115,7 @@ class Deployment:
             alarms=_thresholds(_object("alarms", read("alarms"))),
             secret_arn=_arn(read("secretArn")),
             slack=_flag("slack", read("slack")),
+            webhooks=_flag("webhooks", read("webhooks")),
         )
 
 

@@ -19,6 +19,8 @@ class Outside:
     settings: Mapping[str, str]
     slack: bool = False
     """Whether notifications go to a Slack webhook, whose address is in the secret."""
+    webhooks: bool = False
+    """Whether results may be delivered to webhooks, wherever tenants have them."""
 
     @property
     def bedrock(self) -> bool:
@@ -37,7 +39,12 @@ class Outside:
 
     @property
     def internet(self) -> bool:
-        """Whether anything is called by way of the internet. What is, needs a secret, and nothing else does."""
+        """Whether anything is called by way of the internet."""
+        return self.secret or self.webhooks
+
+    @property
+    def secret(self) -> bool:
+        """Whether anything is called that needs a secret: tenants' webhooks have theirs in the database."""
         return self._internet_model or self.slack
 
     @property
@@ -46,11 +53,19 @@ class Outside:
 
     def needs_internet(self, row: Row) -> bool:
         """Whether `row` calls something by way of the internet."""
+        return self.needs_secret(row) or self.calls_webhooks(row)
+
+    def needs_secret(self, row: Row) -> bool:
+        """Whether `row` calls something that needs the secret."""
         return (self._internet_model and "llm" in row.calls_out) or self.tells_slack(row)
 
     def tells_slack(self, row: Row) -> bool:
         """Whether `row` sends notifications to the Slack webhook."""
         return self.slack and "notifications" in row.calls_out
+
+    def calls_webhooks(self, row: Row) -> bool:
+        """Whether `row` delivers results to tenants' webhooks."""
+        return self.webhooks and "webhooks" in row.calls_out
 
     def statements(self, row: Row) -> list[iam.PolicyStatement]:
         """What `row` must be allowed for the AWS services that it calls out to."""

@@ -148,7 +148,7 @@ class PipelineStack(Stack):
 
     def _secret_arn(self) -> str | None:
         """The secret of what is called by way of the internet: a given one, or a new one for a person to fill."""
-        if not self._stage.on_aws or not self._stage.outside.internet:
+        if not self._stage.on_aws or not self._stage.outside.secret:
             return None
         arn = self._stage.secret_arn
         if arn is None:

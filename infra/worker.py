@@ -174,10 +174,14 @@ class Worker(Construct):
         if row.fed_by is FedBy.DEAD_LETTER_QUEUES:
             sources = {around.queues[of.name].dead_letters.queue_arn: of.name for of in queue_rows(around.rows)}
             environment["DEAD_LETTER_SOURCES"] = json.dumps(sources)
-        if around.secret_arn and around.outside.needs_internet(row):
+        if around.secret_arn and around.outside.needs_secret(row):
             environment["SECRETS_ARN"] = around.secret_arn
         if around.outside.tells_slack(row):
             environment["SLACK"] = "true"
+        if around.outside.calls_webhooks(row):
+            environment["WEBHOOKS"] = "true"
+        if row.writes:
+            environment["UPLOADS_BUCKET"] = around.uploads.bucket_name
         return {**environment, **around.database.environment(row)}
 
     def _role(self) -> iam.Role:
@@ -211,7 +215,7 @@ class Worker(Construct):
             (TRACE, ["*"] if around.network else []),
             (
                 ["secretsmanager:GetSecretValue"],
-                [around.secret_arn] if around.secret_arn and around.outside.needs_internet(row) else [],
+                [around.secret_arn] if around.secret_arn and around.outside.needs_secret(row) else [],
             ),
         ]
         statements = [

@@ -34,8 +34,9 @@ EVERY_QUEUE = ("*",)
 """In `sends_to`: every worker that has a queue, those of later rows too."""
 
 DatabaseUser = Literal["counterfoil_worker", "counterfoil_keeper", "master"]
-Outgoing = Literal["llm", "ocr", "notifications"]
-"""What a worker calls outside: the language model, the recognition of scanned pages, the channels of notifications."""
+Outgoing = Literal["llm", "ocr", "notifications", "webhooks"]
+"""What a worker calls outside: the language model, the recognition of scanned pages, the channels of notifications, the
+webhooks of tenants."""
 
 
 class FedBy(StrEnum):
@@ -187,6 +188,7 @@ WORKERS: tuple[Row, ...] = (
         start_margin=30,
         reads=("exports/",),
         writes=("exports/",),
+        calls_out=("webhooks",),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
     Row(

@@ -77,3 +77,26 @@ def make_document(
     names, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
     connection.execute(f"INSERT INTO document ({names}) VALUES ({places})".encode(), values)
     return document_id
+
+
+def make_destination(
+    connection: Connection, tenant_id: UUID, name: str = "office", *, url: str | None = None, **columns: Any
+) -> UUID:
+    """A destination of clusters and documents: a webhook where it has a URL, else an export to S3. Returns its id.
+
+    It has no secret yet.
+    """
+    values = {
+        "id": uuid4(),
+        "tenant_id": tenant_id,
+        "name": name,
+        "kind": "s3" if url is None else "webhook",
+        "url": url,
+        "prefix": name if url is None else None,
+        "events": ["cluster", "document"],
+        "created_at": NOW,
+        **columns,
+    }
+    names, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
+    connection.execute(f"INSERT INTO destination ({names}) VALUES ({places})".encode(), values)
+    return UUID(str(values["id"]))

@@ -27,6 +27,12 @@ def reaching(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="module")
+def webhooks(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """Webhooks, and nothing else outside."""
+    return synthesise(tmp_path_factory.mktemp("webhooks"), {"webhooks": "true"}, dependencies)
+
+
+@pytest.fixture(scope="module")
 def bedrock(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     """A model that AWS serves."""
     return synthesise(tmp_path_factory.mktemp("bedrock"), {"settings": BEDROCK}, dependencies)
@@ -147,6 +153,36 @@ def test_a_secret_of_ones_own_is_used_as_it_is(paused: Synthesis):
     assert environment(pipeline, watchdog)["SECRETS_ARN"] == SECRET_ARN
     assert [one["Resource"] for one in granted(pipeline, watchdog, "secretsmanager:GetSecretValue")] == [SECRET_ARN]
     assert "SECRETS_ARN" not in environment(pipeline, matching)  # Slack is the watchdog's business alone
+
+
+@rows
+def test_webhooks_alone_have_a_way_out_without_a_secret(webhooks: Synthesis, aws: Synthesis, row: Row):
+    pipeline = webhooks["pipeline"]
+    delivers = "webhooks" in row.calls_out
+
+    assert len(webhooks["network"].resources("AWS::EC2::NatGateway")) == 1
+    assert not pipeline.resources("AWS::SecretsManager::Secret")
+    assert subnets(webhooks, row) == ({"egress"} if delivers else {"private"})
+    assert Settings.from_environment({"WEBHOOKS": environment(pipeline, row).get("WEBHOOKS", "")}).webhooks == delivers
+    assert "WEBHOOKS" not in environment(aws["pipeline"], row)
+
+
+def test_the_local_cloud_delivers_to_receivers_of_the_same_machine_and_aws_to_none(local: Synthesis, aws: Synthesis):
+    output = next(row for row in WORKERS if "webhooks" in row.calls_out)
+    told = Settings.from_environment(
+        {name: environment(local["pipeline"], output).get(name, "") for name in ("WEBHOOKS", "WEBHOOK_ALLOWLIST")}
+    )
+
+    assert told.webhooks
+    assert told.webhook_allowlist == ("127.0.0.0/8", "::1/128")
+    assert "WEBHOOK_ALLOWLIST" not in environment(aws["pipeline"], output)
+
+
+@rows
+def test_who_writes_to_the_bucket_is_told_its_name(aws: Synthesis, row: Row):
+    bucket = environment(aws["pipeline"], row).get("UPLOADS_BUCKET")
+
+    assert bucket == ("counterfoil-uploads-AWS::AccountId-AWS::Region" if row.writes else None)
 
 
 @rows

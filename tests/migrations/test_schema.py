@@ -51,6 +51,15 @@ ROWS = {
                               VALUES (%(id)s, %(tenant)s, 'f', now()) RETURNING id, tenant_id)
                           INSERT INTO {} (notice_id, tenant_id, channel, recipient, next_attempt_at)
                           SELECT id, tenant_id, 'email', 'them@example.com', now() FROM made""",
+    "destination": """INSERT INTO {} (tenant_id, name, kind, prefix, events, created_at)
+                      VALUES (%(tenant)s, %(id)s::text, 's3', 'out', '{{cluster}}', now())""",
+    "destination_secret": """INSERT INTO {} (id, tenant_id, destination_id, secret, created_at, expires_at)
+                             VALUES (%(id)s, %(tenant)s, %(destination)s, repeat('s', 32), now(),
+                                     CASE WHEN EXISTS (SELECT FROM destination_secret
+                                                       WHERE destination_id = %(destination)s) THEN now() END)""",
+    "output_job": """INSERT INTO {} (id, tenant_id, destination_id, subject, subject_id, schema_version, payload,
+                                     requested_at, created_at)
+                     VALUES (%(id)s, %(tenant)s, %(destination)s, 'cluster', %(id)s, 1, '{{}}', now(), now())""",
 }
 """One row of a tenant in each table that belongs to tenants."""
 
@@ -64,6 +73,7 @@ class Tenant:
         self.a, self.b = sorted(factories.make_document(admin, self.id, {"number": slug}) for _ in range(2))
         self.job: UUID = uuid4()
         admin.execute(SQL(JOB).format(Identifier("acquisition_job")), {"id": self.job, "tenant": self.id})
+        self.destination = factories.make_destination(admin, self.id)
 
     def insert(self, connection: Connection, table: str, tenant: UUID | None = None) -> None:
         values = {
@@ -73,6 +83,7 @@ class Tenant:
             "source": self.source,
             "a": self.a,
             "b": self.b,
+            "destination": self.destination,
         }
         connection.execute(SQL(ROWS[table]).format(Identifier(table)), values)
 
@@ -166,7 +177,7 @@ def test_every_kind_of_work_has_the_life_cycle_in_the_same_form(kind: Kind, admi
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_the_states_of_every_kind_of_work_are_those_of_the_design(kind: Kind, admin: Connection, ours: Tenant):
-    if kind.table == "ingestion_job":
+    if kind.table in {"ingestion_job", "output_job"}:
         ours.insert(admin, kind.table)
     for state in (None, "pending", "in-progress", "succeeded", "failed"):
         admin.execute(kind.sql("UPDATE {table} SET {status} = %s"), [state])

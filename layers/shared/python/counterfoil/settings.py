@@ -3,10 +3,11 @@
 import os
 from collections.abc import Mapping
 from functools import lru_cache
+from ipaddress import ip_network
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 from pydantic_core import from_json
 
 from counterfoil.errors import InvalidSettingsError
@@ -21,6 +22,17 @@ def _from_json(value: Any) -> Any:
         return from_json(value)
     except TypeError:  # half a surrogate: what Python makes of an environment that is no UTF-8
         raise ValueError("is not UTF-8") from None
+
+
+def _place(value: str) -> str:
+    """A network in the form `10.1.0.0/16`, or `host:port`."""
+    if "/" in value:
+        ip_network(value)  # a ValueError says what is wrong with it
+        return value
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise ValueError("must be a network such as 10.1.0.0/16, or host:port")
+    return value
 
 
 class Worker(BaseModel):
@@ -88,6 +100,13 @@ class Settings(BaseModel):
 
     ocr: Literal["textract"] | None = None
     """What recognises the characters of scanned pages and images; None: nothing does, and they are kept unread."""
+
+    webhooks: bool = False
+    """Whether webhooks can be called from here: the network has a way for them."""
+    webhook_allowlist: Annotated[tuple[Annotated[str, AfterValidator(_place)], ...], BeforeValidator(_from_json)] = ()
+    """`host:port` or networks that webhooks may call although they are not public, over http too."""
+    uploads_bucket: str | None = None
+    """The bucket of uploads, and of exports."""
 
     slack: bool = False
     """Enables notifications by Slack, whose address is in the secret."""

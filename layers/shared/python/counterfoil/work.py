@@ -70,6 +70,15 @@ KINDS = {
         ),
         Kind("ingestion", "ingestion_job"),
         Kind("matching", "document", "matching_"),
+        Kind(
+            "document_output",
+            "output_job",
+            about="""
+                SELECT jsonb_build_object('destination', d.name, 'subject', j.subject, 'subject_id', j.subject_id),
+                       j.created_at
+                FROM output_job j JOIN destination d ON d.id = j.destination_id WHERE j.id = %(id)s
+            """,
+        ),
     )
 }
 

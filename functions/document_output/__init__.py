@@ -1,0 +1,1 @@
+"""Document output: from results to the destinations of their tenant."""

@@ -1,0 +1,34 @@
+"""Document output: results in, deliveries to webhooks and S3 out."""
+
+from functools import cache
+from typing import Any
+
+from counterfoil.breaker import Breakers
+from counterfoil.db import Database
+from counterfoil.delivery import Attempt, Consumer, Outcome
+from counterfoil.egress import Egress
+from counterfoil.settings import settings
+from functions.document_output.work import Ways, deliver
+
+
+@cache
+def consumer() -> Consumer:
+    """The consumer of this function's queue, made at the first invocation."""
+    return Consumer.from_settings(settings(), _deliver)
+
+
+def _deliver(attempt: Attempt) -> Outcome:
+    return deliver(attempt, ways(attempt.database))
+
+
+@cache
+def ways(database: Database) -> Ways:
+    """The ways out of this function, and their circuit breakers, which remember for a moment what they read."""
+    chosen = settings()
+    egress = Egress(chosen.webhook_allowlist) if chosen.webhooks else None
+    return Ways(Breakers.from_settings(chosen, database), egress, chosen.uploads_bucket)
+
+
+def handle(event: dict[str, Any], context: Any) -> Any:
+    """Process one batch of messages."""
+    return consumer().handle(event, context)

@@ -1,0 +1,89 @@
+"""One attempt at delivering a result: signed to a webhook, or as files to S3, behind the destination's breaker."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from counterfoil.breaker import Breakers
+from counterfoil.db import Connection
+from counterfoil.delivery import Attempt, Outcome, Skip, Success
+from counterfoil.documents.output import destinations, exports, signing
+from counterfoil.documents.output.destinations import Destination
+from counterfoil.documents.output.payload import Job, body
+from counterfoil.egress import TOTAL_SECONDS, Egress
+from counterfoil.errors import CancelledError, InvalidSettingsError, StaleClaimError
+from counterfoil.work import Send
+
+LEAST_SECONDS = 2.0
+"""Of a call: with less than this left of the try, none is made."""
+USER_AGENT = "Counterfoil"
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How this function reaches destinations."""
+
+    breakers: Breakers
+    egress: Egress | None
+    """None: the deployment has no way to the internet for webhooks."""
+    bucket: str | None
+    """Of exports."""
+
+
+def deliver(attempt: Attempt, ways: Ways) -> Outcome:
+    """Deliver one revision to one destination.
+
+    Raises:
+        ServiceUnavailableError: the destination was away, and may be there later.
+        RejectedRequestError: it refuses, or is somewhere that may not be called.
+        BreakerOpenError: it has failed for long; it is left alone for a while.
+        InvalidSettingsError: the deployment lacks the way, or the destination its secret.
+        CancelledError: no time is left.
+        StaleClaimError: a newer revision has begun.
+    """
+    assert attempt.tenant_id is not None  # an output job's tenant is NOT NULL
+    with attempt.database.tenant(attempt.tenant_id) as connection:
+        job, destination = destinations.load(connection, attempt.work_id)
+        secrets = destinations.active_secrets(connection, destination.id, attempt.now())
+    if job.revision != attempt.revision:
+        message = f"A newer revision than {attempt.revision} exists of {attempt.work_id}"
+        raise StaleClaimError(message)
+    if not destination.is_active:
+        return Skip(f"The destination '{destination.name}' was removed")
+    attempt.check()
+    with ways.breakers.guard(f"destination:{destination.id}"):
+        status = _call(attempt, ways, job, destination, secrets)
+
+    def effects(connection: Connection) -> Sequence[Send]:
+        connection.execute(
+            "UPDATE output_job SET delivered_at = %s, response_status = %s WHERE id = %s",
+            [attempt.now(), status, attempt.work_id],
+        )
+        return ()
+
+    return Success(effects)
+
+
+def _call(attempt: Attempt, ways: Ways, job: Job, destination: Destination, secrets: Sequence[str]) -> int | None:
+    """Make the delivery. Returns the status of the answer, where it is a webhook's."""
+    if destination.kind == "s3":
+        if ways.bucket is None:
+            raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that exports go to.")
+        exports.export(ways.bucket, destination.tenant_slug, destination.address, job)
+        return None
+    if ways.egress is None:
+        raise InvalidSettingsError(
+            "WEBHOOKS is not set: functions have no way to the internet. Deploy with -c webhooks=true, then send again."
+        )
+    if not secrets:
+        raise InvalidSettingsError(f"The destination '{destination.name}' has no secret: rotate it to give it one.")
+    seconds = min(TOTAL_SECONDS, attempt.time_left())
+    if seconds < LEAST_SECONDS:
+        raise CancelledError("Stopped before the call, since the invocation is about to end")
+    content = body(job)
+    headers = {
+        "content-type": "application/json",
+        "user-agent": USER_AGENT,
+        "idempotency-key": job.key,
+        signing.HEADER: signing.signature(content, secrets, int(attempt.now().timestamp())),
+    }
+    return ways.egress.post(destination.address, content, headers, seconds=seconds)

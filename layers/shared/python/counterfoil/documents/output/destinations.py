@@ -1,0 +1,128 @@
+"""Destinations: where a tenant's results go, what its webhooks are signed with, and how both are changed."""
+
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+from uuid import UUID
+
+from counterfoil.db import Connection
+from counterfoil.documents.output.payload import Job
+
+BOTH_FOR = timedelta(hours=24)
+"""How long after a rotation the secret before is still signed with."""
+SECRET_PREFIX = "whsec_"  # noqa: S105  # what every secret begins with
+LONGEST_PREFIX = 200
+_PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where results are delivered to."""
+
+    id: UUID
+    name: str
+    kind: Literal["webhook", "s3"]
+    address: str
+    """The URL of a webhook, the prefix of an export."""
+    is_active: bool
+    tenant_slug: str
+
+
+_JOB = """
+SELECT j.id, j.revision, j.subject, j.subject_id, j.schema_version, j.requested_at, j.payload::text,
+       d.id, d.name, d.kind, coalesce(d.url, d.prefix), d.disabled_at IS NULL, t.slug
+FROM output_job j JOIN destination d ON d.id = j.destination_id JOIN tenant t ON t.id = j.tenant_id
+WHERE j.id = %s
+"""
+
+
+def load(connection: Connection, job_id: UUID) -> tuple[Job, Destination]:
+    """What a job is to deliver, and where to, as it is now."""
+    row = connection.execute(_JOB, [job_id]).fetchall()[0]
+    return Job(*row[:7]), Destination(*row[7:])
+
+
+_SECRETS = """
+SELECT secret FROM destination_secret WHERE destination_id = %s AND (expires_at IS NULL OR expires_at > %s)
+ORDER BY created_at DESC
+"""
+
+
+def active_secrets(connection: Connection, destination_id: UUID, now: datetime) -> list[str]:
+    """What a webhook is signed with now, the newest first: one, or two while it is rotated."""
+    return [row[0] for row in connection.execute(_SECRETS, [destination_id, now])]
+
+
+def is_prefix(text: str) -> bool:
+    """Whether exports may be written under this prefix: names of letters, digits, `.`, `_` and `-`, divided by `/`."""
+    return len(text) <= LONGEST_PREFIX and _PREFIX.fullmatch(text) is not None
+
+
+def add(  # what a destination is
+    connection: Connection,
+    tenant_id: UUID,
+    name: str,
+    kind: Literal["webhook", "s3"],
+    address: str,
+    events: Sequence[str],
+    now: datetime,
+) -> str | None:
+    """Add a destination, as the owner of the tables. Returns its secret, where it is a webhook.
+
+    Raises:
+        RejectedStatementError: there is an active one of this name, or the name cannot be one. (Mapped by the caller.)
+    """
+    column = "url" if kind == "webhook" else "prefix"
+    row = connection.execute(
+        f"INSERT INTO destination (tenant_id, name, kind, {column}, events, created_at) "  # noqa: S608  # one of two
+        "VALUES (%s, %s, %s, %s, %s, %s) RETURNING id".encode(),
+        [tenant_id, name, kind, address, list(events), now],
+    ).fetchall()[0]
+    return _new_secret(connection, tenant_id, row[0], now) if kind == "webhook" else None
+
+
+def remove(connection: Connection, tenant_id: UUID, name: str, now: datetime) -> bool:
+    """Disable a destination and forget its secrets. False where there is none of this name.
+
+    Work that waits for it is skipped when its time comes.
+    """
+    row = connection.execute(
+        "UPDATE destination SET disabled_at = %s "
+        "WHERE tenant_id = %s AND name = %s AND disabled_at IS NULL RETURNING id",
+        [now, tenant_id, name],
+    ).fetchone()
+    if row is None:
+        return False
+    connection.execute("DELETE FROM destination_secret WHERE destination_id = %s", [row[0]])
+    return True
+
+
+def rotate(connection: Connection, tenant_id: UUID, name: str, now: datetime) -> str | None:
+    """Give a webhook a new secret. None where there is no webhook of this name.
+
+    The one before is signed with for BOTH_FOR more, one from before that no longer: there are never more than two.
+    """
+    row = connection.execute(
+        "SELECT id FROM destination WHERE tenant_id = %s AND name = %s AND kind = 'webhook' AND disabled_at IS NULL "
+        "FOR UPDATE",
+        [tenant_id, name],
+    ).fetchone()
+    if row is None:
+        return None
+    connection.execute("DELETE FROM destination_secret WHERE destination_id = %s AND expires_at IS NOT NULL", [row[0]])
+    connection.execute(
+        "UPDATE destination_secret SET expires_at = %s WHERE destination_id = %s", [now + BOTH_FOR, row[0]]
+    )
+    return _new_secret(connection, tenant_id, row[0], now)
+
+
+def _new_secret(connection: Connection, tenant_id: UUID, destination_id: UUID, now: datetime) -> str:
+    secret = SECRET_PREFIX + secrets.token_urlsafe(32)
+    connection.execute(
+        "INSERT INTO destination_secret (tenant_id, destination_id, secret, created_at) VALUES (%s, %s, %s, %s)",
+        [tenant_id, destination_id, secret, now],
+    )
+    return secret

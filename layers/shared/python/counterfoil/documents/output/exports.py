@@ -1,0 +1,77 @@
+"""Exports to S3: a JSON and a CSV file for each subject, under keys that stay, as its newest revision says."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from counterfoil import aws
+from counterfoil.documents.output.payload import Job, body, table
+from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
+
+PREFIX = "exports/"
+"""Keys are exports/{tenant}/{prefix of the destination}/{clusters or documents}/{id}.json and .csv."""
+_REVISION = "revision"
+"""In the metadata of an object."""
+
+
+def key(tenant_slug: str, prefix: str, job: Job, ending: str) -> str:
+    """Where a subject is exported to, the same for every revision."""
+    return f"{PREFIX}{tenant_slug}/{prefix}/{job.subject}s/{job.subject_id}.{ending}"
+
+
+def export(bucket: str, tenant_slug: str, prefix: str, job: Job) -> None:
+    """Write both files, unless those of a newer revision are there.
+
+    Raises:
+        ServiceUnavailableError, RejectedRequestError: S3 did not take a file.
+    """
+    for ending, content_type, content in (
+        ("json", "application/json", body(job)),
+        ("csv", "text/csv; charset=utf-8", table(job)),
+    ):
+        _put(bucket, key(tenant_slug, prefix, job, ending), job.revision, content, content_type)
+
+
+def _put(bucket: str, key_: str, revision: int, content: bytes, content_type: str) -> None:
+    """Write one file under the condition that nobody writes it in between: a slow try undoes nothing that is newer."""
+    found = _found(bucket, key_)
+    if found is not None and _revision(found) > revision:
+        return
+    condition: dict[str, Any] = {"IfNoneMatch": "*"} if found is None else {"IfMatch": found["ETag"]}
+    try:
+        with aws.errors_mapped():
+            aws.client("s3").put_object(
+                Bucket=bucket,
+                Key=key_,
+                Body=content,
+                ContentType=content_type,
+                Metadata={_REVISION: str(revision)},
+                **condition,
+            )
+    except RejectedRequestError as error:
+        if _status(error) not in {404, 409, 412}:
+            raise
+        raise ServiceUnavailableError("An export was changed by somebody else while it was written") from None
+
+
+def _found(bucket: str, key_: str) -> Mapping[str, Any] | None:
+    """What S3 says about an object; None where there is none, which without the right to list is a 403."""
+    try:
+        with aws.errors_mapped():
+            answer: Mapping[str, Any] = aws.client("s3").head_object(Bucket=bucket, Key=key_)
+            return answer
+    except RejectedRequestError as error:
+        if _status(error) in {403, 404}:
+            return None
+        raise
+
+
+def _revision(found: Mapping[str, Any]) -> int:
+    stated = found.get("Metadata", {}).get(_REVISION, "")
+    return int(stated) if stated.isdecimal() else 0
+
+
+def _status(error: RejectedRequestError) -> int:
+    cause = error.__cause__
+    return cause.response["ResponseMetadata"]["HTTPStatusCode"] if isinstance(cause, ClientError) else 0

@@ -1,0 +1,71 @@
+"""Requests for output: which destinations of a tenant are owed something, in the transaction that makes it so."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID, uuid5
+
+from psycopg.types.json import Jsonb
+
+from counterfoil.db import Connection
+from counterfoil.documents.output.payload import SCHEMA_VERSION
+from counterfoil.work import JOB_NAMESPACE, Send, begin
+
+WORKER = "document_output"
+Subject = Literal["cluster", "document"]
+
+_DESTINATIONS = "SELECT id FROM destination WHERE tenant_id = %s AND disabled_at IS NULL AND %s = ANY(events)"
+
+# The jobs in the order of their ids, as claims lock them. One whose payload is what it was is left alone.
+_REQUEST = """
+INSERT INTO output_job AS job (id, tenant_id, destination_id, subject, subject_id, schema_version, payload,
+                               requested_at, created_at)
+SELECT wanted.id, %(tenant)s, wanted.destination_id, %(subject)s, %(subject_id)s, %(version)s, %(payload)s, %(now)s,
+       %(now)s
+FROM unnest(%(ids)s::uuid[], %(destinations)s::uuid[]) AS wanted (id, destination_id)
+WHERE %(payload)s::jsonb <> 'null' OR EXISTS (SELECT FROM output_job told WHERE told.id = wanted.id)
+ORDER BY wanted.id
+ON CONFLICT (id) DO UPDATE SET schema_version = excluded.schema_version, payload = excluded.payload,
+    requested_at = excluded.requested_at, delivered_at = NULL, response_status = NULL
+WHERE job.payload <> excluded.payload
+RETURNING id
+"""
+
+
+def job_id(destination_id: UUID, subject: Subject, subject_id: UUID) -> UUID:
+    """The id of the job that delivers a subject to a destination, the same for ever."""
+    return uuid5(JOB_NAMESPACE, f"{WORKER}/{destination_id}/{subject}/{subject_id}")
+
+
+def request(  # who is told what about whom
+    connection: Connection,
+    tenant_id: UUID,
+    subject: Subject,
+    subject_id: UUID,
+    payload: Mapping[str, Any] | None,
+    now: datetime,
+) -> list[Send]:
+    """Owe `payload` to every active destination of the tenant that wants this event, in the caller's transaction.
+
+    Returns the messages that are owed now. Where a destination was last owed the same payload, nothing is: so a
+    request may be repeated. `payload` is the `data` of the body (see `payload.py`); None says that the subject exists
+    no more, which only those are told who were told of it before.
+    """
+    found = connection.execute(_DESTINATIONS, [tenant_id, subject]).fetchall()
+    destinations: list[UUID] = [row[0] for row in found]
+    if not destinations:
+        return []
+    changed = connection.execute(
+        _REQUEST,
+        {
+            "tenant": tenant_id,
+            "subject": subject,
+            "subject_id": subject_id,
+            "version": SCHEMA_VERSION,
+            "payload": Jsonb(payload),
+            "now": now,
+            "ids": [job_id(destination, subject, subject_id) for destination in destinations],
+            "destinations": destinations,
+        },
+    ).fetchall()
+    return begin(connection, WORKER, [row[0] for row in changed], now) if changed else []

@@ -1,0 +1,3 @@
+DROP TABLE output_job;
+DROP TABLE destination_secret;
+DROP TABLE destination;
