@@ -1,0 +1,25 @@
+"""Variances: what differs between the documents of a case, and what the case comes to.
+
+`examine` is the whole of it, and pure: the same documents, links and tolerances give the same result, whatever their
+order. `model` is what it reads and finds, `case` says which documents count and what each is held against, `alignment`
+which lines are about the same (by `assignment`), `ledger` what each item comes to; `quantities`, `prices` and `totals`
+are the checks, `tolerances` the limits, `units` what can be converted for certain.
+"""
+
+from counterfoil.documents.variances.examination import examine
+from counterfoil.documents.variances.model import Code, Document, Outcome, Result, Variance, read_document
+from counterfoil.documents.variances.tolerances import Key, Limits, Tolerance, Tolerances
+
+__all__ = [
+    "Code",
+    "Document",
+    "Key",
+    "Limits",
+    "Outcome",
+    "Result",
+    "Tolerance",
+    "Tolerances",
+    "Variance",
+    "examine",
+    "read_document",
+]

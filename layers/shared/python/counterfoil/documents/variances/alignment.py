@@ -1,0 +1,248 @@
+"""Which line of a document is about which line of an order (or of a delivery, where there is no order). Pure.
+
+Each possible pair is weighed by what both lines state: article numbers, the order line that a line names, words,
+quantity, unit and price. The pairs of the largest total weight are taken, each line once (`assignment`). A line that is
+left over joins the line that it fits, if it does so clearly: one order line, billed or delivered in several (a split).
+
+What a case's documents call an article differs: the order may know the buyer's number only, the delivery note the
+seller's, and both may abbreviate. So the lines found are looked at again: the numbers and words of all lines that are
+about one order line speak for the next (`learn`), until nothing changes.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from uuid import UUID
+
+from rapidfuzz.fuzz import ratio
+
+from counterfoil.documents.variances.assignment import assign
+from counterfoil.documents.variances.model import Document, Line
+from counterfoil.documents.variances.units import factor
+
+_MIN = 2.5
+"""A pair that weighs less is none."""
+_MIN_SPLIT = 4.0
+"""And what a line must weigh to join one that has a partner already: no equal quantity speaks for it."""
+_SURE = 5.0
+"""What is said by lines of this weight is learned."""
+_ROUNDS = 4
+_NEAR_CODE = 75
+"""Codes whose letters are this much alike (of 100) may be one, damaged by capture."""
+_NEAR_WORD = 80
+_MIN_ABBREVIATION = 3
+_ZERO = Decimal(0)
+
+Place = tuple[UUID, int]
+"""A line of a document, by the document's id and the line's place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A line that others are held against."""
+
+    document: Document
+    line: Line
+
+    @property
+    def place(self) -> Place:
+        """Which line it is."""
+        return self.document.id, self.line.place
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What else an anchor's article is called, in lines that are about it."""
+
+    codes: frozenset[str] = frozenset()
+    texts: frozenset[str] = frozenset()
+
+
+Learned = Mapping[Place, Names]
+_NOTHING = Names()
+
+
+def anchors(document: Document) -> list[Anchor]:
+    """The lines of a document that can be held against others: those with a quantity or an amount."""
+    return [Anchor(document, line) for line in document.lines if line.quantity is not None or line.net is not None]
+
+
+def align_all(wanted: Mapping[UUID, tuple[Document, Sequence[Anchor]]]) -> dict[Place, Anchor]:
+    """The anchor of each line that has one; `wanted` says for each document what its lines may be held against."""
+    learned: Learned = {}
+    found: dict[Place, Anchor] = {}
+    for _ in range(_ROUNDS):
+        weighed = [align(document, candidates, learned) for document, candidates in wanted.values()]
+        again = {place: anchor for one in weighed for place, (anchor, _) in one.items()}
+        if again == found:
+            break
+        found = again
+        learned = learn((pair for one in weighed for pair in one.items()), wanted)
+    return found
+
+
+def learn(
+    pairs: Iterable[tuple[Place, tuple[Anchor, float]]], wanted: Mapping[UUID, tuple[Document, Sequence[Anchor]]]
+) -> Learned:
+    """What each anchor is called by the lines that are surely about it.
+
+    A number or a text that lines of two anchors of one document have tells nothing, and is not learned.
+    """
+    codes: dict[Place, set[str]] = defaultdict(set)
+    texts: dict[Place, set[str]] = defaultdict(set)
+    holders: dict[tuple[UUID, str], set[int]] = defaultdict(set)
+    for (document_id, place), (anchor, weight) in pairs:
+        if weight < _SURE:
+            continue
+        line = next(line for line in wanted[document_id][0].lines if line.place == place)
+        id_, anchor_place = anchor.place
+        for code in _codes_of(line):
+            codes[anchor.place].add(code)
+            holders[id_, f"#{code}"].add(anchor_place)
+        if line.words:
+            texts[anchor.place].add(line.words)
+            holders[id_, line.words].add(anchor_place)
+    return {
+        place: Names(
+            frozenset(code for code in codes[place] if len(holders[place[0], f"#{code}"]) == 1),
+            frozenset(text for text in texts[place] if len(holders[place[0], text]) == 1),
+        )
+        for place in codes.keys() | texts.keys()
+    }
+
+
+def align(
+    document: Document, candidates: Sequence[Anchor], learned: Learned
+) -> dict[Place, tuple[Anchor, float]]:
+    """The anchor of each line of `document` that has one, and how much speaks for it."""
+    positions = _positions(candidates)
+    weights = {
+        (line.place, index): weight
+        for line in document.lines
+        for index, anchor in enumerate(candidates)
+        if (weight := weigh(line, anchor, positions, learned)) >= _MIN
+    }
+    pairs = assign(weights)
+    left = {index: candidates[index].line.quantity or _ZERO for index in range(len(candidates))}
+    for place, index in pairs.items():
+        left[index] -= document.lines[place].quantity or _ZERO
+    split: dict[int, int] = {}
+    for line in document.lines:
+        if line.place in pairs:
+            continue
+        fitting = [
+            (weight + (1.0 if 0 < (line.quantity or _ZERO) <= left[index] else 0.0), -index)
+            for place, index in weights
+            if place == line.place
+            and (weight := weigh(line, candidates[index], positions, learned, with_quantity=False)) >= _MIN_SPLIT
+        ]
+        if fitting:
+            split[line.place] = -max(fitting)[1]
+            left[split[line.place]] -= line.quantity or _ZERO
+    return {
+        (document.id, place): (candidates[index], weights[place, index]) for place, index in (pairs | split).items()
+    }
+
+
+def _positions(candidates: Iterable[Anchor]) -> Mapping[UUID, frozenset[str]]:
+    found: dict[UUID, set[str]] = defaultdict(set)
+    for anchor in candidates:
+        found[anchor.document.id].add(anchor.line.label.lstrip("0"))
+    return {id_: frozenset(labels) for id_, labels in found.items()}
+
+
+def weigh(
+    line: Line,
+    anchor: Anchor,
+    positions: Mapping[UUID, frozenset[str]],
+    learned: Learned,
+    *,
+    with_quantity: bool = True,
+) -> float:
+    """How much speaks for a line being about an anchor, and against it."""
+    other, names = anchor.line, learned.get(anchor.place, _NOTHING)
+    weight = 0.0 if line.is_item == other.is_item else -1.0
+    weight += _named(line, anchor, positions[anchor.document.id])
+    weight += _codes(line, other, names)
+    weight += max(_words(line.words, text) for text in (other.words, *names.texts))
+    if line.unit is not None and other.unit is not None:
+        weight += 0.5 if line.unit == other.unit else 0.0 if factor(line.unit, other.unit) else -2.0
+    if with_quantity and line.quantity is not None and line.quantity == other.quantity:
+        weight += 1.0
+    return weight + _prices(line, other)
+
+
+def _named(line: Line, anchor: Anchor, positions: frozenset[str]) -> float:
+    """The order and the order line that a line names; the line by its position, else counted."""
+    weight = 0.0
+    if line.order is not None and anchor.document.reference is not None:
+        weight += 3.0 if line.order.folded & anchor.document.reference.folded else -3.0
+    if line.order_line is not None:
+        label = line.order_line.lstrip("0")
+        if label in positions:
+            weight += 4.0 if label == anchor.line.label.lstrip("0") else -3.0
+        else:
+            weight += 4.0 if label == str(anchor.line.place + 1) else -2.0
+    return weight
+
+
+def _codes_of(line: Line) -> frozenset[str]:
+    return frozenset(code for code in (line.article, line.buyer_article) if code is not None)
+
+
+def _codes(line: Line, other: Line, names: Names) -> float:
+    """Article numbers of the seller and of the buyer, which some write in each other's place."""
+    mine = _codes_of(line)
+    equal = len(mine & (_codes_of(other) | names.codes))
+    if equal:
+        return 7.0 + equal
+    weight = 0.0
+    for one, two in ((line.article, other.article), (line.buyer_article, other.buyer_article)):
+        if one is not None and two is not None:
+            weight -= 1.0 if ratio(one, two) >= _NEAR_CODE else 5.0
+    return weight
+
+
+def _words(mine: str, theirs: str) -> float:
+    if not mine or not theirs:
+        return 0.0
+    if mine == theirs:
+        return 6.0
+    return 9.0 * alike(mine, theirs) - 4.0
+
+
+def alike(mine: str, theirs: str) -> float:
+    """How far two descriptions agree, from 0 to 1: the share of each that is in the other, in whatever order.
+
+    A word also agrees with its abbreviation, and with what capture makes of it.
+    """
+    shares = _share(mine.split(), theirs.split()), _share(theirs.split(), mine.split())
+    return (min(shares) + max(shares)) / 2
+
+
+def _share(words: Sequence[str], others: Sequence[str]) -> float:
+    return sum(len(word) * max(_same_word(word, other) for other in others) for word in words) / sum(map(len, words))
+
+
+def _same_word(one: str, other: str) -> float:
+    if one == other:
+        return 1.0
+    shorter, longer = sorted((one, other), key=len)
+    if any(letter.isdigit() for letter in one + other):
+        return 0.0  # sizes and types: a digit apart is another article
+    if len(shorter) >= _MIN_ABBREVIATION and longer.startswith(shorter):
+        return 0.9
+    found = ratio(one, other)
+    return found / 100 if found >= _NEAR_WORD else 0.0
+
+
+def _prices(line: Line, other: Line) -> float:
+    mine, theirs = line.price, other.price
+    if not mine or not theirs:
+        return 0.0
+    per_unit = factor(line.unit, other.unit)
+    if per_unit is None:
+        return 0.0
+    apart = abs(mine / per_unit / theirs - 1)
+    return 2.0 if apart <= Decimal("0.005") else 1.0 if apart <= Decimal("0.1") else -0.5

@@ -1,0 +1,175 @@
+"""A case: the documents of a cluster, which of them count, and what each is held against. Pure.
+
+A document that is another one again counts once; an order that was changed counts as it was changed last.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from uuid import UUID
+
+from counterfoil.documents.matching import profile
+from counterfoil.documents.matching.rules import same_again
+from counterfoil.documents.structured import DocumentType
+from counterfoil.documents.variances.model import Document
+
+Edges = Collection[tuple[UUID, UUID]]
+
+_ONCE = (DocumentType.DELIVERY_NOTE, DocumentType.GOODS_RECEIPT, DocumentType.CREDIT_NOTE)
+
+
+@dataclass(frozen=True)
+class Case:
+    """The documents of a cluster, and contracts that they are linked to."""
+
+    documents: Sequence[Document]
+    edges: Edges
+
+    @cached_property
+    def neighbours(self) -> Mapping[UUID, frozenset[UUID]]:
+        """The documents that each is linked to."""
+        found: dict[UUID, set[UUID]] = defaultdict(set)
+        there = {document.id for document in self.documents}
+        for a, b in self.edges:
+            if a in there and b in there:
+                found[a].add(b)
+                found[b].add(a)
+        return {id_: frozenset(others) for id_, others in found.items()}
+
+    def of(self, *types: DocumentType) -> list[Document]:
+        """The documents of these types, in the order of their dates."""
+        return sorted((one for one in self.documents if one.type in types), key=lambda one: one.order_of_time)
+
+    @cached_property
+    def duplicates(self) -> Mapping[UUID, Document]:
+        """The invoices that are another one again, each with its original.
+
+        They are those that matching linked to another invoice, and those that are the same bill under the same number
+        by its rules. Of two, the one that is linked to nothing else is the duplicate, else the later received.
+        """
+        invoices = sorted(self.of(DocumentType.INVOICE), key=self._originality)
+        found: dict[UUID, Document] = {}
+        for place, invoice in enumerate(invoices):
+            for other in invoices[:place]:
+                if other.id not in found and self._is_again(other, invoice):
+                    found[invoice.id] = other
+                    break
+        return found
+
+    def _originality(self, invoice: Document) -> tuple[object, ...]:
+        types = {document.id: document.type for document in self.documents}
+        others = [id_ for id_ in self.neighbours.get(invoice.id, ()) if types[id_] is not DocumentType.INVOICE]
+        return not others, invoice.received_at, invoice.id
+
+    def _is_again(self, one: Document, other: Document) -> bool:
+        if other.id in self.neighbours.get(one.id, ()):
+            return True
+        same_number = one.reference and other.reference and one.reference.folded & other.reference.folded
+        return bool(same_number) and same_again(_profile(one), _profile(other))
+
+    @cached_property
+    def changed(self) -> Mapping[UUID, Document]:
+        """The orders that were changed, or came again, each with the last form of it."""
+        found: dict[UUID, Document] = {}
+        orders = self.of(DocumentType.PURCHASE_ORDER)
+        for place, order in enumerate(orders):
+            later = [other for other in orders[place + 1 :] if same_again(_profile(order), _profile(other))]
+            if later:
+                found[order.id] = later[-1]
+        return found
+
+    @cached_property
+    def repeated(self) -> Mapping[UUID, Document]:
+        """Delivery notes, receipts and credit notes that came again, each with the first."""
+        found: dict[UUID, Document] = {}
+        for type_ in _ONCE:
+            same = self.of(type_)
+            for place, document in enumerate(same):
+                first = next((one for one in same[:place] if _is_same_paper(one, document)), None)
+                if first is not None:
+                    found[document.id] = found.get(first.id, first)
+        return found
+
+    @cached_property
+    def counting(self) -> list[Document]:
+        """The documents that count."""
+        left_out = self.duplicates.keys() | self.changed.keys() | self.repeated.keys()
+        return [document for document in self.documents if document.id not in left_out]
+
+    def effective(self, type_: DocumentType) -> list[Document]:
+        """The documents of a type that count, in the order of their dates."""
+        counting = {document.id for document in self.counting}
+        return [document for document in self.of(type_) if document.id in counting]
+
+    @cached_property
+    def anchors(self) -> list[Document]:
+        """What others are held against: the orders; and the deliveries that belong to no order."""
+        orders = self.effective(DocumentType.PURCHASE_ORDER)
+        notes = self.effective(DocumentType.DELIVERY_NOTE)
+        of_no_order = [note for note in notes if not self._nearest(note, orders)]
+        receipts = [
+            receipt
+            for receipt in self.effective(DocumentType.GOODS_RECEIPT)
+            if not self._nearest(receipt, orders) and not self._nearest(receipt, notes)
+        ]
+        return orders + of_no_order + receipts
+
+    @cached_property
+    def held_against(self) -> dict[UUID, Collection[UUID]]:
+        """By document, the anchors that it is held against: orders, and only where it has none, deliveries."""
+        orders = self.effective(DocumentType.PURCHASE_ORDER)
+        others = [anchor for anchor in self.anchors if anchor.type is not DocumentType.PURCHASE_ORDER]
+        return {
+            document.id: [one.id for one in self._nearest(document, orders) or self._nearest(document, others)]
+            for document in self.counting
+        }
+
+    def _nearest(self, document: Document, targets: Sequence[Document]) -> list[Document]:
+        """Those of the targets that a document is linked to or names; else those the fewest links away."""
+        current = {**{id_: last.id for id_, last in self.changed.items()}}
+        direct = {current.get(id_, id_) for id_ in self.neighbours.get(document.id, ())}
+        named = [one for one in targets if one.id in direct or names(document, one)]
+        if named:
+            return named
+        wanted = {one.id for one in targets}
+        seen, level = {document.id}, {document.id}
+        while level:
+            level = {current.get(n, n) for id_ in level for n in self.neighbours.get(id_, ())} - seen
+            if reached := level & wanted:
+                return [one for one in targets if one.id in reached]
+            seen |= level
+        return []
+
+
+def names(document: Document, order: Document) -> bool:
+    """Whether a document names an order, at its head or in a line."""
+    return order.reference is not None and any(
+        reference.folded & order.reference.folded for reference in orders_named(document)
+    )
+
+
+def orders_named(document: Document) -> list[object]:
+    """The numbers of orders that a document names."""
+    found = list(document.named.get("po_reference", ()))
+    return found + [line.order for line in document.lines if line.order is not None]
+
+
+def _is_same_paper(one: Document, other: Document) -> bool:
+    """Whether two delivery notes, receipts or credit notes are one: number and day, and what the lines say."""
+    if one.reference is None or other.reference is None or not one.reference.folded & other.reference.folded:
+        return False
+    return one.day == other.day and _amounts(one) == _amounts(other)
+
+
+def _amounts(document: Document) -> list[tuple[object, ...]]:
+    return sorted((str(line.quantity), str(line.rejected), str(line.net)) for line in document.lines)
+
+
+def _profile(document: Document) -> profile.Document:
+    return profile.document(document.id, document.received_at, document.type.value, document.data)
+
+
+def counterparts(documents: Iterable[Document], type_: DocumentType) -> list[Document]:
+    """Those of a type."""
+    return [document for document in documents if document.type is type_]

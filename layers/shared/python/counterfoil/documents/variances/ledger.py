@@ -1,0 +1,237 @@
+"""The ledger of a case: what was ordered, and what each document adds to it. Pure.
+
+An entry is a quantity of one line of one document, put down under an item. Items are the lines of the orders; where a
+document has no order, the lines of the deliveries. Lines of one order that say the same are one item, since no later
+document can tell them apart.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from uuid import UUID
+
+from counterfoil.documents.structured import DocumentType
+from counterfoil.documents.variances.alignment import Anchor, Place, align_all, anchors
+from counterfoil.documents.variances.model import Document, Line
+from counterfoil.documents.variances.units import factor, is_goods
+
+DELIVERIES = (DocumentType.DELIVERY_NOTE, DocumentType.GOODS_RECEIPT)
+BILLS = (DocumentType.INVOICE, DocumentType.CREDIT_NOTE)
+_ROUNDING = Decimal("0.05")
+_ZERO = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one line of a document adds to an item."""
+
+    document: Document
+    line: Line
+    quantity: Decimal | None
+    """In the item's unit; None where the line states none, or in a unit that cannot be converted for certain."""
+    rejected: Decimal = _ZERO
+    price: Decimal | None = None
+    """For one unit of the item."""
+    is_lump: bool = False
+    """The line bills several items in one amount, and the quantity follows from the amount."""
+
+
+@dataclass(slots=True)
+class Item:
+    """What was ordered once: the lines of an order that say the same, and what other documents add."""
+
+    document: Document
+    """The order; or the delivery, where there is no order."""
+    lines: tuple[Line, ...]
+    entries: list[Entry] = field(default_factory=list)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether an order has it."""
+        return self.document.type is DocumentType.PURCHASE_ORDER
+
+    @property
+    def line(self) -> Line:
+        """The first of its lines."""
+        return self.lines[0]
+
+    @property
+    def unit(self) -> str | None:
+        """The unit that all of its quantities are in."""
+        return self.line.unit
+
+    @property
+    def is_goods(self) -> bool:
+        """Whether it is delivered, and not a service."""
+        return is_goods(self.unit)
+
+    @property
+    def ordered(self) -> Decimal | None:
+        """The quantity ordered; None where no order has it, or an order without quantities."""
+        quantities = [line.quantity for line in self.lines if line.quantity is not None]
+        return sum(quantities, _ZERO) if self.is_ordered and quantities else None
+
+    @property
+    def articles(self) -> tuple[str, ...]:
+        """Its article numbers, the seller's and the buyer's."""
+        return tuple(code for code in (self.line.article, self.line.buyer_article) if code)
+
+    def of(self, *types: DocumentType) -> list[Entry]:
+        """The entries of documents of these types, in the order of their dates."""
+        found = [entry for entry in self.entries if entry.document.type in types]
+        return sorted(found, key=lambda entry: (entry.document.order_of_time, entry.line.place))
+
+    def total(self, *types: DocumentType) -> Decimal | None:
+        """The sum of these documents' quantities; None where none speaks of the item."""
+        quantities = [entry.quantity for entry in self.of(*types) if entry.quantity is not None]
+        return sum(quantities, _ZERO) if quantities else None
+
+    @property
+    def rejected(self) -> Decimal:
+        """What receipts say was refused."""
+        return sum((entry.rejected for entry in self.entries), _ZERO)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """All items of a case, and the lines that belong to none."""
+
+    items: list[Item]
+    orders_of: dict[UUID, tuple[Document, ...]]
+    """By document, the orders that it is held against; deliveries, where there is no order."""
+    loose: dict[UUID, list[Line]]
+    """By document, its lines about goods and services that fit no item."""
+    incomparable: list[Entry] = field(default_factory=list)
+    """Entries in a unit that cannot be converted for certain."""
+
+    def of_order(self, order: Document) -> list[Item]:
+        """The items of an order."""
+        return [item for item in self.items if item.document.id == order.id]
+
+    def deliveries(self, order: Document) -> list[Document]:
+        """The delivery notes of an order, or where it has none its receipts, in the order of their dates."""
+        linked = {
+            entry.document.id: entry.document
+            for item in self.of_order(order)
+            for entry in item.entries
+            if entry.document.type in DELIVERIES
+        }
+        notes = [one for one in linked.values() if one.type is DocumentType.DELIVERY_NOTE]
+        return sorted(notes or linked.values(), key=lambda one: one.order_of_time)
+
+    def delivered(self, item: Item) -> Decimal | None:
+        """What was delivered of an item: by delivery notes, where its order has any, else by receipts.
+
+        None where nothing was delivered on the order at all; 0 where other items of it were.
+        """
+        deliveries = self.deliveries(item.document)
+        if not deliveries:
+            return None
+        return item.total(deliveries[0].type) or _ZERO
+
+
+def keep(
+    documents: Sequence[Document], anchors_of: Sequence[Document], linked: dict[UUID, Collection[UUID]]
+) -> Ledger:
+    """Put every line of `documents` under the item that it is about.
+
+    `anchors_of` are the orders, and the deliveries that have none; `linked` says which of them each document may be
+    held against.
+    """
+    items: list[Item] = []
+    item_of: dict[Place, Item] = {}
+    by_id = {document.id: document for document in anchors_of}
+    for document in anchors_of:
+        for lines in _alike(document):
+            item = Item(document, tuple(lines))
+            items.append(item)
+            item_of |= {(document.id, line.place): item for line in lines}
+            if document.type is not DocumentType.PURCHASE_ORDER:
+                item.entries += [_entry(document, line, item) for line in lines]
+    ledger = Ledger(items, {}, {})
+    wanted: dict[UUID, tuple[Document, Sequence[Anchor]]] = {}
+    for document in documents:
+        if document.id in by_id or document.type is DocumentType.CONTRACT:
+            continue
+        against = [by_id[id_] for id_ in linked.get(document.id, ()) if id_ in by_id]
+        ledger.orders_of[document.id] = tuple(against)
+        wanted[document.id] = document, [anchor for one in against for anchor in anchors(one)]
+    found = align_all(wanted)
+    for document, _ in wanted.values():
+        for line in document.lines:
+            _put_down(ledger, document, line, found, item_of)
+    for document in sorted(documents, key=lambda one: one.order_of_time):
+        if document.type in BILLS:
+            _spread_lumps(ledger, document)
+    return ledger
+
+
+def _alike(document: Document) -> Iterable[list[Line]]:
+    groups: dict[object, list[Line]] = defaultdict(list)
+    for anchor in anchors(document):
+        line = anchor.line
+        same = (line.article, line.buyer_article, line.words, line.unit, line.price, line.tax_rate)
+        groups[same if any(same[:3]) else line.place].append(line)
+    return groups.values()
+
+
+def _put_down(
+    ledger: Ledger, document: Document, line: Line, found: Mapping[Place, Anchor], item_of: Mapping[Place, Item]
+) -> None:
+    anchor = found.get((document.id, line.place))
+    if anchor is None:
+        ledger.loose.setdefault(document.id, []).append(line)
+        return
+    item = item_of[anchor.place]
+    entry = _entry(document, line, item)
+    item.entries.append(entry)
+    if entry.quantity is None and line.quantity is not None:
+        ledger.incomparable.append(entry)
+
+
+def _entry(document: Document, line: Line, item: Item) -> Entry:
+    per_unit = factor(line.unit, item.unit)
+    if per_unit is None:
+        return Entry(document, line, None)
+    price = None if line.price is None else line.price / per_unit
+    quantity = None if line.quantity is None else line.quantity * per_unit
+    return Entry(document, line, quantity, (line.rejected or _ZERO) * per_unit, price)
+
+
+def _spread_lumps(ledger: Ledger, document: Document) -> None:
+    """Spread a line that bills several items in one amount (`items as per order`) over these items.
+
+    It does so where the line's amount is what the items come to at their ordered prices: all that was delivered with a
+    delivery that the document names, else all of the order, else what is not billed yet.
+    """
+    for line in list(ledger.loose.get(document.id, ())):
+        if line.net is None or line.is_item or document.type is not DocumentType.INVOICE:
+            continue
+        for share in _shares(ledger, document):
+            worth = sum((item.line.price * quantity for item, quantity in share if item.line.price is not None), _ZERO)
+            if share and worth and abs(worth - line.net) <= _ROUNDING + len(share) * Decimal("0.01"):
+                for item, quantity in share:
+                    item.entries.append(Entry(document, line, quantity, price=item.line.price, is_lump=True))
+                ledger.loose[document.id].remove(line)
+                break
+
+
+def _shares(ledger: Ledger, document: Document) -> Iterable[list[tuple[Item, Decimal]]]:
+    items = [item for order in ledger.orders_of[document.id] for item in ledger.of_order(order) if item.is_ordered]
+    free = [item for item in items if not any(entry.document.id == document.id for entry in item.entries)]
+    yield [(item, item.ordered) for item in free if item.ordered]
+    left = [(item, (item.ordered or _ZERO) - (item.total(DocumentType.INVOICE) or _ZERO)) for item in free]
+    yield [(item, quantity) for item, quantity in left if quantity > 0]
+    delivered = [(item, (ledger.delivered(item) or _ZERO) - (item.total(DocumentType.INVOICE) or _ZERO)) for item in free]
+    yield [(item, quantity) for item, quantity in delivered if quantity > 0]
+    for delivery in _deliveries_of(items):
+        yield [
+            (item, quantity)
+            for item in free
+            if (quantity := sum((e.quantity or _ZERO for e in item.entries if e.document.id == delivery), _ZERO))
+        ]
+
+
+def _deliveries_of(items: Iterable[Item]) -> list[UUID]:
+    return sorted({e.document.id for item in items for e in item.of(*DELIVERIES)})

@@ -1,0 +1,369 @@
+"""What diagnostics reads and what it finds: documents with their lines in decimals, variances, and the result."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from counterfoil.documents.matching.normalise import Reference, code, reference, words
+from counterfoil.documents.structured import ROLES, DocumentType
+from counterfoil.documents.variances.tolerances import Limits
+from counterfoil.documents.variances.units import canonical_unit
+
+LONGEST_TEXT = 80
+"""Characters of a description or a number that a sentence quotes."""
+
+
+class Code(StrEnum):
+    """What can be wrong with a case."""
+
+    OVER_BILLED_QUANTITY = "over_billed_quantity"
+    UNDER_DELIVERED = "under_delivered"
+    OVER_DELIVERED = "over_delivered"
+    PRICE_MISMATCH = "price_mismatch"
+    PRICE_BASIS_MISMATCH = "price_basis_mismatch"
+    TOTAL_MISMATCH = "total_mismatch"
+    CURRENCY_MISMATCH = "currency_mismatch"
+    MISSING_PURCHASE_ORDER = "missing_purchase_order"
+    MISSING_DELIVERY = "missing_delivery"
+    DUPLICATE_INVOICE = "duplicate_invoice"
+    BILLED_BEYOND_ORDER = "billed_beyond_order"
+    REJECTED_GOODS_BILLED = "rejected_goods_billed"
+    TAX_MISMATCH = "tax_mismatch"
+
+
+WAITING = frozenset({Code.UNDER_DELIVERED, Code.MISSING_DELIVERY, Code.MISSING_PURCHASE_ORDER})
+"""What a document that is still to come may put right."""
+
+
+class Outcome(StrEnum):
+    """What a case comes to."""
+
+    MATCHED = "matched"
+    WITHIN_TOLERANCE = "within-tolerance"
+    EXCEPTION = "exception"
+    INCOMPLETE = "incomplete"
+
+
+# -- what is read ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line as its document states it. Codes, words and units are in canonical forms, to be compared."""
+
+    place: int
+    """From 0, in the order of the document."""
+    label: str
+    """How people find it: its position, else its place from 1."""
+    article: str | None
+    buyer_article: str | None
+    article_text: str | None
+    """One of the article numbers as written, for people."""
+    description: str | None
+    words: str
+    quantity: Decimal | None
+    rejected: Decimal | None
+    unit: str | None
+    unit_price: Decimal | None
+    """For `price_basis` units."""
+    price_basis: Decimal
+    net: Decimal | None
+    tax_rate: Decimal | None
+    order: Reference | None
+    """The order that the line itself names."""
+    order_line: str | None
+
+    @property
+    def price(self) -> Decimal | None:
+        """For one unit: what is stated, else what the line's amount comes to."""
+        if self.unit_price is not None:
+            return self.unit_price / self.price_basis
+        return self.net / self.quantity if self.net is not None and self.quantity else None
+
+    @property
+    def is_item(self) -> bool:
+        """Whether it is about goods or services, and not about freight, a discount or a down payment."""
+        return self.unit is not None or self.article is not None or self.buyer_article is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of a case."""
+
+    id: UUID
+    type: DocumentType
+    received_at: datetime
+    number: str
+    reference: Reference | None
+    day: date | None
+    sellers: tuple[str, ...]
+    """The seller's VAT id and name, as far as they are stated."""
+    currency: str | None
+    net: Decimal | None
+    tax: Decimal | None
+    gross: Decimal | None
+    named: Mapping[str, tuple[Reference, ...]]
+    """The numbers that it names, by the field that names them."""
+    lines: tuple[Line, ...]
+    data: Mapping[str, Any] = field(repr=False)
+    """Its structured data as they are."""
+
+    @property
+    def title(self) -> str:
+        """How a sentence calls it: `invoice RE-100`."""
+        return f"{self.type.value.replace('_', ' ')} {short(self.number)}".rstrip()
+
+    @property
+    def heading(self) -> str:
+        """The same, at the beginning of a sentence."""
+        return self.title[0].upper() + self.title[1:]
+
+    @property
+    def order_of_time(self) -> tuple[date, datetime, UUID]:
+        """Sorts documents by their own date, then by receipt."""
+        return self.day or self.received_at.date(), self.received_at, self.id
+
+
+def read_document(id_: UUID, type_: str, received_at: datetime, data: Mapping[str, Any]) -> Document:
+    """Read structured data, by the specification's field names. What nobody can read is left out.
+
+    Raises:
+        KeyError: documents of this type have no roles (`other`).
+    """
+    kind = DocumentType(type_)
+    roles = ROLES[kind]
+    number = _text(data.get(roles.number)) or ""
+    items = [item for item in data.get("line_items") or () if isinstance(item, Mapping)]
+    seller = data.get(roles.seller)
+    return Document(
+        id=id_,
+        type=kind,
+        received_at=received_at,
+        number=number,
+        reference=reference(number) if number else None,
+        day=_day(data.get(roles.date)),
+        sellers=tuple(
+            found
+            for name in ("vat_id", "name")
+            if isinstance(seller, Mapping) and (found := _text(seller.get(name))) is not None
+        ),
+        currency=_text(data.get("currency")),
+        net=number_of(data.get("total_net")),
+        tax=number_of(data.get("total_tax")),
+        gross=number_of(data.get("total_gross")),
+        named={name: found for name in data if name.endswith("_reference") and (found := _references(data[name]))},
+        lines=tuple(_line(place, item) for place, item in enumerate(items)),
+        data=data,
+    )
+
+
+def _line(place: int, item: Mapping[str, Any]) -> Line:
+    article, buyer_article = _text(item.get("article_number")), _text(item.get("buyer_article_number"))
+    description, order = _text(item.get("description")), _text(item.get("po_reference"))
+    basis = number_of(item.get("price_basis_quantity"))
+    return Line(
+        place=place,
+        label=_text(item.get("position")) or str(place + 1),
+        article=(code(article) or None) if article else None,
+        buyer_article=(code(buyer_article) or None) if buyer_article else None,
+        article_text=article or buyer_article,
+        description=description,
+        words=words(description) if description else "",
+        quantity=number_of(item.get("quantity")),
+        rejected=number_of(item.get("rejected_quantity")),
+        unit=canonical_unit(_text(item.get("unit"))),
+        unit_price=number_of(item.get("unit_price")),
+        price_basis=basis if basis is not None and basis > 0 else Decimal(1),
+        net=number_of(item.get("net_amount")),
+        tax_rate=number_of(item.get("tax_rate")),
+        order=reference(order) if order else None,
+        order_line=_text(item.get("po_line")),
+    )
+
+
+def _text(value: Any) -> str | None:
+    return (value.strip() or None) if isinstance(value, str) else None
+
+
+def number_of(value: Any) -> Decimal | None:
+    """A decimal string as a number; None where there is none, or what nobody can compute with."""
+    if not isinstance(value, str):
+        return None
+    try:
+        number = Decimal(value)
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() and abs(number.adjusted()) <= 30 else None
+
+
+def _day(value: Any) -> date | None:
+    try:
+        return date.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _references(value: Any) -> tuple[Reference, ...]:
+    texts = [value] if isinstance(value, str) else value if isinstance(value, Iterable) else ()
+    return tuple(found for text in texts if isinstance(text, str) and (found := reference(text)))
+
+
+# -- what is found --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variance:
+    """One difference between what documents of a case state."""
+
+    code: Code
+    document: Document
+    """The document that has to be looked at."""
+    line: str | None = None
+    expected: Decimal | str | None = None
+    actual: Decimal | str | None = None
+    difference: Decimal | None = None
+    unit: str | None = None
+    currency: str | None = None
+    limits: Limits | None = None
+    """The tolerance that it was held against; None where none applies."""
+    is_tolerated: bool = False
+    sentence: str
+    settled_by: str | None = None
+    """What put it right since, in a sentence."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody has to act."""
+        return not self.is_tolerated and self.settled_by is None
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """As JSON has it: numbers as decimal strings."""
+        return {
+            "code": self.code.value,
+            "document": str(self.document.id),
+            "document_type": self.document.type.value,
+            "number": self.document.number,
+            "line": self.line,
+            "expected": _plain(self.expected),
+            "actual": _plain(self.actual),
+            "difference": _plain(self.difference),
+            "unit": self.unit,
+            "currency": self.currency,
+            "tolerance": None if self.limits is None else self.limits.record,
+            "within_tolerance": self.is_tolerated,
+            "sentence": self.sentence,
+            "settled_by": self.settled_by,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one line of one document adds to a row."""
+
+    document: UUID
+    line: str
+    role: str
+    """ordered, confirmed, delivered, received, billed or credited."""
+    quantity: Decimal | None
+    """In the row's unit; None where the units cannot be compared."""
+    unit_price: Decimal | None
+    """For one unit of the row."""
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "document": str(self.document),
+            "line": self.line,
+            "role": self.role,
+            "quantity": _plain(self.quantity),
+            "unit_price": _plain(self.unit_price),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One article or service, side by side over all documents. A quantity is None where no document speaks of it."""
+
+    order: UUID | None
+    line: str
+    article: str | None
+    description: str | None
+    unit: str | None
+    currency: str | None
+    ordered: Decimal | None
+    delivered: Decimal | None
+    received: Decimal | None
+    rejected: Decimal | None
+    billed: Decimal | None
+    credited: Decimal | None
+    price: Decimal | None
+    """As ordered, for one unit."""
+    parts: tuple[Part, ...]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """As JSON has it: numbers as decimal strings."""
+        quantities = ("ordered", "delivered", "received", "rejected", "billed", "credited", "price")
+        return {
+            "order": None if self.order is None else str(self.order),
+            "line": self.line,
+            "article": self.article,
+            "description": self.description,
+            "unit": self.unit,
+            "currency": self.currency,
+            **{name: _plain(getattr(self, name)) for name in quantities},
+            "parts": [part.record for part in self.parts],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a case comes to, and why."""
+
+    outcome: Outcome
+    reasons: tuple[str, ...]
+    """Sentences for a clerk, the most important first."""
+    variances: tuple[Variance, ...]
+    rows: tuple[Row, ...]
+    remarks: tuple[str, ...]
+    """Facts that changed what was compared: an order that was changed, a delivery note seen twice, a credit note."""
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """As JSON has it: stored with the case, and sent to its tenant's systems."""
+        return {
+            "outcome": self.outcome.value,
+            "reasons": list(self.reasons),
+            "variances": [variance.record for variance in self.variances],
+            "lines": [row.record for row in self.rows],
+            "remarks": list(self.remarks),
+        }
+
+
+def short(text: str) -> str:
+    """A text as a sentence quotes it: on one line, and not longer than is good for the sentence."""
+    plain = " ".join(text.split())
+    return plain if len(plain) <= LONGEST_TEXT else plain[: LONGEST_TEXT - 3] + "..."
+
+
+def plain(number: Decimal) -> str:
+    """A number as people write it: no exponent, no zeros behind the point but those that amounts have."""
+    text = format(number.normalize(), "f")
+    return "0" if text == "-0" else text
+
+
+def money(number: Decimal, currency: str | None) -> str:
+    """An amount as people write it: two places at least, and its currency."""
+    text = plain(number)
+    whole, _, places = text.partition(".")
+    return f"{whole}.{places:0<2} {currency or ''}".rstrip()
+
+
+def _plain(value: Decimal | str | None) -> str | None:
+    return plain(value) if isinstance(value, Decimal) else value

@@ -1,0 +1,135 @@
+"""Quantities, over all deliveries and invoices of an order: delivered against ordered, billed against both. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+
+from counterfoil.documents.structured import DocumentType
+from counterfoil.documents.variances.ledger import Entry, Item, Ledger
+from counterfoil.documents.variances.model import Code, Variance, plain, short
+from counterfoil.documents.variances.tolerances import Key, Tolerances
+
+_ZERO = Decimal(0)
+
+
+def quantity_variances(ledger: Ledger, tolerances: Tolerances) -> Iterator[Variance]:
+    """Everything that is wrong with quantities, item by item."""
+    for item in ledger.items:
+        if item.is_ordered:
+            yield from _delivered(ledger, item, tolerances)
+        yield from _billed(ledger, item, tolerances)
+
+
+def _delivered(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[Variance]:
+    """Too little or too much delivered, told of the last delivery."""
+    delivered, ordered = ledger.delivered(item), item.ordered
+    if delivered is None or ordered is None or not item.is_goods or delivered == ordered:
+        return
+    limits = tolerances.limits(Key.DELIVERED_QUANTITY, suppliers=item.document.sellers, articles=item.articles)
+    last = ledger.deliveries(item.document)[-1]
+    of_last = [entry for entry in item.entries if entry.document.id == last.id]
+    less = delivered < ordered
+    was = f"{measured(delivered, item)} of {measured(ordered, item)} ordered"
+    apart = measured(abs(delivered - ordered), item)
+    sentence = f"{naming(item)}: {was} {verb(delivered)} delivered, {apart} {'missing' if less else 'too many'}."
+    yield Variance(
+        code=Code.UNDER_DELIVERED if less else Code.OVER_DELIVERED,
+        document=last,
+        line=of_last[-1].line.label if of_last else None,
+        expected=ordered,
+        actual=delivered,
+        difference=delivered - ordered,
+        unit=item.unit,
+        limits=limits,
+        is_tolerated=limits.allow(ordered, delivered),
+        sentence=sentence,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """What may be billed at most, and what it is called when more is billed."""
+
+    code: Code
+    quantity: Decimal
+    words: str
+
+
+def _bounds(ledger: Ledger, item: Item) -> Iterator[_Bound]:
+    delivered = ledger.delivered(item) if item.is_ordered else item.total(item.document.type)
+    if item.ordered is not None:
+        yield _Bound(Code.BILLED_BEYOND_ORDER, item.ordered, "ordered")
+    if delivered is not None and item.is_goods:
+        yield _Bound(Code.OVER_BILLED_QUANTITY, delivered, "delivered")
+        if item.rejected:
+            yield _Bound(Code.REJECTED_GOODS_BILLED, delivered - item.rejected, "accepted")
+
+
+def _billed(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[Variance]:
+    """Too much billed, told of the invoice that goes beyond."""
+    for bound in _bounds(ledger, item):
+        crossing = _crossing(item, bound.quantity)
+        if crossing is None:
+            continue
+        entry, billed = crossing
+        limits = tolerances.limits(Key.BILLED_QUANTITY, suppliers=entry.document.sellers, articles=item.articles)
+        yield Variance(
+            code=bound.code,
+            document=entry.document,
+            line=entry.line.label,
+            expected=bound.quantity,
+            actual=billed,
+            difference=billed - bound.quantity,
+            unit=item.unit,
+            limits=limits,
+            is_tolerated=limits.allow(bound.quantity, billed),
+            sentence=_beyond(item, entry, billed, bound),
+            settled_by=_credited(item, billed - bound.quantity),
+        )
+
+
+def _crossing(item: Item, bound: Decimal) -> tuple[Entry, Decimal] | None:
+    """The entry of the first invoice that goes beyond the bound, and all that is billed in the end."""
+    billed, crossing = _ZERO, None
+    for entry in item.of(DocumentType.INVOICE):
+        billed += entry.quantity or _ZERO
+        if crossing is None and billed > bound:
+            crossing = entry
+    return None if crossing is None or billed <= bound else (crossing, billed)
+
+
+def _beyond(item: Item, entry: Entry, billed: Decimal, bound: _Bound) -> str:
+    invoices = {one.document.id for one in item.of(DocumentType.INVOICE) if one.quantity}
+    alone = len(invoices) == 1
+    who = entry.document.heading if alone else f"With {entry.document.title}, {len(invoices)} invoices together"
+    was = f"{measured(bound.quantity, item)} {verb(bound.quantity)} {bound.words}"
+    too_many = measured(billed - bound.quantity, item)
+    bills = "bills" if alone else "bill"
+    return f"{who} {bills} {measured(billed, item)} of {naming(item)}; {was}, {too_many} too many."
+
+
+def _credited(item: Item, excess: Decimal) -> str | None:
+    """The credit notes that take back what was billed too much, where they do."""
+    credits = [entry for entry in item.of(DocumentType.CREDIT_NOTE) if entry.quantity]
+    total = sum((abs(entry.quantity or _ZERO) for entry in credits), _ZERO)
+    if not credits or total < excess:
+        return None
+    notes = list(dict.fromkeys(entry.document.heading for entry in credits))
+    return f"{' and '.join(notes)} {'credits' if len(notes) == 1 else 'credit'} {measured(total, item)}."
+
+
+def naming(item: Item) -> str:
+    """An item as a sentence names it."""
+    line = item.line
+    what = line.description or line.article_text
+    return f"'{short(what)}'" if what else f"line {line.label} of {item.document.title}"
+
+
+def measured(quantity: Decimal, item: Item) -> str:
+    """A quantity with its unit."""
+    return f"{plain(quantity)} {item.unit}" if item.unit else plain(quantity)
+
+
+def verb(quantity: Decimal) -> str:
+    """Was, or were."""
+    return "was" if abs(quantity) == 1 else "were"

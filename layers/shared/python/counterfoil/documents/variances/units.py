@@ -1,0 +1,63 @@
+"""Units of measure (UN/ECE Recommendation 20): which are one, and which can be converted for certain. Pure.
+
+Factors are exact by the definitions of the SI, of the international yard and pound (1959), and of time. What depends on
+the goods (pieces in a box, metres on a reel) is not converted.
+"""
+
+from decimal import Decimal
+
+_SAME = {
+    "PCE": "C62", "EA": "C62", "H87": "C62", "NAR": "C62", "PC": "C62", "ST": "C62", "STK": "C62", "NMP": "PK",
+    "PCK": "PK", "XPK": "PK", "XBX": "BX", "KG": "KGM", "G": "GRM", "M": "MTR", "L": "LTR", "H": "HUR", "T": "TNE",
+}  # fmt: skip
+"""Codes that say the same, those of Recommendation 21 with an X before them and what people write among them."""
+
+_FACTORS = {
+    unit: (dimension, Decimal(factor))
+    for dimension, units in {
+        "number": {"C62": "1", "DZN": "12", "CEN": "100", "MIL": "1000", "GRO": "144"},
+        "mass": {"MGM": "0.000001", "GRM": "0.001", "DTN": "100", "KGM": "1", "TNE": "1000", "LBR": "0.45359237",
+                 "ONZ": "0.028349523125"},
+        "length": {"MMT": "0.001", "CMT": "0.01", "DMT": "0.1", "MTR": "1", "KMT": "1000", "INH": "0.0254",
+                   "FOT": "0.3048", "YRD": "0.9144"},
+        "area": {"MMK": "0.000001", "CMK": "0.0001", "MTK": "1", "HAR": "10000", "KMK": "1000000",
+                 "FTK": "0.09290304"},
+        "volume": {"MLT": "0.001", "CLT": "0.01", "DLT": "0.1", "LTR": "1", "HLT": "100", "MTQ": "1000",
+                   "CMQ": "0.001", "DMQ": "1"},
+        "time": {"SEC": "1", "MIN": "60", "HUR": "3600"},
+        "energy": {"WHR": "1", "KWH": "1000", "MWH": "1000000"},
+    }.items()
+    for unit, factor in units.items()
+}  # fmt: skip
+
+_SERVICES = frozenset(
+    {"SEC", "MIN", "HUR", "DAY", "WEE", "MON", "QAN", "SAN", "ANN", "E48", "E49", "E51", "LS", "ACT", "LH"}
+)  # fmt: skip
+"""Time, service units, jobs, activities and lump sums."""
+
+
+def canonical_unit(text: str | None) -> str | None:
+    """A unit's code; of several that say the same, one."""
+    if not text:
+        return None
+    unit = text.strip().upper()
+    return _SAME.get(unit, unit)
+
+
+def factor(unit: str | None, wanted: str | None) -> Decimal | None:
+    """How many of `wanted` one `unit` is; None where that is not certain. A unit that is not stated is the wanted one.
+
+    >>> factor("TNE", "KGM")
+    Decimal('1000')
+    """
+    if unit == wanted or unit is None or wanted is None:
+        return Decimal(1)
+    mine, theirs = _FACTORS.get(unit), _FACTORS.get(wanted)
+    if mine is None or theirs is None or mine[0] != theirs[0]:
+        return None
+    return mine[1] / theirs[1]
+
+
+def is_goods(unit: str | None) -> bool:
+    """Whether what is measured so is delivered: not time, and not a service."""
+    return unit is not None and unit not in _SERVICES
