@@ -28,6 +28,16 @@ def test_a_transient_failure_waits_five_then_thirty_minutes_then_dies(attempts, 
         assert POLICY.decide(error, attempts, receives, NOW) == decision
 
 
+@pytest.mark.parametrize(
+    ("asked", "attempts", "minutes"), [(60, 1, 5), (1200, 1, 20), (1200, 2, 30), (86_400, 2, 60), (None, 1, 5)]
+)
+def test_a_service_that_asks_for_a_longer_wait_gets_it_for_an_hour_at_most(asked, attempts, minutes) -> None:
+    error = ServiceUnavailableError("x", retry_after=asked)
+
+    assert POLICY.decide(error, attempts, 1, NOW) == Redeliver(NOW + timedelta(minutes=minutes))
+    assert POLICY.decide(error, attempts, 3, NOW) == Park(NOW + timedelta(minutes=minutes))
+
+
 @pytest.mark.parametrize("receives", [1, 2, 3])
 def test_a_permanent_failure_is_never_retried(receives: int) -> None:
     decision = POLICY.decide(InvalidDocumentError("x"), 1, receives, NOW)

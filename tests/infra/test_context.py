@@ -44,7 +44,14 @@ def test_the_recognitions_are_those_that_the_settings_know():
 
 def test_without_a_context_a_real_account_is_meant_and_nothing_is_changed():
     assert deployment() == Deployment(
-        stage="aws", database_url=None, timeout=None, settings={}, alarms={}, secret_arn=None, slack=False, webhooks=False
+        stage="aws",
+        database_url=None,
+        timeout=None,
+        settings={},
+        alarms={},
+        secret_arn=None,
+        slack=False,
+        webhooks=False,
     )
 
 

@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from counterfoil.errors import PermanentError, TransientError
+from counterfoil.errors import PermanentError, ServiceUnavailableError, TransientError
 
 MAX_RECEIVES = 3
 """SQS moves a message to its dead-letter queue at the receive after this one (maxReceiveCount of every queue)."""
+
+LONGEST_RETRY_AFTER = timedelta(hours=1)
+"""A service that asks for a longer pause is asked again after this one, as by circuit breakers."""
 
 
 @dataclass(frozen=True)
@@ -61,5 +64,11 @@ class RedeliverPolicy:
             return GiveUp("non_retriable_error", to_dead_letter_queue=False)
         if attempts >= self.max_attempts:
             return GiveUp("max_retries_exceeded", to_dead_letter_queue=True)
-        at = now + self.wait(attempts)
+        at = now + max(self.wait(attempts), _asked_for(error))
         return Park(at) if receives >= MAX_RECEIVES else Redeliver(at)
+
+
+def _asked_for(error: BaseException) -> timedelta:
+    """How long the service that failed asked to be left alone."""
+    seconds = error.retry_after if isinstance(error, ServiceUnavailableError) else None
+    return min(LONGEST_RETRY_AFTER, timedelta(seconds=seconds or 0.0))
