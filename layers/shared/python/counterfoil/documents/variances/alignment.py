@@ -21,12 +21,14 @@ from counterfoil.documents.variances.assignment import assign
 from counterfoil.documents.variances.model import Document, Line
 from counterfoil.documents.variances.units import factor
 
-_MIN = 2.5
+_MIN = 2.0
 """A pair that weighs less is none."""
 _MIN_SPLIT = 4.0
 """And what a line must weigh to join one that has a partner already: no equal quantity speaks for it."""
-_SURE = 5.0
+_SURE = 4.0
 """What is said by lines of this weight is learned."""
+_OTHER_WORDS = -2.5
+"""What it costs to have no word in common: descriptions may be in two languages."""
 _ROUNDS = 4
 _NEAR_CODE = 75
 """Codes whose letters are this much alike (of 100) may be one, damaged by capture."""
@@ -170,6 +172,7 @@ def weigh(
         weight += 0.5 if line.unit == other.unit else 0.0 if factor(line.unit, other.unit) else -2.0
     if with_quantity and line.quantity is not None and line.quantity == other.quantity:
         weight += 1.0
+        weight += 1.0 if line.net is not None and line.net == other.net else 0.0
     return weight + _prices(line, other)
 
 
@@ -209,7 +212,7 @@ def _words(mine: str, theirs: str) -> float:
         return 0.0
     if mine == theirs:
         return 6.0
-    return 9.0 * alike(mine, theirs) - 4.0
+    return max(9.0 * alike(mine, theirs) - 4.0, _OTHER_WORDS)
 
 
 def alike(mine: str, theirs: str) -> float:
@@ -245,4 +248,4 @@ def _prices(line: Line, other: Line) -> float:
     if per_unit is None:
         return 0.0
     apart = abs(mine / per_unit / theirs - 1)
-    return 2.0 if apart <= Decimal("0.005") else 1.0 if apart <= Decimal("0.1") else -0.5
+    return 2.5 if apart <= Decimal("0.005") else 1.0 if apart <= Decimal("0.1") else -0.5
