@@ -1,9 +1,13 @@
 """Ingestion: documents in, structured data out."""
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
+from counterfoil.breaker import Breakers
+from counterfoil.db import Database
 from counterfoil.delivery import Consumer
+from counterfoil.documents.reading.ocr import Ocr, Textract
+from counterfoil.llm import Llm
 from counterfoil.settings import settings
 from functions.ingestion.work import ingest
 
@@ -11,7 +15,33 @@ from functions.ingestion.work import ingest
 @cache
 def consumer() -> Consumer:
     """The consumer of this function's queue, made at the first invocation."""
-    return Consumer.from_settings(settings(), ingest)
+    chosen = settings()
+    return Consumer.from_settings(
+        chosen,
+        partial(
+            ingest,
+            language_model=None if chosen.llm_provider is None else language_model,
+            ocr=None if chosen.ocr is None else ocr,
+        ),
+    )
+
+
+def language_model(database: Database) -> Llm:
+    """What reads where rules fall short; made anew for each try that needs it, with the key as it is then."""
+    found = Llm.from_settings(settings(), database, breakers(database))
+    assert found is not None  # LLM_PROVIDER is set
+    return found
+
+
+def ocr(database: Database) -> Ocr:
+    """What recognises characters: the one service that OCR can name."""
+    return Textract(breakers(database))
+
+
+@cache
+def breakers(database: Database) -> Breakers:
+    """The circuit breakers, which remember for a moment what they read."""
+    return Breakers.from_settings(settings(), database)
 
 
 def handle(event: dict[str, Any], context: Any) -> Any:

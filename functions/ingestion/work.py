@@ -1,81 +1,237 @@
 """One attempt at ingesting a document: its file is read, what it states is written down, and matching begins.
 
-A PDF of many documents has no data of its own: it is cut into its children, each with a file, a row and an ingestion of
-its own, and is done.
+What XML states is exact and taken as it is. Otherwise the pages are read: from their text layer, or where they are
+scans from the characters that are recognised on them; by rules, and where those fall short by a language model. A PDF
+of many documents has no data of its own: it is cut into its children, each with a file, a row and an ingestion of its
+own, and is done. What nobody can read is kept, with the reason.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from counterfoil.db import Connection
+from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
 from counterfoil.documents import files
-from counterfoil.documents.extraction import Extraction, extract, extract_text
+from counterfoil.documents.extraction import Extraction, extract
 from counterfoil.documents.files import File
+from counterfoil.documents.reading import recognition
+from counterfoil.documents.reading.asking import Remembering
+from counterfoil.documents.reading.memory import Memory
+from counterfoil.documents.reading.ocr import Ocr
+from counterfoil.documents.reading.reader import Reader
+from counterfoil.documents.reading.recognition import Recogniser, Recognition
 from counterfoil.documents.recognition import FileKind, recognise
 from counterfoil.documents.splitting import Split, split
+from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.text import page
+from counterfoil.errors import CancelledError, DeferredError
+from counterfoil.llm import Llm
 from counterfoil.work import Send, begin
-from functions.ingestion import children
+from functions.ingestion import boundaries, children
 from functions.ingestion.children import Child
 
+MakeLlm = Callable[[Database], Llm]
+MakeOcr = Callable[[Database], Ocr]
 
-def ingest(attempt: Attempt) -> Outcome:
-    """Ingest one document.
+
+@dataclass(frozen=True)
+class _Document:
+    """What a document's row says of its file."""
+
+    file: File
+    content_hash: bytes
+    """Of the file that its pages are from: for a child, the whole one."""
+    root: UUID
+    """The document of that file."""
+    first_page: int
+    """In that file, from 1."""
+    is_child: bool
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What was read of a document, as its row will say."""
+
+    type: str | None
+    method: str
+    structured_data: Mapping[str, Any] | None
+    reason: str | None = None
+    remarks: tuple[str, ...] = ()
+    evidence: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class _Divided:
+    """A file of several documents, whose parts are stored."""
+
+    split: Split
+    parts: Sequence[Child]
+
+
+def ingest(attempt: Attempt, language_model: MakeLlm | None = None, ocr: MakeOcr | None = None) -> Outcome:
+    """Ingest one document. Where they are configured, `language_model` and `ocr` make what reads with us.
 
     Raises:
         InvalidDocumentError: the file cannot be a document.
-        ServiceUnavailableError, RejectedRequestError: S3 did not give the file, or did not take a child's.
+        DeferredError: the time is over, and answers were kept that the next try needs not pay for.
+        CounterfoilError: S3, the language model, the recognition of characters or the database failed, as they do.
     """
     assert attempt.tenant_id is not None  # an ingestion job's tenant is NOT NULL
     with attempt.database.tenant(attempt.tenant_id) as connection:
-        bucket, key, version, is_child = connection.execute(
-            "SELECT bucket, key, version, parent_id IS NOT NULL FROM document WHERE id = %s", [attempt.work_id]
-        ).fetchall()[0]
-    content = files.read(File(bucket, key, version))
-    attempt.check()
-    extraction = extract(content)
-    if extraction.structured_data is None and recognise(content) is FileKind.PDF:
-        if is_child:
-            extraction = extract_text(content)
-        elif len((division := split(page.pages(content))).parts) > 1:
-            parts = children.store(attempt, bucket, content, division.parts)
-            return _divided(attempt, extraction, division, parts)
+        document = _read(connection, attempt.work_id)
+    memory = Memory(attempt.database, attempt.tenant_id, document.root, attempt.now)
+    ingestion = _Ingestion(
+        attempt,
+        document,
+        memory,
+        None if language_model is None else Remembering(partial(language_model, attempt.database), memory),
+        None if ocr is None else ocr(attempt.database),
+    )
+    try:
+        found = ingestion.run()
+    except CancelledError as error:
+        if not memory.added:
+            raise
+        # No failure: each such try leaves less to ask for, so that they come to an end.
+        message = f"The time was over after {memory.added} answers about the pages, and there is more to ask"
+        raise DeferredError(message, until=attempt.now()) from error
+    return _divided(attempt, found) if isinstance(found, _Divided) else _done(attempt, found)
 
+
+_READ = """
+SELECT d.bucket, d.key, d.version, coalesce(whole.content_hash, d.content_hash), coalesce(whole.id, d.id),
+       coalesce(d.first_page, 1), d.parent_id IS NOT NULL
+FROM document d LEFT JOIN document whole ON whole.id = d.parent_id WHERE d.id = %s
+"""
+
+
+def _read(connection: Connection, id_: UUID) -> _Document:
+    bucket, key, version, *rest = connection.execute(_READ, [id_]).fetchall()[0]
+    return _Document(File(bucket, key, version), *rest)
+
+
+@dataclass(frozen=True)
+class _Ingestion:
+    """The steps of one attempt, up to what it writes."""
+
+    attempt: Attempt
+    document: _Document
+    memory: Memory
+    model: Remembering | None
+    ocr: Ocr | None
+
+    def run(self) -> _Result | _Divided:
+        """Read the file."""
+        content = files.read(self.document.file)
+        self.attempt.check()
+        extraction = extract(content)
+        if extraction.structured_data is not None:
+            return _exact(extraction)
+        kind = recognise(content)
+        if kind is FileKind.IMAGE:
+            return self._pages(recognition.of_image(content, self._recogniser()))
+        if kind is FileKind.PDF:
+            return self._pdf(content)
+        return _Result(extraction.type, extraction.method, None, extraction.reason)
+
+    def _pdf(self, content: bytes) -> _Result | _Divided:
+        pages = page.pages(content)
+        self.attempt.check()
+        found = recognition.of_pdf(content, pages, self._recogniser())
+        if not self.document.is_child and len(found.pages) > 1 and not _is_blank(found):
+            division = split(found.pages)
+            if self.model is not None:
+                division = boundaries.decide(self.model, self.attempt, found.pages, division)
+            if division.doubt is not None:
+                reason = " ".join(filter(None, (division.doubt, found.told)))
+                return _Result(DocumentType.OTHER, "none", None, reason)
+            if len(division.parts) > 1:
+                parts = children.store(self.attempt, self.document.file.bucket, content, division.parts)
+                return _Divided(division, parts)
+        return self._pages(found)
+
+    def _pages(self, found: Recognition) -> _Result:
+        assert self.attempt.tenant_id is not None
+        reader = Reader(
+            self.model,
+            self.attempt.tenant_id,
+            self.attempt.work_id,
+            self.attempt.time_left,
+            self.attempt.cancelled,
+            self.attempt.check,
+        )
+        read = reader.read(found)
+        return _Result(read.type, read.method, read.structured_data, read.reason, read.remarks, read.evidence)
+
+    def _recogniser(self) -> Recogniser | None:
+        if self.ocr is None:
+            return None
+        return Recogniser(
+            self.ocr,
+            self.memory,
+            self.document.content_hash,
+            self.document.first_page,
+            self.attempt.time_left,
+            self.attempt.check,
+        )
+
+
+def _is_blank(found: Recognition) -> bool:
+    return not any(page.words for page in found.pages)
+
+
+def _exact(extraction: Extraction) -> _Result:
+    """What XML states: each field exactly."""
+    return _Result(
+        extraction.type,
+        extraction.method,
+        extraction.structured_data,
+        extraction.reason,
+        extraction.remarks,
+        {"*": {"source": extraction.method, "confidence": 1}},
+    )
+
+
+def _done(attempt: Attempt, found: _Result) -> Outcome:
     def effects(connection: Connection) -> Sequence[Send]:
-        _write(connection, attempt, extraction)
+        _write(connection, attempt, found)
         return ()
 
     def effects_with_matching(connection: Connection) -> Sequence[Send]:
-        _write(connection, attempt, extraction)
+        _write(connection, attempt, found)
         return begin(connection, "matching", [attempt.work_id], attempt.now())
 
-    if extraction.structured_data is None:
-        return Skip(extraction.reason or "Nothing could be read from the file", effects)
-    if extraction.type in (None, "other"):
-        return Skip("A kind of document that is kept and not matched", effects)
-    return Success(effects_with_matching, reason=lambda: " ".join(extraction.remarks) or None)
+    if found.structured_data is None:
+        return Skip(found.reason or "Nothing could be read from the file.", effects)
+    if found.type in (None, DocumentType.OTHER):
+        return Skip("A kind of document that is kept and not matched.", effects)
+    return Success(effects_with_matching, reason=lambda: " ".join(found.remarks) or None)
 
 
-def _write(connection: Connection, attempt: Attempt, extraction: Extraction) -> None:
+def _write(connection: Connection, attempt: Attempt, found: _Result) -> None:
     connection.execute(
-        "UPDATE document SET type = %s, method = %s, structured_data = %s WHERE id = %s",
+        "UPDATE document SET type = %s, method = %s, structured_data = %s, evidence = %s WHERE id = %s",
         [
-            extraction.type or "other",
-            extraction.method,
-            Jsonb(extraction.structured_data) if extraction.structured_data is not None else None,
+            found.type or DocumentType.OTHER,
+            found.method,
+            None if found.structured_data is None else Jsonb(found.structured_data),
+            None if found.evidence is None else Jsonb(found.evidence),
             attempt.work_id,
         ],
     )
 
 
-def _divided(attempt: Attempt, extraction: Extraction, division: Split, parts: Sequence[Child]) -> Success:
-    reason = division.told
+def _divided(attempt: Attempt, found: _Divided) -> Success:
+    reason = found.split.told
 
     def effects(connection: Connection) -> Sequence[Send]:
-        _write(connection, attempt, extraction)
+        _write(connection, attempt, _Result(DocumentType.OTHER, "none", None))
         connection.execute("UPDATE document SET matching_reason = %s WHERE id = %s", [reason, attempt.work_id])
-        return children.insert(connection, attempt, parts)
+        return children.insert(connection, attempt, found.parts)
 
     return Success(effects, reason=lambda: reason)

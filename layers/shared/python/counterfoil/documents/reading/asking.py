@@ -1,0 +1,48 @@
+"""A language model whose answers about a document are kept: the same question again is answered by what it said."""
+
+from collections.abc import Callable
+from hashlib import sha256
+from threading import Event
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from counterfoil.documents.reading.memory import Memory
+from counterfoil.errors import InvalidAnswerError
+from counterfoil.llm import Llm, Question
+from counterfoil.validation import validate
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Remembering:
+    """Asks a model about one document, and keeps what it says."""
+
+    def __init__(self, make: Callable[[], Llm], memory: Memory) -> None:
+        """`make` makes the model, for a question that has no answer yet."""
+        self._make = make
+        self._memory = memory
+
+    def ask(
+        self,
+        question: Question,
+        answer: type[M],
+        *,
+        time_left: Callable[[], float],
+        cancelled: Event,
+        check: Callable[[], None] = lambda: None,
+    ) -> M:
+        """The answer, as `Llm.ask`; outside any transaction. One that is kept and still in its form costs nothing."""
+        key = sha256(f"{question.system}\n{question.user}".encode()).digest()
+        kept = self._memory.find([key])
+        if key in kept:
+            try:
+                return validate(
+                    answer, kept[key], lambda _: InvalidAnswerError("An answer of an earlier form was kept")
+                )
+            except InvalidAnswerError:
+                pass  # forms change with the code: asked anew
+        llm = self._make()
+        said = llm.ask(question, answer, time_left=time_left, cancelled=cancelled, check=check)
+        self._memory.keep(key, said.model_dump(mode="json", exclude_none=True), llm.provider.model)
+        return said

@@ -1,0 +1,110 @@
+"""Of what rules and what a language model read on the same pages, that which is to be believed. Pure.
+
+Rules that are sure of a field are believed; a model fills what they left open. Amounts belong together: the totals are
+taken from one of them as a whole, and so are the lines, whichever adds up.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from counterfoil.documents.reading.model import Answer
+from counterfoil.documents.reading.review import lines_agree, totals_agree
+from counterfoil.documents.structured import ROLES, DocumentType
+from counterfoil.documents.text.evidence import Evidence
+
+BELIEVED = 0.75
+"""The least confidence of a field that rules read with which a model cannot change it."""
+
+_TOTALS = ("total_net", "total_tax", "total_gross")
+_LINES = "line_items"
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was read of a document: its type, its fields by the names that `structured` fixes, and their evidence."""
+
+    type: DocumentType
+    fields: Mapping[str, Any]
+    evidence: Mapping[str, Evidence]
+    remarks: tuple[str, ...] = ()
+
+
+def choose(by_rules: Read | None, by_model: Answer) -> Read:
+    """What is believed of both. Rules that are sure of a document's own number are sure of its type."""
+    model = Read(by_model.type, by_model.fields, by_model.evidence, by_model.remarks)
+    if by_rules is None:
+        return model
+    if by_rules.type is not model.type:
+        roles = ROLES.get(by_rules.type)
+        sure = roles is not None and _confidence(by_rules, roles.number) >= BELIEVED
+        return by_rules if sure or model.type is DocumentType.OTHER else model
+    flat = {path: value for path, value in _flat(model.fields) if path not in _TOTALS}
+    for path, value in _flat(by_rules.fields):
+        if path not in _TOTALS and (path not in flat or _confidence(by_rules, path) >= BELIEVED):
+            flat[path] = value
+    fields = _nested(flat)
+    fields |= _totals(by_rules, model)
+    lines = _believed_lines(by_rules, model, fields)
+    if lines is not None:
+        fields[_LINES] = lines.fields[_LINES]
+    return Read(by_rules.type, fields, dict(_evidence(fields, by_rules, model)), (*by_rules.remarks, *model.remarks))
+
+
+def _confidence(read: Read, path: str) -> float:
+    found = read.evidence.get(path)
+    return found.confidence if found is not None else 0.0
+
+
+def _flat(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The fields by path, without lines."""
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name}.{part}", given) for part, given in value.items())
+        elif name != _LINES:
+            yield name, value
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for path, value in flat.items():
+        name, _, part = path.partition(".")
+        if part:
+            fields.setdefault(name, {})[part] = value
+        else:
+            fields[name] = value
+    return fields
+
+
+def _totals(rules: Read, model: Read) -> dict[str, Any]:
+    """The totals that agree with one another and leave least unsaid; the rules' where that decides nothing."""
+    own, other = ({name: read.fields[name] for name in _TOTALS if name in read.fields} for read in (rules, model))
+    sure = {name: value for name, value in own.items() if _confidence(rules, name) >= BELIEVED}
+    return max([own, {**other, **sure}, {**other, **own}], key=lambda totals: (totals_agree(totals), len(totals)))
+
+
+def _believed_lines(rules: Read, model: Read, fields: Mapping[str, Any]) -> Read | None:
+    """Whose lines are taken: those that make the net total, then the rules'."""
+    ranks = {True: 2, None: 1, False: 0}
+    candidates = [read for read in (rules, model) if read.fields.get(_LINES)]
+    return max(candidates, key=lambda read: ranks[lines_agree(read.fields[_LINES], fields)], default=None)
+
+
+def _evidence(fields: Mapping[str, Any], rules: Read, model: Read) -> Iterator[tuple[str, Evidence]]:
+    """The evidence for each field from whom it was taken; where both read the same, they confirm each other."""
+    of_rules, of_model = dict(_paths(rules.fields)), dict(_paths(model.fields))
+    for path, value in _paths(fields):
+        taken = rules if path in of_rules and of_rules[path] == value else model
+        found = taken.evidence.get(path)
+        if found is None:
+            continue
+        other = model.evidence.get(path) if taken is rules and of_model.get(path) == value else None
+        doubt = (1 - found.confidence) * (1 - other.confidence if other is not None else 1)
+        yield path, Evidence(found.source, round(1 - doubt, 4), found.page)
+
+
+def _paths(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    yield from _flat(fields)
+    lines: Sequence[Mapping[str, Any]] = fields.get(_LINES) or ()
+    for place, line in enumerate(lines):
+        yield from ((f"{_LINES}.{place}.{name}", value) for name, value in line.items())

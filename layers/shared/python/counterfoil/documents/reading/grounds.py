@@ -1,0 +1,212 @@
+"""Whether something that a language model read stands on the pages, and on which. Pure.
+
+What is sought is sought in any of the forms that people write it in: an amount with points, commas, blanks or
+apostrophes, a date with the month as a number or a word. Where a form has several meanings (1.234, 01/02/2026), each of
+them counts as stated: the model has chosen, and arithmetic has the last word.
+"""
+
+import datetime as dt
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from functools import cached_property
+from typing import TypeVar
+
+from counterfoil.documents.text.page import Page
+
+_T = TypeVar("_T")
+
+_DIGITS = re.compile(r"\d[\d.,'\u2019]*")
+_SEPARATOR = re.compile(r"[.,'\u2019]")
+_GROUPED = re.compile(r"\d{1,3}([.,'\u2019]?)\d{3}(?:\1\d{3})*", re.ASCII)
+_GROUP_BEFORE = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})*$")
+_GROUP_AFTER = re.compile(r"\d{3}(?![\d'\u2019])(?:[.,]\d+)?", re.ASCII)
+_LONGEST = 24
+"""Digits and blanks of the longest number."""
+_ALPHANUMERIC = re.compile(r"[^\W_]+")
+_SHORTEST_SYLLABLE = 4
+"""A word of so many letters counts as stated where it stands inside another: a line break may have cut it."""
+
+_NUMERIC_DATE = re.compile(r"(?<!\d)(\d{1,4})(\s?[./\-\u2013]\s?)(\d{1,2})\2(\d{1,4})(?!\d)")
+_COMPACT_DATE = re.compile(r"(?<!\d)(\d{4})(\d{2})(\d{2})(?!\d)")
+_DAY_MONTH_YEAR = re.compile(r"(?<!\d)(\d{1,2})[^\w\n]*(?:st|nd|rd|th|er)?[^\w\n]*(?:de |of )?([^\W\d_]{3,10})"
+                             r"[^\w\n]*(?:de |del )?['\u2019]?(\d{4}|\d{2})(?!\d)", re.IGNORECASE)  # fmt: skip
+_MONTH_DAY_YEAR = re.compile(r"([^\W\d_]{3,10})\.?\s*(\d{1,2})(?:st|nd|rd|th)?[,.\s]\s*(\d{4})(?!\d)", re.IGNORECASE)
+_MONTHS: Mapping[str, int] = {
+    beginning: number
+    for number, beginnings in enumerate(
+        # English, German, French, Italian, Spanish, Dutch, Danish: as far as they must be written to be told apart.
+        (
+            "jan gen ene", "feb fev", "mar mae maa mrz", "apr avr abr", "may mai mag mei maj", "jun juin giu",
+            "jul juil lug", "aug aou ago", "sep set", "oct okt ott", "nov", "dec dez dic",
+        ),
+        1,
+    )
+    for beginning in beginnings.split()
+}  # fmt: skip
+_SYMBOLS: Mapping[str, tuple[str, ...]] = {
+    "EUR": ("\u20ac", "EURO"),
+    "USD": ("$",),
+    "GBP": ("\u00a3",),
+    "CHF": ("FR", "SFR"),
+    "DKK": ("KR",),
+    "NOK": ("KR",),
+    "SEK": ("KR",),
+    "PLN": ("Z\u0141",),
+    "CZK": ("K\u010c",),
+    "JPY": ("\u00a5",),
+    "CAD": ("$",),
+    "AUD": ("$",),
+}
+
+
+class Grounds:
+    """What the pages state. Each question about it is answered with a page, from 1, or None where no page states it."""
+
+    def __init__(self, pages: Sequence[Page]) -> None:
+        self._texts = [unicodedata.normalize("NFKC", page.text) for page in pages]
+
+    def number(self, value: str) -> int | None:
+        """The page that states an amount, a quantity or a rate, whatever its sign."""
+        try:
+            return self._numbers.get(abs(Decimal(value)))
+        except InvalidOperation:
+            return None
+
+    def date(self, value: str) -> int | None:
+        """The page that states a day, given as ISO 8601 writes it."""
+        return self._dates.get(value)
+
+    def identifier(self, value: str) -> int | None:
+        """The page that states a number of a document, an article, a company: whole, but for blanks and punctuation."""
+        wanted = "".join(_tokens(value))
+        return self._first(lambda page: page.states(wanted)) if wanted else None
+
+    def words(self, value: str) -> int | None:
+        """The page that has every word of a name or a description."""
+        wanted = list(_tokens(value))
+        if not wanted:
+            return None
+        whole = "".join(wanted)
+        return self._first(lambda page: page.states(whole)) or self._first(lambda page: all(map(page.has, wanted)))
+
+    def currency(self, code: str) -> int | None:
+        """The page that names a currency by its code or its symbol."""
+        for number, text in enumerate(self._texts, 1):
+            upper = text.upper()
+            tokens = set(_ALPHANUMERIC.findall(upper))
+            for name in (code.upper(), *_SYMBOLS.get(code.upper(), ())):
+                if name in tokens or (not name.isalnum() and name in upper):
+                    return number
+        return None
+
+    def _first(self, holds: "Callable[[_Tokens], bool]") -> int | None:
+        return next((number for number, page in enumerate(self._pages, 1) if holds(page)), None)
+
+    @cached_property
+    def _pages(self) -> "list[_Tokens]":
+        return [_Tokens(text) for text in self._texts]
+
+    @cached_property
+    def _numbers(self) -> dict[Decimal, int]:
+        return _by_first_page(numbers(text) for text in self._texts)
+
+    @cached_property
+    def _dates(self) -> dict[str, int]:
+        return _by_first_page(dates(text) for text in self._texts)
+
+
+def _by_first_page(stated: "Iterable[Iterator[_T]]") -> "dict[_T, int]":
+    found: dict[_T, int] = {}
+    for number, values in enumerate(stated, 1):
+        for value in values:
+            found.setdefault(value, number)
+    return found
+
+
+class _Tokens:
+    """The words and numbers of a page, without what separates them."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = list(_tokens(text))
+        self._set = frozenset(self._tokens)
+        self._joined = "".join(self._tokens)
+        ends = [0]
+        for token in self._tokens:
+            ends.append(ends[-1] + len(token))
+        self._edges = frozenset(ends)
+
+    def states(self, wanted: str) -> bool:
+        """Whether words in a row, put together, are just this."""
+        place = self._joined.find(wanted)
+        while place >= 0:
+            if place in self._edges and place + len(wanted) in self._edges:
+                return True
+            place = self._joined.find(wanted, place + 1)
+        return False
+
+    def has(self, word: str) -> bool:
+        """Whether a word is among them, or a longer one somewhere in them."""
+        return word in self._set or (len(word) >= _SHORTEST_SYLLABLE and word.isalpha() and word in self._joined)
+
+
+def _tokens(text: str) -> Iterator[str]:
+    """Letters and digits alone, without accents and in one case."""
+    plain = unicodedata.normalize("NFKD", text.casefold().replace("\u00f8", "o").replace("\u0142", "l"))
+    yield from _ALPHANUMERIC.findall("".join(character for character in plain if not unicodedata.combining(character)))
+
+
+def numbers(text: str) -> Iterator[Decimal]:
+    """Every number that a text can be read to state, without its sign."""
+    for line in text.splitlines():
+        for found in _DIGITS.finditer(line):
+            written = found[0].rstrip(".,'\u2019")
+            yield from _values(written)
+            end = found.start() - 1
+            before = _GROUP_BEFORE.search(line, max(0, end - _LONGEST), end) if line[end : end + 1] == " " else None
+            if before and _GROUP_AFTER.fullmatch(written):  # blanks between thousands
+                parts = before[0].split(" ")
+                for count in range(1, len(parts) + 1):
+                    yield from _values("".join(parts[-count:]) + written)
+
+
+def _values(written: str) -> Iterator[Decimal]:
+    separators = _SEPARATOR.findall(written)
+    if not separators:
+        yield Decimal(written)
+        return
+    whole, _, fraction = written.rpartition(separators[-1])
+    yield Decimal(f"{_SEPARATOR.sub('', whole)}.{fraction}")
+    if _GROUPED.fullmatch(written):
+        yield Decimal(_SEPARATOR.sub("", written))
+
+
+def dates(text: str) -> Iterator[str]:
+    """Every day that a text can be read to name, as ISO 8601 writes it."""
+    for first, _, second, third in _NUMERIC_DATE.findall(text):
+        yield from _days((first, second, third), (third, second, first), (third, first, second))
+    for found in _COMPACT_DATE.findall(text):
+        yield from _days(found)
+    for day, month, year in _DAY_MONTH_YEAR.findall(text):
+        if number := _month(month):
+            yield from _days((year, number, day))
+    for month, day, year in _MONTH_DAY_YEAR.findall(text):
+        if number := _month(month):
+            yield from _days((year, number, day))
+
+
+def _month(name: str) -> str | None:
+    plain = "".join(_tokens(name))
+    number = _MONTHS.get(plain[:4]) or _MONTHS.get(plain[:3])
+    return None if number is None else str(number)
+
+
+def _days(*readings: tuple[str, str, str]) -> Iterator[str]:
+    for year, month, day in readings:
+        if len(year) not in (2, 4):
+            continue
+        try:
+            yield dt.date(int(year if len(year) == 4 else f"20{year}"), int(month), int(day)).isoformat()
+        except ValueError:
+            continue

@@ -1,0 +1,216 @@
+"""Recognition of characters: a scanned page becomes words with their boxes, as a text layer has them."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, NamedTuple, Protocol
+
+from botocore.exceptions import ClientError
+from pydantic import BaseModel, Field
+
+from counterfoil import aws, http
+from counterfoil.documents.text.page import Page, Word
+from counterfoil.errors import CancelledError, ServiceUnavailableError
+from counterfoil.validation import validate
+
+MAX_BYTES = 10 * 1024 * 1024
+"""Of one page: Textract's own bound for a call that is answered at once."""
+CALL_SECONDS = 45.0
+"""Longest call; the usual one takes one to three seconds."""
+LEAST_SECONDS = 5.0
+"""A call is not begun with less time than this: it would only be cut off, and paid for."""
+
+_OF_THE_PAGE = frozenset(
+    {"UnsupportedDocumentException", "BadDocumentException", "DocumentTooLargeException", "InvalidParameterException"}
+)
+"""Refusals that are about a page, not about our rights or the service."""
+_PLACES = 2
+"""Decimal places of a box that is kept: a hundredth of a point is less than any printer's dot."""
+
+
+class Breakers(Protocol):
+    """The circuit breakers."""
+
+    def guard(self, name: str) -> AbstractContextManager[None]:
+        """Around one call to a service."""
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """A page as it was recognised, and how sure the recognition was of its words on the whole: 0 to 1."""
+
+    page: Page
+    confidence: float
+
+
+class Ocr(Protocol):
+    """Who recognises characters."""
+
+    @property
+    def name(self) -> str:
+        """For the record."""
+
+    def recognise(
+        self, image: bytes, width: float, height: float, *, time_left: Callable[[], float]
+    ) -> Recognised | None:
+        """The words of one page of `width` and `height`, in points, from a PDF of this page or an image.
+
+        None where the page is refused for what it is. A page that lies sideways is turned upright.
+
+        Raises:
+            ServiceUnavailableError: throttled, failed, or no answer in time.
+            RejectedRequestError: refused for good, as any other page would be.
+            BreakerOpenError: the service has failed too often of late, and no call was made.
+            CancelledError: there is too little time left.
+        """
+
+
+def question(name: str, content_hash: bytes, number: int) -> bytes:
+    """What the words of a file's page are kept under; pages count from 1."""
+    return sha256(f"recognise/1\n{name}\n{content_hash.hex()}\n{number}".encode()).digest()
+
+
+def packed(recognised: Recognised | None) -> Any:
+    """A recognised page as JSON; one that was refused is null."""
+    if recognised is None:
+        return None
+    page = recognised.page
+    return {
+        "width": page.width,
+        "height": page.height,
+        "confidence": recognised.confidence,
+        "words": [[word.text, *(round(edge, _PLACES) for edge in word[1:])] for word in page.words],
+    }
+
+
+def unpacked(answer: Any) -> Recognised | None:
+    """What `packed` made JSON of."""
+    if answer is None:
+        return None
+    words = tuple(Word(*word) for word in answer["words"])
+    return Recognised(Page(answer["width"], answer["height"], words), answer["confidence"])
+
+
+# -- Amazon Textract ------------------------------------------------------------------------------------------------
+
+
+class _Point(BaseModel):
+    x: float = Field(alias="X")
+    y: float = Field(alias="Y")
+
+
+class _Geometry(BaseModel):
+    polygon: list[_Point] = Field(alias="Polygon", min_length=4)
+
+
+class _Block(BaseModel):
+    type: str = Field(alias="BlockType")
+    text: str = Field(alias="Text", default="")
+    confidence: float = Field(alias="Confidence", default=0.0)
+    geometry: _Geometry | None = Field(alias="Geometry", default=None)
+
+
+class _Answer(BaseModel):
+    blocks: list[_Block] = Field(alias="Blocks")
+
+
+class _Quad(NamedTuple):
+    """A word's corners in points, clockwise from the top left one of the text as it is read."""
+
+    text: str
+    corners: tuple[tuple[float, float], ...]
+
+
+class Textract:
+    """Amazon Textract's DetectDocumentText, with the function's own rights."""
+
+    name = "textract"
+
+    def __init__(self, breakers: Breakers) -> None:
+        self._breakers = breakers
+
+    def recognise(
+        self, image: bytes, width: float, height: float, *, time_left: Callable[[], float]
+    ) -> Recognised | None:
+        """See `Ocr`."""
+        if len(image) > MAX_BYTES:
+            return None
+        seconds = min(CALL_SECONDS, time_left())
+        if seconds < LEAST_SECONDS:
+            raise CancelledError("There is no time left to have a page recognised")
+        with self._breakers.guard("ocr:textract"):
+            try:
+                answer = http.within(seconds, lambda: _detect(image))
+            except TimeoutError:
+                if seconds < CALL_SECONDS and time_left() <= 0:
+                    # Our own lack of time says nothing about the service and must not open its breaker.
+                    raise CancelledError("The time was over before a page was recognised") from None
+                message = f"Textract did not answer within {seconds:g} seconds"
+                raise ServiceUnavailableError(message) from None
+            if answer is None:
+                return None
+            read = validate(_Answer, answer, lambda problem: ServiceUnavailableError(_wrong(problem.type)))
+        return _recognised(read.blocks, width, height)
+
+
+def _detect(image: bytes) -> Any:
+    """Make one call; None where the page is refused."""
+    with aws.errors_mapped():
+        try:
+            return aws.client("textract").detect_document_text(Document={"Bytes": image})
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") in _OF_THE_PAGE:
+                return None
+            raise
+
+
+def _wrong(type_: str) -> str:
+    return f"Textract's answer is none that it gives ({type_})"
+
+
+def _recognised(blocks: Iterable[_Block], width: float, height: float) -> Recognised:
+    found = [block for block in blocks if block.type == "WORD" and block.geometry is not None and block.text.strip()]
+    quads = [_quad(block, width, height) for block in found]
+    turns = _prevailing_turns(quads)
+    page_width, page_height = (height, width) if turns % 2 else (width, height)
+    words = tuple(_upright(quad, turns, width, height) for quad in quads)
+    sure = sum(block.confidence for block in found) / (100 * len(found)) if found else 0.0
+    return Recognised(Page(page_width, page_height, words), round(min(max(sure, 0.0), 1.0), 4))
+
+
+def _quad(block: _Block, width: float, height: float) -> _Quad:
+    assert block.geometry is not None  # the caller has looked
+    return _Quad(block.text, tuple((point.x * width, point.y * height) for point in block.geometry.polygon))
+
+
+def _prevailing_turns(quads: Iterable[_Quad]) -> int:
+    """By how many quarter turns with the clock most of the text is turned; long words tell it best."""
+    counts: Counter[int] = Counter()
+    for text, corners in quads:
+        (x0, y0), (x1, y1) = corners[:2]
+        counts[round(math.atan2(y1 - y0, x1 - x0) / (math.pi / 2)) % 4] += len(text)
+    return counts.most_common(1)[0][0] if counts else 0
+
+
+def _upright(quad: _Quad, turns: int, width: float, height: float) -> Word:
+    """The box of a word on the page turned back."""
+    xs, ys = zip(*_turned_back(quad.corners, turns, width, height), strict=True)
+    return Word(quad.text, min(xs), min(ys), max(xs), max(ys))
+
+
+def _turned_back(
+    corners: Iterable[tuple[float, float]], turns: int, width: float, height: float
+) -> Iterator[tuple[float, float]]:
+    for x, y in corners:
+        match turns:
+            case 0:
+                yield x, y
+            case 1:
+                yield y, width - x
+            case 2:
+                yield width - x, height - y
+            case _:
+                yield height - y, x

@@ -1,0 +1,155 @@
+"""Reads a document from its pages: by rules, and where they fall short by a language model."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import Any, Literal
+from uuid import UUID
+
+from counterfoil.documents.reading.asking import Remembering
+from counterfoil.documents.reading.choice import Read, choose
+from counterfoil.documents.reading.grounds import Grounds
+from counterfoil.documents.reading.model import SOURCE, Inquiry, Said, counted, form
+from counterfoil.documents.reading.recognition import Recognition
+from counterfoil.documents.reading.review import Review, lines_agree, review
+from counterfoil.documents.reading.rules import by_rules
+from counterfoil.documents.structured import ROLES, DocumentType, structure
+from counterfoil.documents.text.evidence import Evidence
+from counterfoil.errors import ContextWindowError, InvalidDocumentError
+from counterfoil.llm import Question, RefusedQuestionError
+
+Method = Literal["text", "ocr", "model", "none"]
+"""How pages were read: by rules from their text layer or from recognised characters, with a language model's help, or
+not at all."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a document's pages.
+
+    `structured_data` is None where nothing was read; then `reason` says why, in a sentence. `evidence` has source,
+    confidence and page of each field by its path, as JSON. `remarks` has a sentence for everything that is wanting.
+    """
+
+    type: DocumentType | None
+    method: Method
+    structured_data: dict[str, Any] | None
+    reason: str | None = None
+    remarks: tuple[str, ...] = ()
+    evidence: Mapping[str, Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What reads, as one try at one document uses it."""
+
+    model: Remembering | None
+    tenant_id: UUID
+    document_id: UUID
+    time_left: Callable[[], float]
+    cancelled: Event
+    check: Callable[[], None]
+    """Raises where the try must not go on."""
+
+    def read(self, recognition: Recognition) -> Outcome:
+        """Read one document; outside any transaction.
+
+        Raises:
+            CounterfoilError: as `Llm.ask`, but for a refusal of this document. A model that fails decides nothing.
+        """
+        if not any(page.words for page in recognition.pages):
+            return Outcome(None, "none", None, _nothing(recognition))
+        found = by_rules(recognition.pages)
+        refused: str | None = None
+        if self.model is not None and (found is None or not _reviewed(found).is_good):
+            try:
+                found = choose(found, counted(*self._ask(self.model, recognition, found)))
+            except (RefusedQuestionError, ContextWindowError) as error:
+                refused = _REFUSED if isinstance(error, RefusedQuestionError) else _TOO_LONG
+        return _outcome(found, recognition, refused)
+
+    def _ask(self, model: Remembering, recognition: Recognition, found: Read | None) -> tuple[Said, Grounds]:
+        """What the model says, and what it is held against. Lines that are sure are not asked for, nor too many."""
+        grounds = Grounds(recognition.pages)
+
+        def ask(*, lines: bool) -> Said:
+            inquiry = Inquiry.about(recognition.pages, lines=lines)
+            question = Question(inquiry.system, inquiry.user, "ingestion", self.tenant_id, self.document_id)
+            return model.ask(
+                question, form(grounds), time_left=self.time_left, cancelled=self.cancelled, check=self.check
+            )
+
+        if found is not None and lines_agree(found.fields.get("line_items") or (), found.fields):
+            return ask(lines=False), grounds
+        try:
+            return ask(lines=True), grounds
+        except ContextWindowError:  # most often the answer was cut off, and it is the lines that make it long
+            return ask(lines=False), grounds
+
+
+_REFUSED = "The language model refused to read the document."
+_TOO_LONG = "The document is too long for the language model."
+
+
+def _reviewed(read: Read) -> Review:
+    return review(read.type, read.fields, read.evidence)
+
+
+def _outcome(read: Read | None, recognition: Recognition, refused: str | None) -> Outcome:
+    further = [sentence for sentence in (refused, recognition.told) if sentence]
+    if read is None:
+        reason = "The pages name no kind of document with a number of its own that could be read; they are kept."
+        return Outcome(None, "none", None, " ".join([reason, *further]))
+    method = _method(read, recognition)
+    if read.type is DocumentType.OTHER:
+        reason = "The document is of a kind that is kept and not matched."
+        return Outcome(read.type, method, None, " ".join([reason, *further]))
+    read = _without_nameless(read)
+    try:
+        record, remarks = structure(read.type, read.fields)
+    except InvalidDocumentError as error:
+        return Outcome(read.type, method, None, " ".join([str(error), *further]))
+    told = (*read.remarks, *remarks, *_wanting(_reviewed(read)), *further)
+    return Outcome(read.type, method, record.data(), None, told, _evidence(read, recognition))
+
+
+def _nothing(recognition: Recognition) -> str:
+    if recognition.unread:
+        return f"There is no text to read: {recognition.told} The document is kept."
+    return "There is no text on its pages; it is kept and not read."
+
+
+def _wanting(review: Review) -> Iterable[str]:
+    if review.missing:
+        yield f"Not found on the pages: {', '.join(review.missing)}."
+    if review.doubtful:
+        yield f"Doubtful: {', '.join(review.doubtful)}."
+    yield from review.contradictions
+
+
+def _without_nameless(read: Read) -> Read:
+    """Leave out a party that has no name, which is none."""
+    roles = ROLES[read.type]
+    gone = [side for side in (roles.seller, roles.buyer) if side in read.fields and not read.fields[side].get("name")]
+    if not gone:
+        return read
+    fields = {name: value for name, value in read.fields.items() if name not in gone}
+    evidence = {path: one for path, one in read.evidence.items() if path.partition(".")[0] not in gone}
+    return replace(read, fields=fields, evidence=evidence)
+
+
+def _method(read: Read, recognition: Recognition) -> Method:
+    if any(one.source == SOURCE for one in read.evidence.values()):
+        return "model"
+    return "ocr" if recognition.sure else "text"
+
+
+def _evidence(read: Read, recognition: Recognition) -> dict[str, dict[str, Any]]:
+    return {path: _told(one, recognition.sure.get(one.page)) for path, one in read.evidence.items()}
+
+
+def _told(evidence: Evidence, sure: float | None) -> dict[str, Any]:
+    """Evidence as JSON: `text:label` is from a text layer, `ocr:label` from a page whose recognition was `sure`."""
+    where = "text" if sure is None else "ocr"
+    confidence = evidence.confidence * (1.0 if sure is None else sure)
+    return {"source": f"{where}:{evidence.source}", "confidence": round(confidence, 4), "page": evidence.page}
