@@ -8,6 +8,7 @@ the raw steps of the script alone.
 import json
 import re
 import socket
+import ssl
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -98,6 +99,7 @@ class Server:
         failing: float = 0.0,
         seed: int = 0,
         port: int = 0,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """`otherwise` answers when the script is at its end; of those, `failing` (0 to 1) get a failure instead."""
         self.script = list(script)
@@ -112,6 +114,9 @@ class Server:
         self.ended = Event()
         self._server = _Quiet(("127.0.0.1", port), partial(_Handler, self))
         self._server.daemon_threads = True
+        self._scheme = "http" if tls is None else "https"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
 
     def __enter__(self) -> "Server":
         self._thread = Thread(target=self._server.serve_forever, args=(0.01,), name="scripted model")
@@ -127,7 +132,7 @@ class Server:
     @property
     def url(self) -> str:
         """Its address, without a path."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def url_for(self, provider: str) -> str:
         """What LLM_URL is to be."""
