@@ -1,14 +1,14 @@
 """Requests for output: which destinations of a tenant are owed something, in the transaction that makes it so."""
 
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID, uuid5
 
-from psycopg.types.json import Jsonb
-
 from counterfoil.db import Connection
 from counterfoil.documents.output.payload import SCHEMA_VERSION
+from counterfoil.documents.output.subjects import cluster
 from counterfoil.work import JOB_NAMESPACE, Send, begin
 
 WORKER = "document_output"
@@ -20,8 +20,8 @@ _DESTINATIONS = "SELECT id FROM destination WHERE tenant_id = %s AND disabled_at
 _REQUEST = """
 INSERT INTO output_job AS job (id, tenant_id, destination_id, subject, subject_id, schema_version, payload,
                                requested_at, created_at)
-SELECT wanted.id, %(tenant)s, wanted.destination_id, %(subject)s, %(subject_id)s, %(version)s, %(payload)s, %(now)s,
-       %(now)s
+SELECT wanted.id, %(tenant)s, wanted.destination_id, %(subject)s, %(subject_id)s, %(version)s, %(payload)s::jsonb,
+       %(now)s, %(now)s
 FROM unnest(%(ids)s::uuid[], %(destinations)s::uuid[]) AS wanted (id, destination_id)
 WHERE %(payload)s::jsonb <> 'null' OR EXISTS (SELECT FROM output_job told WHERE told.id = wanted.id)
 ORDER BY wanted.id
@@ -47,14 +47,19 @@ def request(  # who is told what about whom
 ) -> list[Send]:
     """Owe `payload` to every active destination of the tenant that wants this event, in the caller's transaction.
 
-    Returns the messages that are owed now. Where a destination was last owed the same payload, nothing is: so a
-    request may be repeated. `payload` is the `data` of the body (see `payload.py`); None says that the subject exists
-    no more, which only those are told who were told of it before.
+    Returns the messages that are owed now. Where a destination was last owed the same, nothing is: so a request may be
+    repeated. `payload` is the `data` of the body, for a cluster what was found out about it: its documents and matches
+    are added here, as they are. None, or a cluster without documents, says that the subject exists no more, which only
+    those are told who were told of it before.
     """
     found = connection.execute(_DESTINATIONS, [tenant_id, subject]).fetchall()
     destinations: list[UUID] = [row[0] for row in found]
     if not destinations:
         return []
+    if subject == "cluster" and payload is not None:
+        told = cluster(connection, tenant_id, subject_id, payload)
+    else:
+        told = None if payload is None else json.dumps(payload, allow_nan=False)
     changed = connection.execute(
         _REQUEST,
         {
@@ -62,7 +67,7 @@ def request(  # who is told what about whom
             "subject": subject,
             "subject_id": subject_id,
             "version": SCHEMA_VERSION,
-            "payload": Jsonb(payload),
+            "payload": told or "null",
             "now": now,
             "ids": [job_id(destination, subject, subject_id) for destination in destinations],
             "destinations": destinations,

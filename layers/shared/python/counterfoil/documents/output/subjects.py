@@ -1,0 +1,33 @@
+"""What is told of a cluster: its documents, how they belong together, and what was found out about it."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from counterfoil.db import Connection
+
+# Put together by PostgreSQL, so that no number of a document is read and written on the way.
+_CLUSTER = """
+WITH member AS (SELECT * FROM document WHERE tenant_id = %(tenant)s AND cluster_id = %(cluster)s)
+SELECT (%(findings)s::jsonb || jsonb_build_object(
+    'documents', (SELECT jsonb_agg(jsonb_build_object(
+        'id', id, 'type', type, 'file_name', file_name, 'structured_data', structured_data,
+        'received_at', to_char(received_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+    ) ORDER BY id) FROM member),
+    'matches', (SELECT coalesce(jsonb_agg(jsonb_build_object(
+        'a', a, 'b', b, 'confidence', confidence, 'decided_by', decided_by
+    ) ORDER BY a, b), '[]') FROM document_match
+                WHERE a IN (SELECT id FROM member) AND b IN (SELECT id FROM member))
+))::text
+WHERE EXISTS (SELECT FROM member)
+"""
+
+
+def cluster(connection: Connection, tenant_id: UUID, cluster_id: UUID, findings: Mapping[str, Any]) -> str | None:
+    """A cluster as JSON: `findings`, and beside them `documents` and `matches`. None where it has no documents."""
+    row = connection.execute(
+        _CLUSTER, {"tenant": tenant_id, "cluster": cluster_id, "findings": Jsonb(dict(findings))}
+    ).fetchone()
+    return None if row is None else str(row[0])
