@@ -1,94 +1,101 @@
-"""One attempt at acquiring a file: its source, its document unless the tenant has it already, and its ingestion."""
+"""One attempt at acquiring a file: its source, its documents unless the tenant has them already, and their ingestion.
+
+A mail or an archive is taken apart: each file in it that could be a document is stored on its own before anything is
+written to the database, under a key that its content gives it, so that a repeated try stores the same again.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
-from uuid import UUID
 
 from counterfoil.db import Connection
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
 from counterfoil.documents import files
 from counterfoil.documents.extraction import check_size
-from counterfoil.documents.files import File
-from counterfoil.documents.uploads import PREFIX
-from counterfoil.errors import UnknownTenantError
+from counterfoil.documents.files import Fetched, File
+from counterfoil.documents.mail import attachments, message
+from counterfoil.documents.mail.archive import Archive
+from counterfoil.documents.mail.message import Envelope
+from counterfoil.documents.uploads import INBOX
 from counterfoil.work import Send, begin
-
-SEEN_BEFORE = "The tenant already has this file; it was counted as seen again"
+from functions.acquisition import parts, routing, store
+from functions.acquisition.parts import Parts, Stored
+from functions.acquisition.store import Arrival, Written
 
 
 def acquire(attempt: Attempt) -> Outcome:
-    """Acquire the file of one S3 event.
+    """Acquire the file of one S3 event, or find out whom a mail is for.
 
     Raises:
-        UnknownTenantError: the key names no tenant.
-        InvalidDocumentError: the file is empty or too large.
-        ServiceUnavailableError, RejectedRequestError: S3 did not give the file.
+        UnknownTenantError: the key or the mail names no tenant that exists.
+        InvalidDocumentError: the file is empty or too large, or cannot be taken apart.
+        ServiceUnavailableError, RejectedRequestError: S3 did not give the file, or did not take an attachment.
     """
     if attempt.tenant_id is None:
-        message = f"The key names no tenant that exists; upload to {PREFIX}{{tenant}}/{{file name}}"
-        raise UnknownTenantError(message)
-    tenant_id = attempt.tenant_id
-    with attempt.database.tenant(tenant_id) as connection:
+        return routing.route(attempt)
+    with attempt.database.tenant(attempt.tenant_id) as connection:
         bucket, key, version, size, received_at = connection.execute(
             "SELECT bucket, key, version, size, created_at FROM acquisition_job WHERE id = %s", [attempt.work_id]
         ).fetchall()[0]
     if key.endswith("/"):
         return Skip("A folder, not a file")
     check_size(size)
-    file = File(bucket, key, version)
-    content_hash = files.sha256(file)
-    seen: list[bool] = []
+    file, by_mail = File(bucket, key, version), key.startswith(INBOX)
+    fetched = files.fetch(file, keep=lambda head: by_mail or attachments.is_container(head))
+    attempt.check()
+    if fetched.content is not None:
+        if by_mail or message.is_mail(fetched.content):
+            return _mail(attempt, file, fetched.content, received_at)
+        archive = Archive(fetched.content)
+        if not archive.is_office_document:
+            found = parts.store(attempt, bucket, attachments.of_archive(archive, attempt.check))
+            return _taken_apart(attempt, file, received_at, None, found)
+    return _whole(attempt, file, fetched, received_at)
+
+
+def _whole(attempt: Attempt, file: File, fetched: Fetched, received_at: datetime) -> Success:
+    """A file that is one document, and stays where it was uploaded to."""
+    document = Stored(file.key.rsplit("/", 1)[-1], file, fetched.size, fetched.sha256)
+    return _success(attempt, Arrival.of(attempt, file, received_at, documents=(document,)))
+
+
+def _mail(attempt: Attempt, file: File, content: bytes, received_at: datetime) -> Outcome:
+    mail = message.parse(content, attempt.check)
+    envelope = message.envelope(mail)
+    if envelope.refusal is not None:
+        return _refused(Arrival.of(attempt, file, received_at, envelope=envelope), envelope.refusal)
+    found = parts.store(attempt, file.bucket, attachments.of_mail(mail, attempt.check))
+    return _taken_apart(attempt, file, received_at, envelope, found)
+
+
+def _taken_apart(
+    attempt: Attempt, file: File, received_at: datetime, envelope: Envelope | None, found: Parts
+) -> Outcome:
+    arrival = Arrival.of(
+        attempt, file, received_at, envelope=envelope, documents=found.documents, skipped=found.skipped
+    )
+    if found.documents:
+        return _success(attempt, arrival)
+    what = "archive" if envelope is None else "mail"
+    if not found.skipped:
+        return _refused(arrival, f"The {what} holds no file.")
+    return _refused(arrival, f"The {what} holds no file that could be a document. {found.not_taken}")
+
+
+def _refused(arrival: Arrival, reason: str) -> Skip:
+    """Nothing is taken from it: that it came, from whom, and why is recorded."""
 
     def effects(connection: Connection) -> Sequence[Send]:
-        document_id = _insert(connection, attempt.work_id, tenant_id, file, size, content_hash, received_at)
-        seen[:] = [document_id is None]
-        return begin(connection, "ingestion", [document_id], attempt.now()) if document_id else ()
+        store.write(connection, arrival, refusal=reason)
+        return ()
 
-    return Success(effects, reason=lambda: SEEN_BEFORE if seen == [True] else None)
+    return Skip(reason, effects)
 
 
-def _insert(
-    connection: Connection,
-    job_id: UUID,
-    tenant_id: UUID,
-    file: File,
-    size: int,
-    content_hash: bytes,
-    received_at: datetime,
-) -> UUID | None:
-    """Write source, document and ingestion job. None when the tenant has a document of the same content."""
-    values = {
-        "tenant": tenant_id,
-        "job": job_id,
-        "bucket": file.bucket,
-        "key": file.key,
-        "version": file.version,
-        "file_name": file.key.rsplit("/", 1)[-1],
-        "size": size,
-        "hash": content_hash,
-        "received_at": received_at,
-    }
-    row = connection.execute(
-        """
-        WITH origin AS (
-            INSERT INTO source (tenant_id, job_id, kind, bucket, key, received_at)
-            VALUES (%(tenant)s, %(job)s, 'upload', %(bucket)s, %(key)s, %(received_at)s) RETURNING id
-        )
-        INSERT INTO document AS d (tenant_id, source_id, bucket, key, version, file_name, size, content_hash,
-                                   received_at, last_seen_at)
-        SELECT %(tenant)s, origin.id, %(bucket)s, %(key)s, %(version)s, %(file_name)s, %(size)s, %(hash)s,
-               %(received_at)s, %(received_at)s FROM origin
-        ON CONFLICT (tenant_id, content_hash) DO UPDATE
-            SET seen_again = d.seen_again + 1, last_seen_at = greatest(d.last_seen_at, excluded.last_seen_at)
-        RETURNING new.id, old.id IS NULL
-        """,
-        values,
-    ).fetchone()
-    if row is None or not row[1]:
-        return None
-    document_id: UUID = row[0]
-    connection.execute(
-        "INSERT INTO ingestion_job (id, tenant_id, created_at) VALUES (%s, %s, %s)",
-        [document_id, tenant_id, received_at],
-    )
-    return document_id
+def _success(attempt: Attempt, arrival: Arrival) -> Success:
+    written: list[Written] = []
+
+    def effects(connection: Connection) -> Sequence[Send]:
+        written[:] = [store.write(connection, arrival)]
+        return begin(connection, "ingestion", written[0].documents, attempt.now())
+
+    return Success(effects, reason=lambda: written[0].remark)

@@ -18,7 +18,8 @@ from counterfoil.documents import uploads
 from counterfoil.messages import Message, read_message
 from counterfoil.outbox import Outbox
 from counterfoil.work import begin
-from functions.acquisition.work import SEEN_BEFORE, acquire
+from functions.acquisition.store import SEEN_BEFORE
+from functions.acquisition.work import acquire
 from functions.ingestion.work import ingest
 from tests.delivery import bodies
 from tests.delivery.harness import Clock, Context, FakeSqs, event, record, rows, settings

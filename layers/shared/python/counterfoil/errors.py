@@ -25,6 +25,7 @@ Foreign errors are mapped into this tree where they arise, once for each adapter
 policy says what that means.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 
 
@@ -91,7 +92,16 @@ class InvalidSettingsError(PermanentError):
 
 
 class UnknownTenantError(PermanentError):
-    """A key or an address names a tenant that does not exist."""
+    """A key or an address names a tenant that does not exist.
+
+    The message may quote addresses of a mail, for whoever looks after delivery to add one of them; logs get `unquoted`.
+    """
+
+    def __init__(self, message: str, *, addresses: Sequence[str] = ()) -> None:
+        quoted = ", ".join(f"'{address}'" for address in addresses)
+        super().__init__(f"{message}: {quoted}" if quoted else message)
+        self.unquoted = message
+        """The message without the addresses."""
 
 
 class RejectedRequestError(PermanentError):
@@ -127,10 +137,11 @@ def sentence(error: BaseException, *, for_log: bool = False) -> str:
     """What may be said of an error outside the process: our own sentence, or the type and place of a foreign error.
 
     A foreign error's message can quote what it was reading, so it stays inside. A log gets no quotation of a
-    model's answer either.
+    model's answer or of a mail's addresses either.
     """
     if isinstance(error, CounterfoilError):
-        said = error.unquoted if for_log and isinstance(error, InvalidAnswerError) else str(error)
+        quotes = isinstance(error, InvalidAnswerError | UnknownTenantError)
+        said = error.unquoted if for_log and quotes else str(error)
         return said.encode(errors="replace").decode().replace("\x00", "?")  # what PostgreSQL's text can hold
     place = ""
     trace = error.__traceback__

@@ -1,7 +1,7 @@
 """The files behind documents: read from S3, within bounds, and written there."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ class File:
     version: str | None
 
 
-def _chunks(file: File) -> Iterator[bytes]:
+def _chunks(file: File) -> Generator[bytes]:
     version: dict[str, Any] = {"VersionId": file.version} if file.version else {}
     with aws.errors_mapped():
         answer = aws.client("s3").get_object(Bucket=file.bucket, Key=file.key, **version)
@@ -30,30 +30,53 @@ def _chunks(file: File) -> Iterator[bytes]:
             yield from body.iter_chunks(CHUNK_BYTES)
 
 
-def sha256(file: File) -> bytes:
-    """The SHA-256 of a file, read in pieces: 32 bytes.
+@dataclass(frozen=True)
+class Fetched:
+    """A file as it was fetched."""
+
+    size: int
+    sha256: bytes
+    """32 bytes."""
+    content: bytes | None
+    """None where nobody asked to keep it."""
+
+
+def fetch(file: File, *, keep: Callable[[bytes], bool]) -> Fetched:
+    """Read a file in pieces; `keep` is shown the first one, and says whether the whole is wanted.
 
     Raises:
         InvalidDocumentError: it is empty or too large.
         ServiceUnavailableError, RejectedRequestError: S3 did not give it.
     """
-    digest = hashlib.sha256()
+    digest, size = hashlib.sha256(), 0
+    kept: list[bytes] | None = []
     for chunk in _chunks(file):
+        if size == 0 and not keep(chunk):
+            kept = None
         digest.update(chunk)
-    return digest.digest()
+        size += len(chunk)
+        if kept is not None:
+            kept.append(chunk)
+    return Fetched(size, digest.digest(), None if kept is None else b"".join(kept))
+
+
+def head(file: File) -> bytes:
+    """The first MiB of a file, or all of a smaller one. Raises as `fetch`."""
+    with closing(_chunks(file)) as chunks:
+        return next(chunks, b"")
 
 
 def read(file: File) -> bytes:
-    """A file's bytes. Raises as `sha256`."""
+    """A file's bytes. Raises as `fetch`."""
     return b"".join(_chunks(file))
 
 
-def write(bucket: str, key: str, content: bytes) -> File:
-    """Store a PDF. Where a bucket keeps versions, the same file twice is two of them, and either will do.
+def write(bucket: str, key: str, content: bytes, content_type: str = "application/pdf") -> File:
+    """Store a file. Where a bucket keeps versions, the same file twice is two of them, and either will do.
 
     Raises:
         ServiceUnavailableError, RejectedRequestError: S3 did not take it.
     """
     with aws.errors_mapped():
-        answer = aws.client("s3").put_object(Bucket=bucket, Key=key, Body=content, ContentType="application/pdf")
+        answer = aws.client("s3").put_object(Bucket=bucket, Key=key, Body=content, ContentType=content_type)
     return File(bucket, key, answer.get("VersionId"))

@@ -1,4 +1,8 @@
-"""Uploads: what an S3 event says about a new file, and the acquisition job that it becomes."""
+"""Uploads and mail: what an S3 event says about a new file, and the acquisition jobs that it becomes.
+
+An upload names its tenant by its key. A mail names nobody by its key: its job belongs to no tenant, finds out whom the
+mail is for, and makes one more job for each tenant of them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +16,12 @@ from pydantic_core import from_json
 from counterfoil.db import Connection
 from counterfoil.errors import InvalidMessageError
 from counterfoil.messages import Intake, Message, read_message
-from counterfoil.work import JOB_NAMESPACE, KINDS
+from counterfoil.work import JOB_NAMESPACE, KINDS, Send, owe
 
 PREFIX = "uploads/"
 """Keys are uploads/{tenant}/...; the last part is the file's name."""
+INBOX = "inbox/"
+"""Where mail is stored as it came, under any key."""
 
 
 @dataclass(frozen=True)
@@ -133,3 +139,33 @@ def register(connection: Connection, uploads: Sequence[Upload], now: datetime) -
         },
     )
     find_tenants(connection, [upload.job_id for upload in uploads])
+
+
+_JOBS_OF_TENANTS = """
+INSERT INTO acquisition_job (id, tenant_id, bucket, key, version, sequencer, size, created_at)
+SELECT v.id, v.tenant_id, a.bucket, a.key, a.version, a.sequencer, a.size, a.created_at
+FROM unnest(%(ids)s::uuid[], %(tenants)s::uuid[]) AS v (id, tenant_id) JOIN acquisition_job a ON a.id = %(mail)s
+ORDER BY v.id
+ON CONFLICT DO NOTHING
+RETURNING id, tenant_id, revision, send_number
+"""
+
+
+def job_of_tenant(mail_job: UUID, tenant_id: UUID) -> UUID:
+    """The id of the job by which a tenant gets a mail: UUIDv5 of the mail's own job and the tenant."""
+    return uuid5(JOB_NAMESPACE, f"acquisition/{mail_job}/{tenant_id}")
+
+
+def tenants_of(connection: Connection, addresses: Sequence[str]) -> list[UUID]:
+    """The tenants that have one of these addresses, which are in lower case; as the delivery role."""
+    rows = connection.execute(
+        "SELECT DISTINCT tenant_id FROM tenant_address WHERE address = ANY(%s) ORDER BY tenant_id", [list(addresses)]
+    ).fetchall()
+    return [tenant_id for (tenant_id,) in rows]
+
+
+def pass_on(connection: Connection, mail_job: UUID, tenants: Sequence[UUID], now: datetime) -> list[Send]:
+    """Make the job of each tenant of a mail and owe its message, as the delivery role; one that exists stays."""
+    ids = [job_of_tenant(mail_job, tenant_id) for tenant_id in tenants]
+    rows = connection.execute(_JOBS_OF_TENANTS, {"ids": ids, "tenants": list(tenants), "mail": mail_job}).fetchall()
+    return owe(connection, KINDS["acquisition"], rows, now, now)

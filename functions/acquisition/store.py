@@ -1,0 +1,214 @@
+"""The SQL of acquisition: a source and its documents, in the transaction that settles the job.
+
+A job has one source, however often it is done. What comes a second time, by its content or as the same mail, makes no
+second document: the one that is there counts it, once for each job.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from counterfoil.db import Connection
+from counterfoil.delivery import Attempt
+from counterfoil.documents.files import File
+from counterfoil.documents.mail.attachments import Skipped
+from counterfoil.documents.mail.message import Envelope
+from functions.acquisition.parts import Stored, not_taken
+
+SEEN_BEFORE = "The tenant already has this file; it was counted as seen again"
+MAIL_SEEN_BEFORE = "The tenant already has a mail of this Message-ID; it was counted as seen again."
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What arrived by one job."""
+
+    job_id: UUID
+    tenant_id: UUID
+    file: File
+    received_at: datetime
+    envelope: Envelope | None = None
+    """None for what is no mail."""
+    documents: tuple[Stored, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+    @classmethod
+    def of(cls, attempt: Attempt, file: File, received_at: datetime, **found: Any) -> "Arrival":
+        """What arrived by the job that `attempt` is at, which has a tenant."""
+        assert attempt.tenant_id is not None  # a job without one is passed on
+        return cls(attempt.work_id, attempt.tenant_id, file, received_at, **found)
+
+    @property
+    def is_taken_apart(self) -> bool:
+        """Whether the documents were in the file, and are not the file itself."""
+        return self.envelope is not None or any(part.file != self.file for part in self.documents) or bool(self.skipped)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of an arrival."""
+
+    documents: list[UUID] = field(default_factory=list)
+    """Those that are new."""
+    remark: str | None = None
+
+
+def write(connection: Connection, arrival: Arrival, *, refusal: str | None = None) -> Written:
+    """Write the source, and the documents that the tenant has not got yet, with their ingestion jobs.
+
+    With `refusal`, the reason why nothing is taken, the source alone.
+    """
+    earlier = None if refusal else _mail_before(connection, arrival)
+    if earlier is not None:
+        refusal = MAIL_SEEN_BEFORE
+    source_id, counts = _source(connection, arrival, refusal)
+    if earlier is not None:
+        return _again(connection, arrival, earlier, counts=counts)
+    if refusal:
+        _list_parts(connection, arrival, source_id, {})
+        return Written()
+    new = _documents(connection, arrival, source_id, counts=counts)
+    if arrival.is_taken_apart:
+        _list_parts(connection, arrival, source_id, new)
+    return Written([id_ for id_, is_new in new.values() if is_new], _remark(arrival, new))
+
+
+_LOCK_MAIL = "SELECT pg_advisory_xact_lock(hashtextextended('mail/' || %s::text || '/' || %s::text, 0))"
+_MAIL_BEFORE = """
+SELECT id FROM source WHERE tenant_id = %s AND message_id = %s AND refusal IS NULL AND job_id <> %s
+"""
+
+
+def _mail_before(connection: Connection, arrival: Arrival) -> UUID | None:
+    """The source of an earlier mail of the same Message-ID. Two that come at the same moment go one after the other."""
+    if arrival.envelope is None or not arrival.envelope.message_id:
+        return None
+    named = [arrival.tenant_id, arrival.envelope.message_id]
+    connection.execute(_LOCK_MAIL, named)
+    row = connection.execute(_MAIL_BEFORE, [*named, arrival.job_id]).fetchone()
+    return None if row is None else row[0]
+
+
+_SOURCE = """
+INSERT INTO source AS s (tenant_id, job_id, kind, bucket, key, received_at, sender, subject, message_id, refusal)
+VALUES (%(tenant)s, %(job)s, %(kind)s, %(bucket)s, %(key)s, %(received_at)s, %(sender)s, %(subject)s, %(message_id)s,
+        %(refusal)s)
+ON CONFLICT (job_id) DO UPDATE SET refusal = excluded.refusal
+RETURNING new.id, old.id IS NULL OR old.refusal IS DISTINCT FROM new.refusal
+"""
+
+
+def _source(connection: Connection, arrival: Arrival, refusal: str | None) -> tuple[UUID, bool]:
+    """The source of this job, and whether what it brings is still to be counted: a job done again counts nothing."""
+    envelope = arrival.envelope
+    row = connection.execute(
+        _SOURCE,
+        {
+            "tenant": arrival.tenant_id,
+            "job": arrival.job_id,
+            "kind": "upload" if envelope is None else "mail",
+            "bucket": arrival.file.bucket,
+            "key": arrival.file.key,
+            "received_at": arrival.received_at,
+            "sender": envelope and (envelope.sender or None),
+            "subject": envelope and (envelope.subject or None),
+            "message_id": envelope and (envelope.message_id or None),
+            "refusal": refusal,
+        },
+    ).fetchone()
+    assert row is not None  # inserted or updated
+    return row[0], row[1]
+
+
+_DOCUMENTS = """
+INSERT INTO document AS d (tenant_id, source_id, bucket, key, version, file_name, size, content_hash, received_at,
+                           last_seen_at)
+SELECT %(tenant)s, %(source)s, p.bucket, p.key, p.version, p.name, p.size, p.hash, %(received_at)s, %(received_at)s
+FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(versions)s::text[], %(names)s::text[], %(sizes)s::bigint[],
+            %(hashes)s::bytea[]) WITH ORDINALITY AS p (bucket, key, version, name, size, hash, place)
+ORDER BY p.place
+ON CONFLICT (tenant_id, content_hash) DO UPDATE
+    SET seen_again = d.seen_again + %(count)s::int, last_seen_at = greatest(d.last_seen_at, excluded.last_seen_at)
+RETURNING new.content_hash, new.id, old.id IS NULL
+"""
+_INGESTION = """
+INSERT INTO ingestion_job (id, tenant_id, created_at) SELECT id, %s, %s FROM unnest(%s::uuid[]) AS d (id)
+"""
+New = dict[bytes, tuple[UUID, bool]]
+"""By content hash: the document that has it, and whether it is new."""
+
+
+def _documents(connection: Connection, arrival: Arrival, source_id: UUID, *, counts: bool) -> New:
+    parts = arrival.documents
+    rows = connection.execute(
+        _DOCUMENTS,
+        {
+            "tenant": arrival.tenant_id,
+            "source": source_id,
+            "received_at": arrival.received_at,
+            "count": int(counts),
+            "buckets": [part.file.bucket for part in parts],
+            "keys": [part.file.key for part in parts],
+            "versions": [part.file.version for part in parts],
+            "names": [part.name for part in parts],
+            "sizes": [part.size for part in parts],
+            "hashes": [part.sha256 for part in parts],
+        },
+    ).fetchall()
+    found: New = {bytes(content_hash): (id_, is_new) for content_hash, id_, is_new in rows}
+    new = [id_ for id_, is_new in found.values() if is_new]
+    connection.execute(_INGESTION, [arrival.tenant_id, arrival.received_at, new])
+    return found
+
+
+_SEEN_AGAIN = """
+UPDATE document SET seen_again = seen_again + 1, last_seen_at = greatest(last_seen_at, %s) WHERE source_id = %s
+  AND parent_id IS NULL
+"""
+_KNOWN = "SELECT count(*) FROM document WHERE tenant_id = %s AND content_hash = ANY(%s)"
+
+
+def _again(connection: Connection, arrival: Arrival, earlier: UUID, *, counts: bool) -> Written:
+    """The same mail once more. Files that the tenant has not got are not taken either, and that is said."""
+    if counts:
+        connection.execute(_SEEN_AGAIN, [arrival.received_at, earlier])
+    hashes = [part.sha256 for part in arrival.documents]
+    (known,) = connection.execute(_KNOWN, [arrival.tenant_id, hashes]).fetchall()[0]
+    other = len(hashes) - known
+    if not other:
+        return Written(remark=MAIL_SEEN_BEFORE)
+    differs = f"{other} of its files {'is' if other == 1 else 'are'} not among what the tenant has, and not taken"
+    return Written(remark=f"{MAIL_SEEN_BEFORE} {differs}: upload {'it' if other == 1 else 'them'} if wanted.")
+
+
+_PARTS = "UPDATE source SET parts = %s WHERE id = %s"
+
+
+def _list_parts(connection: Connection, arrival: Arrival, source_id: UUID, found: New) -> None:
+    """List each file that was in it, and what became of it."""
+    listed: list[dict[str, Any]] = [
+        {
+            "name": part.name,
+            "size": part.size,
+            "sha256": part.sha256.hex(),
+            "document": str(found[part.sha256][0]) if part.sha256 in found else None,
+            "reason": None,
+        }
+        for part in arrival.documents
+    ]
+    listed += [
+        {"name": part.name, "size": part.size, "sha256": None, "document": None, "reason": part.reason}
+        for part in arrival.skipped
+    ]
+    connection.execute(_PARTS, [Jsonb(listed), source_id])
+
+
+def _remark(arrival: Arrival, found: New) -> str | None:
+    seen = sum(not is_new for _, is_new in found.values())
+    if not arrival.is_taken_apart:
+        return SEEN_BEFORE if seen else None
+    had = f"The tenant already has {seen} of its {len(found)} files; they were counted as seen again." if seen else ""
+    return " ".join(sentence for sentence in (had, not_taken(arrival.skipped)) if sentence) or None

@@ -1,0 +1,110 @@
+"""A ZIP archive, unpacked within bounds: by what is really in it, never by what it claims alone."""
+
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
+
+from counterfoil.errors import InvalidDocumentError
+
+MAX_ENTRIES = 500
+MAX_ENTRY_BYTES = 64 * 1024 * 1024
+MAX_RATIO = 200
+"""Of unpacked to packed bytes. XML packs 10 to 50 times; deflate's most is 1,032."""
+RATIO_FROM_BYTES = 1024 * 1024
+"""Below this many unpacked bytes a ratio says nothing."""
+MAX_DIRECTORY_BYTES = 1024 * 1024
+"""The table of contents, which zipfile reads in one piece and keeps in memory as an object for each entry."""
+CHUNK_BYTES = 64 * 1024
+METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+"""Every program packs by these. LZMA may ask for gigabytes before the first byte."""
+_ENCRYPTED, _UTF_8 = 0x1, 0x800
+_OFFICE = ("[Content_Types].xml", "mimetype", "META-INF/MANIFEST.MF")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of an archive."""
+
+    name: str
+    """As it is written, folders and all."""
+    size: int
+    """Bytes unpacked, as the archive claims; no more than these are ever read."""
+    reason: str | None
+    """Why it is not read, in a sentence; None where it is."""
+
+
+class _Bounded(BytesIO):
+    """Refuses to be read in large pieces, as zipfile reads a table of contents."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        wanted = len(self.getbuffer()) - self.tell() if size is None or size < 0 else size
+        if wanted > MAX_DIRECTORY_BYTES:
+            raise zipfile.BadZipFile("The table of contents is too large")
+        return super().read(size)
+
+
+class Archive:
+    """A ZIP archive in memory."""
+
+    def __init__(self, content: bytes) -> None:
+        """Read the table of contents.
+
+        Raises:
+            InvalidDocumentError: it is damaged, or holds more than MAX_ENTRIES files.
+        """
+        try:
+            self._zip = zipfile.ZipFile(_Bounded(content))
+            self._infos = [info for info in self._zip.infolist() if not info.is_dir()]
+        except Exception as error:  # zipfile lets through what it stumbles over: struct.error, ValueError, ...
+            raise InvalidDocumentError("The archive is damaged or too large to be unpacked; pack it again.") from error
+        if len(self._infos) > MAX_ENTRIES:
+            message = f"The archive holds more than {MAX_ENTRIES} files; send it in several parts."
+            raise InvalidDocumentError(message)
+
+    @property
+    def is_office_document(self) -> bool:
+        """Whether this is no archive of files but one document: of Word, Excel, LibreOffice, or a program."""
+        return any(info.filename in _OFFICE for info in self._infos)
+
+    def entries(self) -> Iterator[tuple[Entry, zipfile.ZipInfo]]:
+        """Each file, with what `read` takes."""
+        for info in self._infos:
+            yield Entry(_name(info), info.file_size, _refusal(info)), info
+
+    def read(self, info: zipfile.ZipInfo) -> bytes:
+        """The content of a file that nothing speaks against.
+
+        Raises:
+            InvalidDocumentError: it is damaged.
+        """
+        pieces = []
+        try:
+            with self._zip.open(info) as packed:
+                while piece := packed.read(CHUNK_BYTES):
+                    pieces.append(piece)
+        except Exception as error:
+            raise InvalidDocumentError("It is damaged.") from error
+        return b"".join(pieces)
+
+
+def _name(info: zipfile.ZipInfo) -> str:
+    """The name: many programs write UTF-8 without saying so, and zipfile reads that as code page 437."""
+    if info.flag_bits & _UTF_8:
+        return info.filename
+    try:
+        return info.filename.encode("cp437").decode("utf-8")
+    except UnicodeError:
+        return info.filename
+
+
+def _refusal(info: zipfile.ZipInfo) -> str | None:
+    if info.flag_bits & _ENCRYPTED:
+        return "It is encrypted."
+    if info.compress_type not in METHODS:
+        return "It is packed by a method that is not read."
+    if info.file_size > MAX_ENTRY_BYTES:
+        return f"It is larger than {MAX_ENTRY_BYTES // 1024**2} MiB."
+    if info.file_size > RATIO_FROM_BYTES and info.file_size > MAX_RATIO * info.compress_size:
+        return f"It is packed more than {MAX_RATIO} times, as no document is."
+    return None

@@ -1,0 +1,180 @@
+"""The documents in a mail or an archive, one after another, each recognised by its content."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from email.message import EmailMessage, Message
+
+from counterfoil.documents.mail import names
+from counterfoil.documents.mail.archive import Archive
+from counterfoil.documents.mail.images import is_small
+from counterfoil.documents.mail.message import children, content_of, is_mail, name_of, parse
+from counterfoil.documents.recognition import FileKind, recognise
+from counterfoil.errors import InvalidDocumentError
+
+MAX_FILES = 1000
+"""Files in one mail or archive, whatever they are and however deep."""
+MAX_UNPACKED_BYTES = 200 * 1024 * 1024
+"""Bytes unpacked from archives, all together."""
+MAX_DEPTH = 5
+"""Mails inside one another."""
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """A file that could be a document."""
+
+    name: str
+    kind: FileKind
+    content: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A file that is not taken, and why, in a sentence."""
+
+    name: str
+    size: int
+    reason: str
+
+
+Found = Attachment | Skipped
+
+
+def is_container(head: bytes) -> bool:
+    """Whether a file that begins with `head` may hold others: a mail or an archive."""
+    return recognise(head) is FileKind.ZIP or is_mail(head)
+
+
+def of_mail(mail: EmailMessage, check: Callable[[], None] = lambda: None) -> Iterator[Found]:
+    """The files in a mail, those of mails and archives inside it among them, in the order in which they stand there.
+
+    The text of a mail is none of them. `check` is called between files, and may end it by raising.
+
+    Raises:
+        InvalidDocumentError: there are more than MAX_FILES.
+    """
+    return _Walk(check).mail(mail, depth=1, in_archive=False)
+
+
+def of_archive(archive: Archive, check: Callable[[], None] = lambda: None) -> Iterator[Found]:
+    """The files in an archive. Raises as `of_mail`."""
+    return _Walk(check).archive(archive, depth=0)
+
+
+class _Walk:
+    """One way through a file of files, with what is left of its bounds."""
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
+        self._number = 0
+        self._unpacked = 0
+
+    def mail(self, mail: Message, *, depth: int, in_archive: bool) -> Iterator[Found]:
+        # Multiparts may be nested as deep as the parser went: a stack of our own does not mind.
+        stack: list[tuple[Message, bool]] = [(mail, False)]
+        while stack:
+            part, in_related = stack.pop()
+            if part.get_content_maintype() == "multipart":
+                related = in_related or part.get_content_subtype() == "related"
+                stack += [(child, related) for child in reversed(list(children(part)))]
+            elif part.get_content_type() in {"message/rfc822", "message/global"}:
+                yield from self._message(part, depth=depth, in_archive=in_archive)
+            elif not _is_text_of_the_mail(part):
+                shown = in_related or part.get_content_disposition() == "inline"
+                yield from self._file(content_of(part), name_of(part), shown=shown, depth=depth, in_archive=in_archive)
+
+    def _message(self, part: Message, *, depth: int, in_archive: bool) -> Iterator[Found]:
+        """A mail that is attached to another, or what else is declared to be one."""
+        inner = next(children(part), None)
+        if inner is not None and not inner.keys():  # some programs encode it, though RFC 2046 forbids that
+            encoded = Message()
+            encoded["Content-Transfer-Encoding"] = str(part.get("content-transfer-encoding", ""))
+            encoded.set_payload(inner.get_payload())
+            yield from self._file(content_of(encoded), name_of(part), shown=False, depth=depth, in_archive=in_archive)
+        elif inner is None or depth >= MAX_DEPTH:
+            yield self._skipped(name_of(part), 0, TOO_DEEP if inner is not None else "It is an empty mail.")
+        else:
+            yield from self.mail(inner, depth=depth + 1, in_archive=in_archive)
+
+    def _file(self, content: bytes, stated: str, *, shown: bool, depth: int, in_archive: bool) -> Iterator[Found]:
+        if not content.strip():
+            yield self._skipped(stated, len(content), "It is empty.")
+            return
+        kind = recognise(content)
+        if is_mail(content):
+            yield from self._encoded_mail(content, stated, depth=depth, in_archive=in_archive)
+        elif kind is FileKind.IMAGE and shown and is_small(content):
+            yield self._skipped(stated, len(content), "It is a small image that the text of the mail shows.")
+        elif kind is FileKind.ZIP:
+            yield from self._zip(content, stated, depth=depth, in_archive=in_archive)
+        elif kind is FileKind.UNKNOWN:
+            yield self._skipped(stated, len(content), "It is of a kind that is no document: no PDF, XML or image.")
+        else:
+            yield self._taken(content, stated, kind)
+
+    def _encoded_mail(self, content: bytes, stated: str, *, depth: int, in_archive: bool) -> Iterator[Found]:
+        if depth >= MAX_DEPTH:
+            yield self._skipped(stated, len(content), TOO_DEEP)
+            return
+        try:
+            inner = parse(content, self._check)
+        except InvalidDocumentError as error:
+            yield self._skipped(stated, len(content), str(error))
+            return
+        yield from self.mail(inner, depth=depth + 1, in_archive=in_archive)
+
+    def _zip(self, content: bytes, stated: str, *, depth: int, in_archive: bool) -> Iterator[Found]:
+        try:
+            archive = Archive(content)
+        except InvalidDocumentError as error:
+            yield self._skipped(stated, len(content), str(error))
+            return
+        if archive.is_office_document:
+            yield self._taken(content, stated, FileKind.ZIP)
+        elif in_archive:
+            yield self._skipped(stated, len(content), "It is an archive inside an archive; pack its files into one.")
+        else:
+            yield from self.archive(archive, depth=depth)
+
+    def archive(self, archive: Archive, *, depth: int) -> Iterator[Found]:
+        for entry, info in archive.entries():
+            reason = entry.reason
+            if reason is None and self._unpacked + entry.size > MAX_UNPACKED_BYTES:
+                reason = f"The archives hold more than {MAX_UNPACKED_BYTES // 1024**2} MiB; send it on its own."
+            if reason is not None:
+                yield self._skipped(entry.name, entry.size, reason)
+                continue
+            self._unpacked += entry.size
+            self._check()
+            try:
+                content = archive.read(info)
+            except InvalidDocumentError as error:
+                yield self._skipped(entry.name, entry.size, str(error))
+                continue
+            yield from self._file(content, entry.name, shown=False, depth=depth, in_archive=True)
+
+    def _taken(self, content: bytes, stated: str, kind: FileKind) -> Attachment:
+        number = self._next()
+        return Attachment(names.clean(stated) or names.made_up(number, kind, content), kind, content)
+
+    def _skipped(self, stated: str, size: int, reason: str) -> Skipped:
+        number = self._next()
+        return Skipped(names.clean(stated) or f"attachment {number}", size, reason)
+
+    def _next(self) -> int:
+        self._check()
+        self._number += 1
+        if self._number > MAX_FILES:
+            message = f"There are more than {MAX_FILES} files in it; send them in several parts."
+            raise InvalidDocumentError(message)
+        return self._number
+
+
+TOO_DEEP = f"It is a mail inside {MAX_DEPTH} others; send it on its own."
+
+
+def _is_text_of_the_mail(part: Message) -> bool:
+    """Whether a part is what the sender wrote, and no file: text without a name that nobody attached."""
+    if part.get_content_type() not in {"text/plain", "text/html", "text/enriched", "text/rtf", "text/calendar"}:
+        return False
+    return part.get_content_disposition() != "attachment" and not name_of(part)

@@ -1,0 +1,233 @@
+"""A mail as RFC 5322 writes it: parsed with bounds, and what it says of itself.
+
+The standard library's parser takes anything, and a mail made for the purpose makes it slow: multiparts nested in one
+another are looked for at every line, and the header parser of its modern policy takes time by the square of a header's
+length, where it does not raise. So the number of lines, boundaries and multiparts is bounded, and header fields stay
+text, cut at `LONGEST_HEADER`; the words and parameters that are needed are decoded one by one (RFC 2047, RFC 2231).
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from email.errors import HeaderParseError
+from email.header import decode_header
+from email.message import EmailMessage, Message
+from email.parser import BytesFeedParser
+from email.policy import EmailPolicy
+from email.utils import collapse_rfc2231_value
+from typing import Any
+
+from counterfoil.errors import CounterfoilError, InvalidDocumentError
+
+MAX_MAIL_BYTES = 40 * 1024 * 1024
+"""The largest mail that SES receives."""
+MAX_LINES = 1_000_000
+"""A mail of 40 MiB in lines of 60 characters has 700,000."""
+MAX_BOUNDARIES = 10_000
+MAX_WORK = 30_000_000
+"""Lines times multiparts: the parser asks at each line whether it ends any of the multiparts around it."""
+LONGEST_HEADER = 4096
+"""Characters of a header field that are read. Fields that name recipients are read whole, but never parsed."""
+LONGEST_TEXT = 998
+"""Characters of a sender or a subject that are kept: RFC 5322's longest line."""
+CHUNK_BYTES = 64 * 1024
+UNBOUNDED = frozenset({"to", "cc", "bcc", "resent-to", "resent-cc", "resent-bcc"})
+
+_FIELD = re.compile(rb"[!-9;-~]{1,76}:")
+_TELLING = {b"received", b"return-path", b"mime-version", b"message-id", b"date", b"delivered-to", b"subject"}
+_LINE = re.compile(rb"\r\n|\r|\n")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+_MESSAGE_ID = re.compile(r"<([^<>\s]{1,996})>")
+HEAD_BYTES = 64 * 1024
+"""How much of a file `is_mail` looks at."""
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """What a mail says of itself. Every text is one line that PostgreSQL can store; empty where it says nothing."""
+
+    sender: str
+    subject: str
+    message_id: str
+    """Without angle brackets."""
+    refusal: str | None
+    """Why nothing is to be taken from it, in a sentence: SES found spam or a virus."""
+
+
+class _Bounds:
+    """What a parser under way has met so far."""
+
+    def __init__(self, lines: int) -> None:
+        self._lines = lines
+        self._multiparts = 0
+
+    def meet(self, name: str, value: str) -> None:
+        if name == "content-type" and "multipart/" in value.lower():
+            self._multiparts += 1
+            if self._multiparts * self._lines > MAX_WORK:
+                raise InvalidDocumentError(TOO_INTRICATE)
+
+
+TOO_INTRICATE = "The mail is put together of more parts than are read; send its attachments as files of their own."
+
+
+class _Policy(EmailPolicy):
+    """The modern policy, but for header fields: they stay text."""
+
+    def __init__(self, bounds: _Bounds) -> None:
+        super().__init__()
+        object.__setattr__(self, "_bounds", bounds)  # a policy refuses attributes that it does not know
+
+    def header_source_parse(self, sourcelines: Any) -> tuple[str, str]:
+        name, value = super().header_source_parse(sourcelines)
+        kept = value if name.lower() in UNBOUNDED else value[:LONGEST_HEADER]
+        bounds: _Bounds = self.__dict__["_bounds"]
+        bounds.meet(name.lower(), kept)
+        return name, kept
+
+    def header_fetch_parse(self, name: str, value: str) -> Any:  # noqa: ARG002  # the policy's interface
+        return re.sub(r"[\r\n]+", " ", value)
+
+
+def is_mail(head: bytes) -> bool:
+    """Whether a file that begins with `head` is a mail: header fields, among them From and another that mail has."""
+    names: set[bytes] = set()
+    lines = _LINE.split(head[:HEAD_BYTES])
+    if len(head) > HEAD_BYTES:
+        lines.pop()  # cut off anywhere
+    for number, line in enumerate(lines):
+        if not line and names:
+            break
+        if number == 0 and line.startswith(b"From "):  # the line that mailboxes put before a mail
+            continue
+        if line[:1] in {b" ", b"\t"} and names:
+            continue
+        if not _FIELD.match(line):
+            return False
+        names.add(line.split(b":", 1)[0].lower())
+    return b"from" in names and not _TELLING.isdisjoint(names)
+
+
+def parse(content: bytes, check: Callable[[], None] = lambda: None) -> EmailMessage:
+    """Parse a mail; `check` is called now and then, and may end it by raising.
+
+    Raises:
+        InvalidDocumentError: it is too large, or more intricate than a mail that people send.
+    """
+    if len(content) > MAX_MAIL_BYTES:
+        limit = MAX_MAIL_BYTES // 1024**2
+        raise InvalidDocumentError(f"The mail is larger than {limit} MiB; send its attachments as files of their own.")
+    lines = content.count(b"\n") + content.count(b"\r") - content.count(b"\r\n")
+    if lines > MAX_LINES or content.count(b"\n--") + content.count(b"\r--") > MAX_BOUNDARIES:
+        raise InvalidDocumentError(TOO_INTRICATE)
+    parser = BytesFeedParser(policy=_Policy(_Bounds(lines)))
+    view = memoryview(content)
+    try:
+        for start in range(0, len(content), CHUNK_BYTES):
+            check()
+            parser.feed(bytes(view[start : start + CHUNK_BYTES]))
+        parsed = parser.close()
+    except CounterfoilError:
+        raise
+    except Exception as error:  # RecursionError among them; which others the parser knows, changes with each release
+        raise InvalidDocumentError(TOO_INTRICATE) from error
+    assert isinstance(parsed, EmailMessage)  # what the modern policy makes
+    return parsed
+
+
+def head_of(content: bytes) -> EmailMessage:
+    """The header of a mail that begins with `content`, which may be cut off anywhere."""
+    end = re.search(rb"\r?\n\r?\n|\r\r", content)
+    return parse(content[: end.end()] if end else content)
+
+
+def envelope(mail: Message) -> Envelope:
+    """What a mail says of itself."""
+    found = _MESSAGE_ID.search(text_of(mail.get("message-id")))
+    return Envelope(
+        sender=text_of(mail.get("from"))[:LONGEST_TEXT],
+        subject=text_of(mail.get("subject"))[:LONGEST_TEXT],
+        message_id=found[1] if found else "",
+        refusal=next(
+            (
+                sentence
+                for name, sentence in _VERDICTS.items()
+                if any(str(value).strip().upper() == "FAIL" for value in mail.get_all(name, []))
+            ),
+            None,
+        ),
+    )
+
+
+_VERDICTS: Mapping[str, str] = {
+    "x-ses-virus-verdict": "Amazon SES found a virus in the mail, and nothing was taken from it.",
+    "x-ses-spam-verdict": "Amazon SES took the mail for spam, and nothing was taken from it. "
+    "If it is none, upload its attachments as files of their own.",
+}
+
+
+def text_of(value: Any) -> str:
+    """A header field as people read it: encoded words decoded, in one line. Empty where there is none."""
+    if value is None:
+        return ""
+    raw = str(value)
+    with suppress(HeaderParseError, ValueError, LookupError):  # what cannot be decoded is shown as it is written
+        raw = "".join(_word(word, charset) for word, charset in decode_header(raw)) if "=?" in raw else raw
+    return _CONTROLS.sub(" ", readable(raw)).strip()
+
+
+def _word(word: bytes | str, charset: str | None) -> str:
+    if isinstance(word, str):
+        return word
+    try:
+        return word.decode(charset or "ascii", "surrogateescape")
+    except (LookupError, UnicodeError):
+        return word.decode("utf-8", "replace")
+
+
+def readable(raw: str) -> str:
+    """Text whose raw bytes, which the parser keeps as surrogates, are read as UTF-8, or else as Latin-1."""
+    if raw.isascii():
+        return raw
+    as_bytes = raw.encode("utf-8", "surrogateescape") if _is_encodable(raw) else raw.encode("utf-8", "replace")
+    try:
+        return as_bytes.decode("utf-8")
+    except UnicodeDecodeError:
+        return as_bytes.decode("latin-1")
+
+
+def _is_encodable(raw: str) -> bool:
+    try:
+        raw.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def name_of(part: Message) -> str:
+    """The file name that a part states, as it is written: decoded, not cleaned. Empty where it states none."""
+    for header, parameter in (("content-disposition", "filename"), ("content-type", "name")):
+        try:
+            value = part.get_param(parameter, None, header)
+            if value is not None:
+                return text_of(collapse_rfc2231_value(value))
+        except Exception:  # noqa: BLE001, S112  # a parameter that breaks its reader is none
+            continue
+    return ""
+
+
+def content_of(part: Message) -> bytes:
+    """The bytes of a part that is no multipart, its transfer encoding taken off. Empty where they cannot be read."""
+    try:
+        payload = part.get_payload(decode=True)
+    except Exception:  # noqa: BLE001  # what of an encoding breaks its reader, changes with each release
+        return b""
+    return payload if isinstance(payload, bytes) else b""
+
+
+def children(part: Message) -> Iterator[Message]:
+    """The parts of a multipart, or the message inside a message."""
+    payload = part.get_payload()
+    if isinstance(payload, list):
+        yield from (child for child in payload if isinstance(child, Message))

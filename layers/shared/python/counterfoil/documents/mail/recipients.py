@@ -1,0 +1,51 @@
+"""Whom a mail is for: the addresses that its header names, the ones that the delivery added first."""
+
+import re
+from collections.abc import Iterator
+
+from counterfoil.documents.mail.message import head_of, text_of
+
+HEAD_BYTES = 1024 * 1024
+"""How much of a mail is looked at: a header is never longer in practice."""
+MAX_RECIPIENTS = 1000
+LONGEST_ADDRESS = 254
+
+DELIVERED = ("delivered-to", "x-original-to", "envelope-to")
+"""Where servers write down whom they deliver to."""
+ADDRESSED = ("to", "cc", "bcc", "resent-to", "resent-cc", "resent-bcc")
+"""Where the sender says so."""
+
+# Both parts have a longest length (RFC 5321, 4.5.3.1), without which the search would take time by the square.
+_ADDRESS = r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}"
+_ANY = re.compile(_ADDRESS)
+_FOR = re.compile(rf"\bfor\s{{1,10}}<?({_ADDRESS})", re.IGNORECASE)
+
+
+def recipients(head: bytes) -> tuple[str, ...]:
+    """The addresses that a mail beginning with `head` is for, in lower case, each once, at most MAX_RECIPIENTS.
+
+    First whom the servers delivered it to (Delivered-To, X-Original-To, the `for` of Received, which tells of blind
+    copies), then whom it is addressed to (To, Cc, Bcc and what a resender wrote).
+
+    Raises:
+        InvalidDocumentError: the header is more intricate than one that people send.
+    """
+    found: dict[str, None] = {}
+    for address in _named(head[:HEAD_BYTES]):
+        if len(address) <= LONGEST_ADDRESS:
+            found[address.lower()] = None
+        if len(found) == MAX_RECIPIENTS:
+            break
+    return tuple(found)
+
+
+def _named(head: bytes) -> Iterator[str]:
+    header = head_of(head)
+    for name in DELIVERED:
+        for value in header.get_all(name, []):
+            yield from _ANY.findall(str(value))
+    for value in header.get_all("received", []):
+        yield from _FOR.findall(str(value))
+    for name in ADDRESSED:
+        for value in header.get_all(name, []):
+            yield from _ANY.findall(text_of(value))

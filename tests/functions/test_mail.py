@@ -1,0 +1,318 @@
+"""From a mail in S3 to the documents of each tenant that it is for."""
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.work import begin
+from functions.acquisition.store import MAIL_SEEN_BEFORE
+from tests.delivery.harness import record, rows
+from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event
+from tests.mails import LOGO, PDF, SCAN, XML, mail, received
+
+__all__ = ["pipeline"]
+
+
+class Mailbox:
+    """Mail that comes to the pipeline, and the jobs that it sets off."""
+
+    def __init__(self, pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
+        self.pipeline, self.admin, self._make_tenant = pipeline, admin, make_tenant
+        self._number = 0
+
+    def tenant(self, slug: str, *addresses: str) -> UUID:
+        tenant_id = self._make_tenant(slug)
+        for address in addresses:
+            self.write_to(tenant_id, address)
+        return tenant_id
+
+    def write_to(self, tenant_id: UUID, address: str) -> None:
+        self.admin.execute("INSERT INTO tenant_address (tenant_id, address) VALUES (%s, %s)", [tenant_id, address])
+
+    def receive(self, content: bytes, key: str | None = None) -> None:
+        """A mail comes, and everything that acquisition owes for it is done."""
+        self._number += 1
+        assert self.pipeline.upload(key or f"inbox/{self._number}", content, f"{self._number:02}") == NOTHING_KEPT
+        self.work()
+
+    def work(self) -> None:
+        while owed := self.pipeline.sqs.sent.pop("acquisition", []):
+            for entry in owed:
+                assert self.pipeline.acquire(entry["MessageBody"]) == NOTHING_KEPT
+
+    def objects(self) -> dict[str, bytes]:
+        s3 = self.pipeline.s3
+        listed = s3.list_objects_v2(Bucket=BUCKET, Prefix="attachments/").get("Contents", [])
+        return {one["Key"]: s3.get_object(Bucket=BUCKET, Key=one["Key"])["Body"].read() for one in listed}
+
+
+NOTHING_KEPT: dict[str, Any] = {"batchItemFailures": []}
+
+
+@pytest.fixture
+def mailbox(pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]) -> Mailbox:
+    return Mailbox(pipeline, admin, make_tenant)
+
+
+@pytest.fixture
+def acme(mailbox: Mailbox) -> UUID:
+    return mailbox.tenant("acme", "rechnung@acme.example")
+
+
+def files_of(admin: Connection, tenant_id: UUID) -> list[str]:
+    found = admin.execute("SELECT file_name FROM document WHERE tenant_id = %s ORDER BY id", [tenant_id]).fetchall()
+    return [name for (name,) in found]
+
+
+def packed(*files: tuple[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, content in files:
+            made.writestr(name, content)
+    return buffer.getvalue()
+
+
+def test_a_mail_becomes_one_source_and_its_documents(mailbox: Mailbox, admin: Connection, acme: UUID):
+    mailbox.receive(received(mail(("Rechnung Müller € 17.pdf", PDF), ("invoice.xml", INVOICE))))
+
+    (source,) = rows(admin, "source")
+    assert (source["kind"], source["tenant_id"], source["key"]) == ("mail", str(acme), "inbox/1")
+    assert (source["sender"], source["subject"], source["message_id"]) == (
+        "Nordwind GmbH <buchhaltung@nordwind.example>",
+        "Ihre Rechnung 2026-17",
+        "17@nordwind.example",
+    )
+    assert files_of(admin, acme) == ["Rechnung Müller € 17.pdf", "invoice.xml"]
+    assert mailbox.objects() == {
+        f"attachments/{acme}/{hashlib.sha256(content).hexdigest()}": content for content in (PDF, INVOICE)
+    }
+    assert len(mailbox.pipeline.sqs.sent["ingestion"]) == 2
+    assert mailbox.pipeline.ingest() == NOTHING_KEPT
+    assert {row["type"] for row in rows(admin, "document")} >= {"invoice"}
+
+
+def test_the_job_of_the_mail_itself_belongs_to_nobody_and_each_tenant_has_its_own(
+    mailbox: Mailbox, admin: Connection, acme: UUID
+):
+    zenith = mailbox.tenant("zenith", "in@zenith.example")
+    nobody = mail(("a.pdf", PDF), to="rechnung@acme.example, someone@else.example, IN@Zenith.example")
+
+    mailbox.receive(received(nobody))
+
+    jobs = {job["tenant_id"]: job for job in rows(admin, "acquisition_job")}
+    assert set(jobs) == {None, str(acme), str(zenith)}
+    assert {job["status"] for job in jobs.values()} == {"succeeded"}
+    assert jobs[None]["reason"] == "Passed on to 2 tenants"
+    assert files_of(admin, acme) == files_of(admin, zenith) == ["a.pdf"]
+    assert {key.split("/")[1] for key in mailbox.objects()} == {str(acme), str(zenith)}
+    assert {(row["tenant_id"], row["key"].split("/")[1]) for row in rows(admin, "document")} == {
+        (str(acme), str(acme)),
+        (str(zenith), str(zenith)),
+    }
+
+
+def test_a_blind_copy_reaches_the_tenant_that_only_the_delivery_names(mailbox: Mailbox, admin: Connection, acme: UUID):
+    mailbox.receive(received(mail(("a.pdf", PDF), to="undisclosed-recipients:;")))
+
+    assert files_of(admin, acme) == ["a.pdf"]
+
+
+def test_a_mail_for_nobody_is_a_dead_letter_that_says_what_to_do_and_is_found_when_sent_again(
+    mailbox: Mailbox, admin: Connection, keeper_database: Database
+):
+    late = mailbox.tenant("late")
+    content = received(mail(("a.pdf", PDF), to="neu@late.example"), delivered_to="neu@late.example")
+
+    mailbox.receive(content)
+
+    (letter,) = rows(admin, "dead_letter")
+    assert (letter["dlq_reason"], letter["tenant_id"]) == ("non_retriable_error", None)
+    assert letter["payload"]["file"] == {"bucket": BUCKET, "key": "inbox/1"}
+    said = letter["metadata"]["last_error"]["message"]
+    assert "counterfoil tenants addresses TENANT --add ADDRESS" in said
+    assert "'neu@late.example'" in said
+    (told,) = rows(admin, "notification")
+    assert "late.example" not in told["payload"]["error"]
+
+    mailbox.write_to(late, "neu@late.example")
+    with keeper_database.delivery() as connection:
+        (owed,) = begin(
+            connection, "acquisition", [letter["work_id"]], mailbox.pipeline.consumers["acquisition"].clock()
+        )
+    mailbox.pipeline.acquire(owed.message.model_dump_json())
+    mailbox.work()
+
+    assert files_of(admin, late) == ["a.pdf"]
+
+
+def test_the_same_mail_again_is_no_second_document_even_where_its_bytes_differ(
+    mailbox: Mailbox, admin: Connection, acme: UUID
+):
+    first = mail(("a.pdf", PDF))
+    mailbox.receive(received(first))
+    mailbox.receive(received(first))  # another copy of it
+    mailbox.receive(received(mail(("a.pdf", PDF + b"scanned by a gateway\n"))))
+
+    assert files_of(admin, acme) == ["a.pdf"]
+    (document,) = rows(admin, "document")
+    assert document["seen_again"] == 2
+    assert [source["refusal"] for source in rows(admin, "source")] == [None, MAIL_SEEN_BEFORE, MAIL_SEEN_BEFORE]
+    reasons = {job["key"]: job["reason"] for job in rows(admin, "acquisition_job") if job["tenant_id"]}
+    assert (reasons["inbox/1"], reasons["inbox/2"]) == (None, MAIL_SEEN_BEFORE)
+    assert "1 of its files is not among what the tenant has" in reasons["inbox/3"]
+
+
+def test_the_same_file_in_another_mail_is_seen_again(mailbox: Mailbox, admin: Connection, acme: UUID):
+    mailbox.receive(received(mail(("a.pdf", PDF))))
+    mailbox.receive(received(mail(("copy.pdf", PDF), ("b.xml", XML), message_id="<18@nordwind.example>")))
+    mailbox.receive(received(mail(("c.xml", XML), message_id=None)))
+
+    assert files_of(admin, acme) == ["a.pdf", "b.xml"]
+    assert [row["seen_again"] for row in rows(admin, "document")] == [1, 1]
+    listed = [[part["document"] for part in row["parts"]] for row in rows(admin, "source")]
+    a, b = (row["id"] for row in rows(admin, "document"))
+    assert listed == [[a], [a, b], [b]]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (received(mail()), "holds no file"),
+        (received(mail(inline=[("logo.png", LOGO)])), "'logo.png': It is a small image that the text"),
+        (received(mail(("note.txt", b"Dear all"), ("empty.pdf", b""))), "'note.txt': It is of a kind that is no"),
+        (received(mail(("a.pdf", PDF)), spam="FAIL"), "took the mail for spam"),
+        (received(mail(("a.pdf", PDF)), virus="FAIL"), "found a virus"),
+    ],
+)
+def test_a_mail_without_a_document_is_kept_with_the_reason(
+    mailbox: Mailbox, admin: Connection, acme: UUID, content: bytes, said: str
+):
+    mailbox.receive(content)
+
+    (source,) = rows(admin, "source")
+    (job,) = (job for job in rows(admin, "acquisition_job") if job["tenant_id"])
+    assert (job["status"], job["reason"]) == (None, source["refusal"])
+    assert said in job["reason"]
+    assert source["sender"] == "Nordwind GmbH <buchhaltung@nordwind.example>"
+    assert rows(admin, "document") == rows(admin, "dead_letter") == []
+    assert mailbox.objects() == {}
+
+
+def test_a_mail_that_was_refused_keeps_its_message_id_from_no_other(mailbox: Mailbox, admin: Connection, acme: UUID):
+    mailbox.receive(received(mail(("a.pdf", PDF)), spam="FAIL"))
+    mailbox.receive(received(mail(("a.pdf", PDF))))
+
+    assert files_of(admin, acme) == ["a.pdf"]
+
+
+def test_decoration_is_left_and_a_picture_of_a_page_is_taken(mailbox: Mailbox, admin: Connection, acme: UUID):
+    mailbox.receive(
+        received(mail(("a.pdf", PDF), ("logo.png", LOGO + b"attached"), inline=[("s.png", SCAN), (None, LOGO)]))
+    )
+
+    assert files_of(admin, acme) == ["s.png", "a.pdf", "logo.png"]
+    (source,) = rows(admin, "source")
+    assert [part["reason"] for part in source["parts"]] == [
+        *[None] * 3,
+        "It is a small image that the text of the mail shows.",
+    ]
+
+
+def test_an_archive_and_a_mail_inside_a_mail_are_taken_apart(mailbox: Mailbox, admin: Connection, acme: UUID):
+    forwarded = mail((None, PDF), message_id="<inner@nordwind.example>")
+    outer = mail(("Rechnungen.zip", packed(("2026/a.xml", XML), ("b.zip", packed(("c.xml", INVOICE))))))
+    outer.add_attachment(forwarded)
+
+    mailbox.receive(received(outer))
+
+    assert files_of(admin, acme) == ["a.xml", "attachment 3.pdf"]
+    (source,) = rows(admin, "source")
+    assert source["message_id"] == "17@nordwind.example"
+    (left,) = (part for part in source["parts"] if part["reason"])
+    assert (left["name"], left["reason"][:30]) == ("b.zip", "It is an archive inside an arc")
+
+
+@pytest.mark.parametrize("name", ["upload.zip", "mail.eml"])
+def test_an_upload_that_holds_files_is_taken_apart_too(mailbox: Mailbox, admin: Connection, acme: UUID, name: str):
+    content = (
+        packed(("a.pdf", PDF), ("b.xml", XML))
+        if name == "upload.zip"
+        else mail(("a.pdf", PDF), ("b.xml", XML)).as_bytes()
+    )
+
+    mailbox.receive(content, f"uploads/acme/1/{name}")
+
+    assert files_of(admin, acme) == ["a.pdf", "b.xml"]
+    (source,) = rows(admin, "source")
+    assert source["kind"] == ("upload" if name == "upload.zip" else "mail")
+
+
+def test_an_office_document_is_one_file(mailbox: Mailbox, admin: Connection, acme: UUID):
+    mailbox.receive(packed(("[Content_Types].xml", b"<Types/>"), ("word/document.xml", XML)), "uploads/acme/1/a.docx")
+
+    (document,) = rows(admin, "document")
+    assert (document["key"], document["file_name"]) == ("uploads/acme/1/a.docx", "a.docx")
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "said"),
+    [
+        (packed(("a.txt", b"nothing")), None, "no file that could be a document"),
+        (packed(), None, "The archive holds no file."),
+        (packed(("a.pdf", PDF))[:-30], "failed", "damaged"),
+        (packed(*[(f"{n}.xml", XML) for n in range(501)]), "failed", "more than 500 files"),
+        (packed(("bomb.pdf", bytes(2_000_000))), None, "packed more than 200 times"),
+    ],
+)
+def test_an_archive_without_a_document_says_why(
+    mailbox: Mailbox, admin: Connection, acme: UUID, content: bytes, status: str | None, said: str
+):
+    mailbox.receive(content, "uploads/acme/1/a.zip")
+
+    (job,) = rows(admin, "acquisition_job")
+    assert job["status"] == status
+    assert said in (job["error"] or job["reason"])
+
+
+def test_the_note_of_ses_that_it_may_store_mail_is_no_mail(mailbox: Mailbox, admin: Connection):
+    mailbox.receive(b"From: no-reply@amazon.com\r\n\r\nhello", "inbox/AMAZON_SES_SETUP_NOTIFICATION")
+
+    (job,) = rows(admin, "acquisition_job")
+    assert (job["status"], rows(admin, "dead_letter")) == (None, [])
+    assert "Amazon SES" in job["reason"]
+
+
+def test_a_mail_read_anew_by_a_later_revision_counts_nothing_twice(
+    mailbox: Mailbox, admin: Connection, acme: UUID, keeper_database: Database
+):
+    mailbox.receive(received(mail(("a.pdf", PDF))))
+    mailbox.receive(received(mail(("a.pdf", PDF), message_id="<18@nordwind.example>")))
+    mailbox.receive(received(mail(("a.pdf", PDF))))
+    before = {table: rows(admin, table) for table in ("source", "document", "ingestion_job")}
+    jobs = [job["id"] for job in rows(admin, "acquisition_job")]
+
+    with keeper_database.delivery() as connection:
+        owed = begin(connection, "acquisition", jobs, mailbox.pipeline.consumers["acquisition"].clock())
+    for send in owed:
+        mailbox.pipeline.acquire(send.message.model_dump_json())
+    mailbox.work()
+
+    assert {job["status"] for job in rows(admin, "acquisition_job")} == {"succeeded"}
+    assert {table: rows(admin, table) for table in before} == before
+
+
+def test_the_event_of_a_mail_names_one_job_however_often_it_comes(mailbox: Mailbox, admin: Connection, acme: UUID):
+    mailbox.receive(received(mail(("a.pdf", PDF))))
+    mailbox.pipeline.acquire(s3_event("inbox/1", "01"))
+    mailbox.work()
+
+    assert len(rows(admin, "acquisition_job")) == 2
+    assert rows(admin, "document")[0]["seen_again"] == 0
+    assert json.loads(record(s3_event("inbox/1"))["body"])["Records"][0]["s3"]["object"]["key"] == "inbox/1"

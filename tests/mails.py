@@ -1,0 +1,52 @@
+"""Makes mails as people and their programs send them, and as SES stores them."""
+
+from collections.abc import Sequence
+from email.message import EmailMessage
+
+PDF = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj <<>> endobj trailer <<>>\n%%EOF\n"
+XML = b'<?xml version="1.0"?>\n<Invoice xmlns="urn:oasis:names:specification:ubl:schema:xsd:Invoice-2"/>\n'
+LOGO = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (180).to_bytes(4, "big") + (60).to_bytes(4, "big") + bytes(20)
+SCAN = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (1240).to_bytes(4, "big") + (1754).to_bytes(4, "big") + bytes(20)
+
+Attached = tuple[str | None, bytes]
+"""File name, or None, and content."""
+
+
+def mail(
+    *attached: Attached,
+    to: str = "Rechnungen <rechnung@acme.example>",
+    sender: str = "Nordwind GmbH <buchhaltung@nordwind.example>",
+    subject: str = "Ihre Rechnung 2026-17",
+    message_id: str | None = "<17@nordwind.example>",
+    inline: Sequence[Attached] = (),
+    text: str = "Guten Tag,\n\nanbei unsere Rechnung.\n",
+) -> EmailMessage:
+    """A mail with a text in two forms, images that the text shows, and files attached to it."""
+    made = EmailMessage()
+    made["From"], made["To"], made["Subject"] = sender, to, subject
+    if message_id is not None:
+        made["Message-ID"] = message_id
+    made.set_content(text)
+    made.add_alternative(f"<p>{text}</p><img src='cid:logo'>", subtype="html")
+    for name, content in inline:
+        html = made.get_payload()[1]  # type: ignore[index,union-attr]
+        html.add_related(content, "image", "png", cid="<logo>", filename=name, disposition="inline")  # type: ignore[union-attr]
+    for name, content in attached:
+        made.add_attachment(content, maintype="application", subtype="octet-stream", filename=name)
+    return made
+
+
+def received(
+    made: EmailMessage | bytes, *, delivered_to: str = "rechnung@acme.example", spam: str = "PASS", virus: str = "PASS"
+) -> bytes:
+    """A mail as SES stores it, with what it puts before the header."""
+    head = (
+        "Return-Path: <buchhaltung@nordwind.example>\r\n"
+        "Received: from mail.nordwind.example (mail.nordwind.example [192.0.2.17])\r\n"
+        " by inbound-smtp.eu-west-1.amazonaws.com with SMTP id 5q3vl6o8\r\n"
+        f" for {delivered_to};\r\n"
+        " Fri, 02 Jan 2026 03:04:05 +0000 (UTC)\r\n"
+        f"X-SES-Spam-Verdict: {spam}\r\n"
+        f"X-SES-Virus-Verdict: {virus}\r\n"
+    )
+    return head.encode() + (made if isinstance(made, bytes) else made.as_bytes())
