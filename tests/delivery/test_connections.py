@@ -1,0 +1,105 @@
+"""Connections to PostgreSQL: how many a consumer opens at most, and that they are enough."""
+
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt, Consumer, Success, store
+from counterfoil.messages import Message
+from tests.delivery.harness import Context, FakeSqs, event, life_cycle, record, settings
+
+PERMITS = 3
+BOUND = PERMITS + 2
+"""One for each record that is worked on, one for the heartbeat and one for the loop, which claims and parks."""
+OPEN = """
+SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'counterfoil_worker'
+"""
+
+
+def connections(admin: Connection) -> int:
+    (number,) = admin.execute(OPEN).fetchone() or (0,)
+    return int(number)
+
+
+def with_pause(call: Callable[..., Any], pause: Callable[[], object]) -> Callable[..., Any]:
+    """The same call; the first one does not return before the pause is over."""
+    pauses = [pause]
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        result = call(*arguments, **named)
+        while pauses:
+            pauses.pop()()
+        return result
+
+    return called
+
+
+class Strays:
+    """Two more transactions on the same connections, as of tries that earlier invocations have left behind."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._threads = [threading.Thread(target=self._transaction) for _ in range(2)]
+
+    def _transaction(self) -> None:
+        with self._database.delivery() as connection:
+            connection.execute("SELECT 1")
+
+    def ask(self) -> None:
+        """Return when each waits for a connection; or, where one is to be had, when it is done."""
+        for thread in self._threads:
+            thread.start()
+        while all(thread.is_alive() for thread in self._threads) and not self._wait():
+            pass
+
+    def _wait(self) -> bool:
+        return self._database._pool.get_stats().get("requests_waiting", 0) == len(self._threads)
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+
+def test_a_consumer_needs_a_connection_for_each_permit_and_two_more_and_never_opens_another(
+    database_url: str,
+    admin: Connection,
+    sqs: FakeSqs,
+    pending: Callable[..., Message],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    messages, context, seen = [pending() for _ in range(PERMITS + 1)], Context(119.05), list[int]()
+    worker = {"name": "matching", "timeout": 120, "permits": PERMITS, "start_margin": 119}
+
+    def look() -> None:
+        strays.ask()
+        seen.append(connections(admin))
+
+    together = threading.Barrier(BOUND, action=look, timeout=6)  # passes only when all are in a transaction at once
+
+    def work(_attempt: Attempt) -> Success:
+        def effects(_connection: Connection) -> tuple[()]:
+            context.left = 100  # too late to start the last record: it is parked meanwhile
+            together.wait()
+            return ()
+
+        return Success(effects)
+
+    monkeypatch.setattr(store, "renew", with_pause(store.renew, together.wait))
+    monkeypatch.setattr(store, "park_unclaimed", with_pause(store.park_unclaimed, together.wait))
+    chosen = settings(worker=worker, database_url=database_url, heartbeat_seconds=0.05)
+    consumer = Consumer.from_settings(chosen, work)
+    strays = Strays(consumer.database)
+
+    with closing(consumer.database):
+        response = consumer.handle(event(*map(record, messages)), context)
+        assert not together.broken
+        strays.join()
+        seen.append(connections(admin))
+
+    assert seen == [BOUND, BOUND]
+    assert response == {"batchItemFailures": []}
+    assert [life_cycle(admin, one.work_id)["status"] for one in messages] == ["succeeded"] * PERMITS + ["pending"]
