@@ -1,0 +1,144 @@
+"""Ingestion as it runs, with a scripted language model and a scripted recognition of characters."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from counterfoil import aws
+from counterfoil.breaker import Breakers
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Consumer
+from counterfoil.delivery.visibility import Visibility
+from counterfoil.documents.reading.ocr import Textract
+from counterfoil.llm import Llm
+from counterfoil.messages import Message, read_message
+from counterfoil.outbox import Outbox
+from counterfoil.settings import Settings
+from counterfoil.work import begin
+from functions.ingestion.work import ingest
+from tests.delivery.harness import Clock, Context, FakeSqs, event, record, rows, settings
+from tests.factories import make_document
+from tests.llm.conftest import Time
+from tests.llm.server import Server
+
+BUCKET = "uploads"
+QUEUES = {"ingestion": "ingestion", "matching": "matching"}
+DONE: dict[str, list[Any]] = {"batchItemFailures": []}
+
+
+class Desk:
+    """Where files are ingested. `model` and `textract` are the scripted services."""
+
+    def __init__(self, database: Database, admin: Connection, tenant_id: UUID, clock: Clock) -> None:
+        self.model, self.textract = Server(), Server()
+        self.sqs = FakeSqs()
+        self.admin, self.tenant_id, self.clock, self.database = admin, tenant_id, clock, database
+        self.breakers = Breakers(database, clock, failures=3, open_seconds=30)
+        self.waits = Time()
+        self._s3 = boto3.client("s3", region_name="us-east-1")
+        self._s3.create_bucket(Bucket=BUCKET)
+        self._textract: Any = None
+
+    def client(self, service: str) -> Any:
+        """In the place of `aws.client`."""
+        if service == "textract" and self._textract is None:
+            made: Any = boto3.client
+            self._textract = made("textract", region_name="us-east-1", endpoint_url=self.textract.url)
+        return {"s3": self._s3, "sqs": self.sqs, "textract": self._textract}[service]
+
+    def file(self, content: bytes, name: str = "a.pdf") -> UUID:
+        """A document whose file is in the bucket, and that waits for its ingestion."""
+        key = f"uploads/{name}"
+        self._s3.put_object(Bucket=BUCKET, Key=key, Body=content)
+        document_id = make_document(
+            self.admin,
+            self.tenant_id,
+            key=key,
+            file_name=name,
+            size=len(content),
+            content_hash=hashlib.sha256(content).digest(),
+        )
+        self.admin.execute(
+            "INSERT INTO ingestion_job (id, tenant_id, created_at) VALUES (%s, %s, %s)",
+            [document_id, self.tenant_id, self.clock()],
+        )
+        (owed,) = begin(self.admin, "ingestion", [document_id], self.clock())
+        self.sqs.sent["ingestion"].append({"MessageBody": owed.message.model_dump_json()})
+        return document_id
+
+    def ingest(self, *, model: bool = True, ocr: bool = True, left: float = 300, receives: int = 1) -> Any:
+        """Work on every message that waits."""
+        chosen = settings(
+            worker={"name": "ingestion", "timeout": 300, "permits": 1, "start_margin": 30}, queue_urls=QUEUES
+        )
+        consumer = Consumer(
+            chosen,
+            partial(ingest, language_model=self._llm if model else None, ocr=self._ocr if ocr else None),
+            database=self.database,
+            outbox=Outbox(self.database, QUEUES, clock=self.clock),
+            visibility=Visibility(QUEUES["ingestion"]),
+            read=read_message,
+            clock=self.clock,
+        )
+        owed = [Message.model_validate_json(entry["MessageBody"]) for entry in self.sqs.sent.pop("ingestion", [])]
+        return consumer.handle(event(*(record(message, receives=receives) for message in owed)), Context(left))
+
+    def document(self, id_: UUID) -> dict[str, Any]:
+        """Its row."""
+        (found,) = [row for row in rows(self.admin, "document") if row["id"] == str(id_)]
+        return found
+
+    def job(self, id_: UUID) -> dict[str, Any]:
+        """The row of its ingestion."""
+        (found,) = [row for row in rows(self.admin, "ingestion_job") if row["id"] == str(id_)]
+        return found
+
+    def again(self, id_: UUID) -> None:
+        """Send the message of work that is waiting, and let its time have come."""
+        self.admin.execute("UPDATE ingestion_job SET next_attempt_at = NULL WHERE id = %s", [id_])
+        job = self.job(id_)
+        message = Message(work_id=id_, revision=job["revision"], send_number=job["send_number"])
+        self.sqs.sent["ingestion"] = [{"MessageBody": message.model_dump_json()}]
+
+    def _llm(self, database: Database) -> Llm:
+        chosen = Settings.from_environment(
+            {"LLM_PROVIDER": "openai", "LLM_MODEL": "m", "LLM_URL": f"{self.model.url}/v1", "LLM_API_KEY": "k"}
+        )
+        found = Llm.from_settings(chosen, database, self.breakers)
+        assert found is not None
+        found._wait = self.waits.wait
+        return found
+
+    def _ocr(self, _: Database) -> Textract:
+        return Textract(self.breakers)
+
+
+@pytest.fixture
+def desk(
+    database: Database,
+    admin: Connection,
+    clock: Clock,
+    make_tenant: Callable[..., UUID],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Desk]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    with mock_aws():
+        desk = Desk(database, admin, make_tenant("acme"), clock)
+        monkeypatch.setattr(aws, "client", desk.client)
+        with desk.model, desk.textract:
+            yield desk
+
+
+def asked(request: Any) -> dict[str, Any]:
+    """What a question to the model told of the document."""
+    told: dict[str, Any] = json.loads(request.user.removeprefix("<document>\n").removesuffix("\n</document>"))
+    return told
