@@ -37,7 +37,7 @@ def one(number: int) -> list[str]:
         ([one(1), ["Seite 2"], one(2), ["Seite 2"], ["Seite 3"]], [(1, 2), (3, 5)]),
         ([one(1), one(1), one(2)], [(1, 2), (3, 3)]),
         ([one(1), ["Seite 2"], one(1), one(2)], [(1, 3), (4, 4)]),
-        ([["Anbei unsere Rechnungen"], one(1), one(2)], [(1, 2), (3, 3)]),
+        ([["Anbei unsere Rechnungen"], one(1), one(2)], [(1, 1), (2, 2), (3, 3)]),
         ([one(1), []], [(1, 2)]),
         ([["Guten Tag"], ["Bis bald"]], [(1, 2)]),
         ([[]], [(1, 1)]),

@@ -1,23 +1,250 @@
-"""Finds where documents begin.
+"""Finds where documents begin, page by page, by weighing what speaks for and against it.
 
-A page that states another invoice number than the pages before it begins a document; pages that state none belong to
-the document that is under way, and those before the first number to the first document.
+Each sign adds to, or takes from, the log-odds of a beginning, as in a naive Bayes classifier whose weights were set by
+hand: none decides alone but in agreement with the rest. The confidence is the logistic function of the sum. Where a
+strong sign stands on each side the page is in doubt, whatever the sum.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import exp
 
-from counterfoil.documents import labels
+from counterfoil.documents.splitting.covers import cover
 from counterfoil.documents.splitting.parts import Boundary, Split
+from counterfoil.documents.splitting.signs import Mention, PagePlace, Signs, read
 from counterfoil.documents.text.page import Page
+
+_PRIOR = -1.5
+"""Most pages of most files continue a document."""
+_STRONG = 3.0
+_CONTRADICTED = 0.6
+"""The confidence where strong signs contradict one another."""
+_COVER_CONFIDENCE = 0.95
+_COUNTERPARTS_NAMED = 2
+_BILLS = ("invoice", "credit_note")
+_MIDDLE = 0.5
+
+_BY_STYLE = {"title": 4.5, "heading": 4.0, "label": 3.0}
+
+
+@dataclass(frozen=True)
+class Sign:
+    """One thing that speaks for (more than 0) or against (less) a beginning, in log-odds."""
+
+    weight: float
+    sentence: str
+
+
+@dataclass
+class _Current:
+    """The document under way."""
+
+    first: Signs
+    pages: list[Signs] = field(default_factory=list)
+
+    @property
+    def last(self) -> Signs:
+        return self.pages[-1]
+
+    @property
+    def own(self) -> Mention | None:
+        return next((signs.own for signs in self.pages if signs.own is not None), None)
+
+    @property
+    def numbers(self) -> set[str]:
+        """What it has called itself so far."""
+        return {signs.number for signs in self.pages if signs.number is not None}
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its last page looks like the last one."""
+        counted = [place for place in self.last.places if place.count is not None]
+        return self.last.has_total or (bool(counted) and all(place.place == place.count for place in counted))
+
+    @property
+    def has_total(self) -> bool:
+        """Whether it has stated the sum that it ends with."""
+        return any(signs.has_total for signs in self.pages)
+
+    @property
+    def figures(self) -> frozenset[str]:
+        """All the numbers, dates and ids that it has stated."""
+        return frozenset().union(*(signs.figures for signs in self.pages))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its beginning looked like one, so that the next can be expected to."""
+        return self.first.own is not None or self.first.number is not None or bool(self.first.places)
 
 
 def split(pages: Sequence[Page]) -> Split:
-    """The documents in a file by its pages."""
-    boundaries, current = [], None
-    for place, page in enumerate(pages, 1):
-        number = labels.invoice_number(page.text)
-        begins = number is not None and current is not None and number != current
-        current = number or current
-        if place > 1:
-            boundaries.append(Boundary(place, begins, 1.0))
-    return Split(len(pages), tuple(boundaries))
+    """The documents and cover pages in a file by its pages. A file of one page is one document."""
+    signs = [read(page) for page in pages]
+    covers = {place: sentence for place in range(len(pages)) if (sentence := cover(pages, signs, place)) is not None}
+    boundaries: list[Boundary] = []
+    current = _Current(signs[0], [signs[0]]) if signs else None
+    for place in range(1, len(signs)):
+        assert current is not None
+        following = signs[place + 1] if place + 1 < len(signs) else None
+        told = [covers[near] for near in (place - 1, place) if near in covers]
+        if told:
+            boundary = Boundary(place + 1, True, _COVER_CONFIDENCE, tuple(told))
+        else:
+            boundary = _weighed(place + 1, list(_signs_at(current, signs[place], following)))
+        boundaries.append(boundary)
+        if boundary.begins:
+            current = _Current(signs[place])
+        current.pages.append(signs[place])
+    return Split(len(pages), tuple(boundaries), frozenset(place + 1 for place in covers))
+
+
+def _weighed(page: int, signs: Sequence[Sign]) -> Boundary:
+    score = _PRIOR + sum(sign.weight for sign in signs)
+    confidence = 1 / (1 + exp(-abs(score)))
+    weights = [sign.weight for sign in signs]
+    if weights and max(weights) >= _STRONG and min(weights) <= -_STRONG:
+        confidence = min(confidence, _CONTRADICTED)
+    ordered = sorted(signs, key=lambda sign: -abs(sign.weight))
+    return Boundary(page, score > 0, confidence, tuple(sign.sentence for sign in ordered))
+
+
+def _signs_at(current: _Current, page: Signs, following: Signs | None) -> Iterator[Sign]:
+    """What speaks for and against a document that begins with `page`."""
+    if page.words == 0:
+        yield Sign(-_STRONG, "The page has no text.")
+        return
+    yield from _by_place(current, page, following)
+    yield from _by_number(current, page)
+    yield from _by_sender(current, page)
+    yield from _by_layout(current, page)
+
+
+# -- page numbers ---------------------------------------------------------------------------------------------------
+
+
+def _by_place(current: _Current, page: Signs, following: Signs | None) -> Iterator[Sign]:
+    before, here = current.last.places, page.places
+    if _counts_on(before, here):
+        yield Sign(-5.0, "Its page number follows that of the page before.")
+        return
+    if any(place.place == 1 for place in here):
+        yield Sign(5.0, "Its page number is 1.")
+    elif here:
+        is_expected = not before and min(place.place for place in here) == len(current.pages) + 1
+        strength = -4.0 if is_expected else -_STRONG
+        yield Sign(strength, "Its page number is not 1.")
+        if before:
+            yield Sign(_STRONG, "Its page number does not follow that of the page before.")
+    elif following is not None and _is_second(following) and not _counts_on(before, following.places):
+        yield Sign(_STRONG, "The page after it is page 2.")
+    counted = [place for place in before if place.count is not None]
+    if counted and all(place.place == place.count for place in counted):
+        yield Sign(2.5, "The page before is the last one of its document, by its page number.")
+    elif counted and not here and all(place.place != place.count for place in counted):
+        yield Sign(-2.5, "By its page number, the page before is not the last one of its document.")
+
+
+def _is_second(page: Signs) -> bool:
+    return any(place.place == 2 for place in page.places)
+
+
+def _counts_on(before: Sequence[PagePlace], here: Sequence[PagePlace]) -> bool:
+    return any(
+        place.place == earlier.place + 1 and place.count == earlier.count for earlier in before for place in here
+    )
+
+
+# -- numbers and kinds ----------------------------------------------------------------------------------------------
+
+
+def _by_number(current: _Current, page: Signs) -> Iterator[Sign]:
+    own, known = page.own, current.own
+    if own is None:
+        yield from _by_unnamed(current, page)
+    elif known is not None and own.kind != known.kind:
+        yield from _by_kind(known, own, page)
+    elif own.number is None:
+        if own.style == "title":
+            yield Sign(2.0, f"It is headed as {_a(own)}.")
+    elif not current.numbers:
+        yield Sign(_strength(own) / 2, f"It states the number of {_a(own)}, and the document under way none so far.")
+    elif own.number in current.numbers:
+        # After its end, what states it again may be a copy of it, or another firm's document of the same number.
+        yield Sign(-2.0 if current.has_ended else -4.5, "It states the number of the document under way.")
+    elif any(other.kind == own.kind and other.number in current.numbers for other in page.named):
+        yield Sign(-_STRONG, "It states the number of the document under way, beside another one.")
+    else:
+        yield Sign(_strength(own), f"It states another number of {_a(own)} than the document under way.")
+
+
+def _by_unnamed(current: _Current, page: Signs) -> Iterator[Sign]:
+    if page.unnamed is None or not current.numbers:
+        return
+    if page.unnamed in current.numbers:
+        yield Sign(-4.0, "It states the number of the document under way.")
+    else:
+        yield Sign(2.0, "It states another number.")
+
+
+def _by_kind(known: Mention, own: Mention, page: Signs) -> Iterator[Sign]:
+    """A page that calls itself something else than the document under way; or names what that one refers to.
+
+    An invoice's later pages name its order and its delivery notes, in lines of their own as well, while an order names
+    no invoice: the course of a deal tells the one from the other.
+    """
+    if own.style == "title" or own.stage > known.stage:
+        if own.style != "label" or not _is_counterpart(own, page):
+            yield Sign(_strength(own), f"It calls itself {_a(own)}, and the document under way is {_a(known)}.")
+    elif own.style == "heading" and own.above <= _MIDDLE:
+        yield Sign(1.5 if page.head_labels > 1 else 0.5, f"It names {_a(own)}, which {_a(known)} may do.")
+
+
+def _strength(own: Mention) -> float:
+    return _BY_STYLE[own.style] * (1.0 if own.above <= _MIDDLE else 0.4)
+
+
+def _is_counterpart(own: Mention, page: Signs) -> bool:
+    """Whether a page names several kinds of papers alike, so that they are its references."""
+    kinds = {other.kind for other in page.named if other.style == own.style} | {own.kind}
+    return len(kinds) > _COUNTERPARTS_NAMED
+
+
+def _a(mention: Mention) -> str:
+    name = mention.kind.replace("_", " ")
+    return f"an {name}" if name[0] in "aeiou" else f"a {name}"
+
+
+# -- sender and layout ----------------------------------------------------------------------------------------------
+
+
+def _by_sender(current: _Current, page: Signs) -> Iterator[Sign]:
+    seen = frozenset().union(*(signs.sender for signs in current.pages))
+    if page.sender and seen and not page.sender & seen:
+        yield Sign(_STRONG, "Header and footer have other VAT ids and accounts.")
+    firms = frozenset().union(*(signs.firms for signs in current.pages))
+    if page.firms and firms and not page.firms & firms:
+        yield Sign(2.0, "The header names another firm.")
+    earlier = current.last.header
+    if len(current.pages) > 1 and page.header == current.first.header != earlier and page.header:
+        yield Sign(1.5, "The header is again that of the first page.")
+
+
+def _by_layout(current: _Current, page: Signs) -> Iterator[Sign]:
+    if page.carries_in or current.last.carries_out:
+        yield Sign(-4.0, "Something is carried on from the page before.")
+    if page.is_annex:
+        yield Sign(-_STRONG, "It is headed as an annex or as terms and conditions.")
+    names_itself = page.own is not None or page.number is not None or bool(page.places)
+    head = page.head if names_itself else [figures for figures in page.head if not figures & current.figures]
+    if len(head) > 1:
+        weight, so_much = (2.8, "the") if len(head) > 2 else (1.5, "some of the")
+        yield Sign(weight, f"It has {so_much} head of a first page.")
+    if current.is_known and not names_itself:
+        if not page.head:
+            yield Sign(-_STRONG, "Nothing on it looks like a beginning.")
+        else:
+            yield Sign(-2.0 if len(head) < 2 else -1.0, "It names no number of its own, and no kind of document.")
+    if current.last.has_total:
+        yield Sign(1.2, "The page before ends with a total.")
+    elif not names_itself and current.own and current.own.kind in _BILLS and not current.has_total:
+        yield Sign(-1.0, "The invoice under way has no total yet.")

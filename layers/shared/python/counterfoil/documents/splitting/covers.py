@@ -1,0 +1,65 @@
+"""Pages that belong to no document: separator sheets, fax covers, lists of what follows."""
+
+from collections.abc import Sequence
+
+from counterfoil.documents.splitting import words
+from counterfoil.documents.splitting.signs import Signs
+from counterfoil.documents.splitting.words import fold
+from counterfoil.documents.text.page import Page
+
+_SEPARATOR_WORDS = 20
+"""A separator sheet says little more than that it is one."""
+_LISTED = 2
+"""A page that names so many of the documents after it, and none as its own, is a list of them."""
+_FAX_LABELS = 2
+
+
+def cover(pages: Sequence[Page], signs: Sequence[Signs], place: int) -> str | None:
+    """What kind of cover the page at `place` (from 0) is, in a sentence; None where it is none.
+
+    A page with a number of its own, a place in a document, or a sum is none, but for a list of what follows, which may
+    have a sum. Something must follow that begins as a document does.
+    """
+    page, own = pages[place], signs[place]
+    if own.words == 0 or place + 1 == len(pages) or not _begins(signs[place + 1]):
+        return None
+    kind = _kind(page, own, signs[place + 1 :])
+    return kind and f"Page {place + 1} {kind}."
+
+
+def _kind(page: Page, own: Signs, following: Sequence[Signs]) -> str | None:
+    text = fold(page.text)
+    if own.words <= _SEPARATOR_WORDS and words.SEPARATOR.search(text):
+        return "is a separator sheet"
+    if own.own is not None and own.own.style != "label" and own.own.number is not None:
+        return None
+    if len(_listed(page, following)) >= _LISTED:
+        return "lists the documents that follow"
+    if own.has_total or own.number is not None:
+        return None
+    if _is_fax_cover(page):
+        return "is the cover of a fax"
+    return "goes with the documents that follow" if words.COVERING.search(text) else None
+
+
+def _begins(signs: Signs) -> bool:
+    if any(place.place > 1 for place in signs.places):
+        return False
+    return signs.number is not None or (signs.own is not None and signs.own.style != "label")
+
+
+def _listed(page: Page, following: Sequence[Signs]) -> set[str]:
+    """The numbers of following documents that the page names."""
+    numbers = {signs.number for signs in following if signs.number is not None}
+    named = {
+        "".join(character for character in fold(word.text) if character.isalnum())
+        for line in page.lines()
+        for word in line.words
+    }
+    return numbers & named
+
+
+def _is_fax_cover(page: Page) -> bool:
+    lines = [fold(line.text) for line in page.lines()]
+    labels = sum(any(pattern.search(line) for line in lines) for pattern in words.FAX_LABELS)
+    return labels >= _FAX_LABELS and any(words.FAX.match(line) for line in lines)

@@ -1,0 +1,320 @@
+"""What a page says of itself: its number, its kind, its sender, its place in its document. Nothing is decided here."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from re import Match
+from statistics import median
+from typing import Literal
+
+from counterfoil.documents.splitting import words
+from counterfoil.documents.splitting.words import fold
+from counterfoil.documents.text.page import Line, Page, Word
+
+_TITLE_HEIGHT = 1.25  # of the page's usual text
+_HEADER, _FOOTER = 0.2, 0.82  # of the page's height
+_UPPER = 0.6
+_MARGIN = 0.12
+_LINES_ABOVE_TOWN = 2
+_FIGURE = 4  # digits
+_GAP = 1.0  # of a word's height: wider than a blank, so another column
+
+Style = Literal["title", "heading", "label"]
+"""In larger print than the page's text; in a line of its own; or beside others, as a reference is."""
+_STYLES: tuple[Style, ...] = ("title", "heading", "label")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Words of a line without a column's gap between them."""
+
+    text: str
+    """Folded."""
+    left: float
+    right: float
+    top: float
+    height: float
+
+
+@dataclass(frozen=True)
+class Mention:
+    """A kind of paper that is named on a page, with its number where that is said."""
+
+    kind: str
+    number: str | None
+    """Letters and digits alone, so that two ways of writing it are the same."""
+    style: Style
+    height: float
+    above: float
+    """How much of the page's lines is above it, 0 to 1."""
+
+    @property
+    def stage(self) -> int:
+        """Where its kind stands in the course of a deal."""
+        return words.STAGES[self.kind]
+
+
+@dataclass(frozen=True)
+class PagePlace:
+    """`Page 2 of 3`."""
+
+    place: int
+    count: int | None
+
+
+@dataclass(frozen=True)
+class Signs:
+    """What was found on a page."""
+
+    own: Mention | None
+    """What the page, or the document that it is of, calls itself."""
+    named: tuple[Mention, ...]
+    """Everything that it names."""
+    unnamed: str | None
+    """The number that it calls its own without saying of what."""
+    places: tuple[PagePlace, ...]
+    sender: frozenset[str]
+    """VAT ids and accounts in its header and footer."""
+    firms: frozenset[str]
+    """Firms in its header."""
+    header: frozenset[str]
+    """Lines of its header, without digits."""
+    head: tuple[frozenset[str], ...]
+    """For each kind of thing that it states and a first page's head does: the figures in it."""
+    figures: frozenset[str]
+    """All that look like numbers, dates and ids, by their digits."""
+    has_total: bool
+    carries_in: bool
+    """Whether it says, in its upper part, that something is carried on from the page before."""
+    carries_out: bool
+    """The same of the page after it, in its lower part."""
+    is_annex: bool
+    words: int
+
+    @property
+    def head_labels(self) -> int:
+        """How many kinds of things it states that a first page's head does."""
+        return len(self.head)
+
+    @property
+    def number(self) -> str | None:
+        """Its own number."""
+        return self.unnamed if self.own is None or self.own.number is None else self.own.number
+
+
+def read(page: Page) -> Signs:
+    """The signs on a page."""
+    lines = [(line, tuple(_segments(line))) for line in page.lines()]
+    height = max(page.height, 1.0)
+    usual = median([word.bottom - word.top for word in page.words]) if page.words else 1.0
+    mentions = [found for place in range(len(lines)) for found in _mentions(lines, place, usual)]
+    own = _own(mentions)
+    upper = [
+        segments
+        for place, (line, segments) in enumerate(lines)
+        if line.top <= _UPPER * height or place <= _UPPER * len(lines)
+    ]
+    texts = [fold(line.text) for line, _ in lines]
+    header = [text for (line, _), text in zip(lines, texts, strict=True) if line.bottom <= _HEADER * height]
+    carried = [line.top / height for (line, _), text in zip(lines, texts, strict=True) if words.CARRIED.search(text)]
+    footer = [line.text for line, _ in lines if line.top >= _FOOTER * height]
+    head = tuple(_head(upper))
+    if own is not None or len(head) > 1:  # on later pages the text begins where a letterhead was
+        footer += [line.text for line, _ in lines if line.bottom <= _HEADER * height]
+    return Signs(
+        own=own,
+        named=tuple(mentions),
+        unnamed=_unnamed(upper),
+        places=tuple(_places(lines, height)),
+        sender=frozenset(_ids(footer)),
+        firms=frozenset(found.group() for text in header if (found := words.FIRM.search(text))),
+        header=frozenset("".join(c for c in text if not c.isdigit()) for text in header),
+        head=head,
+        figures=frozenset(_figures(texts)),
+        has_total=any(_is_total(text) for text in texts),
+        carries_in=any(top <= _UPPER for top in carried),
+        carries_out=any(top > _UPPER for top in carried),
+        is_annex=any(words.ANNEX.match(segment.text) for segments in upper[:4] for segment in segments),
+        words=len(page.words),
+    )
+
+
+def _segments(line: Line) -> Iterator[Segment]:
+    parts: list[list[Word]] = [[line.words[0]]]
+    for left, right in pairwise(line.words):
+        if right.left - left.right > _GAP * max(left.bottom - left.top, right.bottom - right.top):
+            parts.append([])
+        parts[-1].append(right)
+    for part in parts:
+        yield Segment(
+            fold(" ".join(word.text for word in part)),
+            part[0].left,
+            max(word.right for word in part),
+            min(word.top for word in part),
+            max(word.bottom - word.top for word in part),
+        )
+
+
+Lines = Sequence[tuple[Line, tuple[Segment, ...]]]
+
+
+def _mentions(lines: Lines, place: int, usual: float) -> Iterator[Mention]:
+    """What a line names: in each of its segments, with the number beside it, or below where it is a label."""
+    _, segments = lines[place]
+    for index, segment in enumerate(segments):
+        tail = " ".join(part.text for part in segments[index:])
+        found = words.TITLE.match(tail) or words.LABEL.match(tail)
+        if found is None:
+            continue
+        label = found.group() if found.re is words.LABEL else found["label"]
+        number = found["number"] or (_below(lines, place, segment) if label else None)
+        is_large = segment.height >= _TITLE_HEIGHT * usual
+        is_alone = index == 0 and (len(segments) == 1 or _is_end(found))
+        if number is None:
+            if label or not (is_large or _is_end(found) or _fills(segment, found)):
+                continue  # a label of nothing, or the beginning of a sentence
+        elif is_alone and not (label or _is_end(found)):
+            continue  # a sentence
+        is_reference = label is not None and (found.re is words.LABEL or ":" in label)
+        style: Style = "title" if is_large else "heading" if is_alone and not is_reference else "label"
+        yield Mention(_kind(found), _plain(number), style, segment.height, place / len(lines))
+
+
+def _kind(found: Match[str]) -> str:
+    names = (name for name, text in found.groupdict().items() if text is not None and name not in words.PIECES)
+    return next(names).removesuffix("_stem").removeprefix("named_")
+
+
+def _is_end(found: Match[str]) -> bool:
+    """Whether nothing but a date comes after what was found."""
+    return words.ENDS.match(found["rest"]) is not None
+
+
+def _fills(segment: Segment, found: Match[str]) -> bool:
+    """Whether what was found is all of its segment, so that the rest stands in another column."""
+    return found.end() - len(found["rest"]) >= len(segment.text)
+
+
+def _below(lines: Lines, place: int, label: Segment) -> str | None:
+    """The number under a label, as in the columns of a head."""
+    if place + 1 == len(lines):
+        return None
+    for segment in lines[place + 1][1]:
+        if segment.left < label.right and segment.right > label.left:
+            found = words.NUMBER.fullmatch(segment.text)
+            return found.group() if found else None
+    return None
+
+
+def _plain(number: str | None) -> str | None:
+    return None if number is None else "".join(character for character in number if character.isalnum())
+
+
+def _own(mentions: Sequence[Mention]) -> Mention | None:
+    """The mention by which a page calls itself: the most prominent, and of those the latest stage.
+
+    Papers name those before them, so that of an order and an invoice that are named alike the page is the invoice's.
+    """
+    numbered = [mention for mention in mentions if mention.number is not None or mention.style != "label"]
+    for style in _STYLES:
+        found = [mention for mention in numbered if mention.style == style]
+        if found:
+            own = max(found, key=lambda mention: (mention.stage, mention.number is not None, -mention.above))
+            alike = [other for other in mentions if other.kind == own.kind]
+            number = own.number or next((other.number for other in alike if other.number is not None), None)
+            # A number beside its label, and elsewhere the name of the paper by itself, are a heading in two pieces.
+            is_headed = style == "label" and any(other.number is None for other in alike)
+            return replace(own, number=number, style="heading" if is_headed else style)
+    return None
+
+
+def _unnamed(upper: Iterable[Sequence[Segment]]) -> str | None:
+    for segments in upper:
+        for index in range(len(segments)):
+            found = words.OWN_LABEL.match(" ".join(part.text for part in segments[index:]))
+            if found:
+                return _plain(found["number"])
+    return None
+
+
+def _places(lines: Lines, height: float) -> Iterator[PagePlace]:
+    for line, segments in lines:
+        in_margin = line.bottom <= _MARGIN * height or line.top >= (1 - _MARGIN) * height
+        text = fold(line.text)
+        found = words.PAGE_PLACE.search(text)
+        if found is None and in_margin:
+            found = next((bare for part in segments if (bare := words.BARE_PLACE.fullmatch(part.text))), None)
+        elif found is not None:
+            before, after = text[: found.start()], text[found.end() :].strip()
+            if (
+                words.BEFORE_OTHER_PAGE.search(before)
+                or words.AFTER_OTHER_PAGE.match(after)
+                or (after and not in_margin)
+            ):
+                continue  # a sentence that speaks of a page
+        if found is None:
+            continue
+        groups = found.groupdict()
+        place = int(groups["place"] or groups.get("alone") or 0)
+        count = int(groups["count"]) if groups["count"] else None
+        if place >= 1 and (count is None or place <= count):
+            yield PagePlace(place, count)
+
+
+def _ids(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        upper = text.upper()
+        compact = "".join(c for c in upper if c.isalnum() or c == " ")
+        for token in (compact, compact.replace(" ", "")):
+            yield from words.VAT_ID.findall(token)
+        yield from words.IBAN.findall(_joined_groups(compact))
+
+
+def _joined_groups(text: str) -> str:
+    """Groups of four put together, as an IBAN is printed."""
+    out: list[str] = []
+    for token in text.split():
+        if out and len(out[-1]) % 4 == 0 and len(out[-1]) >= 4 and len(token) <= 4 and out[-1][2:4].isdigit():
+            out[-1] += token
+        else:
+            out.append(token)
+    return " ".join(out)
+
+
+def _head(upper: Sequence[Sequence[Segment]]) -> Iterator[frozenset[str]]:
+    """The figures of each kind of thing in a head; of a salutation none."""
+    tails = [" ".join(part.text for part in segments[index:]) for segments in upper for index in range(len(segments))]
+    for pattern in (*words.HEAD_LABELS, words.SALUTATION):
+        found = [tail for tail in tails if pattern.match(tail)]
+        if found:
+            yield frozenset(_figures(found))
+    towns = list(_addressed(upper))
+    if towns:
+        yield frozenset(_figures(towns))
+
+
+def _addressed(upper: Sequence[Sequence[Segment]]) -> Iterator[str]:
+    """The last lines of postal addresses: a town with two lines above it that begin where it does."""
+    segments = [segment for line in upper for segment in line]
+    for town in segments:
+        if words.TOWN.fullmatch(town.text):
+            above = [
+                other
+                for other in segments
+                if abs(other.left - town.left) <= town.height and 0 < town.top - other.top <= 4 * town.height
+            ]
+            if len(above) >= _LINES_ABOVE_TOWN:
+                yield town.text
+
+
+def _figures(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        for token in text.split():
+            digits = "".join(character for character in token if character.isdigit())
+            if len(digits) >= _FIGURE:
+                yield digits
+
+
+def _is_total(text: str) -> bool:
+    found = words.TOTAL.search(text)
+    return found is not None and not words.NO_TOTAL.search(text[: found.end()])
