@@ -1,0 +1,410 @@
+"""Puts the words below a table's heading into lines and cells. Pure.
+
+Numbers that stand below a heading of amounts are what lines hang on: a line is where an amount stands, with the numbers
+beside it. All other words belong to the line above which no other one begins, and to the column that they begin in. So
+cells may hold several rows, may be centred beside one another, and lines may run over pages.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+
+from counterfoil.documents.text.line_columns import Column, Heading
+from counterfoil.documents.text.line_numbers import Token
+from counterfoil.documents.text.line_vocabulary import NUMERIC_KINDS, TEXT_KINDS, Kind, is_carried, is_section, is_total
+
+_ALIGNED = 5.0
+"""Points: numbers of one column end, begin or have their middle at the same place; a trailing minus is that wide."""
+_SAME_ROW = 0.6
+_NEAR_ROW = 1.4
+_LARGE_GAP = 2.2
+_ATTACHED = 0.6
+_APART = 0.9
+"""Of the text's height: how far numbers of a line stand from its first, rows from the next, runs of words apart."""
+_BARELY_BELOW = 0.25
+_MOSTLY_BELOW = 0.5
+"""Of a run of words: how much of it stands below a heading."""
+_SAME_EDGE = 2.5
+_PER = re.compile(r"(?:/|je|pro|per|par|por|pr\.?|à|a|x|@)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of words on a page; pages count from 1."""
+
+    page: int
+    tokens: tuple[Token, ...]
+
+    @property
+    def top(self) -> float:
+        """Where its tallest word begins."""
+        return min(token.top for token in self.tokens)
+
+    @property
+    def bottom(self) -> float:
+        """Where its deepest word ends."""
+        return max(token.bottom for token in self.tokens)
+
+    @property
+    def height(self) -> float:
+        """The height of its first word."""
+        return max(self.tokens[0].bottom - self.tokens[0].top, 1.0)
+
+    @property
+    def label(self) -> str:
+        """Its words before the first number."""
+        words = []
+        for token in self.tokens:
+            if token.value is not None and words:
+                break
+            words.append(token.text)
+        return " ".join(words)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What a table takes of one page: its heading there, and the rows below it."""
+
+    page: int
+    heading: Heading
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Words of one row within one cell."""
+
+    page: int
+    tokens: tuple[Token, ...]
+
+    @property
+    def text(self) -> str:
+        """The words with one blank between."""
+        return " ".join(token.text for token in self.tokens)
+
+    @property
+    def top(self) -> float:
+        """Where the row begins."""
+        return min(token.top for token in self.tokens)
+
+    @property
+    def bottom(self) -> float:
+        """Where the row ends."""
+        return max(token.bottom for token in self.tokens)
+
+
+@dataclass
+class RawLine:
+    """A line as its words: the numbers by what they are, and the words of each column's cell, top to bottom.
+
+    `closed` lines stand below a sum, where only arithmetic can show that they are lines.
+    """
+
+    page: int
+    top: float
+    values: dict[Kind, Token]
+    cells: dict[int, list[Piece]] = field(default_factory=dict)
+    closed: bool = False
+
+    def add(self, column: int, piece: Piece) -> None:
+        """Put words into a column's cell."""
+        self.cells.setdefault(column, []).append(piece)
+
+
+def raw_lines(stretches: Sequence[Stretch]) -> list[RawLine]:
+    """Read the lines of one table, page by page; a line goes on where the next page begins with words and no number."""
+    lines: list[RawLine] = []
+    is_closed = False
+    for stretch in stretches:
+        found = _Reader(stretch, is_closed).read(lines[-1] if lines else None)
+        lines += found
+        is_closed = is_closed or any(line.closed for line in found) or _has_total(stretch)
+    return lines
+
+
+def _has_total(stretch: Stretch) -> bool:
+    return any(is_end(row) for row in stretch.rows)
+
+
+def is_end(row: Row) -> bool:
+    """Tell whether a row is a sum, or begins what follows a table."""
+    label = row.label
+    return (is_total(label) and not is_carried(label) and _states_number(row)) or is_section(label)
+
+
+def _states_number(row: Row) -> bool:
+    return any(token.value is not None for token in row.tokens)
+
+
+def is_aside(row: Row) -> bool:
+    """Tell whether a row is no line: a sum, a carried sum, a section's title."""
+    label = row.label
+    return is_total(label) or is_carried(label) or is_section(label)
+
+
+class _Reader:
+    """Reads what one page holds of a table."""
+
+    def __init__(self, stretch: Stretch, is_closed: bool) -> None:
+        self.page, self.columns, self.rows = stretch.page, stretch.heading.columns, stretch.rows
+        self.is_closed = is_closed
+        self.row_of: dict[Token, Row] = {token: row for row in self.rows for token in row.tokens}
+        self.taken: set[Token] = set()
+
+    def read(self, open_line: RawLine | None) -> list[RawLine]:
+        """Read the page; words above its first line go to `open_line`, where there is one."""
+        hits = self._hits()
+        lines = self._anchored(hits)
+        self._bound(lines)
+        self._pull_up(lines)
+        self._distribute(lines, open_line)
+        return lines
+
+    def _hits(self) -> dict[Kind, list[Token]]:
+        """Numbers that stand below a heading of numbers, by what it says they are; at most one a row and column."""
+        hits: dict[Kind, list[Token]] = {}
+        for row in self.rows:
+            if is_aside(row) and not self._has_companions(row):
+                continue
+            nearest: dict[Kind, Token] = {}
+            for before, token in pairwise((None, *row.tokens)):
+                if token is None or token.value is None or (before and _PER.fullmatch(before.text)):
+                    continue
+                column = self._column_of(token)
+                fits = not token.is_percent or column.kind in {Kind.TAX_RATE, Kind.DISCOUNT}
+                if column.kind in NUMERIC_KINDS and fits:
+                    other = nearest.get(column.kind)
+                    if other is None or _distance(column, token) < _distance(column, other):
+                        nearest[column.kind] = token
+            for kind, token in nearest.items():
+                hits.setdefault(kind, []).append(token)
+        return hits
+
+    def _has_companions(self, row: Row) -> bool:
+        """Tell whether a row has the numbers of a line, whatever its first word: quantity, price and amount."""
+        kinds = {self._column_of(token).kind for token in row.tokens if token.value is not None}
+        return {Kind.QUANTITY, Kind.PRICE, Kind.NET} <= kinds
+
+    def _column_of(self, token: Token) -> Column:
+        """The column whose heading stands above a number, or nearest beside it."""
+        return min(self.columns, key=lambda column: _distance(column, token))
+
+    def _anchored(self, hits: Mapping[Kind, Sequence[Token]]) -> list[RawLine]:
+        """A line for each amount, or quantity where a table has no amounts, with the numbers beside it."""
+        anchor = next((kind for kind in (Kind.NET, Kind.QUANTITY, Kind.PRICE) if hits.get(kind)), None)
+        if anchor is None:
+            return []
+        anchors = _aligned(hits[anchor])
+        lines = [RawLine(self.page, self.row_of[token].top, {anchor: token}) for token in anchors]
+        for kind, tokens in hits.items():
+            if kind is not anchor:
+                for line, token in _beside(anchors, tokens, lines):
+                    line.values[kind] = token
+                    line.top = min(line.top, self.row_of[token].top)
+        ends = [row.top for row in self.rows if is_end(row)]
+        for line in lines:
+            line.closed = self.is_closed or any(end < line.top for end in ends)
+        kept = [line for line in lines if len(line.values) > 1 or self._has_text(line)]
+        for line in kept:
+            self.taken.update(line.values.values())
+        return sorted(kept, key=lambda line: line.top)
+
+    def _has_text(self, line: RawLine) -> bool:
+        """Tell whether an amount that stands alone has words before it that could be goods."""
+        token = next(iter(line.values.values()))
+        row = self.row_of[token]
+        return any(other.value is None and other.right < token.left for other in row.tokens) and not is_aside(row)
+
+    def _bound(self, lines: Sequence[RawLine]) -> None:
+        """Place a boundary between neighbouring columns where the widest blank stands on the rows of lines."""
+        rows = {id(row): row for line in lines for token in line.values.values() if (row := self.row_of[token])}
+        boxes = [(token.left, token.right) for row in rows.values() for token in row.tokens]
+        boxes += [(column.left, column.right) for column in self.columns]
+        self.bounds = [_widest_blank(a, b, boxes) for a, b in pairwise(self.columns)]
+        self.begins = [
+            (self._place(token.left), token.left)
+            for row in rows.values()
+            for before, token in pairwise((None, *row.tokens))
+            if before is None or token.left - before.right > _APART * row.height
+        ]
+
+    def _place(self, left: float) -> int:
+        return sum(1 for bound in self.bounds if left >= bound)
+
+    def _pull_up(self, lines: Sequence[RawLine]) -> None:
+        """Let lines begin at their position's row, where every line's position stands above its numbers."""
+        place = next((index for index, column in enumerate(self.columns) if column.holds(Kind.POSITION)), None)
+        if place is None or not lines:
+            return
+        tops = []
+        floor = float("-inf")
+        for line in lines:
+            own = [
+                row.top
+                for row in self.rows
+                if floor < row.top < line.top - 1
+                and self._place(row.tokens[0].left) == place
+                and is_position(row.tokens[0].text)
+            ]
+            if len(own) != 1:
+                return
+            tops.append(own[0])
+            floor = line.top
+        for line, top in zip(lines, tops, strict=True):
+            line.top = top
+
+    def _distribute(self, lines: Sequence[RawLine], open_line: RawLine | None) -> None:
+        """Put all other words into cells. What is far below, or below a sum, is no part of a line any more."""
+        line, bottom = (None if self.is_closed else open_line), None
+        waiting = list(lines)
+        held: list[tuple[int, Piece]] = []
+        for row in sorted(self.rows, key=lambda row: row.top):
+            middle = (row.top + row.bottom) / 2
+            if waiting and middle >= waiting[0].top:
+                following = waiting.pop(0)
+                for place, piece in self._attached_above(held, following):
+                    following.add(place, piece)
+                held, line, bottom = [], following, row.bottom
+            is_of_line = line is not None and any(self.row_of.get(token) is row for token in line.values.values())
+            if not is_of_line and (is_aside(row) or (bottom is not None and self._is_far(row, bottom))):
+                line = None
+            pieces = list(self._pieces(row, is_of_line))
+            if line is None:
+                held += pieces
+                continue
+            bottom = max(row.bottom, bottom or row.bottom)
+            for place, piece in pieces:
+                line.add(place, piece)
+        self._rehang(lines)
+
+    def _is_far(self, row: Row, bottom: float) -> bool:
+        return row.top - bottom > _LARGE_GAP * row.height
+
+    def _attached_above(self, held: Sequence[tuple[int, Piece]], line: RawLine) -> list[tuple[int, Piece]]:
+        """Words of no line that stand close above one are its own: a cell whose text is taller than its numbers."""
+        attached: list[tuple[int, Piece]] = []
+        top = line.top
+        for place, piece in reversed(held):
+            height = piece.bottom - piece.top
+            if top - piece.bottom > _ATTACHED * height or not self.columns[place].holds(Kind.DESCRIPTION):
+                break
+            attached.append((place, piece))
+            top = piece.top
+        return attached[::-1]
+
+    def _rehang(self, lines: Sequence[RawLine]) -> None:
+        """Move words that a clear blank parts from their line, and none from the next, to that next line."""
+        for line, following in pairwise(lines):
+            for place, pieces in line.cells.items():
+                if not self.columns[place].holds(Kind.DESCRIPTION):
+                    continue
+                own = [piece for piece in pieces if piece.page == self.page]
+                gaps = [b.top - a.bottom for a, b in pairwise(own)]
+                height = own[0].bottom - own[0].top if own else 0.0
+                last = following.top - own[-1].bottom if own else 0.0
+                widest = max(gaps, default=0.0)
+                if last <= 0.35 * height and widest > 0.5 * height and widest > 2 * max(last, 0.5):
+                    moved = own[gaps.index(widest) + 1 :]
+                    line.cells[place] = [piece for piece in pieces if piece not in moved]
+                    following.cells[place] = [*moved, *following.cells.get(place, [])]
+
+    def _pieces(self, row: Row, is_of_line: bool) -> Iterator[tuple[int, Piece]]:
+        """Part a row's words that are no line's numbers by the column that each run of words begins in."""
+        run: list[Token] = []
+        place = -1
+        for token in row.tokens:
+            if token in self.taken:
+                if run:
+                    yield self._nearest_place(run), Piece(self.page, tuple(run))
+                run = []
+                continue
+            if run and self._goes_on(run[-1], token, place, is_of_line):
+                run.append(token)
+                continue
+            if run:
+                yield self._nearest_place(run), Piece(self.page, tuple(run))
+            run, place = [token], self._place(token.left)
+        if run:
+            yield self._nearest_place(run), Piece(self.page, tuple(run))
+
+    def _nearest_place(self, run: Sequence[Token]) -> int:
+        """The column that words begin in, or the next where they stand below its heading and not below their own."""
+        left, right = run[0].left, run[-1].right
+        place = self._place(left)
+        if place + 1 < len(self.columns):
+            width = max(right - left, 0.1)
+            own, following = (
+                (min(right, column.right) - max(left, column.left)) / width
+                for column in self.columns[place : place + 2]
+            )
+            if own < _BARELY_BELOW and following > _MOSTLY_BELOW:
+                return place + 1
+        return place
+
+    def _goes_on(self, last: Token, token: Token, place: int, is_of_line: bool) -> bool:
+        """Tell whether a word belongs to the run before it: near, or in the same column."""
+        other = self._place(token.left)
+        gap = token.left - last.right
+        height = last.bottom - last.top
+        if self.columns[place].kind is Kind.POSITION:
+            return False
+        if other == place:
+            return True
+        if is_of_line:
+            return gap <= 0.45 * height
+        begins = any(at == other and abs(left - token.left) <= _SAME_EDGE for at, left in self.begins)
+        return gap <= (0.3 if begins and self.columns[other].kind in TEXT_KINDS else _APART) * height
+
+
+def is_position(text: str) -> bool:
+    """Tell whether a word can be a line's position: `1`, `010`, `2.1`, `A3`."""
+    return re.fullmatch(r"[A-Z]?\d{1,5}(?:[.-]\d{1,4})*[.)]?", text) is not None
+
+
+def _distance(column: Column, token: Token) -> tuple[float, float]:
+    gap = max(column.left - token.right, token.left - column.right, 0.0)
+    return gap, abs((column.left + column.right) - (token.left + token.right))
+
+
+def _aligned(tokens: Sequence[Token]) -> list[Token]:
+    """The numbers of a column that end, begin or have their middle where most do; all where no two agree."""
+    best: list[Token] = []
+    for edge in (lambda token: token.right, lambda token: token.left, lambda token: (token.left + token.right) / 2):
+        for token in tokens:
+            near = [other for other in tokens if abs(edge(other) - edge(token)) <= _ALIGNED]
+            if len(near) > len(best):
+                best = near
+    return best if len(best) > 1 else list(tokens)
+
+
+def _beside(
+    anchors: Sequence[Token], tokens: Sequence[Token], lines: Sequence[RawLine]
+) -> Iterator[tuple[RawLine, Token]]:
+    """Pair lines with the numbers of another column: as far up or down as these stand from most of the lines."""
+    nearest = [min(tokens, key=lambda token: abs(token.middle - anchor.middle)) for anchor in anchors]
+    height = median(token.bottom - token.top for token in anchors)
+    offsets = [token.middle - anchor.middle for anchor, token in zip(anchors, nearest, strict=True)]
+    near = [offset for offset in offsets if abs(offset) <= _NEAR_ROW * height]
+    if not near:
+        return
+    usual = median(near)
+    used: set[Token] = set()
+    for line, token, offset in zip(lines, nearest, offsets, strict=True):
+        if abs(offset - usual) <= _SAME_ROW * height and token not in used:
+            used.add(token)
+            yield line, token
+
+
+def _widest_blank(a: Column, b: Column, boxes: Sequence[tuple[float, float]]) -> float:
+    """The middle of the widest blank between the middles of two columns; where there is none, before the second."""
+    low, high = (a.left + a.right) / 2, (b.left + b.right) / 2
+    reach, widest, place = low, 0.0, (a.right + b.left) / 2
+    for left, right in sorted(box for box in boxes if box[1] > low and box[0] < high):
+        if left - reach > widest:
+            widest, place = left - reach, (left + reach) / 2
+        reach = max(reach, right)
+    if high - reach > widest:
+        place = (high + reach) / 2
+    return place

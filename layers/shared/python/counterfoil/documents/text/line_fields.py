@@ -1,0 +1,284 @@
+"""From the cells of a line to its fields, each with how sure it is. Pure."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import pairwise
+
+from counterfoil.documents.text import arithmetic, line_units
+from counterfoil.documents.text.line_cells import Piece, RawLine, is_position
+from counterfoil.documents.text.line_columns import Heading
+from counterfoil.documents.text.line_numbers import NumberFormat, Token, value
+from counterfoil.documents.text.line_vocabulary import Kind
+
+_PROVEN = 0.97
+_STATED = 0.8
+_ROUGH = 0.6
+_DOUBTED = 0.3
+"""Confidence: shown by arithmetic; stated below a heading; read from other words; contradicted by arithmetic."""
+_HIGHEST_RATE = 40
+_BLANK_ROW = 0.6
+"""Of the text's height: the blank between paragraphs of a cell."""
+_BASES = (Decimal(1000), Decimal(100), Decimal(10))
+
+_BASIS = re.compile(r"(?:^|\s)(?:/|je|pro|per|par|por|pr\.?|à|a)\s*(?P<number>\d[\d.,']*)", re.IGNORECASE)
+_BASIS_LABEL = re.compile(
+    r"(?:preisbasis(?:menge)?|price basis|base (?:de )?prix|base prezzo|prijsbasis|preiseinheit)"
+    r"\s*:?\s*(?P<number>\d[\d.,']*)",
+    re.IGNORECASE,
+)
+_LABELS = (
+    r"\w*bruttopreis|\w*bruttoeinzelpreis|gross price|prix brut|gtin|ean(?:[ -]?\w+)?|upc|hs[ -]?code|zolltarif\w*"
+    r"|commodity code|taric|statistische warennummer|herkunftsland|ursprungsland|country of origin|pays d.origine"
+    r"|paese d.origine|pais de origen|oprindelsesland|artikelrabatt|(?:zeilen)?rabatt|abschlag|zuschlag|abzgl\.?"
+    r"|discount|remise|sconto|descuento|korting|preisbasis(?:menge)?|anzahl packst\w+|number of packages|colis"
+    r"|serien-?nr\.?|serial (?:no|number)\.?|chargen?(?:-?nr)?\.?|batch(?: no)?\.?|lot(?: no)?\.?|liefer-?datum"
+    r"|lieferschein[\w.-]*|delivery (?:date|note)|leistungs(?:datum|zeitraum)|abrechnungszeitraum"
+    r"|berechnungszeitraum|warenempf\w+|kostenstelle|cost cent(?:er|re)"
+)
+_ATTRIBUTE = re.compile(rf"[*•·-]?\s*(?:{_LABELS})\b[^:=]{{0,30}}[:=]?\s*\S.*", re.IGNORECASE)
+_PROPERTIES = re.compile(
+    r"(?:weitere eigenschaften|eigenschaften|(?:further |additional )?properties|attributes|basisartikel|bestandteile"
+    r"|stückliste|components|composants|componenti)\s*:?",
+    re.IGNORECASE,
+)
+_ORDER = re.compile(
+    r"(?:ihre |your |votre |vostro |su |uw |jeres )?"
+    r"(?:bestellung|bestell-?(?:nr|nummer)|purchase order|p\.?o\.?|order|commande"
+    r"|ordine|pedido|bestelling|ordre)\s*(?:nr|no|nummer|number|n°|#)?\.?\s*:?\s*(?P<order>(?=\S*\d)[\w./-]+)"
+    r"(?:\W+(?:pos(?:ition)?|zeile|line|item|ligne|riga|regel|linje)\.?\s*:?\s*(?P<line>\d+))?",
+    re.IGNORECASE,
+)
+_GTIN = re.compile(r"\d{8}|\d{12,14}")
+_IN_BRACKETS = re.compile(r"\([^()]*\)")
+_CODE = re.compile(r"(?=.*\w).{1,40}")
+
+
+@dataclass
+class Found:
+    """The fields of a line as structured data names them, and the confidence of each."""
+
+    fields: dict[str, str] = field(default_factory=dict)
+    confidence: dict[str, float] = field(default_factory=dict)
+
+    def put(self, name: str, text: str | None, confidence: float) -> None:
+        """State a field, where there is anything to state and it is not stated yet."""
+        if text and name not in self.fields:
+            self.fields[name] = text
+            self.confidence[name] = confidence
+
+    def number(self, name: str) -> Decimal | None:
+        """A field as a number."""
+        return Decimal(self.fields[name]) if name in self.fields else None
+
+
+def plain(number: Decimal) -> str:
+    """A number as structured data writes it, with the places that the page prints."""
+    return format(number or abs(number), "f")
+
+
+def read_fields(line: RawLine, heading: Heading, form: NumberFormat, *, collapsed: bool) -> Found:
+    """Read a line. `collapsed` cells of several things have no blank row where one of these is missing."""
+    found = Found()
+    cells = _by_kind(line, heading, collapsed=collapsed)
+    _put_texts(found, cells)
+    _put_quantities(found, line.values, cells)
+    _put_prices(found, line.values, cells, form)
+    rate = line.values.get(Kind.TAX_RATE)
+    if rate is not None and rate.value is not None and 0 <= rate.value <= _HIGHEST_RATE:
+        found.put("tax_rate", plain(rate.value), 0.95 if rate.is_percent else _STATED)
+    _prove(found, line.values)
+    return found
+
+
+def _by_kind(line: RawLine, heading: Heading, *, collapsed: bool) -> dict[Kind, list[Piece]]:
+    """The words of a line by what they are: cells that hold several things are parted by their rows."""
+    cells: dict[Kind, list[Piece]] = {}
+    for place, pieces in sorted(line.cells.items()):
+        names = [name[0] for name in heading.columns[place].names]
+        if len(names) == 1:
+            cells.setdefault(names[0], []).extend(pieces)
+        else:
+            for kind, piece in _parted(names, pieces, line, collapsed=collapsed):
+                cells.setdefault(kind, []).append(piece)
+    return cells
+
+
+def _parted(
+    names: Sequence[Kind], pieces: Sequence[Piece], line: RawLine, *, collapsed: bool
+) -> Iterator[tuple[Kind, Piece]]:
+    """Tell what each row of a cell is by its place in the cell; what is below the last name goes on with it."""
+    rows = [piece for piece in pieces if not _is_known_code(piece.text)]
+    if Kind.DESCRIPTION not in names and collapsed and len(rows) == 1 and Kind.ARTICLE in names:
+        yield Kind.ARTICLE, rows[0]
+        return
+    coded = [kind for kind in names if kind is not Kind.GTIN] if Kind.DESCRIPTION not in names else list(names)
+    slot, previous = -1, None
+    for piece in pieces:
+        is_known = _is_known_code(piece.text)
+        if is_known and Kind.DESCRIPTION not in names:
+            continue
+        if previous is None:
+            first_row = piece.page == line.page and piece.top - line.top < 0.7 * (piece.bottom - piece.top)
+            slot = 0 if first_row or collapsed else 1
+        else:
+            slot += 1
+        previous = piece
+        if is_known and slot < len(coded) and coded[slot] is not Kind.GTIN and Kind.GTIN in names:
+            yield Kind.GTIN, piece
+            continue
+        yield coded[min(slot, len(coded) - 1)], piece
+
+
+def _is_known_code(text: str) -> bool:
+    """Tell whether a row is a number of international trade (GTIN), or the name of its scheme in brackets."""
+    return _GTIN.fullmatch(text.strip(".")) is not None or _IN_BRACKETS.fullmatch(text) is not None
+
+
+def is_collapsed(lines: Sequence[RawLine], heading: Heading) -> bool:
+    """Tell whether cells of several things leave no blank where one is missing: none begins below its line's top."""
+    for place, column in enumerate(heading.columns):
+        if len(column.names) < 2 or any(name[0] is Kind.DESCRIPTION for name in column.names):
+            continue
+        for line in lines:
+            pieces = line.cells.get(place, [])
+            if pieces and pieces[0].page == line.page:
+                top, height = pieces[0].top, pieces[0].bottom - pieces[0].top
+                if 0.7 * height < top - line.top < 2 * height:
+                    return False
+    return True
+
+
+def _put_texts(found: Found, cells: Mapping[Kind, Sequence[Piece]]) -> None:
+    position = next(
+        (piece.tokens[0].text for piece in cells.get(Kind.POSITION, []) if is_position(piece.tokens[0].text)), ""
+    )
+    found.put("position", position.rstrip(".)"), 0.9)
+    for kind in (Kind.ARTICLE, Kind.BUYER_ARTICLE):
+        text = " ".join(piece.text for piece in cells.get(kind, []) if not _ATTRIBUTE.fullmatch(piece.text))
+        if _CODE.fullmatch(text):
+            found.put(kind.value, text.rstrip(".,;"), 0.85)
+    paragraphs = list(_paragraphs(cells.get(Kind.DESCRIPTION, [])))
+    found.put("description", next(filter(None, map(described, paragraphs)), ""), 0.85)
+    texts = [text for paragraph in paragraphs for text in paragraph]
+    order = " ".join(piece.text for piece in cells.get(Kind.ORDER, []))
+    found.put("po_reference", order if any(map(str.isdigit, order)) else None, 0.85)
+    order_line = " ".join(piece.text for piece in cells.get(Kind.ORDER_LINE, []))
+    found.put("po_line", order_line if is_position(order_line) else None, 0.85)
+    for text in texts:
+        if (match := _ORDER.search(text)) and text.strip("*•·- ").startswith(match[0][:6]):
+            found.put("po_reference", match["order"].rstrip(".,;"), _ROUGH)
+            found.put("po_line", match["line"], _ROUGH)
+
+
+def _paragraphs(pieces: Sequence[Piece]) -> Iterator[list[str]]:
+    """The rows of a cell, parted where a blank stands between them; a page's end parts none."""
+    rows: list[str] = []
+    for before, piece in pairwise((None, *pieces)):
+        if piece is None:
+            continue
+        blank = 0.0 if before is None or before.page != piece.page else piece.top - before.bottom
+        if rows and blank > _BLANK_ROW * (piece.bottom - piece.top):
+            yield rows
+            rows = []
+        rows.append(piece.text)
+    if rows:
+        yield rows
+
+
+def described(rows: Sequence[str]) -> str:
+    """The description that rows are, without what is said by label: codes, gross prices, discounts.
+
+    Rows below such labels are remarks, and no more of the description.
+    """
+    kept: list[str] = []
+    for row in rows:
+        is_label = _ATTRIBUTE.fullmatch(row) is not None
+        if _PROPERTIES.fullmatch(row) or (is_label and kept):
+            break
+        if is_label or ((match := _ORDER.match(row.strip("*•·- "))) and match["order"]):
+            continue
+        if kept and kept[-1].endswith("-") and len(kept[-1]) > 1 and kept[-1][-2].isalpha() and row[:1].isalpha():
+            kept[-1] = (kept[-1][:-1] if row[:1].islower() else kept[-1]) + row
+        else:
+            kept.append(row)
+    return " ".join(kept).rstrip(" :")
+
+
+def _put_quantities(found: Found, values: Mapping[Kind, Token], cells: Mapping[Kind, Sequence[Piece]]) -> None:
+    quantity = values.get(Kind.QUANTITY)
+    if quantity is None and Kind.NET not in values:
+        quantity = values.get(Kind.ORDERED)
+    if quantity is not None and quantity.value is not None:
+        found.put("quantity", plain(quantity.value), _STATED)
+    rejected = values.get(Kind.REJECTED)
+    if rejected is not None and rejected.value is not None:
+        found.put("rejected_quantity", plain(rejected.value), _STATED)
+    near = [piece.text for kind in (Kind.UNIT, Kind.QUANTITY) for piece in cells.get(kind, [])]
+    for text in near:
+        first = text.split()[0] if text.split() else ""
+        found.put("unit", line_units.code(text) or line_units.code(first), 0.9)
+    if quantity is not None and "unit" not in found.fields:
+        found.put("unit", line_units.stated_in(found.fields.get("description", "")), _ROUGH)
+
+
+def _put_prices(
+    found: Found, values: Mapping[Kind, Token], cells: Mapping[Kind, Sequence[Piece]], form: NumberFormat
+) -> None:
+    price, net, basis = values.get(Kind.PRICE), values.get(Kind.NET), values.get(Kind.BASIS)
+    if net is not None and net.value is not None:
+        found.put("net_amount", plain(net.value), _STATED)
+    if price is None or price.value is None:
+        return
+    found.put("unit_price", plain(price.value), _STATED)
+    if basis is not None and basis.value:
+        found.put("price_basis_quantity", plain(basis.value), _STATED)
+    for piece in cells.get(Kind.PRICE, []):
+        is_beside = piece.top < price.bottom
+        match = _BASIS.search(piece.text) if is_beside else None
+        if match is not None and match["number"]:
+            _put_basis(found, match["number"], form)
+    for kind in (Kind.PRICE, Kind.DESCRIPTION):
+        text = " ".join(piece.text for piece in cells.get(kind, []))
+        if (match := _BASIS_LABEL.search(text)) and match["number"]:
+            _put_basis(found, match["number"], form)
+
+
+def _put_basis(found: Found, text: str, form: NumberFormat) -> None:
+    number = value(text.rstrip(".,"), form)
+    if number:
+        found.put("price_basis_quantity", plain(number), 0.85)
+
+
+def _prove(found: Found, values: Mapping[Kind, Token]) -> None:
+    """Check quantity x price / basis = net; raise the confidence of what agrees, and lower it where nothing does."""
+    quantity, price, net = found.number("quantity"), found.number("unit_price"), found.number("net_amount")
+    if quantity is None or price is None or net is None:
+        return
+    basis = found.number("price_basis_quantity") or Decimal(1)
+    rebate = values.get(Kind.DISCOUNT)
+    percent = rebate.value if rebate is not None and rebate.value is not None and 0 < rebate.value < 100 else None
+    proven: tuple[str, ...] = ("quantity", "unit_price", "net_amount")
+    if not arithmetic.line_agrees(quantity, price, net, basis):
+        if percent is not None and arithmetic.line_agrees(quantity, price, net, basis, percent):
+            found.fields["unit_price"] = plain(price * (100 - percent) / 100)
+        elif "price_basis_quantity" not in found.fields and (by := _basis_that_agrees(quantity, price, net)):
+            found.put("price_basis_quantity", plain(by), _ROUGH)
+        elif arithmetic.line_agrees(quantity, price, -net, basis):
+            proven = ("quantity", "unit_price")
+        else:
+            for name in proven:
+                found.confidence[name] = _DOUBTED
+            return
+    for name in proven:
+        found.confidence[name] = _PROVEN
+    if "price_basis_quantity" in found.fields:
+        found.confidence["price_basis_quantity"] = max(_ROUGH, found.confidence["price_basis_quantity"])
+
+
+def _basis_that_agrees(quantity: Decimal, price: Decimal, net: Decimal) -> Decimal | None:
+    """The power of ten that a price must be for; only where the net amount is not zero, which all agree with."""
+    if not net:
+        return None
+    return next((basis for basis in _BASES if arithmetic.line_agrees(quantity, price, net, basis)), None)

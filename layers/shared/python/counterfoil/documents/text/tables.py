@@ -1,0 +1,172 @@
+"""Reads the lines of goods and services from the pages of a document. Pure.
+
+Tables are found by the words of their headings, and read by where words stand below them; where a table has no
+heading, arithmetic has to show its columns. What rows and sums prove is surer than what they only state, and what they contradict
+is hardly believed. Lines are facts that a page states: nothing is completed.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from counterfoil.documents.text.evidence import Evidence
+from counterfoil.documents.text.line_cells import RawLine, Row, Stretch, raw_lines
+from counterfoil.documents.text.line_columns import Heading, headings
+from counterfoil.documents.text.line_fields import Found, is_collapsed, read_fields
+from counterfoil.documents.text.line_numbers import NumberFormat, number_format, tokens
+from counterfoil.documents.text.page import Page
+
+_MARGIN = 0.14
+"""Of a page's height, above and below: where running titles and page numbers stand."""
+
+
+@dataclass(frozen=True)
+class LineItem:
+    """A line as a page states it: fields by the names of structured data, what speaks for each, and where it stands.
+
+    `page` counts from 1; `box` is left, top, right, bottom in points of that page, of what stands on it.
+    """
+
+    fields: dict[str, str]
+    evidence: dict[str, Evidence]
+    page: int
+    box: tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The lines of a document, in the order of its pages; none where no table of goods is found.
+
+    `net` is the sum of their net amounts, None where a line states none. `proven` tells that a page states this sum.
+    """
+
+    items: tuple[LineItem, ...] = ()
+    net: Decimal | None = None
+    proven: bool = False
+
+
+def read_lines(pages: Sequence[Page]) -> Lines:
+    """Read the lines of goods and services that pages state, with the evidence for each field.
+
+    Never raises for what pages hold; what cannot be told for certain is left out.
+    """
+    form = number_format(word for page in pages for word in page.words)
+    rows = [_rows(number, page, form) for number, page in enumerate(pages, start=1)]
+    running = _running(pages, rows)
+    tables = list(_tables(pages, rows, running))
+    priced = [table for table in tables if table[0].heading.has_prices]
+    items = [item for table in priced or tables for item in _read(table, form)]
+    return _checked(items)
+
+
+def _rows(number: int, page: Page, form: NumberFormat) -> list[Row]:
+    rows = (Row(number, tuple(tokens(line.words, form))) for line in page.lines())
+    return [row for row in rows if row.tokens]
+
+
+def _running(pages: Sequence[Page], rows: Sequence[Sequence[Row]]) -> set[tuple[int, int]]:
+    """Titles and page numbers at the edges that pages repeat, as (page, index of the row)."""
+    places: dict[tuple[str, int], set[int]] = {}
+    at: dict[tuple[int, int], tuple[str, int]] = {}
+    for page, own in zip(pages, rows, strict=True):
+        for index, row in enumerate(own):
+            if row.bottom < _MARGIN * page.height or row.top > (1 - _MARGIN) * page.height:
+                text = "".join("0" if letter.isdigit() else letter for letter in " ".join(t.text for t in row.tokens))
+                key = (text.replace("00", "0"), round(row.top / 4))
+                at[row.page, index] = key
+                places.setdefault(key, set()).add(row.page)
+    return {place for place, key in at.items() if len(places[key]) > 1}
+
+
+def _tables(
+    pages: Sequence[Page], rows: Sequence[Sequence[Row]], running: set[tuple[int, int]]
+) -> Iterator[list[Stretch]]:
+    """The tables of goods, each as its share of every page: below a heading, until another one or the end."""
+    table: list[Stretch] = []
+    for number, page in enumerate(pages, start=1):
+        own = [row for index, row in enumerate(rows[number - 1]) if (number, index) not in running]
+        found = list(headings(page.lines()))
+        first = found[0].top if found else float("inf")
+        goes_on = bool(table) and not (found and _is_same(table[-1].heading, found[0]))
+        if goes_on and (above := tuple(row for row in own if row.bottom <= first + 1)):
+            table.append(Stretch(number, table[-1].heading, above))
+        for index, heading in enumerate(found):
+            last = found[index + 1].top if index + 1 < len(found) else float("inf")
+            below = tuple(row for row in own if row.top >= heading.bottom - 2 and row.bottom <= last + 1)
+            if table and _is_same(table[-1].heading, heading):
+                table.append(Stretch(number, heading, below))
+                continue
+            if table and not (heading.is_of_goods and not heading.has_prices and table[-1].heading.has_prices):
+                yield table
+                table = []
+            elif table:
+                # A list of parts within a line has a heading of its own; the line's table goes on below it.
+                table.append(Stretch(number, table[-1].heading, ()))
+                continue
+            if heading.is_of_goods:
+                table = [Stretch(number, heading, below)]
+    if table:
+        yield table
+
+
+def _is_same(a: Heading, b: Heading) -> bool:
+    return a.kinds == b.kinds
+
+
+def _read(table: Sequence[Stretch], form: NumberFormat) -> list[tuple[RawLine, Found]]:
+    """Read a table in every way that its heading can be understood; take the one that arithmetic likes best."""
+    best: tuple[int, list[tuple[RawLine, Found]]] | None = None
+    for number, reading in enumerate(table[0].heading.readings()):
+        stretches = [_understood(stretch, reading) for stretch in table]
+        lines = raw_lines(stretches)
+        collapsed = is_collapsed(lines, reading)
+        items = [(line, read_fields(line, reading, form, collapsed=collapsed)) for line in lines]
+        items = [(line, found) for line, found in items if _is_line(line, found)]
+        score = 10 * sum(_worth(found) for _, found in items) - number
+        if best is None or score > best[0]:
+            best = (score, items)
+    return best[1] if best else []
+
+
+def _understood(stretch: Stretch, reading: Heading) -> Stretch:
+    """A page's share of a table with its heading's words understood as on its first page."""
+    kinds = iter(name for column in reading.columns for name in column.names)
+    if len(stretch.heading.columns) != len(reading.columns):
+        return Stretch(stretch.page, reading, stretch.rows)
+    columns = tuple(
+        type(column)(column.left, column.right, tuple(next(kinds) for _ in column.names))
+        for column in stretch.heading.columns
+    )
+    return Stretch(stretch.page, Heading(columns, stretch.heading.top, stretch.heading.bottom), stretch.rows)
+
+
+def _worth(found: Found) -> int:
+    return len(found.fields) + 3 * sum(1 for confidence in found.confidence.values() if confidence > 0.95)
+
+
+def _is_line(line: RawLine, found: Found) -> bool:
+    """Tell whether what was read is a line: it names or counts something, and below a sum arithmetic proves it."""
+    names = {"description", "article_number", "buyer_article_number"} & found.fields.keys()
+    counts = {"quantity", "net_amount"} & found.fields.keys()
+    if line.closed:
+        return bool(names) and found.confidence.get("quantity", 0.0) > 0.95
+    return bool(counts) and (bool(names) or len(found.fields) > 2)
+
+
+def _checked(items: Sequence[tuple[RawLine, Found]]) -> Lines:
+    return Lines(tuple(_item(line, found) for line, found in items))
+
+
+def _item(line: RawLine, found: Found) -> LineItem:
+    evidence = {name: Evidence("table", found.confidence[name], line.page) for name in found.fields}
+    words = list(line.values.values())
+    words += [
+        token for pieces in line.cells.values() for piece in pieces if piece.page == line.page for token in piece.tokens
+    ]
+    box = (
+        min(word.left for word in words),
+        min(word.top for word in words),
+        max(word.right for word in words),
+        max(word.bottom for word in words),
+    )
+    return LineItem(found.fields, evidence, line.page, box)
