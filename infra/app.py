@@ -42,6 +42,7 @@ def build(app: App, dependencies: Package) -> None:
         "settings": {**LOCAL_SETTINGS, **wanted.settings} if local else wanted.settings,
         "thresholds": wanted.alarms,
         "secret_arn": wanted.secret_arn,
+        "mail_domain": wanted.mail_domain,
     }
     if local:
         rows = capped(WORKERS, LOCAL_MAXIMUM_CONCURRENCY)

@@ -9,10 +9,12 @@
 | `alarms` | a JSON object of thresholds by the name of the alarm |
 | `secretArn` | AWS: a secret of Secrets Manager to use, in the place of one that the deployment makes |
 | `slack` | AWS: `true` where notifications go to a Slack webhook, whose address the secret holds or is to hold |
+| `mailDomain` | AWS: the domain whose mail Amazon SES is to receive, for the addresses of tenants |
 | `webhooks` | AWS: `true` where results may be delivered to webhooks, which need a way to the internet |
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -77,6 +79,9 @@ TUNABLE = frozenset(
 """Settings that whoever deploys may choose."""
 
 
+_DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
+
+
 class ContextError(ValueError):
     """The app was called with a context that it does not know. The message says which one it needs."""
 
@@ -93,6 +98,7 @@ class Deployment:
     secret_arn: str | None
     slack: bool
     webhooks: bool
+    mail_domain: str | None
 
     @classmethod
     def of(cls, app: App) -> "Deployment":
@@ -116,6 +122,7 @@ class Deployment:
             secret_arn=_arn(read("secretArn")),
             slack=_flag("slack", read("slack")),
             webhooks=_flag("webhooks", read("webhooks")),
+            mail_domain=_domain(stage, read("mailDomain")),
         )
 
 
@@ -154,6 +161,20 @@ def _arn(value: Any) -> str | None:
     if value is not None and not str(value).startswith("arn:"):
         raise ContextError(f"The context 'secretArn' must be the whole ARN of a secret, and is {value!r}")
     return None if value is None else str(value)
+
+
+def _domain(stage: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    if stage == "local":
+        raise ContextError(
+            "The context 'mailDomain' is for AWS: in the local cloud, 'counterfoil ingest' puts mail into the inbox"
+        )
+    if not _DOMAIN.fullmatch(str(value)):
+        raise ContextError(
+            f"The context 'mailDomain' must be a domain in lower case, such as in.example.com, and is {value!r}"
+        )
+    return str(value)
 
 
 def _timeout(stage: str, value: Any) -> int | None:

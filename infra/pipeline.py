@@ -15,13 +15,13 @@ from constructs import Construct
 from infra import packaging
 from infra.alarm import Bell, watch_over
 from infra.database import Database
+from infra.mail import Inbox
 from infra.network import NetworkStack
 from infra.outside import Outside
 from infra.packaging import Package, Target
 from infra.worker import Queues, Surroundings, Worker, output
-from infra.workers import FedBy, Row, dependent, queue_rows, validate
+from infra.workers import ANNOUNCED, FedBy, Row, dependent, queue_rows, validate
 
-UPLOADS = "uploads/"
 EVERY_MINUTE = "rate(1 minute)"
 
 
@@ -40,6 +40,9 @@ class Stage:
     """Of alarms, where they differ from the default."""
     secret_arn: str | None = None
     """A secret that exists already."""
+
+    mail_domain: str | None = None
+    """AWS: the domain whose mail is received."""
 
     @property
     def on_aws(self) -> bool:
@@ -81,6 +84,7 @@ class PipelineStack(Stack):
         watch_over(self, queue_rows(rows), around.bell, stage.thresholds)
         self._schedule()
         self._migrate_first()
+        self._receive_mail()
         self._outputs(rows)
 
     def _queues(self, rows: Sequence[Row]) -> dict[str, Queues]:
@@ -91,7 +95,7 @@ class PipelineStack(Stack):
         }
 
     def _uploads(self, notified: Sequence[Queues]) -> s3.Bucket:
-        """The bucket, whose every new object under UPLOADS becomes a message.
+        """The bucket, whose every new object under what is ANNOUNCED becomes a message.
 
         It has a name of its own choosing: a queue's policy names the bucket, and the bucket its queues, so that neither
         could otherwise be created first. CDK's own way around that is a function that may change every bucket.
@@ -110,11 +114,6 @@ class PipelineStack(Stack):
         )
         resource = bucket.node.default_child
         assert isinstance(resource, s3.CfnBucket)
-        under = s3.CfnBucket.NotificationFilterProperty(
-            s3_key=s3.CfnBucket.S3KeyFilterProperty(
-                rules=[s3.CfnBucket.FilterRuleProperty(name="prefix", value=UPLOADS)]
-            )
-        )
         configurations = []
         for queues in notified:
             allowed = queues.source.add_to_resource_policy(
@@ -130,11 +129,7 @@ class PipelineStack(Stack):
             )
             if allowed.policy_dependable is not None:
                 resource.node.add_dependency(allowed.policy_dependable)
-            configurations.append(
-                s3.CfnBucket.QueueConfigurationProperty(
-                    event="s3:ObjectCreated:*", queue=queues.source.queue_arn, filter=under
-                )
-            )
+            configurations += [announced(queues, prefix) for prefix in ANNOUNCED]
         resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
             queue_configurations=configurations
         )
@@ -219,6 +214,11 @@ class PipelineStack(Stack):
                 ),
             )
 
+    def _receive_mail(self) -> None:
+        if self._stage.mail_domain is not None:
+            inbox = Inbox(self, "Inbox", domain=self._stage.mail_domain, bucket=self.uploads)
+            output(self, "MailExchanger", inbox.exchanger)
+
     def _migrate_first(self) -> None:
         """Run what the deployment feeds before any other function gets its new code, and again whenever it changed."""
         first = [worker for worker in self.workers.values() if worker.row.fed_by is FedBy.DEPLOYMENT]
@@ -239,6 +239,16 @@ class PipelineStack(Stack):
             if row.has_queue:
                 output(self, f"{row.logical_name}QueueUrl", self.queues[row.name].source.queue_url)
                 output(self, f"{row.logical_name}DeadLetterQueueUrl", self.queues[row.name].dead_letters.queue_url)
+
+
+def announced(queues: Queues, prefix: str) -> s3.CfnBucket.QueueConfigurationProperty:
+    """That each new object under `prefix` becomes a message."""
+    rule = s3.CfnBucket.FilterRuleProperty(name="prefix", value=prefix)
+    return s3.CfnBucket.QueueConfigurationProperty(
+        event="s3:ObjectCreated:*",
+        queue=queues.source.queue_arn,
+        filter=s3.CfnBucket.NotificationFilterProperty(s3_key=s3.CfnBucket.S3KeyFilterProperty(rules=[rule])),
+    )
 
 
 def as_code(package: Package) -> lambda_.Code:

@@ -30,6 +30,8 @@ MAX_BATCH_SIZE = 10_000
 MAX_BATCH_SIZE_WITHOUT_WINDOW = 10
 MAX_BATCHING_WINDOW = 300
 
+ANNOUNCED = ("uploads/", "inbox/")
+"""Prefixes of the uploads bucket whose new objects become messages to the workers that S3 feeds."""
 EVERY_QUEUE = ("*",)
 """In `sends_to`: every worker that has a queue, those of later rows too."""
 
@@ -138,7 +140,8 @@ WORKERS: tuple[Row, ...] = (
         permits=2,
         start_margin=30,
         sends_to=("ingestion",),
-        reads=("uploads/",),
+        reads=("uploads/", "inbox/"),
+        writes=("attachments/",),
         alarms=(Alarm.DEAD_LETTERS, Alarm.MESSAGE_AGE),
     ),
     Row(
@@ -154,7 +157,7 @@ WORKERS: tuple[Row, ...] = (
         permits=2,
         start_margin=60,
         sends_to=("matching",),
-        reads=("uploads/", "children/"),
+        reads=("uploads/", "attachments/", "children/"),
         writes=("children/",),
         calls_out=("llm", "ocr"),
         alarms=(Alarm.DEAD_LETTERS,),
@@ -377,8 +380,8 @@ def _faults_of_reach(row: Row) -> Iterator[str]:
         for prefix in prefixes:
             if prefix.startswith("/") or not prefix.endswith("/"):
                 yield f"write the prefix {prefix!r} in {name} without a leading and with a trailing slash"
-    if "uploads/" in row.writes:
-        yield "take uploads/ out of writes, for what is written there is announced as an upload"
+    for prefix in set(row.writes) & set(ANNOUNCED):
+        yield f"take {prefix} out of writes, for what is written there is announced as an upload"
     if row.depends_on is not None and not row.has_queue:
         yield "take depends_on out, for it has no queue that could be paused"
     if row.depends_on is not None and row.depends_on not in row.calls_out:

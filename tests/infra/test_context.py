@@ -52,6 +52,7 @@ def test_without_a_context_a_real_account_is_meant_and_nothing_is_changed():
         secret_arn=None,
         slack=False,
         webhooks=False,
+        mail_domain=None,
     )
 
 
@@ -95,6 +96,9 @@ def test_the_local_cloud_may_shorten_time_outs_and_be_given_secrets():
         ({"alarms": '{"queue-depth": true}'}, r"The threshold of 'queue-depth' must be a number"),
         ({"alarms": '{"queue-depth": -1}'}, r"The threshold of 'queue-depth' must be a number"),
         ({"slack": "yes"}, r"The context 'slack' must be true or false, and is 'yes'"),
+        ({"mailDomain": "Acme.example"}, r"'mailDomain' must be a domain in lower case, such as in.example.com"),
+        ({"mailDomain": "localhost"}, r"'mailDomain' must be a domain"),
+        ({**LOCAL, "mailDomain": "in.acme.example"}, r"'mailDomain' is for AWS: in the local cloud, 'counterfoil inge"),
         ({"secretArn": "mine"}, r"'secretArn' must be the whole ARN of a secret, and is 'mine'"),
     ],
 )

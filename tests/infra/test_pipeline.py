@@ -326,11 +326,12 @@ def test_migrations_run_before_any_other_function_gets_its_new_code(pipeline: Te
 def test_a_new_upload_becomes_a_message_of_the_worker_fed_by_s3(pipeline: Template):
     (row,) = [row for row in WORKERS if row.fed_by is FedBy.S3_EVENTS]
     bucket = pipeline.the("AWS::S3::Bucket")
-    (notification,) = bucket["NotificationConfiguration"]["QueueConfigurations"]
+    notifications = bucket["NotificationConfiguration"]["QueueConfigurations"]
 
-    assert notification["Event"] == "s3:ObjectCreated:*"
-    assert pipeline.resolved(notification["Queue"]) == row.resource_name
-    assert notification["Filter"] == {"S3Key": {"Rules": [{"Name": "prefix", "Value": "uploads/"}]}}
+    for notification, prefix in zip(notifications, ("uploads/", "inbox/"), strict=True):
+        assert notification["Event"] == "s3:ObjectCreated:*"
+        assert pipeline.resolved(notification["Queue"]) == row.resource_name
+        assert notification["Filter"] == {"S3Key": {"Rules": [{"Name": "prefix", "Value": prefix}]}}
     policies = {
         id_: policy
         for id_, policy in pipeline.resources("AWS::SQS::QueuePolicy").items()

@@ -1,0 +1,72 @@
+"""Mail on AWS: what SES may store where, and that nothing of it is there unless a domain is given."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterfoil.documents import uploads
+from infra.mail import INBOX
+from infra.packaging import Package
+from infra.workers import ANNOUNCED
+from tests.infra.synthesis import Synthesis, Template, synthesise
+
+BUCKET = "counterfoil-uploads-AWS::AccountId-AWS::Region"
+RULE = "arn:AWS::Partition:ses:AWS::Region:AWS::AccountId:receipt-rule-set/counterfoil:receipt-rule/inbox"
+
+
+@pytest.fixture(scope="module")
+def receiving(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Template:
+    folder: Path = tmp_path_factory.mktemp("mail")
+    return synthesise(folder, {"mailDomain": "in.acme.example"}, dependencies)["pipeline"]
+
+
+def statements(template: Template) -> list[dict[str, Any]]:
+    (policy,) = template.resources("AWS::S3::BucketPolicy").values()
+    return [template.resolved(statement) for statement in policy["PolicyDocument"]["Statement"]]
+
+
+def test_mail_for_the_domain_is_stored_as_it_came_after_it_was_scanned(receiving: Template):
+    rule = receiving.resolved(receiving.the("AWS::SES::ReceiptRule"))
+
+    assert rule["RuleSetName"] == receiving.the("AWS::SES::ReceiptRuleSet")["RuleSetName"] == "counterfoil"
+    assert rule["Rule"] == {
+        "Name": "inbox",
+        "Enabled": True,
+        "Recipients": ["in.acme.example"],
+        "ScanEnabled": True,
+        "TlsPolicy": "Optional",
+        "Actions": [{"S3Action": {"BucketName": BUCKET, "ObjectKeyPrefix": "inbox/"}}],
+    }
+
+
+def test_that_rule_of_this_account_and_nobody_else_may_store_it(receiving: Template):
+    (allowed,) = [statement for statement in statements(receiving) if statement["Effect"] == "Allow"]
+
+    assert allowed["Principal"] == {"Service": "ses.amazonaws.com"}
+    assert allowed["Action"] == "s3:PutObject"
+    assert allowed["Resource"].endswith(f"{BUCKET}/inbox/*")
+    assert allowed["Condition"] == {"StringEquals": {"aws:SourceAccount": "AWS::AccountId", "aws:SourceArn": RULE}}
+
+
+def test_the_rule_waits_for_that_leave(receiving: Template):
+    ((id_, _),) = receiving.resources("AWS::SES::ReceiptRule").items()
+    (policy,) = receiving.resources("AWS::S3::BucketPolicy")
+
+    assert policy in receiving.document["Resources"][id_]["DependsOn"]
+
+
+def test_what_the_mx_record_must_say_is_an_output(receiving: Template):
+    exchanger = receiving.document["Outputs"]["MailExchanger"]["Value"]
+
+    assert receiving.resolved(exchanger) == "10 inbound-smtp.AWS::Region.amazonaws.com"
+
+
+def test_without_a_domain_nobody_but_the_workers_writes_to_the_bucket(aws: Synthesis):
+    assert aws["pipeline"].resources("AWS::SES::ReceiptRule") == {}
+    assert [statement for statement in statements(aws["pipeline"]) if statement["Effect"] == "Allow"] == []
+
+
+def test_what_is_announced_is_what_acquisition_knows():
+    assert ANNOUNCED == (uploads.PREFIX, uploads.INBOX)
+    assert INBOX == uploads.INBOX
