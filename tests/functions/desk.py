@@ -9,6 +9,7 @@ from uuid import UUID
 
 import boto3
 import pytest
+from botocore.config import Config
 from moto import mock_aws
 
 from counterfoil import aws
@@ -50,7 +51,8 @@ class Desk:
         """In the place of `aws.client`."""
         if service == "textract" and self._textract is None:
             made: Any = boto3.client
-            self._textract = made("textract", region_name="us-east-1", endpoint_url=self.textract.url)
+            once = Config(retries={"total_max_attempts": 1})  # botocore's own tries would wait for real
+            self._textract = made("textract", region_name="us-east-1", endpoint_url=self.textract.url, config=once)
         return {"s3": self._s3, "sqs": self.sqs, "textract": self._textract}[service]
 
     def file(self, content: bytes, name: str = "a.pdf") -> UUID:

@@ -1,0 +1,95 @@
+"""Of what rules and a model read, the sure is kept, the open is filled, and amounts are taken together."""
+
+from typing import Any
+
+from counterfoil.documents.reading.choice import Read, choose
+from counterfoil.documents.reading.model import Answer
+from counterfoil.documents.structured import DocumentType
+from counterfoil.documents.text.evidence import Evidence
+
+INVOICE = DocumentType.INVOICE
+
+
+def read(sure: float = 0.9, type_: DocumentType = INVOICE, **fields: Any) -> Read:
+    return Read(type_, fields, _evidence("label", sure, fields))
+
+
+def answer(type_: DocumentType = INVOICE, **fields: Any) -> Answer:
+    return Answer(type_, fields, _evidence("model", 0.8, fields), ("A remark.",))
+
+
+def _evidence(source: str, confidence: float, fields: dict[str, Any]) -> dict[str, Evidence]:
+    paths = list[str]()
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            paths += [f"{name}.{part}" for part in value]
+        elif isinstance(value, list):
+            paths += [f"{name}.{place}.{part}" for place, line in enumerate(value) for part in line]
+        else:
+            paths.append(name)
+    return {path: Evidence(source, confidence, 1) for path in paths}
+
+
+LINES = [{"net_amount": "60.00"}, {"net_amount": "40.00"}]
+TOTALS = {"total_net": "100.00", "total_tax": "19.00", "total_gross": "119.00"}
+
+
+def test_without_rules_the_model_s_word_stands():
+    found = choose(None, answer(invoice_number="1"))
+    assert (found.fields, found.remarks) == ({"invoice_number": "1"}, ("A remark.",))
+
+
+def test_what_rules_are_sure_of_stays_and_what_they_left_open_is_filled():
+    rules = read(invoice_number="1", issuer={"name": "Nordwind"})
+    found = choose(rules, answer(invoice_number="2", po_reference="P", issuer={"name": "Other", "city": "Bonn"}))
+    assert found.fields == {"invoice_number": "1", "po_reference": "P", "issuer": {"name": "Nordwind", "city": "Bonn"}}
+    assert {path: one.source for path, one in found.evidence.items()} == {
+        "invoice_number": "label",
+        "po_reference": "model",
+        "issuer.name": "label",
+        "issuer.city": "model",
+    }
+
+
+def test_what_rules_are_unsure_of_the_model_may_change():
+    found = choose(read(0.5, invoice_number="1", invoice_date="2026-01-02"), answer(invoice_number="2"))
+    assert found.fields == {"invoice_number": "2", "invoice_date": "2026-01-02"}
+
+
+def test_two_who_read_the_same_confirm_each_other():
+    found = choose(read(0.5, invoice_number="1"), answer(invoice_number="1"))
+    assert found.evidence["invoice_number"] == Evidence("label", 0.9, 1)
+
+
+def test_totals_are_taken_from_whoever_s_agree():
+    wrong = {**TOTALS, "total_tax": "20.00"}
+    assert choose(read(0.5, **wrong), answer(**TOTALS)).fields == TOTALS
+    assert choose(read(0.5, **TOTALS), answer(**wrong)).fields == TOTALS
+    assert choose(read(0.5, total_gross="119.00"), answer(**TOTALS)).fields == TOTALS
+
+
+def test_a_sure_total_is_not_exchanged_for_others_that_agree():
+    others = {"total_net": "50.00", "total_tax": "9.50", "total_gross": "59.50"}
+    found = choose(read(total_gross="119.00"), answer(**others))
+    assert found.fields["total_gross"] == "119.00"
+
+
+def test_lines_are_taken_from_whoever_s_make_the_total():
+    short = LINES[:1]
+    assert choose(read(**TOTALS, line_items=short), answer(line_items=LINES)).fields["line_items"] == LINES
+    assert choose(read(**TOTALS, line_items=LINES), answer(line_items=short)).fields["line_items"] == LINES
+    assert choose(read(line_items=short), answer(line_items=LINES)).fields["line_items"] == short
+
+
+def test_the_evidence_of_lines_is_that_of_whose_they_are():
+    found = choose(read(**TOTALS, line_items=[{"net_amount": "60.00"}]), answer(line_items=LINES))
+    assert found.evidence["line_items.1.net_amount"].source == "model"
+    assert "line_items.2.net_amount" not in found.evidence
+
+
+def test_rules_that_are_sure_of_the_number_are_sure_of_the_type():
+    sure, unsure = read(invoice_number="1"), read(0.5, invoice_number="1")
+    other = answer(DocumentType.CREDIT_NOTE, credit_note_number="1")
+    assert choose(sure, other) == sure
+    assert choose(unsure, other).type is DocumentType.CREDIT_NOTE
+    assert choose(unsure, answer(DocumentType.OTHER)) == unsure

@@ -1,0 +1,158 @@
+"""What a model says is found on the pages in whatever form people write it, and what they do not state is not."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from counterfoil.documents.reading.grounds import Grounds, dates, numbers
+from counterfoil.documents.text.page import Page, Word
+
+
+def grounds(*texts: str) -> Grounds:
+    """Pages of lines, each word of which is as wide as it is long."""
+    return Grounds([_page(text) for text in texts])
+
+
+def _page(text: str) -> Page:
+    words = []
+    for row, line in enumerate(text.split("\n")):
+        left = 0.0
+        for word in line.split():
+            words.append(Word(word, left, row * 20.0, left + len(word) * 5, row * 20.0 + 10))
+            left += len(word) * 5 + 3
+    return Page(595, 842, tuple(words))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("Total 1190.00", "1190"),
+        ("Total 1.190,00 €", "1190.00"),
+        ("Total EUR1,190.00", "1190.00"),
+        ("Total 1 190,00", "1190.00"),
+        ("Total 1 000 190,50", "1000190.5"),
+        ("Total 1'190.00 CHF", "1190.00"),
+        ("Total 1\u2019190.\u2014", "1190"),
+        ("Total 1.190", "1190"),
+        ("Preis 1,234", "1.234"),
+        ("Gutschrift -50,00", "50.00"),
+        ("Credit 50.00-", "-50.00"),
+        ("19% MwSt", "19"),
+        ("25,5 %", "25.5"),
+        ("12Stk", "12"),
+        ("1,23,456.00", "123456.00"),
+        ("0,0849", "0.0849"),
+    ],
+)
+def test_an_amount_is_found_in_the_forms_of_several_countries(text: str, value: str):
+    assert grounds("Nothing here", text).number(value) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("Total 1190.00", "119.00"),
+        ("Total 1190.00", "190.00"),
+        ("Total 1.190,00", "1.19"),
+        ("10 1190,00", "101190.00"),
+        ("12 3456", "123456"),
+        ("R-2026", "20.26"),
+        ("no number", "0"),
+        ("Total 1190.00", "twelve"),
+        ("Total 1190.00", "NaN"),
+    ],
+)
+def test_an_amount_that_no_page_states_is_not_found(text: str, value: str):
+    assert grounds(text).number(value) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-03-14",
+        "14.03.2026",
+        "14.3.26",
+        "14/03/2026",
+        "3/14/2026",
+        "14. März 2026",
+        "14 march 2026",
+        "March 14, 2026",
+        "14th of March 2026",
+        "14 mars 2026",
+        "14 marzo 2026",
+        "14 de marzo de 2026",
+        "14 maart 2026",
+        "14. marts 2026",
+        "14 Mar 2026",
+        "20260314",
+    ],
+)
+def test_a_day_is_found_as_seven_languages_write_it(text: str):
+    assert grounds(f"Datum {text} Seite 1").date("2026-03-14") == 1
+    assert grounds(f"Datum {text} Seite 1").date("2026-03-15") is None
+
+
+def test_a_day_that_can_be_read_in_two_ways_is_stated_in_both():
+    page = grounds("Date 01/02/2026")
+    assert (page.date("2026-01-02"), page.date("2026-02-01"), page.date("2026-02-02")) == (1, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("Rechnung R-1001", "R-1001"),
+        ("USt-IdNr. DE 123 456 789", "DE123456789"),
+        ("IBAN DE89 3704 0044 0532 0130 00", "DE89370400440532013000"),
+        ("Nr.4711/22", "4711/22"),
+        ("Mail: info@firm.example", "info@firm.example"),
+        ("Artikel A 12-B\nx", "A12B"),
+    ],
+)
+def test_a_number_of_something_is_found_whatever_stands_between_its_parts(text: str, value: str):
+    assert grounds(text).identifier(value) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("R-1001", "100"), ("R-1001", "R-100"), ("R-1001", "001"), ("51299", "12"), ("x", "-"), ("x", "")],
+)
+def test_a_part_of_a_number_is_another_number(text: str, value: str):
+    assert grounds(text).identifier(value) is None
+
+
+def test_a_name_is_found_by_all_of_its_words_on_one_page():
+    pages = grounds("Kuusela", "Kuusela Oy\nSatamakatu")
+    assert pages.words("KUUSELA OY") == 2
+    assert pages.words("Oy Satamakatu Kuusela") == 2
+    assert pages.words("Kuusela GmbH") is None
+    assert pages.words("...") is None
+
+
+def test_a_word_that_a_line_break_cut_is_found():
+    assert grounds("Schrauben-\nzieher blau").words("Schraubenzieher, blau") == 1
+    assert grounds("lautlos").words("laut los an") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("1 EUR", "EUR"), ("1 €", "EUR"), ("£1", "GBP"), ("Fr. 5", "CHF"), ("kr 5", "SEK"), ("US$5", "USD")],
+)
+def test_a_currency_is_found_by_code_or_symbol(text: str, code: str):
+    assert grounds(text).currency(code) == 1
+
+
+@pytest.mark.parametrize(("text", "code"), [("1 EUR", "USD"), ("NEURON 1", "EUR"), ("krone", "SEK")])
+def test_a_currency_that_no_page_names_is_not_found(text: str, code: str):
+    assert grounds(text).currency(code) is None
+
+
+@given(st.decimals(min_value=0, max_value=10**9, places=2), st.sampled_from([",.", ".,", " ,", "'.", " ."]))
+def test_every_amount_is_found_however_it_is_grouped(amount, marks):
+    written = f"{amount:,.2f}".replace(",", "#").replace(".", marks[1]).replace("#", marks[0])
+    assert grounds(f"Total {written} EUR").number(str(amount)) == 1
+
+
+@given(st.text(alphabet="0123456789.,'/- \n\u2019janmr", max_size=200))
+def test_any_text_is_searched_to_its_end(text):
+    assert all(number >= 0 for number in numbers(text))
+    assert all(len(day) == 10 for day in dates(text))
