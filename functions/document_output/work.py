@@ -9,7 +9,7 @@ from counterfoil.delivery import Attempt, Outcome, Skip, Success
 from counterfoil.documents.output import destinations, exports, signing
 from counterfoil.documents.output.destinations import Destination
 from counterfoil.documents.output.payload import Job, body
-from counterfoil.egress import TOTAL_SECONDS, Egress
+from counterfoil.egress import Egress
 from counterfoil.errors import CancelledError, InvalidSettingsError, StaleClaimError
 from counterfoil.work import Send
 
@@ -76,7 +76,7 @@ def _call(attempt: Attempt, ways: Ways, job: Job, destination: Destination, secr
         )
     if not secrets:
         raise InvalidSettingsError(f"The destination '{destination.name}' has no secret: rotate it to give it one.")
-    seconds = min(TOTAL_SECONDS, attempt.time_left())
+    seconds = attempt.time_left()
     if seconds < LEAST_SECONDS:
         raise CancelledError("Stopped before the call, since the invocation is about to end")
     content = body(job)

@@ -1,0 +1,119 @@
+"""The body of a delivery: the same bytes whenever it is made; and its documents as a table."""
+
+import csv
+import io
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from counterfoil.documents.output.payload import COLUMNS, SCHEMA_VERSION, Job, body, table
+
+ID, SUBJECT = UUID(int=1), UUID(int=2)
+AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def job(payload: Any, **changes: Any) -> Job:
+    given = {"id": ID, "revision": 3, "subject": "cluster", "subject_id": SUBJECT, "schema_version": SCHEMA_VERSION}
+    text = payload if isinstance(payload, str) else json.dumps(payload)
+    return Job(**given | {"requested_at": AT, "payload": text} | changes)
+
+
+def lines(of: Job) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(table(of).decode(), newline="")))
+
+
+def test_version_1_is_these_bytes_for_ever():
+    """A try after a deployment sends what the try before it sent: who changes this needs a new SCHEMA_VERSION."""
+    assert body(job('{"a": 1.10, "b": "ü"}', schema_version=1)) == (
+        b'{"schema_version": 1, "id": "00000000-0000-0000-0000-000000000001:3", "event": "cluster", '
+        b'"subject_id": "00000000-0000-0000-0000-000000000002", "revision": 3, '
+        b'"created_at": "2026-01-02T03:04:05.000000Z", "data": {"a": 1.10, "b": "\xc3\xbc"}}'
+    )
+
+
+def test_the_zone_of_whoever_makes_it_changes_nothing():
+    elsewhere = AT.astimezone(timezone(timedelta(hours=5, minutes=45)))
+    assert body(job({}, requested_at=elsewhere)) == body(job({}))
+
+
+def test_the_key_is_another_one_for_each_revision():
+    assert (job({}).key, job({}, revision=4).key) == (f"{ID}:3", f"{ID}:4")
+    assert json.loads(body(job({})))["id"] == job({}).key
+
+
+@pytest.mark.parametrize("number", ["0.1", "1.10", "100000000000000000000.01", "1e-400", "-0"])
+def test_no_number_is_rounded(number: str):
+    assert f'"data": {{"n": {number}}}}}'.encode() in body(job(f'{{"n": {number}}}'))
+
+
+INVOICE = {
+    "invoice_number": "R-1",
+    "invoice_date": "2026-01-02",
+    "issuer": {"name": "Müller & Söhne", "vat_id": "DE811907980"},
+    "recipient": {"name": "Acme"},
+    "currency": "EUR",
+    "total_net": "1000.00",
+    "total_tax": "190.00",
+    "total_gross": "1190.00",
+}
+ORDER = {"po_number": "B-7", "order_date": "2025-12-01", "supplier": {"name": "Müller"}, "buyer": {"name": "Acme"}}
+
+
+def test_a_cluster_has_a_line_for_each_document():
+    documents = [
+        {"id": "d1", "type": "invoice", "file_name": "r.xml", "structured_data": INVOICE},
+        {"id": "d2", "type": "purchase_order", "file_name": "b, 2.pdf", "structured_data": ORDER},
+        {"id": "d3", "type": "other", "file_name": 'a"b.pdf', "structured_data": None},
+    ]
+    first, second, third = lines(job({"outcome": "matched", "documents": documents}))
+    assert first == {
+        "subject_id": str(SUBJECT),
+        "revision": "3",
+        "outcome": "matched",
+        "document_id": "d1",
+        "type": "invoice",
+        "file_name": "r.xml",
+        "number": "R-1",
+        "date": "2026-01-02",
+        "seller": "Müller & Söhne",
+        "seller_vat_id": "DE811907980",
+        "buyer": "Acme",
+        "buyer_vat_id": "",
+        "currency": "EUR",
+        "total_net": "1000.00",
+        "total_tax": "190.00",
+        "total_gross": "1190.00",
+    }
+    assert (second["number"], second["seller"], second["buyer"], second["file_name"]) == (
+        "B-7",
+        "Müller",
+        "Acme",
+        "b, 2.pdf",
+    )
+    assert (third["file_name"], third["number"], third["total_gross"]) == ('a"b.pdf', "", "")
+
+
+def test_a_document_is_one_line():
+    (line,) = lines(job({"id": "d1", "type": "invoice", "structured_data": INVOICE}, subject="document"))
+    assert (line["document_id"], line["total_gross"], line["outcome"]) == ("d1", "1190.00", "")
+
+
+@pytest.mark.parametrize("payload", ["null", '{"documents": []}', "{}"])
+def test_what_is_gone_has_the_head_alone(payload: str):
+    assert table(job(payload)).decode() == ",".join(COLUMNS) + "\r\n"
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1 234", "-x", "@SUM(A1)", "\t=1", "\r=1", "-1.2.3"])
+def test_no_document_puts_a_formula_into_a_spreadsheet(text: str):
+    data = {"invoice_number": text, "issuer": {"name": text}}
+    (line,) = lines(job({"documents": [{"file_name": text, "structured_data": data}]}))
+    assert {line["number"], line["seller"], line["file_name"]} == {f"'{text}"}
+
+
+@pytest.mark.parametrize("amount", ["-5.00", "-5", "0"])
+def test_an_amount_stays_an_amount(amount: str):
+    (line,) = lines(job({"documents": [{"structured_data": {"total_gross": amount}}]}))
+    assert line["total_gross"] == amount

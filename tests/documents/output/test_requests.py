@@ -1,0 +1,157 @@
+"""Requests for output: each destination is owed what it wants, once for each state of a subject."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.documents.output import request
+from counterfoil.documents.output.requests import job_id
+from counterfoil.work import Send
+from tests.delivery.harness import Clock, rows
+from tests.factories import make_destination
+
+FOUND = {"outcome": "matched", "reasons": ["All fits."]}
+
+
+class Office:
+    """A tenant with a cluster of two documents."""
+
+    def __init__(self, database: Database, admin: Connection, make_tenant: Any, make_document: Any) -> None:
+        self.database, self.admin = database, admin
+        self.clock = Clock()
+        self.tenant_id: UUID = make_tenant("acme")
+        self.first, self.second = sorted(
+            make_document(self.tenant_id, {"invoice_number": name, "total_gross": "1.10"}, type="invoice")
+            for name in ("R-1", "R-2")
+        )
+        self.cluster = self.first
+        admin.execute("UPDATE document SET cluster_id = %s", [self.cluster])
+
+    def request(self, payload: Any = FOUND, subject: Any = "cluster", subject_id: UUID | None = None) -> list[Send]:
+        self.clock.pass_(seconds=1)
+        with self.database.tenant(self.tenant_id) as connection:
+            return request(connection, self.tenant_id, subject, subject_id or self.cluster, payload, self.clock())
+
+    def jobs(self) -> list[dict[str, Any]]:
+        return rows(self.admin, "output_job")
+
+
+@pytest.fixture
+def office(
+    database: Database, admin: Connection, make_tenant: Callable[..., UUID], make_document: Callable[..., UUID]
+) -> Office:
+    return Office(database, admin, make_tenant, make_document)
+
+
+def test_every_active_destination_that_wants_it_is_owed_it(office: Office, make_tenant: Callable[..., UUID]):
+    wanted = {make_destination(office.admin, office.tenant_id, f"to-{n}") for n in range(2)}
+    make_destination(office.admin, office.tenant_id, "documents", events=["document"])
+    make_destination(office.admin, office.tenant_id, "gone", disabled_at=office.clock())
+    make_destination(office.admin, make_tenant("other"), "theirs")
+    sends = office.request()
+    assert {UUID(job["destination_id"]) for job in office.jobs()} == wanted
+    assert {send.message.work_id for send in sends} == {
+        job_id(destination, "cluster", office.cluster) for destination in wanted
+    }
+    assert {(job["status"], job["revision"], job["schema_version"]) for job in office.jobs()} == {("pending", 1, 1)}
+    assert [row["worker"] for row in rows(office.admin, "outbox")] == ["document_output"] * 2
+
+
+def test_nobody_is_owed_anything_where_nobody_asked(office: Office):
+    assert office.request() == []
+    assert office.jobs() == []
+
+
+def test_the_same_state_is_owed_once_and_another_is_a_new_revision(office: Office):
+    make_destination(office.admin, office.tenant_id)
+    (first,) = office.request()
+    assert office.request() == []
+    office.admin.execute("UPDATE output_job SET status = 'succeeded', delivered_at = now(), response_status = 200")
+    (second,) = office.request(FOUND | {"outcome": "exception"})
+    (job,) = office.jobs()
+    assert (first.message.work_id, first.message.revision) == (second.message.work_id, 1)
+    assert (second.message.revision, job["revision"], job["status"]) == (2, 2, "pending")
+    assert (job["delivered_at"], job["response_status"], job["payload"]["outcome"]) == (None, None, "exception")
+    assert job["requested_at"] > job["created_at"]
+
+
+def test_a_cluster_is_told_with_its_documents_and_matches(office: Office):
+    make_destination(office.admin, office.tenant_id)
+    office.admin.execute(
+        """INSERT INTO document_match (tenant_id, a, b, score, confidence, evidence, decided_by, reasoning, decided_at)
+           VALUES (%s, %s, %s, 1, 'high', '{}', 'rules', '', now())""",
+        [office.tenant_id, office.first, office.second],
+    )
+    office.request()
+    payload = office.jobs()[0]["payload"]
+    assert (payload["outcome"], payload["reasons"]) == ("matched", ["All fits."])
+    assert [document["id"] for document in payload["documents"]] == [str(office.first), str(office.second)]
+    assert payload["documents"][0]["received_at"] == "2026-01-02T03:04:05.000000Z"
+    assert {document["structured_data"]["total_gross"] for document in payload["documents"]} == {"1.10"}
+    assert payload["matches"] == [
+        {"a": str(office.first), "b": str(office.second), "confidence": "high", "decided_by": "rules"}
+    ]
+
+
+def test_a_document_that_joins_is_a_new_state(office: Office, make_document: Callable[..., UUID]):
+    make_destination(office.admin, office.tenant_id)
+    office.request()
+    third = make_document(office.tenant_id, {}, cluster_id=office.cluster)
+    assert [send.message.revision for send in office.request()] == [2]
+    assert str(third) in {document["id"] for document in office.jobs()[0]["payload"]["documents"]}
+
+
+def test_the_zone_of_the_session_is_no_new_state(office: Office, database_url: str):
+    make_destination(office.admin, office.tenant_id)
+    office.request()
+    elsewhere = Database(f"{database_url}{'&' if '?' in database_url else '?'}options=-ctimezone%3DAsia/Kathmandu")
+    office.database = elsewhere
+    assert office.request() == []
+    elsewhere.close()
+
+
+def test_that_a_cluster_is_gone_is_told_to_those_who_knew_it(office: Office):
+    make_destination(office.admin, office.tenant_id, "knew")
+    office.request()
+    make_destination(office.admin, office.tenant_id, "new")
+    office.admin.execute("UPDATE document SET cluster_id = NULL")
+    (send,) = office.request()
+    (job,) = office.jobs()
+    assert (send.message.revision, job["payload"]) == (2, None)
+    assert office.request(None) == []
+
+
+def test_a_document_s_state_is_told_as_it_is_given(office: Office):
+    make_destination(office.admin, office.tenant_id)
+    state = {"id": str(office.first), "status": "matched"}
+    assert len(office.request(state, "document", office.first)) == 1
+    assert office.jobs()[0]["payload"] == state
+
+
+def test_a_request_that_is_rolled_back_owes_nothing(office: Office):
+    make_destination(office.admin, office.tenant_id)
+
+
+    def effects_that_fail() -> None:
+        with office.database.tenant(office.tenant_id) as connection:
+            assert request(connection, office.tenant_id, "cluster", office.cluster, FOUND, office.clock())
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        effects_that_fail()
+    assert (office.jobs(), rows(office.admin, "outbox")) == ([], [])
+
+
+def test_a_job_is_the_same_for_ever_and_another_for_each_destination_and_subject():
+    destination, subject = uuid4(), uuid4()
+    ids = {
+        job_id(destination, "cluster", subject),
+        job_id(destination, "document", subject),
+        job_id(uuid4(), "cluster", subject),
+        job_id(destination, "cluster", uuid4()),
+    }
+    assert len(ids) == 4
+    assert job_id(UUID(int=1), "cluster", UUID(int=2)) == UUID("7a091eb1-354d-57e7-897f-f9e9d482265d")

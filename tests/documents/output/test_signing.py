@@ -1,0 +1,55 @@
+"""What a webhook is signed with, held against a receiver of its own."""
+
+import hashlib
+import hmac
+
+import pytest
+
+from cli.receiver import TOLERANCE_SECONDS, is_genuine
+from counterfoil.documents.output.signing import signature
+
+BODY, AT = b'{"a": 1}', 1_767_323_045
+OLD, NEW = "whsec_old", "whsec_new"
+
+
+def test_a_signature_is_an_hmac_over_time_and_body():
+    digest = hmac.new(b"whsec_old", b'1767323045.{"a": 1}', hashlib.sha256).hexdigest()
+    assert signature(BODY, [OLD], AT) == f"t=1767323045,v1={digest}"
+
+
+def test_every_active_secret_signs():
+    both = signature(BODY, [NEW, OLD], AT)
+    assert both.count("v1=") == 2
+    for secret in (OLD, NEW):
+        assert is_genuine(both, BODY, [secret], AT)
+        assert is_genuine(signature(BODY, [secret], AT), BODY, [OLD, NEW], AT)
+    assert not is_genuine(both, BODY, ["whsec_other"], AT)
+    assert not is_genuine(both, BODY, [], AT)
+
+
+@pytest.mark.parametrize("late", [-TOLERANCE_SECONDS, 0, TOLERANCE_SECONDS])
+def test_a_signature_is_good_for_five_minutes(late: float):
+    assert is_genuine(signature(BODY, [OLD], AT), BODY, [OLD], AT + late)
+
+
+@pytest.mark.parametrize("late", [-TOLERANCE_SECONDS - 1, TOLERANCE_SECONDS + 1, 86_400])
+def test_a_call_made_again_later_is_refused(late: float):
+    assert not is_genuine(signature(BODY, [OLD], AT), BODY, [OLD], AT + late)
+
+
+def test_a_changed_body_or_time_is_refused():
+    header = signature(BODY, [OLD], AT)
+    assert not is_genuine(header, BODY + b" ", [OLD], AT)
+    assert not is_genuine(header.replace(f"t={AT}", f"t={AT + 1}"), BODY, [OLD], AT)
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "t=", "v1=00", f"t={AT}", f"t={AT},v1=", f"t={AT},v1=ü", "t=x,v1=00", "t=-1,v1=0", "t=" + "9" * 5000, ",,=,="],
+)
+def test_what_is_no_signature_is_refused(header: str):
+    assert not is_genuine(header, BODY, [OLD], AT)
+
+
+def test_two_times_are_refused():
+    assert not is_genuine(f"t={AT},{signature(BODY, [OLD], AT)}", BODY, [OLD], AT)

@@ -1,0 +1,107 @@
+"""Document output on the real engine: a tenant with results, receivers on this machine, and a clock that is told."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Thread
+from typing import Any
+from uuid import UUID
+
+from cli.receiver import Inbox, Receiver
+from counterfoil.breaker import Breakers
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt, Outcome
+from counterfoil.documents.output import destinations, request
+from counterfoil.egress import Egress
+from counterfoil.messages import Message
+from functions.document_output.work import Ways, deliver
+from tests.delivery.harness import Clock, Context, event, make_consumer, record, rows
+from tests.factories import make_document
+
+FAILURES = 3
+NAME = "hooks.example.com"
+BUCKET = "uploads"
+QUEUES = {"document_output": "output"}
+WORKER = {"name": "document_output", "timeout": 120, "permits": 4, "start_margin": 30}
+
+
+class Resolver:
+    """Every name is this machine."""
+
+    def __init__(self) -> None:
+        self.answers: Sequence[str] = ["127.0.0.1"]
+
+    def __call__(self, host: str, port: int) -> Sequence[str]:
+        return self.answers
+
+
+class World:
+    """What the worker of output needs, and whoever asks it to work."""
+
+    def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
+        self.admin, self.clock, self.tenant_id = admin, clock, tenant_id
+        self.database = database
+        self.resolver = Resolver()
+        breakers = Breakers(database, clock, failures=FAILURES, open_seconds=30, probe_seconds=90, spread=lambda: 0.0)
+        self.ways = Ways(breakers, Egress(("127.0.0.0/8",), self.resolver), BUCKET)
+
+    def webhook(self, url: str, name: str = "office", path: str = "/hook?token=t0ken") -> str:
+        """Add a webhook at a server of this machine, under a name. Returns its secret."""
+        at = f"{url.replace('127.0.0.1', NAME)}{path}"
+        secret = destinations.add(self.admin, self.tenant_id, name, "webhook", at, ["cluster"], self.clock())
+        assert secret is not None
+        return secret
+
+    def export(self, prefix: str = "erp/in", name: str = "erp") -> None:
+        destinations.add(self.admin, self.tenant_id, name, "s3", prefix, ["cluster"], self.clock())
+
+    def result(self, outcome: str = "matched", cluster: UUID | None = None) -> UUID:
+        """A cluster comes to an outcome, which its destinations are owed. Returns the cluster."""
+        if cluster is None:
+            cluster = make_document(self.admin, self.tenant_id, {"invoice_number": "R-1"}, type="invoice")
+            self.admin.execute("UPDATE document SET cluster_id = id WHERE id = %s", [cluster])
+        with self.database.tenant(self.tenant_id) as connection:
+            request(connection, self.tenant_id, "cluster", cluster, {"outcome": outcome}, self.clock())
+        return cluster
+
+    def owed(self) -> list[Message]:
+        """The messages that are due."""
+        found = self.admin.execute(
+            """SELECT o.work_id, o.revision, o.send_number FROM output_job j JOIN outbox o
+               ON o.work_id = j.id AND o.revision = j.revision AND o.send_number = j.send_number
+               WHERE j.status IN ('pending', 'in-progress') AND coalesce(j.next_attempt_at, %(now)s) <= %(now)s
+               ORDER BY o.created_at, o.id""",
+            {"now": self.clock()},
+        ).fetchall()
+        return [Message(work_id=id_, revision=revision, send_number=send) for id_, revision, send in found]
+
+    def run(self, *messages: Message, receives: int = 1, work: Any = None, left: float = 120) -> Any:
+        """Hand messages, those that are due unless some are named, to the worker in one batch."""
+        batch = [record(message, receives=receives) for message in messages or self.owed()]
+        consumer = make_consumer(self.database, work or self.deliver, self.clock, worker=WORKER, queue_urls=QUEUES)
+        return consumer.handle(event(*batch), Context(left))
+
+    def deliver(self, attempt: Attempt) -> Outcome:
+        return deliver(attempt, self.ways)
+
+    def jobs(self) -> list[dict[str, Any]]:
+        return sorted(rows(self.admin, "output_job"), key=lambda job: str(job["requested_at"]))
+
+    def job(self) -> dict[str, Any]:
+        (only,) = self.jobs()
+        return only
+
+
+@contextmanager
+def receiving(secrets: Sequence[str], clock: Clock) -> Iterator[Receiver]:
+    """The sample receiver, with a clock of ours."""
+    inbox = Inbox(":memory:")
+    receiver = Receiver(("127.0.0.1", 0), secrets, inbox, lambda: clock().timestamp())
+    thread = Thread(target=receiver.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield receiver
+    finally:
+        receiver.shutdown()
+        thread.join()
+        receiver.server_close()
+        inbox.close()

@@ -1,0 +1,473 @@
+"""Results reach webhooks: whatever the receiver does, each revision is delivered, retried or given up as promised."""
+
+import json
+import ssl
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from cli.receiver import is_genuine
+from counterfoil import egress, http
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt, Outcome
+from counterfoil.documents.output import destinations
+from functions.document_output.work import Ways
+from tests.certificates import certify
+from tests.delivery.harness import Clock, FakeSqs, rows
+from tests.faulty import answering
+from tests.functions.output_world import FAILURES, NAME, World, receiving
+from tests.llm.server import Raw, Request, Server
+
+ACKNOWLEDGED: dict[str, list[Any]] = {"batchItemFailures": []}
+REFUSALS = [301, 302, 307, 400, 401, 403, 404, 409, 410, 413, 422, 451]
+
+
+@pytest.fixture
+def world(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: FakeSqs) -> World:
+    return World(database, admin, clock, tenant)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+def in_seconds(job: dict[str, Any], clock: Clock) -> float:
+    """Until the next attempt."""
+    return (datetime.fromisoformat(job["next_attempt_at"]) - clock()).total_seconds()
+
+
+def ids(requests: Sequence[Request]) -> list[str]:
+    return [str(json.loads(request.body)["id"]) for request in requests]
+
+
+# Delivered
+
+
+def test_a_result_is_delivered_signed_and_marked(world: World, server: Server):
+    secret = world.webhook(server.url)
+    cluster = world.result()
+    server.then(Raw(204))
+    assert world.run() == ACKNOWLEDGED
+    job = world.job()
+    assert (job["status"], job["response_status"]) == ("succeeded", 204)
+    assert datetime.fromisoformat(job["delivered_at"]) == world.clock()
+    (request,) = server.requests
+    told = json.loads(request.body)
+    assert (told["event"], told["subject_id"], told["revision"]) == ("cluster", str(cluster), 1)
+    assert (told["schema_version"], told["data"]["outcome"]) == (1, "matched")
+    assert told["data"]["documents"][0]["structured_data"] == {"invoice_number": "R-1"}
+    assert request.headers["idempotency-key"] == told["id"] == f"{job['id']}:1"
+    assert request.headers["content-type"] == "application/json"
+    assert (request.path, request.headers["host"].partition(":")[0]) == ("/hook?token=t0ken", NAME)
+    signature = request.headers["counterfoil-signature"]
+    assert is_genuine(signature, request.body, [secret], world.clock().timestamp())
+
+
+def test_the_sample_receiver_takes_it(world: World):
+    secrets: list[str] = []
+    with receiving(secrets, world.clock) as receiver:
+        secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
+        cluster = world.result()
+        world.run()
+        assert [result["subject_id"] for result in receiver.inbox.results()] == [str(cluster)]
+    assert world.job()["response_status"] == 200
+
+
+def test_a_receiver_with_another_secret_refuses_it(world: World):
+    with receiving(["whsec_of_somebody_else"], world.clock) as receiver:
+        world.webhook(f"http://127.0.0.1:{receiver.server_port}")
+        world.result()
+        world.run()
+        assert receiver.inbox.results() == []
+    assert (world.job()["status"], world.job()["error"]) == ("failed", f"{NAME} answered with HTTP 401")
+
+
+# What receivers do instead
+
+
+@pytest.mark.parametrize("status", REFUSALS)
+def test_a_refusal_is_final_and_somebody_is_told(status: int, world: World, server: Server):
+    world.webhook(server.url)
+    world.result()
+    server.then(Raw(status, headers={"Location": f"{server.url}/elsewhere"}))
+    assert world.run() == ACKNOWLEDGED
+    job = world.job()
+    assert (job["status"], job["attempts"], job["error"]) == ("failed", 1, f"{NAME} answered with HTTP {status}")
+    (letter,) = rows(world.admin, "dead_letter")
+    assert (letter["worker"], letter["dlq_reason"]) == ("document_output", "non_retriable_error")
+    assert letter["payload"]["file"] == {
+        "destination": "office",
+        "subject": "cluster",
+        "subject_id": job["subject_id"],
+    }
+    assert len(rows(world.admin, "notification")) == 1
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 599])
+def test_a_receiver_that_is_away_is_asked_again_in_five_minutes(status: int, world: World, server: Server):
+    world.webhook(server.url)
+    world.result()
+    server.then(Raw(status), Raw(200))
+    (kept,) = world.run()["batchItemFailures"]
+    assert kept["itemIdentifier"]
+    job = world.job()
+    assert (job["status"], job["attempts"], job["error"]) == ("pending", 1, f"{NAME} answered with HTTP {status}")
+    assert in_seconds(job, world.clock) == 300
+    world.clock.pass_(seconds=300)
+    assert world.run(receives=2) == ACKNOWLEDGED
+    assert (world.job()["status"], world.job()["attempts"]) == ("succeeded", 2)
+
+
+@pytest.mark.parametrize(("asked", "seconds"), [("1200", 1200), ("60", 300), ("86400", 3600)])
+def test_a_receiver_that_asks_for_a_longer_wait_gets_it(asked: str, seconds: float, world: World, server: Server):
+    world.webhook(server.url)
+    world.result()
+    server.then(Raw(429, headers={"Retry-After": asked}))
+    world.run()
+    assert in_seconds(world.job(), world.clock) == seconds
+
+
+def test_a_reset_connection_is_tried_again(world: World):
+    with answering() as receiver:
+        receiver.said = None
+        world.webhook(f"http://127.0.0.1:{receiver.port}")
+        world.result()
+        world.run()
+    assert (world.job()["status"], in_seconds(world.job(), world.clock)) == ("pending", 300)
+
+
+@pytest.mark.parametrize("how", ["silent", "slow_headers"])
+def test_a_receiver_that_does_not_come_to_an_answer_is_tried_again(
+    how: Any, world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(egress, "TOTAL_SECONDS", 0.3)
+    world.webhook(server.url)
+    world.result()
+    server.then(Raw(200, b"ok", how=how))
+    world.run()
+    assert (world.job()["status"], world.job()["error"]) == ("pending", f"{NAME} did not answer within 0.3 seconds")
+
+
+def test_an_answer_without_end_is_an_answer(world: World, server: Server):
+    world.webhook(server.url)
+    world.result()
+    server.then(Raw(200, b"x", how="slow_body"))
+    assert world.run() == ACKNOWLEDGED
+    assert world.job()["response_status"] == 200
+
+
+def test_a_certificate_of_another_name_is_no_receiver(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = certify(tmp_path / "other.pem", "other.example.com")
+    monkeypatch.setenv("SSL_CERT_FILE", str(path))
+    http._trust.cache_clear()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    with Server(Raw(200), tls=context) as other:
+        world.webhook(other.url)
+        world.result()
+        world.run()
+        assert other.requests == []
+    http._trust.cache_clear()
+    assert (world.job()["status"], world.job()["error"]) == ("pending", f"{NAME} did not answer: ConnectError")
+
+
+def test_a_name_that_leads_inside_by_now_is_refused(world: World, server: Server):
+    """The name was fine when the destination was added."""
+    world.webhook(server.url)
+    world.result()
+    world.resolver.answers = ["169.254.169.254"]
+    world.ways = Ways(world.ways.breakers, egress.Egress((), world.resolver), None)
+    world.admin.execute("UPDATE destination SET url = %s", [f"https://{NAME}/hook"])
+    world.run()
+    assert (world.job()["status"], world.job()["error"]) == (
+        "failed",
+        f"{NAME} may not be called: it leads to no public address",
+    )
+    assert server.requests == []
+
+
+# Every try is the same
+
+
+def test_every_try_sends_the_same_bytes_and_key_with_a_signature_of_its_own(world: World, server: Server):
+    secret = world.webhook(server.url)
+    world.result()
+    server.then(Raw(503), Raw(503), Raw(503))
+    times = []
+    for receives, minutes in ((1, 5), (2, 30), (3, 0)):
+        times.append(world.clock().timestamp())
+        world.run(receives=receives)
+        world.clock.pass_(minutes=minutes)
+    assert len({request.body for request in server.requests}) == 1
+    assert len({request.headers["idempotency-key"] for request in server.requests}) == 1
+    for request, at in zip(server.requests, times, strict=True):
+        assert is_genuine(request.headers["counterfoil-signature"], request.body, [secret], at)
+    assert (world.job()["status"], world.job()["attempts"]) == ("failed", 3)
+    assert [letter["dlq_reason"] for letter in rows(world.admin, "dead_letter")] == ["max_retries_exceeded"]
+
+
+def test_a_delivery_that_nobody_lived_to_settle_is_made_again_and_taken_once(world: World):
+    secrets: list[str] = []
+    answers: list[str] = []
+    with receiving(secrets, world.clock) as receiver:
+        secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
+        taken = receiver.inbox.take
+        receiver.inbox.take = lambda body: answers.append(json.loads(body)["id"]) or taken(body)  # type: ignore[func-returns-value, method-assign]
+        world.result()
+
+        def dies(attempt: Attempt) -> Outcome:
+            world.deliver(attempt)
+            raise SystemExit  # after the receiver has taken it
+
+        world.run(work=dies)
+        world.clock.pass_(minutes=5)
+        world.run(receives=2)
+        assert len(answers) == 2
+        assert len(set(answers)) == 1
+        assert len(receiver.inbox.results()) == 1
+    assert (world.job()["status"], world.job()["attempts"]) == ("succeeded", 2)
+
+
+def test_of_two_messages_at_once_one_delivers(world: World, server: Server):
+    world.webhook(server.url)
+    world.result()
+    (message,) = world.owed()
+    server.then(Raw(200))
+    world.run(message, message)
+    assert len(server.requests) == 1
+
+
+# Revisions
+
+
+def test_a_newer_state_is_another_delivery(world: World, server: Server):
+    world.webhook(server.url)
+    cluster = world.result("incomplete")
+    server.then(Raw(200), Raw(200))
+    world.run()
+    world.clock.pass_(minutes=1)
+    world.result("matched", cluster)
+    world.run()
+    job = world.job()
+    assert ids(server.requests) == [f"{job['id']}:1", f"{job['id']}:2"]
+    assert [json.loads(request.body)["data"]["outcome"] for request in server.requests] == ["incomplete", "matched"]
+
+
+def test_a_state_that_changes_while_it_is_delivered_is_delivered_too(world: World, server: Server):
+    world.webhook(server.url)
+    cluster = world.result("incomplete")
+    server.then(Raw(200), Raw(200))
+
+    def overtaken(attempt: Attempt) -> Outcome:
+        outcome = world.deliver(attempt)
+        world.result("matched", cluster)
+        return outcome
+
+    world.run(work=overtaken)
+    assert (world.job()["status"], world.job()["delivered_at"]) == ("pending", None)
+    world.run()
+    assert (world.job()["status"], world.job()["response_status"]) == ("succeeded", 200)
+    assert [id_.rpartition(":")[2] for id_ in ids(server.requests)] == ["1", "2"]
+
+
+def test_an_older_revision_that_comes_late_changes_nothing_at_the_receiver(world: World, server: Server):
+    world.webhook(server.url)
+    cluster = world.result("incomplete")
+    server.then(Raw(200), Raw(200))
+    world.run()
+    world.result("matched", cluster)
+    world.run()
+    bodies = [request.body for request in server.requests]
+    with receiving([], world.clock) as receiver:
+        assert [receiver.inbox.take(body) for body in reversed(bodies)] == [True, True]
+        assert [result["data"]["outcome"] for result in receiver.inbox.results()] == ["matched"]
+
+
+def test_a_try_whose_work_has_a_newer_revision_delivers_nothing(world: World, server: Server):
+    world.webhook(server.url)
+    cluster = world.result("incomplete")
+
+    def late(attempt: Attempt) -> Outcome:
+        world.result("matched", cluster)
+        return world.deliver(attempt)
+
+    world.run(work=late)
+    assert server.requests == []
+    assert (world.job()["status"], world.job()["revision"]) == ("pending", 2)
+
+
+# Destinations
+
+
+def test_a_destination_that_fails_for_long_is_left_alone_and_the_others_are_not(world: World, server: Server):
+    with Server() as broken:
+        world.webhook(broken.url, "broken")
+        world.webhook(server.url, "sound")
+        broken.then(*[Raw(503)] * FAILURES)
+        server.then(*[Raw(200)] * 5)
+        for _ in range(FAILURES):
+            world.result()
+        world.run()  # opens the breaker of one
+        for _ in range(2):
+            world.result()
+        world.run()
+        assert (len(broken.requests), len(server.requests)) == (FAILURES, 5)
+    at = {name: id_ for id_, name in world.admin.execute("SELECT id::text, name FROM destination").fetchall()}
+    parked = [job for job in world.jobs() if job["destination_id"] == at["broken"]][FAILURES:]
+    assert [(job["status"], job["attempts"], job["send_number"]) for job in parked] == [("pending", 0, 1)] * 2
+    assert {in_seconds(job, world.clock) for job in parked} == {30}
+    assert {job["status"] for job in world.jobs() if job["destination_id"] == at["sound"]} == {"succeeded"}
+    assert world.admin.execute("SELECT name FROM breaker WHERE opened_at IS NOT NULL").fetchall() == [
+        (f"destination:{at['broken']}",)
+    ]
+
+
+def test_what_was_parked_is_delivered_when_the_destination_is_back(world: World, server: Server):
+    world.webhook(server.url)
+    server.then(*[Raw(503)] * FAILURES, *[Raw(200)] * 5)
+    for _ in range(FAILURES):
+        world.result()
+    world.run()
+    for _ in range(2):
+        world.result()
+    world.run()
+    assert len(server.requests) == FAILURES
+    world.clock.pass_(minutes=10)
+    world.run()  # one of them tries, alone until it is answered
+    world.clock.pass_(minutes=10)
+    world.run()
+    assert {job["status"] for job in world.jobs()} == {"succeeded"}
+    assert len(server.requests) == FAILURES + 5
+
+
+def test_a_refusal_is_no_outage(world: World, server: Server):
+    world.webhook(server.url)
+    server.then(*[Raw(400)] * (FAILURES + 1))
+    for _ in range(FAILURES + 1):
+        world.result()
+    world.run()
+    assert len(server.requests) == FAILURES + 1
+    assert {job["status"] for job in world.jobs()} == {"failed"}
+
+
+def test_what_waits_for_a_destination_that_was_removed_is_skipped(world: World, server: Server):
+    world.webhook(server.url)
+    world.result()
+    assert destinations.remove(world.admin, world.tenant_id, "office", world.clock())
+    assert world.run() == ACKNOWLEDGED
+    assert (world.job()["status"], world.job()["reason"]) == (None, "The destination 'office' was removed")
+    assert server.requests == []
+    assert rows(world.admin, "destination_secret") == []
+
+
+def test_while_a_secret_is_rotated_both_sign(world: World, server: Server):
+    old = world.webhook(server.url)
+    new = destinations.rotate(world.admin, world.tenant_id, "office", world.clock())
+    assert new is not None
+    for passed, expected in ((0, {old, new}), (23, {old, new}), (2, {new})):
+        world.clock.pass_(hours=passed)
+        world.result()
+        server.then(Raw(200))
+        world.run()
+        request = server.requests[-1]
+        signature, now = request.headers["counterfoil-signature"], world.clock().timestamp()
+        assert {one for one in (old, new) if is_genuine(signature, request.body, [one], now)} == expected
+        assert signature.count("v1=") == len(expected)
+
+
+def test_a_second_rotation_ends_the_first_secret(world: World):
+    first = world.webhook("http://127.0.0.1:1")
+    second, third = (destinations.rotate(world.admin, world.tenant_id, "office", world.clock()) for _ in range(2))
+    (row,) = rows(world.admin, "destination")
+    with world.database.tenant(world.tenant_id) as connection:
+        found = destinations.active_secrets(connection, UUID(row["id"]), world.clock())
+    assert set(found) == {second, third}
+    assert first not in found
+
+
+# What keeps the worker from it
+
+
+def test_without_a_way_to_the_internet_it_says_what_to_do(world: World, server: Server):
+    world.webhook(server.url)
+    world.result()
+    world.ways = Ways(world.ways.breakers, None, None)
+    world.run()
+    assert world.job()["status"] == "failed"
+    assert "Deploy with -c webhooks=true" in world.job()["error"]
+
+
+def test_without_a_secret_nothing_goes_unsigned(world: World, server: Server):
+    world.webhook(server.url)
+    world.admin.execute("DELETE FROM destination_secret")
+    world.result()
+    world.run()
+    assert (server.requests, world.job()["status"]) == ([], "failed")
+    assert "rotate it" in world.job()["error"]
+
+
+def test_a_call_that_there_is_no_time_for_is_not_made(world: World, server: Server):
+    world.webhook(server.url)
+    world.result()
+    (message,) = world.owed()
+    cancelled: list[type[BaseException]] = []
+
+    def hurried(attempt: Attempt) -> Outcome:
+        try:
+            return world.deliver(replace(attempt, time_left=lambda: 1.0))
+        except BaseException as error:
+            cancelled.append(type(error))
+            raise
+
+    world.run(message, work=hurried)
+    assert [error.__name__ for error in cancelled] == ["CancelledError"]
+    assert (server.requests, world.job()["status"]) == ([], "pending")
+
+
+def test_neither_logs_nor_errors_tell_a_secret_or_a_path(
+    world: World, server: Server, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+):
+    secret = world.webhook(server.url)
+    world.result()
+    server.then(Raw(500, b"t0ken"), Raw(400, b"t0ken"))
+    world.run()
+    world.clock.pass_(minutes=5)
+    world.run(receives=2)
+    said = capsys.readouterr().out + str([vars(line) for line in caplog.records])
+    assert "HTTP 500" in said
+    kept = json.dumps([rows(world.admin, name) for name in ("dead_letter", "notification", "dead_letter_audit")])
+    for text in (said, kept, world.job()["error"]):
+        assert "t0ken" not in text
+        assert secret not in text
+        assert "R-1" not in text
+
+
+def test_results_of_other_tenants_stay_with_them(
+    world: World, server: Server, make_tenant: Callable[..., UUID], clock: Clock
+):
+    world.webhook(server.url)
+    other = World(world.database, world.admin, clock, make_tenant("other"))
+    with Server(Raw(200)) as theirs:
+        other.webhook(theirs.url)
+        cluster = other.result()
+        other.run()
+        assert json.loads(theirs.requests[0].body)["subject_id"] == str(cluster)
+    assert server.requests == []
+
+
+def test_the_wait_between_tries_is_the_engine_s(world: World, server: Server):
+    world.webhook(server.url)
+    world.result()
+    server.then(Raw(500), Raw(500))
+    world.run()
+    world.clock.pass_(minutes=5)
+    world.run(receives=2)
+    assert in_seconds(world.job(), world.clock) == timedelta(minutes=30).total_seconds()

@@ -1,0 +1,180 @@
+"""Results reach S3: a JSON and a CSV file under keys that stay, in the state of the newest revision."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from moto import mock_aws
+
+from counterfoil import aws
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt, Outcome
+from counterfoil.documents.output import destinations, exports
+from functions.document_output.work import Ways
+from tests.delivery.harness import Clock, FakeSqs, rows
+from tests.functions.output_world import BUCKET, World
+
+
+def refusal(code: str, status: int) -> ClientError:
+    return ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, "S3")  # type: ignore[typeddict-item]
+
+
+class S3:
+    """S3 as moto has it, with failures on demand, and somebody who may come in between."""
+
+    def __init__(self, real: Any) -> None:
+        self.real = real
+        self.refuse: dict[str, ClientError] = {}
+        self.before_put: Any = None
+
+    def head_object(self, **about: Any) -> Any:
+        if "head" in self.refuse:
+            raise self.refuse["head"]
+        return self.real.head_object(**about)
+
+    def put_object(self, **about: Any) -> Any:
+        if "put" in self.refuse:
+            raise self.refuse["put"]
+        if self.before_put is not None:
+            intruder, self.before_put = self.before_put, None
+            intruder()
+        return self.real.put_object(**about)
+
+    def text(self, key: str) -> str:
+        content: bytes = self.real.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+        return content.decode()
+
+    def keys(self) -> list[str]:
+        return [entry["Key"] for entry in self.real.list_objects_v2(Bucket=BUCKET).get("Contents", [])]
+
+
+@pytest.fixture
+def s3(sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    with mock_aws():
+        real = boto3.client("s3", region_name="us-east-1")
+        real.create_bucket(Bucket=BUCKET)
+        fake = S3(real)
+        monkeypatch.setattr(aws, "client", lambda service: {"s3": fake, "sqs": sqs}[service])
+        yield fake
+
+
+@pytest.fixture
+def world(s3: S3, database: Database, admin: Connection, clock: Clock, tenant: UUID) -> World:
+    world = World(database, admin, clock, tenant)
+    world.export("erp/in")
+    return world
+
+
+def test_a_result_is_two_files_under_keys_that_tell_the_tenant_and_the_cluster(world: World, s3: S3):
+    cluster = world.result()
+    world.run()
+    assert (world.job()["status"], world.job()["response_status"]) == ("succeeded", None)
+    at = f"exports/acme/erp/in/clusters/{cluster}"
+    assert s3.keys() == [f"{at}.csv", f"{at}.json"]
+    told = json.loads(s3.text(f"{at}.json"))
+    assert (told["id"], told["data"]["outcome"]) == (f"{world.job()['id']}:1", "matched")
+    (line,) = csv.DictReader(io.StringIO(s3.text(f"{at}.csv")))
+    assert (line["number"], line["outcome"], line["subject_id"]) == ("R-1", "matched", str(cluster))
+
+
+def test_the_newest_revision_is_under_the_same_keys(world: World, s3: S3):
+    cluster = world.result("incomplete")
+    world.run()
+    world.result("matched", cluster)
+    world.run()
+    assert len(s3.keys()) == 2
+    told = json.loads(s3.text(f"exports/acme/erp/in/clusters/{cluster}.json"))
+    assert (told["revision"], told["data"]["outcome"]) == (2, "matched")
+
+
+def test_a_cluster_that_is_gone_leaves_files_that_say_so(world: World, s3: S3):
+    cluster = world.result()
+    world.run()
+    world.admin.execute("UPDATE document SET cluster_id = NULL")
+    world.result("matched", cluster)
+    world.run()
+    assert json.loads(s3.text(f"exports/acme/erp/in/clusters/{cluster}.json"))["data"] is None
+    assert len(s3.text(f"exports/acme/erp/in/clusters/{cluster}.csv").splitlines()) == 1
+
+
+def test_a_slow_try_of_an_older_revision_undoes_nothing(world: World, s3: S3):
+    cluster = world.result("incomplete")
+
+    def overtaken(attempt: Attempt) -> Outcome:
+
+        with attempt.database.tenant(world.tenant_id) as connection:
+            job, _ = destinations.load(connection, attempt.work_id)
+        world.result("matched", cluster)
+        world.run()  # the newer revision is there first
+        exports.export(BUCKET, "acme", "erp/in", job)
+        return world.deliver(attempt)
+
+    world.run(work=overtaken)
+    told = json.loads(s3.text(f"exports/acme/erp/in/clusters/{cluster}.json"))
+    assert (told["revision"], told["data"]["outcome"]) == (2, "matched")
+    assert world.job()["status"] == "succeeded"
+
+
+def test_who_writes_in_between_is_noticed(world: World, s3: S3):
+    cluster = world.result()
+    key = f"exports/acme/erp/in/clusters/{cluster}.json"
+    s3.before_put = lambda: s3.real.put_object(Bucket=BUCKET, Key=key, Body=b"newer", Metadata={"revision": "9"})
+    world.run()
+    assert (world.job()["status"], s3.text(key)) == ("pending", "newer")
+    assert "changed by somebody else" in world.job()["error"]
+    world.clock.pass_(minutes=5)
+    world.run(receives=2)
+    assert (world.job()["status"], s3.text(key)) == ("succeeded", "newer")
+
+
+def test_the_same_revision_again_is_written_again(world: World, s3: S3):
+    cluster = world.result()
+    world.run()
+    world.admin.execute("UPDATE output_job SET status = 'pending'")
+    before = s3.text(f"exports/acme/erp/in/clusters/{cluster}.json")
+    world.run()
+    assert world.job()["status"] == "succeeded"
+    assert s3.text(f"exports/acme/erp/in/clusters/{cluster}.json") == before
+
+
+def test_without_the_right_to_list_a_missing_file_looks_forbidden_and_is_written(world: World, s3: S3):
+    s3.refuse["head"] = refusal("403", 403)
+    world.result()
+    world.run()
+    assert (world.job()["status"], len(s3.keys())) == ("succeeded", 2)
+
+
+@pytest.mark.parametrize("call", ["head", "put"])
+def test_while_s3_is_away_the_export_waits(call: str, world: World, s3: S3):
+    s3.refuse[call] = refusal("SlowDown", 503)
+    world.result()
+    world.run()
+    assert (world.job()["status"], world.job()["attempts"]) == ("pending", 1)
+    s3.refuse.clear()
+    world.clock.pass_(minutes=5)
+    world.run(receives=2)
+    assert world.job()["status"] == "succeeded"
+
+
+def test_an_export_that_may_not_be_written_is_a_dead_letter(world: World, s3: S3):
+    s3.refuse["put"] = refusal("AccessDenied", 403)
+    world.result()
+    world.run()
+    assert world.job()["status"] == "failed"
+    assert [letter["dlq_reason"] for letter in rows(world.admin, "dead_letter")] == ["non_retriable_error"]
+
+
+def test_without_a_bucket_it_says_so(world: World):
+    world.ways = Ways(world.ways.breakers, None, None)
+    world.result()
+    world.run()
+    assert world.job()["error"].startswith("UPLOADS_BUCKET is not set")
