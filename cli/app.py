@@ -25,8 +25,10 @@ COMMANDS = {
     "status": Command("cli.cloud.commands:status", "Show whether the local cloud is up, and what waits in it.", CLOUD),
     "demo": Command("cli.demo:demo", "Feed sample documents to the app and show what came of each.", CLOUD),
     "replay": Command("cli.replay.command:replay", "Replay many invoices in one file, few at once.", CLOUD),
-    "tenants": Command("cli.tenants:app", "Add and list tenants, and say who hears of failures.", WORK),
-    "ingest": Command("cli.ingest:ingest", "Upload files for a tenant.", WORK),
+    "tenants": Command(
+        "cli.tenancy:app", "Add and list tenants, and say who hears of failures and where mail goes.", WORK
+    ),
+    "ingest": Command("cli.ingest:ingest", "Upload files for a tenant, or mail for whom it names.", WORK),
     "documents": Command("cli.documents:documents", "Show what became of every uploaded file.", WORK),
     "clusters": Command("cli.clusters:clusters", "Show which documents belong together, and why.", WORK),
     "cdk": Command("cli.cdk:app", "Run the CDK command line: for a real account.", ACCOUNT),

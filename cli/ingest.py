@@ -1,4 +1,4 @@
-"""`counterfoil ingest`: upload files for a tenant, and wait for what becomes of them if asked to."""
+"""`counterfoil ingest`: upload files for a tenant, or mail for whom it names, and wait for what becomes of them."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,8 @@ from cli.tables import show_outcomes
 from cli.tenants import Tenant, chosen
 from cli.terminal import aside, page, print_json
 from counterfoil.aws import errors_mapped
-from counterfoil.documents.uploads import PREFIX
+from counterfoil.documents.mail.message import HEAD_BYTES, is_mail
+from counterfoil.documents.uploads import INBOX, PREFIX
 
 POLL_SECONDS = 0.25
 
@@ -37,25 +38,33 @@ def ingest(
         list[Path], typer.Argument(metavar="PATH...", help="Files, or folders of files.", show_default=False)
     ],
     *,
-    tenant: Annotated[str, typer.Option(help="Slug of the tenant that they belong to.", show_default=False)],
+    tenant: Annotated[
+        str | None,
+        typer.Option(help="Slug of the tenant that they belong to. Mail finds its own without.", show_default=False),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it is known what became of each.")] = False,
     timeout: Annotated[int, typer.Option(min=1, help="Seconds to wait at most.")] = 300,
     as_json: Annotated[bool, typer.Option("--json", help="Print the uploads, or their outcomes, as JSON.")] = False,
 ) -> None:
-    """Upload files for a tenant.
+    """Upload files for a tenant, or mail for whom it names.
+
+    Without --tenant the files are mails (.eml), and go where Amazon SES puts them: each tenant gets those that are
+    written to one of its addresses. With it, a mail is the tenant's, whoever it was written to.
 
     Every upload gets a key of its own, so that files of one name never replace each other. Hidden files in folders are
     left out. With --wait the command exits with 1 when a file failed.
     """
     cloud = Cloud.at(place_of(context.obj))
-    (owner,) = chosen(cloud, tenant)
+    owner = chosen(cloud, tenant)[0] if tenant is not None else None
     files = list(_files(paths))
+    if owner is None:
+        _check_mails(files)
     uploaded = list(upload(cloud, owner, files))
     if not wait:
         if as_json:
             print_json([{"file": str(one.path), "key": one.key} for one in uploaded])
         else:
-            page().print(f"{len(uploaded)} uploaded. What becomes of them: counterfoil documents --tenant {tenant}")
+            page().print(f"{len(uploaded)} uploaded. What becomes of them: {_look(owner)}")
         return
     found = wait_for(cloud, owner, uploaded, timeout)
     if as_json:
@@ -66,8 +75,23 @@ def ingest(
         raise typer.Exit(ExitCode.UNWANTED)
 
 
-def upload(cloud: Cloud, tenant: Tenant, files: Sequence[Path]) -> Iterator[Uploaded]:
-    """Upload each file to `uploads/{tenant}/{unique}/{name}`.
+def _look(owner: Tenant | None) -> str:
+    return f"counterfoil documents{f' --tenant {owner.slug}' if owner else ''}"
+
+
+def _check_mails(files: Sequence[Path]) -> None:
+    for path in files:
+        try:
+            with path.open("rb") as content:
+                head = content.read(HEAD_BYTES + 1)
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror or error}.") from error
+        if not is_mail(head):
+            raise UsageError(f"{path} is no mail, which would say whom it is for: add --tenant SLUG.")
+
+
+def upload(cloud: Cloud, tenant: Tenant | None, files: Sequence[Path]) -> Iterator[Uploaded]:
+    """Upload each file to `uploads/{tenant}/{unique}/{name}`, or for no tenant to `inbox/{unique}/{name}`.
 
     Raises:
         UsageError: a file cannot be read.
@@ -75,7 +99,8 @@ def upload(cloud: Cloud, tenant: Tenant, files: Sequence[Path]) -> Iterator[Uplo
     """
     s3, bucket = cloud.client("s3"), cloud.outputs["UploadsBucketName"]
     for path in files:
-        key = f"{PREFIX}{tenant.slug}/{uuid4()}/{path.name}"
+        place = INBOX if tenant is None else f"{PREFIX}{tenant.slug}/"
+        key = f"{place}{uuid4()}/{path.name}"
         try:
             with path.open("rb") as content, errors_mapped():
                 s3.put_object(Bucket=bucket, Key=key, Body=content)
@@ -84,8 +109,8 @@ def upload(cloud: Cloud, tenant: Tenant, files: Sequence[Path]) -> Iterator[Uplo
         yield Uploaded(path, key)
 
 
-def wait_for(cloud: Cloud, tenant: Tenant, uploaded: Sequence[Uploaded], seconds: float) -> list[Outcome]:
-    """Wait until what became of each upload is final.
+def wait_for(cloud: Cloud, tenant: Tenant | None, uploaded: Sequence[Uploaded], seconds: float) -> list[Outcome]:
+    """Wait until what became of each upload is final. `tenant` is None for mails, whoever they are for.
 
     Raises:
         CommandError: it is not, after `seconds`.
@@ -94,7 +119,7 @@ def wait_for(cloud: Cloud, tenant: Tenant, uploaded: Sequence[Uploaded], seconds
     deadline = time.monotonic() + seconds
     with aside().status("Waiting") as shown:
         while True:
-            found = [outcome for outcome in outcomes.of_tenant(cloud, tenant) if outcome.key in keys]
+            found = list(outcomes.of_keys(cloud, keys))
             final = {outcome.key for outcome in found} - {
                 outcome.key for outcome in found if not outcome.state.is_final
             }
@@ -103,7 +128,7 @@ def wait_for(cloud: Cloud, tenant: Tenant, uploaded: Sequence[Uploaded], seconds
             if time.monotonic() > deadline:
                 raise CommandError(
                     f"After {seconds:.0f} s it is not known yet what becomes of {len(keys - final)} of {len(keys)}: "
-                    f"see 'counterfoil documents --tenant {tenant.slug}' and 'counterfoil status'."
+                    f"see '{_look(tenant)}' and 'counterfoil status'."
                 )
             shown.update(f"Waiting: {len(final)} of {len(keys)}")
             time.sleep(POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""What became of every upload: one word for people, derived from the life cycles of the work that it set off.
+"""What became of every upload and mail: one word for people, derived from the life cycles of the work it set off.
 
 | state | meaning |
 |---|---|
@@ -10,7 +10,7 @@
 | failed | for good; the note says why, and a dead letter holds its place |
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -51,10 +51,13 @@ STAGES = tuple(Stage)
 
 @dataclass(frozen=True)
 class Outcome:
-    """One upload, and the document that it became, if it did. Each document of a bundle has an outcome of its own."""
+    """One upload or mail, and the document that it became, if it did.
+
+    Each document of a mail, an archive or a bundle has an outcome of its own.
+    """
 
     tenant: str
-    """Empty when the key names no tenant that exists."""
+    """Empty when neither the key nor the mail names a tenant that exists."""
     file: str
     key: str
     job_id: UUID
@@ -104,7 +107,11 @@ ORDER BY a.created_at, a.key, d.id
 """
 _OF_NOBODY = """
 SELECT id, key, created_at, status, coalesce(error, reason) FROM acquisition_job
-WHERE tenant_id IS NULL ORDER BY created_at, key
+WHERE tenant_id IS NULL AND status IS DISTINCT FROM 'succeeded' ORDER BY created_at, key
+"""
+_TENANTS_OF = """
+SELECT DISTINCT t.id, t.slug FROM acquisition_job a JOIN tenant t ON t.id = a.tenant_id WHERE a.key = ANY(%s)
+ORDER BY t.slug
 """
 
 
@@ -117,11 +124,23 @@ def of_tenant(cloud: Cloud, tenant: Tenant) -> Iterator[Outcome]:
 
 
 def of_nobody(cloud: Cloud) -> Iterator[Outcome]:
-    """Uploads whose keys name no tenant that exists. Only delivery sees them."""
+    """Uploads and mails for no tenant that exists, or not known yet for whom. Only delivery sees them.
+
+    A mail that was passed on is its tenants' alone.
+    """
     with cloud.database.delivery() as connection:
         rows = connection.execute(_OF_NOBODY).fetchall()
     for row in rows:
         yield _outcome("", (*row, *[None] * 11))
+
+
+def of_keys(cloud: Cloud, keys: Collection[str]) -> Iterator[Outcome]:
+    """What became of the files under these keys, whoever they are for."""
+    with cloud.database.delivery() as connection:
+        tenants = [Tenant(*row) for row in connection.execute(_TENANTS_OF, [list(keys)]).fetchall()]
+    for tenant in tenants:
+        yield from (outcome for outcome in of_tenant(cloud, tenant) if outcome.key in keys)
+    yield from (outcome for outcome in of_nobody(cloud) if outcome.key in keys)
 
 
 def _outcome(tenant: str, row: tuple[Any, ...]) -> Outcome:

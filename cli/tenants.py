@@ -1,4 +1,4 @@
-"""`counterfoil tenants`: add tenants to the local cloud, list them, and say who hears of their failures."""
+"""`counterfoil tenants`: add tenants to the local cloud, list them, say who hears of failures and where mail goes."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,9 @@ _EMAIL = re.compile(r"[!-~]+@[!-~]+\.[!-~]+")
 LONGEST_EMAIL = 254
 
 app = typer.Typer(
-    help="Add and list tenants, and say who hears of failures.", no_args_is_help=True, add_completion=False
+    help="Add and list tenants, and say who hears of failures and where mail goes.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 
@@ -73,7 +75,7 @@ def add_tenant(
     """
     if not _SLUG.fullmatch(slug):
         raise UsageError(f"'{slug}' cannot name a tenant: use up to 63 lower-case letters a-z, digits and hyphens.")
-    with _as_owner(cloud) as connection:
+    with as_owner(cloud) as connection:
         connection.execute("INSERT INTO organization (name) VALUES (%s) ON CONFLICT DO NOTHING", [organization])
         added = connection.execute(
             """
@@ -94,11 +96,9 @@ def change_admins(cloud: Cloud, slug: str, *, added: Sequence[str] = (), removed
     Raises:
         UsageError: there is no such tenant, one of `added` is no address, or one of `removed` is no admin.
     """
-    for address in added:
-        if not _EMAIL.fullmatch(address) or address.count("@") != 1 or len(address) > LONGEST_EMAIL:
-            raise UsageError(f"'{address}' is no e-mail address that can be written to: use one like ann@example.com.")
+    _check_addresses(added)
     (tenant,) = chosen(cloud, slug)
-    with _as_owner(cloud) as connection:
+    with as_owner(cloud) as connection:
         for address in removed:
             gone = connection.execute(
                 "DELETE FROM tenant_admin WHERE tenant_id = %s AND email = %s", [tenant.id, address.lower()]
@@ -116,8 +116,49 @@ def change_admins(cloud: Cloud, slug: str, *, added: Sequence[str] = (), removed
     return [email for (email,) in rows]
 
 
+def change_addresses(cloud: Cloud, slug: str, *, added: Sequence[str] = (), removed: Sequence[str] = ()) -> list[str]:
+    """Add and remove addresses by which mail finds a tenant, all or none. Returns those that there are then.
+
+    Addresses are kept in lower case, as those of a mail are looked up.
+
+    Raises:
+        UsageError: there is no such tenant, one of `added` is no address or another tenant's, or one of `removed` is
+            none of this tenant's.
+    """
+    _check_addresses(added)
+    (tenant,) = chosen(cloud, slug)
+    with as_owner(cloud) as connection:
+        for address in removed:
+            gone = connection.execute(
+                "DELETE FROM tenant_address WHERE tenant_id = %s AND address = %s", [tenant.id, address.lower()]
+            )
+            if gone.rowcount == 0:
+                raise UsageError(f"'{address}' is no address of '{slug}'.")
+        for address in added:
+            connection.execute(
+                "INSERT INTO tenant_address (tenant_id, address) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+                [tenant.id, address.lower()],
+            )
+            owner = connection.execute(
+                "SELECT t.id, t.slug FROM tenant_address a JOIN tenant t ON t.id = a.tenant_id WHERE a.address = %s",
+                [address.lower()],
+            ).fetchall()
+            if owner != [(tenant.id, tenant.slug)]:
+                raise UsageError(f"'{address}' is an address of '{owner[0][1]}': remove it there first.")
+        rows = connection.execute(
+            "SELECT address FROM tenant_address WHERE tenant_id = %s ORDER BY address", [tenant.id]
+        ).fetchall()
+    return [address for (address,) in rows]
+
+
+def _check_addresses(addresses: Sequence[str]) -> None:
+    for address in addresses:
+        if not _EMAIL.fullmatch(address) or address.count("@") != 1 or len(address) > LONGEST_EMAIL:
+            raise UsageError(f"'{address}' is no e-mail address that can be written to: use one like ann@example.com.")
+
+
 @contextmanager
-def _as_owner(cloud: Cloud) -> Iterator[Connection]:
+def as_owner(cloud: Cloud) -> Iterator[Connection]:
     """One transaction as the role that owns the tables."""
     try:
         with psycopg.connect(cloud.database_url(OWNER)) as connection:
@@ -150,7 +191,7 @@ def list_(
     as_json: Annotated[bool, typer.Option("--json", help="Print the tenants as JSON.")] = False,
 ) -> None:
     """List the tenants."""
-    with _as_owner(Cloud.at(place_of(context.obj))) as connection:
+    with as_owner(Cloud.at(place_of(context.obj))) as connection:
         tenants = connection.execute("SELECT id, slug, name FROM tenant ORDER BY slug").fetchall()
     if as_json:
         print_json([{"id": id_, "slug": slug, "name": name} for id_, slug, name in tenants])
@@ -182,4 +223,29 @@ def admins(
     else:
         page().print(
             f"Tenant '{slug}' has no admins. To add one: counterfoil tenants admins {slug} --add ann@example.com"
+        )
+
+
+@app.command("addresses")
+def addresses(
+    context: typer.Context,
+    slug: Annotated[str, typer.Argument(metavar="TENANT", help="The tenant, by its slug.")],
+    *,
+    added: Annotated[list[str] | None, typer.Option("--add", help="Add this e-mail address. May be repeated.")] = None,
+    removed: Annotated[list[str] | None, typer.Option("--remove", help="Remove this one. May be repeated.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the addresses as JSON.")] = False,
+) -> None:
+    """Add, remove and list the addresses by which mail finds a tenant.
+
+    What came before its address was added is a dead letter: sent again, it finds the tenant.
+    """
+    found = change_addresses(Cloud.at(place_of(context.obj)), slug, added=added or (), removed=removed or ())
+    if as_json:
+        print_json(found)
+    elif found:
+        page().print("\n".join(found))
+    else:
+        page().print(
+            f"No mail finds tenant '{slug}'. "
+            f"To add an address: counterfoil tenants addresses {slug} --add invoices@{slug}.example"
         )

@@ -147,3 +147,24 @@ def test_an_upload_that_names_no_tenant_is_seen_by_who_looks_after_delivery(admi
     cloud: Any = CloudOf(database)
     (found,) = outcomes.of_nobody(cloud)
     assert (found.tenant, found.state, found.note) == ("", State.FAILED, "The key names no tenant")
+
+
+def test_a_mail_is_waited_for_wherever_it_went(
+    admin: Connection, database: Database, tenant: Tenant, make_tenant: Callable[..., UUID]
+):
+    cloud: Any = CloudOf(database)
+    key = "inbox/1/mail.eml"
+    upload(admin, None, key=key, status="pending")
+    assert [(one.tenant, one.state) for one in outcomes.of_keys(cloud, {key})] == [("", State.WAITING)]
+
+    admin.execute("UPDATE acquisition_job SET status = 'succeeded', reason = 'Passed on to 2 tenants'")
+    upload(admin, tenant.id, key=key, status="pending")
+    upload(admin, make_tenant("other"), key=key, status=None, reason="The mail holds no file.")
+    upload(admin, tenant.id, key="uploads/acme/1/other.xml")
+
+    found = list(outcomes.of_keys(cloud, {key}))
+    assert [(one.tenant, one.state, one.file) for one in found] == [
+        ("acme", State.WAITING, "mail.eml"),
+        ("other", State.KEPT, "mail.eml"),
+    ]
+    assert list(outcomes.of_nobody(cloud)) == []

@@ -1,4 +1,4 @@
-"""Who hears of a tenant's failures is said on the command line."""
+"""Who hears of a tenant's failures, and which addresses are its, is said on the command line."""
 
 import json
 from collections.abc import Callable
@@ -86,3 +86,37 @@ def test_the_command_prints_who_hears_of_failures(cloud: Any, monkeypatch: pytes
     assert call(tenants.app, ["admins", "acme", *both]).output.split() == ["ann@acme.example", "bob@acme.example"]
     left = call(tenants.app, ["admins", "acme", "--remove", "bob@acme.example", "--json"])
     assert json.loads(left.output) == ["ann@acme.example"]
+
+
+def test_an_address_is_one_tenant_s_alone(cloud: Any, admin: Connection):
+    assert tenants.change_addresses(cloud, "acme", added=["Rechnung@Acme.example", "in@acme.example"]) == [
+        "in@acme.example",
+        "rechnung@acme.example",
+    ]
+    with pytest.raises(UsageError, match=r"'IN@acme\.example' is an address of 'acme': remove it there first"):
+        tenants.change_addresses(cloud, "zenith", added=["z@zenith.example", "IN@acme.example"])
+    assert tenants.change_addresses(cloud, "zenith") == []
+    tenants.change_addresses(cloud, "acme", removed=["IN@acme.example"])
+    assert tenants.change_addresses(cloud, "zenith", added=["in@acme.example"]) == ["in@acme.example"]
+    assert admin.execute("SELECT address FROM tenant_address ORDER BY 1").fetchall() == [
+        ("in@acme.example",),
+        ("rechnung@acme.example",),
+    ]
+
+
+def test_what_is_no_address_of_a_tenant_cannot_be_removed(cloud: Any):
+    with pytest.raises(UsageError, match="is no address of 'acme'"):
+        tenants.change_addresses(cloud, "acme", removed=["in@acme.example"])
+    with pytest.raises(UsageError, match="no e-mail address"):
+        tenants.change_addresses(cloud, "acme", added=["in@"])
+
+
+def test_the_command_prints_the_addresses_by_which_mail_finds_a_tenant(cloud: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Cloud, "at", lambda _: cloud)
+    call = CliRunner().invoke
+    assert "To add an address: counterfoil tenants addresses acme --add" in call(
+        tenants.app, ["addresses", "acme"]
+    ).output.replace("\n", " ")
+    assert call(tenants.app, ["addresses", "acme", "--add", "in@acme.example"]).output.split() == ["in@acme.example"]
+    left = call(tenants.app, ["addresses", "acme", "--remove", "in@acme.example", "--json"])
+    assert json.loads(left.output) == []
