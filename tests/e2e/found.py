@@ -16,9 +16,9 @@ LEFT JOIN source s ON s.job_id = a.id LEFT JOIN document d ON d.source_id = s.id
 LEFT JOIN ingestion_job i ON i.id = d.id WHERE a.tenant_id = %(tenant)s
 """
 _ATTEMPTS = """
-SELECT 'acquisition', max(attempts) FROM acquisition_job WHERE tenant_id = %(tenant)s
-UNION ALL SELECT 'ingestion', max(attempts) FROM ingestion_job WHERE tenant_id = %(tenant)s
-UNION ALL SELECT 'matching', max(matching_attempts) FROM document WHERE tenant_id = %(tenant)s
+SELECT 'acquisition', coalesce(max(attempts), 0) FROM acquisition_job WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'ingestion', coalesce(max(attempts), 0) FROM ingestion_job WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'matching', coalesce(max(matching_attempts), 0) FROM document WHERE tenant_id = %(tenant)s
 """
 _BEGUN_AGAIN = """
 SELECT (SELECT count(*) FROM acquisition_job WHERE tenant_id = %(tenant)s AND attempts > 1)
@@ -47,19 +47,27 @@ SELECT l.worker || ' ' || l.work_id FROM notification n JOIN dead_letter l USING
 WHERE n.tenant_id = %(tenant)s
 """
 
+ENDS = {
+    ("failed", None, None),
+    ("succeeded", "failed", None),
+    ("succeeded", "succeeded", "failed"),
+    ("succeeded", "succeeded", "succeeded"),
+}
+"""The states of acquisition, ingestion and matching together, where nothing is under way any more."""
+
 
 @dataclass(frozen=True)
 class Found:
     """Everything about the documents that an end may be judged by."""
 
     states: Counter[tuple[str | None, ...]]
-    """Of acquisition, ingestion and matching together."""
+    """Of acquisition, ingestion and matching together, how many uploads are in them."""
     documents: Counter[str]
     attempts: dict[str, int]
     """The most that any piece of work had, by worker."""
     begun_again: int
     """Pieces of work that had more than one attempt."""
-    edges: frozenset[tuple[str, str, str]]
+    edges: Counter[tuple[str, str, str]]
     """With who decided them."""
     clusters: frozenset[frozenset[str]]
     failed: Counter[str]
@@ -75,7 +83,7 @@ class Found:
     @property
     def ended(self) -> int:
         """Uploads of which nothing is under way any more."""
-        return sum(count for states, count in self.states.items() if "failed" in states or set(states) == {"succeeded"})
+        return sum(self.states[end] for end in ENDS)
 
 
 def look(cloud: Cloud, tenant: Tenant) -> Found:
@@ -90,7 +98,7 @@ def look(cloud: Cloud, tenant: Tenant) -> Found:
             documents=Counter(name for (name,) in rows("SELECT file_name FROM document WHERE tenant_id = %(tenant)s")),
             attempts=dict(rows(_ATTEMPTS)),
             begun_again=rows(_BEGUN_AGAIN)[0][0],
-            edges=frozenset(rows(_EDGES)),
+            edges=Counter(rows(_EDGES)),
             clusters=frozenset(frozenset(names) for (names,) in rows(_CLUSTERS)),
             failed=Counter(work for work, _ in rows(_FAILED)),
             spoilt=frozenset(name for _, name in rows(_FAILED)),

@@ -1,0 +1,86 @@
+"""The API behind its gateway: a token, a form, a file posted to S3, and the document that it becomes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from cli.cloud.cloud import Cloud
+from cli.ingest import Uploaded, wait_for
+from cli.outcomes import State
+from cli.sample_run import Run
+from cli.tenants import Tenant
+from counterfoil.documents.extraction import MAX_FILE_BYTES
+
+pytestmark = pytest.mark.e2e
+
+SignIn = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def sign_in(cloud: Cloud) -> SignIn:
+    """`sign_in(*groups)` makes a person in these groups, and the header that says who it is."""
+    people = cloud.client("cognito-idp")
+    pool, client = cloud.outputs["UserPoolId"], cloud.outputs["UserPoolClientId"]
+
+    def sign_in(*groups: str) -> dict[str, str]:
+        email, password = f"{uuid4().hex}@example.com", f"Aa1!{uuid4().hex}"
+        people.admin_create_user(UserPoolId=pool, Username=email, MessageAction="SUPPRESS")
+        people.admin_set_user_password(UserPoolId=pool, Username=email, Password=password, Permanent=True)
+        known = {group["GroupName"] for group in people.list_groups(UserPoolId=pool)["Groups"]}
+        for group in groups:
+            if group not in known:
+                people.create_group(UserPoolId=pool, GroupName=group)
+            people.admin_add_user_to_group(UserPoolId=pool, Username=email, GroupName=group)
+        answer = people.admin_initiate_auth(
+            UserPoolId=pool,
+            ClientId=client,
+            AuthFlow="ADMIN_USER_PASSWORD_AUTH",
+            AuthParameters={"USERNAME": email, "PASSWORD": password},
+        )
+        return {"Authorization": f"Bearer {answer['AuthenticationResult']['IdToken']}"}
+
+    return sign_in
+
+
+def test_a_file_posted_with_a_form_becomes_a_document(
+    cloud: Cloud, sign_in: SignIn, tenant: Tenant, run: Run, tmp_path: Path
+) -> None:
+    file = next(file for file in run.sample.files if file.truth.type == "invoice" and file.truth.state == "succeeded")
+    token = sign_in("operator", f"tenant:{tenant.slug}")
+    wanted = {"tenant": tenant.slug, "file_name": "Rechnung Größe & Maß.xml"}
+
+    form = httpx.post(f"{cloud.api_url}/api/uploads", json=wanted, headers=token, timeout=30)
+    assert form.status_code == 201, form.text
+    posted = httpx.post(form.json()["url"], data=form.json()["fields"], files={"file": file.content}, timeout=30)
+
+    assert posted.status_code == 204, posted.text
+    (outcome,) = wait_for(cloud, tenant, [Uploaded(tmp_path, form.json()["key"])], 120)
+    assert (outcome.state, outcome.file) == (State.SUCCEEDED, wanted["file_name"])
+
+
+def test_a_form_takes_neither_another_key_nor_more_bytes(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
+    token = sign_in("operator", f"tenant:{tenant.slug}")
+    wanted = {"tenant": tenant.slug, "file_name": "a.xml"}
+    form = httpx.post(f"{cloud.api_url}/api/uploads", json=wanted, headers=token, timeout=30).json()
+
+    elsewhere = httpx.post(form["url"], data=form["fields"] | {"key": "uploads/other/x/a.xml"}, files={"file": b"x"})
+    empty = httpx.post(form["url"], data=form["fields"], files={"file": b""})
+    too_large = httpx.post(form["url"], data=form["fields"], files={"file": bytes(MAX_FILE_BYTES + 1)}, timeout=60)
+
+    assert elsewhere.status_code == 403
+    assert (empty.status_code, too_large.status_code) == (400, 400)
+
+
+def test_without_a_token_or_a_role_nobody_gets_a_form(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
+    wanted = {"tenant": tenant.slug, "file_name": "a.xml"}
+    url = f"{cloud.api_url}/api/uploads"
+    token = sign_in("operator", f"tenant:{tenant.slug}")["Authorization"]
+    forged = token[:-8] + ("A" * 8)
+
+    assert httpx.post(url, json=wanted).status_code == 401
+    assert httpx.post(url, json=wanted, headers={"Authorization": forged}).status_code == 401
+    assert httpx.post(url, json=wanted, headers=sign_in("operator", "tenant:other")).status_code == 403
+    assert httpx.post(url, json=wanted, headers=sign_in("viewer", f"tenant:{tenant.slug}")).status_code == 403
