@@ -43,6 +43,7 @@ def build(app: App, dependencies: Package) -> None:
         "thresholds": wanted.alarms,
         "secret_arn": wanted.secret_arn,
         "mail_domain": wanted.mail_domain,
+        "issuer": wanted.issuer,
     }
     if local:
         rows = capped(WORKERS, LOCAL_MAXIMUM_CONCURRENCY)

@@ -9,6 +9,7 @@
 | `alarms` | a JSON object of thresholds by the name of the alarm |
 | `secretArn` | AWS: a secret of Secrets Manager to use, in the place of one that the deployment makes |
 | `slack` | AWS: `true` where notifications go to a Slack webhook, whose address the secret holds or is to hold |
+| `issuer`, `audience` | whose tokens the API takes, both or neither: else a Cognito user pool is made for them |
 | `mailDomain` | AWS: the domain whose mail Amazon SES is to receive, for the addresses of tenants |
 | `webhooks` | AWS: `true` where results may be delivered to webhooks, which need a way to the internet |
 """
@@ -22,6 +23,7 @@ from typing import Any
 from aws_cdk import App
 
 from infra.alarms import THRESHOLDS
+from infra.api import Issuer
 
 PROVIDERS = ("anthropic", "openai", "bedrock")
 RECOGNITIONS = ("textract",)
@@ -99,6 +101,7 @@ class Deployment:
     slack: bool
     webhooks: bool
     mail_domain: str | None
+    issuer: Issuer | None
 
     @classmethod
     def of(cls, app: App) -> "Deployment":
@@ -123,6 +126,7 @@ class Deployment:
             slack=_flag("slack", read("slack")),
             webhooks=_flag("webhooks", read("webhooks")),
             mail_domain=_domain(stage, read("mailDomain")),
+            issuer=_issuer(read("issuer"), read("audience")),
         )
 
 
@@ -161,6 +165,14 @@ def _arn(value: Any) -> str | None:
     if value is not None and not str(value).startswith("arn:"):
         raise ContextError(f"The context 'secretArn' must be the whole ARN of a secret, and is {value!r}")
     return None if value is None else str(value)
+
+
+def _issuer(url: Any, audience: Any) -> Issuer | None:
+    if url is None and audience is None:
+        return None
+    if not str(url).startswith("https://") or not audience:
+        raise ContextError("The contexts 'issuer' (an https:// address, as tokens name it) and 'audience' go together")
+    return Issuer(str(url), str(audience))
 
 
 def _domain(stage: str, value: Any) -> str | None:

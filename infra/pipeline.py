@@ -14,6 +14,7 @@ from constructs import Construct
 
 from infra import packaging
 from infra.alarm import Bell, watch_over
+from infra.api import Api, Issuer
 from infra.database import Database
 from infra.mail import Inbox
 from infra.network import NetworkStack
@@ -40,6 +41,8 @@ class Stage:
     """Of alarms, where they differ from the default."""
     secret_arn: str | None = None
     """A secret that exists already."""
+    issuer: Issuer | None = None
+    """Whose tokens the API takes, where they are not those of a user pool of the deployment's own."""
 
     mail_domain: str | None = None
     """AWS: the domain whose mail is received."""
@@ -83,6 +86,7 @@ class PipelineStack(Stack):
         self._tell_mappings(rows)
         watch_over(self, queue_rows(rows), around.bell, stage.thresholds)
         self._schedule()
+        self._serve()
         self._migrate_first()
         self._receive_mail()
         self._outputs(rows)
@@ -213,6 +217,16 @@ class PipelineStack(Stack):
                     retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(maximum_retry_attempts=0),
                 ),
             )
+
+    def _serve(self) -> None:
+        """Put the gateway in front of whoever answers requests."""
+        for worker in self.workers.values():
+            if worker.row.fed_by is FedBy.HTTP_API:
+                api = Api(self, "Api", worker.function, issuer=self._stage.issuer, keep=self._stage.on_aws)
+                output(self, "ApiUrl", api.url)
+                if api.client is not None:
+                    output(self, "UserPoolId", api.pool.user_pool_id)
+                    output(self, "UserPoolClientId", api.client.user_pool_client_id)
 
     def _receive_mail(self) -> None:
         if self._stage.mail_domain is not None:

@@ -180,7 +180,7 @@ class Worker(Construct):
             environment["SLACK"] = "true"
         if around.outside.calls_webhooks(row):
             environment["WEBHOOKS"] = "true"
-        if row.writes:
+        if row.writes or row.admits:
             environment["UPLOADS_BUCKET"] = around.uploads.bucket_name
         return {**environment, **around.database.environment(row)}
 
@@ -211,7 +211,7 @@ class Worker(Construct):
             (["sqs:SendMessage"], sent_to),
             (["sqs:GetQueueAttributes"], sent_to if row.measures_queues else []),
             (READ, [around.uploads.arn_for_objects(f"{prefix}*") for prefix in row.reads]),
-            (["s3:PutObject"], [around.uploads.arn_for_objects(f"{prefix}*") for prefix in row.writes]),
+            (["s3:PutObject"], [around.uploads.arn_for_objects(f"{prefix}*") for prefix in row.writes + row.admits]),
             (TRACE, ["*"] if around.network else []),
             (
                 ["secretsmanager:GetSecretValue"],

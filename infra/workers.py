@@ -49,6 +49,7 @@ class FedBy(StrEnum):
     SCHEDULE = "schedule"
     DEAD_LETTER_QUEUES = "dead-letter queues"
     DEPLOYMENT = "deployment"
+    HTTP_API = "HTTP API"
 
 
 class Alarm(StrEnum):
@@ -88,6 +89,8 @@ class Row:
     """Prefixes of the uploads bucket that it may read."""
     writes: tuple[str, ...] = ()
     """Prefixes of the uploads bucket that it may write; no event announces what is written there."""
+    admits: tuple[str, ...] = ()
+    """Prefixes of the uploads bucket that it may let others upload to."""
     database_user: DatabaseUser = "counterfoil_worker"
     measures_queues: bool = False
     """It may ask how full the queues are that it sends to."""
@@ -174,7 +177,23 @@ WORKERS: tuple[Row, ...] = (
         visibility=720,
         permits=4,
         start_margin=30,
+        sends_to=("diagnostics",),
         calls_out=("llm",),
+        alarms=(Alarm.DEAD_LETTERS,),
+    ),
+    Row(
+        name="diagnostics",
+        does="holds the documents of a cluster against one another: quantities, prices, totals, duplicates",
+        fed_by=FedBy.OUTBOX,
+        timeout=60,
+        memory=1024,
+        reserved_concurrency=10,
+        maximum_concurrency=10,
+        batch_size=10,
+        visibility=360,
+        permits=2,
+        start_margin=20,
+        sends_to=("document_output",),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
     Row(
@@ -221,6 +240,16 @@ WORKERS: tuple[Row, ...] = (
         measures_queues=True,
         calls_out=("llm", "notifications"),
         pauses_mappings=True,
+        alarms=(Alarm.ERRORS,),
+    ),
+    Row(
+        name="admin_api",
+        does="answers the requests of people and their programs",
+        fed_by=FedBy.HTTP_API,
+        timeout=29,
+        memory=1024,
+        reserved_concurrency=10,
+        admits=("uploads/",),
         alarms=(Alarm.ERRORS,),
     ),
     Row(
@@ -376,7 +405,7 @@ def _faults_of_sending(by_name: Mapping[str, Row], row: Row) -> Iterator[str]:
 
 
 def _faults_of_reach(row: Row) -> Iterator[str]:
-    for name, prefixes in (("reads", row.reads), ("writes", row.writes)):
+    for name, prefixes in (("reads", row.reads), ("writes", row.writes), ("admits", row.admits)):
         for prefix in prefixes:
             if prefix.startswith("/") or not prefix.endswith("/"):
                 yield f"write the prefix {prefix!r} in {name} without a leading and with a trailing slash"

@@ -185,6 +185,12 @@ class Cloud:
         """The outputs of the stacks."""
         return self.state.deployment.outputs if self.state.deployment else {}
 
+    @property
+    def api_url(self) -> str:
+        """Where the API is: the emulator serves by path what AWS serves under a name of its own."""
+        id_ = self.outputs["ApiUrl"].removeprefix("https://").split(".", 1)[0]
+        return f"{self.state.emulator.endpoint}/_aws/execute-api/{id_}/$default"
+
     @cached_property
     def database(self) -> Database:
         """The database as the workers see it: one tenant for each transaction, or the life cycles of all."""

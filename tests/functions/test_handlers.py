@@ -20,7 +20,7 @@ from tests.delivery.harness import Context, FakeSqs, rows
 
 EVENTS = Path(__file__).parent.parent / "events"
 ROOT = EVENTS.parent.parent
-CACHED = ("consumer", "function", "watchdog")
+CACHED = ("consumer", "database", "function", "watchdog")
 
 
 def read(name: str) -> Any:
@@ -50,6 +50,8 @@ def handler(
         monkeypatch.setenv("WORKER", json.dumps(told))
         monkeypatch.setenv("QUEUE_URLS", json.dumps({to.name: to.resource_name for to in targets(WORKERS, row)}))
         monkeypatch.setenv("DEAD_LETTER_SOURCES", json.dumps(sources))
+        if row.writes or row.admits:
+            monkeypatch.setenv("UPLOADS_BUCKET", "counterfoil-uploads")
         monkeypatch.setenv("DATABASE_URL", postgres.url(migrated_database, user))
         monkeypatch.setattr(aws, "client", lambda service: {"sqs": sqs, "s3": s3}[service])
         settings.cache_clear()

@@ -9,6 +9,7 @@ from pydantic import SecretStr
 
 from counterfoil.settings import Settings
 from infra.alarms import THRESHOLDS
+from infra.api import Issuer
 from infra.context import OF_THE_STACK, PROVIDERS, RECOGNITIONS, SECRETS, TUNABLE, ContextError, Deployment
 from tests.infra.conftest import LOCAL
 
@@ -53,7 +54,27 @@ def test_without_a_context_a_real_account_is_meant_and_nothing_is_changed():
         slack=False,
         webhooks=False,
         mail_domain=None,
+        issuer=None,
     )
+
+
+def test_another_issuer_of_tokens_is_named_with_its_audience():
+    named = deployment(issuer="https://login.example.com/acme", audience="counterfoil")
+
+    assert named.issuer == Issuer("https://login.example.com/acme", "counterfoil")
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        {"issuer": "https://login.example.com/acme"},
+        {"audience": "counterfoil"},
+        {"issuer": "http://login.example.com", "audience": "counterfoil"},
+    ],
+)
+def test_half_an_issuer_or_one_without_encryption_is_refused(context: dict[str, str]):
+    with pytest.raises(ContextError, match=r"'issuer' .* and 'audience' go together"):
+        deployment(**context)
 
 
 def test_settings_and_thresholds_come_as_text_or_as_objects():

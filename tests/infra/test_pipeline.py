@@ -139,7 +139,7 @@ def granted(row: Row, *, batches: bool) -> set[tuple[str, str]]:
         grants |= {("sqs:GetQueueAttributes", to.resource_name) for to in targets(WORKERS, row)}
     if batches:
         grants |= {(f"{action}Batch", queue) for action, queue in grants if action in batch}
-    grants |= {("s3:PutObject", f"{prefix}*") for prefix in row.writes}
+    grants |= {("s3:PutObject", f"{prefix}*") for prefix in row.writes + row.admits}
     objects = {f"{prefix}*" for prefix in row.reads}
     return grants | {(action, key) for action in ("s3:GetObject", "s3:GetObjectVersion") for key in objects}
 

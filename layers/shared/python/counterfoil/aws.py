@@ -72,6 +72,8 @@ def client(service: str) -> Any:
             connect_timeout=3,
             read_timeout={"lambda": 4, "sqs": 5, "bedrock-runtime": 120, "textract": 30}.get(service, 20),
             retries={"mode": "standard", "total_max_attempts": 1 if once else 3},
+            # Forms for uploads would else be signed in a way that most regions refuse.
+            signature_version="s3v4" if service == "s3" else None,
         ),
     )
 

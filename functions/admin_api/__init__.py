@@ -1,0 +1,1 @@
+"""The HTTP API: what people and their programs ask for."""

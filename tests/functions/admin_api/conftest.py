@@ -1,0 +1,65 @@
+"""The API as the gateway calls it: a real event, with who calls and what is asked put in."""
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from counterfoil import aws
+from counterfoil.settings import settings
+from functions.admin_api import handler
+from tests.delivery.harness import Context
+
+EVENT = json.loads((Path(__file__).parents[2] / "events" / "admin_api.json").read_text())
+BUCKET = "counterfoil-uploads"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the API answered."""
+
+    status: int
+    body: Any
+    headers: dict[str, str]
+
+
+Ask = Callable[..., Answer]
+
+
+@pytest.fixture
+def ask(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
+    """`ask(body, groups=..., method=, path=)` calls the API with a token that the gateway has checked."""
+    s3 = boto3.client(
+        "s3",
+        region_name="eu-central-1",
+        aws_access_key_id="AKIDEXAMPLE",
+        aws_secret_access_key="example",
+        config=Config(signature_version="s3v4"),
+    )
+    monkeypatch.setattr(aws, "client", lambda service: {"s3": s3}[service])
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    monkeypatch.setenv("UPLOADS_BUCKET", BUCKET)
+    settings.cache_clear()
+    handler.database.cache_clear()
+
+    def ask(
+        body: object, *, groups: object = "[operator tenant:acme]", method: str = "POST", path: str = "/api/uploads"
+    ) -> Answer:
+        event = copy.deepcopy(EVENT)
+        event["body"] = body if isinstance(body, str) else json.dumps(body)
+        event["rawPath"] = event["requestContext"]["http"]["path"] = path
+        event["requestContext"]["http"]["method"] = method
+        event["requestContext"]["authorizer"]["jwt"]["claims"]["cognito:groups"] = groups
+        answer = handler.handle(event, Context())
+        return Answer(answer["statusCode"], json.loads(answer["body"] or "null"), answer["headers"])
+
+    yield ask
+    handler.database().close()
+    handler.database.cache_clear()
+    settings.cache_clear()

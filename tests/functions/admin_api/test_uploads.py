@@ -1,0 +1,123 @@
+"""`POST /api/uploads`: who is given a form, what it allows, and what is refused with a sentence."""
+
+import base64
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from counterfoil.documents.extraction import MAX_FILE_BYTES
+from counterfoil.errors import DatabaseUnavailableError
+from functions.admin_api import handler
+from tests.functions.admin_api.conftest import BUCKET, Ask
+
+WANTED = {"tenant": "acme", "file_name": "Rechnung Müller €.pdf"}
+
+
+@pytest.fixture(autouse=True)
+def acme(make_tenant: Callable[..., UUID]) -> UUID:
+    return make_tenant("acme")
+
+
+def test_an_operator_gets_a_form_for_one_key_and_so_many_bytes(ask: Ask) -> None:
+    before = datetime.now(UTC)
+
+    answer = ask(WANTED)
+
+    assert answer.status == 201
+    prefix, tenant, unique, name = answer.body["key"].split("/")
+    assert (prefix, tenant, name) == ("uploads", "acme", WANTED["file_name"])
+    assert UUID(unique)
+    policy = json.loads(base64.b64decode(answer.body["fields"]["policy"]))
+    assert ["content-length-range", 1, MAX_FILE_BYTES] in policy["conditions"]
+    assert {"key": answer.body["key"]} in policy["conditions"]
+    assert {"bucket": BUCKET} in policy["conditions"]
+    assert answer.body["fields"]["x-amz-algorithm"] == "AWS4-HMAC-SHA256"
+    expires = datetime.fromisoformat(policy["expiration"])
+    assert timedelta(minutes=14) < expires - before < timedelta(minutes=16)
+
+
+def test_two_forms_for_one_name_have_two_keys(ask: Ask) -> None:
+    assert ask(WANTED).body["key"] != ask(WANTED).body["key"]
+
+
+@pytest.mark.parametrize(
+    ("groups", "status"),
+    [
+        ("[operator tenant:acme]", 201),
+        (["operator", "tenant:acme"], 201),
+        ("[admin,tenant:acme]", 201),
+        ("[admin tenant:*]", 201),
+        ("[viewer tenant:acme]", 403),
+        ("[operator tenant:other]", 403),
+        ("[operator]", 403),
+        ("[tenant:acme]", 403),
+        ("[OPERATOR tenant:acme]", 403),
+        ("[none tenant:acme]", 403),
+        (None, 403),
+        ({"operator": "tenant:acme"}, 403),
+    ],
+)
+def test_only_operators_of_the_tenant_get_one(ask: Ask, groups: object, status: int) -> None:
+    assert ask(WANTED, groups=groups).status == status
+
+
+def test_who_may_not_is_not_told_whether_the_tenant_exists(ask: Ask) -> None:
+    there = ask(WANTED, groups="[operator tenant:other]")
+    nowhere = ask(WANTED | {"tenant": "nobody"}, groups="[operator tenant:other]")
+
+    assert (there.status, there.body) == (nowhere.status, nowhere.body)
+
+
+def test_a_tenant_that_does_not_exist_is_not_found(ask: Ask) -> None:
+    answer = ask(WANTED | {"tenant": "nobody"}, groups="[admin tenant:*]")
+
+    assert (answer.status, answer.body) == (404, {"error": "There is no such tenant."})
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("", "must be JSON"),
+        ("{", "must be JSON"),
+        ("[]", "wrong at a field"),
+        ({"tenant": "acme"}, "wrong at file_name"),
+        ({**WANTED, "bucket": "mine"}, "wrong at a field"),
+        ({**WANTED, "file_name": 7}, "wrong at file_name"),
+        ({**WANTED, "file_name": ""}, "file_name must be"),
+        ({**WANTED, "file_name": ".."}, "file_name must be"),
+        ({**WANTED, "file_name": "../../uploads/other/x.pdf"}, "file_name must be"),
+        ({**WANTED, "file_name": "a\\b.pdf"}, "file_name must be"),
+        ({**WANTED, "file_name": "a\nb.pdf"}, "file_name must be"),
+        ({**WANTED, "file_name": "${filename}"}, "file_name must be"),
+        ({**WANTED, "file_name": "x" * 256}, "file_name must be"),
+        ({**WANTED, "file_name": "\U0001f9fe" * 255}, "too long for S3"),
+        ('{"tenant": "acme", "file_name": "\\ud800.pdf"}', "JSON"),
+        ({**WANTED, "size": 0}, "size must be"),
+        ({**WANTED, "size": MAX_FILE_BYTES + 1}, "split a larger file"),
+    ],
+)
+def test_what_cannot_be_taken_is_refused_with_a_sentence(ask: Ask, body: object, says: str) -> None:
+    answer = ask(body)
+
+    assert answer.status == 400
+    assert says in answer.body["error"]
+    assert "other" not in answer.body["error"]
+
+
+def test_what_there_is_not_is_not_found(ask: Ask) -> None:
+    assert ask("", path="/api/nothing").status == 404
+    assert ask("", method="GET").status == 404
+
+
+def test_without_a_database_it_says_when_to_ask_again(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise DatabaseUnavailableError("PostgreSQL is not available")
+
+    monkeypatch.setattr(handler, "admit", away)
+    answer = ask(WANTED)
+
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+    assert "PostgreSQL" not in answer.body["error"]
