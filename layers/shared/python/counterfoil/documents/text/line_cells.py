@@ -22,7 +22,11 @@ _NEAR_ROW = 1.4
 _LARGE_GAP = 2.2
 _ATTACHED = 0.6
 _APART = 0.9
-"""Of the text's height: how far numbers of a line stand from its first, rows from the next, runs of words apart."""
+_BESIDE = 2.0
+"""Of the text's height: how far numbers of a line stand from its first, rows from the next, runs of words apart, a
+unit from its quantity."""
+_OF_RATES = frozenset({Kind.TAX_RATE, Kind.DISCOUNT})
+_NO_COLUMN = Column(0.0, 0.0, ((Kind.OTHER,),))
 _BARELY_BELOW = 0.25
 _MOSTLY_BELOW = 0.5
 """Of a run of words: how much of it stands below a heading."""
@@ -99,13 +103,15 @@ class Piece:
 class RawLine:
     """A line as its words: the numbers by what they are, and the words of each column's cell, top to bottom.
 
-    `closed` lines stand below a sum, where only arithmetic can show that they are lines.
+    `beside_quantity` is the word after its quantity, or before, whatever column it stands in. `closed` lines stand below
+    a sum, where only arithmetic can show that they are lines.
     """
 
     page: int
     top: float
     values: dict[Kind, Token]
     cells: dict[int, list[Piece]] = field(default_factory=dict)
+    beside_quantity: str = ""
     closed: bool = False
 
     def add(self, column: int, piece: Piece) -> None:
@@ -173,8 +179,7 @@ class _Reader:
                 if token is None or token.value is None or (before and _PER.fullmatch(before.text)):
                     continue
                 column = self._column_of(token)
-                fits = not token.is_percent or column.kind in {Kind.TAX_RATE, Kind.DISCOUNT}
-                if column.kind in NUMERIC_KINDS and fits:
+                if column.kind in NUMERIC_KINDS:
                     other = nearest.get(column.kind)
                     if other is None or _distance(column, token) < _distance(column, other):
                         nearest[column.kind] = token
@@ -188,7 +193,10 @@ class _Reader:
         return {Kind.QUANTITY, Kind.PRICE, Kind.NET} <= kinds
 
     def _column_of(self, token: Token) -> Column:
-        """The column whose heading stands above a number, or nearest beside it."""
+        """The column whose heading stands above a number, or nearest beside it; percentages have columns of theirs."""
+        rates = [column for column in self.columns if column.kind in _OF_RATES]
+        if token.is_percent:
+            return min(rates or [_NO_COLUMN], key=lambda column: _distance(column, token))
         return min(self.columns, key=lambda column: _distance(column, token))
 
     def _anchored(self, hits: Mapping[Kind, Sequence[Token]]) -> list[RawLine]:
@@ -209,7 +217,23 @@ class _Reader:
         kept = [line for line in lines if len(line.values) > 1 or self._has_text(line)]
         for line in kept:
             self.taken.update(line.values.values())
+            line.beside_quantity = self._beside_quantity(line)
         return sorted(kept, key=lambda line: line.top)
+
+    def _beside_quantity(self, line: RawLine) -> str:
+        quantity = line.values.get(Kind.QUANTITY)
+        if quantity is None:
+            return ""
+        tokens = self.row_of[quantity].tokens
+        place = tokens.index(quantity)
+        reach = _BESIDE * (quantity.bottom - quantity.top)
+        after = tokens[place + 1] if place + 1 < len(tokens) else None
+        if after is not None and after.value is None and after.left - quantity.right <= reach:
+            return after.text
+        before = tokens[place - 1] if place else None
+        if before is not None and before.value is None and quantity.left - before.right <= reach / 2:
+            return before.text
+        return ""
 
     def _has_text(self, line: RawLine) -> bool:
         """Tell whether an amount that stands alone has words before it that could be goods."""
@@ -238,16 +262,15 @@ class _Reader:
         place = next((index for index, column in enumerate(self.columns) if column.holds(Kind.POSITION)), None)
         if place is None or not lines:
             return
+        rows = [
+            row for row in self.rows if self._place(row.tokens[0].left) == place and is_position(row.tokens[0].text)
+        ]
+        if len(rows) != len(lines):
+            return
         tops = []
         floor = float("-inf")
         for line in lines:
-            own = [
-                row.top
-                for row in self.rows
-                if floor < row.top < line.top - 1
-                and self._place(row.tokens[0].left) == place
-                and is_position(row.tokens[0].text)
-            ]
+            own = [row.top for row in rows if floor < row.top < line.top - 1]
             if len(own) != 1:
                 return
             tops.append(own[0])
@@ -277,7 +300,27 @@ class _Reader:
             bottom = max(row.bottom, bottom or row.bottom)
             for place, piece in pieces:
                 line.add(place, piece)
+        for line in lines:
+            self._straighten(line)
         self._rehang(lines)
+
+    def _straighten(self, line: RawLine) -> None:
+        """Move words to the next column that begin where the line's words in that column begin, not where their own do."""
+        for place, column in enumerate(self.columns[:-1]):
+            edges = [piece.tokens[0].left for piece in line.cells.get(place + 1, [])]
+            pieces = line.cells.get(place, [])
+            if column.kind not in TEXT_KINDS or self.columns[place + 1].kind not in TEXT_KINDS:
+                continue
+            moved = [
+                piece
+                for piece in pieces
+                if abs(piece.tokens[0].left - column.left) > _SAME_EDGE
+                and any(abs(piece.tokens[0].left - edge) <= _SAME_EDGE for edge in edges)
+            ]
+            if moved:
+                line.cells[place] = [piece for piece in pieces if piece not in moved]
+                together = [*line.cells[place + 1], *moved]
+                line.cells[place + 1] = sorted(together, key=lambda piece: (piece.page, piece.top))
 
     def _is_far(self, row: Row, bottom: float) -> bool:
         return row.top - bottom > _LARGE_GAP * row.height

@@ -83,7 +83,7 @@ def read_fields(line: RawLine, heading: Heading, form: NumberFormat, *, collapse
     found = Found()
     cells = _by_kind(line, heading, collapsed=collapsed)
     _put_texts(found, cells)
-    _put_quantities(found, line.values, cells)
+    _put_quantities(found, line, cells)
     _put_prices(found, line.values, cells, form)
     rate = line.values.get(Kind.TAX_RATE)
     if rate is not None and rate.value is not None and 0 <= rate.value <= _HIGHEST_RATE:
@@ -156,7 +156,8 @@ def _put_texts(found: Found, cells: Mapping[Kind, Sequence[Piece]]) -> None:
     )
     found.put("position", position.rstrip(".)"), 0.9)
     for kind in (Kind.ARTICLE, Kind.BUYER_ARTICLE):
-        text = " ".join(piece.text for piece in cells.get(kind, []) if not _ATTRIBUTE.fullmatch(piece.text))
+        rows = next(_paragraphs(cells.get(kind, [])), [])
+        text = " ".join(row for row in rows if not _ATTRIBUTE.fullmatch(row))
         if _CODE.fullmatch(text):
             found.put(kind.value, text.rstrip(".,;"), 0.85)
     paragraphs = list(_paragraphs(cells.get(Kind.DESCRIPTION, [])))
@@ -206,7 +207,8 @@ def described(rows: Sequence[str]) -> str:
     return " ".join(kept).rstrip(" :")
 
 
-def _put_quantities(found: Found, values: Mapping[Kind, Token], cells: Mapping[Kind, Sequence[Piece]]) -> None:
+def _put_quantities(found: Found, line: RawLine, cells: Mapping[Kind, Sequence[Piece]]) -> None:
+    values = line.values
     quantity = values.get(Kind.QUANTITY)
     if quantity is None and Kind.NET not in values:
         quantity = values.get(Kind.ORDERED)
@@ -216,6 +218,7 @@ def _put_quantities(found: Found, values: Mapping[Kind, Token], cells: Mapping[K
     if rejected is not None and rejected.value is not None:
         found.put("rejected_quantity", plain(rejected.value), _STATED)
     near = [piece.text for kind in (Kind.UNIT, Kind.QUANTITY) for piece in cells.get(kind, [])]
+    near.append(line.beside_quantity)
     for text in near:
         first = text.split()[0] if text.split() else ""
         found.put("unit", line_units.code(text) or line_units.code(first), 0.9)

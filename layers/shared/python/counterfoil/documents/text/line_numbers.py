@@ -87,7 +87,7 @@ def number_format(words: Iterable[Word]) -> NumberFormat:
 
 def value(text: str, form: NumberFormat) -> Decimal | None:
     """Read the number that a word is: sign, currency and percent sign may stand with it. None for all else."""
-    match = _PRINTED.fullmatch(text)
+    match = _PRINTED.fullmatch(text.removesuffix(","))
     if match is None or match["stop"]:
         return None
     number = _unsigned(match["digits"], form)

@@ -1,8 +1,8 @@
 """Reads the lines of goods and services from the pages of a document. Pure.
 
 Tables are found by the words of their headings, and read by where words stand below them; where a table has no
-heading, arithmetic has to show its columns. What rows and sums prove is surer than what they only state, and what they contradict
-is hardly believed. Lines are facts that a page states: nothing is completed.
+heading, arithmetic has to show its columns. What rows and sums prove is surer than what they only state, and what they
+contradict is hardly believed. Lines are facts that a page states: nothing is completed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,12 +12,19 @@ from decimal import Decimal
 from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.line_cells import RawLine, Row, Stretch, raw_lines
 from counterfoil.documents.text.line_columns import Heading, headings
-from counterfoil.documents.text.line_fields import Found, is_collapsed, read_fields
+from counterfoil.documents.text.line_fields import Found, is_collapsed, plain, read_fields
 from counterfoil.documents.text.line_numbers import NumberFormat, number_format, tokens
+from counterfoil.documents.text.line_sums import Charge, charges, settle
+from counterfoil.documents.text.line_unheaded import added, multiplied
+from counterfoil.documents.text.line_vocabulary import Kind
 from counterfoil.documents.text.page import Page
 
 _MARGIN = 0.14
 """Of a page's height, above and below: where running titles and page numbers stand."""
+_SUMMED = 0.97
+_ADDED = 0.75
+_TABLED = 0.6
+"""Confidence of amounts: of a line in a sum that is stated, of what only a sum shows, of a charge in a table."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +55,19 @@ class Lines:
 def read_lines(pages: Sequence[Page]) -> Lines:
     """Read the lines of goods and services that pages state, with the evidence for each field.
 
-    Never raises for what pages hold; what cannot be told for certain is left out.
+    Discounts and charges of the whole document are lines with a description and an amount, discounts negative. Never
+    raises for what pages hold; what cannot be told for certain is left out.
     """
     form = number_format(word for page in pages for word in page.words)
     rows = [_rows(number, page, form) for number, page in enumerate(pages, start=1)]
-    running = _running(pages, rows)
-    tables = list(_tables(pages, rows, running))
+    tables = list(_tables(pages, rows, _running(pages, rows)))
     priced = [table for table in tables if table[0].heading.has_prices]
     items = [item for table in priced or tables for item in _read(table, form)]
-    return _checked(items)
+    if not items and (stretches := multiplied(rows)):
+        items = _read(stretches, form)
+    if not items:
+        return _added(rows)
+    return _settled(items, rows)
 
 
 def _rows(number: int, page: Page, form: NumberFormat) -> list[Row]:
@@ -153,12 +164,76 @@ def _is_line(line: RawLine, found: Found) -> bool:
     return bool(counts) and (bool(names) or len(found.fields) > 2)
 
 
-def _checked(items: Sequence[tuple[RawLine, Found]]) -> Lines:
-    return Lines(tuple(_item(line, found) for line, found in items))
+def _added(rows: Sequence[Sequence[Row]]) -> Lines:
+    """Lines without a heading, of words and an amount each, which add up to a sum below them."""
+    found = [one for page in rows for one in added(page)]
+    items = []
+    for words, amount, row in found:
+        line = RawLine(row.page, row.top, {Kind.NET: amount})
+        item = Found()
+        item.put("description", words, _ADDED)
+        item.put("net_amount", plain(amount.value or Decimal(0)), _ADDED)
+        items.append(_item(line, item, "sum"))
+    return Lines(tuple(items), _sum(items), proven=bool(items))
 
 
-def _item(line: RawLine, found: Found) -> LineItem:
-    evidence = {name: Evidence("table", found.confidence[name], line.page) for name in found.fields}
+def _settled(items: Sequence[tuple[RawLine, Found]], rows: Sequence[Sequence[Row]]) -> Lines:
+    """Choose the lines and charges that make a sum which the document states, and say how sure that is."""
+    used = {(line.page, token) for line, _ in items for token in line.values.values()}
+    used |= {
+        (piece.page, token)
+        for line, _ in items
+        for pieces in line.cells.values()
+        for piece in pieces
+        for token in piece.tokens
+    }
+    start = (items[0][0].page, items[0][0].top)
+    rest = [
+        row
+        for page in rows
+        for row in page
+        if (row.page, row.top) >= start and not any((row.page, token) in used for token in row.tokens)
+    ]
+    net = next((line.values[Kind.NET] for line, _ in items if Kind.NET in line.values), None)
+    billed = [charge for charge in charges(rest, None if net is None else net.right) if net is not None]
+    stated = frozenset(
+        token.value for row in rest for token in row.tokens if token.value is not None and "." in str(token.value)
+    )
+    nets = [fields.number("net_amount") for _, fields in items]
+    weak = [fields.number("quantity") is None and fields.number("unit_price") is None for _, fields in items]
+    settlement = settle(nets, weak, billed, stated)
+    kept = [_item(*items[index], "table") for index in settlement.lines]
+    kept += [_charged(charge, amount, is_proven=settlement.is_proven) for charge, amount in settlement.charges]
+    if settlement.is_proven:
+        kept = [_proven(item) for item in kept]
+    return Lines(tuple(kept), _sum(kept), settlement.is_proven)
+
+
+def _sum(items: Sequence[LineItem]) -> Decimal | None:
+    amounts = [item.fields.get("net_amount") for item in items]
+    return sum((Decimal(amount) for amount in amounts if amount), Decimal(0)) if items and all(amounts) else None
+
+
+def _charged(charge: Charge, amount: Decimal, *, is_proven: bool) -> LineItem:
+    confidence = _ADDED if is_proven else _TABLED
+    found = Found()
+    found.put("description", charge.description, confidence)
+    found.put("net_amount", plain(amount), confidence)
+    line = RawLine(charge.row.page, charge.row.top, {Kind.NET: charge.token})
+    return _item(line, found, "charge")
+
+
+def _proven(item: LineItem) -> LineItem:
+    """A line of a sum that the document states: its amount is surer, unless its own numbers contradict it."""
+    amount = item.evidence.get("net_amount")
+    if amount is None or amount.confidence < _TABLED:
+        return item
+    sure = Evidence(amount.source, max(amount.confidence, _SUMMED), amount.page)
+    return LineItem(item.fields, {**item.evidence, "net_amount": sure}, item.page, item.box)
+
+
+def _item(line: RawLine, found: Found, source: str) -> LineItem:
+    evidence = {name: Evidence(source, found.confidence[name], line.page) for name in found.fields}
     words = list(line.values.values())
     words += [
         token for pieces in line.cells.values() for piece in pieces if piece.page == line.page for token in piece.tokens

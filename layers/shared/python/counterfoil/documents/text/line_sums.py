@@ -1,0 +1,177 @@
+"""Lines against the sum that a document states: what proves them, and the discounts and charges between. Pure.
+
+A discount, freight or packaging that a document bills beside its lines is one more line. It counts when lines and
+charges together are a sum that the document states; in a table of charges it counts without.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+
+from counterfoil.documents.text.line_cells import Row
+from counterfoil.documents.text.line_numbers import Token
+from counterfoil.documents.text.line_vocabulary import plain_heading
+
+_ALIGNED = 5.0
+_WITHIN_A_NAME = 0.8
+"""Points; of the text's height."""
+
+_ALLOWANCES = (
+    r"\w*rabatt\w*|\w*nachlass\w*|abschlag|discount|allowance|rebate|remise|ristourne|sconto|abbuono|descuento|dto"
+    r"|korting|rabat|gutschein"
+)
+_CHARGES = (
+    r"zuschlag|\w+zuschlag|versand\w*|fracht\w*|porto\w*|transport\w*|lieferkosten|lieferpauschale|verpackung\w*"
+    r"|\w+verpackung|bearbeitungsgebuhr|mautgebuhr|maut|shipping|freight|postage|carriage|delivery (?:charge|cost|fee)"
+    r"|handling|packaging|packing|surcharge|charge|frais|port|transports?|livraison|emballage|supplement|spese"
+    r"|trasporto|imballo|portes|gastos|envio|embalaje|verzendkosten|verzending|vracht\w*|toeslag|verpakking\w*"
+    r"|fragt|forsendelse|gebyr|tillaeg|emballage"
+)
+_CHARGE = re.compile(
+    rf"(?P<lead>abzgl|abzuglich|zzgl|zuzuglich|plus|less|minus|(?P<type>abschlag|zuschlag|allowance|charge|remise))?"
+    rf"(?: ?.*?\b)?(?:(?P<allowance>{_ALLOWANCES})|(?P<charge>{_CHARGES}))\b.*"
+)
+_NO_CHARGE = re.compile(
+    r".*\b(?:skonto|escompte|cash discount|zahlbar|zahlung|payment|pagamento|betaling|bestellungen)\b.*"
+)
+_SUM_OF = re.compile(
+    r"(?:gesamt\w*|summe\w*|total\w*|sum|somme|sub ?total|zwischensumme|warenwert|netto\w*|brutto\w*)\b.*"
+)
+_LEAD = re.compile(
+    r"(?:abzgl|abzüglich|zzgl|zuzüglich|plus|less|minus|abschlag|zuschlag|allowance|charge|remise)\b\.?:?\s+(?=\S)",
+    re.IGNORECASE,
+)
+_REASON_CODE = re.compile(r"\s*\([A-Z]{2,3}\)$")
+
+
+@dataclass(frozen=True)
+class Charge:
+    """A discount or charge that a row states, with the amount as printed.
+
+    `is_aligned` where the amount stands below those of the lines, `is_tabled` in a table of charges.
+    """
+
+    description: str
+    token: Token
+    is_allowance: bool
+    is_aligned: bool
+    is_tabled: bool
+    row: Row
+
+    @property
+    def amount(self) -> Decimal:
+        """The amount as printed."""
+        return self.token.value or Decimal(0)
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """Which lines and charges make a sum that the document states.
+
+    `lines` are indices of those that count, `charges` the charges that count with their signed amount.
+    """
+
+    lines: tuple[int, ...]
+    charges: tuple[tuple[Charge, Decimal], ...]
+    is_proven: bool
+
+
+def charges(rows: Sequence[Row], right: float | None) -> Iterator[Charge]:
+    """The discounts and charges among rows; `right` is where the amounts of the lines end, in points.
+
+    A table of charges is known by its heading, and goes on as long as its rows state charges.
+    """
+    is_tabled = False
+    for row in rows:
+        is_tabled = is_tabled or _is_heading(row)
+        name = _name(row)
+        plain = plain_heading(name)
+        match = _CHARGE.fullmatch(plain)
+        if match is None or _NO_CHARGE.fullmatch(plain_heading(_text(row))) or _SUM_OF.match(plain):
+            is_tabled = is_tabled and not _SUM_OF.match(plain)
+            continue
+        numbers = [token for token in row.tokens if token.value and not token.is_percent and _has_cents(token)]
+        if not numbers:
+            continue
+        aligned = [token for token in numbers if right is not None and abs(token.right - right) <= _ALIGNED]
+        amount = (aligned or numbers)[-1]
+        is_allowance = (match["type"] or match["lead"] or "") in _LESS or match["allowance"] is not None
+        description = _REASON_CODE.sub("", _LEAD.sub("", name).rstrip(" :"))
+        yield Charge(description, amount, is_allowance, bool(aligned), is_tabled, row)
+
+
+def _has_cents(token: Token) -> bool:
+    exponent = (token.value or Decimal(0)).as_tuple().exponent
+    return isinstance(exponent, int) and exponent <= -2
+
+
+def _is_heading(row: Row) -> bool:
+    """Tell whether a row is the heading of a table of charges: what they are on, and what they amount to."""
+    words = set(plain_heading(_text(row)).split())
+    return bool(words & _BASE) and bool(words & _AMOUNT) and not any(token.value for token in row.tokens)
+
+
+_BASE = frozenset({"basisbetrag", "grundbetrag", "base", "prozent", "percentage"})
+_AMOUNT = frozenset({"betrag", "amount", "montant", "importo", "importe", "bedrag", "belob"})
+_LESS = frozenset({"abzgl", "abzuglich", "less", "minus", "abschlag", "allowance", "remise"})
+
+
+def _text(row: Row) -> str:
+    return " ".join(token.text for token in row.tokens)
+
+
+def _name(row: Row) -> str:
+    """A row's words before its numbers; a short number that stands with the words is part of the name."""
+    words: list[str] = []
+    for before, token in pairwise((None, *row.tokens)):
+        if token is None:
+            continue
+        if token.value is not None:
+            is_near = before is not None and token.left - before.right <= _WITHIN_A_NAME * row.height
+            if token.is_percent or not is_near or not re.fullmatch(r"\d{1,2}:?", token.text):
+                break
+        words.append(token.text)
+    return " ".join(words)
+
+
+def settle(
+    nets: Sequence[Decimal | None], weak: Sequence[bool], found: Sequence[Charge], stated: frozenset[Decimal]
+) -> Settlement:
+    """Choose what adds up to a stated sum: all lines and charges if they do, else without those that need not be.
+
+    Lines that are `weak` may be none. Charges are tried together, as printed and with discounts negative; then those
+    whose amounts stand below the lines', those of a table, and without one of them. Few tries, so that no sum comes
+    about by chance. Where nothing adds up, all lines stay, and the charges that stand in a table of charges.
+    """
+    every = tuple(range(len(nets)))
+    sure = tuple(index for index in every if not weak[index])
+    if any(net is not None for net in nets):
+        for lines in dict.fromkeys((every, sure)):
+            base = sum((net for index in lines if (net := nets[index]) is not None), Decimal(0))
+            for kept in _tries(found):
+                for signed in (_as_printed, _as_less):
+                    amounts = [(charge, signed(charge)) for charge in kept]
+                    if base + sum((amount for _, amount in amounts), Decimal(0)) in stated:
+                        return Settlement(lines, tuple(amounts), is_proven=True)
+    tabled = tuple((charge, _as_less(charge)) for charge in found if charge.is_tabled)
+    return Settlement(every, tabled, is_proven=False)
+
+
+def _tries(found: Sequence[Charge]) -> Iterator[tuple[Charge, ...]]:
+    """Choices of charges, the likelier first."""
+    every = tuple(found)
+    tries = [every, tuple(charge for charge in every if charge.is_aligned)]
+    tries.append(tuple(charge for charge in every if charge.is_tabled))
+    tries += [every[:index] + every[index + 1 :] for index in range(len(every))]
+    yield from dict.fromkeys([*tries, ()])
+
+
+def _as_printed(charge: Charge) -> Decimal:
+    return charge.amount
+
+
+def _as_less(charge: Charge) -> Decimal:
+    """What a charge amounts to where discounts are printed without a sign."""
+    return -charge.amount if charge.is_allowance and charge.amount > 0 else charge.amount
