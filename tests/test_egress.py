@@ -119,7 +119,7 @@ def test_of_several_addresses_a_public_one_is_called():
         (("http", NAME, 80), "only https is"),
         (("http", NAME, 443), "only https is"),
         (("ftp", NAME, 21), "must begin with https"),
-        (("https", "", 443), "must begin with https"),
+        (("https", "", 443), "name a host"),
         (("https", NAME, 22), "at port 22: only 443 and 8443 may"),
         (("https", NAME, 5432), "at port 5432"),
     ],
@@ -171,6 +171,51 @@ def test_addresses_of_ipv4_come_first(monkeypatch: pytest.MonkeyPatch):
     found = [(socket.AF_INET6, 1, 6, "", ("2a00::1", 443, 0, 0)), (socket.AF_INET, 1, 6, "", ("8.8.8.8", 443))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     assert resolved(NAME, 443) == ["8.8.8.8", "2a00::1"]
+
+
+# What shows before a name is resolved
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"https://{NAME}/hook?a=b",
+        "https://8.8.8.8",
+        "https://[2606:4700::1111]:8443/",
+        "http://127.0.0.1:8099/",
+        "http://inside:80/x",
+        "HTTPS://Hooks.Example.Com/",
+        "https://bücher.example/",
+    ],
+)
+def test_an_address_that_may_be_called_is_accepted_before_its_name_is_resolved(url: str):
+    assert Egress((*LOOPBACK, "inside:80"), Resolver()).objection(url) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("", "must begin with https"),
+        ("hooks.example.com", "must begin with https"),
+        ("https:///x", "name a host"),
+        ("https://[::1", "no address"),
+        ("https://x:99999/", "no address"),
+        (f"http://{NAME}/", "only https is"),
+        (f"https://{NAME}:22/", "at port 22"),
+        ("https://10.0.0.1/", "no public address"),
+        ("https://[::ffff:8.8.8.8]/", "no public address"),
+        ("https://ann:secret@x.example/", "no user"),
+        ("https://x.example/#a", "no fragment"),
+        ("https://x.example/a b", "blanks"),
+        ("https://x.example/\n", "blanks"),
+        ("https://x.example/" + "a" * 2048, "more than 2048"),
+    ],
+)
+def test_an_address_that_can_never_be_called_is_refused_at_once(url: str, says: str):
+    said = Egress(LOOPBACK, Resolver()).objection(url)
+    assert said is not None
+    assert says in said
+    assert "secret" not in said
 
 
 # What a call connects to

@@ -8,6 +8,7 @@ the name. No redirect is followed, and no proxy is used.
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from urllib.parse import urlsplit
 
 from counterfoil import http
 from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
@@ -37,6 +38,9 @@ _SPECIAL: tuple[Network, ...] = tuple(
     )
 )
 """Of IANA's special-purpose registries, what `is_global` lets through in some version of Python; and a cloud's own."""
+
+LONGEST_URL = 2048
+_NO_HTTPS = "The address must begin with https:// and name a host"
 
 Resolve = Callable[[str, int], Sequence[str]]
 
@@ -104,22 +108,65 @@ class Egress:
                 learn where it leads inside.
             ServiceUnavailableError: the name cannot be resolved now.
         """
-        if scheme not in {"http", "https"} or not host:
-            raise RejectedRequestError("An address could not be called: it must begin with https:// and name a host")
+        if scheme not in http.PORTS or not host:
+            raise RejectedRequestError(_NO_HTTPS)
         found = self._resolve(host, port)
-        allowed = f"{host}:{port}" in self._places
-        for address in found:
-            if allowed or any(ip_address(address) in network for network in self._networks):
-                return address
-        if scheme != "https":
-            raise RejectedRequestError(f"{host} may not be called: only https is")
-        if port not in PORTS:
-            raise RejectedRequestError(f"{host} may not be called at port {port}: only {_listed(PORTS)} may")
-        for address in found:
-            if is_public(address):
-                return address
-        raise RejectedRequestError(f"{host} may not be called: it leads to no public address")
+        for ip in found:
+            if self._is_allowed(host, port, ip):
+                return ip
+        refusal = _refusal(scheme, host, port)
+        if refusal is not None:
+            raise RejectedRequestError(refusal)
+        for ip in found:
+            if is_public(ip):
+                return ip
+        raise RejectedRequestError(_not_public(host))
+
+    def objection(self, url: str) -> str | None:
+        """Why a URL can never be called, as far as it shows before its name is resolved; None where it may be."""
+        try:
+            parts = urlsplit(url)
+            host, port = (parts.hostname or "").lower(), parts.port or http.PORTS.get(parts.scheme, 0)
+        except ValueError:
+            return "It is no address"
+        if len(url) > LONGEST_URL or not url.isprintable() or " " in url:
+            return f"It has blanks or more than {LONGEST_URL} characters"
+        if "@" in parts.netloc or "#" in url:
+            return "It may have no user, no password and no fragment"
+        if parts.scheme not in http.PORTS or not host:
+            return _NO_HTTPS
+        ip = host if _is_ip(host) else None
+        if self._is_allowed(host, port, ip):
+            return None
+        return _refusal(parts.scheme, host, port) or (None if ip is None or is_public(ip) else _not_public(host))
+
+    def _is_allowed(self, host: str, port: int, ip: str | None) -> bool:
+        """Whether the allowlist has this place."""
+        if f"{host}:{port}" in self._places:
+            return True
+        return ip is not None and any(ip_address(ip) in network for network in self._networks)
+
+
+def _refusal(scheme: str, host: str, port: int) -> str | None:
+    """Why what is not on the allowlist may not be called, wherever it is."""
+    if scheme != "https":
+        return f"{host} may not be called: only https is"
+    if port not in PORTS:
+        return f"{host} may not be called at port {port}: only {_listed(PORTS)} may"
+    return None
+
+
+def _not_public(host: str) -> str:
+    return f"{host} may not be called: it leads to no public address"
 
 
 def _listed(ports: frozenset[int]) -> str:
     return " and ".join(map(str, sorted(ports)))
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -28,6 +28,8 @@ LONGEST_BODY = 1_048_576
 """Bytes of an answer."""
 LONGEST_RETRY_AFTER = 86_400.0
 """Seconds: who asks to be left alone for longer than a day is asked again after a day."""
+PORTS = {"http": 80, "https": 443}
+"""Where each scheme is spoken, unless an address says otherwise."""
 
 _TRANSIENT_STATUS = {408, 425, 429}
 _FOREIGN = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
@@ -38,7 +40,6 @@ _NO_ANSWER = (
     httpx.ProxyError,
     httpx.DecodingError,
 )
-_PORTS = {"http": 80, "https": 443}
 _NAME = "sni_hostname"
 """The extension of a request by which httpcore is told of the name that a server must have a certificate for."""
 _OF_THE_BODY = {"content-encoding", "content-length", "transfer-encoding"}
@@ -207,7 +208,7 @@ def _pin(request: httpx.Request, connect_to: Callable[[str, str, int], str]) -> 
     """Lead a request to one address. Its header Host was made from the name, and TLS is told of that, too."""
     url = request.url
     host = url.raw_host.decode("ascii")
-    address = connect_to(url.scheme, host, url.port or _PORTS.get(url.scheme, 0))
+    address = connect_to(url.scheme, host, url.port or PORTS.get(url.scheme, 0))
     request.extensions[_NAME] = host
     request.url = url.copy_with(host=address)
 
