@@ -1,6 +1,7 @@
 """The files behind documents: read from S3, within bounds, and written there."""
 
 import hashlib
+import io
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
@@ -68,7 +69,10 @@ def head(file: File) -> bytes:
 
 def read(file: File) -> bytes:
     """A file's bytes. Raises as `fetch`."""
-    return b"".join(_chunks(file))
+    content = io.BytesIO()  # gives its bytes away at the end, where a join would hold them twice
+    for chunk in _chunks(file):
+        content.write(chunk)
+    return content.getvalue()
 
 
 def write(bucket: str, key: str, content: bytes, content_type: str = "application/pdf") -> File:

@@ -64,8 +64,13 @@ def embedded_xml(content: bytes) -> list[EmbeddedXml]:
         raise InvalidDocumentError(_DAMAGED) from error
 
 
+def _shared(content: bytes) -> io.BufferedReader:
+    """A stream of these very bytes: pypdf asks a BytesIO for its buffer, which is a copy of all of them."""
+    return io.BufferedReader(io.BytesIO(content))
+
+
 def _read_embedded_xml(content: bytes) -> list[EmbeddedXml]:
-    reader = PdfReader(io.BytesIO(content), strict=False)
+    reader = PdfReader(_shared(content), strict=False)
     if reader.is_encrypted:
         raise _encrypted()
     if len(reader.pages) == 0:
@@ -153,7 +158,7 @@ def cut(content: bytes, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
     """
     try:
         with apply_configuration(page_tree_maximum_entries=MAX_PAGES):
-            reader = PdfReader(io.BytesIO(content), strict=False)
+            reader = PdfReader(_shared(content), strict=False)
             for first, last in ranges:
                 writer, file = PdfWriter(), io.BytesIO()
                 for page in reader.pages[first - 1 : last]:
