@@ -1,0 +1,269 @@
+"""Postal addresses on a page: found by the line with the town, read upwards to street and name. Pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from counterfoil.documents.text import dates, identifiers, wording
+from counterfoil.documents.text.layout import Cell, Layout, plain
+
+_LETTERS = r"A-Za-z\u00c0-\u024f"
+_GB_CODE = r"[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}"
+_TOWN = re.compile(
+    rf"(?:(?P<land>[A-Z]{{1,3}})\s?[-–]?\s?)?"
+    rf"(?:(?P<code>\d{{5}}|\d{{4}} ?[A-Z]{{2}}(?= )|\d{{3}} \d{{2}}|\d{{2}}-\d{{3}}|\d{{4}}|{_GB_CODE})\s*[,-]?\s*)"
+    rf"(?P<city>[{_LETTERS}][{_LETTERS} .,'’/()\-\d]{{1,60}})"
+)
+_TOWN_FIRST = re.compile(rf"(?P<city>[{_LETTERS}][{_LETTERS} .'\-]{{1,40}}),? (?P<code>{_GB_CODE})")
+_LANDS = {"D": "DE", "A": "AT", "F": "FR", "I": "IT", "E": "ES", "B": "BE", "L": "LU"}
+_STREET_WORDS = re.compile(
+    r"str(?:asse|\.)|weg\b|platz\b|allee\b|gasse\b|damm\b|ufer\b|ring\b|chaussee|\brue\b|avenue|boulevard|chemin|\bquai\b"
+    r"|impasse|\bvia\b|viale|piazza|corso|calle|avenida|plaza|paseo|straat|laan\b|plein\b|gracht|\bvej\b|vej\b|gade\b"
+    r"|alle\b|street|road|\blane\b|drive\b|square|postfach|p\.? ?o\.? box|boite postale|\bbp\b|apartado|casella postale|postboks"
+)
+_HOUSE_NUMBER = re.compile(
+    r"(?:^\d{1,5}[a-z]?(?: ?(?:bis|ter))?,? [a-z].{2,}|.{3,} \d{1,5} ?[a-z]?(?:[-/ ]\d{1,4} ?[a-z]?)?$)"
+)
+_LEGAL_FORM = re.compile(
+    r"(?<![a-z])(?:gmbh|ag|kg|ohg|ug|e\.? ?k\.?|a\. ?g\.?|e\. ?v\.?|eg|se|gbr|mbh|kgaa|ltd|limited|plc|llp|inc|llc|corp|sarl|s\.a\.r\.l\.?|sas|sasu|s\.a\.s\.?"
+    r"|s\.a\.?|sa|eurl|snc|srl|s\.r\.l\.?|spa|s\.p\.a\.?|s\.l\.?|sl|slu|b\.v\.?|bv|n\.v\.?|nv|aps|a/s|as|oy|ab|sp\. z o\.o\.?)(?![a-z])"
+)
+_SALUTATION = re.compile(
+    r"(?:an|to|a)?\s*(?:herrn?|frau|mr|mrs|ms|mme|m|monsieur|madame|sig|sig\.ra|signor[ae]?|sr|sra|dhr|mevr)\.?"
+)
+_LABEL_BEHIND = re.compile(r"^[^:]{2,25}:")
+_NOT_OF_ADDRESS = re.compile(
+    r"^(?:gln|ust|vat|tva|tel|fon|fax|phone|telefon|telefax|mobil|e-?mail|www|http|iban|bic|nummer|globale nummer|kunden-?(?:nr|nummer)|lief-?nr|kd-?nr|hr[ab]|nr)\b"
+    r"|@|https?:|www\.|^[+(]?\d[\d\s()/.-]{6,}$"
+)
+_SEPARATOR = re.compile(r"\s*(?:[·•●∙|;,*]|\s[-–—]\s|\x1f)\s*")
+_REACH = 3.0  # heights of the text between the lines of an address
+_REACH_IN_WINDOW = 4.2  # letters leave lines of an address window empty
+_MAX_LINES = 7
+_MAX_CITY_WORDS = 6
+
+
+@dataclass(frozen=True)
+class Town:
+    """Postal code, city and country of a line; the country is None where the line does not name it."""
+
+    code: str
+    city: str
+    country: str | None
+
+
+@dataclass(frozen=True)
+class Address:
+    """Name, street and town with the cells that they were read from, top to bottom; `inline` stood on one line."""
+
+    name: str | None
+    street: str | None
+    town: Town
+    cells: tuple[Cell, ...]
+    inline: bool = False
+
+    @property
+    def top(self) -> Cell:
+        """Its first cell."""
+        return self.cells[0]
+
+
+def town(text: str) -> Town | None:
+    """The town that a line is, with its code and perhaps its country; None for any other line."""
+    stripped = re.sub(r"\s+", " ", text).strip(" ,;|·•●")
+    match = _TOWN.fullmatch(stripped) or _TOWN_FIRST.fullmatch(stripped)
+    if match is None:
+        return None
+    city, country = _without_country(match["city"].strip(" ,."))
+    land = match.groupdict().get("land")
+    if land:
+        country = _LANDS.get(land, land if land in wording.COUNTRIES else None)
+        if country is None and len(match["code"]) < 5:
+            return None
+    words = city.split()
+    if not city or len(words) > _MAX_CITY_WORDS or not city[0].isalpha() or identifiers.emails(city):
+        return None
+    if len(match["code"]) == 4 and not land and (1900 <= int(match["code"]) <= 2100 or not city[0].isupper()):
+        return None
+    return Town(match["code"], city, country)
+
+
+def _without_country(city: str) -> tuple[str, str | None]:
+    head, comma, tail = city.rpartition(",")
+    code = country(tail)
+    return (head.strip(), code) if comma and code else (city, None)
+
+
+def country(text: str) -> str | None:
+    """The code of the country that a text names, in words or by its code; None for any other text."""
+    for part in re.split(r"[/,]", text):
+        words = re.sub(r"[^a-z ]", " ", plain(part)).strip()
+        if code := wording.COUNTRY_OF.get(re.sub(r"\s+", " ", words)):
+            return code
+    stripped = text.strip(" ,.()")
+    return stripped if stripped in wording.COUNTRIES else None
+
+
+def find(layout: Layout) -> list[Address]:
+    """Every address of a document, page by page from top to bottom."""
+    found: list[Address] = []
+    taken: set[Cell] = set()
+    for line in layout.lines:
+        inline = _inline(line)
+        if inline is not None:
+            found.append(inline)
+            taken.update(inline.cells)
+    for cell in layout.cells:
+        if cell not in taken and (place := town(cell.text)) is not None:
+            above = list(_above(layout, cell, taken))
+            if above:
+                found.append(_block(layout, cell, place, above))
+    return sorted(found, key=lambda address: (address.top.page, address.top.top))
+
+
+def _inline(line: Sequence[Cell]) -> Address | None:
+    """Name, street and town on one line with marks between: the sender above a letter's address, or a letterhead."""
+    text = "\x1f".join(cell.text for cell in line)
+    parts = [part for part in _SEPARATOR.split(text) if part.strip()]
+    for index in range(2, min(len(parts), 6)):
+        place = town(parts[index])
+        if place is None or not _is_street(parts[index - 1]) or len(parts[0]) > 60 or ":" in parts[0]:
+            continue
+        following = parts[index + 1] if index + 1 < len(parts) else ""
+        stated = place.country or country(following)
+        end = text.find(parts[index]) + len(parts[index])
+        cells, length = [], 0
+        for cell in line:
+            if length < end:
+                cells.append(cell)
+            length += len(cell.text) + 1
+        return Address(
+            parts[0].strip(), parts[index - 1].strip(), Town(place.code, place.city, stated), tuple(cells), inline=True
+        )
+    return None
+
+
+def _is_street(text: str) -> bool:
+    words = plain(text).strip()
+    return bool(_STREET_WORDS.search(words) or _HOUSE_NUMBER.search(words)) and not _NOT_OF_ADDRESS.search(words)
+
+
+def _above(layout: Layout, bottom: Cell, taken: set[Cell]) -> Iterator[Cell]:
+    """The cells of the same column over a town, upwards, as long as they may belong to its address."""
+    column = [
+        cell
+        for cell in layout.cells
+        if cell.page == bottom.page
+        and cell.bottom <= bottom.top + bottom.height / 2
+        and abs(cell.left - bottom.left) < bottom.height
+    ]
+    is_window = any(cell in taken and 0 < bottom.top - cell.bottom < 10 * bottom.height for cell in layout.cells)
+    below, count = bottom, 0
+    for cell in reversed(column):
+        label = _label_of(layout, cell)
+        is_wide = is_window or label is not None or _label_of(layout, below) is not None
+        reach = (_REACH_IN_WINDOW if is_wide else _REACH) - 1
+        if below.top - cell.bottom > reach * bottom.height or count >= _MAX_LINES or cell in taken:
+            return
+        if label == "other" and _is_contact(layout, cell):
+            below = cell
+            continue
+        if label == "other" or ends_address(cell):
+            return
+        yield cell
+        below, count = cell, count + 1
+
+
+_CONTACT = wording.pattern(
+    (
+        "ansprechpartner",
+        "abteilung",
+        "contact",
+        "zu handen",
+        "zhd",
+        "attn",
+        "department",
+        "z hd",
+        "attention",
+        "referente",
+    )
+)
+_NAME = wording.pattern(wording.NAME)
+_ADDRESS = wording.pattern(wording.ADDRESS)
+
+
+def _label_of(layout: Layout, cell: Cell) -> str | None:
+    """Whether a label with a colon left of a cell says that it is a name, an address or something other."""
+    left = layout.left_of(cell)
+    if not left or not left[-1].text.rstrip().endswith(":"):
+        return None
+    label = left[-1].plain
+    return "name" if _NAME.search(label) else "address" if _ADDRESS.search(label) else "other"
+
+
+def _is_contact(layout: Layout, cell: Cell) -> bool:
+    return _CONTACT.search(layout.left_of(cell)[-1].plain) is not None
+
+
+def ends_address(cell: Cell) -> bool:
+    """Tell whether a cell cannot be a line of an address: labelled, a number, a telephone, a heading."""
+    words = cell.plain.strip()
+    return (
+        words.endswith(":")
+        or words.startswith(":")
+        or _LABEL_BEHIND.match(words) is not None
+        or _NOT_OF_ADDRESS.search(words) is not None
+        or is_heading(cell)
+        or any(True for _ in dates.find(cell.text, "day first"))
+        or not any(map(str.isalpha, words))
+        or len(words) > 70
+    )
+
+
+_HEADINGS = re.compile(
+    "|".join(
+        rf"(?P<{role}>{wording.pattern(words).pattern})"
+        for role, words in (
+            ("elsewhere", wording.ELSEWHERE),
+            ("seller", wording.SELLER),
+            ("buyer", wording.BUYER),
+            ("invoiced", wording.INVOICED),
+        )
+    )
+)
+
+
+def heading(cell: Cell) -> str | None:
+    """The role that a cell gives to the address below it: seller, buyer, invoiced or elsewhere; None for other cells."""
+    match = _HEADINGS.fullmatch(cell.plain.strip(" :.*"))
+    return match.lastgroup if match else None
+
+
+def is_heading(cell: Cell) -> bool:
+    """Tell whether a cell is the heading of an address."""
+    return heading(cell) is not None
+
+
+def _block(layout: Layout, bottom: Cell, place: Town, above: Sequence[Cell]) -> Address:
+    lines = list(reversed(above))
+    named = [cell for cell in lines if _label_of(layout, cell) == "name"]
+    streets = [cell for cell in lines[1:] if _is_street(cell.text)] or [
+        cell for cell in lines[1:] if _label_of(layout, cell) == "address"
+    ]
+    street = streets[0] if streets else None
+    before = [cell for cell in lines if street is None or cell.top < street.top]
+    below = layout.below(bottom)
+    stated = place.country or (country(below.text) if below is not None else None)
+    cells = (*lines, bottom)
+    name = _name([cell.text for cell in before], labelled=bool(named)) if before else None
+    return Address(name, street.text if street else None, Town(place.code, place.city, stated), cells)
+
+
+def _name(lines: Sequence[str], *, labelled: bool) -> str | None:
+    """The first line, with the next where the first is a salutation, or where only the next states a legal form."""
+    first, *others = lines
+    if others and _SALUTATION.fullmatch(plain(first)):
+        return f"{first} {others[0]}"
+    if others and not _LEGAL_FORM.search(plain(first)) and _LEGAL_FORM.search(plain(others[0])):
+        return f"{first} {others[0]}"
+    return first

@@ -1,0 +1,97 @@
+"""Dates as seven languages write them, read only where they can be read in one way. Pure."""
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Iterator
+from types import MappingProxyType
+from typing import Literal
+
+from counterfoil.documents.text.layout import plain
+
+Order = Literal["day first", "month first"]
+
+_MONTHS = (
+    "januar january janvier gennaio enero januari jan janv genn gen ene jaen janner",
+    "februar february fevrier febbraio febrero februari feb fevr fev febr",
+    "marz march mars marzo maart marts mar mrz mrt marz maerz",
+    "april avril aprile abril apr avr abr",
+    "mai may maggio mayo mei maj mag",
+    "juni june juin giugno junio jun giu",
+    "juli july juillet luglio julio jul juil lug",
+    "august aout agosto augustus aug ago",
+    "september septembre settembre septiembre setiembre sep sept set",
+    "oktober october octobre ottobre octubre okt oct ott",
+    "november novembre noviembre nov",
+    "dezember december decembre dicembre diciembre dez dec dic",
+)
+_MONTH_OF = MappingProxyType({word: number for number, words in enumerate(_MONTHS, 1) for word in words.split()})
+_NAMES = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
+_YEAR = r"(?:19|20)\d{2}"
+_DATE = re.compile(
+    rf"(?<![\d.,/-])(?:"
+    rf"(?P<iso_year>{_YEAR})[-./](?P<iso_month>\d{{1,2}})[-./](?P<iso_day>\d{{1,2}})"
+    rf"|(?P<first>\d{{1,2}})\s?(?P<mark>[./-])\s?(?P<second>\d{{1,2}})\s?(?P=mark)\s?(?P<year>{_YEAR}|\d{{2}})"
+    rf"|(?P<day>\d{{1,2}})(?:\.|st|nd|rd|th|er|o)?[\s-]*(?:de\s+|of\s+)?(?P<name>{_NAMES})\.?,?[\s-]*(?:de[l]?\s+)?(?P<of>{_YEAR})"
+    rf"|(?P<us_name>{_NAMES})\.?\s+(?P<us_day>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<us_year>{_YEAR})"
+    rf")(?![\d/-]|[.,]\d)"
+)
+PATTERN = _DATE.pattern
+"""The form of a date within a text that went through `plain`; it has named groups."""
+
+
+def order_of(texts: Iterable[str]) -> Order | None:
+    """Whether a document writes the day or the month first: what dates with a number over 12 or with dots show.
+
+    Dots and hyphens between numbers stand for the day first in every country that writes so.
+    """
+    orders: set[Order] = set()
+    for text in texts:
+        for match in _DATE.finditer(plain(text)):
+            if match["first"] and match["mark"] != ".":
+                first, second = int(match["first"]), int(match["second"])
+                if first > 12 >= second:
+                    orders.add("day first")
+                elif second > 12 >= first:
+                    orders.add("month first")
+    return orders.pop() if len(orders) == 1 else None
+
+
+def find(text: str, order: Order | None) -> Iterator[tuple[int, int, str | None]]:
+    """Yield each date of a text: where it begins and ends, and its ISO form; None where it can be read in two ways."""
+    for match in _DATE.finditer(plain(text)):
+        yield match.start(), match.end(), _iso(match, order)
+
+
+def whole(text: str, order: Order | None) -> str | None:
+    """The date that a text is, alone or with a weekday or time beside it; None for anything else."""
+    for start, end, day in find(text, order):
+        before, after = plain(text[:start]).strip(" :(,."), text[end:].strip(" .,;)")
+        if (not before or before.isalpha()) and len(before) <= 10 and re.fullmatch(r"(\d{1,2}:\d\d(:\d\d)?)?", after):
+            return day
+    return None
+
+
+def _iso(match: "re.Match[str]", order: Order | None) -> str | None:
+    if match["iso_year"]:
+        return _day(match["iso_year"], match["iso_month"], match["iso_day"])
+    if match["name"]:
+        return _day(match["of"], str(_MONTH_OF[match["name"]]), match["day"])
+    if match["us_name"]:
+        return _day(match["us_year"], str(_MONTH_OF[match["us_name"]]), match["us_day"])
+    first, second, year = match["first"], match["second"], match["year"]
+    if len(year) == 2:
+        year = f"20{year}" if int(year) < 70 else f"19{year}"
+    if match["mark"] == "." or int(first) > 12 or first == second:
+        order = "day first"
+    elif int(second) > 12:
+        order = "month first"
+    if order is None:
+        return None
+    return _day(year, second, first) if order == "day first" else _day(year, first, second)
+
+
+def _day(year: str, month: str, day: str) -> str | None:
+    try:
+        return dt.date(int(year), int(month), int(day)).isoformat()
+    except ValueError:
+        return None

@@ -1,0 +1,207 @@
+"""References, dates and currency from the labels of a document. Pure."""
+
+import re
+from collections.abc import Iterator
+
+from counterfoil.documents.structured import ROLES, DocumentType
+from counterfoil.documents.text import dates, identifiers, wording
+from counterfoil.documents.text.evidence import Evidence
+from counterfoil.documents.text.labelled import Found, find
+from counterfoil.documents.text.layout import Cell, Layout, plain
+
+_REFERENCES = {
+    DocumentType.INVOICE: {
+        DocumentType.PURCHASE_ORDER: "po_reference",
+        DocumentType.DELIVERY_NOTE: "delivery_note_reference",
+        DocumentType.CONTRACT: "contract_reference",
+        DocumentType.ORDER_CONFIRMATION: "sales_order_reference",
+    },
+    DocumentType.CREDIT_NOTE: {
+        DocumentType.INVOICE: "invoice_reference",
+        DocumentType.PURCHASE_ORDER: "po_reference",
+    },
+    DocumentType.PURCHASE_ORDER: {DocumentType.CONTRACT: "contract_reference"},
+    DocumentType.ORDER_CONFIRMATION: {DocumentType.PURCHASE_ORDER: "po_reference"},
+    DocumentType.DELIVERY_NOTE: {DocumentType.PURCHASE_ORDER: "po_reference"},
+    DocumentType.GOODS_RECEIPT: {
+        DocumentType.PURCHASE_ORDER: "po_reference",
+        DocumentType.DELIVERY_NOTE: "delivery_note_reference",
+    },
+    DocumentType.CONTRACT: {},
+}
+_STRONG = {kind: wording.pattern(phrases) for kind, phrases in wording.NUMBERS.items()}
+_BARE = {kind: wording.pattern(phrases) for kind, phrases in wording.BARE_REFERENCES.items()}
+_PRECEDING = wording.pattern(wording.PRECEDING_INVOICE)
+_QUOTATION = wording.pattern(wording.QUOTATION)
+_YOUR_REFERENCE = wording.pattern(wording.YOUR_REFERENCE)
+_OWN_DATE = {kind: wording.pattern(phrases) for kind, phrases in wording.OWN_DATE.items()}
+_ANY_DATE = wording.pattern(wording.ANY_DATE)
+_DUE_DATE = wording.pattern(wording.DUE_DATE)
+_CURRENCY = wording.pattern(wording.CURRENCY)
+_CODE = re.compile(rf"(?<![A-Za-z])(?:{wording.CODES})(?![A-Za-z])")
+_LOOKS_LIKE_AN_ORDER = re.compile(r"[A-Z]{2,}[-./]?\d[\w./-]*|45\d{8}")
+_DATE_TAIL = re.compile(r"\s*[,(/]?\s*(?:vom|von|from|dated|du|del|van|af|of|den|dd)?\s*")
+_LIST = re.compile(r"\s*(?:,|;|/|und|and|et|e|y|en|og|\+|&)\s+")
+_LINE_OF_ORDER = re.compile(r"\s*,?\s*(?:zeile|position|pos|line|ligne|riga|linea|regel|linje)\W*\d+\W*")
+_UPPER_PART = 0.45
+
+Fields = dict[str, str | list[str]]
+
+
+def parse_reference(text: str, order: dates.Order | None, *, strict: bool = True) -> tuple[str, float] | None:
+    """The number of a document that a text begins with; `strict`: only a date, a line or further numbers may follow."""
+    if any(start == len(text) - len(text.lstrip(" .:#(-")) for start, _, _ in dates.find(text, order)):
+        return None
+    found = identifiers.reference(text)
+    if found is None:
+        return None
+    value, tail = found
+    if not strict:
+        return (value, 0.9) if not tail or tail[0] in " ,;.)(" else None
+    return (value, 1.0) if _may_follow(tail, order) else None
+
+
+def _may_follow(tail: str, order: dates.Order | None) -> bool:
+    rest = tail.strip(" .,;)")
+    if not rest or _LINE_OF_ORDER.fullmatch(plain(rest)):
+        return True
+    day = next(iter(dates.find(tail, order)), None)
+    if day is not None and _DATE_TAIL.fullmatch(plain(tail[: day[0]])):
+        return True
+    following = _LIST.match(tail)
+    return following is not None and identifiers.reference(tail[following.end() :]) is not None
+
+
+class Headings:
+    """Reads the labelled fields of a document of a known type, each with its evidence."""
+
+    def __init__(self, layout: Layout, kind: DocumentType, order: dates.Order | None, own: str | None) -> None:
+        self._layout, self._kind, self._order, self._own = layout, kind, order, own
+        self.fields: Fields = {}
+        self.evidence: dict[str, Evidence] = {}
+
+    def read(self) -> None:
+        """Fill `fields` and `evidence`."""
+        for other, name in _REFERENCES[self._kind].items():
+            self._read_references(name, self._stated(other))
+        if self._kind is DocumentType.INVOICE:
+            self._read_references("preceding_invoice_reference", find(self._layout, _PRECEDING, self._reference))
+        if self._kind is DocumentType.CREDIT_NOTE and "invoice_reference" not in self.fields:
+            self._read_references("invoice_reference", find(self._layout, _PRECEDING, self._reference))
+        if self._kind is DocumentType.PURCHASE_ORDER:
+            self._read_references("quotation_reference", find(self._layout, _QUOTATION, self._reference))
+        if "po_reference" in _REFERENCES[self._kind].values() and "po_reference" not in self.fields:
+            self._read_references("po_reference", self._your_reference())
+        self._read_dates()
+
+    def _stated(self, other: DocumentType) -> Iterator[Found]:
+        def parse_loosely(text: str) -> tuple[str, float] | None:
+            return parse_reference(text, self._order, strict=False)
+
+        yield from find(self._layout, _STRONG[other], parse_loosely, anywhere=True)
+        if other in _BARE:
+            yield from find(self._layout, _BARE[other], self._reference, below=False)
+
+    def _your_reference(self) -> Iterator[Found]:
+        for found in find(self._layout, _YOUR_REFERENCE, self._reference):
+            if _LOOKS_LIKE_AN_ORDER.fullmatch(found.value):
+                yield Found(found.value, 0.6, found.label, found.cell)
+
+    def _reference(self, text: str) -> tuple[str, float] | None:
+        return parse_reference(text, self._order)
+
+    def _read_references(self, name: str, found: Iterator[Found]) -> None:
+        values: dict[str, Evidence] = {}
+        for one in found:
+            for value in (one.value, *self._further(one)):
+                if value != self._own:
+                    values.setdefault(value, Evidence("label", one.confidence, one.cell.page))
+        if values:
+            self.fields[name] = next(iter(values)) if len(values) == 1 else list(values)
+            self.evidence[name] = min(values.values(), key=lambda evidence: evidence.confidence)
+
+    def _further(self, found: Found) -> Iterator[str]:
+        """Further numbers behind one, as in `4711, 4712 und 4713`."""
+        tail = found.cell.text.partition(found.value)[2]
+        while (separator := _LIST.match(tail)) and (following := identifiers.reference(tail[separator.end() :])):
+            value, tail = following
+            if dates.whole(value, self._order) is None and not value.isdecimal() or len(value) > 4:
+                yield value
+
+    def _read_dates(self) -> None:
+        roles = ROLES[self._kind]
+        for label in (_OWN_DATE[self._kind], _ANY_DATE):
+            found = next(find(self._layout, label, self._day), None)
+            if found is not None:
+                self._set(roles.date, found)
+                break
+        else:
+            self._read_lone_date(roles.date)
+        due = next(find(self._layout, _DUE_DATE, self._day), None)
+        due = due or next(self._asked_until(), None)
+        if due is not None and self._kind in {DocumentType.INVOICE, DocumentType.CREDIT_NOTE}:
+            self._set("payment_due_date", due)
+
+    def _day(self, text: str) -> tuple[str, float] | None:
+        for start, end, day in dates.find(text, self._order):
+            before, after = plain(text[:start]).strip(" :(,."), text[end:].strip(" .,;)")
+            if (
+                day is not None
+                and not before.replace(" ", "").isdigit()
+                and len(before) <= 12
+                and not after[:1].isdigit()
+            ):
+                is_period = re.match(r"\s*(?:-|–|bis|to|until|au|al|t/m|til)\s*\d", text[end:])
+                return None if is_period else (day, 1.0)
+            return None
+        return None
+
+    def _read_lone_date(self, name: str) -> None:
+        """A date that stands alone in the upper part of the first page, where it is the only such date."""
+        days: dict[str, Cell] = {}
+        for cell in self._layout.cells:
+            if cell.page == 1 and cell.top < _UPPER_PART * self._layout.pages[0].height:
+                day = dates.whole(re.sub(r"^[A-Z][\w. ]{2,25},\s*(?:den |le |li |the )?", "", cell.text), self._order)
+                if day is not None:
+                    days.setdefault(day, cell)
+        if len(days) == 1:
+            ((day, cell),) = days.items()
+            self._set(name, Found(day, 0.7, cell, cell), source="place")
+
+    def _asked_until(self) -> Iterator[Found]:
+        """The day until which a sentence asks for payment; days for a discount are left aside."""
+        for line in self._layout.lines:
+            text = " ".join(cell.text for cell in line)
+            for start, _, day in dates.find(text, self._order):
+                before = plain(text[:start])
+                asked = wording.PAY_UNTIL.search(before)
+                if asked and day is not None and not wording.DISCOUNT.search(asked[0]):
+                    yield Found(day, 0.85, line[0], line[0])
+
+    def _set(self, name: str, found: Found, source: str = "label") -> None:
+        self.fields[name] = found.value
+        self.evidence[name] = Evidence(source, round(found.confidence, 2), found.cell.page)
+
+
+def currency(layout: Layout) -> tuple[str, Evidence] | None:
+    """The currency that a label names, or the only one that stands anywhere."""
+
+    def code(text: str) -> tuple[str, float] | None:
+        match = _CODE.search(text[:12])
+        symbol = next((iso for sign, iso in wording.CURRENCIES.items() if text.strip(" :").casefold() == sign), None)
+        return (match[0], 1.0) if match else (symbol, 1.0) if symbol else None
+
+    found = next(find(layout, _CURRENCY, code), None)
+    if found is not None:
+        return found.value, Evidence("label", found.confidence, found.cell.page)
+    seen: dict[str, Cell] = {}
+    for cell in layout.cells:
+        for match in _CODE.finditer(cell.text):
+            seen.setdefault(match[0], cell)
+        for sign in "€£":
+            if sign in cell.text:
+                seen.setdefault(wording.CURRENCIES[sign], cell)
+    if len(seen) == 1:
+        ((only, cell),) = seen.items()
+        return only, Evidence("only currency", 0.9, cell.page)
+    return None

@@ -1,0 +1,175 @@
+"""What a document calls itself: its type, its own number and the date that stands with them. Pure.
+
+The title decides: the largest line that is nothing but the name of a type, with a number and a date at most. Without
+one, the label of a number does that only one type of document bears.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from counterfoil.documents.structured import DocumentType
+from counterfoil.documents.text import dates, identifiers, wording
+from counterfoil.documents.text.labelled import Found, find
+from counterfoil.documents.text.layout import Cell, Layout, plain
+
+_TITLES = {
+    DocumentType.ORDER_CONFIRMATION: r"auftragsbestatigung|bestellbestatigung|order (?:confirmation|acknowledge?ment)"
+    r"|sales order confirmation|confirmation de (?:la )?commande|accuse de reception de commande|conferma (?:d')?(?:di )?ordine"
+    r"|confirmacion (?:de|del) pedido|order ?bevestiging|opdrachtbevestiging|ordre ?bekr[ae]e?ftelse",
+    DocumentType.CREDIT_NOTE: r"[a-z]*gutschrift|rechnungsgutschrift|credit ?note|credit memo(?:randum)?|credit invoice|avoir|facture d'avoir"
+    r"|note de credit|nota (?:di|de) credito|factura rectificativa|abono|credit ?nota|credit ?factuur|kredit ?nota",
+    DocumentType.GOODS_RECEIPT: r"wareneingang(?:s ?-?(?:schein|beleg|meldung|bestatigung))?|goods receipt(?: note)?|goods received note"
+    r"|receiving report|bon de reception|avis de reception|entrata merci|ricevimento merci|bolla di entrata|entrada de mercancias"
+    r"|nota de recepcion|ontvangstbon|goederenontvangst|varemodtagelse",
+    DocumentType.DELIVERY_NOTE: r"lieferschein|lieferavis|delivery note|despatch advice|dispatch note|packing (?:slip|list)|bon de livraison"
+    r"|bordereau de livraison|documento di trasporto|d\.?d\.?t\.?|bolla di consegna|albaran(?: de entrega)?|nota de entrega"
+    r"|pakbon|afleverbon|leveringsbon|leverbon|folgeseddel|leveringsseddel",
+    DocumentType.PURCHASE_ORDER: r"bestellung|bestellauftrag|purchase order|order|bon de commande|commande|ordine(?: (?:di |d')acquisto)?"
+    r"|ordine fornitore|pedido(?: de compra)?|orden de compra|bestelling|bestelbon|inkooporder|indkobsordre|bestilling|ordre",
+    DocumentType.CONTRACT: r"[a-z]*vertrag|rahmenvereinbarung|contract|(?:framework )?agreement|contrat(?:[ -]cadre)?|accord[ -]cadre"
+    r"|contratto(?: quadro)?|contrato(?: marco)?|overeenkomst|raam(?:contract|overeenkomst)|kontrakt|rammeaftale",
+    DocumentType.INVOICE: r"[a-z]*rechnung(?:s-? ?korrektur)?|faktura|(?:[a-z]+ )?invoice|facture|fattura|factura|factuur",
+}
+_TITLE = re.compile("|".join(rf"(?<![a-z])(?P<{kind.name}>{words})(?![a-z])" for kind, words in _TITLES.items()))
+_SELF_BILLED = re.compile(r"selbst ausgestellte rechnung|selbstfakturi|gutschriftsverfahren|self[ -]?bill")
+_REFERS = frozenset(
+    "zu zur zum gemass gem laut lt aus fur uber per in bei auf ihre ihrer unsere diese dieser der die den to for per your our this"
+    " of pour selon de la votre notre cette sur suite per la vostra questa para su esta segun voor uw onze til jeres vores deres"
+    " bezug betrifft original statt related ref".split()
+)
+_NUMBER_WORD = re.compile(r"(?:nummer|number|numero|num|nr|no|n\b|n'|#)[\s.:o#]*")
+_PARENTHESIS = re.compile(r"\([^()]*\)")
+_DATE_WORD = re.compile(
+    r"[\s,(\-|:]*(?:(?:vom|von|vom:|from|dated|issued(?: at| on)?|date|du|en date du|del|dd|d d|van|af|of|den|datum|dato|am|a)\b)?[\s:.]*$"
+)
+_ENDS_IN_DATE_WORD = re.compile(r"[\s,(]*(?:vom|von|from|dated|issued(?: at| on)?|du|del|van|af|of)\s*$")
+_SPACED = re.compile(r"(?:[\w-] ){3,}[\w-]")
+Parse = Callable[[str], tuple[str, float] | None]
+
+_TALL = 1.2
+_WORDS_BEFORE, _WORDS_BETWEEN = 3, 3
+
+OWN_NUMBER = {kind: wording.pattern((*wording.NUMBERS[kind], *wording.OWN_NUMBER)) for kind in wording.NUMBERS}
+_BY_NUMBER = (
+    DocumentType.CREDIT_NOTE,
+    DocumentType.INVOICE,
+    DocumentType.GOODS_RECEIPT,
+    DocumentType.ORDER_CONFIRMATION,
+    DocumentType.DELIVERY_NOTE,
+    DocumentType.PURCHASE_ORDER,
+    DocumentType.CONTRACT,
+)
+"""Without a title, the first of these whose number is labelled: each may cite those behind it, hardly those before."""
+
+
+@dataclass(frozen=True)
+class Title:
+    """A line that names a type: with a number or a date where they stand in it."""
+
+    type: DocumentType
+    cell: Cell
+    number: str | None
+    date: str | None
+    confidence: float
+
+
+def title(layout: Layout, order: dates.Order | None) -> Title | None:
+    """The title of a document: of all candidates the largest, then the first."""
+    usual = median([cell.height for cell in layout.cells] or [0.0])
+    found = list(_titles(layout, order, usual))
+    return min(found, key=lambda one: (one.cell.page, -round(one.cell.height), one.cell.top), default=None)
+
+
+def _titles(layout: Layout, order: dates.Order | None, usual: float) -> Iterator[Title]:
+    for cell in layout.cells:
+        text = cell.text.replace(" ", "") if _SPACED.fullmatch(cell.text) else cell.text
+        words = plain(text)
+        match = _TITLE.search(words)
+        if match is None or not _may_precede(words[: match.start()]):
+            continue
+        kind = DocumentType[match.lastgroup or ""]
+        if kind is DocumentType.CREDIT_NOTE and _SELF_BILLED.search(words):
+            kind = DocumentType.INVOICE
+        rest = text[match.end() :]
+        read = _rest(layout, cell, rest, order)
+        if read is None:
+            continue
+        number, day = read
+        is_bare = number is None and day is None
+        if is_bare and cell.height < _TALL * usual and _is_label(layout, cell):
+            continue
+        yield Title(kind, cell, number, day, 0.7 if is_bare and cell.height < _TALL * usual else 0.95)
+
+
+def _may_precede(text: str) -> bool:
+    words = re.findall(r"[^\s\-]+", text)
+    return (
+        len(words) <= _WORDS_BEFORE
+        and not _REFERS & set(words)
+        and not any(mark in text for mark in ":,;")
+        and not any(map(str.isdigit, text))
+    )
+
+
+def _is_label(layout: Layout, cell: Cell) -> bool:
+    """Tell whether a value stands to the right of a cell, or it ends in a colon: then it is no title."""
+    right = layout.right_of(cell)
+    return cell.text.rstrip().endswith(":") or (
+        right is not None and (right.text.startswith(":") or identifiers.reference(right.text) is not None)
+    )
+
+
+def _rest(layout: Layout, cell: Cell, rest: str, order: dates.Order | None) -> tuple[str | None, str | None] | None:
+    """Number and date of what follows a title's words; None where something else follows."""
+    rest = _PARENTHESIS.sub(lambda match: " " * len(match[0]), rest) if not dates.whole(rest, order) else rest
+    if not rest.strip(" .:-–|"):
+        return None, None
+    number: str | None = None
+    numbered = _NUMBER_WORD.search(plain(rest))
+    if numbered and (numbered.start() == 0 or not rest[numbered.start() - 1].isalnum()):
+        between = re.findall(r"[a-z]+", plain(rest[: numbered.start()]))
+        if (
+            len(between) > _WORDS_BETWEEN
+            or _REFERS & set(between) - {"des", "of"}
+            or _TITLE.search(plain(rest[: numbered.start()]))
+        ):
+            return None
+        rest = rest[numbered.end() :]
+    day = next(iter(dates.find(rest, order)), None)
+    if day is not None and _DATE_WORD.fullmatch(plain(rest[: day[0]])):
+        return None, day[2]
+    reference = identifiers.reference(rest)
+    if reference is None:
+        return None
+    number, tail = reference
+    return _with_tail(layout, cell, number, tail, order)
+
+
+def _with_tail(
+    layout: Layout, cell: Cell, number: str, tail: str, order: dates.Order | None
+) -> tuple[str | None, str | None] | None:
+    if not tail.strip(" .:,-–|"):
+        return number, None
+    day = next(iter(dates.find(tail, order)), None)
+    if day is not None and _DATE_WORD.fullmatch(plain(tail[: day[0]])) and len(tail) - day[1] <= 2:
+        return number, day[2]
+    if _ENDS_IN_DATE_WORD.fullmatch(plain(tail)):
+        below = layout.below(cell)
+        return number, None if below is None else dates.whole(below.text, order)
+    return None
+
+
+def type_by_number(layout: Layout, parse: Parse) -> tuple[DocumentType, Found] | None:
+    """The type whose number is labelled, where there is no title."""
+    for kind in _BY_NUMBER:
+        found = next(iter(own_numbers(layout, kind, parse)), None)
+        if found is not None and found.label.page == 1:
+            return kind, found
+    return None
+
+
+def own_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Sequence[Found]:
+    """The numbers that stand beside a label of the type's own number, by the order of pages."""
+    return [found for found in find(layout, OWN_NUMBER[kind], parse) if not wording.YOURS.search(found.label.plain)]

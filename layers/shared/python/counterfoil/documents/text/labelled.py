@@ -1,0 +1,75 @@
+"""Values beside labels and below them. Pure.
+
+A label is the words that a value stands behind, in the same cell, in the next one on the line, or right below.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from counterfoil.documents.text.layout import Cell, Layout
+
+Place = Literal["behind", "right", "below"]
+
+_CONFIDENCE = {"behind": 0.95, "right": 0.95, "below": 0.85}
+_ONLY_MARKS = re.compile(r"[\s.:#)\-]*")
+_MARKS_BEFORE = re.compile(r"[\s.*•:(\-]*")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A value, the cell of its label and the cell that it stands in."""
+
+    value: str
+    confidence: float
+    label: Cell
+    cell: Cell
+
+
+def find(
+    layout: Layout,
+    label: "re.Pattern[str]",
+    parse: Callable[[str], tuple[str, float] | None],
+    *,
+    anywhere: bool = False,
+    below: bool = True,
+) -> Iterator[Found]:
+    """Yield what `parse` reads beside each label, page by page.
+
+    A label begins its cell, or stands `anywhere` in it. `parse` is given the text behind the label, or a neighbour's
+    text, and returns the value with the confidence that the value itself deserves, 0 to 1.
+    """
+    for cell in layout.cells:
+        for match in label.finditer(cell.plain):
+            if not anywhere and not begins(cell, match.start()):
+                continue
+            found = _beside(layout, cell, match.end(), parse, below=below)
+            if found is not None:
+                yield found
+                break
+
+
+def begins(cell: Cell, start: int) -> bool:
+    """Tell whether nothing but marks stands before a place in a cell."""
+    return _MARKS_BEFORE.fullmatch(cell.plain[:start]) is not None
+
+
+def _beside(
+    layout: Layout, cell: Cell, end: int, parse: Callable[[str], tuple[str, float] | None], *, below: bool
+) -> Found | None:
+    rest = cell.text[end:]
+    if not _ONLY_MARKS.fullmatch(rest):
+        parsed = parse(rest)
+        return None if parsed is None else Found(parsed[0], parsed[1] * _CONFIDENCE["behind"], cell, cell)
+    right = layout.right_of(cell)
+    if right is not None and _ONLY_MARKS.fullmatch(right.text):
+        right = layout.right_of(right)
+        if right is None:
+            return None  # a label with its colon, and nothing stated
+    if right is not None and (parsed := parse(right.text)) is not None:
+        return Found(parsed[0], parsed[1] * _CONFIDENCE["right"], cell, right)
+    under = layout.below(cell) if below else None
+    if under is not None and (parsed := parse(under.text)) is not None:
+        return Found(parsed[0], parsed[1] * _CONFIDENCE["below"], cell, under)
+    return None

@@ -1,0 +1,267 @@
+"""Who sells and who buys: addresses given to their parties, with VAT ids, accounts and e-mail. Pure.
+
+A heading over an address says whose it is. Without one, letters tell by their form: the sender stands in one line over
+the address window or in the letterhead, the addressee in the window. What fits neither is left out.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from counterfoil.documents.structured import ROLES, DocumentType
+from counterfoil.documents.text import addresses, identifiers, wording
+from counterfoil.documents.text.addresses import Address
+from counterfoil.documents.text.evidence import Evidence
+from counterfoil.documents.text.labelled import find
+from counterfoil.documents.text.layout import Cell, Layout, plain
+
+_LETTERHEAD, _WINDOW_TOP, _WINDOW_BOTTOM, _FOOTER = 0.12, 0.08, 0.42, 0.8
+_OVER_ADDRESS = 8.0  # heights of the text between a heading and its address, labelled numbers between them
+_CLOSE = 2.5  # heights of the text between lines that belong together
+_TELLING = 5  # letters of a name that a domain has not by chance
+_BUYER_WRITES = frozenset({DocumentType.PURCHASE_ORDER, DocumentType.GOODS_RECEIPT})
+_TAX_NUMBER = re.compile(r"[A-Z]{0,2}\d[\dA-Z./ -]{4,20}[\dA-Z]")
+_REGISTRATION = re.compile(r"\d[\d ]{6,18}\d")
+
+Parse = Callable[[str], tuple[str, float] | None]
+
+
+@dataclass(frozen=True)
+class Party:
+    """The stated fields of one side, with their evidence by the field's name."""
+
+    fields: dict[str, str]
+    evidence: dict[str, Evidence]
+
+
+@dataclass(frozen=True)
+class _Id:
+    """A number that names a party; `side` where its place or label says whose it is."""
+
+    field: str
+    value: str
+    confidence: float
+    cell: Cell
+    side: str | None
+
+
+def read(layout: Layout, kind: DocumentType) -> dict[str, Party]:
+    """Seller and buyer by the names that their type of document gives them; a side without a name is absent."""
+    roles, writer = ROLES[kind], "buyer" if kind in _BUYER_WRITES else "seller"
+    sides = _sides(layout, writer)
+    names = {side: address.name or "" for side, (address, _, _) in sides.items()}
+    ids = _assigned([_by_domain(one, names) for one in _ids(layout)], writer, layout)
+    found = {}
+    for side, role in (("seller", roles.seller), ("buyer", roles.buyer)):
+        party = _party(layout, side, sides.get(side), ids.get(side, []))
+        if "name" in party.fields:
+            found[role] = party
+    return found
+
+
+def _sides(layout: Layout, writer: str) -> dict[str, tuple[Address, float, str]]:
+    """The address of each side, with confidence and the way it was found."""
+    headed: dict[str, Address] = {}
+    loose: list[Address] = []
+    for address in addresses.find(layout):
+        role = _heading_over(layout, address.top)
+        if role is None:
+            loose.append(address)
+        else:
+            headed.setdefault(role, address)
+    if "buyer" not in headed and "invoiced" in headed:
+        headed["buyer"] = headed["invoiced"]
+    sides = {side: (headed[side], 0.95, "heading") for side in ("seller", "buyer") if side in headed}
+    addressee = "buyer" if writer == "seller" else "seller"
+    if writer not in sides and (sender := _sender(layout, loose)) is not None:
+        sides[writer] = (sender, 0.85, "sender")
+    if addressee not in sides:
+        known = sides.get(writer)
+        window = _addressee(layout, loose, known[0] if known else None)
+        if window is not None:
+            sides[addressee] = (window, 0.85, "address window")
+    return sides
+
+
+def _heading_over(layout: Layout, top: Cell) -> str | None:
+    """The role of the nearest heading over an address in its column, with nothing but labelled lines between."""
+    limit = top.top - _OVER_ADDRESS * top.height
+    over = [
+        cell
+        for cell in layout.cells
+        if cell.page == top.page
+        and cell.top < top.top - top.height / 2
+        and cell.bottom > limit
+        and (abs(cell.left - top.left) < 2 * top.height or cell.left < top.left < cell.right)
+    ]
+    beside = layout.left_of(top)
+    if beside and beside[-1].text.rstrip().endswith(":"):
+        labels = beside[-1]
+        if (role := addresses.heading(labels)) is not None:
+            return role
+        return _heading_over(layout, labels)
+    for cell in reversed(over):
+        role = addresses.heading(cell)
+        if role is not None:
+            return role
+        if not addresses.ends_address(cell) or addresses.town(cell.text):
+            return None
+    return None
+
+
+def _sender(layout: Layout, loose: Iterable[Address]) -> Address | None:
+    """Who writes: in one line over the window, else in the letterhead, else at the foot of the first page."""
+    first = [address for address in loose if address.top.page == 1]
+    height = layout.pages[0].height
+    for address in first:
+        if address.inline and address.top.top < _WINDOW_BOTTOM * height:
+            return address
+    for address in first:
+        if address.top.top < _LETTERHEAD * height:
+            return address
+    return next((address for address in first if address.top.top > _FOOTER * height), None)
+
+
+def _addressee(layout: Layout, loose: Iterable[Address], sender: Address | None) -> Address | None:
+    """Whom the letter goes to: the first address in the window that is not the sender's own."""
+    height = layout.pages[0].height
+    for address in loose:
+        top = address.top.top
+        if address.top.page != 1 or address.inline or not _WINDOW_TOP * height < top < _WINDOW_BOTTOM * height:
+            continue
+        if sender is not None and (address is sender or _same_place(address, sender)):
+            continue
+        return address
+    return None
+
+
+def _same_place(a: Address, b: Address) -> bool:
+    return a.town.code == b.town.code and plain(a.street or "") == plain(b.street or "")
+
+
+def _ids(layout: Layout) -> Iterator[_Id]:
+    kinds: tuple[tuple[str, tuple[str, ...], Parse], ...] = (
+        ("vat_id", wording.VAT_ID, identifiers.vat_id),
+        ("tax_number", wording.TAX_NUMBER, _tax_number),
+        ("iban", wording.IBAN, identifiers.iban),
+        ("registration_id", wording.REGISTRATION, _registration),
+    )
+    for field, labels, parse in kinds:
+        for found in find(layout, wording.pattern(labels), parse, anywhere=True):
+            yield _Id(field, found.value, found.confidence, found.cell, _side_of(layout, found.label))
+    for cell in layout.cells:
+        for email in identifiers.emails(cell.text):
+            yield _Id("email", email, 0.8, cell, _side_of(layout, cell))
+        for number in identifiers.find_ibans(cell.text):
+            yield _Id("iban", number, 0.8, cell, _side_of(layout, cell))
+
+
+def _tax_number(text: str) -> tuple[str, float] | None:
+    match = _TAX_NUMBER.match(text.strip(" :"))
+    return (match[0], 1.0) if match else None
+
+
+def _registration(text: str) -> tuple[str, float] | None:
+    match = _REGISTRATION.match(text.strip(" :"))
+    return (match[0].replace(" ", ""), 1.0) if match else None
+
+
+def _side_of(layout: Layout, label: Cell) -> str | None:
+    """Whose a number is, by the words of its label or the heading of the block that it stands in."""
+    if wording.YOURS.search(label.plain.strip(" :")):
+        return "buyer"
+    column = [
+        cell
+        for cell in layout.cells
+        if cell.page == label.page and cell.top < label.top and abs(cell.left - label.left) < 2 * label.height
+    ]
+    below, in_address = label, False
+    for cell in reversed(column):
+        if below.top - cell.bottom > _CLOSE * label.height:
+            return None
+        role = addresses.heading(cell)
+        if role is not None:
+            return {"invoiced": "buyer"}.get(role, role)
+        in_address = in_address or addresses.town(cell.text) is not None or addresses.country(cell.text) is not None
+        if not in_address and not addresses.ends_address(cell):
+            return None  # a text of its own stands between
+        below = cell
+    return None
+
+
+def _by_domain(one: _Id, names: Mapping[str, str]) -> _Id:
+    """Give an e-mail address to the side whose name its domain bears, wherever it stands."""
+    if one.field != "email":
+        return one
+    domain = re.sub(r"[^a-z0-9]", "", plain(one.value.partition("@")[2].rpartition(".")[0]))
+    for side, name in names.items():
+        words = re.findall(r"[a-z0-9]+", plain(name))
+        if any(len(part) >= _TELLING and part in domain for part in (*words, "".join(words))) or (
+            len(domain) >= _TELLING and domain in "".join(words)
+        ):
+            return replace(one, side=side, confidence=0.9)
+    return one
+
+
+def _assigned(ids: Iterable[_Id], writer: str, layout: Layout) -> dict[str, list[_Id]]:
+    """Numbers by side. What no heading or label claims is the writer's, unless it is another's or there are several."""
+    by_side: dict[str, list[_Id]] = {"seller": [], "buyer": []}
+    unclaimed: dict[str, list[_Id]] = {}
+    claimed = set()
+    for one in ids:
+        if one.side is None:
+            unclaimed.setdefault(one.field, []).append(one)
+        else:
+            claimed.add((one.field, one.value))
+            by_side.setdefault(one.side, []).append(one)
+    for field, found in unclaimed.items():
+        mine = [one for one in found if (field, one.value) not in claimed]
+        # Accounts are paid into: on every paper that asks for payment they are the seller's.
+        side = "seller" if field == "iban" else writer
+        if any(one.field == field for one in by_side[side]):
+            continue
+        kept = _only(mine, layout, field)
+        if kept is not None:
+            by_side[side].append(kept)
+    return by_side
+
+
+def _only(found: list[_Id], layout: Layout, field: str) -> _Id | None:
+    """The one value; of several, the one at the foot of a page or, of accounts, the first."""
+    if not found or len({one.value for one in found}) == 1 or field == "iban":
+        return found[0] if found else None
+    foot = [one for one in found if one.cell.top > _FOOTER * layout.pages[one.cell.page - 1].height]
+    return replace(foot[0], confidence=0.7 * foot[0].confidence) if len({one.value for one in foot}) == 1 else None
+
+
+def _party(layout: Layout, side: str, found: tuple[Address, float, str] | None, ids: Iterable[_Id]) -> Party:
+    fields: dict[str, str] = {}
+    evidence: dict[str, Evidence] = {}
+    if found is not None:
+        address, confidence, source = found
+        stated = {
+            "name": address.name,
+            "street": address.street,
+            "postal_code": address.town.code,
+            "city": address.town.city,
+            "country": address.town.country,
+        }
+        fields = {name: value for name, value in stated.items() if value}
+        evidence = dict.fromkeys(fields, Evidence(source, confidence, address.top.page))
+    elif (name := _name_under_heading(layout, side)) is not None:
+        fields, evidence = {"name": name.text}, {"name": Evidence("heading", 0.7, name.page)}
+    for one in ids:
+        if one.field not in fields:
+            fields[one.field] = one.value
+            evidence[one.field] = Evidence("label", round(one.confidence, 2), one.cell.page)
+    return Party(fields, evidence)
+
+
+def _name_under_heading(layout: Layout, side: str) -> Cell | None:
+    """The first line under a side's heading, where no address was found there."""
+    for cell in layout.cells:
+        if addresses.heading(cell) == side:
+            below = layout.below(cell)
+            if below is not None and not addresses.ends_address(below):
+                return below
+    return None

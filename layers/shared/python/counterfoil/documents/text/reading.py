@@ -1,0 +1,115 @@
+"""Reads a business document from its pages: what its labels, its layout and its sums say, and nothing else. Pure.
+
+Every field comes with its evidence. What can be read in two ways, or stands in no place that says what it is, is left
+out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from counterfoil.documents.structured import ROLES, DocumentType
+from counterfoil.documents.text import dates, headings, kind, line_numbers, parties, tables, totals
+from counterfoil.documents.text.evidence import Evidence
+from counterfoil.documents.text.headings import Headings, parse_reference
+from counterfoil.documents.text.labelled import Found
+from counterfoil.documents.text.layout import Layout
+from counterfoil.documents.text.page import Page
+
+_PRICED = frozenset(
+    {
+        DocumentType.INVOICE,
+        DocumentType.CREDIT_NOTE,
+        DocumentType.PURCHASE_ORDER,
+        DocumentType.ORDER_CONFIRMATION,
+        DocumentType.CONTRACT,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What pages state, in the form that `structured.structure` takes.
+
+    `evidence` has an entry for each field by its path: "invoice_number", "issuer.vat_id", "line_items.0.quantity".
+    """
+
+    type: DocumentType
+    fields: dict[str, Any]
+    evidence: dict[str, Evidence]
+
+
+def read(pages: Sequence[Page]) -> Reading | None:
+    """Read one document from its pages; None where they do not say what it is, or name no number of its own."""
+    layout = Layout(pages)
+    order = dates.order_of(cell.text for cell in layout.cells)
+    identity = _identity(layout, order)
+    if identity is None:
+        return None
+    own, number, number_evidence, day = identity
+    roles = ROLES[own]
+    labelled = Headings(layout, own, order, number)
+    labelled.read()
+    fields: dict[str, Any] = {roles.number: number, **labelled.fields}
+    evidence = {roles.number: number_evidence, **labelled.evidence}
+    if day is not None:
+        fields[roles.date], evidence[roles.date] = day
+    for role, party in parties.read(layout, own).items():
+        fields[role] = party.fields
+        evidence |= {f"{role}.{name}": source for name, source in party.evidence.items()}
+    if own in _PRICED:
+        _read_amounts(layout, fields, evidence)
+    _read_lines(pages, fields, evidence)
+    return Reading(own, fields, evidence)
+
+
+def own_number(page: Page) -> str | None:
+    """The number of the document that a page says it belongs to, in its title or beside a label."""
+    layout = Layout([page])
+    identity = _identity(layout, dates.order_of(cell.text for cell in layout.cells))
+    return None if identity is None else identity[1]
+
+
+_Identity = tuple[DocumentType, str, Evidence, tuple[str, Evidence] | None]
+
+
+def _identity(layout: Layout, order: dates.Order | None) -> _Identity | None:
+    """Type, number, its evidence, and the date of the title where it has one."""
+
+    def parse(text: str) -> tuple[str, float] | None:
+        return parse_reference(text, order)
+
+    title = kind.title(layout, order)
+    if title is None:
+        typed = kind.type_by_number(layout, parse)
+        if typed is None:
+            return None
+        return typed[0], typed[1].value, _evidence(typed[1], 0.8), None
+    day = None if title.date is None else (title.date, Evidence("title", 0.95, title.cell.page))
+    if title.number is not None:
+        return title.type, title.number, Evidence("title", title.confidence, title.cell.page), day
+    numbers = kind.own_numbers(layout, title.type, parse)
+    if not numbers:
+        return None
+    return title.type, numbers[0].value, _evidence(numbers[0], 1.0), day
+
+
+def _evidence(found: Found, share: float) -> Evidence:
+    return Evidence("label", round(found.confidence * share, 2), found.cell.page)
+
+
+def _read_amounts(layout: Layout, fields: dict[str, Any], evidence: dict[str, Evidence]) -> None:
+    form = line_numbers.number_format(word for page in layout.pages for word in page.words)
+    amounts = totals.read(layout, form)
+    fields |= {name: str(amount) for name, amount in amounts.amounts.items()}
+    evidence |= amounts.evidence
+    if (stated := headings.currency(layout)) is not None:
+        fields["currency"], evidence["currency"] = stated
+
+
+def _read_lines(pages: Sequence[Page], fields: dict[str, Any], evidence: dict[str, Evidence]) -> None:
+    lines = tables.read_lines(pages)
+    if lines.items:
+        fields["line_items"] = [item.fields for item in lines.items]
+    for index, item in enumerate(lines.items):
+        evidence |= {f"line_items.{index}.{name}": source for name, source in item.evidence.items()}

@@ -1,0 +1,196 @@
+"""Net, tax and gross amount of a document, from their labels, checked by net plus tax is gross. Pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from counterfoil.documents.text import arithmetic, wording
+from counterfoil.documents.text.evidence import Evidence
+from counterfoil.documents.text.labelled import begins
+from counterfoil.documents.text.layout import Cell, Layout
+from counterfoil.documents.text.line_numbers import NumberFormat, tokens
+
+_KINDS = {
+    "total_net": wording.pattern(wording.NET),
+    "total_tax": wording.pattern(wording.TAX),
+    "total_gross": wording.pattern(wording.GROSS),
+    "payable": wording.pattern(wording.PAYABLE),
+    "tax_part": wording.pattern(wording.TAX_PART),
+}
+_WEIGHTS = {"total_net": 1.0, "total_tax": 1.0, "total_gross": 1.0, "payable": 0.6, "tax_part": 0.5}
+_MAY_FOLLOW = re.compile(
+    r"(?:\([^()]*\)|[\s.:*=+]|\d+(?:[.,]\d+)?\s*%|in\b|of\b|von\b|"
+    r"\b(?:eur|euro|chf|gbp|usd|dkk|sek|nok|pln|czk|huf|dem)\b|[€£$]|"
+    r"(?:inkl|exkl|incl|excl|inc|ohne|zzgl|inklusive|exklusive|including|excluding)\.?(?:\s+(?:ust|mwst|vat|tva|iva|btw|moms)\.?)?|"
+    r"\b(?:ust|mwst|vat|tva|iva|btw|moms|ht|ttc)\b\.?)*"
+)
+_INCLUSIVE = re.compile(r"(?:inkl|incl|inc|brutto|ttc|inclusi)")
+_EXCLUSIVE = re.compile(r"(?:exkl|excl|ohne|netto|\bht\b|esclus|zzgl)")
+_LATER, _LOOSELY, _BESIDE = 0.01, 0.4, 0.45
+_MAX_CANDIDATES = 40
+
+
+@dataclass(frozen=True)
+class Amount:
+    """An amount that stands beside or below a label of its kind; the weight says how much the label tells."""
+
+    value: Decimal
+    weight: float
+    cell: Cell
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The amounts that are stated, by field, with their evidence."""
+
+    amounts: dict[str, Decimal]
+    evidence: dict[str, Evidence]
+
+
+def read(layout: Layout, form: NumberFormat) -> Totals:
+    """Choose net, tax and gross among all labelled amounts: those that add up, and else those labelled best."""
+    found: dict[str, list[Amount]] = {kind: [] for kind in _KINDS}
+    for place, cell in enumerate(layout.cells):
+        kind, end = _label(cell)
+        if kind is not None:
+            found[kind] += _amounts(
+                layout, cell, end, form, _WEIGHTS[kind] + _LATER * place / max(len(layout.cells), 1)
+            )
+    nets, grosses = found["total_net"], found["total_gross"] + found["payable"]
+    taxes = found["total_tax"] + found["tax_part"]
+    best = _adding_up(nets, taxes, grosses)
+    if best is not None:
+        return _chosen(best, 0.98, "label and sum")
+    summed = _tax_by_parts(nets, found["tax_part"] + found["total_tax"], grosses)
+    if summed is not None:
+        return summed
+    without = _without_tax(nets, grosses, taxes)
+    return without or _chosen(
+        {"total_net": _first(nets), "total_tax": _first(found["total_tax"]), "total_gross": _first(grosses)},
+        0.6,
+        "label",
+    )
+
+
+def _label(cell: Cell) -> tuple[str | None, int]:
+    """The kind of amount that a cell's label names, and where the label ends; the longest label wins."""
+    best: tuple[str | None, int] = (None, 0)
+    for kind, label in _KINDS.items():
+        match = label.search(cell.plain)
+        if match and begins(cell, match.start()) and match.end() > best[1]:
+            best = kind, match.end()
+    kind, end = best
+    rest = cell.plain[end:]
+    if kind == "total_gross" and _EXCLUSIVE.search(rest):
+        return "total_net", end
+    if kind == "total_net" and _INCLUSIVE.search(rest):
+        return "total_gross", end
+    return best
+
+
+def _amounts(layout: Layout, cell: Cell, end: int, form: NumberFormat, weight: float) -> Iterator[Amount]:
+    rest = cell.plain[end:]
+    own = _last_number(_words_after(cell, end), form)
+    if own is not None:
+        first = re.search(r"[-\d]", rest)
+        if first and _MAY_FOLLOW.fullmatch(rest[: first.start()].rstrip(" €£$")):
+            yield Amount(own, weight, cell)
+        return
+    if not _MAY_FOLLOW.fullmatch(rest):
+        return
+    line = layout.line(cell)
+    right = line[line.index(cell) + 1 :]
+    numbers = [(number, other) for other in right if (number := _last_number(other.words, form)) is not None]
+    if numbers and all(_is_beside(other) for other in right):
+        number, other = numbers[-1]
+        yield Amount(number, weight, other)
+    elif not numbers:
+        yield from _below(layout, cell, form, weight)
+
+
+def _is_beside(cell: Cell) -> bool:
+    """Tell what may stand between a label and its amount: numbers, percents, currencies and little words."""
+    return len(re.sub(r"[\W\d_]|eur|von|of|in|auf|on|sur", "", cell.plain)) <= 4
+
+
+def _below(layout: Layout, cell: Cell, form: NumberFormat, weight: float) -> Iterator[Amount]:
+    """The numbers of the column under a label, the last of which may be the sum of those above it."""
+    bottom, column = cell.bottom, []
+    for other in layout.under(cell):
+        number = _last_number(other.words, form) if _is_beside(other) else None
+        if number is None or other.top > bottom + 4 * cell.height:
+            break
+        column.append(Amount(number, weight * _LOOSELY, other))
+        bottom = other.bottom
+    yield from column[-1:]
+
+
+def _words_after(cell: Cell, end: int) -> Sequence[object]:
+    place, kept = 0, []
+    for word in cell.words:
+        if place >= end - 1:
+            kept.append(word)
+        place += len(word.text) + 1
+    return kept
+
+
+def _last_number(words: Sequence[object], form: NumberFormat) -> Decimal | None:
+    numbers = [token for token in tokens(words, form) if token.value is not None and not token.is_percent]  # type: ignore[arg-type]
+    return numbers[-1].value if numbers and len(numbers) == 1 else None
+
+
+def _adding_up(nets: list[Amount], taxes: list[Amount], grosses: list[Amount]) -> dict[str, Amount | None] | None:
+    best: tuple[float, dict[str, Amount | None]] | None = None
+    for net in nets[-_MAX_CANDIDATES:]:
+        for gross in grosses[-_MAX_CANDIDATES:]:
+            for tax in taxes[-_MAX_CANDIDATES:]:
+                weight = net.weight + tax.weight + gross.weight
+                if arithmetic.gross_agrees(net.value, tax.value, gross.value) and (best is None or weight > best[0]):
+                    best = weight, {"total_net": net, "total_tax": tax, "total_gross": gross}
+    return None if best is None else best[1]
+
+
+def _tax_by_parts(nets: list[Amount], parts: list[Amount], grosses: list[Amount]) -> Totals | None:
+    """Net and gross whose difference is the sum of the taxes of each rate, each of which is stated."""
+    distinct = list({part.cell: part for part in parts}.values())
+    if len(distinct) < 2:
+        return None
+    tax = sum((part.value for part in distinct), Decimal(0))
+    for gross in sorted(grosses, key=lambda amount: -amount.weight):
+        for net in sorted(nets, key=lambda amount: -amount.weight):
+            if arithmetic.gross_agrees(net.value, tax, gross.value):
+                chosen = _chosen({"total_net": net, "total_gross": gross}, 0.95, "label and sum")
+                chosen.amounts["total_tax"] = tax
+                chosen.evidence["total_tax"] = Evidence("sum of its parts", 0.9, distinct[0].cell.page)
+                return chosen
+    return None
+
+
+def _without_tax(nets: list[Amount], grosses: list[Amount], taxes: list[Amount]) -> Totals | None:
+    """Net and gross that are the same, where no tax is stated or one of zero."""
+    if any(tax.value for tax in taxes):
+        return None
+    for gross in sorted(grosses, key=lambda amount: -amount.weight):
+        for net in sorted(nets, key=lambda amount: -amount.weight):
+            if net.value == gross.value:
+                return _chosen({"total_net": net, "total_tax": _first(taxes), "total_gross": gross}, 0.9, "label")
+    return None
+
+
+def _first(amounts: list[Amount]) -> Amount | None:
+    """The best labelled amount, where the labels that are as good do not say different things."""
+    amounts = [amount for amount in amounts if amount.weight >= _BESIDE]
+    if not amounts:
+        return None
+    top = max(amounts, key=lambda amount: amount.weight)
+    rivals = {amount.value for amount in amounts if amount.weight >= top.weight - _LATER}
+    return top if len(rivals) == 1 else None
+
+
+def _chosen(amounts: dict[str, Amount | None], confidence: float, source: str) -> Totals:
+    stated = {name: amount for name, amount in amounts.items() if amount is not None}
+    return Totals(
+        {name: amount.value for name, amount in stated.items()},
+        {name: Evidence(source, confidence, amount.cell.page) for name, amount in stated.items()},
+    )

@@ -1,0 +1,353 @@
+"""What papers of trade call things, in German, English, French, Italian, Spanish, Dutch and Danish. Pure.
+
+All words are written as `layout.plain` writes them: small letters, no accents. A blank in a phrase stands for blanks,
+dots and hyphens or nothing: `rechnungs nr` is found in `Rechnungs-Nr.` and `RECHNUNGSNR`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from counterfoil.documents.structured import DocumentType
+
+_NUMBER: Final = "(?:nummer|number|numero|numeros|num|nr|no|n[o0]?|n'|#|id)"
+
+
+def pattern(phrases: Iterable[str]) -> "re.Pattern[str]":
+    """A pattern for any of the phrases as whole words; `*` in a phrase is the word for number, in any language."""
+    written = sorted(
+        (re.escape(phrase).replace(r"\ ", r"[\s.\-/]*").replace(r"\*", _NUMBER) for phrase in phrases),
+        key=len,
+        reverse=True,
+    )
+    return re.compile(rf"(?<![a-z0-9])(?:{'|'.join(written)})(?:(?<=#)|(?![a-z0-9]))")
+
+
+NUMBERS: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
+    {
+        DocumentType.INVOICE: (
+            "rechnungs *", "rechnung *", "re *", "rg *", "faktura *", "fakturanummer", "rechnungskorrektur *",
+            "invoice *", "tax invoice *", "inv *", "facture *", "* de facture", "* facture", "fattura *", "* fattura",
+            "* della fattura", "factura *", "* de factura", "* factura", "factuur *",
+        ),
+        DocumentType.CREDIT_NOTE: (
+            "gutschrifts *", "gutschrift *", "credit note *", "credit memo *", "avoir *", "* d'avoir", "* avoir",
+            "nota di credito *", "nota credito *", "nota de credito *", "abono *", "factura rectificativa *",
+            "creditnota *", "creditfactuur *", "creditfactuurnummer", "kreditnota *",
+        ),
+        DocumentType.PURCHASE_ORDER: (
+            "bestell *", "bestellungs *", "bestellung *", "kundenbestell *", "po *", "p o *", "purchase order *", "order *",
+            "customer order *", "buyer order *", "* de commande", "commande *", "* commande", "bon de commande *",
+            "* d'ordine", "ordine *", "* ordine", "ordine di acquisto *", "ordine d'acquisto *", "* de pedido",
+            "pedido *", "* pedido", "orden de compra *", "bestel *", "inkooporder *", "bestelling *", "ordre *",
+            "indkobsordre *", "rekvisitions *", "bestillings *",
+        ),
+        DocumentType.ORDER_CONFIRMATION: (
+            "auftragsbestatigungs *", "auftragsbestatigung *", "auftrags *", "auftrag *", "ab *", "auftrag nr lief",
+            "order confirmation *", "confirmation *", "sales order *", "so *", "confirmation de commande *",
+            "accuse de reception *", "conferma d'ordine *", "conferma ordine *", "confirmacion de pedido *",
+            "confirmacion del pedido *", "orderbevestiging *", "opdrachtbevestiging *", "ordrebekraeftelse *",
+            "ordrebekreftelse *", "verkooporder *",
+        ),
+        DocumentType.DELIVERY_NOTE: (
+            "lieferschein *", "lieferscheins *", "lieferavis *", "lieferung *", "lieferschein nr datum",
+            "lieferscheinnr datum", "delivery note *", "despatch advice *", "dispatch note *", "packing slip *",
+            "packing list *", "delivery *", "bon de livraison *", "bl *", "bordereau de livraison *",
+            "documento di trasporto *", "bolla *", "ddt *", "d d t *", "albaran *", "nota de entrega *", "pakbon *",
+            "leverbon *", "afleverbon *", "leveringsbon *", "folgeseddel *", "leverings *",
+        ),
+        DocumentType.GOODS_RECEIPT: (
+            "wareneingangs *", "wareneingang *", "wareneingangsschein *", "goods receipt *", "goods received note *",
+            "grn *", "receiving report *", "bon de reception *", "avis de reception *", "entrata merci *",
+            "ricevimento merci *", "bolla di entrata *", "entrada de mercancias *", "nota de recepcion *",
+            "ontvangstbon *", "goederenontvangst *", "varemodtagelse *", "varemodtagelses *",
+        ),
+        DocumentType.CONTRACT: (
+            "vertrags *", "vertrag *", "rahmenvertrag *", "rahmenvertrags *", "contract *", "agreement *",
+            "framework agreement *", "contrat *", "* de contrat", "contratto *", "* contratto", "contrato *",
+            "* de contrato", "kontrakt *", "aftale *", "raamcontract *", "ref marche", "marche *",
+        ),
+    }
+)  # fmt: skip
+"""Labels of the number of each type of document: its own on the document itself, a reference on any other."""
+
+OWN_NUMBER = (
+    "beleg *", "dokument *", "dokumenten *", "document *", "doc *", "* document", "* du document", "* documento",
+    "documento *", "bilags *", "dokument *", "belegnummer",
+)  # fmt: skip
+"""Labels that every type of document may give its own number."""
+
+BARE_REFERENCES: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
+    {
+        DocumentType.PURCHASE_ORDER: (
+            "bestellung", "ihre bestellung", "ihr auftrag", "ihre auftrags *", "order", "purchase order", "your order",
+            "your order *", "your purchase order", "commande", "votre commande", "bon de commande", "ordine",
+            "vs ordine", "vostro ordine", "rif ordine", "pedido", "su pedido", "vuestro pedido", "bestelling",
+            "uw bestelling", "uw order", "uw order *", "uw bestel *", "ordre", "jeres ordre", "deres ordre",
+            "deres ordre *", "jeres ordre *", "po", "po reference", "order reference", "customer reference order",
+            "gemass bestellung", "reference commande", "ref commande",
+        ),
+        DocumentType.ORDER_CONFIRMATION: ("unser auftrag", "auftragsbestatigung", "our order", "our order *", "sales order"),
+        DocumentType.DELIVERY_NOTE: (
+            "lieferschein", "lieferavis", "delivery note", "despatch advice", "bon de livraison", "ddt",
+            "documento di trasporto", "albaran", "pakbon", "folgeseddel", "lieferscheine", "lieferscheinnummern",
+        ),
+        DocumentType.GOODS_RECEIPT: ("wareneingang", "goods receipt", "bon de reception", "varemodtagelse"),
+        DocumentType.CONTRACT: ("vertrag", "rahmenvertrag", "contract", "contrat", "contratto", "contrato", "kontrakt", "framework agreement"),
+        DocumentType.INVOICE: ("zu rechnung", "facture liee", "rif fattura", "related invoice", "ref factura", "zur rechnung"),
+    }
+)  # fmt: skip
+"""Labels without the word for number: they count where a number follows, and nothing after it."""
+
+PRECEDING_INVOICE = (
+    "ursprungsbeleg *", "ursprungliche rechnung", "ursprungsrechnung", "ursprungsrechnung *", "original rechnung",
+    "originalrechnung *", "vorangegangene rechnung", "vorherige rechnung", "korrigierte rechnung", "zu rechnung *",
+    "zur rechnung *", "bezug rechnung *", "rechnungsbezug", "original invoice", "original invoice *",
+    "preceding invoice", "preceding invoice *", "previous invoice", "corrected invoice", "facture liee",
+    "facture liee *", "facture d'origine", "facture d'origine *", "facture initiale", "fattura di riferimento",
+    "rif fattura *", "fattura collegata", "factura original", "factura original *", "factura rectificada",
+    "oorspronkelijke factuur", "betreft factuur", "oprindelig faktura", "vedr faktura", "vedrorende faktura",
+    "rechnungsreferenz", "vorausgegangene rechnung",
+)  # fmt: skip
+
+QUOTATION = (
+    "angebots *", "angebot *", "unser angebot", "ihr angebot", "angebot", "quotation *", "quote *", "your quotation",
+    "your quote", "devis *", "* de devis", "votre devis", "devis", "offerta *", "vs offerta", "vostra offerta", "preventivo *", "oferta *", "su oferta",
+    "presupuesto *", "offerte *", "uw offerte", "tilbuds *", "tilbud *", "jeres tilbud", "deres tilbud",
+)  # fmt: skip
+
+YOUR_REFERENCE = (
+    "your reference", "your ref", "votre reference", "v ref", "vos references", "ihre referenz", "uw referentie",
+    "uw ref", "vs riferimento", "vs rif", "su referencia", "deres ref", "deres reference", "jeres ref",
+)  # fmt: skip
+"""The buyer's own mark: an order's number where it looks like one."""
+
+OWN_DATE: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
+    {
+        DocumentType.INVOICE: (
+            "rechnungs datum", "re datum", "faktura datum", "invoice date", "date of invoice", "tax point",
+            "date de facture", "date facture", "date de la facture", "date de facturation", "data fattura",
+            "data della fattura", "fecha de factura", "fecha factura", "fecha de la factura", "factuurdatum",
+            "fakturadato",
+        ),
+        DocumentType.CREDIT_NOTE: (
+            "gutschriftsdatum", "gutschrift datum", "credit note date", "date d'avoir", "date de l'avoir",
+            "date de facture", "data nota di credito", "fecha de abono", "creditnotadatum", "kreditnotadato",
+        ),
+        DocumentType.PURCHASE_ORDER: (
+            "bestell datum", "bestellung vom", "order date", "date of order", "purchase order date", "po date",
+            "date de commande", "date de la commande", "data ordine", "data dell'ordine", "fecha de pedido",
+            "fecha del pedido", "besteldatum", "orderdatum", "ordredato", "bestillingsdato",
+        ),
+        DocumentType.ORDER_CONFIRMATION: (
+            "auftrags datum", "bestatigungsdatum", "confirmation date", "order date", "date de confirmation", "data conferma",
+            "fecha de confirmacion", "bevestigingsdatum", "ordredato", "orderdatum",
+        ),
+        DocumentType.DELIVERY_NOTE: (
+            "lieferschein datum", "liefer datum", "versanddatum", "delivery date", "date of delivery", "despatch date",
+            "dispatch date", "ship date", "date de livraison", "date du bon de livraison", "data di consegna",
+            "data consegna", "data ddt", "data documento di trasporto", "fecha de entrega", "fecha del albaran",
+            "fecha albaran", "leverdatum", "pakbondatum", "leveringsdato", "folgeseddeldato",
+        ),
+        DocumentType.GOODS_RECEIPT: (
+            "wareneingangs datum", "eingangsdatum", "receipt date", "date received", "received on", "date of receipt",
+            "date de reception", "data di ricevimento", "data ricevimento", "fecha de recepcion", "ontvangstdatum",
+            "modtagelsesdato", "modtaget",
+        ),
+        DocumentType.CONTRACT: (
+            "vertragsdatum", "vertrags datum", "contract date", "date of contract", "effective date",
+            "date du contrat", "data del contratto", "data contratto", "fecha del contrato", "contractdatum", "kontraktdato", "aftaledato",
+        ),
+    }
+)  # fmt: skip
+
+ANY_DATE = (
+    "datum", "beleg datum", "ausstellungsdatum", "ausgestellt am", "date", "document date", "issue date",
+    "date of issue", "issued", "date d'emission", "date du document", "data", "data documento", "data emissione",
+    "data di emissione", "fecha", "fecha de emision", "fecha de expedicion", "uitgiftedatum", "dato", "udstedt",
+    "udstedelsesdato", "dokumentdato", "documentdatum",
+)  # fmt: skip
+
+DUE_DATE = (
+    "falligkeits datum", "fallig am", "falligkeit", "falligkeitstag", "fallig bis", "zahlbar bis", "zahlbar bis zum",
+    "zahlungsziel", "zu zahlen bis", "due date", "payment due", "payment due date", "due", "due on", "payable by",
+    "pay by", "due by", "date d'echeance", "date echeance", "echeance", "echeance le", "a payer avant le",
+    "a regler avant le", "data scadenza", "data di scadenza", "scadenza", "scadenza pagamento", "fecha de vencimiento",
+    "fecha vencimiento", "vencimiento", "vence", "vervaldatum", "vervaldag", "te betalen voor", "uiterste betaaldatum",
+    "betalen voor", "forfaldsdato", "forfald", "forfalder", "betalingsfrist", "sidste rettidige betalingsdag",
+)  # fmt: skip
+
+PAY_UNTIL = re.compile(
+    r"(?:zahlbar|zahlen|uberweis\w*|begleich\w*|netto|abzug|payable|remit|pay|payment|payer|regler|virement|pagare"
+    r"|pagamento|pagar|pago|betalen|overmaken|betales|betal)\b(?P<between>[^;]{0,60}?)\b"
+    r"(?:bis(?: spatestens)?(?: zum)?|spatestens(?: am)?|until|by|before|no later than|avant(?: le)?|au plus tard(?: le)?"
+    r"|jusqu'au|entro(?: il)?|antes del|hasta el|voor|uiterlijk|uiterlijk op|senest(?: den)?|inden)\s*:?\s*$"
+)
+"""The words of a sentence that asks for payment, up to the date that follows."""
+
+DISCOUNT = re.compile(r"skonto|rabatt|discount|escompte|sconto|descuento|korting")
+
+VAT_ID = (
+    "ust id nr", "ust id", "ustid", "ust ident nr", "ust identnr", "ust identifikations nr", "umsatzsteuer id",
+    "umsatzsteuer id nr", "umsatzsteuer identifikationsnummer", "ust identifikationsnummer", "uid", "uid nr", "mwst nr", "mwst id",
+    "vat id", "vat *", "vat reg *", "* tva client", "tva client", "* iva cliente", "btw * klant", "ust id kunde", "customer vat *", "buyer vat *", "vat registration *", "vat id *", "vat", "tva", "* tva", "tva intracom",
+    "tva intracommunautaire", "* tva intracommunautaire", "* de tva", "* de tva intracommunautaire", "id tva",
+    "partita iva", "p iva", "piva", "p iva cf", "iva", "* iva", "nif", "nif iva", "cif", "nif cif", "btw", "btw *",
+    "btw id", "btw identificatienummer", "cvr", "cvr *", "se *", "momsnr", "moms *", "momsregistreringsnr",
+)  # fmt: skip
+
+TAX_NUMBER = (
+    "steuer nr", "steuernummer", "st nr", "tax number", "tax *", "tax registration *", "tax id", "tax reference",
+    "codice fiscale", "c f", "numero fiscal", "numero fiscale", "fiscaal nummer",
+)  # fmt: skip
+
+REGISTRATION = ("siret", "* siret", "siren", "* siren", "kvk", "kvk *", "company *", "company registration *")
+
+IBAN = ("iban", "iban *", "verkaufer iban")
+
+YOURS = re.compile(
+    r"^(?:ihre?|your|votre|vos|vs|vostr[oa]|su|uw|jeres|deres|kaufer|kunden|customer|client|buyer)\b"
+    r"|(?:\bclient|\bcliente|\bkunde|\bklant|\bcustomer|\bbuyer|acheteur)\W*$"
+)
+"""Beside the label of an id: it is the buyer's."""
+
+SELLER = (
+    "verkaufer", "lieferant", "rechnungssteller", "rechnungsersteller", "rechnungsaussteller", "auftragnehmer",
+    "leistungserbringer", "absender", "seller", "supplier", "vendor", "from", "sold by", "vendeur", "fournisseur",
+    "emetteur", "venditore", "fornitore", "cedente", "cedente prestatore", "mittente", "vendedor", "proveedor",
+    "emisor", "verkoper", "leverancier", "afzender", "saelger", "leverandor", "afsender",
+)  # fmt: skip
+
+BUYER = (
+    "kaufer", "kaufer leistungsempfanger", "leistungsempfanger", "kunde", "auftraggeber", "besteller", "buyer",
+    "customer", "purchaser", "sold to", "client", "acheteur", "cliente", "acquirente", "committente",
+    "cessionario", "cessionario committente", "comprador", "koper", "klant", "afnemer", "kober", "kunde", "firma",
+)  # fmt: skip
+
+INVOICED = (
+    "rechnungsempfanger", "rechnungsadresse", "rechnungsanschrift", "rechnung an", "empfanger", "bill to",
+    "billed to", "invoice to", "billing address", "invoice address", "to", "facture a", "facturer a",
+    "adresse de facturation", "destinataire", "fatturare a", "intestatario", "destinatario", "spettabile", "spett le",
+    "indirizzo di fatturazione", "facturar a", "direccion de facturacion", "factuuradres", "factureren aan", "aan",
+    "faktureres til", "faktureringsadresse", "modtager", "fakturamodtager",
+)  # fmt: skip
+"""Whom the invoice goes to: the buyer, where none is named as such."""
+
+ELSEWHERE = (
+    "lieferadresse", "lieferanschrift", "warenempfanger", "abweichender warenempfanger", "versandadresse",
+    "abweichender rechnungsempfanger", "abweichender zahlungsempfanger", "zahlungsempfanger", "steuervertreter",
+    "lieferung an", "ship to", "shipped to", "deliver to", "delivery address", "shipping address", "consignee",
+    "payee", "adresse de livraison", "livre a", "livrer a", "livraison", "indirizzo di consegna", "destinazione merce",
+    "luogo di destinazione", "luogo di consegna", "direccion de entrega", "enviar a", "afleveradres", "leveradres",
+    "verzendadres", "leveringsadresse", "bei ruckfragen", "ansprechpartner", "contact", "contact commercial",
+    "abweichender kaufer", "endkunde", "shipping information", "information",
+)  # fmt: skip
+
+NAME = (
+    "name",
+    "firma",
+    "company",
+    "nom",
+    "raison sociale",
+    "nome",
+    "ragione sociale",
+    "denominazione",
+    "nombre",
+    "razon social",
+    "naam",
+    "navn",
+)
+
+ADDRESS = ("anschrift", "adresse", "address", "strasse", "indirizzo", "direccion", "domicilio", "adres")
+
+CURRENCY = (
+    "wahrung", "rechnungswahrung", "belegwahrung", "betrage in", "alle betrage in", "currency", "invoice currency", "amounts in",
+    "all amounts in", "devise", "monnaie", "montants en", "valuta", "divisa", "moneta", "importi in", "moneda", "importes en",
+    "bedragen in", "belob i",
+)  # fmt: skip
+
+NET = (
+    "nettobetrag", "netto betrag", "netto", "summe netto", "gesamt netto", "netto gesamt", "nettosumme", "gesamtnetto", "gesamtbetrag netto",
+    "zwischensumme netto", "rechnungssumme netto", "rechnungssumme ohne ust", "summe ohne ust", "summe ohne mwst",
+    "gesamtbetrag ohne ust", "nettogesamtbetrag", "steuerbasisbetrag gesamt", "warenwert netto", "gesamtbeitrag",
+    "net total", "total net", "net amount", "total net amount", "subtotal", "sub total", "total before tax", "total excl vat",
+    "total excluding vat", "total ex vat", "total without vat", "amount excl vat", "taxable amount", "net invoice amount",
+    "total ht", "montant ht", "total hors taxe", "total hors taxes", "montant total ht", "sous total ht", "net ht", "base ht",
+    "imponibile", "totale imponibile", "totale netto", "totale documento netto", "netto a pagare imponibile",
+    "base imponible", "total base imponible", "importe neto", "total neto", "subtotaal", "totaal excl btw",
+    "totaal exclusief btw", "nettobedrag", "netto totaal", "totaal netto", "bedrag excl btw", "netto i alt",
+    "subtotal ekskl moms", "i alt ekskl moms", "total ekskl moms", "total excl moms", "belob ekskl moms", "momsgrundlag",
+)  # fmt: skip
+
+TAX = (
+    "steuerbetrag", "steuerbetrag in eur", "summe umsatzsteuer", "umsatzsteuer gesamt", "ust gesamt", "gesamt ust", "mwst gesamt", "summe ust",
+    "summe mwst", "mehrwertsteuer gesamt", "mwst betrag", "ust betrag", "umsatzsteuerbetrag", "mehrwertsteuerbetrag", "gesamtbetrag umsatzsteuer",
+    "zuzuglich ust", "zuzugl ust", "zzgl ust", "steuer gesamt", "gesamtsteuer", "gesamtsteuerbetrag", "vat total", "total vat", "vat amount", "total tax", "tax total",
+    "total vat amount", "tax amount", "sales tax", "total taxes", "total tva", "montant tva", "montant total tva", "taxes", "total de la tva",
+    "totale iva", "totale imposta", "imposta", "importo iva", "totale imposte", "total iva", "cuota iva", "importe iva",
+    "total impuestos", "totaal btw", "btw bedrag", "btw totaal", "btw", "moms i alt", "moms", "momsbelob", "total moms", "samlet moms",
+)  # fmt: skip
+"""The whole tax of a document."""
+
+TAX_PART = (
+    "ust", "umsatzsteuer", "mwst", "mehrwertsteuer", "zzgl ust", "zzgl umsatzsteuer", "zzgl mwst", "zuzuglich ust",
+    "zuzuglich umsatzsteuer", "zuzuglich mwst", "zzgl mehrwertsteuer", "steuerbasisbetrag ust", "versicherungsteuer", "versicherungssteuer",
+    "enthaltene mwst", "vat", "plus vat", "vat at", "tva", "iva", "btw", "moms", "enthaltene ust", "inkl mwst", "darin enthaltene mwst",
+)  # fmt: skip
+"""A tax, of one rate, or the whole where there is but one."""
+
+GROSS = (
+    "bruttobetrag", "bruttosumme", "brutto", "gesamtbetrag brutto", "gesamt brutto", "brutto gesamt", "bruttogesamtbetrag", "summe brutto",
+    "rechnungssumme brutto", "rechnungssumme inkl ust", "summe inkl ust", "summe inkl mwst", "gesamtbetrag inkl ust", "gesamtbetrag inkl mwst",
+    "gesamtsumme brutto", "gesamtbetrag", "rechnungsbetrag", "rechnungssumme", "gesamtsumme", "endbetrag", "endsumme", "rechnungsbeitrag", "gesamt",
+    "auftragssumme", "bestellsumme", "auftragswert", "bestellwert",
+    "grand total", "total gross", "gross total", "gross amount", "total amount", "total incl vat", "total including vat",
+    "total inc vat", "total including tax", "invoice total", "total invoice amount", "invoice amount", "total",
+    "order total", "total price", "total ttc", "montant ttc", "montant total ttc", "total toutes taxes comprises",
+    "montant total", "totale", "totale fattura", "totale documento", "importo totale", "totale iva inclusa", "total factura",
+    "importe total", "total con iva", "total iva incluido", "totaal", "totaalbedrag", "totaal incl btw", "totaal inclusief btw",
+    "factuurbedrag", "bedrag incl btw", "i alt", "i alt inkl moms", "total inkl moms", "fakturatotal", "samlet belob", "totalbelob",
+)  # fmt: skip
+
+PAYABLE = (
+    "zahlbetrag", "zu zahlen", "zu zahlender betrag", "zahlungsbetrag", "offener betrag", "zu zahlender beitrag", "falliger betrag",
+    "amount due", "total due", "balance due", "due payable", "amount payable", "total payable", "please pay", "net a payer", "reste a payer",
+    "solde a payer", "montant a payer", "a payer", "totale da pagare", "netto a pagare", "da pagare", "total a pagar", "importe a pagar", "a pagar",
+    "te betalen", "te betalen bedrag", "totaal te betalen", "at betale", "til betaling", "belob til betaling",
+)  # fmt: skip
+"""What is left to pay: the gross amount, where nothing was paid before."""
+
+CURRENCIES = MappingProxyType({"€": "EUR", "£": "GBP", "euro": "EUR", "euros": "EUR"})
+
+CODES = (
+    "EUR|GBP|CHF|USD|DKK|SEK|NOK|PLN|CZK|HUF|RON|BGN|DEM|CAD|AUD|JPY|CNY|TRY|ISK"
+)  # fmt: skip
+
+COUNTRIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "DE": ("deutschland", "germany", "allemagne", "germania", "alemania", "duitsland", "tyskland", "bundesrepublik deutschland"),
+        "AT": ("osterreich", "austria", "autriche", "oostenrijk", "ostrig"),
+        "CH": ("schweiz", "switzerland", "suisse", "svizzera", "suiza", "zwitserland"),
+        "FR": ("frankreich", "france", "francia", "frankrijk", "frankrig"),
+        "IT": ("italien", "italy", "italie", "italia"),
+        "ES": ("spanien", "spain", "espagne", "spagna", "espana", "spanje"),
+        "NL": ("niederlande", "netherlands", "the netherlands", "pays bas", "paesi bassi", "paises bajos", "nederland", "nederlandene", "holland"),
+        "BE": ("belgien", "belgium", "belgique", "belgio", "belgica", "belgie"),
+        "LU": ("luxemburg", "luxembourg", "lussemburgo", "luxemburgo"),
+        "DK": ("danemark", "denmark", "danimarca", "dinamarca", "denemarken", "danmark"),
+        "GB": ("united kingdom", "grossbritannien", "great britain", "england", "royaume uni", "regno unito", "reino unido", "verenigd koninkrijk", "storbritannien", "vereinigtes konigreich", "uk"),
+        "IE": ("irland", "ireland", "irlande", "irlanda", "ierland"),
+        "US": ("usa", "united states", "vereinigte staaten", "etats unis", "stati uniti", "estados unidos", "verenigde staten"),
+        "PL": ("polen", "poland", "pologne", "polonia"),
+        "CZ": ("tschechien", "czech republic", "czechia", "tchequie"),
+        "SE": ("schweden", "sweden", "suede", "svezia", "suecia", "zweden", "sverige"),
+        "NO": ("norwegen", "norway", "norvege", "norvegia", "noruega", "noorwegen", "norge"),
+        "PT": ("portugal", "portogallo"),
+        "HU": ("ungarn", "hungary", "hongrie", "ungheria", "hungria", "hongarije"),
+        "RE": ("ile de la reunion", "la reunion"),
+    }
+)  # fmt: skip
+"""Names of countries in the seven languages."""
+
+COUNTRY_OF = MappingProxyType({name: code for code, names in COUNTRIES.items() for name in names})
