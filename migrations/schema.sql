@@ -46,6 +46,32 @@ CREATE SEQUENCE public.claim_token
     NO MAXVALUE
     CACHE 1;
 
+CREATE TABLE public.cluster_diagnostics (
+    id uuid NOT NULL,
+    tenant_id uuid NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    outcome text,
+    result jsonb,
+    computed_at timestamp with time zone,
+    status text DEFAULT 'pending'::text,
+    error text,
+    attempts integer DEFAULT 0 NOT NULL,
+    failed_at timestamp with time zone,
+    revision integer DEFAULT 0 NOT NULL,
+    claim_token bigint DEFAULT 0 NOT NULL,
+    claimed_at timestamp with time zone,
+    lease_expires_at timestamp with time zone,
+    next_attempt_at timestamp with time zone,
+    send_number integer DEFAULT 0 NOT NULL,
+    returns integer DEFAULT 0 NOT NULL,
+    reason text,
+    CONSTRAINT cluster_diagnostics_check CHECK (((outcome IS NULL) = (result IS NULL))),
+    CONSTRAINT cluster_diagnostics_outcome_check CHECK ((outcome = ANY (ARRAY['matched'::text, 'within-tolerance'::text, 'exception'::text, 'incomplete'::text]))),
+    CONSTRAINT cluster_diagnostics_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'succeeded'::text, 'failed'::text])))
+);
+
+ALTER TABLE ONLY public.cluster_diagnostics FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.dead_letter (
     job_id uuid NOT NULL,
     tenant_id uuid,
@@ -388,6 +414,28 @@ CREATE TABLE public.tenant_admin (
 
 ALTER TABLE ONLY public.tenant_admin FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.tolerance (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    tenant_id uuid NOT NULL,
+    key text NOT NULL,
+    supplier text,
+    article text,
+    lower_absolute numeric,
+    lower_percent numeric,
+    upper_absolute numeric,
+    upper_percent numeric,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT tolerance_article_check CHECK (((length(article) >= 1) AND (length(article) <= 200))),
+    CONSTRAINT tolerance_key_check CHECK ((key = ANY (ARRAY['price'::text, 'billed_quantity'::text, 'delivered_quantity'::text, 'total'::text, 'tax'::text]))),
+    CONSTRAINT tolerance_lower_absolute_check CHECK ((lower_absolute >= (0)::numeric)),
+    CONSTRAINT tolerance_lower_percent_check CHECK ((lower_percent >= (0)::numeric)),
+    CONSTRAINT tolerance_supplier_check CHECK (((length(supplier) >= 1) AND (length(supplier) <= 200))),
+    CONSTRAINT tolerance_upper_absolute_check CHECK ((upper_absolute >= (0)::numeric)),
+    CONSTRAINT tolerance_upper_percent_check CHECK ((upper_percent >= (0)::numeric))
+);
+
+ALTER TABLE ONLY public.tolerance FORCE ROW LEVEL SECURITY;
+
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_object UNIQUE NULLS NOT DISTINCT (bucket, key, sequencer, tenant_id);
 
@@ -399,6 +447,9 @@ ALTER TABLE ONLY public.acquisition_job
 
 ALTER TABLE ONLY public.breaker
     ADD CONSTRAINT breaker_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY public.cluster_diagnostics
+    ADD CONSTRAINT cluster_diagnostics_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.dead_letter_audit
     ADD CONSTRAINT dead_letter_audit_pkey PRIMARY KEY (id);
@@ -496,7 +547,17 @@ ALTER TABLE ONLY public.tenant
 ALTER TABLE ONLY public.tenant
     ADD CONSTRAINT tenant_slug_key UNIQUE (slug);
 
+ALTER TABLE ONLY public.tolerance
+    ADD CONSTRAINT tolerance_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.tolerance
+    ADD CONSTRAINT tolerance_tenant_id_key_supplier_article_key UNIQUE NULLS NOT DISTINCT (tenant_id, key, supplier, article);
+
 CREATE INDEX acquisition_job_status ON public.acquisition_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
+
+CREATE INDEX cluster_diagnostics_outcome ON public.cluster_diagnostics USING btree (tenant_id, outcome);
+
+CREATE INDEX cluster_diagnostics_status ON public.cluster_diagnostics USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
 CREATE INDEX dead_letter_audit_by_job ON public.dead_letter_audit USING btree (job_id, recorded_at);
 
@@ -548,6 +609,9 @@ CREATE INDEX tenant_address_by_tenant ON public.tenant_address USING btree (tena
 
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.cluster_diagnostics
+    ADD CONSTRAINT cluster_diagnostics_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.dead_letter
     ADD CONSTRAINT dead_letter_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
@@ -624,13 +688,20 @@ ALTER TABLE ONLY public.tenant_admin
 ALTER TABLE ONLY public.tenant
     ADD CONSTRAINT tenant_organization_id_fkey FOREIGN KEY (organization_id) REFERENCES public.organization(id);
 
+ALTER TABLE ONLY public.tolerance
+    ADD CONSTRAINT tolerance_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
 ALTER TABLE public.acquisition_job ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.cluster_diagnostics ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.dead_letter ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.dead_letter_audit ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY delivery ON public.acquisition_job TO counterfoil_delivery USING (true) WITH CHECK (true);
+
+CREATE POLICY delivery ON public.cluster_diagnostics TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.dead_letter TO counterfoil_delivery USING (true) WITH CHECK (true);
 
@@ -694,11 +765,15 @@ CREATE POLICY onboarding ON public.tenant_address TO counterfoil_owner USING (tr
 
 CREATE POLICY onboarding ON public.tenant_admin TO counterfoil_owner USING (true) WITH CHECK (true);
 
+CREATE POLICY onboarding ON public.tolerance TO counterfoil_owner USING (true) WITH CHECK (true);
+
 ALTER TABLE public.outbox ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.output_job ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY own_tenant ON public.acquisition_job TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.cluster_diagnostics TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.dead_letter TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -740,6 +815,8 @@ CREATE POLICY own_tenant ON public.tenant_address FOR SELECT TO counterfoil_work
 
 CREATE POLICY own_tenant ON public.tenant_admin FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.tolerance TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY past_keeping ON public.llm_call TO counterfoil_keeper USING ((created_at < (now() - '400 days'::interval))) WITH CHECK (false);
 
 ALTER TABLE public.reading ENABLE ROW LEVEL SECURITY;
@@ -751,6 +828,8 @@ ALTER TABLE public.tenant ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.tenant_address ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.tenant_admin ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.tolerance ENABLE ROW LEVEL SECURITY;
 
 GRANT ALL ON SCHEMA public TO counterfoil_owner;
 
@@ -812,6 +891,56 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.breaker TO counterfoil_delivery;
 
 GRANT USAGE ON SEQUENCE public.claim_token TO counterfoil_worker;
 GRANT USAGE ON SEQUENCE public.claim_token TO counterfoil_delivery;
+
+GRANT SELECT,INSERT ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+
+GRANT SELECT(id) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
+
+GRANT SELECT(tenant_id) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
+
+GRANT SELECT(created_at) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
+
+GRANT UPDATE(outcome) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+
+GRANT UPDATE(result) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+
+GRANT UPDATE(computed_at) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+
+GRANT UPDATE(status) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+GRANT SELECT(status),UPDATE(status) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
+
+GRANT UPDATE(error) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+GRANT SELECT(error),UPDATE(error) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
+
+GRANT UPDATE(attempts) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+GRANT SELECT(attempts),UPDATE(attempts) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
+
+GRANT UPDATE(failed_at) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+GRANT SELECT(failed_at),UPDATE(failed_at) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
+
+GRANT UPDATE(revision) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+GRANT SELECT(revision),UPDATE(revision) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
+
+GRANT UPDATE(claim_token) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+GRANT SELECT(claim_token),UPDATE(claim_token) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
+
+GRANT UPDATE(claimed_at) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+GRANT SELECT(claimed_at),UPDATE(claimed_at) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
+
+GRANT UPDATE(lease_expires_at) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+GRANT SELECT(lease_expires_at),UPDATE(lease_expires_at) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
+
+GRANT UPDATE(next_attempt_at) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+GRANT SELECT(next_attempt_at),UPDATE(next_attempt_at) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
+
+GRANT UPDATE(send_number) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+GRANT SELECT(send_number),UPDATE(send_number) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
+
+GRANT UPDATE(returns) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+GRANT SELECT(returns),UPDATE(returns) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
+
+GRANT UPDATE(reason) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+GRANT SELECT(reason),UPDATE(reason) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.dead_letter TO counterfoil_worker;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.dead_letter TO counterfoil_delivery;
@@ -1073,3 +1202,5 @@ GRANT SELECT(tenant_id) ON TABLE public.tenant_address TO counterfoil_delivery;
 
 GRANT SELECT ON TABLE public.tenant_admin TO counterfoil_worker;
 GRANT SELECT ON TABLE public.tenant_admin TO counterfoil_keeper;
+
+GRANT SELECT ON TABLE public.tolerance TO counterfoil_worker;

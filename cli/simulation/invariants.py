@@ -49,6 +49,8 @@ FROM (
     UNION ALL SELECT 'matching', id, matching_status, matching_revision, matching_send_number, matching_attempts,
                      matching_lease_expires_at, matching_returns
     FROM document
+    UNION ALL SELECT 'diagnostics', id, status, revision, send_number, attempts, lease_expires_at, returns
+    FROM cluster_diagnostics
 ) w
 """
 

@@ -31,6 +31,7 @@ from counterfoil.work import begin
 from functions.acquisition.work import acquire
 from functions.dead_letters import handler as dead_letters
 from functions.dead_letters.archiver import Archiver
+from functions.diagnostics.work import diagnose
 from functions.ingestion import work as ingestion_work
 from functions.ingestion.work import ingest
 from functions.matching.work import match
@@ -41,6 +42,7 @@ WORKERS: dict[str, tuple[Callable[[Attempt], Outcome], Callable[[str], Intake]]]
     "acquisition": (acquire, uploads.read),
     "ingestion": (ingest, read_message),
     "matching": (match, read_message),
+    "diagnostics": (diagnose, read_message),
 }
 URLS = {worker: f"{URL}counterfoil-{worker}" for worker in WORKERS}
 SOURCES = {f"{ARN}counterfoil-{worker}-dlq": worker for worker in WORKERS}
@@ -63,6 +65,7 @@ ROWS = {
     "acquisition": Row(timeout=120, batch_size=5, visibility=720, start_margin=30),
     "ingestion": Row(timeout=300, batch_size=4, visibility=1800, start_margin=60),
     "matching": Row(timeout=120, batch_size=10, visibility=720, start_margin=30),
+    "diagnostics": Row(timeout=60, batch_size=10, visibility=360, start_margin=20),
 }
 
 
@@ -426,6 +429,7 @@ _REDRIVABLE = """
 SELECT 'acquisition', id FROM acquisition_job WHERE status = 'failed' AND tenant_id IS NOT NULL
 UNION ALL SELECT 'ingestion', id FROM ingestion_job WHERE status = 'failed'
 UNION ALL SELECT 'matching', id FROM document WHERE matching_revision > 0 AND structured_data IS NOT NULL
+UNION ALL SELECT 'diagnostics', id FROM cluster_diagnostics
 ORDER BY 1, 2
 """
 

@@ -1,11 +1,14 @@
-"""One attempt at matching a document: search and decision outside a transaction, edges and clusters in one."""
+"""One attempt at matching a document: search and decision outside a transaction, edges and clusters in one.
+
+That transaction also has the clusters computed that it changed (`diagnostics`).
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
-from counterfoil.documents import matching
+from counterfoil.documents import diagnostics, matching
 from counterfoil.llm import Llm
 from counterfoil.work import Send
 
@@ -28,7 +31,11 @@ def match(attempt: Attempt, language_model: Callable[[Database], Llm] | None = N
     reasons: list[str | None] = []
 
     def effects(connection: Connection) -> Sequence[Send]:
-        reasons[:] = [matching.write(connection, decided, attempt.now()).reason]
-        return ()
+        now = attempt.now()
+        written = matching.write(connection, decided, now)
+        reasons[:] = [written.reason]
+        return diagnostics.request(
+            connection, prepared.tenant_id, written.clusters, now, document_ids=written.documents
+        )
 
     return Success(effects, reason=lambda: reasons[0])

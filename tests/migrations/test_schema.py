@@ -51,6 +51,8 @@ ROWS = {
                               VALUES (%(id)s, %(tenant)s, 'f', now()) RETURNING id, tenant_id)
                           INSERT INTO {} (notice_id, tenant_id, channel, recipient, next_attempt_at)
                           SELECT id, tenant_id, 'email', 'them@example.com', now() FROM made""",
+    "cluster_diagnostics": "INSERT INTO {} (id, tenant_id, created_at) VALUES (%(id)s, %(tenant)s, now())",
+    "tolerance": "INSERT INTO {} (tenant_id, key, article) VALUES (%(tenant)s, 'price', %(id)s::text)",
     "destination": """INSERT INTO {} (tenant_id, name, kind, prefix, events, created_at)
                       VALUES (%(tenant)s, %(id)s::text, 's3', 'out', '{{cluster}}', now())""",
     "destination_secret": """INSERT INTO {} (id, tenant_id, destination_id, secret, created_at, expires_at)
@@ -177,7 +179,7 @@ def test_every_kind_of_work_has_the_life_cycle_in_the_same_form(kind: Kind, admi
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_the_states_of_every_kind_of_work_are_those_of_the_design(kind: Kind, admin: Connection, ours: Tenant):
-    if kind.table in {"ingestion_job", "output_job"}:
+    if kind.table in {"ingestion_job", "output_job", "cluster_diagnostics"}:
         ours.insert(admin, kind.table)
     for state in (None, "pending", "in-progress", "succeeded", "failed"):
         admin.execute(kind.sql("UPDATE {table} SET {status} = %s"), [state])

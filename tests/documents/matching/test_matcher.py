@@ -84,8 +84,10 @@ def test_an_edge_says_why(database: Database, admin: Connection) -> None:
 def test_written_counts_what_changed(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
     office.match(0)
-    assert office.match(1) == matching.Written(linked=1, unlinked=0, moved=1, decided_again=False, reason=None)
-    assert office.match(1) == matching.Written(linked=0, unlinked=0, moved=0, decided_again=False, reason=None)
+    first, second = office.ids[:2]
+    both = frozenset({first, second})
+    assert office.match(1) == matching.Written(1, 0, 1, False, None, frozenset({first}), both)
+    assert office.match(1) == matching.Written(0, 0, 0, False, None, frozenset(), frozenset({second}))
 
 
 def test_who_stays_alone_says_why_until_the_partner_comes(database: Database, admin: Connection) -> None:

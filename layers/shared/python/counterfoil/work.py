@@ -71,6 +71,13 @@ KINDS = {
         Kind("ingestion", "ingestion_job"),
         Kind("matching", "document", "matching_"),
         Kind(
+            "diagnostics",
+            "cluster_diagnostics",
+            about="""
+                SELECT jsonb_build_object('cluster', id), created_at FROM cluster_diagnostics WHERE id = %(id)s
+            """,
+        ),
+        Kind(
             "document_output",
             "output_job",
             about="""

@@ -8,6 +8,7 @@ SUBJECTS = {
     "acquisition": ("upload", "uploads"),
     "ingestion": ("document", "documents"),
     "matching": ("document", "documents"),
+    "diagnostics": ("cluster", "clusters"),
     "document_output": ("delivery of results", "deliveries of results"),
 }
 """What each worker's work is about, one and many. Of documents, the work's id is the document's."""

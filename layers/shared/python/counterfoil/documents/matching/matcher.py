@@ -78,6 +78,10 @@ class Written:
     """Whether something came in between, so that the search was made again under the lock."""
     reason: str | None
     """Why the document is alone, or what is in doubt, in a sentence for people; None where there is nothing to say."""
+    clusters: frozenset[UUID]
+    """The clusters that documents left or came into."""
+    documents: frozenset[UUID]
+    """The document, and those whose edges changed: the clusters that they are in now have changed, too."""
 
 
 def prepare(database: Database, tenant_id: UUID, document_id: UUID) -> Prepared | Skip:
@@ -183,7 +187,16 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
         else:
             moved = store.rename_clusters(connection, _seeds(id_, outcome))
         store.tell_reasons(connection, _reasons_of_others(id_, outcome))
-    return Written(linked(), unlinked(), moved(), again, outcome.choices[id_].reason)
+    moves = moved()
+    return Written(
+        linked(),
+        unlinked(),
+        len(moves),
+        again,
+        outcome.choices[id_].reason,
+        frozenset(cluster for move in moves for cluster in move if cluster is not None),
+        frozenset({id_}.union(*outcome.made, *outcome.gone)),
+    )
 
 
 def _still_holds(connection: Connection, decided: Decided) -> bool:

@@ -329,9 +329,13 @@ moved AS (
     ORDER BY document.id FOR NO KEY UPDATE OF document
 )
 UPDATE document SET cluster_id = moved.cluster_id FROM moved WHERE document.id = moved.id
+RETURNING old.cluster_id, new.cluster_id
 """
 
-_OWN_CLUSTER = "UPDATE document SET cluster_id = id WHERE id = %(id)s AND cluster_id IS DISTINCT FROM id"
+_OWN_CLUSTER = """
+UPDATE document SET cluster_id = id WHERE id = %(id)s AND cluster_id IS DISTINCT FROM id
+RETURNING old.cluster_id, new.cluster_id
+"""
 
 _REASONS = """
 UPDATE document SET matching_reason = told.reason
@@ -407,14 +411,18 @@ def insert_edges(connection: Connection, tenant_id: UUID, made: Collection[NewEd
     )
 
 
-def own_cluster(connection: Connection, id_: UUID) -> Count:
-    """Make a document its own cluster. Counts documents that changed their cluster."""
-    return _counted(connection, _OWN_CLUSTER, {"id": id_})
+Moves = Callable[[], list[tuple[UUID | None, UUID]]]
+"""For each document that changed its cluster, which one it was in and is in: to be asked as `Count`."""
 
 
-def rename_clusters(connection: Connection, seeds: Collection[UUID]) -> Count:
-    """Name the components anew that the seeds are in. Counts documents that changed their cluster."""
-    return _counted(connection, _CLUSTERS, {"seeds": list(seeds), "contract": CONTRACT})
+def own_cluster(connection: Connection, id_: UUID) -> Moves:
+    """Make a document its own cluster."""
+    return connection.execute(_OWN_CLUSTER, {"id": id_}).fetchall
+
+
+def rename_clusters(connection: Connection, seeds: Collection[UUID]) -> Moves:
+    """Name the components anew that the seeds are in."""
+    return connection.execute(_CLUSTERS, {"seeds": list(seeds), "contract": CONTRACT}).fetchall
 
 
 def tell_reasons(connection: Connection, reasons: Mapping[UUID, str | None]) -> None:

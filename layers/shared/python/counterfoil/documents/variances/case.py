@@ -4,7 +4,7 @@ A document that is another one again counts once; an order that was changed coun
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from uuid import UUID
@@ -168,8 +168,3 @@ def _amounts(document: Document) -> list[tuple[object, ...]]:
 
 def _profile(document: Document) -> profile.Document:
     return profile.document(document.id, document.received_at, document.type.value, document.data)
-
-
-def counterparts(documents: Iterable[Document], type_: DocumentType) -> list[Document]:
-    """Those of a type."""
-    return [document for document in documents if document.type is type_]

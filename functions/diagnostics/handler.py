@@ -1,0 +1,19 @@
+"""Diagnostics: clusters in, variances out."""
+
+from functools import cache
+from typing import Any
+
+from counterfoil.delivery import Consumer
+from counterfoil.settings import settings
+from functions.diagnostics.work import diagnose
+
+
+@cache
+def consumer() -> Consumer:
+    """The consumer of this function's queue, made at the first invocation."""
+    return Consumer.from_settings(settings(), diagnose)
+
+
+def handle(event: dict[str, Any], context: Any) -> Any:
+    """Process one batch of messages."""
+    return consumer().handle(event, context)

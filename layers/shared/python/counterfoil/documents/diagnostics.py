@@ -1,0 +1,163 @@
+"""Diagnostics of clusters in PostgreSQL: who is to be computed, what is computed from, and what came of it."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from counterfoil.db import Connection
+from counterfoil.documents.variances import Document, Key, Limits, Result, Tolerance, Tolerances, read_document
+from counterfoil.errors import StaleClaimError
+from counterfoil.messages import Message
+from counterfoil.work import KINDS, Send
+
+WORKER = "diagnostics"
+DEBOUNCE = timedelta(seconds=5)
+"""From the first request to the computation: what happens to the cluster meanwhile is computed with it."""
+
+# A cluster that waits to be computed, and was not begun, stays as it is: whoever begins it sees what this transaction
+# writes, since its row is locked until then (ON CONFLICT locks also what its condition leaves as it is). Any other
+# begins a new revision, as `work.begin` does: a try that is under way has seen too little, and its claim token is no
+# longer the latest. Rows are taken in the order of their ids, as claims take them.
+_REQUEST = KINDS[WORKER].sql("""
+WITH wanted AS (
+    SELECT id FROM unnest(%(clusters)s::uuid[]) AS c (id)
+    UNION
+    SELECT cluster_id FROM document WHERE id = ANY(%(documents)s) AND type <> 'contract' AND cluster_id IS NOT NULL
+    ORDER BY id
+),
+begun AS (
+    INSERT INTO {table} AS work (id, tenant_id, created_at, {status}, {revision}, {claim_token})
+    SELECT id, %(tenant)s, %(now)s, 'pending', 1, nextval('claim_token') FROM wanted
+    ON CONFLICT (id) DO UPDATE SET {status} = 'pending', {revision} = work.{revision} + 1, {send_number} = 0,
+        {claim_token} = nextval('claim_token'), {error} = NULL, {reason} = NULL, {failed_at} = NULL, {attempts} = 0,
+        {returns} = 0, {claimed_at} = NULL, {lease_expires_at} = NULL, {next_attempt_at} = NULL
+    WHERE work.{status} IS DISTINCT FROM 'pending' OR work.{attempts} > 0 OR work.{returns} > 0
+       OR work.{next_attempt_at} IS NOT NULL
+    RETURNING id, tenant_id, {revision} AS revision, {send_number} AS send_number
+)
+INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+SELECT tenant_id, %(worker)s, id, revision, send_number, %(due)s, %(now)s FROM begun
+ON CONFLICT (worker, work_id, revision, send_number) DO NOTHING
+RETURNING id, worker, tenant_id, work_id, revision, send_number, not_before
+""")
+
+
+def request(
+    connection: Connection,
+    tenant_id: UUID,
+    cluster_ids: Collection[UUID],
+    now: datetime,
+    *,
+    document_ids: Collection[UUID] = (),
+) -> list[Send]:
+    """Have clusters computed a moment later, in the transaction that changes them. Returns the messages owed.
+
+    To be called for every cluster that gained, lost or changed a document or an edge, by its name then and now; those
+    that `document_ids` are in now are found here. A cluster that waits already is computed once.
+    """
+    found = connection.execute(
+        _REQUEST,
+        {
+            "clusters": list(cluster_ids),
+            "documents": list(document_ids),
+            "tenant": tenant_id,
+            "worker": WORKER,
+            "due": now + DEBOUNCE,
+            "now": now,
+        },
+    ).fetchall()
+    return [
+        Send(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due)
+        for id_, worker, tenant, work, revision, send, due in found
+    ]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What a cluster is computed from."""
+
+    documents: tuple[Document, ...]
+    """Its own, and contracts that they are linked to."""
+    edges: tuple[tuple[UUID, UUID], ...]
+    tolerances: Tolerances
+
+
+_EDGES = """
+WITH member AS (SELECT id FROM document WHERE tenant_id = %(tenant)s AND cluster_id = %(cluster)s)
+SELECT a, b FROM document_match WHERE a IN (SELECT id FROM member)
+UNION
+SELECT a, b FROM document_match WHERE b IN (SELECT id FROM member)
+"""
+
+# The members, and the other ends of their edges, which are contracts.
+_DOCUMENTS = """
+SELECT id, type, received_at, structured_data FROM document
+WHERE ((tenant_id = %(tenant)s AND cluster_id = %(cluster)s) OR id = ANY(%(others)s))
+  AND type <> 'other' AND structured_data IS NOT NULL
+"""
+
+_IS_COMPARABLE = "SELECT FROM document WHERE tenant_id = %s AND cluster_id = %s AND type NOT IN ('other', 'contract')"
+
+_TOLERANCES = """
+SELECT key, lower_absolute, lower_percent, upper_absolute, upper_percent, supplier, article FROM tolerance
+WHERE tenant_id = %s ORDER BY created_at, id
+"""
+
+
+def load(connection: Connection, tenant_id: UUID, cluster_id: UUID) -> Cluster | None:
+    """What a cluster consists of; None where there is no such cluster any more, or nothing in it to be compared.
+
+    Several statements see several moments. That does no harm: whatever changes the cluster in between begins a new
+    revision in its own transaction, and `write` then refuses what was computed from both.
+    """
+    if connection.execute(_IS_COMPARABLE, [tenant_id, cluster_id]).fetchone() is None:
+        return None
+    about = {"tenant": tenant_id, "cluster": cluster_id}
+    edges = connection.execute(_EDGES, about).fetchall()
+    others = list({end for edge in edges for end in edge})
+    rows = connection.execute(_DOCUMENTS, {**about, "others": others}).fetchall()
+    return Cluster(
+        tuple(read_document(*row) for row in rows), tuple((a, b) for a, b in edges), _tolerances(connection, tenant_id)
+    )
+
+
+def _tolerances(connection: Connection, tenant_id: UUID) -> Tolerances:
+    rows = connection.execute(_TOLERANCES, [tenant_id])
+    return Tolerances(
+        Tolerance(Key(key), Limits(*limits), supplier, article) for key, *limits, supplier, article in rows
+    )
+
+
+_WRITE = """
+UPDATE cluster_diagnostics SET outcome = %(outcome)s, result = %(result)s, computed_at = %(now)s
+WHERE id = %(id)s AND claim_token = %(token)s
+"""
+
+
+def write(connection: Connection, cluster_id: UUID, token: int, result: Result | None, now: datetime) -> None:
+    """Write what came of a cluster; None, that there is nothing.
+
+    The claim's token stands for the documents that it was computed from: every change of them takes a new one, in the
+    change's own transaction. From here to the commit the row is locked, so that no change can be committed beside it.
+
+    Raises:
+        StaleClaimError: the cluster has changed since it was read; the newer revision computes it.
+    """
+    record: Mapping[str, Any] | None = None if result is None else result.record
+    written = connection.execute(
+        _WRITE,
+        {
+            "id": cluster_id,
+            "token": token,
+            "outcome": None if result is None else result.outcome.value,
+            "result": None if record is None else Jsonb(record),
+            "now": now,
+        },
+    )
+    if written.rowcount == 0:
+        message = f"A newer claim than {token} exists on {cluster_id}"
+        raise StaleClaimError(message)

@@ -1,0 +1,2 @@
+DROP TABLE tolerance;
+DROP TABLE cluster_diagnostics;
