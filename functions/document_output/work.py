@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from counterfoil.breaker import Breakers
+from counterfoil.breaker import DESTINATION, Breakers
 from counterfoil.db import Connection
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
 from counterfoil.documents.output import destinations, exports, signing
@@ -50,7 +50,7 @@ def deliver(attempt: Attempt, ways: Ways) -> Outcome:
     if not destination.is_active:
         return Skip(f"The destination '{destination.name}' was removed")
     attempt.check()
-    with ways.breakers.guard(f"destination:{destination.id}"):
+    with ways.breakers.guard(f"{DESTINATION}{destination.id}"):
         status = _call(attempt, ways, job, destination, secrets)
 
     def effects(connection: Connection) -> Sequence[Send]:

@@ -28,7 +28,7 @@ from aws_lambda_powertools import Logger
 from botocore.exceptions import ClientError
 
 from counterfoil import aws
-from counterfoil.breaker import Breakers, Outage
+from counterfoil.breaker import DESTINATION, Breakers, Outage
 from counterfoil.db import Database
 from counterfoil.errors import CounterfoilError, RejectedRequestError, ServiceUnavailableError, sentence
 from counterfoil.metrics import Metric, record
@@ -189,11 +189,17 @@ class Pauses:
                 logger.info("A service was tried in vain", breaker=name, error=sentence(error))
 
     def _report(self, outages: Mapping[str, Outage]) -> list[str]:
-        """Measure which breakers keep work waiting: not one that is due, for its next caller may try."""
+        """Measure which breakers keep work waiting: not one that is due, for its next caller may try.
+
+        A tenant's destination that is away is that tenant's affair, and hides no service that everybody needs: they are
+        counted, and have no metric each.
+        """
         depended_on = {dependent.depends_on for dependent in self._dependents}
         names = [name for name, outage in outages.items() if outage.until > self._clock() or name in depended_on]
         for name in names:
-            record({Metric.BREAKER_OPEN: 1}, breaker=name)
+            if not name.startswith(DESTINATION):
+                record({Metric.BREAKER_OPEN: 1}, breaker=name)
+        record({Metric.DESTINATIONS_AWAY: sum(name.startswith(DESTINATION) for name in outages)})
         return sorted(names)
 
     def _mappings(self, rows: Mapping[UUID, Row]) -> list[tuple[str, UUID, str | None]]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 
 import boto3
@@ -13,7 +14,7 @@ from counterfoil.breaker import Outage
 from counterfoil.db import Connection
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError, ServiceUnavailableError
 from functions.watchdog.breakers import MAPPING_SECONDS, PROBE_SECONDS, Dependent, Row, Step, decide
-from tests.breakers import LLM, Start
+from tests.breakers import FAILURES, LLM, Start
 from tests.delivery.harness import Clock
 from tests.factories import NOW
 from tests.functions.mappings import (
@@ -276,6 +277,21 @@ def test_each_round_measures_the_breakers_that_keep_work_waiting(
     clock.pass_(seconds=30)  # due, and nobody calls: nothing waits
     assert (world.pauses.run().open, measured(capsys)) == ([], [])
     assert (watch(MATCHING).pauses.run().open, measured(capsys)) == ([LLM], [LLM])
+
+
+def test_destinations_of_tenants_that_are_away_are_counted_and_raise_no_alarm_about_services(
+    watch: Callable[..., World], capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = watch()
+    world.service_fails()
+    for destination in ("destination:1", "destination:2"):
+        for _ in range(FAILURES):
+            with suppress(ServiceUnavailableError), world.breakers.guard(destination):
+                raise ServiceUnavailableError("503")
+    assert world.pauses.run().open == ["destination:1", "destination:2", LLM]
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["breaker"] for line in lines if "BreakerOpen" in line] == [LLM]
+    assert [line["DestinationsAway"] for line in lines if "DestinationsAway" in line] == [[2.0]]
 
 
 # The decision

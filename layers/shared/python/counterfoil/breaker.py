@@ -31,6 +31,8 @@ from counterfoil.errors import (
 )
 from counterfoil.settings import Settings
 
+DESTINATION = "destination:"
+"""How the names of breakers begin that stand before what one tenant alone uses."""
 KNOWN_FOR = timedelta(seconds=1)
 """How long a process relies on what it read: a call in a row of quick ones costs no statement."""
 LONGEST_OPEN_SECONDS = 600.0

@@ -75,6 +75,10 @@ class Metric(StrEnum):
     BREAKER_OPEN = "BreakerOpen"
     """1 while a circuit breaker is not closed."""
 
+    # By nothing, each minute, by the watchdog.
+    DESTINATIONS_AWAY = "DestinationsAway"
+    """Destinations of tenants whose circuit breaker is not closed."""
+
     # By channel.
     NOTIFICATIONS_SENT = "NotificationsSent"
     NOTIFICATION_FAILURES = "NotificationFailures"
