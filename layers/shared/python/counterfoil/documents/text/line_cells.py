@@ -23,8 +23,9 @@ _LARGE_GAP = 2.2
 _ATTACHED = 0.6
 _APART = 0.9
 _BESIDE = 2.0
+_SAME_RUN = 0.45
 """Of the text's height: how far numbers of a line stand from its first, rows from the next, runs of words apart, a
-unit from its quantity."""
+unit from its quantity, words of a run from one another on the row of a line."""
 _OF_RATES = frozenset({Kind.TAX_RATE, Kind.DISCOUNT})
 _NO_COLUMN = Column(0.0, 0.0, ((Kind.OTHER,),))
 _BARELY_BELOW = 0.25
@@ -103,8 +104,8 @@ class Piece:
 class RawLine:
     """A line as its words: the numbers by what they are, and the words of each column's cell, top to bottom.
 
-    `beside_quantity` is the word after its quantity, or before, whatever column it stands in. `closed` lines stand below
-    a sum, where only arithmetic can show that they are lines.
+    `beside_quantity` is the word after its quantity, or before, whatever column it stands in. `closed` lines stand
+    below a sum, where only arithmetic can show that they are lines.
     """
 
     page: int
@@ -178,10 +179,11 @@ class _Reader:
             for before, token in pairwise((None, *row.tokens)):
                 if token is None or token.value is None or (before and _PER.fullmatch(before.text)):
                     continue
-                column = self._column_of(token)
+                whole = _with_words(token, row)
+                column = self._column_of(whole)
                 if column.kind in NUMERIC_KINDS:
                     other = nearest.get(column.kind)
-                    if other is None or _distance(column, token) < _distance(column, other):
+                    if other is None or _distance(column, whole) < _distance(column, _with_words(other, row)):
                         nearest[column.kind] = token
             for kind, token in nearest.items():
                 hits.setdefault(kind, []).append(token)
@@ -305,7 +307,7 @@ class _Reader:
         self._rehang(lines)
 
     def _straighten(self, line: RawLine) -> None:
-        """Move words to the next column that begin where the line's words in that column begin, not where their own do."""
+        """Move words to the next column that begin where the line's words in that one begin, not those in their own."""
         for place, column in enumerate(self.columns[:-1]):
             edges = [piece.tokens[0].left for piece in line.cells.get(place + 1, [])]
             pieces = line.cells.get(place, [])
@@ -396,7 +398,7 @@ class _Reader:
         if other == place:
             return True
         if is_of_line:
-            return gap <= 0.45 * height
+            return gap <= _SAME_RUN * height
         begins = any(at == other and abs(left - token.left) <= _SAME_EDGE for at, left in self.begins)
         return gap <= (0.3 if begins and self.columns[other].kind in TEXT_KINDS else _APART) * height
 
@@ -404,6 +406,18 @@ class _Reader:
 def is_position(text: str) -> bool:
     """Tell whether a word can be a line's position: `1`, `010`, `2.1`, `A3`."""
     return re.fullmatch(r"[A-Z]?\d{1,5}(?:[.-]\d{1,4})*[.)]?", text) is not None
+
+
+def _with_words(token: Token, row: Row) -> Token:
+    """A number's box with the words that go with it: `4 kg`, `12,05 je 100`."""
+    right = token.right
+    place = row.tokens.index(token)
+    for before, other in pairwise(row.tokens[place:]):
+        is_apart = other.left - before.right > _SAME_RUN * row.height
+        if is_apart or (other.value is not None and not _PER.fullmatch(before.text)):
+            break
+        right = other.right
+    return token._replace(right=right)
 
 
 def _distance(column: Column, token: Token) -> tuple[float, float]:

@@ -234,6 +234,8 @@ def _shared(stack: Sequence[_Cell], cell: _Cell) -> float:
 def _names(stack: Sequence[_Cell]) -> tuple[tuple[Kind, ...], ...]:
     """The names that a column's words are: all lines one name where that names something, else a name a line."""
     texts = [cell.text for cell in stack]
+    if len(texts) == 1 and (both := _code_over_name(texts[0])):
+        return both
     whole = heading(_joined(texts))
     if whole or len(texts) == 1:
         return (whole or (Kind.OTHER,),)
@@ -251,6 +253,14 @@ def _names(stack: Sequence[_Cell]) -> tuple[tuple[Kind, ...], ...]:
         return ((Kind.OTHER,),)
     texts_only = all(kinds[0] in TEXT_KINDS or kinds[0] is Kind.OTHER for kinds in named)
     return tuple(named) if texts_only else (named[0],)
+
+
+def _code_over_name(text: str) -> tuple[tuple[Kind, ...], ...]:
+    """The names of a heading such as `Material/Bezeichnung`, whose cells hold a code above a description."""
+    upper, _, lower = text.partition("/")
+    if lower and Kind.ARTICLE in heading(upper) and heading(lower) == (Kind.DESCRIPTION,):
+        return ((Kind.ARTICLE,), (Kind.DESCRIPTION,))
+    return ()
 
 
 def _joined(texts: Sequence[str]) -> str:

@@ -61,6 +61,7 @@ class Found:
 
     fields: dict[str, str] = field(default_factory=dict)
     confidence: dict[str, float] = field(default_factory=dict)
+    has_unknown_unit: bool = False
 
     def put(self, name: str, text: str | None, confidence: float) -> None:
         """State a field, where there is anything to state and it is not stated yet."""
@@ -113,6 +114,9 @@ def _parted(
     if Kind.DESCRIPTION not in names and collapsed and len(rows) == 1 and Kind.ARTICLE in names:
         yield Kind.ARTICLE, rows[0]
         return
+    if names[0] is Kind.ARTICLE and Kind.DESCRIPTION in names and not _is_code(pieces):
+        yield from ((Kind.DESCRIPTION, piece) for piece in pieces)
+        return
     coded = [kind for kind in names if kind is not Kind.GTIN] if Kind.DESCRIPTION not in names else list(names)
     slot, previous = -1, None
     for piece in pieces:
@@ -129,6 +133,11 @@ def _parted(
             yield Kind.GTIN, piece
             continue
         yield coded[min(slot, len(coded) - 1)], piece
+
+
+def _is_code(pieces: Sequence[Piece]) -> bool:
+    """Tell whether a cell begins with a row that is one word with a digit, as article numbers are."""
+    return len(pieces[0].tokens) == 1 and any(map(str.isdigit, pieces[0].text))
 
 
 def _is_known_code(text: str) -> bool:
@@ -222,6 +231,7 @@ def _put_quantities(found: Found, line: RawLine, cells: Mapping[Kind, Sequence[P
     for text in near:
         first = text.split()[0] if text.split() else ""
         found.put("unit", line_units.code(text) or line_units.code(first), 0.9)
+    found.has_unknown_unit = any(near) and "unit" not in found.fields
     if quantity is not None and "unit" not in found.fields:
         found.put("unit", line_units.stated_in(found.fields.get("description", "")), _ROUGH)
 
@@ -268,7 +278,9 @@ def _prove(found: Found, values: Mapping[Kind, Token]) -> None:
             found.fields["unit_price"] = plain(price * (100 - percent) / 100)
         elif "price_basis_quantity" not in found.fields and (by := _basis_that_agrees(quantity, price, net)):
             found.put("price_basis_quantity", plain(by), _ROUGH)
-        elif arithmetic.line_agrees(quantity, price, -net, basis):
+        elif arithmetic.line_agrees(quantity, price, -net, basis, percent or Decimal(0)):
+            # A credit note may print what it credits as negative amounts of positive quantities.
+            found.fields["unit_price"] = plain(price * (100 - percent) / 100 if percent else price)
             proven = ("quantity", "unit_price")
         else:
             for name in proven:
@@ -278,6 +290,23 @@ def _prove(found: Found, values: Mapping[Kind, Token]) -> None:
         found.confidence[name] = _PROVEN
     if "price_basis_quantity" in found.fields:
         found.confidence["price_basis_quantity"] = max(_ROUGH, found.confidence["price_basis_quantity"])
+
+
+def count_pieces(lines: Sequence[Found]) -> None:
+    """State C62 (one) for bare quantities of a table that prints the units of its others: these are counted."""
+    if any("unit" in found.fields and found.confidence["unit"] > _ROUGH for found in lines):
+        for found in lines:
+            if "quantity" in found.fields and not found.has_unknown_unit:
+                found.put("unit", "C62", _ROUGH)
+
+
+def credit(lines: Sequence[Found]) -> None:
+    """Turn the amounts of a credit note round, where all are negative amounts of positive quantities and prices."""
+    names = ("quantity", "unit_price", "net_amount")
+    numbers = [tuple(found.number(name) or Decimal(0) for name in names) for found in lines]
+    if numbers and all(quantity > 0 and price > 0 > net for quantity, price, net in numbers):
+        for found, (_, _, net) in zip(lines, numbers, strict=True):
+            found.fields["net_amount"] = plain(-net)
 
 
 def _basis_that_agrees(quantity: Decimal, price: Decimal, net: Decimal) -> Decimal | None:

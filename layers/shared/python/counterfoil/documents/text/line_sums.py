@@ -8,15 +8,17 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import pairwise
+from itertools import pairwise, permutations
 
+from counterfoil.documents.text import arithmetic
 from counterfoil.documents.text.line_cells import Row
 from counterfoil.documents.text.line_numbers import Token
-from counterfoil.documents.text.line_vocabulary import plain_heading
+from counterfoil.documents.text.line_vocabulary import Kind, heading, plain_heading
 
 _ALIGNED = 5.0
 _WITHIN_A_NAME = 0.8
-"""Points; of the text's height."""
+_HIGHEST_RATE = 40
+"""Points; of the text's height; percent of tax."""
 
 _ALLOWANCES = (
     r"\w*rabatt\w*|\w*nachlass\w*|abschlag|discount|allowance|rebate|remise|ristourne|sconto|abbuono|descuento|dto"
@@ -86,10 +88,9 @@ def charges(rows: Sequence[Row], right: float | None) -> Iterator[Charge]:
     is_tabled = False
     for row in rows:
         is_tabled = is_tabled or _is_heading(row)
-        name = _name(row)
-        plain = plain_heading(name)
+        name, plain = _name(row), plain_heading(_words(row))
         match = _CHARGE.fullmatch(plain)
-        if match is None or _NO_CHARGE.fullmatch(plain_heading(_text(row))) or _SUM_OF.match(plain):
+        if match is None or _NO_CHARGE.fullmatch(plain) or _SUM_OF.match(plain):
             is_tabled = is_tabled and not _SUM_OF.match(plain)
             continue
         numbers = [token for token in row.tokens if token.value and not token.is_percent and _has_cents(token)]
@@ -98,6 +99,8 @@ def charges(rows: Sequence[Row], right: float | None) -> Iterator[Charge]:
         aligned = [token for token in numbers if right is not None and abs(token.right - right) <= _ALIGNED]
         amount = (aligned or numbers)[-1]
         is_allowance = (match["type"] or match["lead"] or "") in _LESS or match["allowance"] is not None
+        if not _CHARGE.fullmatch(plain_heading(name)):
+            name = _words(row)
         description = _REASON_CODE.sub("", _LEAD.sub("", name).rstrip(" :"))
         yield Charge(description, amount, is_allowance, bool(aligned), is_tabled, row)
 
@@ -109,7 +112,7 @@ def _has_cents(token: Token) -> bool:
 
 def _is_heading(row: Row) -> bool:
     """Tell whether a row is the heading of a table of charges: what they are on, and what they amount to."""
-    words = set(plain_heading(_text(row)).split())
+    words = set(plain_heading(_words(row)).split())
     return bool(words & _BASE) and bool(words & _AMOUNT) and not any(token.value for token in row.tokens)
 
 
@@ -118,8 +121,8 @@ _AMOUNT = frozenset({"betrag", "amount", "montant", "importo", "importe", "bedra
 _LESS = frozenset({"abzgl", "abzuglich", "less", "minus", "abschlag", "allowance", "remise"})
 
 
-def _text(row: Row) -> str:
-    return " ".join(token.text for token in row.tokens)
+def _words(row: Row) -> str:
+    return " ".join(token.text for token in row.tokens if token.value is None)
 
 
 def _name(row: Row) -> str:
@@ -134,6 +137,51 @@ def _name(row: Row) -> str:
                 break
         words.append(token.text)
     return " ".join(words)
+
+
+def tax_rates(rows: Sequence[Row], nets: Sequence[Decimal | None]) -> list[Decimal | None]:
+    """The tax rate of each amount, as far as the taxes that rows state tell: `19 % of 100.00 is 19.00`.
+
+    One rate for the sum of all amounts is the rate of each. Of several, each must be for the one choice of amounts that
+    adds up to what it is on, and together they must be for all.
+    """
+    unknown: list[Decimal | None] = [None] * len(nets)
+    amounts = [net for net in nets if net is not None]
+    total = sum(amounts, Decimal(0))
+    if not amounts or len(amounts) < len(nets):
+        return unknown
+    bases = dict(_bases(rows, total, len(nets)))
+    if len(bases) == 1:
+        rate, base = bases.popitem()
+        return [rate] * len(nets) if base == total else unknown
+    found = list(unknown)
+    for rate, base in bases.items():
+        chosen = arithmetic.indices_of_sum(amounts, base)
+        if chosen is None or any(found[index] is not None for index in chosen):
+            return unknown
+        for index in chosen:
+            found[index] = rate
+    return unknown if None in found else found
+
+
+def _bases(rows: Sequence[Row], total: Decimal, count: int) -> Iterator[tuple[Decimal, Decimal]]:
+    """Tax rates and what each is on: of rows with a rate, base and tax, or with a rate and the tax on the total."""
+    for row in rows:
+        rates = [token.value for token in row.tokens if token.is_percent and token.value is not None]
+        numbers = [token.value for token in row.tokens if token.value is not None and not token.is_percent]
+        if len(rates) != 1 or not _is_of_tax(row) or not 0 <= rates[0] <= _HIGHEST_RATE:
+            continue
+        for base, tax in permutations(numbers, 2):
+            if base and arithmetic.tax_agrees(base, rates[0], tax, count) and abs(tax) < abs(base):
+                yield rates[0], base
+                break
+        else:
+            if any(arithmetic.tax_agrees(total, rates[0], tax, count) for tax in numbers):
+                yield rates[0], total
+
+
+def _is_of_tax(row: Row) -> bool:
+    return any(Kind.TAX_RATE in heading(token.text) for token in row.tokens if token.value is None)
 
 
 def settle(

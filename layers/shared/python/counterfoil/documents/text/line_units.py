@@ -1,5 +1,7 @@
 """Units of measure as pages print them, in codes of UN/ECE Recommendation 20. Pure.
 
+Packages have the codes of Recommendation 21 with an X before, as EN 16931 prescribes.
+
 Only what is certain has a code: `Stk` is C62 (one), as e-invoices count pieces, and `kg` is KGM. What is unknown has
 none, and is not guessed.
 """
@@ -33,22 +35,22 @@ _WORDS = {
     "KWH": "kwh kilowattstunde kilowattstunden",
     "MWH": "mwh",
     "KWT": "kw",
-    "PR": "paar pair pairs paire paires paio paia par pares paren",
+    "PR": "pr paar pair pairs paire paires paio paia par pares paren",
     "SET": "set sets satz satze",
-    "PK": "pk pkg pack packs packung packungen paket pakete pckg pkt package packages paquet paquets pacco pacchi"
+    "XPK": "pk pkg pack packs packung packungen paket pakete pckg pkt package packages paquet paquets pacco pacchi"
     " paquete paquetes confezione confezioni conf pak pakken pakke pakker",
-    "BX": "box boxes bx schachtel schachteln karton kartons krt ktn carton cartons ctn boite boites scatola scatole"
-    " caja cajas doos dozen aske aesker",
-    "RO": "rolle rollen roll rolls rouleau rouleaux rotolo rotoli rollo rollos rol",
-    "BO": "flasche flaschen bottle bottles bouteille bouteilles bottiglia bottiglie botella botellas fles flessen",
-    "PX": "palette paletten pallet pallets bancale bancali",
-    "BG": "beutel sack sacke bag bags sac sacs sacco sacchi saco sacos zak zakken",
+    "XBX": "box boxes bx schachtel schachteln boite boites scatola scatole caja cajas doos dozen aeske aesker",
+    "XCT": "karton kartons krt ktn carton cartons ctn",
+    "XRO": "rolle rollen roll rolls rouleau rouleaux rotolo rotoli rollo rollos rol rl",
+    "XBO": "flasche flaschen bottle bottles bouteille bouteilles bottiglia bottiglie botella botellas fles flessen",
+    "XPX": "palette paletten pallet pallets bancale bancali",
+    "XBG": "beutel sack sacke bag bags sac sacs sacco sacchi saco sacos zak zakken",
     "LS": "pauschal pauschale psch",
     "DZN": "dutzend dtz",
     "KT": "kit kits",
 }
 _CODES = MappingProxyType({word: code for code, words in _WORDS.items() for word in words.split()})
-_PRINTED_CODES = frozenset(_WORDS) - {"MIN"} | {"H87", "NAR", "NMP", "XBO", "XBX", "XCT", "XPK", "XPX", "XBC", "E48"}
+_PRINTED_CODES = frozenset(_WORDS) - {"MIN"} | {"H87", "NAR", "NMP", "XBC", "E48", "PK", "BX"}
 _SYMBOLS = str.maketrans("²³", "23")
 _PLURAL = re.compile(r"\((?:s|e|n|en|es|i)\)$")
 _IN_BRACKETS = re.compile(r"\(([^\W\d]+)\)\s*:?", re.UNICODE)

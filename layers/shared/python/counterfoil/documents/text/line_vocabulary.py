@@ -50,7 +50,7 @@ _HEADINGS = {
     ),
     (Kind.POSITION, Kind.QUANTITY): "#",
     (Kind.POSITION, Kind.ARTICLE): "nr|n|no|num|item no|item nr",
-    (Kind.DESCRIPTION, Kind.POSITION): "item|items",
+    (Kind.DESCRIPTION, Kind.ARTICLE, Kind.POSITION): "item|items",
     (
         Kind.ARTICLE,
         Kind.DESCRIPTION,
@@ -211,6 +211,7 @@ _WITHOUT_TAX = (
     r"|iva escl(?:usa)?|senza iva|sin iva|excl|exclusief(?: btw)?|ekskl(?: moms)?|eks moms|uden moms|netto|net|neto"
 )
 _QUALIFIED = re.compile(rf"(?P<before>(?:{_WITHOUT_TAX}) )?(?P<phrase>.+?)(?P<after> (?:{_WITHOUT_TAX}))?")
+_DANGLING = re.compile(r" (?:w o|without|ohne|excl|exkl|incl|inkl|inc|hors|per|pro|je|par|pr|in)$")
 _NOT_HEADING = re.compile(r"[^a-z0-9#%]+")
 _FUNCTION_WORDS = (
     "in|ohne|inkl|incl|exkl|excl|excluding|w|o|without|per|pro|je|pr|de|der|des|du|la|di|del|van|het|the|of|net|ht|h"
@@ -225,6 +226,8 @@ def heading(text: str) -> tuple[Kind, ...]:
     plain = plain_heading(text)
     if plain in _KINDS:
         return _KINDS[plain]
+    if (begun := _DANGLING.sub("", plain)) in _KINDS:
+        return _KINDS[begun]
     match = _QUALIFIED.fullmatch(plain)
     kinds = _KINDS.get(match["phrase"], ()) if match and (match["before"] or match["after"]) else ()
     if Kind.PRICE in kinds:

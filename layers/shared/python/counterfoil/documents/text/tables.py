@@ -12,9 +12,9 @@ from decimal import Decimal
 from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.line_cells import RawLine, Row, Stretch, raw_lines
 from counterfoil.documents.text.line_columns import Heading, headings
-from counterfoil.documents.text.line_fields import Found, is_collapsed, plain, read_fields
+from counterfoil.documents.text.line_fields import Found, count_pieces, credit, is_collapsed, plain, read_fields
 from counterfoil.documents.text.line_numbers import NumberFormat, number_format, tokens
-from counterfoil.documents.text.line_sums import Charge, charges, settle
+from counterfoil.documents.text.line_sums import Charge, charges, settle, tax_rates
 from counterfoil.documents.text.line_unheaded import added, multiplied
 from counterfoil.documents.text.line_vocabulary import Kind
 from counterfoil.documents.text.page import Page
@@ -52,11 +52,12 @@ class Lines:
     proven: bool = False
 
 
-def read_lines(pages: Sequence[Page]) -> Lines:
+def read_lines(pages: Sequence[Page], *, is_credit_note: bool = False) -> Lines:
     """Read the lines of goods and services that pages state, with the evidence for each field.
 
-    Discounts and charges of the whole document are lines with a description and an amount, discounts negative. Never
-    raises for what pages hold; what cannot be told for certain is left out.
+    Discounts and charges of the whole document are lines with a description and an amount, discounts negative. A credit
+    note's amounts are positive, as e-invoices have them, also where its pages print them negative. Never raises for
+    what pages hold; what cannot be told for certain is left out.
     """
     form = number_format(word for page in pages for word in page.words)
     rows = [_rows(number, page, form) for number, page in enumerate(pages, start=1)]
@@ -67,7 +68,8 @@ def read_lines(pages: Sequence[Page]) -> Lines:
         items = _read(stretches, form)
     if not items:
         return _added(rows)
-    return _settled(items, rows)
+    count_pieces([found for _, found in items])
+    return _settled(items, rows, is_credit_note=is_credit_note)
 
 
 def _rows(number: int, page: Page, form: NumberFormat) -> list[Row]:
@@ -177,7 +179,7 @@ def _added(rows: Sequence[Sequence[Row]]) -> Lines:
     return Lines(tuple(items), _sum(items), proven=bool(items))
 
 
-def _settled(items: Sequence[tuple[RawLine, Found]], rows: Sequence[Sequence[Row]]) -> Lines:
+def _settled(items: Sequence[tuple[RawLine, Found]], rows: Sequence[Sequence[Row]], *, is_credit_note: bool) -> Lines:
     """Choose the lines and charges that make a sum which the document states, and say how sure that is."""
     used = {(line.page, token) for line, _ in items for token in line.values.values()}
     used |= {
@@ -202,11 +204,36 @@ def _settled(items: Sequence[tuple[RawLine, Found]], rows: Sequence[Sequence[Row
     nets = [fields.number("net_amount") for _, fields in items]
     weak = [fields.number("quantity") is None and fields.number("unit_price") is None for _, fields in items]
     settlement = settle(nets, weak, billed, stated)
-    kept = [_item(*items[index], "table") for index in settlement.lines]
-    kept += [_charged(charge, amount, is_proven=settlement.is_proven) for charge, amount in settlement.charges]
+    lines = [items[index] for index in settlement.lines]
+    apart = [pair for pair in settlement.charges if not _is_taken_up(*pair, lines)]
+    found = [fields for _, fields in lines]
+    _put_rates(found, [amount for _, amount in apart], rest)
+    if is_credit_note and not apart:
+        credit(found)
+    kept = [_item(line, fields, "table") for line, fields in lines]
+    kept += [_charged(charge, amount, is_proven=settlement.is_proven) for charge, amount in apart]
     if settlement.is_proven:
         kept = [_proven(item) for item in kept]
     return Lines(tuple(kept), _sum(kept), settlement.is_proven)
+
+
+def _is_taken_up(charge: Charge, amount: Decimal, lines: Sequence[tuple[RawLine, Found]]) -> bool:
+    """Take a discount up in the amount of the line that it stands below, where another line follows."""
+    place = charge.row.page, charge.row.top
+    above = [found for line, found in lines if (line.page, line.top) < place]
+    if charge.is_tabled or not above or len(above) == len(lines) or (net := above[-1].number("net_amount")) is None:
+        return False
+    above[-1].fields["net_amount"] = plain(net + amount)
+    return True
+
+
+def _put_rates(lines: Sequence[Found], charged: Sequence[Decimal], rows: Sequence[Row]) -> None:
+    """State the tax rates that lines do not print, where the taxes of the document show them."""
+    if any("tax_rate" in found.fields for found in lines):
+        return
+    nets = [*(found.number("net_amount") for found in lines), *charged]
+    for found, rate in zip(lines, tax_rates(rows, nets), strict=False):
+        found.put("tax_rate", None if rate is None else plain(rate), _TABLED)
 
 
 def _sum(items: Sequence[LineItem]) -> Decimal | None:
