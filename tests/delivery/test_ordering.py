@@ -40,6 +40,12 @@ VALUES: dict[str, Callable[[], Any]] = {
     "jsonb": lambda: "{}",
 }
 """Something of each type, for a column that must hold something."""
+VOCABULARIES = r"""
+SELECT attname, (regexp_match(pg_get_constraintdef(c.oid), $$ARRAY\['([^']*)'$$))[1]
+FROM pg_constraint c JOIN pg_attribute a ON attrelid = conrelid AND attnum = conkey[1]
+WHERE contype = 'c' AND conrelid = to_regclass(%s) AND cardinality(conkey) = 1
+"""
+"""Each column whose words a CHECK names, and the first of them."""
 
 Log = list[tuple[str, Any]]
 
@@ -77,6 +83,8 @@ def make_work(admin: Connection, make_tenant: Callable[..., UUID]) -> Callable[[
             [kind.table],
         ).fetchall()
         values: dict[str, Any] = {name: VALUES[type_]() for name, type_ in needed}
+        allowed: dict[str, str | None] = dict(admin.execute(VOCABULARIES, [kind.table]).fetchall())
+        values |= {name: allowed[name] for name in values.keys() & allowed.keys() if allowed[name]}
         work_id = uuid4()
         life = {"status": "pending", "revision": 1, "send_number": 0}
         values |= {"id": work_id, "tenant_id": tenant_id}
