@@ -18,11 +18,11 @@ from cli.failures import CommandError, ExitCode
 from cli.ingest import POLL_SECONDS, upload
 from cli.replay import evidence, findings
 from cli.replay.evidence import Record
-from cli.replay.findings import Check, Document, Found
+from cli.replay.findings import Check, Document, Found, Truth
 from cli.replay.slow_s3 import slow_s3
 from cli.replay.stage import Way, lowered, staged, ways
-from cli.sample.bulk import deals, write_bundle
-from cli.sample.model import Document as Invoice
+from cli.sample.bulk import deals
+from cli.sample.bundle import Bundle, bundle
 from cli.tenants import Tenant, add_tenant
 from cli.terminal import DONE, FAILED, Counters, page, print_json, write_json
 from counterfoil.aws import errors_mapped
@@ -38,7 +38,7 @@ _LOG_SECONDS = 15
 class Load:
     """What goes through ingestion, and how hard that is made. Durations are seconds."""
 
-    invoices: Sequence[Invoice]
+    bundle: Bundle
     gate: int
     work_seconds: float
     visibility: int
@@ -92,14 +92,16 @@ def replay(
 ) -> None:
     """Replay many invoices in one file, few at once.
 
-    The file is ingested twice: with one message for each of as many invocations as the gate allows, and with ten
-    messages for one invocation that has as many permits. Downloads are slowed, and the queue's visibility is lowered
-    far below the time that messages wait. Then nothing may be lost or done twice, and the gate must have held.
+    The file has a cover page that lists them; some go on over several pages, and now and then two of one supplier
+    follow one another. It is ingested twice: with one message for each of as many invocations as the gate allows, and
+    with ten messages for one invocation that has as many permits. Downloads are slowed, and the queue's visibility is
+    lowered far below the time that messages wait. Then every invoice must have its own pages, nothing may be lost or
+    done twice, and the gate must have held.
 
     Brings the local cloud up if it is not; its settings are put back in any case. Exits with 1 when anything does not
     hold.
     """
-    load = Load([invoice for _, invoice in deals(SEED, invoices)], gate, work_seconds, visibility, timeout)
+    load = Load(_bundle(SEED, invoices), gate, work_seconds, visibility, timeout)
     with visited(place_of(context.obj), OUTPUT / "logs", keep=keep) as cloud:
         replayed = [_replay(cloud, way, load) for way in ways(gate)]
     all_hold = all(one.holds for one in replayed)
@@ -127,16 +129,25 @@ def _replay(cloud: Cloud, way: Way, load: Load) -> Replayed:
     ):
         # A message is received before the process that will protect it has started, if none is there yet. A start
         # takes longer than the visibility of the replay: so the processes are started by work of the same kind.
-        warming = replace(load, invoices=[invoice for _, invoice in deals(SEED + 1, max(2, way.invocations))])
+        warming = replace(load, bundle=_bundle(SEED + 1, max(2, way.invocations)))
         _run(cloud, way, warming)
         with lowered(cloud, load.visibility):
             began = time.monotonic()
             tenant = _run(cloud, way, load)
             seconds = time.monotonic() - began
-            found = _found(cloud, tenant, 2 * len(load.invoices) + 1, s3.downloads.most)
+            found = _found(cloud, tenant, 2 * len(load.bundle.documents) + 1, s3.downloads.most)
     waited = max((record.waited for record in found.records), default=0.0)
-    numbers = [invoice.number for invoice in load.invoices]
-    return Replayed(way, seconds, waited, findings.checks(found, numbers, load.gate))
+    return Replayed(way, seconds, waited, findings.checks(found, _truth(load.bundle), load.gate))
+
+
+def _bundle(seed: int, count: int) -> Bundle:
+    made = list(deals(seed, count, varied=True))
+    return bundle([invoice for _, invoice in made], sent_by=made[0][0].written_by)
+
+
+def _truth(bundle: Bundle) -> Truth:
+    invoices = zip(bundle.documents, bundle.ranges, strict=True)
+    return Truth({invoice.number: pages for invoice, pages in invoices}, len(bundle.covers))
 
 
 def _run(cloud: Cloud, way: Way, load: Load) -> Tenant:
@@ -144,7 +155,7 @@ def _run(cloud: Cloud, way: Way, load: Load) -> Tenant:
     tenant, _ = add_tenant(cloud, f"replay-{token_hex(4)}", "Replay")
     path = OUTPUT / "invoices.pdf"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(write_bundle(load.invoices))
+    path.write_bytes(load.bundle.content)
     list(upload(cloud, tenant, [path]))
     _watch(cloud, tenant, way, load)
     return tenant
@@ -152,7 +163,7 @@ def _run(cloud: Cloud, way: Way, load: Load) -> Tenant:
 
 def _watch(cloud: Cloud, tenant: Tenant, way: Way, load: Load) -> None:
     """Wait until nothing of the tenant's is under way. What became of it is looked at later."""
-    count, deadline = len(load.invoices), time.monotonic() + load.seconds
+    count, deadline = len(load.bundle.ranges) + len(load.bundle.covers), time.monotonic() + load.seconds
     with Counters(["split off", "ingested", "matched"], count) as shown:
         while True:
             documents = list(_documents(cloud, tenant))
@@ -165,7 +176,7 @@ def _watch(cloud: Cloud, tenant: Tenant, way: Way, load: Load) -> None:
                 return
             if time.monotonic() > deadline:
                 raise CommandError(
-                    f"After {load.seconds:.0f} s, with {way.name}, {len(children)} of {count} invoices are split off, "
+                    f"After {load.seconds:.0f} s, with {way.name}, {len(children)} of {count} parts are split off, "
                     f"{len(ended)} ingested and {len(matched)} matched; --timeout gives them longer."
                 )
             time.sleep(POLL_SECONDS)
@@ -173,8 +184,8 @@ def _watch(cloud: Cloud, tenant: Tenant, way: Way, load: Load) -> None:
 
 _UNDER_WAY = {"pending", "in-progress"}
 _DOCUMENTS = """
-SELECT d.id, d.parent_id IS NOT NULL, d.first_page, d.structured_data ->> 'invoice_number', i.status, d.matching_status,
-       i.attempts + d.matching_attempts
+SELECT d.id, d.parent_id IS NOT NULL, d.first_page, d.last_page, d.structured_data ->> 'invoice_number', i.status,
+       d.matching_status, i.attempts + d.matching_attempts
 FROM document d JOIN ingestion_job i ON i.id = d.id ORDER BY d.parent_id NULLS FIRST, d.first_page
 """
 _FAILURES = "SELECT (SELECT count(*) FROM dead_letter), (SELECT count(*) FROM notification)"

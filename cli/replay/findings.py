@@ -16,9 +16,10 @@ class Document:
     id: UUID
     is_child: bool
     first_page: int | None
+    last_page: int | None
     number: str | None
     ingestion: str | None
-    """State of its ingestion."""
+    """State of its ingestion; None for a cover page, which nobody reads."""
     matching: str | None
     attempts: int
     """Attempts of ingestion and matching together."""
@@ -36,6 +37,16 @@ class Found:
     queued: Mapping[str, int]
     """Messages in each queue and dead-letter queue."""
     downloads_at_once: int
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What was in the file."""
+
+    invoices: Mapping[str, tuple[int, int]]
+    """The first and the last page of each, by its number."""
+    covers: int
+    """Pages that belong to none of them."""
 
 
 @dataclass(frozen=True)
@@ -63,24 +74,30 @@ class Check:
         return {"name": self.name, "expected": self.expected, "found": self.found, "holds": self.holds}
 
 
-def checks(found: Found, numbers: Sequence[str], gate: int) -> list[Check]:
-    """All that must hold after `numbers` of invoices went through a gate of this size in one file."""
-    return [*_documents(found, numbers), *_messages(found, len(numbers)), *_work(found, gate)]
+def checks(found: Found, truth: Truth, gate: int) -> list[Check]:
+    """All that must hold after this file went through a gate of this size."""
+    return [*_documents(found, truth), *_messages(found, len(truth.invoices)), *_work(found, gate)]
 
 
-def _documents(found: Found, numbers: Sequence[str]) -> Iterator[Check]:
+def _documents(found: Found, truth: Truth) -> Iterator[Check]:
+    numbers = list(truth.invoices)
     count = len(numbers)
-    children = [document for document in found.documents if document.is_child]
     parents = [document for document in found.documents if not document.is_child]
+    parts = [document for document in found.documents if document.is_child]
+    children = [document for document in parts if document.ingestion is not None]
     done = sum(document.ingestion == document.matching == "succeeded" for document in children)
-    yield Check.equal("documents", f"1 parent, {count} children", f"{len(parents)} parent, {len(children)} children")
+    yield Check.equal(
+        "documents",
+        f"1 parent, {count} children, {truth.covers} cover pages",
+        f"{len(parents)} parent, {len(children)} children, {len(parts) - len(children)} cover pages",
+    )
     yield Check.equal("parent ingested", "succeeded", ", ".join(str(one.ingestion) for one in parents))
     yield Check.equal("children ingested and matched", count, done)
     yield Check.equal(
         "each invoice once, by its number", _set(numbers, numbers), _set([c.number for c in children], numbers)
     )
-    pages = {document.first_page for document in children}
-    yield Check.equal("each range of pages once", count, len(pages))
+    right = sum((c.first_page, c.last_page) == truth.invoices.get(str(c.number)) for c in children)
+    yield Check.equal("each with its own pages", f"{count} of {count}", f"{right} of {count}")
 
 
 def _messages(found: Found, count: int) -> Iterator[Check]:

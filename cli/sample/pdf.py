@@ -1,4 +1,4 @@
-"""Renders invoices as PDF pages, with the CII inside or without.
+"""Renders papers as PDF pages, invoices with the CII inside or without.
 
 The pages use the core fonts of PDF in Windows-1252, which has umlauts, accents and the euro sign, so no font file is
 needed. A hybrid carries `factur-x.xml` as an associated file (AFRelationship Alternative) and the Factur-X XMP
@@ -18,12 +18,15 @@ from fpdf import FPDF
 from fpdf.enums import MethodReturnValue, XPos, YPos
 
 from cli.sample.cii import write_cii
-from cli.sample.model import Document, Kind, Line, plain
+from cli.sample.layout import PLAIN, Layout
+from cli.sample.model import WITHOUT_PRICES, Document, Kind, Line, plain
 from cli.sample.wording import WORDS, Words
 
 _LEFT, _WIDTH = 20, 170
 _COLUMN_WIDTHS = (9, 25, 56, 23, 25, 11, 21)
 _COLUMN_ALIGNS = ("L", "L", "L", "R", "R", "R", "R")
+_UNPRICED_COLUMNS = 4
+_CARRIED_HEIGHT = 6
 _GREY, _BLACK = (105, 105, 105), (25, 25, 25)
 _UNIT_NAMES = {
     "C62": "",
@@ -71,9 +74,9 @@ def write_hybrid(document: Document) -> bytes:
     return bytes(page.output())
 
 
-def write_page(document: Document, *, password: str | None = None) -> bytes:
-    """Return the invoice as a page with a text layer and nothing embedded, locked where a password is given."""
-    page = _Paper(document)
+def write_page(document: Document, *, layout: Layout = PLAIN, password: str | None = None) -> bytes:
+    """Return the paper as pages with a text layer and nothing embedded, locked where a password is given."""
+    page = _Paper(document, layout)
     if password is not None:
         page.set_encryption(owner_password=password, user_password=password)
     page.draw()
@@ -81,11 +84,13 @@ def write_page(document: Document, *, password: str | None = None) -> bytes:
 
 
 class _Paper(FPDF):
-    """One invoice or credit note on the letterhead of the firm that wrote it."""
+    """One paper on the letterhead of the firm that wrote it."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, layout: Layout = PLAIN) -> None:
         super().__init__(format="A4")
         self.document = document
+        self.layout = layout
+        self.carried = Decimal(0)
         self.firm = document.written_by
         self.words: Words = WORDS[self.firm.language]
         self.locale = f"{self.firm.language}_{self.firm.country}"
@@ -106,11 +111,26 @@ class _Paper(FPDF):
         self._facts()
         self._title()
         self._table()
-        self._totals()
+        if self._is_priced:
+            self._totals()
         self._closing()
 
+    @property
+    def _is_priced(self) -> bool:
+        return self.document.kind not in WITHOUT_PRICES
+
     def header(self) -> None:
-        """Draw the letterhead: a band in the firm's colour, its name and its claim."""
+        """Draw the letterhead, and on later pages what the layout has on them."""
+        if self.page_no() == 1 or self.layout.letterhead_on_every_page:
+            self._letterhead()
+        if self.page_no() > 1 and self.layout.names_itself_on_every_page:
+            self.set_xy(_LEFT, 33)
+            self._font(8, "", _GREY)
+            self.cell(_WIDTH, 5, self.heading)
+        self.set_xy(_LEFT, 40)
+
+    def _letterhead(self) -> None:
+        """Draw a band in the firm's colour, its name and its claim."""
         self.set_fill_color(*self.firm.colour)
         self.rect(0, 0, self.w, 5, style="F")
         self.set_xy(_LEFT, 13)
@@ -120,10 +140,21 @@ class _Paper(FPDF):
         self.cell(_WIDTH, 5, self.firm.claim)
         self.set_draw_color(*self.firm.colour)
         self.line(_LEFT, 31, _LEFT + _WIDTH, 31)
-        self.set_xy(_LEFT, 40)
 
     def footer(self) -> None:
-        """Draw address, register and bank of the firm in three columns."""
+        """Draw the page's number, and address, register and bank of the firm in three columns."""
+        numbers = {
+            "none": "",
+            "place": f"{self.words.page} {self.page_no()}",
+            "place of count": f"{self.words.page} {self.page_no()} {self.words.page_of} {{nb}}",
+        }
+        self.set_xy(_LEFT, 286)
+        self._font(7.5, "", _GREY)
+        self.cell(_WIDTH, 4, numbers[self.layout.page_numbers], align="R")
+        if self.page_no() == 1 or self.layout.letterhead_on_every_page:
+            self._imprint()
+
+    def _imprint(self) -> None:
         firm, words = self.firm, self.words
         self.set_draw_color(*firm.colour)
         self.line(_LEFT, 267, _LEFT + _WIDTH, 267)
@@ -145,13 +176,14 @@ class _Paper(FPDF):
         self.set_text_color(*colour)
 
     def _address(self) -> None:
-        buyer, firm = self.document.buyer, self.firm
+        document, firm = self.document, self.firm
+        to = document.seller if document.kind is Kind.PURCHASE_ORDER else document.buyer
         self.set_xy(_LEFT, 45)
         self._font(6.5, "", _GREY)
         self.cell(85, 4, f"{firm.name} · {firm.street} · {firm.postal_code} {firm.city}", new_y=YPos.NEXT)
         self._font(10.5)
-        abroad = Locale.parse(self.locale).territories[buyer.country] if buyer.country != firm.country else ""
-        for text in (buyer.name, buyer.street, f"{buyer.postal_code} {buyer.city}", abroad):
+        abroad = Locale.parse(self.locale).territories[to.country] if to.country != firm.country else ""
+        for text in (to.name, to.street, f"{to.postal_code} {to.city}", abroad):
             self.set_x(_LEFT)
             self.cell(85, 5.2, text or "", new_y=YPos.NEXT)
 
@@ -171,7 +203,7 @@ class _Paper(FPDF):
             (words.delivered, self._day(document.delivered_on)),
             *((label, document.references.get(name, "")) for name, label in names.items()),
             (words.our_contact, document.buyer_reference or ""),
-            (words.customer_vat, document.buyer.vat_id or ""),
+            (words.customer_vat, document.buyer.vat_id if document.seller.name == self.firm.name else ""),
         ]
         for row, (label, value) in enumerate((label, value) for label, value in facts if value):
             self.set_xy(122, 45 + row * 5)
@@ -190,43 +222,62 @@ class _Paper(FPDF):
 
     def _table(self) -> None:
         self._table_head()
+        carries = self.layout.carries_sums and self._is_priced
         for place, line in enumerate(self.document.lines):
             cells = self._cells(line)
             self._font(8.5)
             described = self.multi_cell(_COLUMN_WIDTHS[2], 5, cells[2], dry_run=True, output=MethodReturnValue.LINES)
             height = 5.0 * len(cast("list[str]", described))
-            if self.will_page_break(height + 3):
-                self.add_page()
-                self._table_head()
+            if self.will_page_break(height + 3 + _CARRIED_HEIGHT * carries):
+                self._next_page(carries=carries)
             top = self.get_y()
             if place % 2:
                 self.set_fill_color(244, 246, 248)
                 self.rect(_LEFT, top, _WIDTH, height + 2, style="F")
             self._font(8.5)
             x = float(_LEFT)
-            for text, width, align in zip(cells, _COLUMN_WIDTHS, _COLUMN_ALIGNS, strict=True):
+            for text, width, align in zip(cells, _COLUMN_WIDTHS, _COLUMN_ALIGNS, strict=False):
                 self.set_xy(x, top + 1)
                 self.multi_cell(width, 5, text, align=align)
                 x += width
             self.set_xy(_LEFT, top + height + 2)
+            self.carried += line.net_amount or 0
+
+    def _next_page(self, *, carries: bool) -> None:
+        """Go on with the table, and where the layout has it so carry the sum so far."""
+        if carries:
+            self._carried()
+        self.add_page()
+        self._table_head()
+        if carries:
+            self._carried()
+
+    def _carried(self) -> None:
+        self._font(8.5, "I")
+        self.set_x(_LEFT)
+        self.cell(_WIDTH - _COLUMN_WIDTHS[-1], _CARRIED_HEIGHT, self.words.carried)
+        text = self._number(self.carried)
+        self.cell(_COLUMN_WIDTHS[-1], _CARRIED_HEIGHT, text, align="R", new_x=XPos.LMARGIN, new_y=YPos.NEXT)
 
     def _table_head(self) -> None:
         self.set_fill_color(*self.firm.colour)
         self._font(8.5, "B", (255, 255, 255))
-        for text, width, align in zip(self.words.columns, _COLUMN_WIDTHS, _COLUMN_ALIGNS, strict=True):
+        heads = self.words.columns if self._is_priced else self.words.columns[:_UNPRICED_COLUMNS]
+        for text, width, align in zip(heads, _COLUMN_WIDTHS, _COLUMN_ALIGNS, strict=False):
             self.cell(width, 7, text, align=align, fill=True)
         self.ln(7)
 
     def _cells(self, line: Line) -> tuple[str, ...]:
         unit = _UNIT_NAMES.get(line.unit, line.unit)
+        quantity = f"{self._number(line.quantity)} {unit}".strip()
+        stated = (line.position, line.article_number or "", line.description, quantity)
+        if not self._is_priced:
+            return stated
         price = self._number(line.unit_price or Decimal(0))
         if line.price_basis_quantity is not None:
             price = f"{price} {self.words.per.format(basis=self._number(line.price_basis_quantity))}"
         rate = "" if line.tax is None else f"{self._number(line.tax.rate)} %"
-        quantity = f"{self._number(line.quantity)} {unit}".strip()
-        amount = self._number(line.net_amount or Decimal(0))
-        number = line.article_number or ""
-        return (line.position, number, line.description, quantity, price, rate, amount)
+        return (*stated, price, rate, self._number(line.net_amount or Decimal(0)))
 
     def _totals(self) -> None:
         words, totals = self.words, self.document.totals
@@ -255,7 +306,8 @@ class _Paper(FPDF):
         words, document = self.words, self.document
         self.ln(6)
         self._font(9)
-        exempt = {group.tax.category for group in document.totals.groups} & {"K", "G"}
+        groups = document.totals.groups if self._is_priced else ()
+        exempt = {group.tax.category for group in groups} & {"K", "G"}
         for category in sorted(exempt):
             self.multi_cell(
                 _WIDTH,

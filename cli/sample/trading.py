@@ -84,12 +84,15 @@ def workday(day: date, later: int = 0) -> date:
 
 
 def place_order(buying: Buying, day: date, line_count: int, *, reserved: bool = False) -> Document:
-    """Order `line_count` articles. With `reserved`, articles that no other order of this supplier has."""
+    """Order `line_count` articles, the same ones again where there are not so many.
+
+    With `reserved`, articles that no other order of this supplier has.
+    """
     rng, supplier = buying.rng, buying.supplier
     if reserved:
         chosen = [supplier.reserved_left.pop() for _ in range(line_count)]
     else:
-        chosen = rng.sample(supplier.offers, line_count)
+        chosen = rng.sample(supplier.offers * -(-line_count // len(supplier.offers)), line_count)
     step = rng.choice((1, 10))
     lines = []
     for place, offer in enumerate(chosen, 1):

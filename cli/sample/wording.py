@@ -39,6 +39,11 @@ class Words:
     thanks: str
     credit_reason: str
     copy: str
+    page: str
+    page_of: str
+    carried: str
+    enclosed: str
+    separator: str
 
 
 _TITLES = {
@@ -83,6 +88,11 @@ WORDS: Mapping[str, Words] = {
         thanks="Vielen Dank für Ihren Auftrag. Es gelten unsere Lieferbedingungen.",
         credit_reason="Gutschrift für zurückgesandte oder beanstandete Ware.",
         copy="Kopie von",
+        page="Seite",
+        page_of="von",
+        carried="Übertrag",
+        enclosed="Anbei erhalten Sie die folgenden Belege:",
+        separator="Trennblatt",
     ),
     "fr": Words(
         titles=_names("fr"),
@@ -112,6 +122,11 @@ WORDS: Mapping[str, Words] = {
         thanks="Nous vous remercions de votre confiance. Nos conditions générales s’appliquent.",
         credit_reason="Avoir pour marchandise retournée ou refusée.",
         copy="Copie de",
+        page="Page",
+        page_of="sur",
+        carried="À reporter",
+        enclosed="Veuillez trouver ci-joint les documents suivants :",
+        separator="Intercalaire",
     ),
     "it": Words(
         titles=_names("it"),
@@ -141,6 +156,11 @@ WORDS: Mapping[str, Words] = {
         thanks="Vi ringraziamo dell’ordine. Valgono le nostre condizioni di vendita.",
         credit_reason="Nota di credito per merce resa o contestata.",
         copy="Copia di",
+        page="Pagina",
+        page_of="di",
+        carried="Riporto",
+        enclosed="In allegato trovate i seguenti documenti:",
+        separator="Foglio separatore",
     ),
     "nl": Words(
         titles=_names("nl"),
@@ -170,6 +190,11 @@ WORDS: Mapping[str, Words] = {
         thanks="Dank voor uw opdracht. Onze leveringsvoorwaarden zijn van toepassing.",
         credit_reason="Credit voor teruggezonden of geweigerde goederen.",
         copy="Kopie van",
+        page="Pagina",
+        page_of="van",
+        carried="Transporteren",
+        enclosed="Bijgaand ontvangt u de volgende stukken:",
+        separator="Tussenblad",
     ),
     "en": Words(
         titles=_names("en"),
@@ -199,5 +224,10 @@ WORDS: Mapping[str, Words] = {
         thanks="Thank you for your order. Our terms of sale apply.",
         credit_reason="Credit for goods returned or refused.",
         copy="Copy of",
+        page="Page",
+        page_of="of",
+        carried="Carried forward",
+        enclosed="Please find enclosed the following documents:",
+        separator="Separator sheet",
     ),
 }

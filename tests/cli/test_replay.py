@@ -18,11 +18,12 @@ import pytest
 from cli.failures import CommandError
 from cli.replay import stage
 from cli.replay.evidence import Record, most_at_once, records
-from cli.replay.findings import Document, Found, checks
+from cli.replay.findings import Document, Found, Truth, checks
 from cli.replay.slow_s3 import SlowS3, slow_s3
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NUMBERS = [f"R-{number}" for number in range(1, 8)]
+TRUTH = Truth({number: (2 * place, 2 * place + 1) for place, number in enumerate(NUMBERS, 1)}, 1)
 GATE = 3
 ORDER = "protected, then permitted, then claimed, then done"
 AT_ONCE = "ingestions at once, by the workers' logs"
@@ -45,17 +46,18 @@ def record(worker: str, place: int, **changes: Any) -> Record:
 def perfect() -> Found:
     """What must be found."""
     children = [
-        Document(UUID(int=place), True, place, number, "succeeded", "succeeded", 2)
+        Document(UUID(int=place), True, 2 * place, 2 * place + 1, number, "succeeded", "succeeded", 2)
         for place, number in enumerate(NUMBERS, 1)
     ]
-    parent = Document(UUID(int=0), False, None, None, "succeeded", None, 1)
+    parent = Document(UUID(int=0), False, None, None, None, "succeeded", None, 1)
+    cover = Document(UUID(int=99), True, 1, 1, None, None, None, 0)
     ingested = [record("ingestion", place) for place in range(len(NUMBERS) + 1)]
     matched = [record("matching", place) for place in range(1, len(NUMBERS) + 1)]
-    return Found([parent, *children], [*ingested, *matched], 0, 0, {"counterfoil-ingestion": 0}, GATE)
+    return Found([parent, *children, cover], [*ingested, *matched], 0, 0, {"counterfoil-ingestion": 0}, GATE)
 
 
 def broken(found: Found) -> set[str]:
-    return {check.name for check in checks(found, NUMBERS, GATE) if not check.holds}
+    return {check.name for check in checks(found, TRUTH, GATE) if not check.holds}
 
 
 def test_everything_holds_where_everything_is_right():
@@ -81,9 +83,11 @@ def with_record(place: int, **changes: Any) -> Found:
     [
         (with_document(0, ingestion="failed"), {"parent ingested"}),
         (with_document(3, matching="failed"), {"children ingested and matched"}),
-        (with_document(3, number="R-2"), {"each invoice once, by its number"}),
-        (with_document(3, number=None), {"each invoice once, by its number"}),
-        (with_document(3, first_page=2), {"each range of pages once"}),
+        (with_document(3, number="R-2"), {"each invoice once, by its number", "each with its own pages"}),
+        (with_document(3, number=None), {"each invoice once, by its number", "each with its own pages"}),
+        (with_document(3, first_page=5), {"each with its own pages"}),
+        (with_document(3, last_page=8), {"each with its own pages"}),
+        (with_document(8, ingestion="succeeded", attempts=0), {"documents"}),
         (with_document(3, attempts=3), {"attempts begun"}),
         (with_record(2, receives=2), {"receives of each message"}),
         (with_record(2, outcome="retry"), {"outcomes"}),
@@ -104,7 +108,7 @@ def test_each_thing_that_is_wrong_is_seen(found: Found, names: set[str]):
 def test_a_lost_document_is_seen():
     found = perfect()
     assert {"documents", "children ingested and matched", "each invoice once, by its number"} <= broken(
-        replace(found, documents=found.documents[:-1])
+        replace(found, documents=found.documents[:3] + found.documents[4:])
     )
 
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pytest
 from fpdf import FPDF
 
-from cli.sample.bulk import deals, write_bundle
+from cli.sample.bulk import deals
+from cli.sample.bundle import write_bundle
 from cli.sample.model import Document
 from cli.sample.pdf import write_hybrid
 from counterfoil.documents import pdf
@@ -84,4 +85,4 @@ def test_a_part_carries_no_file_that_was_embedded_in_the_whole(invoices: list[Do
 def test_a_part_without_a_number_is_kept_with_a_reason():
     extraction = extract_text(pages(["Guten Tag"]))
     assert (extraction.structured_data, extraction.method) == (None, "none")
-    assert extraction.reason == "The text of the pages names no invoice number; they are kept."
+    assert extraction.reason == "The text of the pages names no kind of document with a number of its own; they are kept."

@@ -6,7 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from cli.sample.bulk import deals, write_bundle
+from cli.sample.bulk import deals
+from cli.sample.bundle import write_bundle
 from counterfoil import aws
 from counterfoil.db import Connection
 from counterfoil.documents import files

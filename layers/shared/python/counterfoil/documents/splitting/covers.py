@@ -14,17 +14,19 @@ _LISTED = 2
 _FAX_LABELS = 2
 
 
-def cover(pages: Sequence[Page], signs: Sequence[Signs], place: int) -> str | None:
-    """What kind of cover the page at `place` (from 0) is, in a sentence; None where it is none.
+def covers(pages: Sequence[Page], signs: Sequence[Signs]) -> dict[int, str]:
+    """The covers among the pages, by their place from 0, each with a sentence that says of what kind it is.
 
     A page with a number of its own, a place in a document, or a sum is none, but for a list of what follows, which may
-    have a sum. Something must follow that begins as a document does.
+    have a sum. Something must follow that begins as a document does, or another cover.
     """
-    page, own = pages[place], signs[place]
-    if own.words == 0 or place + 1 == len(pages) or not _begins(signs[place + 1]):
-        return None
-    kind = _kind(page, own, signs[place + 1 :])
-    return kind and f"Page {place + 1} {kind}."
+    found: dict[int, str] = {}
+    for place in reversed(range(len(pages) - 1)):
+        if signs[place].words and (place + 1 in found or _begins(signs[place + 1])):
+            kind = _kind(pages[place], signs[place], signs[place + 1 :])
+            if kind is not None:
+                found[place] = f"Page {place + 1} {kind}."
+    return found
 
 
 def _kind(page: Page, own: Signs, following: Sequence[Signs]) -> str | None:

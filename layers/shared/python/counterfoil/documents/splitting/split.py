@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import exp
 
-from counterfoil.documents.splitting.covers import cover
+from counterfoil.documents.splitting.covers import covers
 from counterfoil.documents.splitting.parts import Boundary, Split
 from counterfoil.documents.splitting.signs import Mention, PagePlace, Signs, read
 from counterfoil.documents.text.page import Page
@@ -80,13 +80,13 @@ class _Current:
 def split(pages: Sequence[Page]) -> Split:
     """The documents and cover pages in a file by its pages. A file of one page is one document."""
     signs = [read(page) for page in pages]
-    covers = {place: sentence for place in range(len(pages)) if (sentence := cover(pages, signs, place)) is not None}
+    covering = covers(pages, signs)
     boundaries: list[Boundary] = []
     current = _Current(signs[0], [signs[0]]) if signs else None
     for place in range(1, len(signs)):
         assert current is not None
         following = signs[place + 1] if place + 1 < len(signs) else None
-        told = [covers[near] for near in (place - 1, place) if near in covers]
+        told = [covering[near] for near in (place - 1, place) if near in covering]
         if told:
             boundary = Boundary(place + 1, True, _COVER_CONFIDENCE, tuple(told))
         else:
@@ -95,7 +95,7 @@ def split(pages: Sequence[Page]) -> Split:
         if boundary.begins:
             current = _Current(signs[place])
         current.pages.append(signs[place])
-    return Split(len(pages), tuple(boundaries), frozenset(place + 1 for place in covers))
+    return Split(len(pages), tuple(boundaries), frozenset(place + 1 for place in covering))
 
 
 def _weighed(page: int, signs: Sequence[Sign]) -> Boundary:
