@@ -1,0 +1,283 @@
+"""Acquisition ends anywhere and is done again: rows and objects are those of a run that nobody disturbed.
+
+A process is ended after every call that it makes to S3, SQS and PostgreSQL, commits among them, and so before the next
+one, the acknowledgement at the end. From then on nothing of it gets out. The message comes again to a new process, as
+SQS would give it out, and at the end the watchdog sends what a crash left in the outbox.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from counterfoil import aws
+from counterfoil.db import _OPEN, Connection, Database
+from counterfoil.delivery import Consumer
+from counterfoil.delivery.visibility import Visibility
+from counterfoil.documents import uploads
+from counterfoil.outbox import Outbox
+from functions.acquisition.work import acquire
+from tests.delivery.harness import Clock, Context, FakeSqs, event, record, settings
+from tests.functions.test_documents import BUCKET, QUEUES, Pipeline, pipeline, s3_event
+from tests.functions.test_mail import packed
+from tests.mails import LOGO, PDF, XML, mail, received
+
+__all__ = ["pipeline"]
+
+MAX_LIVES = 20
+
+
+class Ended(BaseException):
+    """The process is gone."""
+
+
+@dataclass
+class Life:
+    """A process that ends at one of its calls."""
+
+    end_at: int | None = None
+    calls: list[str] = field(default_factory=list)
+    over: bool = False
+
+    def point(self, name: str) -> None:
+        if self.over:
+            raise Ended(name)
+        self.calls.append(name)
+        if len(self.calls) == self.end_at:
+            self.over = True
+            raise Ended(name)
+
+    def call(self, name: str, action: Callable[[], Any]) -> Any:
+        if self.over:
+            raise Ended(name)
+        done = action()
+        self.point(name)
+        return done
+
+
+class Client:
+    """A client of AWS whose every call a process may end at."""
+
+    def __init__(self, life: Callable[[], Life], client: Any) -> None:
+        self._life, self._client = life, client
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda **given: self._life().call(name, lambda: getattr(self._client, name)(**given))
+
+
+class Inline:
+    """One thing after the other, and no heartbeat."""
+
+    def begin(self, name: str, function: Callable[[], None]) -> None:
+        if name != "heartbeat":
+            with suppress(Ended):
+                function()
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
+        return predicate()
+
+    def changed(self) -> None: ...
+
+    def monotonic(self) -> float:
+        return 0
+
+    def end_process(self) -> None: ...
+
+
+class World:
+    """A queue, a bucket and a database that outlive every process."""
+
+    def __init__(
+        self, pipeline: Pipeline, url: str, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.s3, self.sqs, self.url, self.admin, self.clock = pipeline.s3, FakeSqs(), url, admin, clock
+        self.life = Life()
+        clients = {name: Client(lambda: self.life, client) for name, client in (("s3", self.s3), ("sqs", self.sqs))}
+        monkeypatch.setattr(aws, "client", clients.__getitem__)
+        for name in ("execute", "commit"):
+            self._tap(monkeypatch, name)
+
+    def _tap(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        untapped = getattr(psycopg.Connection, name)
+
+        def tapped(connection: Connection, *given: Any, **named: Any) -> Any:
+            if connection is self.admin or given[:1] in ((_OPEN,), (b"",), ("",)):  # opening, and the pool's own look
+                return untapped(connection, *given, **named)
+            return self.life.call(name, lambda: untapped(connection, *given, **named))
+
+        monkeypatch.setattr(psycopg.Connection, name, tapped)
+
+    @contextmanager
+    def process(self) -> Iterator[tuple[Consumer, Outbox]]:
+        """A new process: a consumer with connections of its own."""
+        database = Database(self.url)
+        outbox = Outbox(database, QUEUES, clock=self.clock)
+        row = {"name": "acquisition", "timeout": 120, "permits": 2, "start_margin": 30}
+        try:
+            yield (
+                Consumer(
+                    settings(worker=row, queue_urls=QUEUES),
+                    acquire,
+                    database=database,
+                    outbox=outbox,
+                    visibility=Visibility("acquisition"),
+                    read=uploads.read,
+                    clock=self.clock,
+                    concurrency=Inline(),
+                ),
+                outbox,
+            )
+        finally:
+            database.close()
+
+    def go(self, body: str, end_at: int | None) -> list[str]:
+        """Deliver a message until nothing is owed any more; the first process ends after its `end_at`-th call.
+
+        Returns the calls of the life that ended, or of the whole run.
+        """
+        self.life = life = Life(end_at)
+        queue = [body]
+        for _ in range(MAX_LIVES):
+            with self.process() as (consumer, outbox), suppress(Ended):
+                self._work_off(queue, consumer)
+                if not outbox.send_unsent(created_before=self.clock()):
+                    return life.calls
+            queue += [entry["MessageBody"] for entry in self.sqs.sent.pop("acquisition", [])]
+            if self.life.over:
+                self.life = Life()
+            self.clock.pass_(minutes=10)  # every lease is over, and what is hidden is seen again
+        raise AssertionError("It does not come to an end")
+
+    def _work_off(self, queue: list[str], consumer: Consumer) -> None:
+        while queue:
+            answer = consumer.handle(event(record(queue[0])), Context())
+            if not answer["batchItemFailures"]:
+                queue.pop(0)
+            queue += [entry["MessageBody"] for entry in self.sqs.sent.pop("acquisition", [])]
+
+
+@dataclass
+class Scene:
+    """Two tenants of one run, and what they have."""
+
+    world: World
+    slugs: dict[str, UUID]
+    run: int
+
+    def put(self, name: str, content: bytes) -> str:
+        """Store an object. Returns its event."""
+        key = name.replace("*", str(self.run))
+        self.world.s3.put_object(Bucket=BUCKET, Key=key, Body=content)
+        return s3_event(key)
+
+    def plain(self, value: Any) -> str:
+        """A value without what differs from run to run."""
+        text = str(value)
+        for slug, id_ in self.slugs.items():
+            text = text.replace(str(id_), slug.removesuffix(str(self.run)))
+        return re.sub(rf"(acme|zenith){self.run}\b", r"\1", text.replace(f"/{self.run}/", "/*/"))
+
+    def rows(self, statement: str) -> list[str]:
+        found = self.world.admin.execute(statement.encode(), {"tenants": list(self.slugs.values())}).fetchall()
+        return sorted(self.plain(row) for row in found)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything that a run leaves: rows, objects, messages."""
+        found: dict[str, Any] = {name: self.rows(statement) for name, statement in LEFT.items()}
+        prefixes = [f"attachments/{id_}/" for id_ in self.slugs.values()]
+        for prefix in prefixes:
+            for one in self.world.s3.list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", []):
+                content = self.world.s3.get_object(Bucket=BUCKET, Key=one["Key"])["Body"].read()
+                found[self.plain(one["Key"])] = content
+        return found
+
+
+OF_RUN = "tenant_id = ANY (%(tenants)s)"
+LEFT = {
+    "jobs": f"SELECT tenant_id, key, status, revision, error, reason FROM acquisition_job WHERE {OF_RUN}",
+    "sources": f"""SELECT tenant_id, kind, key, sender, subject, message_id, refusal,
+                          (SELECT string_agg(p ->> 'name' || coalesce(d.file_name, p ->> 'reason'), ',' ORDER BY n)
+                           FROM jsonb_array_elements(parts) WITH ORDINALITY e (p, n)
+                                LEFT JOIN document d ON d.id::text = p ->> 'document')
+                   FROM source WHERE {OF_RUN}""",
+    "documents": f"""SELECT tenant_id, key, version IS NULL, file_name, size, content_hash, seen_again,
+                            (SELECT key FROM source s WHERE s.id = source_id)
+                     FROM document WHERE {OF_RUN}""",
+    "ingestion": f"""SELECT tenant_id, (SELECT file_name FROM document d WHERE d.id = i.id), status, revision,
+                            send_number FROM ingestion_job i WHERE {OF_RUN}""",
+    "owed": f"""SELECT tenant_id, worker, revision, send_number, sent_at IS NOT NULL,
+                       (SELECT file_name FROM document d WHERE d.id = work_id) FROM outbox WHERE {OF_RUN}""",
+    "dead": f"SELECT * FROM dead_letter WHERE {OF_RUN} OR tenant_id IS NULL",
+    "told": f"SELECT * FROM notification WHERE {OF_RUN} OR tenant_id IS NULL",
+    "of nobody": "SELECT DISTINCT status FROM acquisition_job WHERE tenant_id IS NULL",
+}
+
+INVOICES = mail(
+    ("Rechnung.pdf", PDF),
+    ("more.zip", packed(("a.xml", XML), ("b.txt", b"nothing"))),
+    ("known.xml", b"<known/>"),
+    to="rechnung@acme*.example, in@zenith*.example",
+    inline=[("logo.png", LOGO)],
+)
+
+
+def mail_of(scene: Scene, **verdicts: str) -> bytes:
+    return received(INVOICES.as_bytes().replace(b"*.example", b"%d.example" % scene.run), **verdicts)
+
+
+def two_tenants(scene: Scene) -> str:
+    scene.world.go(scene.put(f"uploads/acme{scene.run}/*/known.xml", b"<known/>"), None)
+    return scene.put("inbox/*/1", mail_of(scene))
+
+
+def the_same_mail_again(scene: Scene) -> str:
+    scene.world.go(two_tenants(scene), None)
+    return scene.put("inbox/*/2", mail_of(scene))
+
+
+def spam(scene: Scene) -> str:
+    return scene.put("inbox/*/1", mail_of(scene, spam="FAIL"))
+
+
+def an_archive(scene: Scene) -> str:
+    return scene.put(f"uploads/acme{scene.run}/*/a.zip", packed(("a.pdf", PDF), ("b.xml", XML), ("c.txt", b"c")))
+
+
+def a_file_that_is_there(scene: Scene) -> str:
+    scene.world.go(scene.put(f"uploads/acme{scene.run}/*/a.xml", XML), None)
+    return scene.put(f"uploads/acme{scene.run}/*/b.xml", XML)
+
+
+@pytest.mark.parametrize("scenario", [two_tenants, the_same_mail_again, spam, an_archive, a_file_that_is_there])
+def test_whatever_call_a_process_ends_at_the_outcome_is_the_same(
+    scenario: Callable[[Scene], str],
+    pipeline: Pipeline,
+    database_url: str,
+    admin: Connection,
+    make_tenant: Callable[..., UUID],
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    world = World(pipeline, database_url, admin, clock, monkeypatch)
+
+    def run(number: int, end_at: int | None) -> tuple[list[str], dict[str, Any]]:
+        scene = Scene(world, {f"{name}{number}": make_tenant(f"{name}{number}") for name in ("acme", "zenith")}, number)
+        for slug, tenant_id in scene.slugs.items():
+            address = f"{'rechnung' if slug.startswith('acme') else 'in'}@{slug}.example"
+            admin.execute("INSERT INTO tenant_address (tenant_id, address) VALUES (%s, %s)", [tenant_id, address])
+        calls = world.go(scenario(scene), end_at)
+        return calls, scene.snapshot()
+
+    calls, undisturbed = run(100, None)
+
+    assert {"get_object", "execute", "commit", "change_message_visibility_batch"} <= set(calls)
+    assert ("put_object" in calls) == (scenario in {two_tenants, the_same_mail_again, an_archive})
+    for end_at in range(1, len(calls) + 1):
+        ended, found = run(100 + end_at, end_at)
+        assert len(ended) == end_at, "the process did not end where it was to"
+        assert found == undisturbed, f"ended after call {end_at}, {ended[-1]}"
