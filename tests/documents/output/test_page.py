@@ -1,0 +1,50 @@
+"""What docs/webhooks.md promises is what the code does."""
+
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import UUID
+
+from cli.receiver import TOLERANCE_SECONDS
+from counterfoil.documents.output import destinations, exports, signing
+from counterfoil.documents.output.payload import SCHEMA_VERSION, Job, body
+from counterfoil.egress import PORTS, TOTAL_SECONDS
+from counterfoil.retry import LONGEST_RETRY_AFTER, RedeliverPolicy
+from counterfoil.settings import Settings
+
+PAGE = (Path(__file__).parents[3] / "docs" / "webhooks.md").read_text()
+JOB = Job(UUID(int=1), 3, "cluster", UUID(int=2), SCHEMA_VERSION, datetime(2026, 1, 2, tzinfo=UTC), "{}")
+
+
+def test_the_fields_of_the_body_are_those_of_the_table():
+    listed = re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)
+    assert listed == list(json.loads(body(JOB)))
+    assert f"| `schema_version` | {SCHEMA_VERSION}." in PAGE
+
+
+def test_the_headers_are_named():
+    assert f"{signing.HEADER}: t=" in PAGE
+    assert "Idempotency-Key: " in PAGE
+
+
+def test_the_numbers_are_those_of_the_code():
+    settings = Settings()
+    waits = [int(seconds) // 60 for seconds in RedeliverPolicy().delays]
+    for promise in (
+        f"more than **{TOLERANCE_SECONDS // 60} minutes** from your own clock",
+        f"no answer within {TOTAL_SECONDS:g} seconds",
+        f"after {waits[0]} minutes, then after {waits[1]}",
+        f"After {settings.breaker_failures} failures in a row a destination is left alone for "
+        f"{settings.breaker_open_seconds:g} seconds",
+        f"For {destinations.BOTH_FOR.total_seconds() / 3600:g} hours calls carry a signature by each of the two",
+        f"at port {' or '.join(str(port) for port in sorted(PORTS))}",
+    ):
+        assert promise in PAGE
+    assert LONGEST_RETRY_AFTER.total_seconds() == 3600
+    assert "`Retry-After` is kept to, up to an hour" in PAGE
+
+
+def test_the_keys_of_exports_are_as_shown():
+    assert exports.key("{tenant}", "{prefix}", JOB, "json").replace(str(JOB.subject_id), "{id}") in PAGE
+    assert exports.key("{tenant}", "{prefix}", JOB, "csv").replace(str(JOB.subject_id), "{id}") in PAGE
