@@ -23,7 +23,7 @@ _LARGE_GAP = 2.2
 _ATTACHED = 0.6
 _APART = 0.9
 _BESIDE = 2.0
-_SAME_RUN = 0.45
+_SAME_RUN = 0.6
 """Of the text's height: how far numbers of a line stand from its first, rows from the next, runs of words apart, a
 unit from its quantity, words of a run from one another on the row of a line."""
 _OF_RATES = frozenset({Kind.TAX_RATE, Kind.DISCOUNT})
@@ -293,8 +293,11 @@ class _Reader:
                     following.add(place, piece)
                 held, line, bottom = [], following, row.bottom
             is_of_line = line is not None and any(self.row_of.get(token) is row for token in line.values.values())
-            if not is_of_line and (is_aside(row) or (bottom is not None and self._is_far(row, bottom))):
-                line = None
+            is_title = not is_of_line and self._is_title(row)
+            if is_title or (not is_of_line and (is_aside(row) or (bottom is not None and self._is_far(row, bottom)))):
+                line, held = None, []
+            if is_title:
+                continue
             pieces = list(self._pieces(row, is_of_line))
             if line is None:
                 held += pieces
@@ -323,6 +326,15 @@ class _Reader:
                 line.cells[place] = [piece for piece in pieces if piece not in moved]
                 together = [*line.cells[place + 1], *moved]
                 line.cells[place + 1] = sorted(together, key=lambda piece: (piece.page, piece.top))
+
+    def _is_title(self, row: Row) -> bool:
+        """Tell whether a row is the title of a group of lines: words that begin where positions stand."""
+        place = self._place(row.tokens[0].left)
+        return (
+            self.columns[place].kind is Kind.POSITION
+            and self._nearest_place(row.tokens[:1]) == place
+            and not is_position(row.tokens[0].text)
+        )
 
     def _is_far(self, row: Row, bottom: float) -> bool:
         return row.top - bottom > _LARGE_GAP * row.height

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
 from counterfoil.documents.text.line_vocabulary import (
+    NUMERIC_KINDS,
     TEXT_KINDS,
     Kind,
     heading,
@@ -18,9 +19,10 @@ from counterfoil.documents.text.line_vocabulary import (
 )
 from counterfoil.documents.text.page import Line, Word
 
-_WITHIN_A_NAME = 1.2
+_WITHIN_A_NAME = 0.95
 """Of the text's height: words of one column's name stand no further apart."""
 _SAME_COLUMN = 0.3
+_SURELY_SAME_COLUMN = 0.6
 """Of the narrower of two names that stand below one another."""
 _NEXT_LINE = 0.9
 """Of the text's height: a heading's lines have no larger gap between them."""
@@ -216,7 +218,7 @@ def _columns(rows: Sequence[Sequence[_Cell]]) -> tuple[Column, ...]:
             if not plain_heading(cell.text):
                 continue
             stack = max(stacks, key=lambda stack: _shared(stack, cell), default=None)
-            if stack is None or _shared(stack, cell) < _SAME_COLUMN:
+            if stack is None or _shared(stack, cell) < _share_needed(stack, cell):
                 stacks.append([cell])
             else:
                 stack.append(cell)
@@ -229,6 +231,12 @@ def _columns(rows: Sequence[Sequence[_Cell]]) -> tuple[Column, ...]:
 def _shared(stack: Sequence[_Cell], cell: _Cell) -> float:
     left, right = min(other.left for other in stack), max(other.right for other in stack)
     return (min(right, cell.right) - max(left, cell.left)) / max(min(right - left, cell.right - cell.left), 0.1)
+
+
+def _share_needed(stack: Sequence[_Cell], cell: _Cell) -> float:
+    """How much of a name must stand below another to be of its column: more where words and numbers would mix."""
+    numeric = [bool(one.kinds) and one.kinds[0] in NUMERIC_KINDS for one in (*stack, cell) if one.kinds]
+    return _SURELY_SAME_COLUMN if len(set(numeric)) > 1 else _SAME_COLUMN
 
 
 def _names(stack: Sequence[_Cell]) -> tuple[tuple[Kind, ...], ...]:

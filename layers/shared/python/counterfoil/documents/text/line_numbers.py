@@ -16,7 +16,7 @@ from counterfoil.documents.text.page import Word
 _SIGNS = "-\N{MINUS SIGN}\N{EN DASH}"
 _APOSTROPHES = "'\N{RIGHT SINGLE QUOTATION MARK}\N{MODIFIER LETTER APOSTROPHE}`"
 _MAX_DIGITS = 15
-_BLANK_IN_NUMBER = 0.4
+_BLANK_IN_NUMBER = 0.58
 """Of the text's height: a gap that a blank within a number leaves; columns are further apart."""
 
 _CURRENCY = r"(?:€|£|\$|EUR|CHF|GBP|USD|DKK|SEK|NOK|PLN|CZK|HUF|DEM|US\$|[Kk]r\.?|Fr\.|SFr\.?)"

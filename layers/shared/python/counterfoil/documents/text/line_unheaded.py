@@ -7,7 +7,7 @@ that add up to the row below.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import permutations
+from itertools import pairwise, permutations
 
 from counterfoil.documents.text import arithmetic
 from counterfoil.documents.text.line_cells import Row, Stretch, is_aside, is_position
@@ -21,6 +21,7 @@ _NEAR = 1.6
 """Points; points; of the text's height, the blank between rows that are added up."""
 _MAX_NUMBERS = 8
 _MOST_ROWS = 400
+_FIRST_POSITION = 100
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def _columns(found: Sequence[_Product]) -> tuple[Column, ...]:
         alike = [run for own in runs for run in own if abs(run[0].left - named[0].left) <= _SAME_EDGE]
         columns.append(_column(Kind.DESCRIPTION, [token for run in alike for token in run]))
         first = [own[0] for own in runs if own and own[0][-1].right < named[0].left]
-        if len(first) == len(found) and all(is_position(run[0].text) for run in first):
+        if len(first) == len(found) and _are_positions([run[0].text for run in first]):
             columns.append(_column(Kind.POSITION, [token for run in first for token in run]))
             second = [own[1] for own in runs if len(own) > 2 and own[1][-1].right < named[0].left]
         else:
@@ -118,6 +119,14 @@ def _columns(found: Sequence[_Product]) -> tuple[Column, ...]:
         if second and all(any(map(str.isdigit, run[0].text)) for run in second):
             columns.append(_column(Kind.ARTICLE, [token for run in second for token in run]))
     return tuple(sorted(columns, key=lambda column: column.left))
+
+
+def _are_positions(texts: Sequence[str]) -> bool:
+    """Tell whether words count lines: 1, 2, 3 or 10, 20, 30."""
+    if not all(is_position(text) and text.strip(".").isdecimal() for text in texts):
+        return False
+    numbers = [int(text.strip(".")) for text in texts]
+    return numbers[0] <= _FIRST_POSITION and len({b - a for a, b in pairwise(numbers)}) == 1
 
 
 def _column(kind: Kind, tokens: Sequence[Token]) -> Column:

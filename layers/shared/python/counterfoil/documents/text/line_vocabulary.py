@@ -50,11 +50,11 @@ _HEADINGS = {
     ),
     (Kind.POSITION, Kind.QUANTITY): "#",
     (Kind.POSITION, Kind.ARTICLE): "nr|n|no|num|item no|item nr",
-    (Kind.DESCRIPTION, Kind.ARTICLE, Kind.POSITION): "item|items",
+    (Kind.DESCRIPTION, Kind.POSITION, Kind.ARTICLE): "item|items",
     (
         Kind.ARTICLE,
         Kind.DESCRIPTION,
-    ): "artikel|article|articolo|articulo|vare|material|code article designation|artikel nr bezeichnung|produkt nr",
+    ): "artikel|article|articolo|articulo|vare|material|produkt nr",
     (Kind.ARTICLE,): (
         "art nr|artnr|art no|artikelnr|artikelnummer|artikel nr|artikel nummer|artikelcode|article no|article nr"
         "|article number|article code|item number|item code|item|sku|product no|product code|product number"

@@ -8,6 +8,7 @@ contradict is hardly believed. Lines are facts that a page states: nothing is co
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 
 from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.line_cells import RawLine, Row, Stretch, raw_lines
@@ -135,7 +136,7 @@ def _read(table: Sequence[Stretch], form: NumberFormat) -> list[tuple[RawLine, F
         collapsed = is_collapsed(lines, reading)
         items = [(line, read_fields(line, reading, form, collapsed=collapsed)) for line in lines]
         items = [(line, found) for line, found in items if _is_line(line, found)]
-        score = 10 * sum(_worth(found) for _, found in items) - number
+        score = 100 * sum(_worth(found) for _, found in items) + 10 * _counted(items) - number
         if best is None or score > best[0]:
             best = (score, items)
     return best[1] if best else []
@@ -155,6 +156,12 @@ def _understood(stretch: Stretch, reading: Heading) -> Stretch:
 
 def _worth(found: Found) -> int:
     return len(found.fields) + 3 * sum(1 for confidence in found.confidence.values() if confidence > 0.95)
+
+
+def _counted(items: Sequence[tuple[RawLine, Found]]) -> int:
+    """How many positions are greater than the one before: what a column of positions holds grows."""
+    positions = [found.fields.get("position", "") for _, found in items]
+    return sum(1 for a, b in pairwise(positions) if a.isdecimal() and b.isdecimal() and int(a) < int(b))
 
 
 def _is_line(line: RawLine, found: Found) -> bool:
