@@ -214,13 +214,20 @@ def test_every_try_sends_the_same_bytes_and_key_with_a_signature_of_its_own(worl
     assert [letter["dlq_reason"] for letter in rows(world.admin, "dead_letter")] == ["max_retries_exceeded"]
 
 
-def test_a_delivery_that_nobody_lived_to_settle_is_made_again_and_taken_once(world: World):
+def test_a_delivery_that_nobody_lived_to_settle_is_made_again_and_taken_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
     secrets: list[str] = []
     answers: list[str] = []
     with receiving(secrets, world.clock) as receiver:
         secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
-        taken = receiver.inbox.take
-        receiver.inbox.take = lambda body: answers.append(json.loads(body)["id"]) or taken(body)  # type: ignore[func-returns-value, method-assign]
+        take = receiver.inbox.take
+
+        def noticed(body: bytes) -> bool:
+            answers.append(json.loads(body)["id"])
+            return take(body)
+
+        monkeypatch.setattr(receiver.inbox, "take", noticed)
         world.result()
 
         def dies(attempt: Attempt) -> Outcome:

@@ -16,7 +16,13 @@ AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def job(payload: Any, **changes: Any) -> Job:
-    given = {"id": ID, "revision": 3, "subject": "cluster", "subject_id": SUBJECT, "schema_version": SCHEMA_VERSION}
+    given: dict[str, Any] = {
+        "id": ID,
+        "revision": 3,
+        "subject": "cluster",
+        "subject_id": SUBJECT,
+        "schema_version": SCHEMA_VERSION,
+    }
     text = payload if isinstance(payload, str) else json.dumps(payload)
     return Job(**given | {"requested_at": AT, "payload": text} | changes)
 
