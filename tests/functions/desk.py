@@ -75,7 +75,7 @@ class Desk:
         self.sqs.sent["ingestion"].append({"MessageBody": owed.message.model_dump_json()})
         return document_id
 
-    def ingest(self, *, model: bool = True, ocr: bool = True, left: float = 300, receives: int = 1) -> Any:
+    def ingest(self, *, model: bool = True, ocr: bool = True, context: Context | None = None) -> Any:
         """Work on every message that waits."""
         chosen = settings(
             worker={"name": "ingestion", "timeout": 300, "permits": 1, "start_margin": 30}, queue_urls=QUEUES
@@ -90,7 +90,7 @@ class Desk:
             clock=self.clock,
         )
         owed = [Message.model_validate_json(entry["MessageBody"]) for entry in self.sqs.sent.pop("ingestion", [])]
-        return consumer.handle(event(*(record(message, receives=receives) for message in owed)), Context(left))
+        return consumer.handle(event(*map(record, owed)), context or Context(300))
 
     def document(self, id_: UUID) -> dict[str, Any]:
         """Its row."""

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.delivery.harness import rows
+from cli.sample.bulk import deals
+from cli.sample.bundle import write_bundle
+from tests.delivery.harness import Context, rows
 from tests.documents.reading.papers import (
     LASKU,
     READ,
@@ -19,7 +21,7 @@ from tests.documents.reading.papers import (
     textract,
 )
 from tests.functions.desk import DONE, Desk, asked, desk
-from tests.llm.server import Answer, Failure
+from tests.llm.server import Answer, Failure, Request
 
 __all__ = ["desk"]
 
@@ -309,3 +311,51 @@ def test_a_recognition_without_the_right_to_it_is_a_dead_letter(desk: Desk):
     (letter,) = rows(desk.admin, "dead_letter")
     assert desk.job(id_)["status"] == "failed"
     assert "AccessDeniedException" in letter["metadata"]["last_error"]["message"]
+
+
+def test_pages_for_which_the_time_is_over_are_the_next_try_s_and_no_attempt_is_spent(desk: Desk):
+    id_ = desk.file(scanned(3))
+    desk.textract.then(*recognised(printed(LASKU)))
+    context = Context(300)
+    desk.textract._otherwise = lambda _: _over(context)
+
+    desk.ingest(context=context)
+
+    job = desk.job(id_)
+    assert (job["status"], job["attempts"], len(rows(desk.admin, "reading"))) == ("pending", 0, 2)
+    desk.textract.then(*recognised(printed(["Sivu 3"])))
+    desk.model._otherwise = _whole
+    desk.again(id_)
+    desk.ingest()
+    assert (desk.job(id_)["status"], len(desk.textract.requests)) == ("succeeded", 3)
+
+
+def _over(context: Context) -> str:
+    """The second page's words come when nearly all time is over."""
+    context.left = 12.0
+    return recognised(printed(["Sivu 2"]))[0].body.decode()
+
+
+def _whole(request: Request) -> str:
+    """A model that takes all pages for one document, and reads it."""
+    if "boundaries" not in request.system:
+        return said().text
+    pages = json.loads(request.user.split("\n")[1])["pages in question"]
+    choices = [{"page": page, "begins": False, "confidence": "high", "reasoning": "."} for page in pages]
+    return json.dumps({"boundaries": choices})
+
+
+def test_a_scan_of_several_documents_is_taken_apart_and_recognised_once(desk: Desk):
+    invoices = [invoice for _, invoice in deals(1, 3)]
+    id_ = desk.file(scanned(3))
+    desk.textract.then(*recognised(write_bundle(invoices)))
+
+    desk.ingest(model=False)
+    desk.ingest(model=False)
+
+    parts = sorted(
+        (row for row in rows(desk.admin, "document") if row["parent_id"] == str(id_)), key=lambda row: row["first_page"]
+    )
+    assert [part["structured_data"]["invoice_number"] for part in parts] == [one.number for one in invoices]
+    assert {part["method"] for part in parts} == {"ocr"}
+    assert len(desk.textract.requests) == 3

@@ -1,20 +1,21 @@
 """Reads a document from its pages: by rules, and where they fall short by a language model."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any, Literal
 from uuid import UUID
 
+from counterfoil.documents import text
 from counterfoil.documents.reading.asking import Remembering
 from counterfoil.documents.reading.choice import Read, choose
 from counterfoil.documents.reading.grounds import Grounds
 from counterfoil.documents.reading.model import SOURCE, Inquiry, Said, counted, form
 from counterfoil.documents.reading.recognition import Recognition
 from counterfoil.documents.reading.review import Review, lines_agree, review
-from counterfoil.documents.reading.rules import by_rules
 from counterfoil.documents.structured import ROLES, DocumentType, structure
 from counterfoil.documents.text.evidence import Evidence
+from counterfoil.documents.text.page import Page
 from counterfoil.errors import ContextWindowError, InvalidDocumentError
 from counterfoil.llm import Question, RefusedQuestionError
 
@@ -59,7 +60,7 @@ class Reader:
         """
         if not any(page.words for page in recognition.pages):
             return Outcome(None, "none", None, _nothing(recognition))
-        found = by_rules(recognition.pages)
+        found = _by_rules(recognition.pages)
         refused: str | None = None
         if self.model is not None and (found is None or not _reviewed(found).is_good):
             try:
@@ -91,6 +92,11 @@ _REFUSED = "The language model refused to read the document."
 _TOO_LONG = "The document is too long for the language model."
 
 
+def _by_rules(pages: Sequence[Page]) -> Read | None:
+    read = text.read(pages)
+    return None if read is None else Read(read.type, read.fields, read.evidence)
+
+
 def _reviewed(read: Read) -> Review:
     return review(read.type, read.fields, read.evidence)
 
@@ -110,7 +116,8 @@ def _outcome(read: Read | None, recognition: Recognition, refused: str | None) -
     except InvalidDocumentError as error:
         return Outcome(read.type, method, None, " ".join([str(error), *further]))
     told = (*read.remarks, *remarks, *_wanting(_reviewed(read)), *further)
-    return Outcome(read.type, method, record.data(), None, told, _evidence(read, recognition))
+    data = record.data()
+    return Outcome(read.type, method, data, None, told, _evidence(data, read, recognition))
 
 
 def _nothing(recognition: Recognition) -> str:
@@ -144,8 +151,22 @@ def _method(read: Read, recognition: Recognition) -> Method:
     return "ocr" if recognition.sure else "text"
 
 
-def _evidence(read: Read, recognition: Recognition) -> dict[str, dict[str, Any]]:
-    return {path: _told(one, recognition.sure.get(one.page)) for path, one in read.evidence.items()}
+def _evidence(data: Mapping[str, Any], read: Read, recognition: Recognition) -> dict[str, dict[str, Any]]:
+    """The evidence of each field that is stated."""
+    found = {path: read.evidence[path] for path in _paths(data) if path in read.evidence}
+    return {path: _told(one, recognition.sure.get(one.page)) for path, one in found.items()}
+
+
+def _paths(value: Any, path: str = "") -> Iterator[str]:
+    """The path of every single value; a list of references is one."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            yield from _paths(part, f"{path}.{name}" if path else name)
+    elif path == "line_items":
+        for place, line in enumerate(value):
+            yield from _paths(line, f"{path}.{place}")
+    else:
+        yield path
 
 
 def _told(evidence: Evidence, sure: float | None) -> dict[str, Any]:

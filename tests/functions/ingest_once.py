@@ -1,0 +1,96 @@
+"""One ingestion in a process of its own: `python -m tests.functions.ingest_once URL TENANT DOCUMENT FILE`.
+
+Prints, as JSON, the process's peak in MiB, how the ingestion ended, and how many files it stored.
+"""
+
+import argparse
+import io
+import json
+import resource
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from counterfoil import aws
+from counterfoil.db import Database
+from counterfoil.delivery import Attempt
+from counterfoil.documents.reading.ocr import Recognised
+from counterfoil.documents.text.page import Page, Word
+from functions.ingestion.work import ingest
+
+
+class _Body(io.BufferedReader):
+    """A file as S3 streams it."""
+
+    def iter_chunks(self, size: int) -> Any:
+        return iter(lambda: self.read(size), b"")
+
+
+class _Folder:
+    """S3, as far as it is used: one file to read, and a count of those that are written."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.written = 0
+
+    def get_object(self, **_: Any) -> dict[str, Any]:
+        return {"ContentLength": self._file.stat().st_size, "Body": _Body(self._file.open("rb", buffering=0))}  # type: ignore[arg-type]
+
+    def put_object(self, **_: Any) -> dict[str, Any]:
+        self.written += 1
+        return {}
+
+
+class _Reading:
+    """A recognition that finds a full page of words on every page."""
+
+    name = "scripted"
+
+    def recognise(
+        self, image: bytes, width: float, height: float, *, time_left: Callable[[], float]
+    ) -> Recognised | None:
+        words = [
+            Word(f"word{column}", 40 + 50 * column, 40 + 12 * row, 80 + 50 * column, 50 + 12 * row)
+            for row in range(60)
+            for column in range(10)
+        ]
+        return Recognised(Page(width, height, tuple(words)), 0.99)
+
+
+def main() -> None:
+    """Ingest one document."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url")
+    parser.add_argument("tenant", type=UUID)
+    parser.add_argument("document", type=UUID)
+    parser.add_argument("file", type=Path)
+    given = parser.parse_args()
+    folder = _Folder(given.file)
+    aws.client = lambda _: folder  # type: ignore[assignment]
+    database = Database(given.url)
+    attempt = Attempt(given.document, given.tenant, 1, 1, 1, database, lambda: datetime.now(UTC))
+    outcome = ingest(attempt, ocr=lambda _: _Reading())
+    with database.tenant(given.tenant) as connection:
+        outcome.effects(connection)
+    database.close()
+    told = outcome.reason if isinstance(outcome.reason, str) else outcome.reason()
+    print(json.dumps({"peak": _peak(), "outcome": type(outcome).__name__, "reason": told, "written": folder.written}))  # noqa: T201
+
+
+def _peak() -> float:
+    """The most memory that this process had, in MiB.
+
+    What getrusage says on Linux begins with the memory of whoever started the process; VmHWM is its own.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""A long document fits into its function, and leaves nothing behind on its disk."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from cli.sample.bulk import deals
+from cli.sample.bundle import write_bundle
+from counterfoil.db import Connection
+from tests.documents.reading.papers import printed, scanned
+from tests.factories import make_document
+
+PAGES = 200
+MOST_MEBIBYTES = 512
+ROOT = Path(__file__).parents[2]
+
+
+def one_document() -> bytes:
+    """One invoice whose lines go on and on."""
+    head = ["Nordwind GmbH", "RECHNUNG", "Rechnungsnummer: R-2026-1", "Rechnungsdatum: 14.03.2026"]
+    rows = [f"{row:4}   Artikel A-{row:05}   Schraube M8 x {row % 90}   10   1,50   15,00" for row in range(40)]
+    pages = [[*(head if page == 1 else []), *rows, f"Seite {page} von {PAGES}"] for page in range(1, PAGES + 1)]
+    return printed(*pages)
+
+
+def many_documents() -> bytes:
+    return write_bundle([invoice for _, invoice in deals(1, PAGES)])
+
+
+@pytest.mark.parametrize("make", [one_document, many_documents, lambda: scanned(PAGES)], ids=["one", "many", "scan"])
+def test_a_file_of_200_pages_is_ingested_in_little_memory_and_leaves_no_file(
+    make: Callable[[], bytes],
+    admin: Connection,
+    make_tenant: Callable[..., UUID],
+    database_url: str,
+    tmp_path: Path,
+):
+    file, temporary = tmp_path / "long.pdf", tmp_path / "temporary"
+    temporary.mkdir()
+    content = make()
+    file.write_bytes(content)
+    tenant_id = make_tenant("acme")
+    document_id = make_document(admin, tenant_id, content_hash=hashlib.sha256(content).digest())
+    command = [sys.executable, "-m", "tests.functions.ingest_once", database_url, tenant_id, document_id, file]
+
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["peak"] < MOST_MEBIBYTES
+    assert list(temporary.iterdir()) == []
+    if make is many_documents:
+        assert found["written"] == PAGES
