@@ -19,6 +19,7 @@ import typer
 from psycopg.types.json import Jsonb
 from rich.table import Table
 
+from cli import variances
 from cli.cloud import processes
 from cli.labelled import LabelledDocument, LabelledSet, read_set
 from cli.postgres import Server, temporary_server
@@ -34,6 +35,7 @@ DATABASE = "evaluation"
 
 Edge = frozenset[str]
 Pair = frozenset[str]
+Findings = Mapping[variances.Finding, str]
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def evaluate(
         ),
     ],
     out: Annotated[
-        Path, typer.Option(file_okay=False, help="Folder for predicted.csv and edges.csv; made if it is not there.")
+        Path, typer.Option(file_okay=False, help="Folder for what is found, as CSV files; made if it is not there.")
     ],
     *,
     shuffle: Annotated[
@@ -86,6 +88,9 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Match a labelled set of documents and write what was found.
+
+    Written are predicted.csv (a cluster for each document), edges.csv and, where the set has variances.csv, the
+    variances that were found in these clusters and in the true ones, each with its verdict.
 
     The set is loaded into an empty database that is gone afterwards (in memory, not durable: the speed is that of the
     code).
@@ -107,7 +112,12 @@ def evaluate(
                 outcomes, seconds = _match(database, tenants, ids, order, concurrency, steps)
             matched = _read(server, ids, outcomes, seconds)
     _write(out, order, matched)
-    figures = _figures(labelled, matched) | {"concurrency": concurrency, "shuffle": shuffle}
+    found = _variances(labelled, ids, matched)
+    for name, findings in found.items():
+        place = "" if name == "variance_agreement" else "_in_true_clusters"
+        _write_variances(out / f"variances{place}.csv", labelled.variances or (), findings)
+    figures = _figures(labelled, matched) | _agreements(labelled, found)
+    figures |= {"concurrency": concurrency, "shuffle": shuffle}
     if as_json:
         print_json(figures)
     else:
@@ -250,6 +260,40 @@ def _figures(labelled: LabelledSet, matched: Matched) -> dict[str, Any]:
     if labelled.clusters is not None:
         figures["cluster_pair_agreement"] = asdict(pairs_agreement(matched.clusters, labelled.clusters))
     return figures
+
+
+def _variances(labelled: LabelledSet, ids: Mapping[str, UUID], matched: Matched) -> dict[str, Findings]:
+    """What is found wrong, by where it was looked for: in the clusters found, and in the true ones."""
+    if labelled.variances is None:
+        return {}
+    looked_in = {"variance_agreement": (matched.clusters, matched.edges)}
+    if labelled.clusters is not None and labelled.edges is not None:
+        looked_in["variance_agreement_in_true_clusters"] = (labelled.clusters, labelled.edges)
+    return {
+        name: variances.find(labelled.documents, ids, clusters, edges) for name, (clusters, edges) in looked_in.items()
+    }
+
+
+def _agreements(labelled: LabelledSet, found: Mapping[str, Findings]) -> dict[str, Any]:
+    def compared(findings: Iterable[variances.Finding]) -> set[tuple[str, str, int]]:
+        return variances.counted(findings, labelled.documents, labelled.edges or ())
+
+    true = compared(labelled.variances or ())
+    agreements = {}
+    for name, findings in found.items():
+        both = compared(findings)
+        agreements[name] = asdict(Agreement.of(len(both), len(true), len(true & both)))
+    return agreements
+
+
+def _write_variances(path: Path, true: Collection[variances.Finding], found: Findings) -> None:
+    """Each variance that is true or found, whether it is both, and its sentence."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv_writer(file, lineterminator="\n")
+        rows.writerow(("document", "code", "verdict", "sentence"))
+        for finding in sorted(found.keys() | set(true)):
+            verdict = "missed" if finding not in found else "right" if finding in true else "wrong"
+            rows.writerow((*finding, verdict, found.get(finding, "")))
 
 
 def pairs_agreement(found: Mapping[str, str], true: Mapping[str, str]) -> Agreement:

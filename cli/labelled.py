@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from counterfoil.documents.structured import DocumentType
+from counterfoil.documents.variances import Code
 from counterfoil.errors import PermanentError
 
 DOCUMENTS = "documents.jsonl"
 EDGES = "edges.csv"
 CLUSTERS = "clusters.csv"
+VARIANCES = "variances.csv"
 
 
 class InvalidSetError(PermanentError):
@@ -40,6 +42,8 @@ class LabelledSet:
     edges: frozenset[frozenset[str]] | None
     clusters: Mapping[str, str] | None
     """By document, the name of its cluster."""
+    variances: frozenset[tuple[str, str]] | None
+    """What is wrong: a document and a code."""
 
 
 def read_set(folder: Path) -> LabelledSet:
@@ -56,7 +60,8 @@ def read_set(folder: Path) -> LabelledSet:
     ids = {document.id for document in documents}
     edges = _edges(folder / EDGES, ids) if (folder / EDGES).exists() else None
     clusters = _clusters(folder / CLUSTERS, ids) if (folder / CLUSTERS).exists() else None
-    return LabelledSet(folder.resolve().name, documents, edges, clusters)
+    variances = _variances(folder / VARIANCES, ids) if (folder / VARIANCES).exists() else None
+    return LabelledSet(folder.resolve().name, documents, edges, clusters, variances)
 
 
 def _documents(path: Path) -> tuple[LabelledDocument, ...]:
@@ -126,6 +131,17 @@ def _clusters(path: Path, ids: set[str]) -> dict[str, str]:
     if missing := ids - found.keys():
         raise InvalidSetError(f"{path} leaves out {len(missing)} of the documents, {min(missing)} among them.")
     return found
+
+
+def _variances(path: Path, ids: set[str]) -> frozenset[tuple[str, str]]:
+    found = set()
+    for number, (document, code) in _rows(path, "document", "code"):
+        if document not in ids:
+            raise InvalidSetError(f"{path}, line {number}: there is no document {document}.")
+        if code not in set(Code):
+            raise InvalidSetError(f"{path}, line {number}: {code} is no code of a variance.")
+        found.add((document, code))
+    return frozenset(found)
 
 
 def _rows(path: Path, first: str, second: str) -> list[tuple[int, tuple[str, str]]]:
