@@ -17,7 +17,7 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
 from counterfoil.documents import files
-from counterfoil.documents.extraction import Extraction, extract
+from counterfoil.documents.extraction import Extraction, extract_xml
 from counterfoil.documents.files import File
 from counterfoil.documents.reading import recognition
 from counterfoil.documents.reading.asking import Remembering
@@ -129,7 +129,7 @@ class _Ingestion:
         """Read the file."""
         content = files.read(self.document.file)
         self.attempt.check()
-        extraction = extract(content)
+        extraction = extract_xml(content)
         if extraction.structured_data is not None:
             return _exact(extraction)
         kind = recognise(content)

@@ -50,12 +50,13 @@ def test_what_was_kept_says_why_and_is_no_error(folder: Path):
     assert result.exit_code == 0
     (plain,) = lines(result)
     assert (plain["type"], plain["method"], plain["structured_data"]) == (None, "none", None)
-    assert "text layer" in plain["reason"]
+    assert "names no kind of document" in plain["reason"]
 
 
 def test_text_only_leaves_embedded_xml_aside(folder: Path):
     (hybrid,) = lines(run("--json", "--text-only", folder / "hybrid.pdf"))
     assert (hybrid["method"], hybrid["structured_data"]) == ("none", None)
+    assert "left aside" in hybrid["reason"]
 
 
 def test_a_bad_file_is_a_line_with_an_error_and_the_others_go_on(folder: Path):

@@ -44,8 +44,13 @@ def test_a_hybrid_pdf_is_read_by_its_xml():
 
 def test_with_text_only_the_xml_inside_a_pdf_is_left_aside():
     extraction = extract(HYBRID, text_only=True)
-    assert (extraction.type, extraction.method, extraction.structured_data) == (None, "none", None)
-    assert extraction.reason == "The PDF has a text layer, and its embedded XML is left aside; it is kept and not read."
+    assert (extraction.type, extraction.method) == ("invoice", "text")
+    assert extraction.structured_data == {"invoice_number": "2025/311"}
+    assert extraction.evidence["invoice_number"].page == 1
+
+
+def test_a_pdf_without_xml_is_read_from_its_pages():
+    assert number(read(pdf(text="Rechnung 2025/311"))) == "2025/311"
 
 
 def test_with_text_only_an_xml_file_is_read_as_ever():
@@ -87,7 +92,7 @@ def test_a_broken_e_invoice_inside_a_pdf_is_refused(broken: bytes):
 @pytest.mark.parametrize(
     ("content", "document_type", "reason"),
     [
-        (pdf(text="Rechnung 17"), None, "text layer"),
+        (pdf(text="Guten Tag"), None, "names no kind of document"),
         (pdf(), None, "scan"),
         (pdf(files=(("notes.xml", b"<notes/>"),)), None, "scan"),
         (b"\x89PNG\r\n\x1a\n", None, "image"),

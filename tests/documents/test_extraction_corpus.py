@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from counterfoil.documents.extraction import Extraction, extract
+from counterfoil.documents.extraction import Extraction, extract, extract_xml
 from counterfoil.documents.structured import MODELS, ROLES, DocumentType
 from tests.documents.second_reading import Line, SecondReading, read_again, xml_of_pdf
 
@@ -22,7 +22,7 @@ FILES = sorted(
 CHAIN = DATA / "ubl-oasis-chain"
 
 NOT_READ = {
-    "RE-E-974-Hetzner_2016-01-19_R0005532486.pdf": "has a text layer",  # a PDF that has no XML inside
+    "RE-E-974-Hetzner_2016-01-19_R0005532486.pdf": "has a text layer",  # no XML inside: read from its pages below
     "IT01234567890_FPR03.xml": "2 invoices",  # a lot of two
 }
 needs_corpus = pytest.mark.skipif(not FILES, reason="the corpora are not beside the repository")
@@ -32,7 +32,7 @@ needs_corpus = pytest.mark.skipif(not FILES, reason="the corpora are not beside 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_every_real_invoice_is_read_as_a_second_reader_reads_it(file: Path):
     content = file.read_bytes()
-    extraction = extract(content)
+    extraction = extract_xml(content)
     if file.name in NOT_READ:
         assert extraction.structured_data is None
         assert NOT_READ[file.name] in (extraction.reason or "")
@@ -46,8 +46,26 @@ def test_every_real_invoice_is_read_as_a_second_reader_reads_it(file: Path):
 @pytest.mark.parametrize("file", [file for file in FILES if file.suffix == ".pdf"], ids=lambda file: file.name)
 def test_the_xml_inside_a_pdf_can_be_left_aside(file: Path):
     extraction = extract(file.read_bytes(), text_only=True)
-    assert (extraction.method, extraction.structured_data) == ("none", None)
-    assert extraction.reason
+    assert extraction.method in {"text", "none"}
+    assert (extraction.structured_data is None) == (extraction.method == "none") == (extraction.reason is not None)
+    assert (extraction.type, bool(extraction.evidence)) in {
+        (DocumentType.INVOICE, True),
+        (DocumentType.CREDIT_NOTE, True),
+        (None, False),
+    }
+
+
+@needs_corpus
+def test_a_real_invoice_without_xml_is_read_from_its_pages():
+    (file,) = (file for file in FILES if file.name.startswith("RE-E-974-Hetzner"))
+    extraction = extract(file.read_bytes())
+    data = extraction.structured_data or {}
+    assert (extraction.type, extraction.method) == ("invoice", "text")
+    assert (data["invoice_number"], data["invoice_date"], data["currency"]) == ("R0005532486", "2016-01-19", "EUR")
+    assert (data["total_net"], data["total_tax"], data["total_gross"]) == ("87.39", "16.61", "104.00")
+    assert data["issuer"]["vat_id"] == "DE812871812"
+    assert data["recipient"]["city"] == "Frankfurt"
+    assert len(data["line_items"]) == 8
 
 
 @pytest.mark.skipif(not CHAIN.exists(), reason="the chain is not beside the repository")

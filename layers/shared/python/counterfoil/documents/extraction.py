@@ -1,6 +1,7 @@
 """From the bytes of a file to the structured data of a document."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from lxml import etree
@@ -13,6 +14,8 @@ from counterfoil.errors import InvalidDocumentError
 
 if TYPE_CHECKING:
     from counterfoil.documents.pdf import EmbeddedXml
+    from counterfoil.documents.text.evidence import Evidence
+    from counterfoil.documents.text.page import Page
 
 MAX_FILE_BYTES = 100 * 1024 * 1024
 
@@ -35,6 +38,7 @@ _ENVELOPE = "{http://www.unece.org/cefact/namespaces/StandardBusinessDocumentHea
 class Extraction:
     """What became of a file.
 
+    `evidence` tells, for what was read from pages, where each field comes from and how sure it is, by its path.
     `type` is None where the file does not tell. `structured_data` has the fields that `structured` fixes for the type
     and is None where nothing was read; then `reason` says why, in a sentence, and the document is kept as it is.
     `remarks` names, a sentence each, fields that are unreadable and were left out.
@@ -45,15 +49,36 @@ class Extraction:
     structured_data: dict[str, Any] | None
     reason: str | None = None
     remarks: tuple[str, ...] = ()
+    evidence: "Mapping[str, Evidence]" = field(default_factory=dict)
 
 
 def extract(content: bytes, *, text_only: bool = False) -> Extraction:
-    """Recognise a file and read what it states.
+    """Recognise a file and read what it states: its XML, and else the text of its pages, by rules alone.
 
-    Reads XML in UBL 2, Cross Industry Invoice (Factur-X, ZUGFeRD, XRechnung), Order-X and FatturaPA, alone or embedded
-    in a PDF; with `text_only` the XML inside a PDF is left aside. Invoices of the Factur-X profiles MINIMUM and
-    BASIC WL state no lines by design and are complete without. A file that cannot be read yet (plain PDF, scan, image,
-    archive, unknown kind) is no error: it comes back with a reason.
+    With `text_only` the XML inside a PDF is left aside. What is no XML and has no text (scan, image, archive, unknown
+    kind) is no error: it comes back with a reason, and so do a PDF of many documents and pages that say too little.
+    Raises as `extract_xml`.
+    """
+    exact = extract_xml(content, embedded=not text_only)
+    if exact.structured_data is not None or recognise(content) is not FileKind.PDF:
+        return exact
+    from counterfoil.documents.splitting import split
+    from counterfoil.documents.text.page import pages
+
+    found = pages(content)
+    count = len(split(found).parts)
+    if count > 1:
+        return replace(exact, reason=f"The PDF holds {count} documents; ingestion takes them apart and reads each.")
+    read = _extract_pages(found)
+    return replace(exact, reason=f"{exact.reason} {read.reason}") if read.structured_data is None else read
+
+
+def extract_xml(content: bytes, *, embedded: bool = True) -> Extraction:
+    """Recognise a file and read what its XML states.
+
+    Reads XML in UBL 2, Cross Industry Invoice (Factur-X, ZUGFeRD, XRechnung), Order-X and FatturaPA, alone or, unless
+    `embedded` is false, inside a PDF. Invoices of the Factur-X profiles MINIMUM and BASIC WL state no lines by design
+    and are complete without. A file without such XML is no error: it comes back with a reason.
 
     Raises `InvalidDocumentError`, with a sentence that says what is wrong and what to do, when the file can never
     become a document: empty, larger than `MAX_FILE_BYTES`, damaged, encrypted, unsafe or incomplete.
@@ -63,25 +88,31 @@ def extract(content: bytes, *, text_only: bool = False) -> Extraction:
         raise InvalidDocumentError(_EMPTY)
     kind = recognise(content)
     if kind is FileKind.PDF:
-        return _extract_pdf(content, text_only=text_only)
+        return _extract_pdf(content, embedded=embedded)
     if kind is FileKind.XML:
         return _extract_xml(xml.parse(content), "xml")
     return _KEPT[kind]
 
 
 def extract_text(content: bytes) -> Extraction:
-    """Read an invoice from what its pages say beside labels: for a document that was cut out of a PDF of many.
+    """Read a PDF as one document from the text of its pages, by rules alone; nothing is guessed.
 
-    Its lines are not read, and nothing is guessed. Raises `InvalidDocumentError` as `extract`, and where a field that
-    is stated cannot be one.
+    Raises `InvalidDocumentError` as `extract_xml`, and where a field that is stated cannot be one.
     """
-    from counterfoil.documents import labels, pdf
+    from counterfoil.documents.text.page import pages
 
-    fields = labels.read_invoice("\n".join(pdf.page_texts(content)))
-    if fields is None:
-        return Extraction(None, "none", None, "The text of the pages names no invoice number; they are kept.")
-    record, remarks = structure(DocumentType.INVOICE, fields)
-    return Extraction(DocumentType.INVOICE, "text", record.data(), remarks=remarks)
+    return _extract_pages(pages(content))
+
+
+def _extract_pages(pages: "Sequence[Page]") -> Extraction:
+    from counterfoil.documents import text
+
+    read = text.read(pages)
+    if read is None:
+        reason = "The text of the pages names no kind of document with a number of its own; they are kept."
+        return Extraction(None, "none", None, reason)
+    record, remarks = structure(read.type, read.fields)
+    return Extraction(read.type, "text", record.data(), None, remarks, read.evidence)
 
 
 def check_size(size: int) -> None:
@@ -104,17 +135,17 @@ _KEPT = {
 }
 
 
-def _extract_pdf(content: bytes, *, text_only: bool) -> Extraction:
+def _extract_pdf(content: bytes, *, embedded: bool) -> Extraction:
     from counterfoil.documents import pdf  # 0.3 s of a cold start, which XML alone need not wait for
 
     files = pdf.embedded_xml(content)
-    for file in [] if text_only else sorted(files, key=_preference):
+    for file in sorted(files, key=_preference) if embedded else []:
         extraction = _extract_embedded(file)
         if extraction is not None:
             return extraction
     if pdf.has_text_layer(content):
-        embedded = "its embedded XML is left aside" if text_only and files else "it has no embedded e-invoice"
-        return Extraction(None, "none", None, f"The PDF has a text layer, and {embedded}; it is kept and not read.")
+        aside = "its embedded XML is left aside" if files and not embedded else "it has no embedded e-invoice"
+        return Extraction(None, "none", None, f"The PDF has a text layer, and {aside}.")
     return Extraction(None, "none", None, "The PDF is a scan without a text layer; it is kept and not read.")
 
 

@@ -10,7 +10,7 @@ from counterfoil.documents.text.layout import Cell, Layout, plain
 _LETTERS = r"A-Za-z\u00c0-\u024f"
 _GB_CODE = r"[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}"
 _TOWN = re.compile(
-    rf"(?:(?P<land>[A-Z]{{1,3}})\s?[-–]?\s?)?"
+    rf"(?:(?P<land>[A-Z]{{1,3}})(?:\s|\s?[-–]\s?))?"
     rf"(?:(?P<code>\d{{5}}|\d{{4}} ?[A-Z]{{2}}(?= )|\d{{3}} \d{{2}}|\d{{2}}-\d{{3}}|\d{{4}}|{_GB_CODE})\s*[,-]?\s*)"
     rf"(?P<city>[{_LETTERS}][{_LETTERS} .,'’/()\-\d]{{1,60}})"
 )

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import Literal
@@ -35,25 +36,45 @@ _DATE = re.compile(
     rf"|(?P<us_name>{_NAMES})\.?\s+(?P<us_day>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<us_year>{_YEAR})"
     rf")(?![\d/-]|[.,]\d)"
 )
-PATTERN = _DATE.pattern
-"""The form of a date within a text that went through `plain`; it has named groups."""
+_WORDS = re.compile(r"[a-z]{4,}")
+_ENGLISH = frozenset(
+    "invoice order delivery date number amount quantity price description page please account payment with from your".split()
+)
+_TELLING = _ENGLISH | frozenset(
+    "rechnung bestellung lieferschein betrag menge preis seite bitte steuer summe gesamtbetrag datum nummer ihre unsere"
+    " facture commande livraison montant quantite prix designation numero votre merci fattura ordine consegna importo"
+    " quantita prezzo descrizione vostro factura pedido albaran fecha importe cantidad precio factuur bestelling pakbon"
+    " bedrag aantal prijs omschrijving faktura ordre folgeseddel belob antal pris beskrivelse moms dato".split()
+)
+_EUROPEAN = re.compile(
+    r"£|(?<![a-z])(?:gb|ie)\s?\d{7,9}|(?:vat|vat reg|vat registration)\b[^a-z]{0,12}(?:no|number|id)?[.: ]*[a-z]{2}\s?\d{8}"
+)
 
 
 def order_of(texts: Iterable[str]) -> Order | None:
-    """Whether a document writes the day or the month first: what dates with a number over 12 or with dots show.
+    """Whether a document writes the day or the month first, where its dates or its language show it.
 
-    Dots and hyphens between numbers stand for the day first in every country that writes so.
+    A date with a number over 12 shows it. Else the language does: month first is written in English alone, and not on
+    papers of a European firm, which bear a VAT id.
     """
     orders: set[Order] = set()
-    for text in texts:
-        for match in _DATE.finditer(plain(text)):
+    words: Counter[str] = Counter()
+    is_european = False
+    for text in map(plain, texts):
+        for match in _DATE.finditer(text):
             if match["first"] and match["mark"] != ".":
                 first, second = int(match["first"]), int(match["second"])
                 if first > 12 >= second:
                     orders.add("day first")
                 elif second > 12 >= first:
                     orders.add("month first")
-    return orders.pop() if len(orders) == 1 else None
+        words.update("en" if word in _ENGLISH else "other" for word in _WORDS.findall(text) if word in _TELLING)
+        is_european = is_european or _EUROPEAN.search(text) is not None
+    if orders:
+        return orders.pop() if len(orders) == 1 else None
+    if words["other"] > 2 * words["en"] or is_european:
+        return "day first"
+    return None
 
 
 def find(text: str, order: Order | None) -> Iterator[tuple[int, int, str | None]]:

@@ -116,6 +116,8 @@ class Headings:
             for value in (one.value, *self._further(one)):
                 if value != self._own:
                     values.setdefault(value, Evidence("label", one.confidence, one.cell.page))
+        for value in [value for value in values if any(other.endswith(f" {value}") for other in values)]:
+            del values[value]  # the same number, read once without the letters before it
         if values:
             self.fields[name] = next(iter(values)) if len(values) == 1 else list(values)
             self.evidence[name] = min(values.values(), key=lambda evidence: evidence.confidence)

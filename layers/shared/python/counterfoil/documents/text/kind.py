@@ -16,12 +16,12 @@ from counterfoil.documents.text.layout import Cell, Layout, plain
 
 _TITLES = {
     DocumentType.ORDER_CONFIRMATION: r"auftragsbestatigung|bestellbestatigung|order (?:confirmation|acknowledge?ment)"
-    r"|sales order confirmation|confirmation de (?:la )?commande|accuse de reception de commande|conferma (?:d')?(?:di )?ordine"
+    r"|sales order confirmation|confirmation de (?:la )?commande|accuse (?:de reception )?de commande|conferma (?:d')?(?:di )?ordine"
     r"|confirmacion (?:de|del) pedido|order ?bevestiging|opdrachtbevestiging|ordre ?bekr[ae]e?ftelse",
     DocumentType.CREDIT_NOTE: r"[a-z]*gutschrift|rechnungsgutschrift|credit ?note|credit memo(?:randum)?|credit invoice|avoir|facture d'avoir"
     r"|note de credit|nota (?:di|de) credito|factura rectificativa|abono|credit ?nota|credit ?factuur|kredit ?nota",
     DocumentType.GOODS_RECEIPT: r"wareneingang(?:s ?-?(?:schein|beleg|meldung|bestatigung))?|goods receipt(?: note)?|goods received note"
-    r"|receiving report|bon de reception|avis de reception|entrata merci|ricevimento merci|bolla di entrata|entrada de mercancias"
+    r"|receiving report|bon de reception|avis de reception|entrata merc[ei]|ricevimento merci|bolla di entrata|entrada de mercancias"
     r"|nota de recepcion|ontvangstbon|goederenontvangst|varemodtagelse",
     DocumentType.DELIVERY_NOTE: r"lieferschein|lieferavis|delivery note|despatch advice|dispatch note|packing (?:slip|list)|bon de livraison"
     r"|bordereau de livraison|documento di trasporto|d\.?d\.?t\.?|bolla di consegna|albaran(?: de entrega)?|nota de entrega"

@@ -21,7 +21,8 @@ _CLOSE = 2.5  # heights of the text between lines that belong together
 _TELLING = 5  # letters of a name that a domain has not by chance
 _BUYER_WRITES = frozenset({DocumentType.PURCHASE_ORDER, DocumentType.GOODS_RECEIPT})
 _TAX_NUMBER = re.compile(r"[A-Z]{0,2}\d[\dA-Z./ -]{4,20}[\dA-Z]")
-_REGISTRATION = re.compile(r"\d[\d ]{6,18}\d")
+_REGISTRATION = re.compile(r"(?:[A-Z]{2}[- ]?)?\d[\d ]{4,18}\d")
+_COMMERCIAL_REGISTER = re.compile(r"\b(HR[AB])(?:\s*Nr\.?)?\s*(\d{1,6}(?: [A-Z]\b)?)")
 
 Parse = Callable[[str], tuple[str, float] | None]
 
@@ -64,7 +65,7 @@ def _sides(layout: Layout, writer: str) -> dict[str, tuple[Address, float, str]]
     headed: dict[str, Address] = {}
     loose: list[Address] = []
     for address in addresses.find(layout):
-        role = _heading_over(layout, address.top)
+        role = _role(layout, address)
         if role is None:
             loose.append(address)
         else:
@@ -83,8 +84,20 @@ def _sides(layout: Layout, writer: str) -> dict[str, tuple[Address, float, str]]
     return sides
 
 
+def _role(layout: Layout, address: Address) -> str | None:
+    """What the heading over an address, or over the labels left of its lines, makes of it."""
+    starts = [address.top]
+    for cell in address.cells:
+        beside = layout.left_of(cell)
+        if beside and beside[-1].text.rstrip().endswith(":"):
+            if (role := addresses.heading(beside[-1])) is not None:
+                return role
+            starts.append(beside[-1])
+    return next((role for start in starts if (role := _heading_over(layout, start)) is not None), None)
+
+
 def _heading_over(layout: Layout, top: Cell) -> str | None:
-    """The role of the nearest heading over an address in its column, with nothing but labelled lines between."""
+    """The role of the nearest heading over a line in its column, with nothing but labelled lines between."""
     limit = top.top - _OVER_ADDRESS * top.height
     over = [
         cell
@@ -94,12 +107,6 @@ def _heading_over(layout: Layout, top: Cell) -> str | None:
         and cell.bottom > limit
         and (abs(cell.left - top.left) < 2 * top.height or cell.left < top.left < cell.right)
     ]
-    beside = layout.left_of(top)
-    if beside and beside[-1].text.rstrip().endswith(":"):
-        labels = beside[-1]
-        if (role := addresses.heading(labels)) is not None:
-            return role
-        return _heading_over(layout, labels)
     for cell in reversed(over):
         role = addresses.heading(cell)
         if role is not None:
@@ -150,6 +157,8 @@ def _ids(layout: Layout) -> Iterator[_Id]:
         for found in find(layout, wording.pattern(labels), parse, anywhere=True):
             yield _Id(field, found.value, found.confidence, found.cell, _side_of(layout, found.label))
     for cell in layout.cells:
+        for match in _COMMERCIAL_REGISTER.finditer(cell.text):
+            yield _Id("registration_id", f"{match[1]} {match[2]}", 0.9, cell, _side_of(layout, cell))
         for email in identifiers.emails(cell.text):
             yield _Id("email", email, 0.8, cell, _side_of(layout, cell))
         for number in identifiers.find_ibans(cell.text):
@@ -216,13 +225,11 @@ def _assigned(ids: Iterable[_Id], writer: str, layout: Layout) -> dict[str, list
             by_side.setdefault(one.side, []).append(one)
     for field, found in unclaimed.items():
         mine = [one for one in found if (field, one.value) not in claimed]
-        # Accounts are paid into: on every paper that asks for payment they are the seller's.
-        side = "seller" if field == "iban" else writer
-        if any(one.field == field for one in by_side[side]):
+        if any(one.field == field for one in by_side[writer]):
             continue
         kept = _only(mine, layout, field)
         if kept is not None:
-            by_side[side].append(kept)
+            by_side[writer].append(kept)
     return by_side
 
 

@@ -20,7 +20,8 @@ _KINDS = {
 }
 _WEIGHTS = {"total_net": 1.0, "total_tax": 1.0, "total_gross": 1.0, "payable": 0.6, "tax_part": 0.5}
 _MAY_FOLLOW = re.compile(
-    r"(?:\([^()]*\)|[\s.:*=+]|\d+(?:[.,]\d+)?\s*%|in\b|of\b|von\b|"
+    r"(?:\([^()]*\)|[\s.:*=+]|\d+(?:[.,]\d+)?\s*%|\b(?:in|of|von)\b|"
+    r"\b(?:auf|von|aus|on|of|sur|su|sobre|over|van|af)\s+(?:eur\s|€\s?)?\d[\d.,' ]*|"
     r"\b(?:eur|euro|chf|gbp|usd|dkk|sek|nok|pln|czk|huf|dem)\b|[€£$]|"
     r"(?:inkl|exkl|incl|excl|inc|ohne|zzgl|inklusive|exklusive|including|excluding)\.?(?:\s+(?:ust|mwst|vat|tva|iva|btw|moms)\.?)?|"
     r"\b(?:ust|mwst|vat|tva|iva|btw|moms|ht|ttc)\b\.?)*"
@@ -91,21 +92,19 @@ def _label(cell: Cell) -> tuple[str | None, int]:
 
 def _amounts(layout: Layout, cell: Cell, end: int, form: NumberFormat, weight: float) -> Iterator[Amount]:
     rest = cell.plain[end:]
+    line = layout.line(cell)
+    right = line[line.index(cell) + 1 :]
+    numbers = [(number, other) for other in right if (number := _last_number(other.words, form)) is not None]
+    if numbers and _MAY_FOLLOW.fullmatch(rest) and all(_is_beside(other) for other in right):
+        number, other = numbers[-1]
+        yield Amount(number, weight, other)
+        return
     own = _last_number(_words_after(cell, end), form)
     if own is not None:
         first = re.search(r"[-\d]", rest)
         if first and _MAY_FOLLOW.fullmatch(rest[: first.start()].rstrip(" €£$")):
             yield Amount(own, weight, cell)
-        return
-    if not _MAY_FOLLOW.fullmatch(rest):
-        return
-    line = layout.line(cell)
-    right = line[line.index(cell) + 1 :]
-    numbers = [(number, other) for other in right if (number := _last_number(other.words, form)) is not None]
-    if numbers and all(_is_beside(other) for other in right):
-        number, other = numbers[-1]
-        yield Amount(number, weight, other)
-    elif not numbers:
+    elif not numbers and _MAY_FOLLOW.fullmatch(rest):
         yield from _below(layout, cell, form, weight)
 
 

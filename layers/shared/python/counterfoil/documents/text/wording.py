@@ -202,7 +202,10 @@ TAX_NUMBER = (
     "codice fiscale", "c f", "numero fiscal", "numero fiscale", "fiscaal nummer",
 )  # fmt: skip
 
-REGISTRATION = ("siret", "* siret", "siren", "* siren", "kvk", "kvk *", "company *", "company registration *")
+REGISTRATION = (
+    "siret", "* siret", "siren", "* siren", "rcs", "rea", "* rea", "kvk", "kvk *", "company *",
+    "company registration *", "registered *", "registered in england", "registered in england *", "registered in england and wales", "company reg *", "firmenbuch *", "fn",
+)  # fmt: skip
 
 IBAN = ("iban", "iban *", "verkaufer iban")
 
@@ -312,7 +315,7 @@ GROSS = (
 
 PAYABLE = (
     "zahlbetrag", "zu zahlen", "zu zahlender betrag", "zahlungsbetrag", "offener betrag", "zu zahlender beitrag", "falliger betrag",
-    "amount due", "total due", "balance due", "due payable", "amount payable", "total payable", "please pay", "net a payer", "reste a payer",
+    "total a payer", "totale a pagare", "totaal te voldoen", "te voldoen", "amount due", "total due", "balance due", "due payable", "amount payable", "total payable", "please pay", "net a payer", "reste a payer",
     "solde a payer", "montant a payer", "a payer", "totale da pagare", "netto a pagare", "da pagare", "total a pagar", "importe a pagar", "a pagar",
     "te betalen", "te betalen bedrag", "totaal te betalen", "at betale", "til betaling", "belob til betaling",
 )  # fmt: skip
