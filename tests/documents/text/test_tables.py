@@ -367,6 +367,25 @@ Oil                              10        19.80              -198.00
     assert [line["net_amount"] for line in _fields(drawing)] == ["-22.75", "-198.00"]
 
 
+_WITH_TAX = """
+Beschreibung               Menge     Preis      Betrag
+Buch                           2     10,70       21,40
+Stift                          1      5,35        5,35
+Summe inkl. 7 % MwSt                             26,75
+"""
+
+
+def test_amounts_with_tax_are_no_net_amounts():
+    lines = read_lines([paper(_WITH_TAX)], total_net=Decimal("25.00"), total_gross=Decimal("26.75"))
+
+    assert [item.fields for item in lines.items] == [
+        {"description": "Buch", "quantity": "2"},
+        {"description": "Stift", "quantity": "1"},
+    ]
+    assert lines.items[0].evidence.keys() == lines.items[0].fields.keys()
+    assert lines.net is None
+
+
 def test_a_minus_may_stand_behind():
     lines = _fields("""
 Pos   Bezeichnung                Menge     Preis      Betrag

@@ -6,14 +6,15 @@ cells may hold several rows, may be centred beside one another, and lines may ru
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-from counterfoil.documents.text.line_columns import Column, Heading
+from counterfoil.documents.text.line_columns import Column
 from counterfoil.documents.text.line_numbers import Token
-from counterfoil.documents.text.line_vocabulary import NUMERIC_KINDS, TEXT_KINDS, Kind, is_carried, is_section, is_total
+from counterfoil.documents.text.line_rows import Piece, RawLine, Row, Stretch, is_aside, is_end, is_position
+from counterfoil.documents.text.line_vocabulary import NUMERIC_KINDS, TEXT_KINDS, Kind
 
 _ALIGNED = 5.0
 """Points: numbers of one column end, begin or have their middle at the same place; a trailing minus is that wide."""
@@ -35,91 +36,6 @@ _SAME_EDGE = 2.5
 _PER = re.compile(r"(?:/|je|pro|per|par|por|pr\.?|à|a|x|@)", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of words on a page; pages count from 1."""
-
-    page: int
-    tokens: tuple[Token, ...]
-
-    @property
-    def top(self) -> float:
-        """Where its tallest word begins."""
-        return min(token.top for token in self.tokens)
-
-    @property
-    def bottom(self) -> float:
-        """Where its deepest word ends."""
-        return max(token.bottom for token in self.tokens)
-
-    @property
-    def height(self) -> float:
-        """The height of its first word."""
-        return max(self.tokens[0].bottom - self.tokens[0].top, 1.0)
-
-    @property
-    def label(self) -> str:
-        """Its words before the first number."""
-        words = []
-        for token in self.tokens:
-            if token.value is not None and words:
-                break
-            words.append(token.text)
-        return " ".join(words)
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """What a table takes of one page: its heading there, and the rows below it."""
-
-    page: int
-    heading: Heading
-    rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Words of one row within one cell."""
-
-    page: int
-    tokens: tuple[Token, ...]
-
-    @property
-    def text(self) -> str:
-        """The words with one blank between."""
-        return " ".join(token.text for token in self.tokens)
-
-    @property
-    def top(self) -> float:
-        """Where the row begins."""
-        return min(token.top for token in self.tokens)
-
-    @property
-    def bottom(self) -> float:
-        """Where the row ends."""
-        return max(token.bottom for token in self.tokens)
-
-
-@dataclass
-class RawLine:
-    """A line as its words: the numbers by what they are, and the words of each column's cell, top to bottom.
-
-    `beside_quantity` is the word after its quantity, or before, whatever column it stands in. `closed` lines stand
-    below a sum, where only arithmetic can show that they are lines.
-    """
-
-    page: int
-    top: float
-    values: dict[Kind, Token]
-    cells: dict[int, list[Piece]] = field(default_factory=dict)
-    beside_quantity: str = ""
-    closed: bool = False
-
-    def add(self, column: int, piece: Piece) -> None:
-        """Put words into a column's cell."""
-        self.cells.setdefault(column, []).append(piece)
-
-
 def raw_lines(stretches: Sequence[Stretch]) -> list[RawLine]:
     """Read the lines of one table, page by page; a line goes on where the next page begins with words and no number."""
     lines: list[RawLine] = []
@@ -133,22 +49,6 @@ def raw_lines(stretches: Sequence[Stretch]) -> list[RawLine]:
 
 def _has_total(stretch: Stretch) -> bool:
     return any(is_end(row) for row in stretch.rows)
-
-
-def is_end(row: Row) -> bool:
-    """Tell whether a row is a sum, or begins what follows a table."""
-    label = row.label
-    return (is_total(label) and not is_carried(label) and _states_number(row)) or is_section(label)
-
-
-def _states_number(row: Row) -> bool:
-    return any(token.value is not None for token in row.tokens)
-
-
-def is_aside(row: Row) -> bool:
-    """Tell whether a row is no line: a sum, a carried sum, a section's title."""
-    label = row.label
-    return is_total(label) or is_carried(label) or is_section(label)
 
 
 class _Reader:
@@ -245,16 +145,19 @@ class _Reader:
 
     def _bound(self, lines: Sequence[RawLine]) -> None:
         """Place a boundary between neighbouring columns where the widest blank stands on the rows of lines."""
-        rows = {id(row): row for line in lines for token in line.values.values() if (row := self.row_of[token])}
-        boxes = [(token.left, token.right) for row in rows.values() for token in row.tokens]
+        own = [self.row_of[token] for line in lines for token in line.values.values()]
+        rows = list({id(row): row for row in own}.values())
+        boxes = [(token.left, token.right) for row in rows for token in row.tokens]
         boxes += [(column.left, column.right) for column in self.columns]
         self.bounds = [_widest_blank(a, b, boxes) for a, b in pairwise(self.columns)]
-        self.begins = [
-            (self._place(token.left), token.left)
-            for row in rows.values()
-            for before, token in pairwise((None, *row.tokens))
-            if before is None or token.left - before.right > _APART * row.height
+        firsts = [row.tokens[0] for row in rows]
+        firsts += [
+            token
+            for row in rows
+            for before, token in pairwise(row.tokens)
+            if token.left - before.right > _APART * row.height
         ]
+        self.begins = [(self._place(token.left), token.left) for token in firsts]
 
     def _place(self, left: float) -> int:
         return sum(1 for bound in self.bounds if left >= bound)
@@ -415,11 +318,6 @@ class _Reader:
         return gap <= (0.3 if begins and self.columns[other].kind in TEXT_KINDS else _APART) * height
 
 
-def is_position(text: str) -> bool:
-    """Tell whether a word can be a line's position: `1`, `010`, `2.1`, `A3`."""
-    return re.fullmatch(r"[A-Z]?\d{1,5}(?:[.-]\d{1,4})*[.)]?", text) is not None
-
-
 def _with_words(token: Token, row: Row) -> Token:
     """A number's box with the words that go with it: `4 kg`, `12,05 je 100`."""
     right = token.right
@@ -440,9 +338,13 @@ def _distance(column: Column, token: Token) -> tuple[float, float]:
 def _aligned(tokens: Sequence[Token]) -> list[Token]:
     """The numbers of a column that end, begin or have their middle where most do; all where no two agree."""
     best: list[Token] = []
-    for edge in (lambda token: token.right, lambda token: token.left, lambda token: (token.left + token.right) / 2):
-        for token in tokens:
-            near = [other for other in tokens if abs(edge(other) - edge(token)) <= _ALIGNED]
+    for edges in (
+        [token.right for token in tokens],
+        [token.left for token in tokens],
+        [(token.left + token.right) / 2 for token in tokens],
+    ):
+        for edge in edges:
+            near = [token for token, other in zip(tokens, edges, strict=True) if abs(other - edge) <= _ALIGNED]
             if len(near) > len(best):
                 best = near
     return best if len(best) > 1 else list(tokens)
@@ -452,7 +354,13 @@ def _beside(
     anchors: Sequence[Token], tokens: Sequence[Token], lines: Sequence[RawLine]
 ) -> Iterator[tuple[RawLine, Token]]:
     """Pair lines with the numbers of another column: as far up or down as these stand from most of the lines."""
-    nearest = [min(tokens, key=lambda token: abs(token.middle - anchor.middle)) for anchor in anchors]
+    ordered = sorted(tokens, key=lambda token: token.middle)
+    middles = [token.middle for token in ordered]
+    nearest = []
+    for anchor in anchors:
+        place = bisect_left(middles, anchor.middle)
+        around = ordered[max(place - 1, 0) : place + 1]
+        nearest.append(min(around, key=lambda token: abs(token.middle - anchor.middle)))
     height = median(token.bottom - token.top for token in anchors)
     offsets = [token.middle - anchor.middle for anchor, token in zip(anchors, nearest, strict=True)]
     near = [offset for offset in offsets if abs(offset) <= _NEAR_ROW * height]

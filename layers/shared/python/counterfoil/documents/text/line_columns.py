@@ -27,7 +27,7 @@ _SURELY_SAME_COLUMN = 0.6
 _NEXT_LINE = 0.9
 """Of the text's height: a heading's lines have no larger gap between them."""
 _MAX_WORDS = 40
-_MAX_READINGS = 24
+_MAX_READINGS = 12
 _MONEY = frozenset({Kind.NET, Kind.PRICE, Kind.GROSS})
 _NAMING = frozenset({Kind.DESCRIPTION, Kind.ARTICLE, Kind.BUYER_ARTICLE, Kind.GTIN})
 
@@ -78,7 +78,7 @@ class Heading:
         return not _NAMING.isdisjoint(kinds) and not {Kind.QUANTITY, Kind.NET, Kind.PRICE}.isdisjoint(kinds)
 
     def readings(self) -> Iterator["Heading"]:
-        """Every way to read names of several meanings, the likelier first, no kind twice; at most 24."""
+        """Every way to read names of several meanings, the likelier first, no kind twice; at most 12."""
         count = 0
         for choice in sorted(product(*(range(len(name)) for name in self._names())), key=sum):
             kinds = [name[index] for name, index in zip(self._names(), choice, strict=True)]

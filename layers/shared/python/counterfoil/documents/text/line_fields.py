@@ -7,9 +7,9 @@ from decimal import Decimal
 from itertools import pairwise
 
 from counterfoil.documents.text import arithmetic, line_units
-from counterfoil.documents.text.line_cells import Piece, RawLine, is_position
 from counterfoil.documents.text.line_columns import Heading
 from counterfoil.documents.text.line_numbers import NumberFormat, Token, value
+from counterfoil.documents.text.line_rows import Piece, RawLine, is_position
 from counterfoil.documents.text.line_vocabulary import Kind
 
 _PROVEN = 0.97

@@ -11,8 +11,8 @@ from decimal import Decimal
 from itertools import pairwise, permutations
 
 from counterfoil.documents.text import arithmetic
-from counterfoil.documents.text.line_cells import Row
 from counterfoil.documents.text.line_numbers import Token
+from counterfoil.documents.text.line_rows import Row
 from counterfoil.documents.text.line_vocabulary import Kind, heading, plain_heading
 
 _ALIGNED = 5.0

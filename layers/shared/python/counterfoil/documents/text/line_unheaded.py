@@ -7,20 +7,20 @@ that add up to the row below.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import pairwise, permutations
+from itertools import islice, pairwise, permutations
 
 from counterfoil.documents.text import arithmetic
-from counterfoil.documents.text.line_cells import Row, Stretch, is_aside, is_position
 from counterfoil.documents.text.line_columns import Column, Heading
 from counterfoil.documents.text.line_numbers import Token
+from counterfoil.documents.text.line_rows import Row, Stretch, is_aside, is_position
 from counterfoil.documents.text.line_vocabulary import Kind, is_section, is_total
 
 _ALIGNED = 5.0
 _SAME_EDGE = 4.0
 _NEAR = 1.6
 """Points; points; of the text's height, the blank between rows that are added up."""
-_MAX_NUMBERS = 8
-_MOST_ROWS = 400
+_MAX_NUMBERS = 6
+_MOST_PRODUCTS = 1000
 _FIRST_POSITION = 100
 
 
@@ -37,7 +37,8 @@ class _Product:
 
 def multiplied(pages: Sequence[Sequence[Row]]) -> list[Stretch]:
     """The table whose rows multiply, a stretch a page: two rows at least in the same columns; empty where none is."""
-    products = [found for rows in pages for row in rows[:_MOST_ROWS] if not is_aside(row) for found in _products(row)]
+    every = (found for rows in pages for row in rows if not is_aside(row) for found in _products(row))
+    products = list(islice(every, _MOST_PRODUCTS))
     best: list[_Product] = []
     for one in products:
         alike = _alike(one, products)
@@ -78,7 +79,7 @@ def _places(token: Token) -> int:
 
 def _alike(one: _Product, products: Sequence[_Product]) -> list[_Product]:
     """The rows whose numbers stand in the same columns, one a row."""
-    alike = {}
+    alike: dict[int, _Product] = {}
     for other in products:
         pairs = ((one.net, other.net), (one.price, other.price), (one.quantity, other.quantity))
         if all(_stand_alike(a, b) for a, b in pairs):

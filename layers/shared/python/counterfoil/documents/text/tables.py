@@ -11,10 +11,11 @@ from decimal import Decimal
 from itertools import pairwise
 
 from counterfoil.documents.text.evidence import Evidence
-from counterfoil.documents.text.line_cells import RawLine, Row, Stretch, raw_lines
+from counterfoil.documents.text.line_cells import raw_lines
 from counterfoil.documents.text.line_columns import Heading, headings
 from counterfoil.documents.text.line_fields import Found, count_pieces, credit, is_collapsed, plain, read_fields
 from counterfoil.documents.text.line_numbers import NumberFormat, number_format, tokens
+from counterfoil.documents.text.line_rows import RawLine, Row, Stretch
 from counterfoil.documents.text.line_sums import Charge, charges, settle, tax_rates
 from counterfoil.documents.text.line_unheaded import added, multiplied
 from counterfoil.documents.text.line_vocabulary import Kind
@@ -22,6 +23,12 @@ from counterfoil.documents.text.page import Page
 
 _MARGIN = 0.14
 """Of a page's height, above and below: where running titles and page numbers stand."""
+_MOST_ROWS = 400
+_MOST_WORDS = 150
+"""On a page, and in a row: more is not printed for people."""
+_PAGES_WEIGHED = 3
+"""How a heading is to be understood shows on the first pages of a table."""
+_WITH_TAX = frozenset({"net_amount", "unit_price", "price_basis_quantity"})
 _SUMMED = 0.97
 _ADDED = 0.75
 _TABLED = 0.6
@@ -53,12 +60,19 @@ class Lines:
     proven: bool = False
 
 
-def read_lines(pages: Sequence[Page], *, is_credit_note: bool = False) -> Lines:
+def read_lines(
+    pages: Sequence[Page],
+    *,
+    is_credit_note: bool = False,
+    total_net: Decimal | None = None,
+    total_gross: Decimal | None = None,
+) -> Lines:
     """Read the lines of goods and services that pages state, with the evidence for each field.
 
     Discounts and charges of the whole document are lines with a description and an amount, discounts negative. A credit
-    note's amounts are positive, as e-invoices have them, also where its pages print them negative. Never raises for
-    what pages hold; what cannot be told for certain is left out.
+    note's amounts are positive, as e-invoices have them, also where its pages print them negative. With the document's
+    totals it is seen where lines state amounts with tax: these are no net amounts, and are left out with their prices.
+    Never raises for what pages hold; what cannot be told for certain is left out.
     """
     form = number_format(word for page in pages for word in page.words)
     rows = [_rows(number, page, form) for number, page in enumerate(pages, start=1)]
@@ -67,14 +81,15 @@ def read_lines(pages: Sequence[Page], *, is_credit_note: bool = False) -> Lines:
     items = [item for table in priced or tables for item in _read(table, form)]
     if not items and (stretches := multiplied(rows)):
         items = _read(stretches, form)
-    if not items:
-        return _added(rows)
     count_pieces([found for _, found in items])
-    return _settled(items, rows, is_credit_note=is_credit_note)
+    lines = _settled(items, rows, is_credit_note=is_credit_note) if items else _added(rows)
+    if lines.net is not None and lines.net == total_gross != total_net and total_net is not None:
+        return _without_amounts(lines)
+    return lines
 
 
 def _rows(number: int, page: Page, form: NumberFormat) -> list[Row]:
-    rows = (Row(number, tuple(tokens(line.words, form))) for line in page.lines())
+    rows = (Row(number, tuple(tokens(line.words[:_MOST_WORDS], form))) for line in page.lines()[:_MOST_ROWS])
     return [row for row in rows if row.tokens]
 
 
@@ -128,18 +143,22 @@ def _is_same(a: Heading, b: Heading) -> bool:
 
 
 def _read(table: Sequence[Stretch], form: NumberFormat) -> list[tuple[RawLine, Found]]:
-    """Read a table in every way that its heading can be understood; take the one that arithmetic likes best."""
-    best: tuple[int, list[tuple[RawLine, Found]]] | None = None
-    for number, reading in enumerate(table[0].heading.readings()):
-        stretches = [_understood(stretch, reading) for stretch in table]
-        lines = raw_lines(stretches)
-        collapsed = is_collapsed(lines, reading)
-        items = [(line, read_fields(line, reading, form, collapsed=collapsed)) for line in lines]
-        items = [(line, found) for line, found in items if _is_line(line, found)]
-        score = 100 * sum(_worth(found) for _, found in items) + 10 * _counted(items) - number
-        if best is None or score > best[0]:
-            best = (score, items)
-    return best[1] if best else []
+    """Read a table in the way to understand its heading that arithmetic likes best."""
+    readings = list(table[0].heading.readings())
+    if len(readings) == 1:
+        return _read_as(table, readings[0], form)
+    scores = []
+    for number, reading in enumerate(readings):
+        items = _read_as(table[:_PAGES_WEIGHED], reading, form)
+        scores.append(100 * sum(_worth(found) for _, found in items) + 10 * _counted(items) - number)
+    return _read_as(table, readings[scores.index(max(scores))], form)
+
+
+def _read_as(table: Sequence[Stretch], reading: Heading, form: NumberFormat) -> list[tuple[RawLine, Found]]:
+    lines = raw_lines([_understood(stretch, reading) for stretch in table])
+    collapsed = is_collapsed(lines, reading)
+    items = ((line, read_fields(line, reading, form, collapsed=collapsed)) for line in lines)
+    return [(line, found) for line, found in items if _is_line(line, found)]
 
 
 def _understood(stretch: Stretch, reading: Heading) -> Stretch:
@@ -241,6 +260,16 @@ def _put_rates(lines: Sequence[Found], charged: Sequence[Decimal], rows: Sequenc
     nets = [*(found.number("net_amount") for found in lines), *charged]
     for found, rate in zip(lines, tax_rates(rows, nets), strict=False):
         found.put("tax_rate", None if rate is None else plain(rate), _TABLED)
+
+
+def _without_amounts(lines: Lines) -> Lines:
+    """Lines without amounts and prices, which have the tax in them."""
+    items = []
+    for item in lines.items:
+        fields = {name: text for name, text in item.fields.items() if name not in _WITH_TAX}
+        evidence = {name: item.evidence[name] for name in fields}
+        items.append(LineItem(fields, evidence, item.page, item.box))
+    return Lines(tuple(items))
 
 
 def _sum(items: Sequence[LineItem]) -> Decimal | None:

@@ -1,0 +1,114 @@
+"""Rows of a page, and what a line of goods takes of them. Pure."""
+
+import re
+from dataclasses import dataclass, field
+
+from counterfoil.documents.text.line_columns import Heading
+from counterfoil.documents.text.line_numbers import Token
+from counterfoil.documents.text.line_vocabulary import Kind, is_carried, is_section, is_total
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of words on a page; pages count from 1."""
+
+    page: int
+    tokens: tuple[Token, ...]
+
+    @property
+    def top(self) -> float:
+        """Where its tallest word begins."""
+        return min(token.top for token in self.tokens)
+
+    @property
+    def bottom(self) -> float:
+        """Where its deepest word ends."""
+        return max(token.bottom for token in self.tokens)
+
+    @property
+    def height(self) -> float:
+        """The height of its first word."""
+        return max(self.tokens[0].bottom - self.tokens[0].top, 1.0)
+
+    @property
+    def label(self) -> str:
+        """Its words before the first number."""
+        words: list[str] = []
+        for token in self.tokens:
+            if token.value is not None and words:
+                break
+            words.append(token.text)
+        return " ".join(words)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What a table takes of one page: its heading there, and the rows below it."""
+
+    page: int
+    heading: Heading
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Words of one row within one cell."""
+
+    page: int
+    tokens: tuple[Token, ...]
+
+    @property
+    def text(self) -> str:
+        """The words with one blank between."""
+        return " ".join(token.text for token in self.tokens)
+
+    @property
+    def top(self) -> float:
+        """Where the row begins."""
+        return min(token.top for token in self.tokens)
+
+    @property
+    def bottom(self) -> float:
+        """Where the row ends."""
+        return max(token.bottom for token in self.tokens)
+
+
+@dataclass
+class RawLine:
+    """A line as its words: the numbers by what they are, and the words of each column's cell, top to bottom.
+
+    `beside_quantity` is the word after its quantity, or before, whatever column it stands in. `closed` lines stand
+    below a sum, where only arithmetic can show that they are lines.
+    """
+
+    page: int
+    top: float
+    values: dict[Kind, Token]
+    cells: dict[int, list[Piece]] = field(default_factory=dict)
+    beside_quantity: str = ""
+    closed: bool = False
+
+    def add(self, column: int, piece: Piece) -> None:
+        """Put words into a column's cell."""
+        self.cells.setdefault(column, []).append(piece)
+
+
+def is_end(row: Row) -> bool:
+    """Tell whether a row is a sum, or begins what follows a table."""
+    label = row.label
+    return (is_total(label) and not is_carried(label) and _states_number(row)) or is_section(label)
+
+
+def _states_number(row: Row) -> bool:
+    return any(token.value is not None for token in row.tokens)
+
+
+def is_aside(row: Row) -> bool:
+    """Tell whether a row is no line: a sum, a carried sum, a section's title."""
+    label = row.label
+    return is_total(label) or is_carried(label) or is_section(label)
+
+
+def is_position(text: str) -> bool:
+    """Tell whether a word can be a line's position: `1`, `010`, `2.1`, `A3`."""
+    return re.fullmatch(r"[A-Z]?\d{1,5}(?:[.-]\d{1,4})*[.)]?", text) is not None
