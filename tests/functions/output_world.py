@@ -75,8 +75,10 @@ class World:
         return [Message(work_id=id_, revision=revision, send_number=send) for id_, revision, send in found]
 
     def run(self, *messages: Message, receives: int = 1, work: Any = None, left: float = 120) -> Any:
-        """Hand messages, those that are due unless some are named, to the worker in one batch."""
+        """Hand messages, those that are due unless some are named, to the worker in one batch; none is no call."""
         batch = [record(message, receives=receives) for message in messages or self.owed()]
+        if not batch:
+            return {"batchItemFailures": []}
         consumer = make_consumer(self.database, work or self.deliver, self.clock, worker=WORKER, queue_urls=QUEUES)
         return consumer.handle(event(*batch), Context(left))
 

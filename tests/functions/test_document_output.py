@@ -348,7 +348,7 @@ def test_what_was_parked_is_delivered_when_the_destination_is_back(world: World,
     world.run()
     assert len(server.requests) == FAILURES
     world.clock.pass_(minutes=10)
-    world.run()  # one of them tries, alone until it is answered
+    world.run()  # one of them tries, and the others wait, but those that begin after it was answered
     world.clock.pass_(minutes=10)
     world.run()
     assert {job["status"] for job in world.jobs()} == {"succeeded"}

@@ -134,7 +134,6 @@ def test_a_document_s_state_is_told_as_it_is_given(office: Office):
 def test_a_request_that_is_rolled_back_owes_nothing(office: Office):
     make_destination(office.admin, office.tenant_id)
 
-
     def effects_that_fail() -> None:
         with office.database.tenant(office.tenant_id) as connection:
             assert request(connection, office.tenant_id, "cluster", office.cluster, FOUND, office.clock())
