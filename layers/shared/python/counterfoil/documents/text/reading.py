@@ -6,6 +6,7 @@ out.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from counterfoil.documents.structured import ROLES, DocumentType
@@ -59,7 +60,7 @@ def read(pages: Sequence[Page]) -> Reading | None:
         evidence |= {f"{role}.{name}": source for name, source in party.evidence.items()}
     if own in _PRICED:
         _read_amounts(layout, fields, evidence)
-    _read_lines(pages, fields, evidence)
+    _read_lines(own, pages, fields, evidence)
     return Reading(own, fields, evidence)
 
 
@@ -107,8 +108,12 @@ def _read_amounts(layout: Layout, fields: dict[str, Any], evidence: dict[str, Ev
         fields["currency"], evidence["currency"] = stated
 
 
-def _read_lines(pages: Sequence[Page], fields: dict[str, Any], evidence: dict[str, Evidence]) -> None:
-    lines = tables.read_lines(pages)
+def _read_lines(
+    own: DocumentType, pages: Sequence[Page], fields: dict[str, Any], evidence: dict[str, Evidence]
+) -> None:
+    net, gross = (Decimal(fields[name]) if name in fields else None for name in ("total_net", "total_gross"))
+    is_credit_note = own is DocumentType.CREDIT_NOTE
+    lines = tables.read_lines(pages, is_credit_note=is_credit_note, total_net=net, total_gross=gross)
     if lines.items:
         fields["line_items"] = [item.fields for item in lines.items]
     for index, item in enumerate(lines.items):
