@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from counterfoil.documents.text import dates, identifiers, wording
 from counterfoil.documents.text.layout import Cell, Layout, plain
@@ -40,7 +41,10 @@ _SEPARATOR = re.compile(r"\s*(?:[·•●∙|;,*]|\s[-–—]\s|\x1f)\s*")
 _REACH = 3.0  # heights of the text between the lines of an address
 _REACH_IN_WINDOW = 4.2  # letters leave lines of an address window empty
 _MAX_LINES = 7
+_HIGHEST, _WINDOW = 24.0, 10.0  # heights of the text: of an address, and from the sender's line to the town
+_MAX_TOWNS = 400
 _MAX_CITY_WORDS = 6
+_MAX_INLINE = 200
 
 
 @dataclass(frozen=True)
@@ -113,11 +117,11 @@ def find(layout: Layout) -> list[Address]:
         if inline is not None:
             found.append(inline)
             taken.update(inline.cells)
-    for cell in layout.cells:
-        if cell not in taken and (place := town(cell.text)) is not None:
-            above = list(_above(layout, cell, taken))
-            if above:
-                found.append(_block(layout, cell, place, above))
+    towns = ((cell, place) for cell in layout.cells if cell not in taken and (place := town(cell.text)) is not None)
+    for cell, place in islice(towns, _MAX_TOWNS):
+        above = list(_above(layout, cell, taken))
+        if above:
+            found.append(_block(layout, cell, place, above))
     return sorted(found, key=lambda address: (address.top.page, address.top.top))
 
 
@@ -127,7 +131,13 @@ def _inline(line: Sequence[Cell]) -> Address | None:
     parts = [part for part in _SEPARATOR.split(text) if part.strip()]
     for index in range(2, min(len(parts), 6)):
         place = town(parts[index])
-        if place is None or not _is_street(parts[index - 1]) or len(parts[0]) > 60 or ":" in parts[0]:
+        if (
+            place is None
+            or len(text) > _MAX_INLINE
+            or not _is_street(parts[index - 1])
+            or len(parts[0]) > 60
+            or ":" in parts[0]
+        ):
             continue
         following = parts[index + 1] if index + 1 < len(parts) else ""
         stated = place.country or country(following)
@@ -150,14 +160,9 @@ def _is_street(text: str) -> bool:
 
 def _above(layout: Layout, bottom: Cell, taken: set[Cell]) -> Iterator[Cell]:
     """The cells of the same column over a town, upwards, as long as they may belong to its address."""
-    column = [
-        cell
-        for cell in layout.cells
-        if cell.page == bottom.page
-        and cell.bottom <= bottom.top + bottom.height / 2
-        and abs(cell.left - bottom.left) < bottom.height
-    ]
-    is_window = any(cell in taken and 0 < bottom.top - cell.bottom < 10 * bottom.height for cell in layout.cells)
+    over = layout.over(bottom, _HIGHEST * bottom.height)
+    column = [cell for cell in over if abs(cell.left - bottom.left) < bottom.height]
+    is_window = any(cell in taken and bottom.top - cell.bottom < _WINDOW * bottom.height for cell in over)
     below, count = bottom, 0
     for cell in reversed(column):
         label = _label_of(layout, cell)

@@ -14,7 +14,7 @@ _GAP_BETWEEN_CELLS = 0.9  # of the height of the text: three blanks or more
 _REACH_BELOW = 2.2  # heights of the text from a label to the value below it
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cell:
     """Words that stand together on a line; the page counts from 1, the line from 0 on its page."""
 
@@ -88,6 +88,18 @@ class Layout:
     def cells(self) -> list[Cell]:
         """Every cell, line by line."""
         return [cell for line in self.lines for cell in line]
+
+    @cached_property
+    def _pages(self) -> dict[int, list[Cell]]:
+        cells: dict[int, list[Cell]] = {}
+        for cell in self.cells:
+            cells.setdefault(cell.page, []).append(cell)
+        return cells
+
+    def over(self, cell: Cell, distance: float) -> list[Cell]:
+        """The cells of the same page that end above the middle of a cell and within a distance in points, downwards."""
+        limit, middle = cell.top - distance, (cell.top + cell.bottom) / 2
+        return [other for other in self._pages[cell.page] if limit <= other.bottom <= middle]
 
     def line(self, cell: Cell) -> list[Cell]:
         """The cells of the line that a cell stands on, left to right."""

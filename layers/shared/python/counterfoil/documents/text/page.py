@@ -19,6 +19,8 @@ from counterfoil.errors import InvalidDocumentError
 
 MAX_CHARACTERS = 5_000_000
 """As much text as about 2,000 full pages hold."""
+MAX_CHARACTERS_OF_PAGE = 200_000
+"""Far more than anybody can read on a page."""
 
 _SMALLEST_PRINT = 1.0  # points; what is smaller is there for machines, not for a reader
 _SPACE = 0x20
@@ -138,9 +140,13 @@ def pages(content: bytes) -> list[Page]:
             page = document[number]
             text_page = page.get_textpage()
             try:
-                characters += max(text_page.count_chars(), 0)
+                count = max(text_page.count_chars(), 0)
+                characters += count
                 if characters > MAX_CHARACTERS:
                     message = f"The PDF holds more than {MAX_CHARACTERS} characters; send it in smaller parts."
+                    raise InvalidDocumentError(message)
+                if count > MAX_CHARACTERS_OF_PAGE:
+                    message = f"Page {number + 1} holds more than {MAX_CHARACTERS_OF_PAGE} characters; print it anew."
                     raise InvalidDocumentError(message)
                 read.append(_page(page, text_page))
             finally:

@@ -7,6 +7,7 @@ the address window or in the letterhead, the addressee in the window. What fits 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from counterfoil.documents.structured import ROLES, DocumentType
 from counterfoil.documents.text import addresses, identifiers, wording
@@ -17,6 +18,8 @@ from counterfoil.documents.text.layout import Cell, Layout, plain
 
 _LETTERHEAD, _WINDOW_TOP, _WINDOW_BOTTOM, _FOOTER = 0.12, 0.08, 0.42, 0.8
 _OVER_ADDRESS = 8.0  # heights of the text between a heading and its address, labelled numbers between them
+_HIGHEST_BLOCK = 40.0  # heights of the text
+_MAX_IDS = 400
 _CLOSE = 2.5  # heights of the text between lines that belong together
 _TELLING = 5  # letters of a name that a domain has not by chance
 _BUYER_WRITES = frozenset({DocumentType.PURCHASE_ORDER, DocumentType.GOODS_RECEIPT})
@@ -51,7 +54,7 @@ def read(layout: Layout, kind: DocumentType) -> dict[str, Party]:
     roles, writer = ROLES[kind], "buyer" if kind in _BUYER_WRITES else "seller"
     sides = _sides(layout, writer)
     names = {side: address.name or "" for side, (address, _, _) in sides.items()}
-    ids = _assigned([_by_domain(one, names) for one in _ids(layout)], writer, layout)
+    ids = _assigned([_by_domain(one, names) for one in islice(_ids(layout), _MAX_IDS)], writer, layout)
     found = {}
     for side, role in (("seller", roles.seller), ("buyer", roles.buyer)):
         party = _party(layout, side, sides.get(side), ids.get(side, []))
@@ -98,14 +101,10 @@ def _role(layout: Layout, address: Address) -> str | None:
 
 def _heading_over(layout: Layout, top: Cell) -> str | None:
     """The role of the nearest heading over a line in its column, with nothing but labelled lines between."""
-    limit = top.top - _OVER_ADDRESS * top.height
     over = [
         cell
-        for cell in layout.cells
-        if cell.page == top.page
-        and cell.top < top.top - top.height / 2
-        and cell.bottom > limit
-        and (abs(cell.left - top.left) < 2 * top.height or cell.left < top.left < cell.right)
+        for cell in layout.over(top, _OVER_ADDRESS * top.height)
+        if abs(cell.left - top.left) < 2 * top.height or cell.left < top.left < cell.right
     ]
     for cell in reversed(over):
         role = addresses.heading(cell)
@@ -181,8 +180,8 @@ def _side_of(layout: Layout, label: Cell) -> str | None:
         return "buyer"
     column = [
         cell
-        for cell in layout.cells
-        if cell.page == label.page and cell.top < label.top and abs(cell.left - label.left) < 2 * label.height
+        for cell in layout.over(label, _HIGHEST_BLOCK * label.height)
+        if abs(cell.left - label.left) < 2 * label.height
     ]
     below, in_address = label, False
     for cell in reversed(column):

@@ -30,6 +30,7 @@ _INCLUSIVE = re.compile(r"(?:inkl|incl|inc|brutto|ttc|inclusi)")
 _EXCLUSIVE = re.compile(r"(?:exkl|excl|ohne|netto|\bht\b|esclus|zzgl)")
 _LATER, _LOOSELY, _BESIDE = 0.01, 0.4, 0.45
 _MAX_CANDIDATES = 40
+_LONGEST = 60  # letters between a label and its amount
 
 
 @dataclass(frozen=True)
@@ -95,17 +96,22 @@ def _amounts(layout: Layout, cell: Cell, end: int, form: NumberFormat, weight: f
     line = layout.line(cell)
     right = line[line.index(cell) + 1 :]
     numbers = [(number, other) for other in right if (number := _last_number(other.words, form)) is not None]
-    if numbers and _MAY_FOLLOW.fullmatch(rest) and all(_is_beside(other) for other in right):
+    if numbers and _may_follow(rest) and all(_is_beside(other) for other in right):
         number, other = numbers[-1]
         yield Amount(number, weight, other)
         return
     own = _last_number(_words_after(cell, end), form)
     if own is not None:
         first = re.search(r"[-\d]", rest)
-        if first and _MAY_FOLLOW.fullmatch(rest[: first.start()].rstrip(" €£$")):
+        if first and _may_follow(rest[: first.start()].rstrip(" €£$")):
             yield Amount(own, weight, cell)
-    elif not numbers and _MAY_FOLLOW.fullmatch(rest):
+    elif not numbers and _may_follow(rest):
         yield from _below(layout, cell, form, weight)
+
+
+def _may_follow(text: str) -> bool:
+    """Tell whether a text between a label and its amount changes nothing about what the label says."""
+    return len(text) <= _LONGEST and _MAY_FOLLOW.fullmatch(text) is not None
 
 
 def _is_beside(cell: Cell) -> bool:
