@@ -364,6 +364,9 @@ CASES: dict[str, Callable[[World, str], Told]] = {
     "claim of an upload": lambda world, _: claimed(world, world.upload(), **UPLOADS),
     "ended": lambda world, state: world.consume(world.make(state)),
     "older copy": lambda world, state: world.consume(older(world.make(state, send_number=1))),
+    "older revision": lambda world, state: world.consume(
+        world.make(state, revision=2).model_copy(update={"revision": 1})
+    ),
     "running": lambda world, state: world.consume(world.make(state)),
     "early": lambda world, state: world.consume(world.make(state, next_attempt_at=world.clock() + LEFT)),
     "exhausted": lambda world, state: world.consume(world.make(state, attempts=3)),
@@ -434,7 +437,7 @@ def test_the_table_tells_every_outcome_that_is_counted_and_every_answer() -> Non
 
 
 STORE = {
-    "claim": {"claim", "ended", "running", "early", "exhausted", "unknown work"},
+    "claim": {"claim", "ended", "older revision", "running", "early", "exhausted", "unknown work"},
     "succeed": {"success"},
     "skip": {"skip"},
     "wait": {"transient failure"},

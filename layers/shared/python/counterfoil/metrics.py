@@ -40,6 +40,8 @@ class Metric(StrEnum):
     """Tries that gave their attempt back: no time left to start, or a circuit breaker is open."""
     STALE = "Stale"
     """Tries that a newer claim had overtaken."""
+    SUPERSEDED = "Superseded"
+    """Messages dropped, since a newer revision of their work has begun."""
     UNSETTLED = "Unsettled"
     """Tries whose outcome could not be written, since the database was away."""
     UNPROTECTED = "Unprotected"

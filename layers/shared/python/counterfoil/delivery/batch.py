@@ -16,7 +16,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from counterfoil.delivery.attempt import Attempt, Outcome
 from counterfoil.delivery.heartbeat import Heartbeat
 from counterfoil.delivery.received import Received
-from counterfoil.delivery.settlement import ENDED, PARKED, Verdict, lease_left
+from counterfoil.delivery.settlement import ENDED, PARKED, SUPERSEDED, Verdict, lease_left
 from counterfoil.delivery.store import Answer, Claim
 from counterfoil.delivery.tally import Tally
 from counterfoil.errors import (
@@ -316,7 +316,7 @@ class Batch(BatchProcessor):
             return settlement.exhausted(record, claim)
         if claim.answer is Answer.UNKNOWN:
             return settlement.unknown(record, claim.message, self._queue(record))
-        return ENDED
+        return SUPERSEDED if claim.is_superseded else ENDED
 
     # -- one record, beside the others --------------------------------------------------------------------------------
 

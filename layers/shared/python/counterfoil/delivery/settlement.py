@@ -39,6 +39,7 @@ class Verdict:
 
 
 ENDED = Verdict("ended", acknowledged=True)
+SUPERSEDED = Verdict("superseded", acknowledged=True)
 PARKED = Verdict("parked", acknowledged=True)
 
 

@@ -50,6 +50,8 @@ class Claim:
     """The token of this claim, or the one found."""
     until: datetime | None = None
     """The end of the lease (running) or the time of the next attempt (early)."""
+    is_superseded: bool = False
+    """Whether a newer revision than the message's exists."""
 
 
 # The rows are locked in the order of their ids, so that two claims of overlapping batches cannot deadlock.
@@ -70,7 +72,7 @@ WITH wanted AS (
         WHEN f.attempts >= %(max_attempts)s THEN 'exhausted'
         WHEN f.status = 'pending' AND f.due > %(now)s THEN 'early'
         WHEN f.unsettled AND NOT %(take_over)s THEN 'unsettled'
-        ELSE 'mine' END AS answer
+        ELSE 'mine' END AS answer, coalesce(w.revision < f.revision, false) AS superseded
     FROM wanted w LEFT JOIN found f USING (id)
 ), claimed AS (
     UPDATE {table} t SET {status} = 'in-progress', {attempts} = t.{attempts} + 1,
@@ -81,7 +83,7 @@ WITH wanted AS (
 )
 SELECT a.id, a.revision, a.send_number, a.answer, a.tenant_id, coalesce(c.attempts, a.attempts, 0),
        coalesce(c.token, a.token, 0),
-       CASE a.answer WHEN 'running' THEN a.lease WHEN 'early' THEN a.due END
+       CASE a.answer WHEN 'running' THEN a.lease WHEN 'early' THEN a.due END, a.superseded
 FROM answered a LEFT JOIN claimed c USING (id)
 """
 
@@ -115,9 +117,9 @@ def claim(  # a claim is this many facts
         },
     ).fetchall()
     claims = {}
-    for id_, revision, send_number, answer, tenant_id, attempts, token, until in rows:
+    for id_, revision, send_number, answer, *found in rows:
         message = Message(work_id=id_, revision=revision, send_number=send_number)
-        claims[message] = Claim(Answer(answer), message, tenant_id, attempts, token, until)
+        claims[message] = Claim(Answer(answer), message, *found)
     return claims
 
 

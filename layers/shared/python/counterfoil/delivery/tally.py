@@ -16,6 +16,7 @@ COUNTED = {
     "deferred": Metric.DEFERRED,
     "parked": Metric.DEFERRED,
     "stale": Metric.STALE,
+    "superseded": Metric.SUPERSEDED,
     "unsettled": Metric.UNSETTLED,
     "unprotected": Metric.UNPROTECTED,
 }
