@@ -1,0 +1,141 @@
+"""From a cluster that changed to its tenant's receiver: diagnostics and output, each on the real engine."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from cli.receiver import Receiver
+from counterfoil.db import Connection, Database
+from counterfoil.documents import diagnostics
+from counterfoil.messages import Message
+from functions.diagnostics.work import diagnose
+from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
+from tests.factories import make_document
+from tests.functions.output_world import World, receiving
+
+DIAGNOSTICS = {"name": "diagnostics", "timeout": 60, "permits": 2, "start_margin": 20}
+QUEUES = {"diagnostics": "diagnostics", "document_output": "output"}
+LINE = {"position": "1", "article_number": "A-1", "description": "Bolt", "quantity": "10", "unit": "C62"}
+ORDER = {
+    "po_number": "B-1",
+    "order_date": "2025-12-01",
+    "supplier": {"name": "Nordwind GmbH"},
+    "buyer": {"name": "Acme"},
+    "currency": "EUR",
+    "total_net": "100.00",
+    "line_items": [LINE | {"unit_price": "10.00", "net_amount": "100.00"}],
+}
+DELIVERY = {
+    "delivery_note_number": "L-1",
+    "delivery_date": "2025-12-10",
+    "supplier": {"name": "Nordwind GmbH"},
+    "buyer": {"name": "Acme"},
+    "po_reference": "B-1",
+    "line_items": [LINE],
+}
+INVOICE = {
+    "invoice_number": "R-1",
+    "invoice_date": "2025-12-20",
+    "issuer": {"name": "Nordwind GmbH"},
+    "recipient": {"name": "Acme"},
+    "po_reference": "B-1",
+    "currency": "EUR",
+    "total_net": "100.00",
+    "total_tax": "19.00",
+    "total_gross": "119.00",
+    "line_items": [LINE | {"unit_price": "10.00", "net_amount": "100.00", "tax_rate": "19"}],
+}
+KINDS = (("purchase_order", ORDER), ("delivery_note", DELIVERY), ("invoice", INVOICE))
+
+
+class Clusters(World):
+    """A tenant whose clusters change."""
+
+    def documents(self) -> list[UUID]:
+        """An order, its delivery and its invoice, in one cluster."""
+        ids = [
+            make_document(self.admin, self.tenant_id, data, type=kind, id=UUID(int=number))
+            for number, (kind, data) in enumerate(KINDS, 1)
+        ]
+        self.link(ids[0], ids[1])
+        self.link(ids[0], ids[2])
+        self.put(ids[0], *ids)
+        return ids
+
+    def link(self, a: UUID, b: UUID) -> None:
+        self.admin.execute(
+            """INSERT INTO document_match
+                   (tenant_id, a, b, score, confidence, evidence, decided_by, reasoning, decided_at)
+               VALUES (%s, %s, %s, 1, 'high', '{}', 'rules', '', now())""",
+            [self.tenant_id, a, b],
+        )
+
+    def put(self, cluster: UUID, *documents: UUID) -> None:
+        """Documents are in a cluster, and those in it before and now are to be computed, as matching says."""
+        was = self.admin.execute("SELECT cluster_id FROM document WHERE id = ANY(%s)", [list(documents)]).fetchall()
+        self.admin.execute("UPDATE document SET cluster_id = %s WHERE id = ANY(%s)", [cluster, list(documents)])
+        with self.database.tenant(self.tenant_id) as connection:
+            before = {row[0] for row in was if row[0] is not None}
+            diagnostics.request(connection, self.tenant_id, before | {cluster}, self.clock())
+
+    def settle(self) -> None:
+        """Everything that is owed is done."""
+        self.clock.pass_(seconds=6)
+        rows = self.admin.execute(
+            "SELECT id, revision, send_number FROM cluster_diagnostics WHERE status = 'pending' ORDER BY id"
+        ).fetchall()
+        batch = [record(Message(work_id=id_, revision=revision, send_number=send)) for id_, revision, send in rows]
+        consumer = make_consumer(self.database, diagnose, self.clock, worker=DIAGNOSTICS, queue_urls=QUEUES)
+        assert consumer.handle(event(*batch), Context()) == {"batchItemFailures": []}
+        assert self.run() == {"batchItemFailures": []}
+
+
+@pytest.fixture
+def world(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: FakeSqs) -> Clusters:
+    return Clusters(database, admin, clock, tenant)
+
+
+def told(receiver: Receiver) -> dict[str, Any]:
+    """What the receiver knows: by cluster the outcome and the documents, None for one that is gone."""
+    return {
+        result["subject_id"]: result["data"]
+        and (result["data"]["outcome"], [document["type"] for document in result["data"]["documents"]])
+        for result in receiver.inbox.results()
+    }
+
+
+def test_a_receiver_knows_each_cluster_as_it_is(world: Clusters):
+    secrets: list[str] = []
+    with receiving(secrets, world.clock) as receiver:
+        secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
+        order, delivery, invoice = world.documents()
+        world.settle()
+        assert told(receiver) == {str(order): ("matched", ["purchase_order", "delivery_note", "invoice"])}
+
+        world.admin.execute("DELETE FROM document_match WHERE b = %s", [invoice])
+        world.put(invoice, invoice)  # it has a cluster of its own now, and the other one is smaller
+        world.settle()
+        known = told(receiver)
+        assert known[str(order)][1] == ["purchase_order", "delivery_note"]
+        assert known[str(invoice)][1] == ["invoice"]
+
+        world.link(order, invoice)
+        world.put(order, order, delivery, invoice)
+        world.settle()
+        known = told(receiver)
+        assert known[str(order)] == ("matched", ["purchase_order", "delivery_note", "invoice"])
+        assert known[str(invoice)] is None
+    assert {job["status"] for job in world.jobs()} == {"succeeded"}
+
+
+def test_a_result_that_is_computed_again_and_is_the_same_is_told_once(world: Clusters):
+    secrets: list[str] = []
+    with receiving(secrets, world.clock) as receiver:
+        secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
+        order, *_ = world.documents()
+        world.settle()
+        world.put(order, order)
+        world.settle()
+        assert [result["revision"] for result in receiver.inbox.results()] == [1]
+    assert [job["revision"] for job in world.jobs()] == [1]
