@@ -50,15 +50,15 @@ def fetch(file: File, *, keep: Callable[[bytes], bool]) -> Fetched:
         ServiceUnavailableError, RejectedRequestError: S3 did not give it.
     """
     digest, size = hashlib.sha256(), 0
-    kept: list[bytes] | None = []
+    kept: io.BytesIO | None = None
     for chunk in _chunks(file):
-        if size == 0 and not keep(chunk):
-            kept = None
+        if size == 0 and keep(chunk):
+            kept = io.BytesIO()
         digest.update(chunk)
         size += len(chunk)
         if kept is not None:
-            kept.append(chunk)
-    return Fetched(size, digest.digest(), None if kept is None else b"".join(kept))
+            kept.write(chunk)
+    return Fetched(size, digest.digest(), None if kept is None else kept.getvalue())
 
 
 def head(file: File) -> bytes:

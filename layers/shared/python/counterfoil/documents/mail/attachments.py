@@ -15,6 +15,8 @@ MAX_FILES = 1000
 """Files in one mail or archive, whatever they are and however deep."""
 MAX_UNPACKED_BYTES = 200 * 1024 * 1024
 """Bytes unpacked from archives, all together."""
+MAX_INNER_MAIL_BYTES = 25 * 1024 * 1024
+"""The largest mail that is a file in another or in an archive, and has to be in memory beside it."""
 MAX_DEPTH = 5
 """Mails inside one another."""
 
@@ -92,7 +94,7 @@ class _Walk:
             encoded.set_payload(inner.get_payload())
             yield from self._file(content_of(encoded), name_of(part), shown=False, depth=depth, in_archive=in_archive)
         elif inner is None or depth >= MAX_DEPTH:
-            yield self._skipped(name_of(part), 0, TOO_DEEP if inner is not None else "It is an empty mail.")
+            yield self._skipped(name_of(part), 0, TOO_DEEP if inner is not None else "It is empty.")
         else:
             yield from self.mail(inner, depth=depth + 1, in_archive=in_archive)
 
@@ -113,8 +115,8 @@ class _Walk:
             yield self._taken(content, stated, kind)
 
     def _encoded_mail(self, content: bytes, stated: str, *, depth: int, in_archive: bool) -> Iterator[Found]:
-        if depth >= MAX_DEPTH:
-            yield self._skipped(stated, len(content), TOO_DEEP)
+        if depth >= MAX_DEPTH or len(content) > MAX_INNER_MAIL_BYTES:
+            yield self._skipped(stated, len(content), TOO_DEEP if depth >= MAX_DEPTH else TOO_LARGE)
             return
         try:
             inner = parse(content, self._check)
@@ -171,6 +173,7 @@ class _Walk:
 
 
 TOO_DEEP = f"It is a mail inside {MAX_DEPTH} others; send it on its own."
+TOO_LARGE = f"It is a mail of more than {MAX_INNER_MAIL_BYTES // 1024**2} MiB; send its attachments on their own."
 
 
 def _is_text_of_the_mail(part: Message) -> bool:

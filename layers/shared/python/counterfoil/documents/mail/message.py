@@ -35,9 +35,9 @@ CHUNK_BYTES = 64 * 1024
 UNBOUNDED = frozenset({"to", "cc", "bcc", "resent-to", "resent-cc", "resent-bcc"})
 
 _FIELD = re.compile(rb"[!-9;-~]{1,76}:")
-_TELLING = {b"received", b"return-path", b"mime-version", b"message-id", b"date", b"delivered-to", b"subject"}
+_TELLING = {b"received", b"return-path", b"mime-version", b"message-id", b"date", b"to", b"delivered-to", b"subject"}
 _LINE = re.compile(rb"\r\n|\r|\n")
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+_BLANKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 _MESSAGE_ID = re.compile(r"<([^<>\s]{1,996})>")
 HEAD_BYTES = 64 * 1024
 """How much of a file `is_mail` looks at."""
@@ -87,7 +87,7 @@ class _Policy(EmailPolicy):
         return name, kept
 
     def header_fetch_parse(self, name: str, value: str) -> Any:  # noqa: ARG002  # the policy's interface
-        return re.sub(r"[\r\n]+", " ", value)
+        return re.sub(r"[\r\n]+", "", value)
 
 
 def is_mail(head: bytes) -> bool:
@@ -169,12 +169,14 @@ _VERDICTS: Mapping[str, str] = {
 
 def text_of(value: Any) -> str:
     """A header field as people read it: encoded words decoded, in one line. Empty where there is none."""
-    if value is None:
-        return ""
-    raw = str(value)
+    return "" if value is None else _BLANKS.sub(" ", decoded(str(value))).strip()
+
+
+def decoded(raw: str) -> str:
+    """Text of a header with its encoded words decoded, whatever comes out."""
     with suppress(HeaderParseError, ValueError, LookupError):  # what cannot be decoded is shown as it is written
         raw = "".join(_word(word, charset) for word, charset in decode_header(raw)) if "=?" in raw else raw
-    return _CONTROLS.sub(" ", readable(raw)).strip()
+    return readable(raw)
 
 
 def _word(word: bytes | str, charset: str | None) -> str:
@@ -211,7 +213,7 @@ def name_of(part: Message) -> str:
         try:
             value = part.get_param(parameter, None, header)
             if value is not None:
-                return text_of(collapse_rfc2231_value(value))
+                return decoded(collapse_rfc2231_value(value))
         except Exception:  # noqa: BLE001, S112  # a parameter that breaks its reader is none
             continue
     return ""

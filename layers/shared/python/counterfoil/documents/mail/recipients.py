@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from counterfoil.documents.mail.message import head_of, text_of
+from counterfoil.documents.mail.message import head_of
 
 HEAD_BYTES = 1024 * 1024
 """How much of a mail is looked at: a header is never longer in practice."""
@@ -48,4 +48,4 @@ def _named(head: bytes) -> Iterator[str]:
         yield from _FOR.findall(str(value))
     for name in ADDRESSED:
         for value in header.get_all(name, []):
-            yield from _ANY.findall(text_of(value))
+            yield from _ANY.findall(str(value))  # an encoded word holds no address: RFC 2047, 5

@@ -1,0 +1,223 @@
+"""Whatever a mail or an archive is made of, its files come out or an error of ours does, in bounded time and memory."""
+
+import io
+import subprocess
+import sys
+import textwrap
+import zipfile
+from contextlib import suppress
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from counterfoil.documents.mail import attachments, message
+from counterfoil.documents.mail.archive import Archive
+from counterfoil.documents.mail.attachments import MAX_DEPTH, Attachment, Found, Skipped, of_archive, of_mail
+from counterfoil.documents.mail.message import envelope, parse
+from counterfoil.documents.mail.recipients import recipients
+from counterfoil.errors import CounterfoilError, InvalidDocumentError
+from tests.documents.mail.test_archive import packed
+from tests.mails import LOGO, PDF, SCAN, XML, mail, received
+
+ROOT = Path(__file__).parents[3]
+
+
+def names(found: list[Found]) -> list[str]:
+    return [one.name for one in found if isinstance(one, Attachment)]
+
+
+def test_mails_inside_mails_are_opened_up_to_a_bound():
+    inside = mail((None, PDF))
+    for _ in range(MAX_DEPTH):
+        outer = mail()
+        outer.add_attachment(inside)
+        inside = outer
+
+    found = list(of_mail(parse(inside.as_bytes())))
+
+    assert [one.reason for one in found if isinstance(one, Skipped)] == [attachments.TOO_DEEP]
+    content = inside.get_payload()[-1].get_payload()[0].as_bytes()  # type: ignore[index,union-attr]
+    assert names(list(of_mail(parse(content)))) == ["attachment 1.pdf"]
+
+
+@pytest.mark.parametrize("declared", ["application/octet-stream", "message/rfc822"])
+def test_a_mail_attached_in_base64_is_opened_whatever_it_is_declared_to_be(declared: str):
+    outer = parse(
+        b"From: a@b.example\r\nContent-Type: " + declared.encode() + b'; name="m.eml"\r\n'
+        b"Content-Transfer-Encoding: base64\r\n\r\n" + _base64(mail(("a.pdf", PDF)).as_bytes())
+    )
+
+    assert names(list(of_mail(outer))) == ["a.pdf"]
+
+
+def _base64(content: bytes) -> bytes:
+    import base64
+
+    return base64.encodebytes(content)
+
+
+def test_a_file_is_told_by_its_content_and_not_by_its_name_or_type():
+    found = list(of_mail(parse(mail(("a.txt", PDF), ("b.pdf", b"no pdf"), ("c.jpg", XML)).as_bytes())))
+
+    assert [(one.name, one.kind) for one in found if isinstance(one, Attachment)] == [
+        ("a.txt", "pdf"),
+        ("c.jpg", "xml"),
+    ]
+
+
+def test_a_mail_that_is_nothing_but_a_pdf_has_one_file():
+    made = EmailMessage()
+    made["From"] = "scanner@acme.example"
+    made.set_content(PDF, "application", "pdf")
+
+    assert names(list(of_mail(parse(made.as_bytes())))) == ["attachment 1.pdf"]
+
+
+def test_a_picture_of_a_page_in_the_text_is_a_document_and_a_logo_is_none():
+    found = list(of_mail(parse(mail(inline=[("logo.png", LOGO), ("scan.png", SCAN)]).as_bytes())))
+
+    assert names(found) == ["scan.png"]
+
+
+def test_a_mail_with_too_many_files_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(attachments, "MAX_FILES", 3)
+
+    with pytest.raises(InvalidDocumentError, match="more than 3 files"):
+        list(of_mail(parse(mail(*[(f"{n}.pdf", PDF) for n in range(4)]).as_bytes())))
+
+
+# Anything at all
+
+SEEDS = [
+    received(mail(("Rechnung Müller € 17.pdf", PDF), ("a.zip", packed(("a.xml", XML))), inline=[("l.png", LOGO)])),
+    received(mail(("b.eml", mail((None, PDF)).as_bytes()), subject="Größe €", message_id=None)),
+]
+ARCHIVE = packed(("2026/a.xml", XML), ("b.pdf", PDF), ("m.eml", mail(("x.pdf", PDF)).as_bytes()))
+TOKENS = [
+    *(b"Content-Type: message/rfc822\n\n", b'Content-Type: multipart/mixed; boundary=""\n', b"multipart/related"),
+    *(b"=?utf-8?b?", b"?=", b"=?unknown-8bit?q?a?=", b"filename*0*=", b"name*=", b"utf-8''%ff", b"charset=idna"),
+    *(b"charset=undefined", b"Content-Transfer-Encoding: ", b"base64", b"x-uuencode", b"begin 666 a\n", b"--", b"("),
+    *(b"Content-Disposition: inline", b'"', b"; ", b"\x00", b"\xff", b"\r", b"\n", b"\xed\xa0\x80", b"PK\x03\x04"),
+]
+
+
+@st.composite
+def spoilt(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
+    """A real one with pieces of it cut, repeated, overwritten, and put between."""
+    content = draw(st.sampled_from(seeds))
+    for _ in range(draw(st.integers(1, 8))):
+        at = draw(st.integers(0, len(content)))
+        end = draw(st.integers(at, min(len(content), at + 200)))
+        put = draw(
+            st.one_of(st.sampled_from(TOKENS), st.binary(max_size=8), st.just(content[at:end] * 2), st.just(b""))
+        )
+        content = content[:at] + put + content[end:]
+    return content
+
+
+def check(found: list[Found]) -> None:
+    for one in found:
+        one.name.encode()
+        assert one.name == one.name.strip(" .")
+        assert not set(one.name) & set("/\\\x00\r\n\u202e")
+        assert 0 < len(one.name) <= 150
+
+
+anything = settings(max_examples=300, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
+
+
+@anything
+@given(st.one_of(spoilt(SEEDS), st.binary(max_size=500)))
+def test_any_bytes_are_a_mail_or_an_error_of_ours(content: bytes):
+    try:
+        for address in recipients(content):
+            assert address.isascii()
+        parsed = parse(content)
+        found = envelope(parsed)
+        for text in (found.sender, found.subject, found.message_id):
+            assert "\x00" not in text
+            assert len(text.splitlines()) <= 1
+            text.encode()
+        check(list(of_mail(parsed)))
+    except CounterfoilError:
+        pass
+
+
+@anything
+@given(st.one_of(spoilt([ARCHIVE]), st.binary(max_size=500).map(lambda end: b"PK\x03\x04" + end)))
+def test_any_bytes_are_an_archive_or_an_error_of_ours(content: bytes):
+    with suppress(CounterfoilError):
+        check(list(of_archive(Archive(content))))
+
+
+@anything
+@given(st.lists(st.tuples(st.text(max_size=40), st.binary(min_size=1, max_size=200)), max_size=6))
+def test_every_file_of_an_archive_comes_out_or_is_spoken_of(files: list[tuple[str, bytes]]):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as made:
+        for number, (name, content) in enumerate(files):
+            made.writestr(f"{number}{name.encode(errors='replace').decode()}x", content)
+
+    found = list(of_archive(Archive(buffer.getvalue())))
+
+    check(found)
+    assert len(found) >= len(files)
+    sizes = [len(one.content) if isinstance(one, Attachment) else one.size for one in found]
+    assert sorted(sizes) == sorted(len(content) for _, content in files)
+
+
+# What was made to cost memory and time, each in a process of its own
+
+HOSTILE = {
+    "a mail of 40 MB": "head + pdf + b'Content-Transfer-Encoding: base64\\n\\n' + (b'JVBE' * 19 + b'\\r\\n') * 525_000",
+    "short lines of raw bytes": "head + pdf + b'\\n' + b'\\xff\\n' * 990_000 + b'\\xff' * 37_000_000",
+    "a header of 950,000 fields": "head + b'a: b\\n' * 950_000 + b'\\n'",
+    "parameters by the square": "head + (b'Content-Type: a/b' + b';\"' * 2000 + b'\\n') * 9_000 + b'\\n'",
+    "parts with such parameters": "head + b'Content-Type: multipart/mixed; boundary=x\\n\\n'"
+    " + (b'--x\\nContent-Disposition: attachment' + b';\"' * 1900 + b'\\n\\n%PDF-1\\n') * 9_900",
+    "multiparts in one another": "head + b''.join(b'Content-Type: multipart/mixed; boundary=x%d\\n\\n--x%d\\n' % (i, i)"
+    " for i in range(30)) + b'\\n' + b'a\\n' * 990_000",
+    "a mail of short lines in a mail": "head + pdf + b'Content-Transfer-Encoding: base64\\n\\n'"
+    " + b64encode(head + pdf + b'\\n' + b'\\xff\\n' * 990_000 + b'\\xff' * 24_000_000)",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_mail_takes_no_more_than_512_mb_and_10_s(name: str):
+    script = f"""
+        import resource, time
+        from base64 import b64encode
+        from counterfoil.documents.mail import attachments, message, recipients
+        from counterfoil.errors import CounterfoilError
+
+        head, pdf = b"From: a@b.example\\nTo: c@d.example\\n", b"Content-Type: application/pdf; name=a.pdf\\n"
+        content = {HOSTILE[name]}
+        assert len(content) <= message.MAX_MAIL_BYTES
+        began = time.process_time()
+        try:
+            recipients.recipients(content)
+            parsed = message.parse(content)
+            message.envelope(parsed)
+            for found in attachments.of_mail(parsed):
+                pass
+        except CounterfoilError:
+            pass
+        print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], check=True, capture_output=True, text=True, cwd=ROOT
+    )
+
+    seconds, megabytes = map(float, done.stdout.split())
+    assert seconds < 10
+    assert megabytes < 512
+
+
+def test_what_may_hold_files_is_told_by_its_beginning():
+    assert attachments.is_container(ARCHIVE)
+    assert attachments.is_container(SEEDS[0])
+    assert not attachments.is_container(PDF)
+    assert message.HEAD_BYTES <= 1024 * 1024  # what is read of a file before the whole of it is

@@ -1,0 +1,173 @@
+"""What a mail says of itself, read as people write it and as programs get it wrong."""
+
+import pytest
+
+from counterfoil.documents.mail.attachments import Attachment, of_mail
+from counterfoil.documents.mail.message import MAX_MAIL_BYTES, TOO_INTRICATE, envelope, is_mail, parse
+from counterfoil.errors import CancelledError, InvalidDocumentError
+from tests.mails import LOGO, PDF, XML, mail, received
+
+HEAD = b"From: a@nordwind.example\r\nTo: b@acme.example\r\nSubject: Rechnung\r\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (b"Rechnung 17", "Rechnung 17"),
+        (b"=?utf-8?q?Gr=C3=B6=C3=9Fe?= =?utf-8?b?IOKCrA==?=", "Größe €"),
+        (b"=?iso-8859-1?q?Gr=F6=DFe?=", "Größe"),
+        ("Größe €".encode(), "Größe €"),
+        ("Größe".encode("latin-1"), "Größe"),
+        (b"=?no-such-charset?q?abc?=", "abc"),
+        (b"=?utf-8?b?!?=x", "x"),
+        (b"folded\r\n over\r\n\tlines", "folded over lines"),
+        (b"tab\tand\x00null\x1b[31m", "tab and null [31m"),
+        (b"=?utf-8?q?one=0D=0ABcc:_two?=", "one Bcc: two"),
+        (b"", ""),
+    ],
+)
+def test_a_subject_is_read_as_people_see_it(written: bytes, read: str):
+    found = envelope(parse(b"From: a@b.example\r\nSubject: " + written + b"\r\n\r\nText"))
+
+    assert found.subject == read
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (b"<17@nordwind.example>", "17@nordwind.example"),
+        (b" \r\n <17@nordwind.example> (a comment)", "17@nordwind.example"),
+        (b"17@nordwind.example", ""),
+        (b"<>", ""),
+        (b"<two words@x>", ""),
+        (b"<" + b"x" * 2000 + b">", ""),
+    ],
+)
+def test_a_message_id_is_what_is_between_the_brackets(written: bytes, read: str):
+    assert envelope(parse(HEAD + b"Message-ID: " + written + b"\r\n\r\n")).message_id == read
+
+
+def test_what_a_mail_does_not_say_is_empty():
+    found = envelope(parse(b"To: x@y.example\r\n\r\nText"))
+
+    assert (found.sender, found.subject, found.message_id, found.refusal) == ("", "", "", None)
+
+
+@pytest.mark.parametrize(
+    ("spam", "virus", "word"),
+    [("PASS", "FAIL", "virus"), ("FAIL", "PASS", "spam"), ("GRAY", "PROCESSING_FAILED", None)],
+)
+def test_the_verdicts_of_ses_are_heard(spam: str, virus: str, word: str | None):
+    refusal = envelope(parse(received(mail(), spam=spam, virus=virus))).refusal
+
+    assert (refusal is None) if word is None else word in (refusal or "")
+
+
+def test_a_verdict_that_the_sender_wrote_first_does_not_hide_that_of_ses():
+    content = received(b"X-SES-Spam-Verdict: PASS\r\n" + mail().as_bytes(), spam="FAIL")
+
+    assert envelope(parse(content)).refusal is not None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        mail().as_bytes(),
+        received(mail()),
+        b"From bob@x.example Fri Jan  2 03:04:05 2026\n" + mail().as_bytes(),
+        b"Date: today\rFrom: a@b.example\r\rText",
+        b"Subject: only a header\nFrom: a@b.example",
+    ],
+)
+def test_a_mail_is_known_by_its_header(content: bytes):
+    assert is_mail(content)
+
+
+def test_a_header_that_goes_on_beyond_what_is_looked_at_is_one_still():
+    long = b"Received: x\r\n" + b"".join(b"X-Field-%d: %s\r\n" % (n, b"y" * 60) for n in range(2000))
+
+    assert is_mail(b"From: a@b.example\r\n" + long)
+    assert not is_mail(long + b"From: a@b.example\r\n")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(PDF, XML, LOGO, b"", b"\n\n", b"PK\x03\x04"),
+        *(b"Dear all,\nFrom: me\nTo: you\n", b"From: me\n\nhello", b"key: value\nother: value\n"),
+        b"From: me\nno field at all\nTo: you\n\n",
+    ],
+)
+def test_what_is_no_mail_is_not_taken_for_one(content: bytes):
+    assert not is_mail(content)
+
+
+@pytest.mark.parametrize(
+    ("disposition", "name"),
+    [
+        (b'attachment; filename="Rechnung 17.pdf"', "Rechnung 17.pdf"),
+        (b"attachment; filename*=utf-8''Gr%C3%B6%C3%9Fe%20%E2%82%AC.pdf", "Größe €.pdf"),
+        (b"attachment; filename*=iso-8859-1'de'Gr%F6%DFe.pdf", "Größe.pdf"),
+        (b"attachment; filename*0*=utf-8''Gr%C3%B6; filename*1*=%C3%9Fe; filename*2=.pdf", "Größe.pdf"),
+        (b'attachment; filename="=?utf-8?q?Gr=C3=B6=C3=9Fe=2Epdf?="', "Größe.pdf"),
+        (b'attachment; filename="=?utf-8?b?R3LDtg==?=\r\n =?utf-8?b?w59lLnBkZg==?="', "Größe.pdf"),
+        ('attachment; filename="Größe.pdf"'.encode(), "Größe.pdf"),
+        ('attachment; filename="Größe.pdf"'.encode("latin-1"), "Größe.pdf"),
+        (b'attachment; filename="../../etc/passwd"', "passwd"),
+        (rb'attachment; filename="C:\\Users\\x\\a.pdf"', "a.pdf"),
+        (b"attachment; filename=a;b.pdf", "a"),
+        (b'attachment; filename="..";', "attachment 1.pdf"),
+        (b"attachment; filename*=no-such-charset''a.pdf", "a.pdf"),
+        (b"attachment", "attachment 1.pdf"),
+        (b'attachment; filename="\xe2\x80\xaefdp.exe"', "fdp.exe"),
+        (b'attachment; filename="a\x00b\x07.pdf"', "ab.pdf"),
+    ],
+)
+def test_a_file_name_is_decoded_and_made_safe(disposition: bytes, name: str):
+    content = (
+        HEAD + b"Content-Type: application/octet-stream\r\nContent-Disposition: " + disposition + b"\r\n\r\n" + PDF
+    )
+
+    (found,) = of_mail(parse(content))
+
+    assert isinstance(found, Attachment)
+    assert found.name == name
+
+
+def test_the_name_of_the_type_serves_where_the_disposition_has_none():
+    content = HEAD + b'Content-Type: application/pdf; name="a.pdf"\r\nContent-Disposition: attachment\r\n\r\n' + PDF
+
+    (found,) = of_mail(parse(content))
+
+    assert found.name == "a.pdf"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        HEAD + b"\r\n" + b"\n" * 1_000_001,
+        HEAD + b"Content-Type: multipart/mixed; boundary=x\r\n\r\n" + b"--x\n\n" * 10_001,
+        HEAD
+        + b"".join(b"Content-Type: multipart/mixed; boundary=x%d\n\n--x%d\n" % (n, n) for n in range(40))
+        + b"a\n" * 900_000,
+        HEAD + b"".join(b"Content-Type: multipart/mixed; boundary=x%d\n\n--x%d\n" % (n, n) for n in range(2000)),
+        HEAD + b"Content-Type: message/rfc822\n\n" * 5000,
+    ],
+    ids=["lines", "boundaries", "lines times multiparts", "deep multiparts", "deep mails"],
+)
+def test_a_mail_that_nobody_sends_is_refused_before_it_costs_much(content: bytes):
+    with pytest.raises(InvalidDocumentError, match=TOO_INTRICATE):
+        parse(content)
+
+
+def test_a_mail_larger_than_ses_receives_is_refused():
+    with pytest.raises(InvalidDocumentError, match="larger than 40 MiB"):
+        parse(HEAD + b"\r\n" + bytes(MAX_MAIL_BYTES))
+
+
+def test_whoever_is_asked_meanwhile_may_end_the_parsing():
+    def check() -> None:
+        raise CancelledError("Stopped")
+
+    with pytest.raises(CancelledError):
+        parse(mail().as_bytes(), check)

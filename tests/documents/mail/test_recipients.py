@@ -1,0 +1,71 @@
+"""Whom a mail is for, by every header that says so."""
+
+import pytest
+
+from counterfoil.documents.mail.recipients import MAX_RECIPIENTS, recipients
+
+
+def found(*fields: str) -> tuple[str, ...]:
+    return recipients("\r\n".join([*fields, "Subject: to nobody@else.example", "", "To: text@body.example"]).encode())
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "To: in@acme.example",
+        "to:in@acme.example",
+        "Cc: Invoices <IN@Acme.Example>",
+        "To: =?utf-8?q?M=C3=BCller?= <in@acme.example>",
+        'To: "Müller, Firma" <in@acme.example>',
+        "Delivered-To: in@acme.example",
+        "X-Original-To: in@acme.example",
+        "Envelope-To: in@acme.example",
+        "Resent-To: in@acme.example",
+        "Received: from x.example by y.example with SMTP id 1 for in@acme.example; Fri, 02 Jan 2026",
+        "Received: from x.example by y.example\r\n\tfor <in@acme.example>; Fri, 02 Jan 2026",
+        "To: Team: in@acme.example;",
+    ],
+)
+def test_an_address_is_found_wherever_a_mail_says_whom_it_is_for(field: str):
+    assert found(field) == ("in@acme.example",)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "From: in@acme.example",
+        "Reply-To: in@acme.example",
+        "Received: from in@acme.example by y.example",
+        "To: undisclosed-recipients:;",
+        "To: nobody",
+        "To: @acme.example",
+        "To: in@localhost",
+        "X-Forwarded-To: in@acme.example",
+    ],
+)
+def test_what_names_no_recipient_finds_none(field: str):
+    assert found(field) == ()
+
+
+def test_whom_servers_delivered_to_comes_first_and_each_once():
+    assert found(
+        "To: a@x.example, b@x.example",
+        "Received: by y.example for c@x.example; today",
+        "Cc: A@x.example, c@x.example",
+        "Delivered-To: d@x.example",
+    ) == ("d@x.example", "c@x.example", "a@x.example", "b@x.example")
+
+
+def test_every_recipient_of_a_long_header_is_found_up_to_a_bound():
+    many = ", ".join(f"Somebody Else <somebody.else.{n}@x.example>" for n in range(MAX_RECIPIENTS + 1))
+
+    assert len(found(f"To: {many}")) == MAX_RECIPIENTS
+
+
+def test_a_header_that_is_cut_off_tells_what_it_has_told():
+    assert recipients(b"To: a@x.example, b@x.example\r\nCc: c@x.exam") == ("a@x.example", "b@x.example", "c@x.exam")
+
+
+@pytest.mark.parametrize("field", [b"a" * 1_000_000, b"a@b." * 250_000, b"=?" * 500_000, b"=?utf-8?q?a?= " * 70_000])
+def test_a_header_made_to_take_time_takes_little(field: bytes):
+    assert len(recipients(b"To: " + field + b"\r\nCc: in@acme.example\r\n\r\n")) <= MAX_RECIPIENTS
