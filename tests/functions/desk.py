@@ -37,9 +37,10 @@ DONE: dict[str, list[Any]] = {"batchItemFailures": []}
 class Desk:
     """Where files are ingested. `model` and `textract` are the scripted services."""
 
-    def __init__(self, database: Database, admin: Connection, tenant_id: UUID, clock: Clock) -> None:
+    def __init__(self, database: Database, url: str, admin: Connection, tenant_id: UUID, clock: Clock) -> None:
         self.model, self.textract = Server(), Server()
         self.sqs = FakeSqs()
+        self.url = url
         self.admin, self.tenant_id, self.clock, self.database = admin, tenant_id, clock, database
         self.breakers = Breakers(database, clock, failures=3, open_seconds=30)
         self.waits = Time()
@@ -125,6 +126,7 @@ class Desk:
 @pytest.fixture
 def desk(
     database: Database,
+    database_url: str,
     admin: Connection,
     clock: Clock,
     make_tenant: Callable[..., UUID],
@@ -134,7 +136,7 @@ def desk(
         monkeypatch.setenv(name, "testing")
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     with mock_aws():
-        desk = Desk(database, admin, make_tenant("acme"), clock)
+        desk = Desk(database, database_url, admin, make_tenant("acme"), clock)
         monkeypatch.setattr(aws, "client", desk.client)
         with desk.model, desk.textract:
             yield desk

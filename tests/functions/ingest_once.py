@@ -37,7 +37,7 @@ class _Folder:
         self.written = 0
 
     def get_object(self, **_: Any) -> dict[str, Any]:
-        return {"ContentLength": self._file.stat().st_size, "Body": _Body(self._file.open("rb", buffering=0))}  # type: ignore[arg-type]
+        return {"ContentLength": self._file.stat().st_size, "Body": _Body(self._file.open("rb", buffering=0))}
 
     def put_object(self, **_: Any) -> dict[str, Any]:
         self.written += 1

@@ -7,7 +7,9 @@ import pytest
 
 from cli.sample.bulk import deals
 from cli.sample.bundle import write_bundle
-from tests.delivery.harness import Context, rows
+from counterfoil.settings import Settings
+from functions.ingestion import handler
+from tests.delivery.harness import Context, event, record, rows
 from tests.documents.reading.papers import (
     LASKU,
     READ,
@@ -20,7 +22,7 @@ from tests.documents.reading.papers import (
     scanned,
     textract,
 )
-from tests.functions.desk import DONE, Desk, asked, desk
+from tests.functions.desk import DONE, QUEUES, Desk, asked, desk
 from tests.llm.server import Answer, Failure, Request
 
 __all__ = ["desk"]
@@ -359,3 +361,32 @@ def test_a_scan_of_several_documents_is_taken_apart_and_recognised_once(desk: De
     assert [part["structured_data"]["invoice_number"] for part in parts] == [one.number for one in invoices]
     assert {part["method"] for part in parts} == {"ocr"}
     assert len(desk.textract.requests) == 3
+
+
+# What is configured
+
+
+def test_the_function_reads_with_what_is_configured(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    environment = {
+        "DATABASE_URL": desk.url,
+        "WORKER": '{"name": "ingestion", "timeout": 300, "permits": 1, "start_margin": 30}',
+        "QUEUE_URLS": json.dumps(QUEUES),
+        "LLM_PROVIDER": "openai",
+        "LLM_MODEL": "m",
+        "LLM_URL": f"{desk.model.url}/v1",
+        "LLM_API_KEY": "k",
+        "OCR": "textract",
+    }
+    desk.textract.then(*recognised(PAPER))
+    desk.model.then(said())
+    id_ = desk.file(scanned())
+    messages = [record(entry["MessageBody"]) for entry in desk.sqs.sent.pop("ingestion")]
+    monkeypatch.setattr(handler, "settings", lambda: Settings.from_environment(environment))
+    handler.consumer.cache_clear()
+    try:
+        assert handler.handle(event(*messages), Context(300)) == DONE
+    finally:
+        handler.consumer().database.close()
+        handler.consumer.cache_clear()
+        handler.breakers.cache_clear()
+    assert (desk.document(id_)["method"], desk.job(id_)["status"]) == ("model", "succeeded")

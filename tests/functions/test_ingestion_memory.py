@@ -26,8 +26,9 @@ ROOT = Path(__file__).parents[2]
 def one_document() -> bytes:
     """One invoice whose lines go on and on."""
     head = ["Nordwind GmbH", "RECHNUNG", "Rechnungsnummer: R-2026-1", "Rechnungsdatum: 14.03.2026"]
-    rows = [f"{row:4}   Artikel A-{row:05}   Schraube M8 x {row % 90}   10   1,50   15,00" for row in range(40)]
-    pages = [[*(head if page == 1 else []), *rows, f"Seite {page} von {PAGES}"] for page in range(1, PAGES + 1)]
+    table = ["Pos.     Artikel     Bezeichnung     Menge     Preis     Betrag"]
+    rows = [f"{row:4}     A-{row:05}     Schraube M8 x {row % 90}     10     1,50     15,00" for row in range(40)]
+    pages = [[*(head if page == 1 else []), *table, *rows, f"Seite {page} von {PAGES}"] for page in range(1, PAGES + 1)]
     return printed(*pages)
 
 

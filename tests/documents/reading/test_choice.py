@@ -30,8 +30,8 @@ def _evidence(source: str, confidence: float, fields: dict[str, Any]) -> dict[st
     return {path: Evidence(source, confidence, 1) for path in paths}
 
 
-LINES = [{"net_amount": "60.00"}, {"net_amount": "40.00"}]
-TOTALS = {"total_net": "100.00", "total_tax": "19.00", "total_gross": "119.00"}
+LINES: list[dict[str, str]] = [{"net_amount": "60.00"}, {"net_amount": "40.00"}]
+TOTALS: dict[str, Any] = {"total_net": "100.00", "total_tax": "19.00", "total_gross": "119.00"}
 
 
 def test_without_rules_the_model_s_word_stands():
@@ -41,7 +41,7 @@ def test_without_rules_the_model_s_word_stands():
 
 def test_what_rules_are_sure_of_stays_and_what_they_left_open_is_filled():
     rules = read(invoice_number="1", issuer={"name": "Nordwind"})
-    found = choose(rules, answer(invoice_number="2", po_reference="P", issuer={"name": "Other", "city": "Bonn"}))
+    found = choose(rules, answer(invoice_number="2", po_reference="P", issuer={"name": "NORDWIND", "city": "Bonn"}))
     assert found.fields == {"invoice_number": "1", "po_reference": "P", "issuer": {"name": "Nordwind", "city": "Bonn"}}
     assert {path: one.source for path, one in found.evidence.items()} == {
         "invoice_number": "label",
@@ -49,6 +49,14 @@ def test_what_rules_are_sure_of_stays_and_what_they_left_open_is_filled():
         "issuer.name": "label",
         "issuer.city": "model",
     }
+
+
+def test_what_a_model_says_of_another_firm_fills_no_gaps():
+    rules = read(issuer={"name": "Nordwind GmbH"}, recipient={"name": "Acme"})
+    swapped = answer(issuer={"name": "Acme", "city": "Bonn"}, recipient={"name": "Nordwind", "city": "Kiel"})
+    assert choose(rules, swapped).fields == rules.fields
+    same = answer(issuer={"name": "NORDWIND", "city": "Kiel"})
+    assert choose(rules, same).fields["issuer"] == {"name": "Nordwind GmbH", "city": "Kiel"}
 
 
 def test_what_rules_are_unsure_of_the_model_may_change():
@@ -69,7 +77,7 @@ def test_totals_are_taken_from_whoever_s_agree():
 
 
 def test_a_sure_total_is_not_exchanged_for_others_that_agree():
-    others = {"total_net": "50.00", "total_tax": "9.50", "total_gross": "59.50"}
+    others: dict[str, Any] = {"total_net": "50.00", "total_tax": "9.50", "total_gross": "59.50"}
     found = choose(read(total_gross="119.00"), answer(**others))
     assert found.fields["total_gross"] == "119.00"
 

@@ -104,6 +104,8 @@ def test_a_day_that_can_be_read_in_two_ways_is_stated_in_both():
         ("USt-IdNr. DE 123 456 789", "DE123456789"),
         ("IBAN DE89 3704 0044 0532 0130 00", "DE89370400440532013000"),
         ("Nr.4711/22", "4711/22"),
+        ("PO:4711,4712", "4712"),
+        ("(4711)", "4711"),
         ("Mail: info@firm.example", "info@firm.example"),
         ("Artikel A 12-B\nx", "A12B"),
     ],
@@ -114,7 +116,16 @@ def test_a_number_of_something_is_found_whatever_stands_between_its_parts(text: 
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("R-1001", "100"), ("R-1001", "R-100"), ("R-1001", "001"), ("51299", "12"), ("x", "-"), ("x", "")],
+    [
+        ("R-1001/22", "R-1001"),
+        ("R-1001", "1001"),
+        ("R-1001", "100"),
+        ("R-1001", "R-100"),
+        ("R-1001", "001"),
+        ("51299", "12"),
+        ("x", "-"),
+        ("x", ""),
+    ],
 )
 def test_a_part_of_a_number_is_another_number(text: str, value: str):
     assert grounds(text).identifier(value) is None

@@ -5,9 +5,10 @@ taken from one of them as a whole, and so are the lines, whichever adds up.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from counterfoil.documents.matching import normalise
 from counterfoil.documents.reading.model import Answer
 from counterfoil.documents.reading.review import lines_agree, totals_agree
 from counterfoil.documents.structured import ROLES, DocumentType
@@ -39,6 +40,7 @@ def choose(by_rules: Read | None, by_model: Answer) -> Read:
         roles = ROLES.get(by_rules.type)
         sure = roles is not None and _confidence(by_rules, roles.number) >= BELIEVED
         return by_rules if sure or model.type is DocumentType.OTHER else model
+    model = _without_other_parties(by_rules, model)
     flat = {path: value for path, value in _flat(model.fields) if path not in _TOTALS}
     for path, value in _flat(by_rules.fields):
         if path not in _TOTALS and (path not in flat or _confidence(by_rules, path) >= BELIEVED):
@@ -49,6 +51,29 @@ def choose(by_rules: Read | None, by_model: Answer) -> Read:
     if lines is not None:
         fields[_LINES] = lines.fields[_LINES]
     return Read(by_rules.type, fields, dict(_evidence(fields, by_rules, model)), (*by_rules.remarks, *model.remarks))
+
+
+def _without_other_parties(rules: Read, model: Read) -> Read:
+    """The model's reading without the sides that are another firm than those of which the rules are sure.
+
+    What a model says of one firm must not fill the gaps of another.
+    """
+    roles = ROLES.get(rules.type)
+    sides = (roles.seller, roles.buyer) if roles is not None else ()
+    others = {
+        side
+        for side in sides
+        if _confidence(rules, f"{side}.name") >= BELIEVED
+        and side in model.fields
+        and not _same_firm(rules.fields[side], model.fields[side])
+    }
+    return replace(model, fields={name: value for name, value in model.fields.items() if name not in others})
+
+
+def _same_firm(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    if one.get("vat_id") is not None and one.get("vat_id") == other.get("vat_id"):
+        return True
+    return normalise.name(one["name"]).core == normalise.name(other.get("name", "")).core
 
 
 def _confidence(read: Read, path: str) -> float:

@@ -25,6 +25,8 @@ _GROUP_AFTER = re.compile(r"\d{3}(?![\d'\u2019])(?:[.,]\d+)?", re.ASCII)
 _LONGEST = 24
 """Digits and blanks of the longest number."""
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
+_LABEL = re.compile(r"[:;,()\[\]=#*\"|]|(?<=[^\W\d_])\.")
+"""What ends a label, or a number in a row of them, where no blank does: `No.4711`, `PO:4711,4712`."""
 _SHORTEST_SYLLABLE = 4
 """A word of so many letters counts as stated where it stands inside another: a line break may have cut it."""
 
@@ -81,7 +83,7 @@ class Grounds:
     def identifier(self, value: str) -> int | None:
         """The page that states a number of a document, an article, a company: whole, but for blanks and punctuation."""
         wanted = "".join(_tokens(value))
-        return self._first(lambda page: page.states(wanted)) if wanted else None
+        return self._first(lambda page: page.states(wanted, whole=True)) if wanted else None
 
     def words(self, value: str) -> int | None:
         """The page that has every word of a name or a description."""
@@ -129,19 +131,25 @@ class _Tokens:
     """The words and numbers of a page, without what separates them."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = list(_tokens(text))
+        self._tokens: list[str] = []
+        edges, outer, place = {0}, {0}, 0
+        for printed in text.split():
+            for part in _LABEL.split(printed):
+                for token in _tokens(part):
+                    self._tokens.append(token)
+                    place += len(token)
+                    edges.add(place)
+                outer.add(place)
         self._set = frozenset(self._tokens)
         self._joined = "".join(self._tokens)
-        ends = [0]
-        for token in self._tokens:
-            ends.append(ends[-1] + len(token))
-        self._edges = frozenset(ends)
+        self._edges, self._outer = frozenset(edges), frozenset(outer)
 
-    def states(self, wanted: str) -> bool:
-        """Whether words in a row, put together, are just this."""
+    def states(self, wanted: str, *, whole: bool = False) -> bool:
+        """Whether words in a row, put together, are just this; with `whole` no part of what is printed as one."""
+        edges = self._outer if whole else self._edges
         place = self._joined.find(wanted)
         while place >= 0:
-            if place in self._edges and place + len(wanted) in self._edges:
+            if place in edges and place + len(wanted) in edges:
                 return True
             place = self._joined.find(wanted, place + 1)
         return False

@@ -8,9 +8,10 @@ field that does not is left out, with a remark. What no page states cannot come 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Annotated, Any, Final
 
-from pydantic import ConfigDict, model_validator
+from pydantic import ConfigDict, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from counterfoil.documents.reading.grounds import Grounds
@@ -25,13 +26,13 @@ from counterfoil.documents.structured import (
     Roles,
     Text,
 )
-from counterfoil.documents.text import line_units
+from counterfoil.documents.text import identifiers, line_units
 from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.page import Line, Page
 
 MAX_CHARACTERS = 60_000
 """Of the pages that are shown to a model: about 20,000 tokens, which every model of today reads."""
-_WIDE_GAP = 1.5
+_WIDE_GAP = 0.9
 """Of the height of a line: what is further apart stands in columns."""
 _NOT_ON_THE_PAGES: Final = "not_on_the_pages"
 
@@ -82,6 +83,9 @@ class Side(Record):
     city: Text | None = None
 
 
+Currency = Annotated[str, StringConstraints(strip_whitespace=True, pattern=r"^[A-Za-z]{3}$", to_upper=True)]
+
+
 class Said(Record):
     """A model's answer, in words that are the same for every type of document."""
 
@@ -92,7 +96,7 @@ class Said(Record):
     date: IsoDate | None = None
     seller: Side | None = None
     buyer: Side | None = None
-    currency: Text | None = None
+    currency: Currency | None = None
     total_net: DecimalString | None = None
     total_tax: DecimalString | None = None
     total_gross: DecimalString | None = None
@@ -222,8 +226,10 @@ _NUMBERS = frozenset(
 )
 _DATES = frozenset({"date", "payment_due_date"})
 _WORDS = frozenset({"name", "street", "city", "description", "unit"})
-_CERTAIN, _LIKELY = 0.8, 0.7
-"""How sure a field is that stands on the pages as it was given: a number or a date, and words."""
+_CHECKED = MappingProxyType({"vat_id": identifiers.vat_id, "iban": identifiers.iban})
+_CERTAIN, _LIKELY, _STRANGE = 0.8, 0.7, 0.4
+"""How sure a field is that stands on the pages as it was given: a number or a date; words; and a VAT id or IBAN that
+looks like none."""
 
 
 def counted(said: Said, grounds: Grounds) -> Answer:
@@ -268,8 +274,9 @@ class _Count:
         if page is None:
             self.remarks.append(f"{path} stands nowhere on the pages as the language model gave it, and was left out.")
             return None
-        self.evidence.setdefault(path, Evidence(SOURCE, _LIKELY if name in _WORDS else _CERTAIN, page))
-        return (line_units.code(value) or value) if name == "unit" else value
+        kept, confidence = _normalised(name, value)
+        self.evidence.setdefault(path, Evidence(SOURCE, confidence, page))
+        return kept
 
     def forget(self, path: str) -> None:
         """Take back the evidence for what lies within a path."""
@@ -291,3 +298,13 @@ class _Count:
         if name == "currency":
             return self._grounds.currency(value)
         return self._grounds.words(value) if name in _WORDS else self._grounds.identifier(value)
+
+
+def _normalised(name: str, value: str) -> tuple[str, float]:
+    """A value that stands on the pages as `structured` writes it, and how sure it is."""
+    if name in _CHECKED:
+        number, share = _CHECKED[name](value) or (value, _STRANGE / _CERTAIN)
+        return number, round(_CERTAIN * share, 4)
+    if name == "unit":
+        return line_units.code(value) or value, _LIKELY
+    return value, _LIKELY if name in _WORDS else _CERTAIN
