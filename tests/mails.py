@@ -30,7 +30,7 @@ def mail(
     made.add_alternative(f"<p>{text}</p><img src='cid:logo'>", subtype="html")
     for name, content in inline:
         html = made.get_payload()[1]  # type: ignore[index,union-attr]
-        html.add_related(content, "image", "png", cid="<logo>", filename=name, disposition="inline")  # type: ignore[union-attr]
+        html.add_related(content, "image", "png", cid="<logo>", filename=name, disposition="inline")
     for name, content in attached:
         made.add_attachment(content, maintype="application", subtype="octet-stream", filename=name)
     return made

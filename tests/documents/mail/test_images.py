@@ -1,6 +1,7 @@
 """Which images are decoration."""
 
 import struct
+from collections.abc import Callable
 
 import pytest
 
@@ -25,7 +26,7 @@ def bmp(width: int, height: int) -> bytes:
 
 
 @pytest.mark.parametrize("make", [png, jpeg, gif, bmp])
-def test_the_shorter_side_is_read_from_the_header(make):  # type: ignore[no-untyped-def]
+def test_the_shorter_side_is_read_from_the_header(make: Callable[[int, int], bytes]):
     assert shorter_side(make(1240, 1754)) == 1240
     assert shorter_side(make(600, 90)) == 90
 

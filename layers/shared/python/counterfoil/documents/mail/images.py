@@ -24,16 +24,21 @@ def shorter_side(content: bytes) -> int | None:
     """Pixels of the shorter side of a PNG, GIF, BMP or JPEG; None for another, or a damaged one."""
     try:
         if content.startswith(b"\x89PNG\r\n\x1a\n"):
-            return min(struct.unpack_from(">II", content, 16))
+            return _shorter(">II", content, 16)
         if content.startswith(b"GIF8"):
-            return min(struct.unpack_from("<HH", content, 6))
+            return _shorter("<HH", content, 6)
         if content.startswith(b"BM"):
-            return min(abs(side) for side in struct.unpack_from("<ii", content, 18))
+            return _shorter("<ii", content, 18)  # a negative height means from the top
         if content.startswith(b"\xff\xd8"):
             return _jpeg(content)
     except struct.error:  # shorter than its own header
         return None
     return None
+
+
+def _shorter(form: str, content: bytes, position: int) -> int:
+    sides: tuple[int, int] = struct.unpack_from(form, content, position)
+    return min(map(abs, sides))
 
 
 def _jpeg(content: bytes) -> int | None:
@@ -43,7 +48,7 @@ def _jpeg(content: bytes) -> int | None:
         if start != 0xFF:
             return None
         if marker in _JPEG_SIZES:
-            return min(struct.unpack_from(">HH", content, position + 5))
+            return _shorter(">HH", content, position + 5)
         bare = marker == 0xFF or marker in _JPEG_BARE  # a fill byte, or a marker without a segment
         position += (1 if marker == 0xFF else 2) if bare else 2 + struct.unpack_from(">H", content, position + 2)[0]
     return None

@@ -76,7 +76,7 @@ class _Policy(EmailPolicy):
     """The modern policy, but for header fields: they stay text."""
 
     def __init__(self, bounds: _Bounds) -> None:
-        super().__init__()
+        super().__init__(message_factory=EmailMessage)
         object.__setattr__(self, "_bounds", bounds)  # a policy refuses attributes that it does not know
 
     def header_source_parse(self, sourcelines: Any) -> tuple[str, str]:
