@@ -85,24 +85,22 @@ def charges(rows: Sequence[Row], right: float | None) -> Iterator[Charge]:
 
     A table of charges is known by its heading, and goes on as long as its rows state charges.
     """
-    is_tabled = False
+    is_tabled, last_name = False, ""
     for row in rows:
         is_tabled = is_tabled or _is_heading(row)
-        name, plain = _name(row), plain_heading(_words(row))
+        plain = plain_heading(_words(row))
         match = _CHARGE.fullmatch(plain)
         if match is None or _NO_CHARGE.fullmatch(plain) or _SUM_OF.match(plain):
             is_tabled = is_tabled and not _SUM_OF.match(plain)
             continue
+        last_name = _name(row) or last_name
         numbers = [token for token in row.tokens if token.value and not token.is_percent and _has_cents(token)]
         if not numbers:
             continue
         aligned = [token for token in numbers if right is not None and abs(token.right - right) <= _ALIGNED]
         amount = (aligned or numbers)[-1]
         is_allowance = (match["type"] or match["lead"] or "") in _LESS or match["allowance"] is not None
-        if not _CHARGE.fullmatch(plain_heading(name)):
-            name = _words(row)
-        description = _REASON_CODE.sub("", _LEAD.sub("", name).rstrip(" :"))
-        yield Charge(description, amount, is_allowance, bool(aligned), is_tabled, row)
+        yield Charge(last_name or _words(row), amount, is_allowance, bool(aligned), is_tabled, row)
 
 
 def _has_cents(token: Token) -> bool:
@@ -118,6 +116,7 @@ def _is_heading(row: Row) -> bool:
 
 _BASE = frozenset({"basisbetrag", "grundbetrag", "base", "prozent", "percentage"})
 _AMOUNT = frozenset({"betrag", "amount", "montant", "importo", "importe", "bedrag", "belob"})
+_TYPES = frozenset({"", "abzgl", "abzuglich", "zzgl", "zuzuglich", "plus", "less", "minus", "abschlag", "zuschlag"})
 _LESS = frozenset({"abzgl", "abzuglich", "less", "minus", "abschlag", "allowance", "remise"})
 
 
@@ -126,17 +125,21 @@ def _words(row: Row) -> str:
 
 
 def _name(row: Row) -> str:
-    """A row's words before its numbers; a short number that stands with the words is part of the name."""
+    """What a charge is called: its words before numbers and bases; a short number beside them is part of the name.
+
+    Empty where a row only says that it is a discount or charge, as the second of two rows of one cell may.
+    """
     words: list[str] = []
     for before, token in pairwise((None, *row.tokens)):
-        if token is None:
-            continue
+        if token is None or _BASE & set(plain_heading(token.text).split()):
+            break
         if token.value is not None:
             is_near = before is not None and token.left - before.right <= _WITHIN_A_NAME * row.height
             if token.is_percent or not is_near or not re.fullmatch(r"\d{1,2}:?", token.text):
                 break
         words.append(token.text)
-    return " ".join(words)
+    name = _REASON_CODE.sub("", _LEAD.sub("", " ".join(words))).rstrip(" :")
+    return name if plain_heading(name) not in _TYPES and re.search(r"[^\W\d]{3}", name) else ""
 
 
 def tax_rates(rows: Sequence[Row], nets: Sequence[Decimal | None]) -> list[Decimal | None]:
