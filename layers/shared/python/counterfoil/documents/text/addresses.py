@@ -11,33 +11,36 @@ from counterfoil.documents.text.layout import Cell, Layout, plain
 _LETTERS = r"A-Za-z\u00c0-\u024f"
 _GB_CODE = r"[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}"
 _TOWN = re.compile(
-    rf"(?:(?P<land>[A-Z]{{1,3}})(?:\s|\s?[-–]\s?))?"
+    rf"(?:(?P<land>[A-Z]{{1,3}})(?:\s|\s?[-\u2013]\s?))?"
     rf"(?:(?P<code>\d{{5}}|\d{{4}} ?[A-Z]{{2}}(?= )|\d{{3}} \d{{2}}|\d{{2}}-\d{{3}}|\d{{4}}|{_GB_CODE})\s*[,-]?\s*)"
-    rf"(?P<city>[{_LETTERS}][{_LETTERS} .,'’/()\-\d]{{1,60}})"
+    rf"(?P<city>[{_LETTERS}][{_LETTERS} .,'\u2019/()\-\d]{{1,60}})"
 )
 _TOWN_FIRST = re.compile(rf"(?P<city>[{_LETTERS}][{_LETTERS} .'\-]{{1,40}}),? (?P<code>{_GB_CODE})")
 _LANDS = {"D": "DE", "A": "AT", "F": "FR", "I": "IT", "E": "ES", "B": "BE", "L": "LU"}
 _STREET_WORDS = re.compile(
     r"str(?:asse|\.)|weg\b|platz\b|allee\b|gasse\b|damm\b|ufer\b|ring\b|chaussee|\brue\b|avenue|boulevard|chemin|\bquai\b"
     r"|impasse|\bvia\b|viale|piazza|corso|calle|avenida|plaza|paseo|straat|laan\b|plein\b|gracht|\bvej\b|vej\b|gade\b"
-    r"|alle\b|street|road|\blane\b|drive\b|square|postfach|p\.? ?o\.? box|boite postale|\bbp\b|apartado|casella postale|postboks"
+    r"|alle\b|street|road|\blane\b|drive\b|square|postfach|p\.? ?o\.? box|boite postale|\bbp\b|apartado"
+    r"|casella postale|postboks"
 )
 _HOUSE_NUMBER = re.compile(
     r"(?:^\d{1,5}[a-z]?(?: ?(?:bis|ter))?,? [a-z].{2,}|.{3,} \d{1,5} ?[a-z]?(?:[-/ ]\d{1,4} ?[a-z]?)?$)"
 )
 _LEGAL_FORM = re.compile(
-    r"(?<![a-z])(?:gmbh|ag|kg|ohg|ug|e\.? ?k\.?|a\. ?g\.?|e\. ?v\.?|eg|se|gbr|mbh|kgaa|ltd|limited|plc|llp|inc|llc|corp|sarl|s\.a\.r\.l\.?|sas|sasu|s\.a\.s\.?"
-    r"|s\.a\.?|sa|eurl|snc|srl|s\.r\.l\.?|spa|s\.p\.a\.?|s\.l\.?|sl|slu|b\.v\.?|bv|n\.v\.?|nv|aps|a/s|as|oy|ab|sp\. z o\.o\.?)(?![a-z])"
+    r"(?<![a-z])(?:gmbh|ag|kg|ohg|ug|e\.? ?k\.?|a\. ?g\.?|e\. ?v\.?|eg|se|gbr|mbh|kgaa|ltd|limited|plc|llp|inc|llc|corp"
+    r"|sarl|s\.a\.r\.l\.?|sas|sasu|s\.a\.s\.?|s\.a\.?|sa|eurl|snc|srl|s\.r\.l\.?|spa|s\.p\.a\.?|s\.l\.?|sl|slu"
+    r"|b\.v\.?|bv|n\.v\.?|nv|aps|a/s|as|oy|ab|sp\. z o\.o\.?)(?![a-z])"
 )
 _SALUTATION = re.compile(
     r"(?:an|to|a)?\s*(?:herrn?|frau|mr|mrs|ms|mme|m|monsieur|madame|sig|sig\.ra|signor[ae]?|sr|sra|dhr|mevr)\.?"
 )
 _LABEL_BEHIND = re.compile(r"^[^:]{2,25}:")
 _NOT_OF_ADDRESS = re.compile(
-    r"^(?:gln|ust|vat|tva|tel|fon|fax|phone|telefon|telefax|mobil|e-?mail|www|http|iban|bic|nummer|globale nummer|kunden-?(?:nr|nummer)|lief-?nr|kd-?nr|hr[ab]|nr)\b"
+    r"^(?:gln|ust|vat|tva|tel|fon|fax|phone|telefon|telefax|mobil|e-?mail|www|http|iban|bic|nummer|globale nummer"
+    r"|kunden-?(?:nr|nummer)|lief-?nr|kd-?nr|hr[ab]|nr)\b"
     r"|@|https?:|www\.|^[+(]?\d[\d\s()/.-]{6,}$"
 )
-_SEPARATOR = re.compile(r"\s*(?:[·•●∙|;,*]|\s[-–—]\s|\x1f)\s*")
+_SEPARATOR = re.compile(r"\s*(?:[·•●∙|;,*]|\s[-\u2013\u2014]\s|\x1f)\s*")
 _REACH = 3.0  # heights of the text between the lines of an address
 _REACH_IN_WINDOW = 4.2  # letters leave lines of an address window empty
 _MAX_LINES = 7
@@ -239,7 +242,7 @@ _HEADINGS = re.compile(
 
 
 def heading(cell: Cell) -> str | None:
-    """The role that a cell gives to the address below it: seller, buyer, invoiced or elsewhere; None for other cells."""
+    """The role that a cell gives to the address below it: seller, buyer, invoiced or elsewhere; None for others."""
     match = _HEADINGS.fullmatch(cell.plain.strip(" :.*"))
     return match.lastgroup if match else None
 
@@ -251,7 +254,6 @@ def is_heading(cell: Cell) -> bool:
 
 def _block(layout: Layout, bottom: Cell, place: Town, above: Sequence[Cell]) -> Address:
     lines = list(reversed(above))
-    named = [cell for cell in lines if _label_of(layout, cell) == "name"]
     streets = [cell for cell in lines[1:] if _is_street(cell.text)] or [
         cell for cell in lines[1:] if _label_of(layout, cell) == "address"
     ]
@@ -260,11 +262,11 @@ def _block(layout: Layout, bottom: Cell, place: Town, above: Sequence[Cell]) -> 
     below = layout.below(bottom)
     stated = place.country or (country(below.text) if below is not None else None)
     cells = (*lines, bottom)
-    name = _name([cell.text for cell in before], labelled=bool(named)) if before else None
+    name = _name([cell.text for cell in before]) if before else None
     return Address(name, street.text if street else None, Town(place.code, place.city, stated), cells)
 
 
-def _name(lines: Sequence[str], *, labelled: bool) -> str | None:
+def _name(lines: Sequence[str]) -> str:
     """The first line, with the next where the first is a salutation, or where only the next states a legal form."""
     first, *others = lines
     if others and _SALUTATION.fullmatch(plain(first)):

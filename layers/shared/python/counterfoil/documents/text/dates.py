@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from counterfoil.documents.text.layout import plain
+from counterfoil.documents.text.wording import words
 
 Order = Literal["day first", "month first"]
 
@@ -25,29 +26,32 @@ _MONTHS = (
     "november novembre noviembre nov",
     "dezember december decembre dicembre diciembre dez dec dic",
 )
-_MONTH_OF = MappingProxyType({word: number for number, words in enumerate(_MONTHS, 1) for word in words.split()})
+_MONTH_OF = MappingProxyType({word: number for number, names in enumerate(_MONTHS, 1) for word in names.split()})
 _NAMES = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
 _YEAR = r"(?:19|20)\d{2}"
 _DATE = re.compile(
     rf"(?<![\d.,/-])(?:"
     rf"(?P<iso_year>{_YEAR})[-./](?P<iso_month>\d{{1,2}})[-./](?P<iso_day>\d{{1,2}})"
     rf"|(?P<first>\d{{1,2}})\s?(?P<mark>[./-])\s?(?P<second>\d{{1,2}})\s?(?P=mark)\s?(?P<year>{_YEAR}|\d{{2}})"
-    rf"|(?P<day>\d{{1,2}})(?:\.|st|nd|rd|th|er|o)?[\s-]*(?:de\s+|of\s+)?(?P<name>{_NAMES})\.?,?[\s-]*(?:de[l]?\s+)?(?P<of>{_YEAR})"
+    rf"|(?P<day>\d{{1,2}})(?:\.|st|nd|rd|th|er|o)?[\s-]*(?:(?:de|of)\s+)?(?P<name>{_NAMES})\.?,?[\s-]*"
+    rf"(?:del?\s+)?(?P<of>{_YEAR})"
     rf"|(?P<us_name>{_NAMES})\.?\s+(?P<us_day>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<us_year>{_YEAR})"
     rf")(?![\d/-]|[.,]\d)"
 )
 _WORDS = re.compile(r"[a-z]{4,}")
-_ENGLISH = frozenset(
-    "invoice order delivery date number amount quantity price description page please account payment with from your".split()
+_ENGLISH = words(
+    "invoice order delivery date number amount quantity price description page please account payment with from",
+    "your",
 )
-_TELLING = _ENGLISH | frozenset(
-    "rechnung bestellung lieferschein betrag menge preis seite bitte steuer summe gesamtbetrag datum nummer ihre unsere"
-    " facture commande livraison montant quantite prix designation numero votre merci fattura ordine consegna importo"
-    " quantita prezzo descrizione vostro factura pedido albaran fecha importe cantidad precio factuur bestelling pakbon"
-    " bedrag aantal prijs omschrijving faktura ordre folgeseddel belob antal pris beskrivelse moms dato".split()
+_TELLING = _ENGLISH | words(
+    "rechnung bestellung lieferschein betrag menge preis seite bitte steuer summe gesamtbetrag datum nummer ihre",
+    "facture commande livraison montant quantite prix designation numero votre merci fattura ordine consegna importo",
+    "quantita prezzo descrizione vostro factura pedido albaran fecha importe cantidad precio factuur bestelling pakbon",
+    "bedrag aantal prijs omschrijving faktura ordre folgeseddel belob antal pris beskrivelse moms dato",
 )
 _EUROPEAN = re.compile(
-    r"£|(?<![a-z])(?:gb|ie)\s?\d{7,9}|(?:vat|vat reg|vat registration)\b[^a-z]{0,12}(?:no|number|id)?[.: ]*[a-z]{2}\s?\d{8}"
+    r"£|(?<![a-z])(?:gb|ie)\s?\d{7,9}"
+    r"|(?:vat|vat reg|vat registration)\b[^a-z]{0,12}(?:no|number|id)?[.: ]*[a-z]{2}\s?\d{8}"
 )
 
 
@@ -58,7 +62,7 @@ def order_of(texts: Iterable[str]) -> Order | None:
     papers of a European firm, which bear a VAT id.
     """
     orders: set[Order] = set()
-    words: Counter[str] = Counter()
+    languages: Counter[str] = Counter()
     is_european = False
     for text in map(plain, texts):
         for match in _DATE.finditer(text):
@@ -68,11 +72,11 @@ def order_of(texts: Iterable[str]) -> Order | None:
                     orders.add("day first")
                 elif second > 12 >= first:
                     orders.add("month first")
-        words.update("en" if word in _ENGLISH else "other" for word in _WORDS.findall(text) if word in _TELLING)
+        languages.update("en" if word in _ENGLISH else "other" for word in _WORDS.findall(text) if word in _TELLING)
         is_european = is_european or _EUROPEAN.search(text) is not None
     if orders:
         return orders.pop() if len(orders) == 1 else None
-    if words["other"] > 2 * words["en"] or is_european:
+    if languages["other"] > 2 * languages["en"] or is_european:
         return "day first"
     return None
 

@@ -127,7 +127,7 @@ class Headings:
         tail = found.cell.text.partition(found.value)[2]
         while (separator := _LIST.match(tail)) and (following := identifiers.reference(tail[separator.end() :])):
             value, tail = following
-            if dates.whole(value, self._order) is None and not value.isdecimal() or len(value) > 4:
+            if dates.whole(value, self._order) is None and (len(value) > 4 or not value.isdecimal()):
                 yield value
 
     def _read_dates(self) -> None:
@@ -153,7 +153,7 @@ class Headings:
                 and len(before) <= 12
                 and not after[:1].isdigit()
             ):
-                is_period = re.match(r"\s*(?:-|–|bis|to|until|au|al|t/m|til)\s*\d", text[end:])
+                is_period = re.match(r"\s*(?:-|\u2013|bis|to|until|au|al|t/m|til)\s*\d", text[end:])
                 return None if is_period else (day, 1.0)
             return None
         return None

@@ -14,40 +14,19 @@ from counterfoil.documents.text import dates, identifiers, wording
 from counterfoil.documents.text.labelled import Found, find
 from counterfoil.documents.text.layout import Cell, Layout, plain
 
-_TITLES = {
-    DocumentType.ORDER_CONFIRMATION: r"auftragsbestatigung|bestellbestatigung|order (?:confirmation|acknowledge?ment)"
-    r"|sales order confirmation|confirmation de (?:la )?commande|accuse (?:de reception )?de commande|conferma (?:d')?(?:di )?ordine"
-    r"|confirmacion (?:de|del) pedido|order ?bevestiging|opdrachtbevestiging|ordre ?bekr[ae]e?ftelse",
-    DocumentType.CREDIT_NOTE: r"[a-z]*gutschrift|rechnungsgutschrift|credit ?note|credit memo(?:randum)?|credit invoice|avoir|facture d'avoir"
-    r"|note de credit|nota (?:di|de) credito|factura rectificativa|abono|credit ?nota|credit ?factuur|kredit ?nota",
-    DocumentType.GOODS_RECEIPT: r"wareneingang(?:s ?-?(?:schein|beleg|meldung|bestatigung))?|goods receipt(?: note)?|goods received note"
-    r"|receiving report|bon de reception|avis de reception|entrata merc[ei]|ricevimento merci|bolla di entrata|entrada de mercancias"
-    r"|nota de recepcion|ontvangstbon|goederenontvangst|varemodtagelse",
-    DocumentType.DELIVERY_NOTE: r"lieferschein|lieferavis|delivery note|despatch advice|dispatch note|packing (?:slip|list)|bon de livraison"
-    r"|bordereau de livraison|documento di trasporto|d\.?d\.?t\.?|bolla di consegna|albaran(?: de entrega)?|nota de entrega"
-    r"|pakbon|afleverbon|leveringsbon|leverbon|folgeseddel|leveringsseddel",
-    DocumentType.PURCHASE_ORDER: r"bestellung|bestellauftrag|purchase order|order|bon de commande|commande|ordine(?: (?:di |d')acquisto)?"
-    r"|ordine fornitore|pedido(?: de compra)?|orden de compra|bestelling|bestelbon|inkooporder|indkobsordre|bestilling|ordre",
-    DocumentType.CONTRACT: r"[a-z]*vertrag|rahmenvereinbarung|contract|(?:framework )?agreement|contrat(?:[ -]cadre)?|accord[ -]cadre"
-    r"|contratto(?: quadro)?|contrato(?: marco)?|overeenkomst|raam(?:contract|overeenkomst)|kontrakt|rammeaftale",
-    DocumentType.INVOICE: r"[a-z]*rechnung(?:s-? ?korrektur)?|faktura|(?:[a-z]+ )?invoice|facture|fattura|factura|factuur",
-}
-_TITLE = re.compile("|".join(rf"(?<![a-z])(?P<{kind.name}>{words})(?![a-z])" for kind, words in _TITLES.items()))
+_TITLE = re.compile(
+    "|".join(rf"(?<![a-z])(?P<{kind.name}>{'|'.join(words)})(?![a-z])" for kind, words in wording.TITLES.items())
+)
 _SELF_BILLED = re.compile(r"selbst ausgestellte rechnung|selbstfakturi|gutschriftsverfahren|self[ -]?bill")
-_REFERS = frozenset(
-    "zu zur zum gemass gem laut lt aus fur uber per in bei auf ihre ihrer unsere diese dieser der die den to for per your our this"
-    " of pour selon de la votre notre cette sur suite per la vostra questa para su esta segun voor uw onze til jeres vores deres"
-    " bezug betrifft original statt related ref".split()
-)
-_NUMBER_WORD = re.compile(r"(?:nummer|number|numero|num|nr|no|n\b|n'|#)[\s.:o#]*")
-_PARENTHESIS = re.compile(r"\([^()]*\)")
-_DATE_WORD = re.compile(
-    r"[\s,(\-|:]*(?:(?:vom|von|vom:|from|dated|issued(?: at| on)?|date|du|en date du|del|dd|d d|van|af|of|den|datum|dato|am|a)\b)?[\s:.]*$"
-)
-_ENDS_IN_DATE_WORD = re.compile(r"[\s,(]*(?:vom|von|from|dated|issued(?: at| on)?|du|del|van|af|of)\s*$")
-_SPACED = re.compile(r"(?:[\w-] ){3,}[\w-]")
 Parse = Callable[[str], tuple[str, float] | None]
 
+_NUMBER_WORD = re.compile(r"(?:nummer|number|numero|num|nr|no|n\b|n'|#)[\s.:o#]*")
+_PARENTHESIS = re.compile(r"\([^()]*\)")
+_FROM = r"vom|von|from|dated|issued(?: at| on)?|du|del|van|af|of"
+_DATE_WORD = re.compile(rf"[\s,(\-|:]*(?:(?:{_FROM}|date|en date du|dd|d d|den|datum|dato|am|a)\b)?[\s:.]*")
+_ENDS_IN_DATE_WORD = re.compile(rf"[\s,(]*(?:{_FROM})\s*")
+_SPACED = re.compile(r"(?:[\w-] ){3,}[\w-]")
+_MARKS = " .:,|-\u2013"
 _TALL = 1.2
 _WORDS_BEFORE, _WORDS_BETWEEN = 3, 3
 
@@ -107,7 +86,7 @@ def _may_precede(text: str) -> bool:
     words = re.findall(r"[^\s\-]+", text)
     return (
         len(words) <= _WORDS_BEFORE
-        and not _REFERS & set(words)
+        and not wording.PREPOSITIONS & set(words)
         and not any(mark in text for mark in ":,;")
         and not any(map(str.isdigit, text))
     )
@@ -124,7 +103,7 @@ def _is_label(layout: Layout, cell: Cell) -> bool:
 def _rest(layout: Layout, cell: Cell, rest: str, order: dates.Order | None) -> tuple[str | None, str | None] | None:
     """Number and date of what follows a title's words; None where something else follows."""
     rest = _PARENTHESIS.sub(lambda match: " " * len(match[0]), rest) if not dates.whole(rest, order) else rest
-    if not rest.strip(" .:-–|"):
+    if not rest.strip(_MARKS):
         return None, None
     number: str | None = None
     numbered = _NUMBER_WORD.search(plain(rest))
@@ -132,7 +111,7 @@ def _rest(layout: Layout, cell: Cell, rest: str, order: dates.Order | None) -> t
         between = re.findall(r"[a-z]+", plain(rest[: numbered.start()]))
         if (
             len(between) > _WORDS_BETWEEN
-            or _REFERS & set(between) - {"des", "of"}
+            or wording.PREPOSITIONS & set(between) - {"des", "of"}
             or _TITLE.search(plain(rest[: numbered.start()]))
         ):
             return None
@@ -150,7 +129,7 @@ def _rest(layout: Layout, cell: Cell, rest: str, order: dates.Order | None) -> t
 def _with_tail(
     layout: Layout, cell: Cell, number: str, tail: str, order: dates.Order | None
 ) -> tuple[str | None, str | None] | None:
-    if not tail.strip(" .:,-–|"):
+    if not tail.strip(_MARKS):
         return number, None
     day = next(iter(dates.find(tail, order)), None)
     if day is not None and _DATE_WORD.fullmatch(plain(tail[: day[0]])) and len(tail) - day[1] <= 2:

@@ -58,12 +58,25 @@ class Cell:
         return plain(self.text)
 
 
+_LIKE = {
+    "\N{LATIN SMALL LETTER SHARP S}": "s",
+    "\N{LATIN SMALL LETTER O WITH STROKE}": "o",
+    "\N{LATIN SMALL LETTER AE}": "a",
+    "\N{DEGREE SIGN}": "o",
+    "\N{MASCULINE ORDINAL INDICATOR}": "o",
+    "\N{NUMERO SIGN}": "n",
+    "\N{RIGHT SINGLE QUOTATION MARK}": "'",
+    "\N{HYPHEN}": "-",
+    "\N{NON-BREAKING HYPHEN}": "-",
+    "\N{EN DASH}": "-",
+    "\N{MINUS SIGN}": "-",
+}
+
+
 @lru_cache(maxsize=4096)
 def _plain_letter(letter: str) -> str:
-    base = unicodedata.normalize("NFKD", letter.lower())[:1]
-    return {"ß": "s", "ø": "o", "æ": "a", "°": "o", "º": "o", "’": "'", "‐": "-", "–": "-", "№": "n"}.get(
-        base, base
-    ) or letter
+    small = letter.lower()[:1]
+    return _LIKE.get(small) or unicodedata.normalize("NFKD", small)[:1].lower() or letter
 
 
 def plain(text: str) -> str:

@@ -166,7 +166,10 @@ class _Character(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Characters without a blank in the file between; `turns` are quarter turns with the clock, None for a slanted run."""
+    """Characters without a blank in the file between.
+
+    `turns` are quarter turns with the clock, None for a slanted run.
+    """
 
     characters: list[_Character]
     turns: int | None

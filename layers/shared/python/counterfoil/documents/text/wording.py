@@ -24,6 +24,62 @@ def pattern(phrases: Iterable[str]) -> "re.Pattern[str]":
     return re.compile(rf"(?<![a-z0-9])(?:{'|'.join(written)})(?:(?<=#)|(?![a-z0-9]))")
 
 
+def words(*lines: str) -> frozenset[str]:
+    """The words of lines."""
+    return frozenset(word for line in lines for word in line.split())
+
+
+TITLES: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
+    {
+        DocumentType.ORDER_CONFIRMATION: (
+            "auftragsbestatigung", "bestellbestatigung", "order (?:confirmation|acknowledge?ment)",
+            "sales order confirmation", "confirmation de (?:la )?commande", "accuse (?:de reception )?de commande",
+            "conferma (?:d')?(?:di )?ordine", "confirmacion (?:de|del) pedido", "order ?bevestiging",
+            "opdrachtbevestiging", "ordre ?bekr[ae]e?ftelse",
+        ),
+        DocumentType.CREDIT_NOTE: (
+            "[a-z]*gutschrift", "credit ?note", "credit memo(?:randum)?", "credit invoice", "avoir",
+            "facture d'avoir", "note de credit", "nota (?:di|de) credito", "factura rectificativa", "abono",
+            "credit ?nota", "credit ?factuur", "kredit ?nota",
+        ),
+        DocumentType.GOODS_RECEIPT: (
+            "wareneingang(?:s ?-?(?:schein|beleg|meldung|bestatigung))?", "goods receipt(?: note)?",
+            "goods received note", "receiving report", "bon de reception", "avis de reception", "entrata merc[ei]",
+            "ricevimento merci", "bolla di entrata", "entrada de mercancias", "nota de recepcion", "ontvangstbon",
+            "goederenontvangst", "varemodtagelse",
+        ),
+        DocumentType.DELIVERY_NOTE: (
+            "lieferschein", "lieferavis", "delivery note", "despatch advice", "dispatch note",
+            "packing (?:slip|list)",
+            "bon de livraison", "bordereau de livraison", "documento di trasporto", r"d\.?d\.?t\.?",
+            "bolla di consegna", "albaran(?: de entrega)?", "nota de entrega", "pakbon", "afleverbon", "leveringsbon",
+            "leverbon", "folgeseddel", "leveringsseddel",
+        ),
+        DocumentType.PURCHASE_ORDER: (
+            "bestellung", "bestellauftrag", "purchase order", "order", "bon de commande", "commande",
+            "ordine(?: (?:di |d')acquisto)?", "ordine fornitore", "pedido(?: de compra)?", "orden de compra",
+            "bestelling", "bestelbon", "inkooporder", "indkobsordre", "bestilling", "ordre",
+        ),
+        DocumentType.CONTRACT: (
+            "[a-z]*vertrag", "rahmenvereinbarung", "contract", "(?:framework )?agreement", "contrat(?:[ -]cadre)?",
+            "accord[ -]cadre", "contratto(?: quadro)?", "contrato(?: marco)?", "overeenkomst",
+            "raam(?:contract|overeenkomst)", "kontrakt", "rammeaftale",
+        ),
+        DocumentType.INVOICE: (
+            "[a-z]*rechnung(?:s-? ?korrektur)?", "faktura", "(?:[a-z]+ )?invoice", "facture", "fattura", "factura",
+            "factuur",
+        ),
+    }
+)  # fmt: skip
+"""Patterns of what the types call themselves, the more special before those that are part of them."""
+
+PREPOSITIONS = words(
+    "zu zur zum gemass gem laut lt aus fur uber per in bei auf ihre ihrer unsere diese dieser der die den to for your",
+    "our this of pour selon de la votre notre cette sur suite vostra questa para su esta segun voor uw onze til jeres",
+    "vores deres bezug betrifft original statt related ref",
+)
+"""Before the name of a type, or between it and a number, these make it a mention of another document."""
+
 NUMBERS: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
     {
         DocumentType.INVOICE: (
@@ -37,7 +93,8 @@ NUMBERS: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
             "creditnota *", "creditfactuur *", "creditfactuurnummer", "kreditnota *",
         ),
         DocumentType.PURCHASE_ORDER: (
-            "bestell *", "bestellungs *", "bestellung *", "kundenbestell *", "po *", "p o *", "purchase order *", "order *",
+            "bestell *", "bestellungs *", "bestellung *", "kundenbestell *", "po *", "p o *",
+            "purchase order *", "order *",
             "customer order *", "buyer order *", "* de commande", "commande *", "* commande", "bon de commande *",
             "* d'ordine", "ordine *", "* ordine", "ordine di acquisto *", "ordine d'acquisto *", "* de pedido",
             "pedido *", "* pedido", "orden de compra *", "bestel *", "inkooporder *", "bestelling *", "ordre *",
@@ -81,21 +138,29 @@ OWN_NUMBER = (
 BARE_REFERENCES: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
     {
         DocumentType.PURCHASE_ORDER: (
-            "bestellung", "ihre bestellung", "ihr auftrag", "ihre auftrags *", "order", "purchase order", "your order",
+            "bestellung", "ihre bestellung", "ihr auftrag", "ihre auftrags *", "order", "purchase order",
+            "your order",
             "your order *", "your purchase order", "commande", "votre commande", "bon de commande", "ordine",
             "vs ordine", "vostro ordine", "rif ordine", "pedido", "su pedido", "vuestro pedido", "bestelling",
             "uw bestelling", "uw order", "uw order *", "uw bestel *", "ordre", "jeres ordre", "deres ordre",
             "deres ordre *", "jeres ordre *", "po", "po reference", "order reference", "customer reference order",
             "gemass bestellung", "reference commande", "ref commande",
         ),
-        DocumentType.ORDER_CONFIRMATION: ("unser auftrag", "auftragsbestatigung", "our order", "our order *", "sales order"),
+        DocumentType.ORDER_CONFIRMATION: (
+            "unser auftrag", "auftragsbestatigung", "our order", "our order *", "sales order",
+        ),
         DocumentType.DELIVERY_NOTE: (
             "lieferschein", "lieferavis", "delivery note", "despatch advice", "bon de livraison", "ddt",
             "documento di trasporto", "albaran", "pakbon", "folgeseddel", "lieferscheine", "lieferscheinnummern",
         ),
         DocumentType.GOODS_RECEIPT: ("wareneingang", "goods receipt", "bon de reception", "varemodtagelse"),
-        DocumentType.CONTRACT: ("vertrag", "rahmenvertrag", "contract", "contrat", "contratto", "contrato", "kontrakt", "framework agreement"),
-        DocumentType.INVOICE: ("zu rechnung", "facture liee", "rif fattura", "related invoice", "ref factura", "zur rechnung"),
+        DocumentType.CONTRACT: (
+            "vertrag", "rahmenvertrag", "contract", "contrat", "contratto", "contrato", "kontrakt",
+            "framework agreement",
+        ),
+        DocumentType.INVOICE: (
+            "zu rechnung", "facture liee", "rif fattura", "related invoice", "ref factura", "zur rechnung",
+        ),
     }
 )  # fmt: skip
 """Labels without the word for number: they count where a number follows, and nothing after it."""
@@ -113,7 +178,8 @@ PRECEDING_INVOICE = (
 
 QUOTATION = (
     "angebots *", "angebot *", "unser angebot", "ihr angebot", "angebot", "quotation *", "quote *", "your quotation",
-    "your quote", "devis *", "* de devis", "votre devis", "devis", "offerta *", "vs offerta", "vostra offerta", "preventivo *", "oferta *", "su oferta",
+    "your quote", "devis *", "* de devis", "votre devis", "devis", "offerta *", "vs offerta", "vostra offerta",
+    "preventivo *", "oferta *", "su oferta",
     "presupuesto *", "offerte *", "uw offerte", "tilbuds *", "tilbud *", "jeres tilbud", "deres tilbud",
 )  # fmt: skip
 
@@ -141,11 +207,13 @@ OWN_DATE: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
             "fecha del pedido", "besteldatum", "orderdatum", "ordredato", "bestillingsdato",
         ),
         DocumentType.ORDER_CONFIRMATION: (
-            "auftrags datum", "bestatigungsdatum", "confirmation date", "order date", "date de confirmation", "data conferma",
+            "auftrags datum", "bestatigungsdatum", "confirmation date", "order date", "date de confirmation",
+            "data conferma",
             "fecha de confirmacion", "bevestigingsdatum", "ordredato", "orderdatum",
         ),
         DocumentType.DELIVERY_NOTE: (
-            "lieferschein datum", "liefer datum", "versanddatum", "delivery date", "date of delivery", "despatch date",
+            "lieferschein datum", "liefer datum", "versanddatum", "delivery date", "date of delivery",
+            "despatch date",
             "dispatch date", "ship date", "date de livraison", "date du bon de livraison", "data di consegna",
             "data consegna", "data ddt", "data documento di trasporto", "fecha de entrega", "fecha del albaran",
             "fecha albaran", "leverdatum", "pakbondatum", "leveringsdato", "folgeseddeldato",
@@ -157,7 +225,8 @@ OWN_DATE: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
         ),
         DocumentType.CONTRACT: (
             "vertragsdatum", "vertrags datum", "contract date", "date of contract", "effective date",
-            "date du contrat", "data del contratto", "data contratto", "fecha del contrato", "contractdatum", "kontraktdato", "aftaledato",
+            "date du contrat", "data del contratto", "data contratto", "fecha del contrato", "contractdatum",
+            "kontraktdato", "aftaledato",
         ),
     }
 )  # fmt: skip
@@ -173,15 +242,18 @@ DUE_DATE = (
     "falligkeits datum", "fallig am", "falligkeit", "falligkeitstag", "fallig bis", "zahlbar bis", "zahlbar bis zum",
     "zahlungsziel", "zu zahlen bis", "due date", "payment due", "payment due date", "due", "due on", "payable by",
     "pay by", "due by", "date d'echeance", "date echeance", "echeance", "echeance le", "a payer avant le",
-    "a regler avant le", "data scadenza", "data di scadenza", "scadenza", "scadenza pagamento", "fecha de vencimiento",
-    "fecha vencimiento", "vencimiento", "vence", "vervaldatum", "vervaldag", "te betalen voor", "uiterste betaaldatum",
+    "a regler avant le", "data scadenza", "data di scadenza", "scadenza", "scadenza pagamento",
+    "fecha de vencimiento",
+    "fecha vencimiento", "vencimiento", "vence", "vervaldatum", "vervaldag", "te betalen voor",
+    "uiterste betaaldatum",
     "betalen voor", "forfaldsdato", "forfald", "forfalder", "betalingsfrist", "sidste rettidige betalingsdag",
 )  # fmt: skip
 
 PAY_UNTIL = re.compile(
     r"(?:zahlbar|zahlen|uberweis\w*|begleich\w*|netto|abzug|payable|remit|pay|payment|payer|regler|virement|pagare"
     r"|pagamento|pagar|pago|betalen|overmaken|betales|betal)\b(?P<between>[^;]{0,60}?)\b"
-    r"(?:bis(?: spatestens)?(?: zum)?|spatestens(?: am)?|until|by|before|no later than|avant(?: le)?|au plus tard(?: le)?"
+    r"(?:bis(?: spatestens)?(?: zum)?|spatestens(?: am)?|until|by|before|no later than|avant(?: le)?"
+    r"|au plus tard(?: le)?"
     r"|jusqu'au|entro(?: il)?|antes del|hasta el|voor|uiterlijk|uiterlijk op|senest(?: den)?|inden)\s*:?\s*$"
 )
 """The words of a sentence that asks for payment, up to the date that follows."""
@@ -190,8 +262,11 @@ DISCOUNT = re.compile(r"skonto|rabatt|discount|escompte|sconto|descuento|korting
 
 VAT_ID = (
     "ust id nr", "ust id", "ustid", "ust ident nr", "ust identnr", "ust identifikations nr", "umsatzsteuer id",
-    "umsatzsteuer id nr", "umsatzsteuer identifikationsnummer", "ust identifikationsnummer", "uid", "uid nr", "mwst nr", "mwst id",
-    "vat id", "vat *", "vat reg *", "* tva client", "tva client", "* iva cliente", "btw * klant", "ust id kunde", "customer vat *", "buyer vat *", "vat registration *", "vat id *", "vat", "tva", "* tva", "tva intracom",
+    "umsatzsteuer id nr", "umsatzsteuer identifikationsnummer", "ust identifikationsnummer", "uid", "uid nr",
+    "mwst nr", "mwst id",
+    "vat id", "vat *", "vat reg *", "* tva client", "tva client", "* iva cliente", "btw * klant",
+    "ust id kunde", "customer vat *", "buyer vat *", "vat registration *", "vat id *", "vat", "tva", "* tva",
+    "tva intracom",
     "tva intracommunautaire", "* tva intracommunautaire", "* de tva", "* de tva intracommunautaire", "id tva",
     "partita iva", "p iva", "piva", "p iva cf", "iva", "* iva", "nif", "nif iva", "cif", "nif cif", "btw", "btw *",
     "btw id", "btw identificatienummer", "cvr", "cvr *", "se *", "momsnr", "moms *", "momsregistreringsnr",
@@ -204,7 +279,8 @@ TAX_NUMBER = (
 
 REGISTRATION = (
     "siret", "* siret", "siren", "* siren", "rcs", "rea", "* rea", "kvk", "kvk *", "company *",
-    "company registration *", "registered *", "registered in england", "registered in england *", "registered in england and wales", "company reg *", "firmenbuch *", "fn",
+    "company registration *", "registered *", "registered in england", "registered in england *",
+    "registered in england and wales", "company reg *", "firmenbuch *", "fn",
 )  # fmt: skip
 
 IBAN = ("iban", "iban *", "verkaufer iban")
@@ -241,7 +317,8 @@ ELSEWHERE = (
     "lieferadresse", "lieferanschrift", "warenempfanger", "abweichender warenempfanger", "versandadresse",
     "abweichender rechnungsempfanger", "abweichender zahlungsempfanger", "zahlungsempfanger", "steuervertreter",
     "lieferung an", "ship to", "shipped to", "deliver to", "delivery address", "shipping address", "consignee",
-    "payee", "adresse de livraison", "livre a", "livrer a", "livraison", "indirizzo di consegna", "destinazione merce",
+    "payee", "adresse de livraison", "livre a", "livrer a", "livraison", "indirizzo di consegna",
+    "destinazione merce",
     "luogo di destinazione", "luogo di consegna", "direccion de entrega", "enviar a", "afleveradres", "leveradres",
     "verzendadres", "leveringsadresse", "bei ruckfragen", "ansprechpartner", "contact", "contact commercial",
     "abweichender kaufer", "endkunde", "shipping information", "information",
@@ -265,58 +342,84 @@ NAME = (
 ADDRESS = ("anschrift", "adresse", "address", "strasse", "indirizzo", "direccion", "domicilio", "adres")
 
 CURRENCY = (
-    "wahrung", "rechnungswahrung", "belegwahrung", "betrage in", "alle betrage in", "currency", "invoice currency", "amounts in",
-    "all amounts in", "devise", "monnaie", "montants en", "valuta", "divisa", "moneta", "importi in", "moneda", "importes en",
+    "wahrung", "rechnungswahrung", "belegwahrung", "betrage in", "alle betrage in", "currency",
+    "invoice currency", "amounts in",
+    "all amounts in", "devise", "monnaie", "montants en", "valuta", "divisa", "moneta", "importi in", "moneda",
+    "importes en",
     "bedragen in", "belob i",
 )  # fmt: skip
 
 NET = (
-    "nettobetrag", "netto betrag", "netto", "summe netto", "gesamt netto", "netto gesamt", "nettosumme", "gesamtnetto", "gesamtbetrag netto",
+    "nettobetrag", "netto betrag", "netto", "summe netto", "gesamt netto", "netto gesamt", "nettosumme",
+    "gesamtnetto", "gesamtbetrag netto",
     "zwischensumme netto", "rechnungssumme netto", "rechnungssumme ohne ust", "summe ohne ust", "summe ohne mwst",
     "gesamtbetrag ohne ust", "nettogesamtbetrag", "steuerbasisbetrag gesamt", "warenwert netto", "gesamtbeitrag",
-    "net total", "total net", "net amount", "total net amount", "subtotal", "sub total", "total before tax", "total excl vat",
-    "total excluding vat", "total ex vat", "total without vat", "amount excl vat", "taxable amount", "net invoice amount",
-    "total ht", "montant ht", "total hors taxe", "total hors taxes", "montant total ht", "sous total ht", "net ht", "base ht",
+    "net total", "total net", "net amount", "total net amount", "subtotal", "sub total", "total before tax",
+    "total excl vat",
+    "total excluding vat", "total ex vat", "total without vat", "amount excl vat", "taxable amount",
+    "net invoice amount",
+    "total ht", "montant ht", "total hors taxe", "total hors taxes", "montant total ht", "sous total ht",
+    "net ht", "base ht",
     "imponibile", "totale imponibile", "totale netto", "totale documento netto", "netto a pagare imponibile",
     "base imponible", "total base imponible", "importe neto", "total neto", "subtotaal", "totaal excl btw",
     "totaal exclusief btw", "nettobedrag", "netto totaal", "totaal netto", "bedrag excl btw", "netto i alt",
-    "subtotal ekskl moms", "i alt ekskl moms", "total ekskl moms", "total excl moms", "belob ekskl moms", "momsgrundlag",
+    "subtotal ekskl moms", "i alt ekskl moms", "total ekskl moms", "total excl moms", "belob ekskl moms",
+    "momsgrundlag",
 )  # fmt: skip
 
 TAX = (
-    "steuerbetrag", "steuerbetrag in eur", "summe umsatzsteuer", "umsatzsteuer gesamt", "ust gesamt", "gesamt ust", "mwst gesamt", "summe ust",
-    "summe mwst", "mehrwertsteuer gesamt", "mwst betrag", "ust betrag", "umsatzsteuerbetrag", "mehrwertsteuerbetrag", "gesamtbetrag umsatzsteuer",
-    "zuzuglich ust", "zuzugl ust", "zzgl ust", "steuer gesamt", "gesamtsteuer", "gesamtsteuerbetrag", "vat total", "total vat", "vat amount", "total tax", "tax total",
-    "total vat amount", "tax amount", "sales tax", "total taxes", "total tva", "montant tva", "montant total tva", "taxes", "total de la tva",
-    "totale iva", "totale imposta", "imposta", "importo iva", "totale imposte", "total iva", "cuota iva", "importe iva",
-    "total impuestos", "totaal btw", "btw bedrag", "btw totaal", "btw", "moms i alt", "moms", "momsbelob", "total moms", "samlet moms",
+    "steuerbetrag", "steuerbetrag in eur", "summe umsatzsteuer", "umsatzsteuer gesamt", "ust gesamt",
+    "gesamt ust", "mwst gesamt", "summe ust",
+    "summe mwst", "mehrwertsteuer gesamt", "mwst betrag", "ust betrag", "umsatzsteuerbetrag",
+    "mehrwertsteuerbetrag", "gesamtbetrag umsatzsteuer",
+    "zuzuglich ust", "zuzugl ust", "zzgl ust", "steuer gesamt", "gesamtsteuer", "gesamtsteuerbetrag",
+    "vat total", "total vat", "vat amount", "total tax", "tax total",
+    "total vat amount", "tax amount", "sales tax", "total taxes", "total tva", "montant tva",
+    "montant total tva", "taxes", "total de la tva",
+    "totale iva", "totale imposta", "imposta", "importo iva", "totale imposte", "total iva", "cuota iva",
+    "importe iva",
+    "total impuestos", "totaal btw", "btw bedrag", "btw totaal", "btw", "moms i alt", "moms", "momsbelob",
+    "total moms", "samlet moms",
 )  # fmt: skip
 """The whole tax of a document."""
 
 TAX_PART = (
     "ust", "umsatzsteuer", "mwst", "mehrwertsteuer", "zzgl ust", "zzgl umsatzsteuer", "zzgl mwst", "zuzuglich ust",
-    "zuzuglich umsatzsteuer", "zuzuglich mwst", "zzgl mehrwertsteuer", "steuerbasisbetrag ust", "versicherungsteuer", "versicherungssteuer",
-    "enthaltene mwst", "vat", "plus vat", "vat at", "tva", "iva", "btw", "moms", "enthaltene ust", "inkl mwst", "darin enthaltene mwst",
+    "zuzuglich umsatzsteuer", "zuzuglich mwst", "zzgl mehrwertsteuer", "steuerbasisbetrag ust",
+    "versicherungsteuer", "versicherungssteuer",
+    "enthaltene mwst", "vat", "plus vat", "vat at", "tva", "iva", "btw", "moms", "enthaltene ust", "inkl mwst",
+    "darin enthaltene mwst",
 )  # fmt: skip
 """A tax, of one rate, or the whole where there is but one."""
 
 GROSS = (
-    "bruttobetrag", "bruttosumme", "brutto", "gesamtbetrag brutto", "gesamt brutto", "brutto gesamt", "bruttogesamtbetrag", "summe brutto",
-    "rechnungssumme brutto", "rechnungssumme inkl ust", "summe inkl ust", "summe inkl mwst", "gesamtbetrag inkl ust", "gesamtbetrag inkl mwst",
-    "gesamtsumme brutto", "gesamtbetrag", "rechnungsbetrag", "rechnungssumme", "gesamtsumme", "endbetrag", "endsumme", "rechnungsbeitrag", "gesamt",
+    "bruttobetrag", "bruttosumme", "brutto", "gesamtbetrag brutto", "gesamt brutto", "brutto gesamt",
+    "bruttogesamtbetrag", "summe brutto",
+    "rechnungssumme brutto", "rechnungssumme inkl ust", "summe inkl ust", "summe inkl mwst",
+    "gesamtbetrag inkl ust", "gesamtbetrag inkl mwst",
+    "gesamtsumme brutto", "gesamtbetrag", "rechnungsbetrag", "rechnungssumme", "gesamtsumme", "endbetrag",
+    "endsumme", "rechnungsbeitrag", "gesamt",
     "auftragssumme", "bestellsumme", "auftragswert", "bestellwert",
-    "grand total", "total gross", "gross total", "gross amount", "total amount", "total incl vat", "total including vat",
+    "grand total", "total gross", "gross total", "gross amount", "total amount", "total incl vat",
+    "total including vat",
     "total inc vat", "total including tax", "invoice total", "total invoice amount", "invoice amount", "total",
     "order total", "total price", "total ttc", "montant ttc", "montant total ttc", "total toutes taxes comprises",
-    "montant total", "totale", "totale fattura", "totale documento", "importo totale", "totale iva inclusa", "total factura",
-    "importe total", "total con iva", "total iva incluido", "totaal", "totaalbedrag", "totaal incl btw", "totaal inclusief btw",
-    "factuurbedrag", "bedrag incl btw", "i alt", "i alt inkl moms", "total inkl moms", "fakturatotal", "samlet belob", "totalbelob",
+    "montant total", "totale", "totale fattura", "totale documento", "importo totale", "totale iva inclusa",
+    "total factura",
+    "importe total", "total con iva", "total iva incluido", "totaal", "totaalbedrag", "totaal incl btw",
+    "totaal inclusief btw",
+    "factuurbedrag", "bedrag incl btw", "i alt", "i alt inkl moms", "total inkl moms", "fakturatotal",
+    "samlet belob", "totalbelob",
 )  # fmt: skip
 
 PAYABLE = (
-    "zahlbetrag", "zu zahlen", "zu zahlender betrag", "zahlungsbetrag", "offener betrag", "zu zahlender beitrag", "falliger betrag",
-    "total a payer", "totale a pagare", "totaal te voldoen", "te voldoen", "amount due", "total due", "balance due", "due payable", "amount payable", "total payable", "please pay", "net a payer", "reste a payer",
-    "solde a payer", "montant a payer", "a payer", "totale da pagare", "netto a pagare", "da pagare", "total a pagar", "importe a pagar", "a pagar",
+    "zahlbetrag", "zu zahlen", "zu zahlender betrag", "zahlungsbetrag", "offener betrag",
+    "zu zahlender beitrag", "falliger betrag",
+    "total a payer", "totale a pagare", "totaal te voldoen", "te voldoen", "amount due", "total due",
+    "balance due", "due payable", "amount payable", "total payable", "please pay", "net a payer",
+    "reste a payer",
+    "solde a payer", "montant a payer", "a payer", "totale da pagare", "netto a pagare", "da pagare",
+    "total a pagar", "importe a pagar", "a pagar",
     "te betalen", "te betalen bedrag", "totaal te betalen", "at betale", "til betaling", "belob til betaling",
 )  # fmt: skip
 """What is left to pay: the gross amount, where nothing was paid before."""
@@ -329,19 +432,31 @@ CODES = (
 
 COUNTRIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "DE": ("deutschland", "germany", "allemagne", "germania", "alemania", "duitsland", "tyskland", "bundesrepublik deutschland"),
+        "DE": (
+            "deutschland", "germany", "allemagne", "germania", "alemania", "duitsland", "tyskland",
+            "bundesrepublik deutschland",
+        ),
         "AT": ("osterreich", "austria", "autriche", "oostenrijk", "ostrig"),
         "CH": ("schweiz", "switzerland", "suisse", "svizzera", "suiza", "zwitserland"),
         "FR": ("frankreich", "france", "francia", "frankrijk", "frankrig"),
         "IT": ("italien", "italy", "italie", "italia"),
         "ES": ("spanien", "spain", "espagne", "spagna", "espana", "spanje"),
-        "NL": ("niederlande", "netherlands", "the netherlands", "pays bas", "paesi bassi", "paises bajos", "nederland", "nederlandene", "holland"),
+        "NL": (
+            "niederlande", "netherlands", "the netherlands", "pays bas", "paesi bassi", "paises bajos",
+            "nederland", "nederlandene", "holland",
+        ),
         "BE": ("belgien", "belgium", "belgique", "belgio", "belgica", "belgie"),
         "LU": ("luxemburg", "luxembourg", "lussemburgo", "luxemburgo"),
         "DK": ("danemark", "denmark", "danimarca", "dinamarca", "denemarken", "danmark"),
-        "GB": ("united kingdom", "grossbritannien", "great britain", "england", "royaume uni", "regno unito", "reino unido", "verenigd koninkrijk", "storbritannien", "vereinigtes konigreich", "uk"),
+        "GB": (
+            "united kingdom", "grossbritannien", "great britain", "england", "royaume uni", "regno unito",
+            "reino unido", "verenigd koninkrijk", "storbritannien", "vereinigtes konigreich", "uk",
+        ),
         "IE": ("irland", "ireland", "irlande", "irlanda", "ierland"),
-        "US": ("usa", "united states", "vereinigte staaten", "etats unis", "stati uniti", "estados unidos", "verenigde staten"),
+        "US": (
+            "usa", "united states", "vereinigte staaten", "etats unis", "stati uniti", "estados unidos",
+            "verenigde staten",
+        ),
         "PL": ("polen", "poland", "pologne", "polonia"),
         "CZ": ("tschechien", "czech republic", "czechia", "tchequie"),
         "SE": ("schweden", "sweden", "suede", "svezia", "suecia", "zweden", "sverige"),
