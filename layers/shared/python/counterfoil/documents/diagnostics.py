@@ -25,6 +25,7 @@ DEBOUNCE = timedelta(seconds=5)
 _REQUEST = KINDS[WORKER].sql("""
 WITH wanted AS (
     SELECT id FROM unnest(%(clusters)s::uuid[]) AS c (id)
+    WHERE NOT EXISTS (SELECT FROM document WHERE document.id = c.id AND type = 'contract')
     UNION
     SELECT cluster_id FROM document WHERE id = ANY(%(documents)s) AND type <> 'contract' AND cluster_id IS NOT NULL
     ORDER BY id

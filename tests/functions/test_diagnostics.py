@@ -1,0 +1,288 @@
+"""Diagnostics on the real engine: bursts, clusters that change while they are computed, clusters that are no more."""
+
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from counterfoil import metrics
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt, Outcome
+from counterfoil.documents import diagnostics
+from counterfoil.metrics import Metric
+from counterfoil.work import Send
+from functions.diagnostics.work import diagnose
+from functions.matching.work import match
+from tests import factories
+from tests.delivery.harness import Clock, Context, event, make_consumer, record, rows
+from tests.documents.matching.papers import OTHER_SELLER, contract, delivery, invoice, line, order
+
+WORKER = {"name": "diagnostics", "timeout": 60, "permits": 2, "start_margin": 20}
+QUEUES = {"diagnostics": "diagnostics", "document_output": "output"}
+
+
+class Desk:
+    """A tenant's documents, matched and computed as the workers do."""
+
+    def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
+        self.database, self.admin, self.clock, self.tenant_id = database, admin, clock, tenant_id
+        self._filed = 0
+
+    def file(self, paper: Any) -> UUID:
+        """A document comes in. Ids grow, as those that PostgreSQL makes do."""
+        self._filed += 1
+        return factories.make_document(
+            self.admin,
+            self.tenant_id,
+            paper.data,
+            type=paper.kind,
+            received_at=paper.received_at,
+            id=UUID(int=self._filed),
+            matching_revision=1,
+        )
+
+    def match(self, *ids: UUID) -> list[Send]:
+        """Match documents. Returns the messages that are owed for it."""
+        sends: list[Send] = []
+        for id_ in ids:
+            outcome = match(Attempt(id_, self.tenant_id, 1, 1, 1, self.database, self.clock))
+            with self.database.tenant(self.tenant_id) as connection:
+                sends += outcome.effects(connection)
+        return sends
+
+    def request(self, *clusters: UUID) -> list[Send]:
+        with self.database.tenant(self.tenant_id) as connection:
+            return diagnostics.request(connection, self.tenant_id, clusters, self.clock())
+
+    def compute(
+        self, sends: Sequence[Send], work: Callable[[Attempt], Outcome] = diagnose, receives: int = 1
+    ) -> list[str]:
+        """Hand messages to the worker, each in a batch of its own. Returns the ids of those that it keeps."""
+        consumer = make_consumer(self.database, work, self.clock, worker=WORKER, queue_urls=QUEUES)
+        kept = []
+        for send in sends:
+            answer = consumer.handle(event(record(send.message, receives=receives)), Context(50))
+            kept += [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+        return kept
+
+    def found(self, cluster: UUID) -> dict[str, Any]:
+        """What is kept about a cluster."""
+        (row,) = [row for row in rows(self.admin, "cluster_diagnostics") if row["id"] == str(cluster)]
+        return row
+
+    def codes(self, cluster: UUID) -> list[str]:
+        return [variance["code"] for variance in self.found(cluster)["result"]["variances"]]
+
+
+@pytest.fixture
+def desk(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: Any) -> Desk:
+    return Desk(database, admin, clock, tenant)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> dict[Metric, float]:
+    found: dict[Metric, float] = {}
+
+    def note(values: dict[Metric, Any], **_: str) -> None:
+        for metric, value in values.items():
+            if isinstance(value, int | float):
+                found[metric] = found.get(metric, 0) + value
+
+    monkeypatch.setattr(metrics, "record", note)
+    return found
+
+
+def case(desk: Desk) -> tuple[UUID, UUID, UUID]:
+    """An order, its delivery, and its invoice, which bills two too many."""
+    return (
+        desk.file(order("4711", lines=[line("A1")])),
+        desk.file(delivery("L1", po_reference="4711", lines=[line("A1")])),
+        desk.file(invoice("R1", po_reference="4711", lines=[line("A1", "12")])),
+    )
+
+
+def test_what_matching_changed_is_computed(desk: Desk):
+    first, second, third = case(desk)
+    sends = desk.match(first, second, third)
+    desk.clock.pass_(seconds=5)
+    assert desk.compute(sends) == []
+    row = desk.found(first)
+    assert (row["status"], row["outcome"], desk.codes(first)) == (
+        "succeeded",
+        "exception",
+        ["over_billed_quantity", "billed_beyond_order"],
+    )
+    assert row["reason"] == "Invoice R1 bills 12 C62 of 'Bolt A1'; 10 C62 were delivered, 2 C62 too many."
+
+
+def test_a_computation_waits_a_moment_for_what_else_happens(desk: Desk):
+    (send,) = desk.request(UUID(int=1))
+    assert send.not_before - desk.clock() == diagnostics.DEBOUNCE
+
+
+def test_a_burst_for_one_cluster_is_computed_once(desk: Desk):
+    computed = []
+
+    def work(attempt: Attempt) -> Outcome:
+        computed.append(attempt.work_id)
+        return diagnose(attempt)
+
+    first, *others = case(desk)
+    sends = desk.match(first)
+    for number in range(5):
+        later = desk.file(delivery(f"N{number}", po_reference="4711", lines=[line("A1", "0")]))
+        sends += desk.match(*others, later)
+    ours = [send for send in sends if send.message.work_id == first]
+    assert len(ours) == 1
+    desk.clock.pass_(seconds=5)
+    assert desk.compute(ours, work) == []
+    assert (computed, len(desk.found(first)["result"]["lines"][0]["parts"])) == ([first], 8)
+
+
+def test_a_cluster_that_changes_while_it_is_computed_is_computed_again(desk: Desk, counted: dict[Metric, float]):
+    first, second, third = case(desk)
+    sends = desk.match(first, second)
+    desk.clock.pass_(seconds=5)
+    later: list[Send] = []
+
+    def slow(attempt: Attempt) -> Outcome:
+        outcome = diagnose(attempt)
+        later.extend(desk.match(third))
+        return outcome
+
+    assert len(desk.compute(sends[:1], slow)) == 1  # reported: the newer revision's message is another one
+    row = desk.found(first)
+    assert (row["status"], row["revision"], row["outcome"], row["result"]) == ("pending", 2, None, None)
+    assert counted == {Metric.STALE: 1}
+    desk.clock.pass_(seconds=5)
+    assert desk.compute([*sends[:1], *later], receives=2) == []
+    assert (counted[Metric.SUPERSEDED], counted[Metric.SUCCEEDED], desk.found(first)["outcome"]) == (1, 1, "exception")
+
+
+def test_a_request_after_a_failure_begins_anew(desk: Desk):
+    first, *_ = case(desk)
+    sends = desk.match(first)
+
+    def broken(attempt: Attempt) -> Outcome:
+        raise RuntimeError
+
+    desk.compute(sends, broken)
+    assert desk.found(first)["attempts"] == 1
+    (again,) = desk.request(first)
+    assert (again.message.revision, desk.found(first)["attempts"], desk.found(first)["error"]) == (2, 0, None)
+
+
+def test_a_request_that_changes_nothing_keeps_the_waiting_computation_from_starting_before_it_is_committed(
+    desk: Desk, admin_database_url: str
+):
+    desk.request(UUID(int=1))
+    with desk.database.tenant(desk.tenant_id) as connection:
+        assert diagnostics.request(connection, desk.tenant_id, [UUID(int=1)], desk.clock()) == []
+        with (
+            psycopg.connect(admin_database_url) as other,
+            pytest.raises(psycopg.errors.LockNotAvailable),
+        ):
+            other.execute("SELECT FROM cluster_diagnostics FOR NO KEY UPDATE NOWAIT")
+
+
+def test_a_cluster_that_is_no_more_loses_its_result_and_whoever_was_told_of_it_is_told(desk: Desk):
+    factories.make_destination(desk.admin, desk.tenant_id)
+    second = desk.file(invoice("R1", po_reference="4711", lines=[line("A1")]))
+    third = desk.file(delivery("L1", po_reference="4711", lines=[line("A1")]))
+    desk.compute(desk.match(second))
+    assert desk.found(second)["outcome"] == "incomplete"
+    (job,) = rows(desk.admin, "output_job")
+    assert (job["subject_id"], job["payload"]["outcome"]) == (str(second), "incomplete")
+    first = desk.file(order("4711", lines=[line("A1")]))
+    # The smallest names the cluster.
+    desk.admin.execute("UPDATE document SET id = %s WHERE id = %s", [UUID(int=0), first])
+    sends = desk.match(third, UUID(int=0))
+    assert desk.compute(sends) == []
+    gone = desk.found(second)
+    assert (gone["status"], gone["outcome"], gone["result"], gone["revision"]) == (None, None, None, 2)
+    assert desk.found(UUID(int=0))["outcome"] == "matched"
+    told = {job["subject_id"]: job["payload"] for job in rows(desk.admin, "output_job")}
+    assert (told[str(second)], told[str(UUID(int=0))]["outcome"]) == (None, "matched")
+
+
+def test_a_cluster_that_comes_again_goes_on_where_its_revision_ended(desk: Desk):
+    first, *_ = case(desk)
+    desk.compute(desk.match(first))
+    desk.admin.execute("UPDATE document SET cluster_id = NULL")
+    desk.compute(desk.request(first))
+    (send,) = desk.match(first)
+    assert send.message.revision == 3
+    assert desk.compute([send]) == []
+    assert desk.found(first)["outcome"] == "incomplete"
+
+
+def test_the_same_result_is_told_once(desk: Desk):
+    factories.make_destination(desk.admin, desk.tenant_id)
+    ids = case(desk)
+    desk.compute(desk.match(*ids))
+    desk.compute(desk.request(ids[0]))
+    (job,) = rows(desk.admin, "output_job")
+    assert (job["revision"], desk.found(ids[0])["revision"]) == (1, 2)
+
+
+def test_a_tenant_s_own_tolerances_apply(desk: Desk):
+    ids = case(desk)
+    desk.admin.execute(
+        "INSERT INTO tolerance (tenant_id, key, article, upper_absolute) VALUES (%s, 'billed_quantity', 'A-1', 2)",
+        [desk.tenant_id],
+    )
+    desk.compute(desk.match(*ids))
+    row = desk.found(ids[0])
+    assert (row["outcome"], row["result"]["variances"][0]["tolerance"]["upper_absolute"]) == ("within-tolerance", "2")
+
+
+def test_tolerances_of_another_tenant_do_not_apply(desk: Desk, make_tenant: Callable[..., UUID]):
+    ids = case(desk)
+    desk.admin.execute("INSERT INTO tolerance (tenant_id, key) VALUES (%s, 'billed_quantity')", [make_tenant("other")])
+    desk.compute(desk.match(*ids))
+    assert desk.found(ids[0])["outcome"] == "exception"
+
+
+def test_contracts_are_not_computed_and_are_known_to_the_clusters_that_they_are_linked_to(desk: Desk):
+    frame = desk.file(contract("C1", lines=[line("A1")]))
+    rent = desk.file(invoice("R1", contract_reference="C1", lines=[line("A1")]))
+    desk.compute(desk.match(frame, rent))
+    assert [row["id"] for row in rows(desk.admin, "cluster_diagnostics")] == [str(rent)]
+    assert desk.found(rent)["outcome"] == "matched"
+
+
+def test_matching_asks_for_the_clusters_that_a_document_left_and_came_into(desk: Desk):
+    first = desk.file(order("4711", lines=[line("A1")]))
+    second = desk.file(invoice("R1", po_reference="4711", lines=[line("A1")]))
+    desk.match(first, second)
+    desk.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
+    other = json.dumps(invoice("R1", seller=OTHER_SELLER, lines=[line("Z9", "1")]).data)
+    desk.admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [other, second])
+    asked = {send.message.work_id for send in desk.match(second)}
+    assert asked == {first, second}
+
+
+@pytest.mark.parametrize("hands", [1, 3])
+def test_requests_of_the_same_clusters_at_once_do_not_stop_each_other(desk: Desk, hands: int):
+    clusters = [UUID(int=number) for number in range(1, 40)]
+    orders = [clusters, clusters[::-1], clusters[10:] + clusters[:10]]
+    with ThreadPoolExecutor(hands) as pool:
+        sends = [send for found in pool.map(lambda ids: desk.request(*ids), orders) for send in found]
+    assert sorted(send.message.work_id for send in sends) == clusters
+
+
+def test_a_failure_names_the_cluster(desk: Desk):
+    first, *_ = case(desk)
+    sends = desk.match(first)
+    desk.admin.execute("UPDATE cluster_diagnostics SET attempts = 2")
+
+    def broken(attempt: Attempt) -> Outcome:
+        raise RuntimeError
+
+    desk.compute(sends, broken)
+    (letter,) = rows(desk.admin, "dead_letter")
+    assert (letter["worker"], letter["payload"]["file"]) == ("diagnostics", {"cluster": str(first)})
