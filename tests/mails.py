@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from email.message import EmailMessage
+from typing import Any
 
 PDF = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj <<>> endobj trailer <<>>\n%%EOF\n"
 XML = b'<?xml version="1.0"?>\n<Invoice xmlns="urn:oasis:names:specification:ubl:schema:xsd:Invoice-2"/>\n'
@@ -28,9 +29,9 @@ def mail(
         made["Message-ID"] = message_id
     made.set_content(text)
     made.add_alternative(f"<p>{text}</p><img src='cid:logo'>", subtype="html")
+    forms: Any = made.get_payload()
     for name, content in inline:
-        html = made.get_payload()[1]  # type: ignore[index,union-attr]
-        html.add_related(content, "image", "png", cid="<logo>", filename=name, disposition="inline")
+        forms[1].add_related(content, "image", "png", cid="<logo>", filename=name, disposition="inline")
     for name, content in attached:
         made.add_attachment(content, maintype="application", subtype="octet-stream", filename=name)
     return made

@@ -5,6 +5,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -13,11 +14,13 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.work import begin
 from functions.acquisition.store import MAIL_SEEN_BEFORE
-from tests.delivery.harness import record, rows
+from tests.delivery.harness import Context, rows
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event
 from tests.mails import LOGO, PDF, SCAN, XML, mail, received
 
 __all__ = ["pipeline"]
+
+EVENTS = Path(__file__).parent.parent / "events"
 
 
 class Mailbox:
@@ -315,4 +318,25 @@ def test_the_event_of_a_mail_names_one_job_however_often_it_comes(mailbox: Mailb
 
     assert len(rows(admin, "acquisition_job")) == 2
     assert rows(admin, "document")[0]["seen_again"] == 0
-    assert json.loads(record(s3_event("inbox/1"))["body"])["Records"][0]["s3"]["object"]["key"] == "inbox/1"
+
+
+def test_the_event_of_a_mail_that_ses_stored_is_taken(mailbox: Mailbox, admin: Connection, acme: UUID):
+    event = json.loads((EVENTS / "acquisition_mail.json").read_text())
+    ((entity, thing),) = (
+        (one["s3"]["bucket"]["name"], one["s3"]["object"]) for one in json.loads(event["Records"][0]["body"])["Records"]
+    )
+    s3, content = mailbox.pipeline.s3, (EVENTS / "mail.eml").read_bytes()
+    s3.create_bucket(Bucket=entity)
+    s3.put_bucket_versioning(Bucket=entity, VersioningConfiguration={"Status": "Enabled"})
+    stored = s3.put_object(Bucket=entity, Key=thing["key"], Body=content)
+    event["Records"][0]["body"] = event["Records"][0]["body"].replace(thing["versionId"], stored["VersionId"])
+    s3.put_object(Bucket=entity, Key=thing["key"], Body=b"written there later")
+
+    assert mailbox.pipeline.consumers["acquisition"].handle(event, Context()) == NOTHING_KEPT
+    mailbox.work()
+
+    assert thing["size"] == len(content)
+    assert files_of(admin, acme) == ["Rechnung_2026-17.xml"]
+    (source,) = rows(admin, "source")
+    assert source["subject"] == "Rechnung 2026-17 für Ihre Bestellung Nr. 4711 \u2013 Größe M"
+    assert [part["name"] for part in source["parts"] if part["reason"]] == ["image001.png"]
