@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from counterfoil.documents.text.line_columns import Heading
 from counterfoil.documents.text.line_numbers import Token
@@ -15,22 +16,22 @@ class Row:
     page: int
     tokens: tuple[Token, ...]
 
-    @property
+    @cached_property
     def top(self) -> float:
         """Where its tallest word begins."""
         return min(token.top for token in self.tokens)
 
-    @property
+    @cached_property
     def bottom(self) -> float:
         """Where its deepest word ends."""
         return max(token.bottom for token in self.tokens)
 
-    @property
+    @cached_property
     def height(self) -> float:
         """The height of its first word."""
         return max(self.tokens[0].bottom - self.tokens[0].top, 1.0)
 
-    @property
+    @cached_property
     def label(self) -> str:
         """Its words before the first number."""
         words: list[str] = []

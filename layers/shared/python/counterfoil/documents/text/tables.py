@@ -5,6 +5,7 @@ heading, arithmetic has to show its columns. What rows and sums prove is surer t
 contradict is hardly believed. Lines are facts that a page states: nothing is completed.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -23,6 +24,10 @@ from counterfoil.documents.text.page import Page
 
 _MARGIN = 0.14
 """Of a page's height, above and below: where running titles and page numbers stand."""
+_PAGE_NUMBER = re.compile(
+    r"\b(?:seite|page|pagina|página|blad|blatt|side|p\.)\s*:?\s*\d+|^\W*\d+\s*(?:/|von|of|de|di|van|af)\s*\d+\W*$|^\W*\d+\W*$",
+    re.IGNORECASE,
+)
 _MOST_ROWS = 400
 _MOST_WORDS = 150
 """On a page, and in a row: more is not printed for people."""
@@ -94,14 +99,19 @@ def _rows(number: int, page: Page, form: NumberFormat) -> list[Row]:
 
 
 def _running(pages: Sequence[Page], rows: Sequence[Sequence[Row]]) -> set[tuple[int, int]]:
-    """Titles and page numbers at the edges that pages repeat, as (page, index of the row)."""
+    """Titles and page numbers at the edges that pages repeat, as (page, index of the row).
+
+    Only page numbers may differ: rows of a table that differ in a number alone stand at the same place too.
+    """
     places: dict[tuple[str, int], set[int]] = {}
     at: dict[tuple[int, int], tuple[str, int]] = {}
     for page, own in zip(pages, rows, strict=True):
         for index, row in enumerate(own):
             if row.bottom < _MARGIN * page.height or row.top > (1 - _MARGIN) * page.height:
-                text = "".join("0" if letter.isdigit() else letter for letter in " ".join(t.text for t in row.tokens))
-                key = (text.replace("00", "0"), round(row.top / 4))
+                text = " ".join(token.text for token in row.tokens)
+                if _PAGE_NUMBER.search(text):
+                    text = re.sub(r"\d+", "0", text)
+                key = (text, round(row.top / 4))
                 at[row.page, index] = key
                 places.setdefault(key, set()).add(row.page)
     return {place for place, key in at.items() if len(places[key]) > 1}

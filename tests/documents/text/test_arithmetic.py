@@ -1,0 +1,67 @@
+"""Amounts agree when rounding explains their difference, and not otherwise."""
+
+from decimal import Decimal
+
+import pytest
+
+from counterfoil.documents.text.arithmetic import (
+    gross_agrees,
+    indices_of_sum,
+    line_agrees,
+    line_net,
+    sum_agrees,
+    tax_agrees,
+)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "price", "net"),
+    [("3", "3.33", "10.00"), ("1", "41.1765", "41.18"), ("10000", "0.0205", "205.00"), ("30", "10", "300")],
+)
+def test_a_price_may_be_printed_rounded(quantity: str, price: str, net: str):
+    assert line_agrees(Decimal(quantity), Decimal(price), Decimal(net))
+
+
+@pytest.mark.parametrize(("quantity", "price", "net"), [("3", "3.33", "10.10"), ("30", "10", "301"), ("2", "5", "-10")])
+def test_what_rounding_does_not_explain_disagrees(quantity: str, price: str, net: str):
+    assert not line_agrees(Decimal(quantity), Decimal(price), Decimal(net))
+
+
+def test_a_price_may_be_for_a_hundred_and_less_a_discount():
+    assert line_agrees(Decimal(1800), Decimal("12.05"), Decimal("216.90"), basis=Decimal(100))
+    assert line_agrees(Decimal(20), Decimal("4.55"), Decimal("81.90"), discount=Decimal(10))
+    assert line_net(Decimal(20), Decimal("4.55"), discount=Decimal(10)) == Decimal("81.90")
+
+
+def test_a_price_for_nothing_agrees_with_nothing():
+    assert not line_agrees(Decimal(1), Decimal(1), Decimal(1), basis=Decimal(0))
+
+
+def test_a_sum_is_exact_but_for_amounts_finer_than_cents():
+    assert sum_agrees([Decimal("0.10"), Decimal("0.20")], Decimal("0.30"))
+    assert not sum_agrees([Decimal("0.10"), Decimal("0.20")], Decimal("0.31"))
+    assert sum_agrees([Decimal("0.104"), Decimal("0.20")], Decimal("0.30"))
+
+
+def test_tax_may_be_rounded_once_or_on_each_line():
+    assert tax_agrees(Decimal("100.03"), Decimal(19), Decimal("19.01"))
+    assert not tax_agrees(Decimal("100.03"), Decimal(19), Decimal("19.03"))
+    assert tax_agrees(Decimal("100.03"), Decimal(19), Decimal("19.03"), parts=5)
+
+
+def test_net_and_tax_are_gross_to_the_cent():
+    assert gross_agrees(Decimal("100.00"), Decimal("19.00"), Decimal(119))
+    assert not gross_agrees(Decimal("100.00"), Decimal("19.00"), Decimal("119.01"))
+
+
+def test_the_one_choice_of_amounts_that_adds_up_is_found():
+    assert indices_of_sum([Decimal(20), Decimal(5), Decimal(7)], Decimal(12)) == (1, 2)
+
+
+def test_of_two_choices_none_is_taken():
+    assert indices_of_sum([Decimal(20), Decimal(5), Decimal(20)], Decimal(20)) is None
+    assert indices_of_sum([Decimal(20), Decimal(5)], Decimal(99)) is None
+
+
+def test_too_many_amounts_are_not_searched():
+    assert indices_of_sum([Decimal(1)] * 14 + [Decimal(2)], Decimal(2)) is None

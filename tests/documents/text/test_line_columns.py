@@ -1,0 +1,80 @@
+"""Headings name what columns hold, in one line or several."""
+
+import pytest
+
+from counterfoil.documents.text.line_columns import Heading, headings
+from counterfoil.documents.text.line_vocabulary import Kind
+from tests.documents.text.paper import paper
+
+
+def _headings(drawing: str) -> list[Heading]:
+    return list(headings(paper(drawing).lines()))
+
+
+def _kinds(drawing: str) -> list[list[Kind]]:
+    (found,) = _headings(drawing)
+    return [[name[0] for name in column.names] for column in next(found.readings()).columns]
+
+
+def test_a_name_may_go_on_below():
+    kinds = _kinds("""
+     Unsere   Ihre                       Menge  Meng.-    Preis/
+Pos  Art.Nr.  Art.Nr.  Bezeichnung              einheit  Einheit   Betrag
+""")
+
+    assert kinds == [
+        [Kind.POSITION],
+        [Kind.ARTICLE],
+        [Kind.BUYER_ARTICLE],
+        [Kind.DESCRIPTION],
+        [Kind.QUANTITY],
+        [Kind.UNIT],
+        [Kind.PRICE],
+        [Kind.NET],
+    ]
+
+
+def test_a_column_may_have_several_names():
+    kinds = _kinds("""
+Pos   Art-Nr-Kunde   Beschreibung   Nettopreis   Menge   Positions
+      Art-Nr-Lief.                                       betrag
+      Art-Nr                                             ohne
+      (Art)                                              USt.
+""")
+
+    assert kinds[1] == [Kind.BUYER_ARTICLE, Kind.ARTICLE, Kind.GTIN]
+    assert kinds[-1] == [Kind.NET]
+
+
+def test_a_code_may_stand_above_a_name():
+    assert _kinds("Position Material/Beschreibung     Menge     Preis    Betrag")[1] == [
+        Kind.ARTICLE,
+        Kind.DESCRIPTION,
+    ]
+
+
+def test_a_table_of_taxes_is_not_of_goods():
+    (found,) = _headings("USt. Satz     Nettopreis     Ust.-Betrag")
+
+    assert not found.is_of_goods
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Menge und Preis siehe Anlage, Artikel 7 der Bedingungen",
+        "Pos 1   Beschreibung 2   Menge 3",
+        "Datum",
+        "Bitte geben Sie bei Zahlung Rechnungsnummer und Betrag an",
+    ],
+)
+def test_text_with_words_of_headings_is_none(text: str):
+    assert [found for found in _headings(text) if found.is_of_goods] == []
+
+
+def test_no_kind_is_read_twice():
+    (found,) = _headings("Description   Quantity   Unit price   Price   Total   Amount")
+
+    for reading in found.readings():
+        kinds = [kind for kind in reading.kinds if kind is not Kind.OTHER]
+        assert len(kinds) == len(set(kinds))
