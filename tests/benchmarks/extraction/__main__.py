@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import typer
+
 from counterfoil.documents import pdf
 from counterfoil.documents.extraction import Extraction, extract
 from counterfoil.documents.text.page import pages
@@ -31,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     files = sorted(options.folder.rglob("*.pdf"))
     if not files:
-        print(f"No PDFs in {options.folder}; put https://github.com/ZUGFeRD/corpus there, or name another folder.")
+        typer.echo(f"No PDFs in {options.folder}; put https://github.com/ZUGFeRD/corpus there, or name another folder.")
         return 1
     heads, lines, types, exact, hybrids, seconds = Counts(), Counts(), Counter[bool](), 0, 0, 0.0
     for file in files:
@@ -39,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             truth = extract(content)
         except InvalidDocumentError as error:
-            print(f"{file.relative_to(options.folder)}: not measured: {error}")
+            typer.echo(f"{file.relative_to(options.folder)}: not measured: {error}")
             continue
         if truth.method != "embedded-xml" or truth.structured_data is None:
             continue
@@ -55,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.brief:
             _show_misses(str(file.relative_to(options.folder)), truth, read, head, body)
     _show(hybrids, types, heads, lines, seconds)
-    print(f"with XML: {exact} of {hybrids} files give all that a second reader finds in their XML")
+    typer.echo(f"with XML: {exact} of {hybrids} files give all that a second reader finds in their XML")
     return 0
 
 
@@ -73,25 +75,25 @@ def _says_what_its_xml_states(content: bytes, truth: Extraction) -> bool:
 
 
 def _show_misses(file: str, truth: Extraction, read: Extraction, head: Counts, body: Counts) -> None:
-    print(f"\n{file}: {head.right} right in the header, {body.right} in lines")
+    typer.echo(f"\n{file}: {head.right} right in the header, {body.right} in lines")
     if read.type != truth.type:
-        print(f"  type: expected {truth.type}, got {read.type} ({read.reason})")
+        typer.echo(f"  type: expected {truth.type}, got {read.type} ({read.reason})")
     for name, expected, got in head.misses + body.misses:
-        print(f"  {name}: expected {expected!r}, got {got!r}")
+        typer.echo(f"  {name}: expected {expected!r}, got {got!r}")
     for name, got in head.unjudged + body.unjudged:
-        print(f"    (not in the XML) {name}: {got!r}")
+        typer.echo(f"    (not in the XML) {name}: {got!r}")
 
 
 def _show(hybrids: int, types: "Counter[bool]", heads: Counts, lines: Counts, seconds: float) -> None:
-    print(f"\n{hybrids} hybrid PDFs read by their pages alone in {seconds:.1f} s; type right in {types[True]}")
-    print(f"{'':8}{'precision':>10}{'recall':>8}{'F1':>8}{'right':>7}{'wrong':>7}{'missed':>8}")
+    typer.echo(f"\n{hybrids} hybrid PDFs read by their pages alone in {seconds:.1f} s; type right in {types[True]}")
+    typer.echo(f"{'':8}{'precision':>10}{'recall':>8}{'F1':>8}{'right':>7}{'wrong':>7}{'missed':>8}")
     for name, counts in (("header", heads), ("lines", lines)):
-        print(
-            f"{name:8}{counts.precision:10.4f}{counts.recall:8.4f}{counts.f1:8.4f}"
-            f"{counts.right:7}{counts.false:7}{counts.missed:8}"
-        )
-        print(
-            f"{'':8}set aside: {counts.not_on_page} that the XML states and no page shows"
+        for title, one in ((name, counts), ("  strict", counts.strict())):
+            typer.echo(
+                f"{title:8}{one.precision:10.4f}{one.recall:8.4f}{one.f1:8.4f}{one.right:7}{one.false:7}{one.missed:8}"
+            )
+        typer.echo(
+            f"{'':8}set aside but in `strict`: {counts.not_on_page} that the XML states and no page shows"
             f" ({counts.not_on_page_but_read} of them read otherwise), {counts.beyond} that the XML does not state"
         )
 

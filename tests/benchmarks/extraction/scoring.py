@@ -3,8 +3,9 @@
 Right is the same value: numbers as numbers, texts without regard to case and blanks, ids without regard to what is
 neither letter nor digit, a description by nine tenths of its letters. The unit codes C62 (one) and H87 (piece) are the
 same to a reader. A wrong value is a miss and a false positive. A field that the XML states and no page shows is set
-aside; so is a field that the XML does not state, for nothing says whether the page is right. Lines are paired so that
-the most fields agree; a line that has no partner is all misses, or all false positives.
+aside; so is a field that the XML does not state, for nothing says whether the page is right: a strict count takes both
+for errors. A price basis of 1 is what an absent one says. Lines are paired so that the most fields agree; a line that
+has no partner is all misses, or all false positives.
 """
 
 import re
@@ -15,6 +16,7 @@ from typing import Any
 
 from rapidfuzz import fuzz
 
+from counterfoil.documents.variances.assignment import assign
 from tests.benchmarks.extraction.stated import letters
 
 _SAME_UNITS = frozenset({"C62", "H87"})
@@ -47,6 +49,10 @@ class Counts:
         self.beyond += other.beyond
         self.misses += other.misses
         self.unjudged += other.unjudged
+
+    def strict(self) -> "Counts":
+        """The same with what was set aside taken for errors of reading."""
+        return Counts(self.right, self.false + self.beyond + self.not_on_page_but_read, self.missed + self.not_on_page)
 
     @property
     def precision(self) -> float:
@@ -130,6 +136,7 @@ def compare(truth: Fields, read: Fields, on_page: Any) -> Counts:
 
 def compare_lines(truth: Sequence[Mapping[str, str]], read: Sequence[Mapping[str, str]], on_page: Any) -> Counts:
     """Pair lines by agreement, and count their fields."""
+    truth, read = [list(map(_without_basis_of_one, lines)) for lines in (truth, read)]
     counts = Counts()
     pairs = dict(_pairs(truth, read))
     for index, line in enumerate(truth):
@@ -148,53 +155,21 @@ def compare_lines(truth: Sequence[Mapping[str, str]], read: Sequence[Mapping[str
     return counts
 
 
+def _without_basis_of_one(line: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in line.items() if name != "price_basis_quantity" or Decimal(value) != 1}
+
+
 def _pairs(truth: Sequence[Mapping[str, str]], read: Sequence[Mapping[str, str]]) -> Iterator[tuple[int, int]]:
     """The assignment with the most agreeing fields; lines that agree in nothing stay alone."""
-    if not truth or not read:
-        return
-    agreement = [[_agreement(line, other) for other in read] for line in truth]
-    for row, column in assign(agreement):
-        if agreement[row][column] > 0:
-            yield row, column
+    weights = {
+        (row, column): weight
+        for row, line in enumerate(truth)
+        for column, other in enumerate(read)
+        if (weight := _agreement(line, other)) > 0
+    }
+    yield from assign(weights).items()
 
 
 def _agreement(line: Mapping[str, str], other: Mapping[str, str]) -> float:
     same = sum(name in other and is_same(name, value, other[name]) for name, value in line.items())
     return same + fuzz.ratio(line.get("description", ""), other.get("description", "")) / 1000
-
-
-def assign(weights: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
-    """Pair rows and columns so that the sum of their weights is the highest (Hungarian method, O(n^3))."""
-    size = max(len(weights), len(weights[0]))
-    costs = [
-        [-weights[row][column] if row < len(weights) and column < len(weights[0]) else 0.0 for column in range(size)]
-        for row in range(size)
-    ]
-    of_row, of_column, match = [0.0] * (size + 1), [0.0] * (size + 1), [0] * (size + 1)
-    for row in range(1, size + 1):
-        match[0], column = row, 0
-        least, way, seen = [float("inf")] * (size + 1), [0] * (size + 1), [False] * (size + 1)
-        while match[column]:
-            seen[column] = True
-            delta, following = float("inf"), 0
-            for other in range(1, size + 1):
-                if not seen[other]:
-                    reduced = costs[match[column] - 1][other - 1] - of_row[match[column]] - of_column[other]
-                    if reduced < least[other]:
-                        least[other], way[other] = reduced, column
-                    if least[other] < delta:
-                        delta, following = least[other], other
-            for other in range(size + 1):
-                if seen[other]:
-                    of_row[match[other]] += delta
-                    of_column[other] -= delta
-                else:
-                    least[other] -= delta
-            column = following
-        while column:
-            match[column], column = match[way[column]], way[column]
-    return [
-        (match[column] - 1, column - 1)
-        for column in range(1, size + 1)
-        if match[column] <= len(weights) and column <= len(weights[0])
-    ]

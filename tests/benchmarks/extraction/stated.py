@@ -40,9 +40,16 @@ class PageText:
             return self._states_country(value)
         if name == "unit":
             return True
+        if name == "position":
+            return any(first.lstrip("0") == value.lstrip("0") for first in self._beginnings)
         if re.fullmatch(r"-?\d+(\.\d+)?", value) and _is_number(name):
             return abs(Decimal(value)) in self._numbers
         return letters(value) in self._in_lines or letters(value) in self._in_file_order
+
+    @cached_property
+    def _beginnings(self) -> set[str]:
+        """The first word of every line: where a position number stands."""
+        return {line.split()[0].strip(".") for line in self.text.splitlines() if line.strip()}
 
     @cached_property
     def _numbers(self) -> set[Decimal]:

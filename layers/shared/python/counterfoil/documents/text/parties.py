@@ -75,7 +75,10 @@ def _sides(layout: Layout, writer: str) -> dict[str, tuple[Address, float, str]]
             headed.setdefault(role, address)
     if "buyer" not in headed and "invoiced" in headed:
         headed["buyer"] = headed["invoiced"]
-    sides = {side: (headed[side], 0.95, "heading") for side in ("seller", "buyer") if side in headed}
+    sides: dict[str, tuple[Address, float, str]] = {}
+    for side in ("seller", "buyer"):
+        if side in headed:
+            sides[side] = (headed[side], 0.95, "heading")
     addressee = "buyer" if writer == "seller" else "seller"
     if writer not in sides and (sender := _sender(layout, loose)) is not None:
         sides[writer] = (sender, 0.85, "sender")

@@ -10,6 +10,7 @@ from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.labelled import begins
 from counterfoil.documents.text.layout import Cell, Layout
 from counterfoil.documents.text.line_numbers import NumberFormat, tokens
+from counterfoil.documents.text.page import Word
 
 _KINDS = {
     "total_net": wording.pattern(wording.NET),
@@ -82,11 +83,11 @@ def _label(cell: Cell) -> tuple[str | None, int]:
         match = label.search(cell.plain)
         if match and begins(cell, match.start()) and match.end() > best[1]:
             best = kind, match.end()
-    kind, end = best
+    named, end = best
     rest = cell.plain[end:]
-    if kind == "total_gross" and _EXCLUSIVE.search(rest):
+    if named == "total_gross" and _EXCLUSIVE.search(rest):
         return "total_net", end
-    if kind == "total_net" and _INCLUSIVE.search(rest):
+    if named == "total_net" and _INCLUSIVE.search(rest):
         return "total_gross", end
     return best
 
@@ -131,7 +132,7 @@ def _below(layout: Layout, cell: Cell, form: NumberFormat, weight: float) -> Ite
     yield from column[-1:]
 
 
-def _words_after(cell: Cell, end: int) -> Sequence[object]:
+def _words_after(cell: Cell, end: int) -> Sequence[Word]:
     place, kept = 0, []
     for word in cell.words:
         if place >= end - 1:
@@ -140,8 +141,8 @@ def _words_after(cell: Cell, end: int) -> Sequence[object]:
     return kept
 
 
-def _last_number(words: Sequence[object], form: NumberFormat) -> Decimal | None:
-    numbers = [token for token in tokens(words, form) if token.value is not None and not token.is_percent]  # type: ignore[arg-type]
+def _last_number(words: Sequence[Word], form: NumberFormat) -> Decimal | None:
+    numbers = [token for token in tokens(words, form) if token.value is not None and not token.is_percent]
     return numbers[-1].value if numbers and len(numbers) == 1 else None
 
 
