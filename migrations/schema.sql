@@ -1,6 +1,19 @@
 -- The sum of all migrations, as PostgreSQL 18 tells it; written by `python -m cli.schema`, not by hand.
 -- Everything here belongs to counterfoil_owner.
 
+CREATE FUNCTION public.remove_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+    INSERT INTO document_removal (document_id, tenant_id, source_id, parent_id, first_page, last_page, bucket, key,
+                                  version, file_name, content_hash, type, received_at, removed_at, removed_by, reason,
+                                  replaced_by)
+    SELECT id, tenant_id, source_id, parent_id, first_page, last_page, bucket, key, version, file_name, content_hash,
+           type, received_at, at, by, why, successor
+    FROM document WHERE id = ANY(ids);
+    DELETE FROM document WHERE id = ANY(ids);
+$$;
+
 CREATE TABLE public.acquisition_job (
     id uuid NOT NULL,
     tenant_id uuid,
@@ -209,6 +222,47 @@ CREATE TABLE public.document_match (
 );
 
 ALTER TABLE ONLY public.document_match FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.document_removal (
+    document_id uuid NOT NULL,
+    tenant_id uuid NOT NULL,
+    source_id uuid NOT NULL,
+    parent_id uuid,
+    first_page integer,
+    last_page integer,
+    bucket text NOT NULL,
+    key text NOT NULL,
+    version text,
+    file_name text NOT NULL,
+    content_hash bytea NOT NULL,
+    type text,
+    received_at timestamp with time zone NOT NULL,
+    removed_at timestamp with time zone NOT NULL,
+    removed_by text NOT NULL,
+    reason text,
+    replaced_by uuid,
+    written_by xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    CONSTRAINT document_removal_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 2000))),
+    CONSTRAINT document_removal_removed_by_check CHECK (((length(removed_by) >= 1) AND (length(removed_by) <= 254)))
+);
+
+ALTER TABLE ONLY public.document_removal FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.document_replacement (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    tenant_id uuid NOT NULL,
+    bucket text NOT NULL,
+    key text NOT NULL,
+    document_id uuid NOT NULL,
+    requested_by text NOT NULL,
+    reason text,
+    requested_at timestamp with time zone NOT NULL,
+    settled_at timestamp with time zone,
+    CONSTRAINT document_replacement_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 2000))),
+    CONSTRAINT document_replacement_requested_by_check CHECK (((length(requested_by) >= 1) AND (length(requested_by) <= 254)))
+);
+
+ALTER TABLE ONLY public.document_replacement FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.ingestion_job (
     id uuid NOT NULL,
@@ -475,6 +529,15 @@ ALTER TABLE ONLY public.document_match
 ALTER TABLE ONLY public.document
     ADD CONSTRAINT document_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.document_removal
+    ADD CONSTRAINT document_removal_pkey PRIMARY KEY (document_id);
+
+ALTER TABLE ONLY public.document_replacement
+    ADD CONSTRAINT document_replacement_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.document_replacement
+    ADD CONSTRAINT document_replacement_tenant_id_bucket_key_key UNIQUE (tenant_id, bucket, key);
+
 ALTER TABLE ONLY public.document
     ADD CONSTRAINT document_tenant_id_content_hash_key UNIQUE (tenant_id, content_hash);
 
@@ -579,6 +642,12 @@ CREATE INDEX document_key_by_key ON public.document_key USING btree (tenant_id, 
 
 CREATE INDEX document_match_by_b ON public.document_match USING btree (b);
 
+CREATE INDEX document_removal_by_parent ON public.document_removal USING btree (parent_id) WHERE (parent_id IS NOT NULL);
+
+CREATE INDEX document_removal_by_source ON public.document_removal USING btree (tenant_id, source_id);
+
+CREATE INDEX document_removal_by_transaction ON public.document_removal USING btree (tenant_id, written_by);
+
 CREATE INDEX idx_document_matching_status ON public.document USING btree (matching_status) WHERE (matching_status IS NOT NULL);
 
 CREATE INDEX ingestion_job_status ON public.ingestion_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
@@ -630,6 +699,15 @@ ALTER TABLE ONLY public.document_match
 
 ALTER TABLE ONLY public.document_match
     ADD CONSTRAINT document_match_tenant_id_b_fkey FOREIGN KEY (tenant_id, b) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.document_removal
+    ADD CONSTRAINT document_removal_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.document_removal
+    ADD CONSTRAINT document_removal_tenant_id_source_id_fkey FOREIGN KEY (tenant_id, source_id) REFERENCES public.source(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.document_replacement
+    ADD CONSTRAINT document_replacement_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.document
     ADD CONSTRAINT document_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
@@ -733,6 +811,10 @@ ALTER TABLE public.document_key ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.document_match ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.document_removal ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.document_replacement ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.ingestion_job ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.judgement ENABLE ROW LEVEL SECURITY;
@@ -789,6 +871,10 @@ CREATE POLICY own_tenant ON public.document_key TO counterfoil_worker USING ((te
 
 CREATE POLICY own_tenant ON public.document_match TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.document_removal TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.document_replacement TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.ingestion_job TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.judgement TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -821,6 +907,10 @@ CREATE POLICY past_keeping ON public.llm_call TO counterfoil_keeper USING ((crea
 
 ALTER TABLE public.reading ENABLE ROW LEVEL SECURITY;
 
+CREATE POLICY removal ON public.document TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY removal ON public.document_removal TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 ALTER TABLE public.source ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.tenant ENABLE ROW LEVEL SECURITY;
@@ -832,6 +922,9 @@ ALTER TABLE public.tenant_admin ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.tolerance ENABLE ROW LEVEL SECURITY;
 
 GRANT ALL ON SCHEMA public TO counterfoil_owner;
+
+REVOKE ALL ON FUNCTION public.remove_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.remove_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) TO counterfoil_worker;
 
 GRANT SELECT ON TABLE public.acquisition_job TO counterfoil_worker;
 
@@ -1023,6 +1116,12 @@ GRANT UPDATE(evidence) ON TABLE public.document TO counterfoil_worker;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.document_key TO counterfoil_worker;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.document_match TO counterfoil_worker;
+
+GRANT SELECT ON TABLE public.document_removal TO counterfoil_worker;
+
+GRANT SELECT,INSERT ON TABLE public.document_replacement TO counterfoil_worker;
+
+GRANT UPDATE(settled_at) ON TABLE public.document_replacement TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.ingestion_job TO counterfoil_worker;
 

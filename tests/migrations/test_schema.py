@@ -51,6 +51,12 @@ ROWS = {
                               VALUES (%(id)s, %(tenant)s, 'f', now()) RETURNING id, tenant_id)
                           INSERT INTO {} (notice_id, tenant_id, channel, recipient, next_attempt_at)
                           SELECT id, tenant_id, 'email', 'them@example.com', now() FROM made""",
+    "document_removal": """INSERT INTO {} (document_id, tenant_id, source_id, bucket, key, file_name, content_hash,
+                                           received_at, removed_at, removed_by)
+                           VALUES (%(id)s, %(tenant)s, %(source)s, 'uploads', 'key', 'name',
+                                   sha256(%(id)s::text::bytea), now(), now(), 'somebody')""",
+    "document_replacement": """INSERT INTO {} (tenant_id, bucket, key, document_id, requested_by, requested_at)
+                               VALUES (%(tenant)s, 'uploads', %(id)s::text, %(a)s, 'somebody', now())""",
     "cluster_diagnostics": "INSERT INTO {} (id, tenant_id, created_at) VALUES (%(id)s, %(tenant)s, now())",
     "tolerance": "INSERT INTO {} (tenant_id, key, article) VALUES (%(tenant)s, 'price', %(id)s::text)",
     "destination": """INSERT INTO {} (tenant_id, name, kind, prefix, events, created_at)
@@ -423,7 +429,9 @@ def test_whose_an_address_is_is_known_to_delivery_and_said_by_the_owner_alone(
         assert refused(connection, "DELETE FROM tenant_address")
 
 
-@pytest.mark.parametrize("address", ["Upper@example.com", "no at", "a b@example.com", "", "@", "x" * 250 + "@example.com"])
+@pytest.mark.parametrize(
+    "address", ["Upper@example.com", "no at", "a b@example.com", "", "@", "x" * 250 + "@example.com"]
+)
 def test_an_address_that_no_mail_could_name_is_refused(address: str, admin: Connection, ours: Tenant):
     with pytest.raises(psycopg.errors.CheckViolation):
         admin.execute("INSERT INTO tenant_address (address, tenant_id) VALUES (%s, %s)", [address, ours.id])

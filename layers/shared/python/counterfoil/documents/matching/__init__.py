@@ -35,6 +35,9 @@ all of its inputs, and the edges are E(D), whatever the interleaving. A write ma
 write of its own yet: it may link to it, and the write still to come finds nothing to change there. An edge that a
 person decided is never deleted and never replaced.
 
+A document that is removed leaves D under the same lock, with all its edges, and those whose decisions it was part of
+are matched anew (`departure`). A search from before looks again under the lock, since a document has been removed.
+
 Clusters are the connected components of the edges, those to contracts left out, named by their smallest document: a
 function of the edges. A write renames the components that it changed.
 
@@ -48,6 +51,7 @@ arrives late finds none of them. And what a tenant has more than MAX_HOLDERS of 
 matched by numbers only.
 """
 
+from counterfoil.documents.matching.departure import Leaving, leaving, left
 from counterfoil.documents.matching.judge import Judge
 from counterfoil.documents.matching.matcher import (
     Decided,
@@ -58,5 +62,19 @@ from counterfoil.documents.matching.matcher import (
     search_and_decide,
     write,
 )
+from counterfoil.documents.matching.store import wait_for_lock
 
-__all__ = ["Decided", "Judge", "Prepared", "Skip", "Written", "prepare", "search_and_decide", "write"]
+__all__ = [
+    "Decided",
+    "Judge",
+    "Leaving",
+    "Prepared",
+    "Skip",
+    "Written",
+    "leaving",
+    "left",
+    "prepare",
+    "search_and_decide",
+    "wait_for_lock",
+    "write",
+]

@@ -45,7 +45,7 @@ class Outcome:
 def decide(near: Neighbourhood, document: Document, obsolete: Collection[Key]) -> Outcome:
     """Decide a document and all that its arrival touches."""
     near.add(document)
-    again = _touched(near, document, obsolete)
+    again = touched(near, document, obsolete)
     near.surround(again)
     displaced = [other for other in again if other.kind in keyed.COPIED and near.is_copy(other) != near.was_copy(other)]
     if displaced:
@@ -58,8 +58,11 @@ def decide(near: Neighbourhood, document: Document, obsolete: Collection[Key]) -
     return replace(outcome, unasked=tuple(case for id_, case in cases.items() if id_ not in verdicts))
 
 
-def _touched(near: Neighbourhood, document: Document, obsolete: Collection[Key]) -> list[Document]:
-    """The document, its possible copies, and those that may have waited for it."""
+def touched(near: Neighbourhood, document: Document, obsolete: Collection[Key]) -> list[Document]:
+    """The document, its possible copies, and those that may have waited for it.
+
+    `obsolete` are keys that it has no more: all of them, where it leaves.
+    """
     copies = keyed.copies(document) | {key for key in obsolete if key.type.startswith("copy:")}
     waiting = keyed.waiting(document) | {key for gone in obsolete for key in keyed.forsaken(gone)}
     near.follow(keyed.numbers_named(document) | copies)

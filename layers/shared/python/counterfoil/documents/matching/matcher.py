@@ -15,12 +15,13 @@ from counterfoil.documents.matching.neighbourhood import Neighbourhood
 from counterfoil.documents.matching.profile import CONTRACT, Document, document
 from counterfoil.documents.matching.rules import Link
 from counterfoil.documents.matching.store import Documents, NewEdge, Pair
-from counterfoil.errors import CancelledError, DeferredError, PermanentError
+from counterfoil.errors import CancelledError, DeferredError, PermanentError, StaleClaimError
 
 MODEL = "weights-1"
 """Version of the rules and weights, kept with each edge."""
 
-_CACHE = Documents()
+CACHE = Documents()
+"""Documents that were read before, of all tenants."""
 _ROUNDS = 3
 """How often documents that arrive meanwhile may put new questions, before the try begins again."""
 _PAUSE = timedelta(seconds=5)
@@ -152,7 +153,7 @@ def _search(database: Database, prepared: Prepared) -> Decided:
 
 
 def _decide(connection: Connection, prepared: Prepared) -> Decided:
-    near = Neighbourhood(connection, prepared.tenant_id, _CACHE)
+    near = Neighbourhood(connection, prepared.tenant_id, CACHE)
     outcome = decide(near, prepared.document, prepared.obsolete)
     return Decided(
         prepared, outcome, frozenset(near.followed), near.edges_read, frozenset(near.read_edges_of), near.seen
@@ -167,11 +168,15 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
 
     Raises:
         DeferredError: something came in between, and put a question that the judge has not answered yet.
+        StaleClaimError: the document was removed meanwhile.
         psycopg.Error: unmapped; `Database.tenant` maps it.
     """
     prepared, is_judged = decided.prepared, decided.is_judged
     again = not _still_holds(connection, decided)
     if again:
+        if store.read(connection, prepared.document_id) is None:
+            message = f"The document {prepared.document_id} was removed"
+            raise StaleClaimError(message)
         decided = _decide(connection, prepared)
     if is_judged and decided.outcome.unasked:
         message = "Another document came in between, and the language model must be asked again"
@@ -203,7 +208,7 @@ def _still_holds(connection: Connection, decided: Decided) -> bool:
     """Take the lock. Whether a search now would read what the search before it read."""
     if store.lock(connection, decided.prepared.tenant_id, decided.seen):
         return True
-    if store.keys_written_since(connection, decided.prepared.tenant_id, decided.followed, decided.seen):
+    if store.changed_since(connection, decided.prepared.tenant_id, decided.followed, decided.seen):
         return False
     return store.edges(connection, decided.edges_of) == decided.edges
 

@@ -256,6 +256,17 @@ def write_keys(connection: Connection, tenant_id: UUID, id_: UUID, keys: Collect
     return frozenset(Key(*row) for row in before).difference(keys)
 
 
+_STORED_KEYS = "SELECT document_id, type, key FROM document_key WHERE document_id = ANY(%(ids)s)"
+
+
+def stored_keys(connection: Connection, ids: Collection[UUID]) -> dict[UUID, set[Key]]:
+    """The keys that documents are found by now."""
+    found: dict[UUID, set[Key]] = {}
+    for id_, *key in connection.execute(_STORED_KEYS, {"ids": list(ids)}):
+        found.setdefault(id_, set()).add(Key(*key))
+    return found
+
+
 def delete_keys(connection: Connection, id_: UUID, keys: Collection[Key]) -> None:
     """Delete keys of a document."""
     if keys:
@@ -278,11 +289,16 @@ SELECT pg_snapshot_xmax(seen) = pg_snapshot_xmax(now)
 FROM (SELECT %(seen)s::pg_snapshot AS seen, pg_current_snapshot() AS now) AS snapshots
 """
 
-_NEW_KEYS = """
+# Transactions older than a snapshot's xmin have ended before it.
+_CHANGED = """
 SELECT EXISTS (
     SELECT FROM unnest(%(types)s::text[], %(keys)s::text[]) AS followed (type, key)
     JOIN document_key k ON k.tenant_id = %(tenant)s AND k.type = followed.type AND k.key = followed.key
     WHERE NOT pg_visible_in_snapshot(k.written_by, %(seen)s::pg_snapshot)
+) OR EXISTS (
+    SELECT FROM document_removal r
+    WHERE r.tenant_id = %(tenant)s AND r.written_by >= pg_snapshot_xmin(%(seen)s::pg_snapshot)
+      AND NOT pg_visible_in_snapshot(r.written_by, %(seen)s::pg_snapshot)
 )
 """
 
@@ -337,6 +353,8 @@ UPDATE document SET cluster_id = id WHERE id = %(id)s AND cluster_id IS DISTINCT
 RETURNING old.cluster_id, new.cluster_id
 """
 
+_CLUSTERS_OF = "SELECT DISTINCT cluster_id FROM document WHERE id = ANY(%(ids)s) AND cluster_id IS NOT NULL"
+
 _REASONS = """
 UPDATE document SET matching_reason = told.reason
 FROM unnest(%(ids)s::uuid[], %(reasons)s::text[]) AS told (id, reason)
@@ -367,10 +385,15 @@ def lock(connection: Connection, tenant_id: UUID, seen: str) -> bool:
     return bool(_one(quiet.fetchone())[0])
 
 
-def keys_written_since(connection: Connection, tenant_id: UUID, followed: Collection[Key], seen: str) -> bool:
-    """Whether a document with one of these keys has been written since a snapshot."""
+def wait_for_lock(connection: Connection, tenant_id: UUID) -> None:
+    """Wait for the tenant's matching lock; it is held until the transaction ends."""
+    connection.execute(_LOCK, [tenant_id])
+
+
+def changed_since(connection: Connection, tenant_id: UUID, followed: Collection[Key], seen: str) -> bool:
+    """Whether a document with one of these keys was written, or any document removed, since a snapshot."""
     return bool(
-        _one(connection.execute(_NEW_KEYS, {"tenant": tenant_id, "seen": seen, **_columns(followed)}).fetchone())[0]
+        _one(connection.execute(_CHANGED, {"tenant": tenant_id, "seen": seen, **_columns(followed)}).fetchone())[0]
     )
 
 
@@ -423,6 +446,11 @@ def own_cluster(connection: Connection, id_: UUID) -> Moves:
 def rename_clusters(connection: Connection, seeds: Collection[UUID]) -> Moves:
     """Name the components anew that the seeds are in."""
     return connection.execute(_CLUSTERS, {"seeds": list(seeds), "contract": CONTRACT}).fetchall
+
+
+def clusters_of(connection: Connection, ids: Collection[UUID]) -> frozenset[UUID]:
+    """The clusters that documents are in."""
+    return frozenset(id_ for (id_,) in connection.execute(_CLUSTERS_OF, {"ids": list(ids)}))
 
 
 def tell_reasons(connection: Connection, reasons: Mapping[UUID, str | None]) -> None:

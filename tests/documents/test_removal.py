@@ -1,0 +1,393 @@
+"""A removed document leaves its trail and nothing else, and the others are as if it had never come."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from threading import Event, Thread
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.documents import matching, output, removal
+from counterfoil.documents.files import File
+from counterfoil.documents.removal import Removal
+from counterfoil.errors import PermanentError, StaleClaimError
+from counterfoil.work import KINDS, begin
+from tests.documents.matching.office import NOW, Office
+from tests.documents.matching.papers import Paper, contract, credit, delivery, invoice, order, pile
+from tests.factories import make_destination, make_document
+
+CASE = [
+    order(),
+    delivery(po_reference="4711"),
+    invoice(po_reference="4711", delivery_note_reference="LS-500"),
+    credit(invoice_reference="R-81"),
+]
+
+
+@pytest.fixture
+def opened(database: Database, admin: Connection) -> Callable[[Sequence[Paper]], Office]:
+    """`opened(papers)`: an office in which they are matched."""
+
+    def opened(papers: Sequence[Paper]) -> Office:
+        office = Office(database, admin, papers)
+        office.match_all()
+        return office
+
+    return opened
+
+
+def remove(office: Office, position: int, **more: Any) -> Removal:
+    with office.database.tenant(office.tenant_id) as connection:
+        found = removal.remove(connection, office.tenant_id, office.ids[position], NOW, **{"by": "ann", **more})
+    assert found is not None
+    return found
+
+
+def match_begun(office: Office) -> list[int]:
+    """Match what waits for it, as the messages would have it. Returns whom."""
+    rows = office.admin.execute(
+        "SELECT id FROM document WHERE tenant_id = %s AND matching_status = 'pending' ORDER BY id", [office.tenant_id]
+    ).fetchall()
+    begun = [office.ids.index(id_) for (id_,) in rows]
+    for position in begun:
+        office.match(position)
+    return begun
+
+
+def clusters(office: Office) -> dict[int, int]:
+    names = {id_: position for position, id_ in enumerate(office.ids)}
+    rows = office.admin.execute("SELECT id, cluster_id FROM document WHERE tenant_id = %s", [office.tenant_id])
+    return {names[id_]: names[cluster] for id_, cluster in rows}
+
+
+# -- what is left ----------------------------------------------------------------------------------------------------
+
+
+def test_the_keys_the_edges_and_the_jobs_go_with_a_document(
+    opened: Callable[[Sequence[Paper]], Office], admin: Connection
+):
+    office = opened(CASE)
+    admin.execute(
+        "INSERT INTO ingestion_job (id, tenant_id, created_at) VALUES (%s, %s, now())",
+        [office.ids[0], office.tenant_id],
+    )
+    admin.execute("UPDATE document_match SET decided_by = 'person' WHERE a = %s", [office.ids[0]])
+    assert {pair for pair in office.links() if 0 in pair} == {(0, 1), (0, 2)}
+    remove(office, 0)
+    assert admin.execute("SELECT FROM document WHERE id = %s", [office.ids[0]]).fetchone() is None
+    assert {pair for pair in office.links() if 0 in pair} == set()
+    for table, column in (("document_key", "document_id"), ("ingestion_job", "id"), ("judgement", "document_id")):
+        found = admin.execute(f"SELECT FROM {table} WHERE {column} = %s".encode(), [office.ids[0]]).fetchone()
+        assert found is None
+
+
+def test_its_trail_says_what_it_was_where_its_file_is_and_who_removed_it_why(
+    opened: Callable[[Sequence[Paper]], Office], admin: Connection
+):
+    office = opened(CASE)
+    before = admin.execute(
+        "SELECT source_id, bucket, key, file_name, content_hash, type FROM document WHERE id = %s", [office.ids[2]]
+    ).fetchone()
+    remove(office, 2, by="ann@acme.example", reason="wrong tenant")
+    trail = admin.execute(
+        "SELECT source_id, bucket, key, file_name, content_hash, type FROM document_removal WHERE document_id = %s",
+        [office.ids[2]],
+    ).fetchone()
+    who = admin.execute("SELECT removed_by, reason, removed_at, replaced_by FROM document_removal").fetchall()
+    assert trail == before
+    assert who == [("ann@acme.example", "wrong tenant", NOW, None)]
+
+
+def test_no_worker_deletes_a_document_or_writes_a_trail_by_itself(
+    opened: Callable[[Sequence[Paper]], Office], database_url: str
+):
+    office = opened(CASE[:1])
+    with psycopg.connect(database_url, autocommit=True) as worker:
+        worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(office.tenant_id)])
+        for statement in (
+            "DELETE FROM document",
+            "DELETE FROM document_removal",
+            "UPDATE document_removal SET key = ''",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                worker.execute(statement.encode())
+
+
+def test_a_document_of_another_tenant_is_not_there(opened: Callable[[Sequence[Paper]], Office], admin: Connection):
+    ours, theirs = opened(CASE), opened(CASE)
+    with ours.database.tenant(ours.tenant_id) as connection:
+        assert removal.remove(connection, ours.tenant_id, theirs.ids[0], NOW, by="ann") is None
+        connection.execute("SELECT remove_documents(%s, 'ann', NULL, NULL, now())", [theirs.ids])
+    with ours.database.tenant(ours.tenant_id) as connection:
+        assert removal.remove(connection, theirs.tenant_id, theirs.ids[0], NOW, by="ann") is None
+    assert admin.execute("SELECT FROM document_removal").fetchall() == []
+    assert len(theirs.links()) == len(ours.links()) == 4
+
+
+def test_the_parts_of_a_bundle_go_with_it_and_a_part_goes_alone(
+    opened: Callable[[Sequence[Paper]], Office], admin: Connection
+):
+    office = opened(CASE)
+    bundle = make_document(admin, office.tenant_id, type="other")
+    for page, position in enumerate((1, 2, 3), 1):
+        admin.execute(
+            "UPDATE document SET parent_id = %s, first_page = %s, last_page = %s WHERE id = %s",
+            [bundle, page, page, office.ids[position]],
+        )
+    assert remove(office, 3).documents == (office.ids[3],)
+    office.ids.append(bundle)
+    assert remove(office, 4).documents == (bundle, office.ids[1], office.ids[2])
+    trail = admin.execute("SELECT parent_id, first_page FROM document_removal ORDER BY first_page").fetchall()
+    assert trail == [(bundle, 1), (bundle, 2), (bundle, 3), (None, None)]
+    assert match_begun(office) == [0]
+    assert (office.links(), clusters(office)) == (set(), {0: 0})
+
+
+def test_its_open_dead_letters_are_settled_with_a_word_of_who_did_it(
+    opened: Callable[[Sequence[Paper]], Office], admin: Connection
+):
+    office = opened(CASE)
+    letters = [make_letter(admin, office, worker, 0) for worker in ("ingestion", "matching")]
+    other = make_letter(admin, office, "matching", 3)
+    remove(office, 0, reason="twice")
+    found = admin.execute("SELECT job_id, status, resolved_by, resolution ->> 'notes' FROM dead_letter").fetchall()
+    assert set(found) == {
+        (letters[0], "resolved", "ann", "The document was removed: twice"),
+        (letters[1], "resolved", "ann", "The document was removed: twice"),
+        (other, "pending", None, None),
+    }
+    audit = admin.execute("SELECT job_id, action, actor FROM dead_letter_audit").fetchall()
+    assert set(audit) == {(letter, "resolved", "ann") for letter in letters}
+
+
+def make_letter(admin: Connection, office: Office, worker: str, position: int) -> UUID:
+    job_id = KINDS[worker].job_id(office.ids[position])
+    admin.execute(
+        """
+        INSERT INTO dead_letter (job_id, tenant_id, worker, work_id, revision, task_type, payload, metadata, attempts,
+                                 fingerprint, dlq_reason, dlq_timestamp)
+        VALUES (%s, %s, %s, %s, 1, %s, '{}', '{}', 3, 'f', 'max_retries_exceeded', now())
+        """,
+        [job_id, office.tenant_id, worker, office.ids[position], worker],
+    )
+    return job_id
+
+
+# -- what it touched -------------------------------------------------------------------------------------------------
+
+
+def test_those_linked_to_it_and_those_that_wait_for_its_number_are_matched_anew(
+    opened: Callable[[Sequence[Paper]], Office],
+):
+    strangers = [order("9000", 200), contract("RV-1", 300)]
+    office = opened([*CASE, *strangers])
+    assert remove(office, 0).rematched == 2
+    assert match_begun(office) == [1, 2]
+    assert office.links() == {(1, 2), (2, 3)}
+    office.admin.execute("UPDATE document SET matching_status = 'succeeded'")
+    assert remove(office, 2).rematched == 2  # the delivery note, and the credit note
+    assert match_begun(office) == [1, 3]
+    assert office.links() == set()
+
+
+def test_failed_work_that_is_matched_anew_leaves_no_open_dead_letter(
+    opened: Callable[[Sequence[Paper]], Office], admin: Connection
+):
+    office = opened(CASE)
+    make_letter(admin, office, "matching", 2)
+    admin.execute("UPDATE document SET matching_status = 'failed' WHERE id = %s", [office.ids[2]])
+    remove(office, 0)
+    assert admin.execute("SELECT status, resolved_by, resolution FROM dead_letter").fetchall() == [
+        ("retried", "ann", {"action": "retried", "notes": removal.WHY})
+    ]
+
+
+def test_of_two_copies_the_second_takes_the_first_one_s_place(opened: Callable[[Sequence[Paper]], Office]):
+    office = opened([order(), invoice(po_reference="4711"), invoice(po_reference="4711", received=14)])
+    assert office.links() == {(0, 1), (1, 2)}
+    remove(office, 1)
+    match_begun(office)
+    assert office.links() == {(0, 2)}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_others_end_as_if_it_had_never_come(seed: int, database: Database, admin: Connection):
+    papers, random = pile(seed, 24), Random(seed)
+    office, without = Office(database, admin, papers), Office(database, admin, papers)
+    office.match_all(random.sample(range(24), 24))
+    gone = random.sample(range(24), 3)
+    for position in gone:
+        remove(office, position)
+        if random.random() < 0.5:
+            match_begun(office)
+            admin.execute("UPDATE document SET matching_status = 'succeeded'")
+    match_begun(office)
+    admin.execute("DELETE FROM document WHERE id = ANY(%s)", [[without.ids[position] for position in gone]])
+    without.match_all(position for position in range(24) if position not in gone)
+    assert office.edges() == without.edges()
+    assert clusters(office) == clusters(without)
+
+
+def test_the_clusters_before_and_after_are_computed_again(
+    opened: Callable[[Sequence[Paper]], Office], admin: Connection
+):
+    office = opened(CASE)
+    admin.execute("DELETE FROM document_match WHERE a = %s AND b = %s", [office.ids[1], office.ids[2]])
+    sends = remove(office, 0).sends
+    assert clusters(office) == {1: 1, 2: 2, 3: 2}
+    asked = {send.message.work_id for send in sends if send.worker == "diagnostics"}
+    assert asked == {office.ids[0], office.ids[1], office.ids[2]}
+
+
+def test_destinations_that_were_told_of_it_are_told_that_it_is_no_more(
+    opened: Callable[[Sequence[Paper]], Office], admin: Connection
+):
+    office = opened(CASE)
+    make_destination(admin, office.tenant_id, "told")
+    with office.database.tenant(office.tenant_id) as connection:
+        output.request(connection, office.tenant_id, "document", office.ids[0], {"state": "succeeded"}, NOW)
+    sends = [*remove(office, 0).sends, *remove(office, 1).sends]
+    assert [send.worker for send in sends].count("document_output") == 1
+    assert admin.execute("SELECT subject_id, payload FROM output_job").fetchall() == [(office.ids[0], None)]
+
+
+# -- beside a match --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gone", range(4))
+@pytest.mark.parametrize("matched", range(4))
+@pytest.mark.parametrize("are_there", [True, False], ids=["matched before", "new"])
+def test_a_match_that_searched_before_the_removal_writes_as_if_it_had_searched_after_it(
+    matched: int, gone: int, are_there: bool, database: Database, admin: Connection
+):
+    office, without = Office(database, admin, CASE), Office(database, admin, CASE)
+    if are_there:
+        office.match_all()
+    others = [position for position in range(4) if position != matched]
+    office.match_all(others)
+    prepared = matching.prepare(database, office.tenant_id, office.ids[matched])
+    assert isinstance(prepared, matching.Prepared)
+    decided = matching.search_and_decide(database, prepared)
+    remove(office, gone)
+    if gone == matched:
+        with pytest.raises(StaleClaimError, match="was removed"):
+            office.write(decided)
+    else:
+        office.write(decided)
+    match_begun(office)
+    admin.execute("DELETE FROM document WHERE id = %s", [without.ids[gone]])
+    without.match_all(position for position in range(4) if position != gone)
+    assert (office.edges(), clusters(office)) == (without.edges(), clusters(without))
+
+
+def test_a_document_whose_keys_were_written_beside_the_removal_finds_it_gone(
+    opened: Callable[[Sequence[Paper]], Office],
+):
+    """The removal looks for those who name its number before the newcomer has keys; the newcomer's search sees it."""
+    office = opened([order()])
+    newcomer = office.file(invoice(po_reference="4711"))
+    with office.database.tenant(office.tenant_id) as connection:
+        removal.remove(connection, office.tenant_id, office.ids[0], NOW, by="ann")
+        prepared = matching.prepare(office.database, office.tenant_id, office.ids[newcomer])
+        assert isinstance(prepared, matching.Prepared)
+        decided = matching.search_and_decide(office.database, prepared)
+        assert decided.outcome.made
+    assert office.write(decided).decided_again
+    assert office.links() == set()
+
+
+def test_a_removal_waits_for_a_match_that_is_being_written_and_undoes_it(
+    opened: Callable[[Sequence[Paper]], Office], database: Database
+):
+    office = opened([order()])
+    newcomer = office.file(invoice(po_reference="4711"))
+    prepared = matching.prepare(database, office.tenant_id, office.ids[newcomer])
+    assert isinstance(prepared, matching.Prepared)
+    decided = matching.search_and_decide(database, prepared)
+    began, done = Event(), Event()
+
+    def at_the_same_time() -> None:
+        began.set()
+        remove(office, 0)
+        done.set()
+
+    other = Thread(target=at_the_same_time)
+    with database.tenant(office.tenant_id) as connection:
+        matching.write(connection, decided, NOW)
+        other.start()
+        assert began.wait(10)
+        wait_until_blocked(office.admin)
+        assert not done.is_set()
+    other.join()
+    assert office.links() == set()
+    assert match_begun(office) == [newcomer]
+    assert (office.links(), clusters(office)) == (set(), {newcomer: newcomer})
+
+
+def wait_until_blocked(admin: Connection) -> None:
+    """Until somebody waits for an advisory lock."""
+    while admin.execute("SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").fetchone() is None:
+        pass
+
+
+def test_a_match_of_a_removed_document_says_so(opened: Callable[[Sequence[Paper]], Office]):
+    office = opened(CASE)
+    remove(office, 0)
+    with pytest.raises(PermanentError, match="not there any more"):
+        office.match(0)
+
+
+# -- replacement -----------------------------------------------------------------------------------------------------
+
+
+def test_a_new_document_takes_the_place_of_an_old_one(opened: Callable[[Sequence[Paper]], Office], admin: Connection):
+    office = opened(CASE)
+    file = File("uploads", "uploads/acme/1/order.xml", None)
+    with office.database.tenant(office.tenant_id) as connection:
+        assert removal.intend_replacement(
+            connection, office.tenant_id, office.ids[0], file, NOW, by="ann", reason="typing error"
+        )
+    new = office.file(order(number="4712"))
+    with office.database.tenant(office.tenant_id) as connection:
+        intended = removal.intended_replacement(connection, office.tenant_id, file)
+        assert intended is not None
+        _, told = removal.replace(connection, office.tenant_id, intended, office.ids[new], NOW)
+        begin(connection, "matching", [office.ids[new]], NOW)
+    assert told == "It replaces an earlier document, which was removed."
+    trail = admin.execute("SELECT document_id, removed_by, reason, replaced_by FROM document_removal").fetchall()
+    assert trail == [(office.ids[0], "ann", "typing error", office.ids[new])]
+    match_begun(office)
+    assert {pair for pair in office.links() if pair == (0, 1) or 0 in pair} == set()
+    with office.database.tenant(office.tenant_id) as connection:
+        assert removal.intended_replacement(connection, office.tenant_id, file) is None
+
+
+@pytest.mark.parametrize(
+    ("became", "told"),
+    [(None, "is not one document"), ("itself", "the same file")],
+    ids=["an archive", "the same file"],
+)
+def test_what_is_no_other_document_replaces_none(
+    became: str | None, told: str, opened: Callable[[Sequence[Paper]], Office], admin: Connection
+):
+    office = opened(CASE)
+    file = File("uploads", "uploads/acme/1/order.zip", None)
+    with office.database.tenant(office.tenant_id) as connection:
+        removal.intend_replacement(connection, office.tenant_id, office.ids[0], file, NOW, by="ann")
+        intended = removal.intended_replacement(connection, office.tenant_id, file)
+        assert intended is not None
+        sends, sentence = removal.replace(
+            connection, office.tenant_id, intended, office.ids[0] if became else None, NOW
+        )
+    assert told in (sentence or "")
+    assert (sends, admin.execute("SELECT FROM document_removal").fetchall()) == ([], [])
+
+
+def test_only_a_document_that_is_there_can_be_replaced(opened: Callable[[Sequence[Paper]], Office]):
+    office = opened(CASE[:1])
+    file = File("uploads", "uploads/acme/1/order.xml", None)
+    with office.database.tenant(office.tenant_id) as connection:
+        assert not removal.intend_replacement(connection, office.tenant_id, uuid4(), file, NOW, by="ann")
