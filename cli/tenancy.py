@@ -2,7 +2,9 @@
 
 from cli.destinations import destinations
 from cli.tenants import app
+from cli.tolerances import tolerances
 
 __all__ = ["app"]
 
 app.command("destinations")(destinations)
+app.command("tolerances")(tolerances)

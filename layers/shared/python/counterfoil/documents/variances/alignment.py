@@ -114,9 +114,7 @@ def learn(
     }
 
 
-def align(
-    document: Document, candidates: Sequence[Anchor], learned: Learned
-) -> dict[Place, tuple[Anchor, float]]:
+def align(document: Document, candidates: Sequence[Anchor], learned: Learned) -> dict[Place, tuple[Anchor, float]]:
     """The anchor of each line of `document` that has one, and how much speaks for it."""
     positions = _positions(candidates)
     weights = {

@@ -228,9 +228,11 @@ def _dated(document: Document) -> str:
 def _rows(ledger: Ledger) -> Iterator[Row]:
     for item in ledger.items:
         document, line = item.document, item.line
-        ordered = [] if not item.is_ordered else [
-            Part(document.id, one.label, "ordered", one.quantity, one.price) for one in item.lines
-        ]
+        ordered = (
+            []
+            if not item.is_ordered
+            else [Part(document.id, one.label, "ordered", one.quantity, one.price) for one in item.lines]
+        )
         entries = sorted(item.entries, key=lambda e: (e.document.order_of_time, e.line.place))
         parts = ordered + [
             Part(e.document.id, e.line.label, _ROLES[e.document.type], e.quantity, e.price) for e in entries

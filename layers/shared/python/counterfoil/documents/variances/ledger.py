@@ -131,9 +131,7 @@ class Ledger:
         return item.total(deliveries[0].type) or _ZERO
 
 
-def keep(
-    documents: Sequence[Document], anchors_of: Sequence[Document], linked: dict[UUID, Collection[UUID]]
-) -> Ledger:
+def keep(documents: Sequence[Document], anchors_of: Sequence[Document], linked: dict[UUID, Collection[UUID]]) -> Ledger:
     """Put every line of `documents` under the item that it is about.
 
     `anchors_of` are the orders, and the deliveries that have none; `linked` says which of them each document may be
@@ -223,7 +221,9 @@ def _shares(ledger: Ledger, document: Document) -> Iterable[list[tuple[Item, Dec
     yield [(item, item.ordered) for item in free if item.ordered]
     left = [(item, (item.ordered or _ZERO) - (item.total(DocumentType.INVOICE) or _ZERO)) for item in free]
     yield [(item, quantity) for item, quantity in left if quantity > 0]
-    delivered = [(item, (ledger.delivered(item) or _ZERO) - (item.total(DocumentType.INVOICE) or _ZERO)) for item in free]
+    delivered = [
+        (item, (ledger.delivered(item) or _ZERO) - (item.total(DocumentType.INVOICE) or _ZERO)) for item in free
+    ]
     yield [(item, quantity) for item, quantity in delivered if quantity > 0]
     for delivery in _deliveries_of(items):
         yield [

@@ -108,16 +108,18 @@ class Tolerance:
     article: str | None = None
     """The supplier's or the buyer's article number."""
 
+    @property
+    def scope(self) -> tuple[str | None, str | None]:
+        """Supplier and article in forms that can be compared."""
+        return _supplier(self.supplier), code(self.article) if self.article else None
+
 
 class Tolerances:
     """A tenant's tolerances, asked for by what they are about."""
 
     def __init__(self, entries: Iterable[Tolerance] = ()) -> None:
         """Of two entries with one key and scope, the later one applies."""
-        self._limits = {
-            (entry.key, _supplier(entry.supplier), code(entry.article) if entry.article else None): entry.limits
-            for entry in entries
-        }
+        self._limits = {(entry.key, *entry.scope): entry.limits for entry in entries}
 
     def limits(self, key: Key, *, suppliers: Iterable[str] = (), articles: Iterable[str] = ()) -> Limits:
         """The limits of the most specific entry: supplier and article, then article, then supplier, then neither.

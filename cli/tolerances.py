@@ -1,0 +1,201 @@
+"""`counterfoil tenants tolerances`: which differences a tenant tolerates."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import place_of
+from cli.failures import UsageError
+from cli.tenants import Tenant, as_owner, chosen
+from cli.terminal import page, print_json
+from counterfoil.db import Connection
+from counterfoil.documents import diagnostics
+from counterfoil.documents.variances import Key, Limits, Tolerance
+from counterfoil.documents.variances.tolerances import DEFAULTS
+
+KEYS = ", ".join(Key)
+ANY = "any"
+LONGEST_SCOPE = 200
+AT_ONCE = 500
+"""Clusters that one transaction has computed anew."""
+_LIMIT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*(%?)")
+
+
+def limits_of(within: Sequence[str], below: Sequence[str], above: Sequence[str]) -> Limits:
+    """Limits as people write them: `2%`, `0.05`, `any`. What is said of one direction goes before what is said of both.
+
+    Raises:
+        UsageError: one of them is no limit, or nothing is said of a direction.
+    """
+    lower, upper = _direction(below or within, "--below"), _direction(above or within, "--above")
+    return Limits(lower[0], lower[1], upper[0], upper[1])
+
+
+def _direction(said: Sequence[str], option: str) -> tuple[Decimal | None, Decimal | None]:
+    if not said:
+        raise UsageError(f"Say how far it may be off: --within 2% for both directions, or {option} for this one.")
+    absolute, percent = None, None
+    for text in said:
+        if text == ANY:
+            continue
+        found = _LIMIT.fullmatch(text.strip())
+        if found is None:
+            raise UsageError(f"'{text}' is no limit: write a number like 0.05, a share like 2%, or {ANY}.")
+        if found[2]:
+            percent = Decimal(found[1])
+        else:
+            absolute = Decimal(found[1])
+    return absolute, percent
+
+
+def list_tolerances(connection: Connection, tenant_id: UUID) -> list[Tolerance]:
+    """A tenant's own tolerances, the general ones first."""
+    rows = connection.execute(
+        "SELECT key, lower_absolute, lower_percent, upper_absolute, upper_percent, supplier, article FROM tolerance "
+        "WHERE tenant_id = %s ORDER BY key, supplier NULLS FIRST, article NULLS FIRST",
+        [tenant_id],
+    ).fetchall()
+    return [Tolerance(Key(key), Limits(*limits), supplier, article) for key, *limits, supplier, article in rows]
+
+
+def set_tolerance(cloud: Cloud, tenant: Tenant, wanted: Tolerance) -> None:
+    """Set a tolerance, in the place of one of the same key and scope."""
+    with as_owner(cloud) as connection:
+        _remove(connection, tenant, wanted)
+        limits = wanted.limits
+        connection.execute(
+            "INSERT INTO tolerance (tenant_id, key, supplier, article, lower_absolute, lower_percent, upper_absolute, "
+            "upper_percent) VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
+            [
+                tenant.id,
+                wanted.key,
+                wanted.supplier,
+                wanted.article,
+                limits.lower_absolute,
+                limits.lower_percent,
+                limits.upper_absolute,
+                limits.upper_percent,
+            ],
+        )
+
+
+def remove_tolerance(cloud: Cloud, tenant: Tenant, unwanted: Tolerance) -> None:
+    """Remove the tolerance of a key and scope.
+
+    Raises:
+        UsageError: there is none.
+    """
+    with as_owner(cloud) as connection:
+        if not _remove(connection, tenant, unwanted):
+            raise UsageError(f"'{tenant.slug}' has no tolerance of {unwanted.key} for {_scope(unwanted)}.")
+
+
+def _remove(connection: Connection, tenant: Tenant, unwanted: Tolerance) -> bool:
+    """Remove those whose supplier and article say the same, however they are written."""
+    found = connection.execute(
+        "SELECT id, supplier, article FROM tolerance WHERE tenant_id = %s AND key = %s", [tenant.id, unwanted.key]
+    ).fetchall()
+    same = [
+        id_
+        for id_, supplier, article in found
+        if Tolerance(unwanted.key, unwanted.limits, supplier, article).scope == unwanted.scope
+    ]
+    connection.execute("DELETE FROM tolerance WHERE id = ANY(%s)", [same])
+    return bool(same)
+
+
+def compute_anew(cloud: Cloud, tenant: Tenant) -> int:
+    """Have every cluster of a tenant computed with its tolerances as they are now. Returns how many."""
+    with cloud.database.tenant(tenant.id) as connection:
+        ids = [row[0] for row in connection.execute("SELECT id FROM cluster_diagnostics WHERE outcome IS NOT NULL")]
+    for start in range(0, len(ids), AT_ONCE):
+        with cloud.database.tenant(tenant.id) as connection:
+            diagnostics.request(connection, tenant.id, ids[start : start + AT_ONCE], datetime.now(UTC))
+    return len(ids)
+
+
+def tolerances(  # noqa: PLR0913  # one for each option
+    context: typer.Context,
+    slug: Annotated[str, typer.Argument(metavar="TENANT", help="The tenant, by its slug.")],
+    *,
+    key: Annotated[Key | None, typer.Option("--set", metavar="KEY", help=f"Set one: {KEYS}.")] = None,
+    removed: Annotated[
+        Key | None, typer.Option("--remove", metavar="KEY", help="Remove one: what is more general applies again.")
+    ] = None,
+    supplier: Annotated[str | None, typer.Option(help="Of this supplier only, by VAT id or name.")] = None,
+    article: Annotated[
+        str | None, typer.Option(help="Of this article only, by the seller's or buyer's number.")
+    ] = None,
+    within: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LIMIT", help=f"2%, 0.05 or {ANY}. Given twice, both must hold (2% and 0.05)."),
+    ] = None,
+    below: Annotated[
+        list[str] | None, typer.Option(metavar="LIMIT", help="The same, for less than expected only.")
+    ] = None,
+    above: Annotated[
+        list[str] | None, typer.Option(metavar="LIMIT", help="The same, for more than expected only.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Set, remove and list which differences a tenant tolerates: in prices, quantities, totals and tax rates.
+
+    Of several that fit, the most specific one applies, as a whole: that of supplier and article, of the article, of
+    the supplier, the tenant's own, the product's default. A change has the tenant's clusters computed anew.
+    """
+    if key is not None and removed is not None:
+        raise UsageError("One change at a time, please: --set or --remove.")
+    cloud = Cloud.at(place_of(context.obj))
+    (tenant,) = chosen(cloud, slug)
+    about = key or removed
+    if about is None and (supplier or article or within or below or above):
+        raise UsageError(f"Say what it is about: --set or --remove with one of {KEYS}.")
+    if about is not None:
+        limits = limits_of(within or (), below or (), above or ()) if key is not None else DEFAULTS[about]
+        change = Tolerance(about, limits, _text(supplier), _text(article))
+        (set_tolerance if key is not None else remove_tolerance)(cloud, tenant, change)
+    anew = compute_anew(cloud, tenant) if about is not None else None
+    with as_owner(cloud) as connection:
+        found = list_tolerances(connection, tenant.id)
+    if as_json:
+        print_json([_record(one) for one in found])
+    else:
+        _show(found, anew)
+
+
+def _text(text: str | None) -> str | None:
+    if text is None or not text.strip():
+        return None
+    if len(text) > LONGEST_SCOPE:
+        raise UsageError(f"A supplier or an article has {LONGEST_SCOPE} characters at most.")
+    return text.strip()
+
+
+def _record(tolerance: Tolerance) -> dict[str, Any]:
+    scope = {"supplier": tolerance.supplier, "article": tolerance.article}
+    return {"key": tolerance.key.value, **scope, **tolerance.limits.record}
+
+
+def _scope(tolerance: Tolerance) -> str:
+    parts = [f"supplier {tolerance.supplier}"] if tolerance.supplier else []
+    parts += [f"article {tolerance.article}"] if tolerance.article else []
+    return " and ".join(parts) or "everything"
+
+
+def _show(found: Sequence[Tolerance], anew: int | None) -> None:
+    table = Table("about", "for", "tolerated", box=None)
+    for default in DEFAULTS:
+        table.add_row(default, "everything, where nothing else is said", DEFAULTS[default].words, style="dim")
+    for one in found:
+        table.add_row(one.key, escape(_scope(one)), one.limits.words)
+    page().print(table)
+    if anew is not None:
+        page().print("1 cluster is computed anew." if anew == 1 else f"{anew} clusters are computed anew.")

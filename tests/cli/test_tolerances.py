@@ -1,0 +1,142 @@
+"""Tolerances are set on the command line, shown as they apply, and have a tenant's clusters computed anew."""
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+from typer.testing import CliRunner
+
+from cli import tolerances
+from cli.cloud.cloud import Cloud
+from cli.failures import UsageError
+from cli.postgres import Server
+from cli.tenancy import app
+from counterfoil.db import Connection, Database
+from counterfoil.documents import diagnostics
+from counterfoil.documents.variances import Limits
+from tests.cli.test_tenants import CloudOf
+from tests.delivery.harness import rows
+
+CLUSTER = UUID(int=7)
+
+
+@pytest.fixture
+def acme(
+    postgres: Server,
+    migrated_database: str,
+    database: Database,
+    make_tenant: Callable[..., UUID],
+    monkeypatch: pytest.MonkeyPatch,
+) -> UUID:
+    tenant_id = make_tenant("acme")
+    make_tenant("zenith")
+    cloud = CloudOf(postgres, migrated_database, database)
+    monkeypatch.setattr(Cloud, "at", lambda _: cloud)
+    return tenant_id
+
+
+def run(*words: str) -> Any:
+    result = CliRunner().invoke(app, ["tolerances", *words])
+    if result.exception is not None:
+        raise result.exception
+    return result
+
+
+def call(*words: str) -> Any:
+    """What a call with --json prints."""
+    return json.loads(run(*words, "--json").output)
+
+
+@pytest.mark.usefixtures("acme")
+def test_a_tolerance_is_set_for_its_tenant_alone():
+    call("acme", "--set", "price", "--within", "2%", "--within", "0.50")
+    (found,) = call("acme")
+    assert found == {
+        "key": "price",
+        "supplier": None,
+        "article": None,
+        "lower_absolute": "0.50",
+        "lower_percent": "2",
+        "upper_absolute": "0.50",
+        "upper_percent": "2",
+    }
+    assert call("zenith") == []
+
+
+@pytest.mark.usefixtures("acme")
+def test_a_tolerance_of_the_same_scope_takes_the_place_of_the_one_before_however_it_is_written():
+    call("acme", "--set", "price", "--within", "2%", "--article", "A-100", "--supplier", "Tarnow Schrauben AG")
+    found = call("acme", "--set", "price", "--within", "3%", "--article", "a 100", "--supplier", "TARNOW SCHRAUBEN")
+    assert [(one["article"], one["upper_percent"]) for one in found] == [("a 100", "3")]
+
+
+@pytest.mark.usefixtures("acme")
+def test_a_tolerance_is_removed_by_its_scope():
+    call("acme", "--set", "price", "--within", "2%")
+    call("acme", "--set", "price", "--within", "5%", "--article", "A1")
+    assert [one["article"] for one in call("acme", "--remove", "price")] == ["A1"]
+    with pytest.raises(UsageError, match="'acme' has no tolerance of price for everything"):
+        run("acme", "--remove", "price")
+
+
+def test_a_change_has_the_clusters_computed_anew_that_have_a_result(acme: UUID, database: Database, admin: Connection):
+    with database.tenant(acme) as connection:
+        diagnostics.request(connection, acme, [CLUSTER, UUID(int=8)], datetime.now(UTC))
+    admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
+    admin.execute("UPDATE cluster_diagnostics SET outcome = 'matched', result = '{}' WHERE id = %s", [CLUSTER])
+    assert "1 cluster is computed anew." in run("acme", "--set", "total", "--within", "any").output
+    assert {row["id"]: row["status"] for row in rows(admin, "cluster_diagnostics")} == {
+        str(CLUSTER): "pending",
+        str(UUID(int=8)): "succeeded",
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "limits"),
+    [
+        ((["1%"], [], []), Limits(None, Decimal(1), None, Decimal(1))),
+        ((["0.05"], [], ["2 %"]), Limits(Decimal("0.05"), None, None, Decimal(2))),
+        (([], ["any"], ["0"]), Limits(None, None, Decimal(0), None)),
+        (([], ["3", "1%"], ["any"]), Limits(Decimal(3), Decimal(1), None, None)),
+    ],
+)
+def test_limits_are_read_as_people_write_them(said: tuple[list[str], list[str], list[str]], limits: Limits):
+    assert tolerances.limits_of(*said) == limits
+
+
+@pytest.mark.parametrize("text", ["-1", "two", "1,5", "%", "1e3", "", "NaN", "5 EUR"])
+def test_what_is_no_limit_is_refused(text: str):
+    with pytest.raises(UsageError, match="is no limit"):
+        tolerances.limits_of([text], [], [])
+
+
+@pytest.mark.usefixtures("acme")
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--set", "price"], "Say how far it may be off"),
+        (["--set", "price", "--above", "1%"], "--below for this one"),
+        (["--set", "price", "--remove", "tax"], "One change at a time"),
+        (["--within", "1%"], "Say what it is about"),
+        (["--set", "price", "--within", "1%", "--article", "x" * 201], "200 characters at most"),
+    ],
+)
+def test_a_call_that_says_too_little_is_refused_and_changes_nothing(words: list[str], sentence: str, admin: Connection):
+    with pytest.raises(UsageError, match=sentence):
+        run("acme", *words)
+    assert rows(admin, "tolerance") == []
+
+
+@pytest.mark.usefixtures("acme")
+def test_people_see_what_applies():
+    shown = run(
+        "acme", "--set", "billed_quantity", "--below", "any", "--above", "5%", "--supplier", "DE811907980"
+    ).output
+    assert re.search("price +everything, where nothing else is said +1 % more or less", shown)
+    assert "supplier DE811907980" in shown
+    assert "any amount less, 5 % more" in shown
