@@ -19,7 +19,7 @@ from infra.packaging import Package
 from infra.workers import WORKERS, FedBy, Row, queue_rows, shortened
 from tests.delivery.conftest import clock, sqs, tenant
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, make_consumer, record
-from tests.factories import make_document
+from tests.factories import make_destination, make_document
 from tests.infra.conftest import LOCAL
 from tests.infra.synthesis import Synthesis, Template, synthesise
 
@@ -145,6 +145,25 @@ def pending(row: Row, admin: Connection, tenant: UUID) -> UUID:
         return work_id
     if row.name == "matching":
         return make_document(admin, tenant, matching_status="pending", matching_revision=1)
+    if row.name == "diagnostics":
+        work_id = uuid4()
+        admin.execute(
+            "INSERT INTO cluster_diagnostics (id, tenant_id, created_at, revision) VALUES (%s, %s, now(), 1)",
+            [work_id, tenant],
+        )
+        return work_id
+    if row.name == "document_output":
+        work_id = uuid4()
+        destination = make_destination(admin, tenant, f"to-{work_id}")
+        admin.execute(
+            """
+            INSERT INTO output_job (id, tenant_id, destination_id, subject, subject_id, schema_version, payload,
+                                    requested_at, created_at, revision)
+            VALUES (%s, %s, %s, 'cluster', %s, 1, '{}', now(), now(), 1)
+            """,
+            [work_id, tenant, destination, work_id],
+        )
+        return work_id
     work_id = make_document(admin, tenant)
     admin.execute(
         "INSERT INTO ingestion_job (id, tenant_id, created_at, revision) VALUES (%s, %s, now(), 1)", [work_id, tenant]
