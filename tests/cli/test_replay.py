@@ -87,7 +87,7 @@ def with_record(place: int, **changes: Any) -> Found:
         (with_document(3, number=None), {"each invoice once, by its number", "each with its own pages"}),
         (with_document(3, first_page=5), {"each with its own pages"}),
         (with_document(3, last_page=8), {"each with its own pages"}),
-        (with_document(8, ingestion="succeeded", attempts=0), {"documents"}),
+        (with_document(8, ingestion="succeeded"), {"documents", "each invoice once, by its number"}),
         (with_document(3, attempts=3), {"attempts begun"}),
         (with_record(2, receives=2), {"receives of each message"}),
         (with_record(2, outcome="retry"), {"outcomes"}),

@@ -33,15 +33,27 @@ def _kind(page: Page, own: Signs, following: Sequence[Signs]) -> str | None:
     text = fold(page.text)
     if own.words <= _SEPARATOR_WORDS and words.SEPARATOR.search(text):
         return "is a separator sheet"
-    if own.own is not None and own.own.style != "label" and own.own.number is not None:
-        return None
-    if len(_listed(page, following)) >= _LISTED:
+    listed = _listed(page, following)
+    if len(listed) >= _LISTED and (_heading(own) is None or _names_alike(own, listed)):
         return "lists the documents that follow"
+    if _heading(own) is not None:
+        return None
     if own.has_total or own.number is not None:
         return None
     if _is_fax_cover(page):
         return "is the cover of a fax"
     return "goes with the documents that follow" if words.COVERING.search(text) else None
+
+
+def _heading(signs: Signs) -> str | None:
+    """The number that a page is headed with."""
+    return None if signs.own is None or signs.own.style == "label" else signs.own.number
+
+
+def _names_alike(signs: Signs, listed: set[str]) -> bool:
+    """Whether what looks like the page's own number is one of several that it lists in the same way."""
+    alike = {mention.number for mention in signs.named if signs.own is not None and mention.style == signs.own.style}
+    return _heading(signs) in listed and len(alike & listed) >= _LISTED
 
 
 def _begins(signs: Signs) -> bool:

@@ -107,14 +107,15 @@ def read(page: Page) -> Signs:
     lines = [(line, tuple(_segments(line))) for line in page.lines()]
     height = max(page.height, 1.0)
     usual = median([word.bottom - word.top for word in page.words]) if page.words else 1.0
-    mentions = [found for place in range(len(lines)) for found in _mentions(lines, place, usual)]
+    texts = [fold(line.text) for line, _ in lines]
+    goods = next((place for place, text in enumerate(texts) if words.GOODS.search(text)), len(lines))
+    mentions = [found for place in range(len(lines)) for found in _mentions(lines, place, usual, goods)]
     own = _own(mentions)
     upper = [
         segments
         for place, (line, segments) in enumerate(lines)
         if line.top <= _UPPER * height or place <= _UPPER * len(lines)
     ]
-    texts = [fold(line.text) for line, _ in lines]
     header = [text for (line, _), text in zip(lines, texts, strict=True) if line.bottom <= _HEADER * height]
     carried = [line.top / height for (line, _), text in zip(lines, texts, strict=True) if words.CARRIED.search(text)]
     footer = [line.text for line, _ in lines if line.top >= _FOOTER * height]
@@ -158,8 +159,11 @@ def _segments(line: Line) -> Iterator[Segment]:
 Lines = Sequence[tuple[Line, tuple[Segment, ...]]]
 
 
-def _mentions(lines: Lines, place: int, usual: float) -> Iterator[Mention]:
-    """What a line names: in each of its segments, with the number beside it, or below where it is a label."""
+def _mentions(lines: Lines, place: int, usual: float, goods: int) -> Iterator[Mention]:
+    """What a line names: in each of its segments, with the number beside it, or below where it is a label.
+
+    `goods` is the place of the first line with an amount: what comes after it heads some of the goods, not the page.
+    """
     _, segments = lines[place]
     for index, segment in enumerate(segments):
         tail = " ".join(part.text for part in segments[index:])
@@ -176,7 +180,8 @@ def _mentions(lines: Lines, place: int, usual: float) -> Iterator[Mention]:
         elif is_alone and not (label or _is_end(found)):
             continue  # a sentence
         is_reference = label is not None and (found.re is words.LABEL or ":" in label)
-        style: Style = "title" if is_large else "heading" if is_alone and not is_reference else "label"
+        is_heading = is_alone and not is_reference and place < goods
+        style: Style = "title" if is_large else "heading" if is_heading else "label"
         yield Mention(_kind(found), _plain(number), style, segment.height, place / len(lines))
 
 

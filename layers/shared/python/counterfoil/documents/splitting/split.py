@@ -214,6 +214,13 @@ def _a(mention: Mention) -> str:
     return f"an {name}" if name[0] in "aeiou" else f"a {name}"
 
 
+def _is_named(current: _Current, page: Signs) -> bool:
+    """Whether a page says what it is, and not only what the document under way refers to."""
+    if page.own is None or current.own is None:
+        return page.number is not None or page.own is not None
+    return page.own.style != "label" or page.own.stage >= current.own.stage
+
+
 # -- sender and layout ----------------------------------------------------------------------------------------------
 
 
@@ -234,7 +241,7 @@ def _by_layout(current: _Current, page: Signs) -> Iterator[Sign]:
         yield Sign(-4.0, "Something is carried on from the page before.")
     if page.is_annex:
         yield Sign(-_STRONG, "It is headed as an annex or as terms and conditions.")
-    names_itself = page.own is not None or page.number is not None or bool(page.places)
+    names_itself = _is_named(current, page) or bool(page.places)
     head = page.head if names_itself else [figures for figures in page.head if not figures & current.figures]
     if len(head) > 1:
         weight, so_much = (2.8, "the") if len(head) > 2 else (1.5, "some of the")
@@ -243,7 +250,8 @@ def _by_layout(current: _Current, page: Signs) -> Iterator[Sign]:
         if not page.head:
             yield Sign(-_STRONG, "Nothing on it looks like a beginning.")
         else:
-            yield Sign(-2.0 if len(head) < 2 else -1.0, "It names no number of its own, and no kind of document.")
+            weight = -1.0 if len(head) > 1 else -1.5 if current.has_ended else -2.0
+            yield Sign(weight, "It names no number of its own, and no kind of document.")
     if current.last.has_total:
         yield Sign(1.2, "The page before ends with a total.")
     elif not names_itself and current.own and current.own.kind in _BILLS and not current.has_total:

@@ -166,7 +166,7 @@ BARE_PLACE = re.compile(
     r"-? ?(?P<place>\d{1,3}) ?(?:/|von|of|sur|de|di|van|af) ?(?P<count>\d{1,3}) ?-?|- ?(?P<alone>\d{1,3}) ?-"
 )
 BEFORE_OTHER_PAGE = re.compile(
-    r"\b(?:siehe|auf|see|on|zur|von|from|voir|sur|vedi|vease|en|la|a|zie|op|van|se|pa|fra|nachste|next|volgende|"
+    r"\b(?:siehe|auf|see|on|zu|zur|to|about|uber|over|om|von|from|voir|sur|vedi|vease|en|la|a|zie|op|van|se|pa|fra|nachste|next|volgende|"
     r"suite|segue|sigue|vervolg|folgt)\W*$"
 )
 AFTER_OTHER_PAGE = re.compile(r"folgt|follows|suit|segue|sigue|volgt|folger")
@@ -195,6 +195,11 @@ TOTAL = re.compile(
     r"\b[^\d\n]{0,25}-?\d[\d.,' ]*[.,]\d\d\b"
 )
 """A sum with which a paper ends."""
+GOODS = re.compile(
+    r"(?:^| )(?!\d{1,2}\.\d{1,2}\.\d\d\b)-?\d[\d.,']*[.,]\d\d"
+    r"(?: ?(?:eur|usd|gbp|chf|dkk|kr\.?|€|£|\$))?(?: \d\d? ?%?)?$"
+)
+"""The end of a line of a table: an amount, perhaps with the rate of its tax."""
 NO_TOTAL = re.compile(
     r"zwischen|sub-? ?total|sous-total|subtotale|subtotaal|net(?:to)?\b|ht\b|uebertrag|ubertrag|report|riporto"
 )
@@ -243,9 +248,9 @@ TOWN = re.compile(
 """The last line of an address: postal code and town."""
 
 ANNEX = re.compile(
-    r"(?:anlage|anhang|appendix|annex|enclosure|allegato|anexo|bijlage|bilag|annexe|allgemeine (?:geschafts|"
-    r"verkaufs|liefer)"
-    r"|(?:general )?terms (?:and|&) conditions|conditions generales|condizioni generali|condiciones generales|"
+    r"(?:anlage|anhang|appendix|annex|enclosure|allegato|anexo|bijlage|bilag|annexe|"
+    r"(?:allgemeine )?geschaftsbedingungen|allgemeine (?:verkaufs|liefer|einkaufs)|"
+    r"(?:general )?terms (?:and|&) conditions|conditions generales|condizioni generali|condiciones generales|"
     r"algemene voorwaarden|almindelige (?:salgs|forretnings))"
 )
 
