@@ -1,5 +1,7 @@
 """What a model says is found on the pages in whatever form people write it, and what they do not state is not."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -167,3 +169,18 @@ def test_every_amount_is_found_however_it_is_grouped(amount, marks):
 def test_any_text_is_searched_to_its_end(text):
     assert all(number >= 0 for number in numbers(text))
     assert all(len(day) == 10 for day in dates(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["1" + "." * 300_000, "1 " * 100_000, "12 jan " * 50_000, "1/" * 100_000, "9" * 300_000]
+)
+def test_a_hostile_page_takes_time_in_proportion_to_its_length(text: str):
+    short, long = (_seconds(text[: len(text) // parts]) for parts in (10, 1))
+    assert long < 40 * short + 0.5  # in proportion it is ten times as long
+
+
+def _seconds(text: str) -> float:
+    began = time.perf_counter()
+    assert Grounds([_page(text)]).number("7.77") is None
+    list(dates(text))
+    return time.perf_counter() - began

@@ -32,9 +32,9 @@ _SHORTEST_SYLLABLE = 4
 
 _NUMERIC_DATE = re.compile(r"(?<!\d)(\d{1,4})(\s?[./\-\u2013]\s?)(\d{1,2})\2(\d{1,4})(?!\d)")
 _COMPACT_DATE = re.compile(r"(?<!\d)(\d{4})(\d{2})(\d{2})(?!\d)")
-_DAY_MONTH_YEAR = re.compile(r"(?<!\d)(\d{1,2})[^\w\n]*(?:st|nd|rd|th|er)?[^\w\n]*(?:de |of )?([^\W\d_]{3,10})"
-                             r"[^\w\n]*(?:de |del )?['\u2019]?(\d{4}|\d{2})(?!\d)", re.IGNORECASE)  # fmt: skip
-_MONTH_DAY_YEAR = re.compile(r"([^\W\d_]{3,10})\.?\s*(\d{1,2})(?:st|nd|rd|th)?[,.\s]\s*(\d{4})(?!\d)", re.IGNORECASE)
+_DAY_MONTH_YEAR = re.compile(r"(?<!\d)(\d{1,2})[^\w\n]{0,4}(?:[a-z]{2}\b)?[^\w\n]{0,4}(?:de |of )?([^\W\d_]{3,10})"
+                             r"[^\w\n]{0,4}(?:de |del )?['\u2019]?(\d{4}|\d{2})(?!\d)", re.IGNORECASE)  # fmt: skip
+_MONTH_DAY_YEAR = re.compile(r"([^\W\d_]{3,10})\.?\s*(\d{1,2})(?:[a-z]{2}\b)?[,.\s]\s*(\d{4})(?!\d)", re.IGNORECASE)
 _MONTHS: Mapping[str, int] = {
     beginning: number
     for number, beginnings in enumerate(
