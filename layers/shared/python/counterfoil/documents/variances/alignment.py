@@ -34,6 +34,8 @@ _NEAR_CODE = 75
 """Codes whose letters are this much alike (of 100) may be one, damaged by capture."""
 _NEAR_WORD = 80
 _MIN_ABBREVIATION = 3
+_MOST = 100
+"""Anchors that a line is weighed against, at most."""
 _ZERO = Decimal(0)
 
 Place = tuple[UUID, int]
@@ -97,7 +99,7 @@ def learn(
     for (document_id, place), (anchor, weight) in pairs:
         if weight < _SURE:
             continue
-        line = next(line for line in wanted[document_id][0].lines if line.place == place)
+        line = wanted[document_id][0].lines[place]
         id_, anchor_place = anchor.place
         for code in _codes_of(line):
             codes[anchor.place].add(code)
@@ -116,26 +118,28 @@ def learn(
 
 def align(document: Document, candidates: Sequence[Anchor], learned: Learned) -> dict[Place, tuple[Anchor, float]]:
     """The anchor of each line of `document` that has one, and how much speaks for it."""
-    positions = _positions(candidates)
+    near = _Near(candidates, learned)
     weights = {
         (line.place, index): weight
         for line in document.lines
-        for index, anchor in enumerate(candidates)
-        if (weight := weigh(line, anchor, positions, learned)) >= _MIN
+        for index in near.to(line)
+        if (weight := weigh(line, candidates[index], near.positions, learned)) >= _MIN
     }
     pairs = assign(weights)
-    left = {index: candidates[index].line.quantity or _ZERO for index in range(len(candidates))}
+    left = {index: anchor.line.quantity or _ZERO for index, anchor in enumerate(candidates)}
     for place, index in pairs.items():
         left[index] -= document.lines[place].quantity or _ZERO
+    possible: dict[int, list[int]] = defaultdict(list)
+    for place, index in weights:
+        possible[place].append(index)
     split: dict[int, int] = {}
     for line in document.lines:
         if line.place in pairs:
             continue
         fitting = [
             (weight + (1.0 if 0 < (line.quantity or _ZERO) <= left[index] else 0.0), -index)
-            for place, index in weights
-            if place == line.place
-            and (weight := weigh(line, candidates[index], positions, learned, with_quantity=False)) >= _MIN_SPLIT
+            for index in possible[line.place]
+            if (weight := weigh(line, candidates[index], near.positions, learned, with_quantity=False)) >= _MIN_SPLIT
         ]
         if fitting:
             split[line.place] = -max(fitting)[1]
@@ -143,6 +147,44 @@ def align(document: Document, candidates: Sequence[Anchor], learned: Learned) ->
     return {
         (document.id, place): (candidates[index], weights[place, index]) for place, index in (pairs | split).items()
     }
+
+
+class _Near:
+    """Finds the anchors that a line may be about: few are all looked at, and of many those that have something of it.
+
+    An equal article number or description says enough: where a line has one, only the anchors that have it too are
+    looked at, and those of the order line that it names. Else it is those that share a word, or quantity and amount.
+    """
+
+    def __init__(self, candidates: Sequence[Anchor], learned: Learned) -> None:
+        self.positions = _positions(candidates)
+        self._count = len(candidates)
+        self._equal: dict[object, list[int]] = defaultdict(list)
+        self._alike: dict[object, list[int]] = defaultdict(list)
+        self._order_lines: dict[str, list[int]] = defaultdict(list)
+        self._quantities = [anchor.line.quantity for anchor in candidates]
+        for index, anchor in enumerate(candidates):
+            line, names = anchor.line, learned.get(anchor.place, _NOTHING)
+            for key in {*_codes_of(line), *names.codes, (line.words,), *((text,) for text in names.texts)} - {("",)}:
+                self._equal[key].append(index)
+            for word in {*line.words.split(), (line.quantity, line.net)}:
+                self._alike[word].append(index)
+            for label in {line.label.lstrip("0"), str(line.place + 1)}:
+                self._order_lines[label].append(index)
+
+    def to(self, line: Line) -> Sequence[int]:
+        """The anchors by their places in the list, each once, at most _MOST."""
+        if self._count <= _MOST:
+            return range(self._count)
+        named = self._order_lines.get((line.order_line or "").lstrip("0"), [])
+        found = {index for key in (*_codes_of(line), (line.words,)) for index in self._equal.get(key, ())}
+        if not found:
+            keys = (*line.words.split(), (line.quantity, line.net))
+            found = {index for key in keys for index in self._alike.get(key, ())}
+        found.update(named)
+        if len(found) <= _MOST:
+            return sorted(found)
+        return sorted(found, key=lambda index: (self._quantities[index] != line.quantity, index))[:_MOST]
 
 
 def _positions(candidates: Iterable[Anchor]) -> Mapping[UUID, frozenset[str]]:

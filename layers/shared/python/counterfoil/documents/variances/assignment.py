@@ -1,12 +1,12 @@
 """Optimal assignment: which lines of two documents go together, so that the sum of their weights is the largest. Pure.
 
-Kuhn and Munkres' problem by shortest augmenting paths with potentials (Jonker and Volgenant 1987; Crouse 2016), O(n^3)
-for n nodes of one connected part. Most lines have few possible partners, so that the parts are small; that is why no
-numerical library, which would double the layer's size, is needed.
+Kuhn and Munkres' problem on a sparse graph, by successive shortest augmenting paths with potentials (Edmonds and Karp
+1972; Jonker and Volgenant 1987): for r rows and e possible pairs, r searches of O(e log e) at most, each of which ends
+at the first column that is free. A numerical library would double the layer's size for this.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping
+from heapq import heappop, heappush
 from math import inf
 
 Pairs = Mapping[tuple[int, int], float]
@@ -18,80 +18,60 @@ def assign(weights: Pairs) -> dict[int, int]:
     `weights` holds the possible pairs by (row, column); the others are impossible. Returns the column of each row that
     has one. Of several best answers it is always the same one, whatever the order of the mapping.
     """
-    possible = {pair: weights[pair] for pair in sorted(weights) if weights[pair] > 0}
-    found: dict[int, int] = {}
-    for part in _parts(possible):
-        found |= _assign_part(part)
-    return found
+    costs: dict[int, dict[int, float]] = {}
+    for (row, column), weight in sorted(weights.items()):
+        if weight > 0:
+            costs.setdefault(row, {})[column] = -weight
+    alone = 1 + max((column for row in costs.values() for column in row), default=0)
+    for row, possible in costs.items():
+        possible[alone + row] = 0.0  # a column of its own: the row may stay without a partner, at no gain and no cost
+    return {row: column for row, column in _Assignment(costs).rows.items() if column < alone}
 
 
-def _parts(weights: Pairs) -> list[dict[tuple[int, int], float]]:
-    """The connected parts of the graph of possible pairs, each with its pairs."""
-    leader: dict[tuple[str, int], tuple[str, int]] = {}
+class _Assignment:
+    """The pairs of the least total cost, row by row. Costs less the potentials of both ends are never negative."""
 
-    def find(node: tuple[str, int]) -> tuple[str, int]:
-        while leader.setdefault(node, node) != node:
-            leader[node] = leader[leader[node]]
-            node = leader[node]
-        return node
+    def __init__(self, costs: Mapping[int, Mapping[int, float]]) -> None:
+        """`costs` of pairs by row and column; every row has a column that no other row has."""
+        self.rows: dict[int, int] = {}
+        self._costs = costs
+        self._columns: dict[int, int] = {}
+        self._row_potential = dict.fromkeys(costs, 0.0)
+        self._column_potential: dict[int, float] = {}
+        for row in costs:
+            self._augment(row)
 
-    for row, column in weights:
-        leader[find(("row", row))] = find(("column", column))
-    parts: dict[tuple[str, int], dict[tuple[int, int], float]] = defaultdict(dict)
-    for pair, weight in weights.items():
-        parts[find(("row", pair[0]))][pair] = weight
-    return list(parts.values())
-
-
-def _assign_part(weights: Pairs) -> dict[int, int]:
-    rows = sorted({row for row, _ in weights})
-    columns = sorted({column for _, column in weights})
-    if len(rows) == 1 or len(columns) == 1:
-        row, column = max(weights, key=lambda pair: (weights[pair], -pair[0], -pair[1]))
-        return {row: column}
-    # A row may stay without a partner: it then takes a column of its own, at no gain and no cost.
-    costs = [
-        [-weights.get((row, column), -inf) for column in columns] + [0.0 if other == row else inf for other in rows]
-        for row in rows
-    ]
-    chosen = _shortest_paths(costs)
-    return {rows[place]: columns[column] for place, column in enumerate(chosen) if column < len(columns)}
-
-
-def _shortest_paths(costs: list[list[float]]) -> list[int]:
-    """The column of each row, at the least total cost; there are enough columns for all rows."""
-    width = len(costs[0])
-    of_row, of_column = [-1] * len(costs), [-1] * width
-    row_potential, column_potential = [0.0] * len(costs), [0.0] * width
-    for start in range(len(costs)):
-        shortest, before = [inf] * width, [-1] * width
-        seen_columns: list[int] = []
-        is_seen = [False] * width
-        row, reached = start, 0.0
+    def _augment(self, start: int) -> None:
+        """Give a row its column, and those rows another one whose columns are on the way."""
+        settled: dict[int, float] = {}
+        reached: dict[int, float] = {}
+        before: dict[int, int] = {}
+        ahead: list[tuple[float, int]] = []
+        row, length = start, 0.0
         while True:
-            best = -1
-            for column in range(width):
-                if is_seen[column]:
-                    continue
-                length = reached + costs[row][column] - row_potential[row] - column_potential[column]
-                if length < shortest[column]:
-                    shortest[column], before[column] = length, row
-                if best < 0 or shortest[column] < shortest[best]:
-                    best = column
-            reached = shortest[best]
-            is_seen[best] = True
-            seen_columns.append(best)
-            if of_column[best] < 0:
+            for column, cost in self._costs[row].items():
+                reduced = cost - self._row_potential[row] - self._column_potential.get(column, 0.0)
+                if column not in settled and length + reduced < reached.get(column, inf):
+                    reached[column], before[column] = length + reduced, row
+                    heappush(ahead, (length + reduced, column))
+            length, nearest = heappop(ahead)
+            while nearest in settled:
+                length, nearest = heappop(ahead)
+            if nearest not in self._columns:
                 break
-            row = of_column[best]
-        row_potential[start] += reached
-        for column in seen_columns[:-1]:
-            row_potential[of_column[column]] += reached - shortest[column]
-            column_potential[column] -= reached - shortest[column]
-        while True:  # turn the pairs on the path round
-            row = before[best]
-            of_column[best] = row
-            of_row[row], best = best, of_row[row]
-            if row == start:
-                break
-    return of_row
+            settled[nearest] = length
+            row = self._columns[nearest]
+        self._row_potential[start] += length
+        for column, at in settled.items():
+            self._row_potential[self._columns[column]] += length - at
+            self._column_potential[column] = self._column_potential.get(column, 0.0) - (length - at)
+        self._turn_round(start, nearest, before)
+
+    def _turn_round(self, start: int, column: int, before: Mapping[int, int]) -> None:
+        while True:
+            row = before[column]
+            taken = self.rows.get(row)
+            self.rows[row], self._columns[column] = column, row
+            if row == start or taken is None:
+                return
+            column = taken

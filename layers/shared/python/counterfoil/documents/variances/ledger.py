@@ -105,12 +105,28 @@ class Ledger:
     incomparable: list[Entry] = field(default_factory=list)
     """Entries in a unit that cannot be converted for certain."""
 
-    def of_order(self, order: Document) -> list[Item]:
-        """The items of an order."""
-        return [item for item in self.items if item.document.id == order.id]
+    _by_order: dict[UUID, list[Item]] = field(init=False)
+    _deliveries: dict[UUID, list[Document]] = field(init=False, default_factory=dict)
 
-    def deliveries(self, order: Document) -> list[Document]:
-        """The delivery notes of an order, or where it has none its receipts, in the order of their dates."""
+    def __post_init__(self) -> None:
+        self._by_order = defaultdict(list)
+        for item in self.items:
+            self._by_order[item.document.id].append(item)
+
+    def of_order(self, order: Document) -> Sequence[Item]:
+        """The items of an order."""
+        return self._by_order[order.id]
+
+    def deliveries(self, order: Document) -> Sequence[Document]:
+        """The delivery notes of an order, or where it has none its receipts, in the order of their dates.
+
+        To be asked for when all deliveries are put down.
+        """
+        if order.id not in self._deliveries:
+            self._deliveries[order.id] = self._find_deliveries(order)
+        return self._deliveries[order.id]
+
+    def _find_deliveries(self, order: Document) -> list[Document]:
         linked = {
             entry.document.id: entry.document
             for item in self.of_order(order)

@@ -110,11 +110,11 @@ def _beyond(item: Item, entry: Entry, billed: Decimal, bound: _Bound) -> str:
 
 def _credited(item: Item, excess: Decimal) -> str | None:
     """The credit notes that take back what was billed too much, where they do."""
-    credits = [entry for entry in item.of(DocumentType.CREDIT_NOTE) if entry.quantity]
-    total = sum((abs(entry.quantity or _ZERO) for entry in credits), _ZERO)
-    if not credits or total < excess:
+    credited = [entry for entry in item.of(DocumentType.CREDIT_NOTE) if entry.quantity]
+    total = sum((abs(entry.quantity or _ZERO) for entry in credited), _ZERO)
+    if not credited or total < excess:
         return None
-    notes = list(dict.fromkeys(entry.document.heading for entry in credits))
+    notes = list(dict.fromkeys(entry.document.heading for entry in credited))
     return f"{' and '.join(notes)} {'credits' if len(notes) == 1 else 'credit'} {measured(total, item)}."
 
 

@@ -33,7 +33,7 @@ def _sums(invoice: Document, tolerances: Tolerances) -> Iterator[Variance | None
 
 
 def _is_rounded(gross: Decimal, together: Decimal) -> bool:
-    """Whether the amount to pay was rounded to a whole unit of its currency, as some countries do (EN 16931, BT-114)."""
+    """Whether the amount to pay was rounded to a whole unit of the currency (EN 16931, BT-114)."""
     return gross == gross.to_integral_value() and abs(gross - together) <= _HALF
 
 
