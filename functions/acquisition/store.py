@@ -54,6 +54,8 @@ class Written:
     documents: list[UUID] = field(default_factory=list)
     """Those that are new."""
     remark: str | None = None
+    only: UUID | None = None
+    """The document that it became, new or not, where it became one."""
 
 
 def write(connection: Connection, arrival: Arrival, *, refusal: str | None = None) -> Written:
@@ -73,7 +75,12 @@ def write(connection: Connection, arrival: Arrival, *, refusal: str | None = Non
     new = _documents(connection, arrival, source_id, counts=counts)
     if arrival.is_taken_apart:
         _list_parts(connection, arrival, source_id, new)
-    return Written([id_ for id_, is_new in new.values() if is_new], _remark(arrival, new))
+    became = [id_ for id_, _ in new.values()]
+    return Written(
+        [id_ for id_, is_new in new.values() if is_new],
+        _remark(arrival, new),
+        became[0] if len(became) == 1 else None,
+    )
 
 
 _LOCK_MAIL = "SELECT pg_advisory_xact_lock(hashtextextended('mail/' || %s::text || '/' || %s::text, 0))"

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from counterfoil.db import Connection
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
-from counterfoil.documents import files
+from counterfoil.documents import files, removal
 from counterfoil.documents.extraction import check_size
 from counterfoil.documents.files import Fetched, File
 from counterfoil.documents.mail import attachments, message
@@ -19,7 +19,7 @@ from counterfoil.documents.uploads import INBOX
 from counterfoil.work import Send, begin
 from functions.acquisition import parts, routing, store
 from functions.acquisition.parts import Parts, Stored
-from functions.acquisition.store import Arrival, Written
+from functions.acquisition.store import Arrival
 
 
 def acquire(attempt: Attempt) -> Outcome:
@@ -92,10 +92,18 @@ def _refused(arrival: Arrival, reason: str) -> Skip:
 
 
 def _success(attempt: Attempt, arrival: Arrival) -> Success:
-    written: list[Written] = []
+    remarks: list[str | None] = []
 
     def effects(connection: Connection) -> Sequence[Send]:
-        written[:] = [store.write(connection, arrival)]
-        return begin(connection, "ingestion", written[0].documents, attempt.now())
+        now = attempt.now()
+        replacement = removal.intended_replacement(connection, arrival.tenant_id, arrival.file)
+        written = store.write(connection, arrival)
+        sends = begin(connection, "ingestion", written.documents, now)
+        remarks[:] = [written.remark]
+        if replacement is not None:
+            more, told = removal.replace(connection, arrival.tenant_id, replacement, written.only, now)
+            sends += more
+            remarks[:] = [f"{written.remark.rstrip('.')}. {told}" if written.remark else told]
+        return sends
 
-    return Success(effects, reason=lambda: written[0].remark)
+    return Success(effects, reason=lambda: remarks[0])

@@ -67,6 +67,9 @@ FROM document parent CROSS JOIN unnest(
 WHERE parent.id = %(parent)s AND NOT EXISTS (
         SELECT FROM document earlier WHERE earlier.parent_id = parent.id AND (earlier.first_page, earlier.last_page)
             NOT IN (SELECT * FROM unnest(%(first_pages)s::int[], %(last_pages)s::int[]))
+    ) AND NOT EXISTS (
+        SELECT FROM document_removal gone
+        WHERE (gone.parent_id, gone.first_page, gone.last_page) = (parent.id, part.first_page, part.last_page)
     )
 ORDER BY part.first_page
 ON CONFLICT DO NOTHING
@@ -85,8 +88,9 @@ def insert(connection: Connection, attempt: Attempt, children: Sequence[Child]) 
     """Write the rows of the children that are new, and owe each its ingestion, in the caller's transaction.
 
     Children that are there already, from an earlier splitting of the same file, stay as they are, and where that one
-    found other boundaries none are added to them. A part that the tenant has from elsewhere is no second document, and
-    is counted as seen again. A cover page is kept, and nobody is asked to read it.
+    found other boundaries none are added to them. One that a person removed does not come back. A part that the tenant
+    has from elsewhere is no second document, and is counted as seen again. A cover page is kept, and nobody is asked to
+    read it.
     """
     ranges = [child.part.pages for child in children]
     values = {

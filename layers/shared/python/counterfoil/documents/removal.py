@@ -144,11 +144,11 @@ def intended_replacement(connection: Connection, tenant_id: UUID, file: File) ->
 
 def replace(
     connection: Connection, tenant_id: UUID, replacement: Replacement, new_id: UUID | None, now: datetime
-) -> tuple[list[Send], str | None]:
+) -> tuple[list[Send], str]:
     """Carry a replacement out: the old document goes, `new_id` is the one that its file became.
 
-    None, where the file became several or none, leaves the old one. Returns messages owed, and a sentence for people
-    where the old one stays or was gone before.
+    None, where the file became several or none, leaves the old one. Returns the messages owed, and a sentence on what
+    was done.
     """
     connection.execute("UPDATE document_replacement SET settled_at = %s WHERE id = %s", [now, replacement.id])
     if new_id is None:

@@ -1,0 +1,228 @@
+"""Removing and replacing documents while workers are at them: nothing is lost, and nothing comes back."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt, Consumer, Outcome
+from counterfoil.delivery.visibility import Visibility
+from counterfoil.documents import removal
+from counterfoil.documents.files import File
+from counterfoil.messages import Message, read_message
+from counterfoil.outbox import Outbox
+from functions.ingestion.work import ingest
+from functions.matching.work import match
+from tests.delivery.harness import Clock, Context, event, record, rows, settings
+from tests.documents.matching.papers import Paper, invoice, order
+from tests.functions.test_children import BUNDLE
+from tests.functions.test_documents import BUCKET, QUEUES, Pipeline, pipeline
+
+__all__ = ["pipeline"]
+
+DONE: dict[str, list[Any]] = {"batchItemFailures": []}
+Meanwhile = Callable[[], object]
+
+
+@pytest.fixture
+def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
+    return make_tenant("acme")
+
+
+class Worker:
+    """A worker's consumer; something may happen while a try of it is under way."""
+
+    def __init__(self, name: str, work: Callable[[Attempt], Outcome], database: Database, clock: Clock) -> None:
+        self._work, self.meanwhile = work, list[Meanwhile]()
+        self._consumer = Consumer(
+            settings(worker={"name": name, "timeout": 120, "permits": 1, "start_margin": 30}, queue_urls=QUEUES),
+            self._try,
+            database=database,
+            outbox=Outbox(database, QUEUES, clock=clock),
+            visibility=Visibility(QUEUES[name]),
+            read=read_message,
+            clock=clock,
+        )
+
+    def _try(self, attempt: Attempt) -> Outcome:
+        outcome = self._work(attempt)
+        while self.meanwhile:
+            self.meanwhile.pop()()
+        return outcome
+
+    def handle(self, message: Message) -> Any:
+        answer = self._consumer.handle(event(record(message, handle="it")), Context())
+        return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+
+
+def owed(pipeline: Pipeline, worker: str) -> Message:
+    """The one message that was sent to a worker."""
+    (entry,) = pipeline.sqs.sent.pop(worker)
+    return Message.model_validate_json(entry["MessageBody"])
+
+
+def remove(database: Database, tenant_id: UUID, document_id: UUID, clock: Clock) -> None:
+    with database.tenant(tenant_id) as connection:
+        assert removal.remove(connection, tenant_id, document_id, clock(), by="ann") is not None
+
+
+@pytest.fixture
+def papers(
+    make_document: Callable[..., UUID], admin: Connection, tenant_id: UUID
+) -> Callable[[Paper], tuple[UUID, Message]]:
+    """`papers(paper)`: a document that waits for its match, and its message."""
+
+    def make(paper: Paper) -> tuple[UUID, Message]:
+        id_ = make_document(tenant_id, paper.data, type=paper.kind, matching_status="pending", matching_revision=1)
+        return id_, Message(work_id=id_, revision=1, send_number=0)
+
+    return make
+
+
+@pytest.mark.parametrize("which", ["itself", "its partner"])
+def test_a_document_that_is_removed_during_a_match_ends_the_try_without_a_trace(
+    which: str, pipeline: Pipeline, papers: Any, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+):
+    worker = Worker("matching", match, database, clock)
+    (first, first_message), (second, second_message) = papers(order()), papers(invoice(po_reference="4711"))
+    assert worker.handle(first_message) == []
+    gone = second if which == "itself" else first
+    worker.meanwhile.append(lambda: remove(database, tenant_id, gone, clock))
+    assert len(worker.handle(second_message)) == 1  # reported: the newer claim's message may be this one
+    assert rows(admin, "document_match") == rows(admin, "dead_letter") == rows(admin, "notification") == []
+    assert worker.handle(second_message) == []  # unknown work, or an older revision: acknowledged
+    left = rows(admin, "document")
+    if which == "itself":
+        assert [(row["id"], row["matching_status"]) for row in left] == [(str(first), "succeeded")]
+        assert [entry["action"] for entry in rows(admin, "dead_letter_audit")] == ["unknown-work"]
+    else:
+        assert [(row["id"], row["matching_status"], row["matching_revision"]) for row in left] == [
+            (str(second), "pending", 2)
+        ]
+        assert worker.handle(Message(work_id=second, revision=2, send_number=0)) == []
+        (row,) = rows(admin, "document")
+        assert (row["matching_status"], row["cluster_id"]) == ("succeeded", str(second))
+
+
+def test_a_bundle_that_is_removed_while_it_is_taken_apart_leaves_no_parts(
+    pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+):
+    worker = Worker("ingestion", ingest, database, clock)
+    pipeline.upload("uploads/acme/all.pdf", BUNDLE)
+    message = owed(pipeline, "ingestion")
+    worker.meanwhile.append(lambda: remove(database, tenant_id, message.work_id, clock))
+    assert len(worker.handle(message)) == 1
+    assert rows(admin, "document") == rows(admin, "ingestion_job") == rows(admin, "dead_letter") == []
+    assert worker.handle(message) == []
+
+
+def test_a_removed_part_does_not_come_back_when_its_bundle_is_read_anew(
+    pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+):
+    pipeline.upload("uploads/acme/all.pdf", BUNDLE)
+    message = owed(pipeline, "ingestion")
+    pipeline.sqs.sent["ingestion"] = [{"MessageBody": message.model_dump_json()}]
+    pipeline.ingest()
+    (gone, *kept) = [row["id"] for row in rows(admin, "document") if row["parent_id"]]
+    remove(database, tenant_id, UUID(gone), clock)
+    admin.execute("UPDATE ingestion_job SET status = 'pending' WHERE id = %s", [message.work_id])
+    pipeline.sqs.sent["ingestion"] = [{"MessageBody": message.model_dump_json()}]
+    assert pipeline.ingest() == DONE
+    assert sorted(row["id"] for row in rows(admin, "document") if row["parent_id"]) == sorted(kept)
+
+
+def test_a_removed_file_that_is_uploaded_again_is_a_new_document(
+    pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+):
+    pipeline.upload("uploads/acme/1/a.pdf", BUNDLE)
+    first = owed(pipeline, "ingestion").work_id
+    remove(database, tenant_id, first, clock)
+    pipeline.upload("uploads/acme/2/a.pdf", BUNDLE, "02")
+    (row,) = rows(admin, "document")
+    assert (row["id"] != str(first), row["seen_again"]) == (True, 0)
+
+
+# -- replacement -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def replaced(
+    pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+) -> Callable[..., tuple[UUID, Any]]:
+    """`replaced(old, new)`: the id of the old document, after the new file has been acquired in its place."""
+
+    def replaced(old: bytes, new: bytes, key: str = "uploads/acme/2/a.pdf") -> tuple[UUID, Any]:
+        pipeline.upload("uploads/acme/1/a.pdf", old)
+        id_ = owed(pipeline, "ingestion").work_id
+        with database.tenant(tenant_id) as connection:
+            file = File(BUCKET, key, None)
+            assert removal.intend_replacement(connection, tenant_id, id_, file, clock(), by="ann")
+        return id_, pipeline.upload(key, new, "02")
+
+    return replaced
+
+
+def reasons(admin: Connection) -> list[str | None]:
+    return [job["reason"] for job in sorted(rows(admin, "acquisition_job"), key=lambda job: job["key"])]
+
+
+@pytest.mark.usefixtures("tenant_id")
+def test_the_file_that_comes_takes_the_old_one_s_place_in_one_transaction(
+    replaced: Callable[..., tuple[UUID, Any]], pipeline: Pipeline, admin: Connection
+):
+    old, answer = replaced(BUNDLE, b"%PDF-1.4\n%%EOF")
+    (row,), (trail,) = rows(admin, "document"), rows(admin, "document_removal")
+    assert answer == DONE
+    assert (trail["document_id"], trail["replaced_by"], trail["removed_by"]) == (str(old), row["id"], "ann")
+    assert owed(pipeline, "ingestion").work_id == UUID(row["id"])
+    assert reasons(admin) == [None, "It replaces an earlier document, which was removed."]
+
+
+@pytest.mark.usefixtures("tenant_id")
+def test_a_file_that_the_tenant_has_already_can_take_another_one_s_place(
+    replaced: Callable[..., tuple[UUID, Any]], pipeline: Pipeline, admin: Connection
+):
+    pipeline.upload("uploads/acme/0/known.pdf", b"%PDF-1.4\n%%EOF", "00")
+    known = owed(pipeline, "ingestion").work_id
+    replaced(BUNDLE, b"%PDF-1.4\n%%EOF")
+    (row,), (trail,) = rows(admin, "document"), rows(admin, "document_removal")
+    assert row["id"] == str(known) == trail["replaced_by"]
+    assert reasons(admin)[-1] == (
+        "The tenant already has this file; it was counted as seen again. "
+        "It replaces an earlier document, which was removed."
+    )
+
+
+@pytest.mark.usefixtures("tenant_id")
+def test_the_same_file_again_replaces_nothing(replaced: Callable[..., tuple[UUID, Any]], admin: Connection):
+    old, _ = replaced(BUNDLE, BUNDLE)
+    assert [row["id"] for row in rows(admin, "document")] == [str(old)]
+    assert rows(admin, "document_removal") == []
+    assert "The earlier document stays: this is the same file" in str(reasons(admin)[-1])
+
+
+@pytest.mark.usefixtures("tenant_id")
+def test_an_empty_file_leaves_the_old_document_where_it_is(
+    replaced: Callable[..., tuple[UUID, Any]], admin: Connection
+):
+    old, _ = replaced(BUNDLE, b"")
+    assert [row["id"] for row in rows(admin, "document")] == [str(old)]
+    (letter,) = rows(admin, "dead_letter")
+    assert "empty" in json.dumps(letter["metadata"])
+
+
+def test_a_document_that_is_removed_before_its_replacement_comes_is_not_missed(
+    pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+):
+    pipeline.upload("uploads/acme/1/a.pdf", BUNDLE)
+    old = owed(pipeline, "ingestion").work_id
+    with database.tenant(tenant_id) as connection:
+        file = File(BUCKET, "uploads/acme/2/a.pdf", None)
+        removal.intend_replacement(connection, tenant_id, old, file, clock(), by="ann")
+    remove(database, tenant_id, old, clock)
+    assert pipeline.upload("uploads/acme/2/a.pdf", b"%PDF-1.4\n%%EOF", "02") == DONE
+    assert len(rows(admin, "document")) == len(rows(admin, "document_removal")) == 1
+    assert reasons(admin)[-1] == "The document that this file replaces had been removed before."
