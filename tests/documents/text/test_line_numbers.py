@@ -95,3 +95,13 @@ def test_a_percent_sign_may_stand_apart_and_currencies_are_dropped():
     found = tokens(page.lines()[0].words, number_format(page.words))
 
     assert [(token.text, token.is_percent) for token in found] == [("19 %", True), ("12,50", False)]
+
+
+def test_long_numbers_of_articles_tell_nothing_where_the_language_does():
+    form = _format("Pakbon voor uw bestelling van 49037.58 62148.05 aantal 1.700")
+
+    assert (form.mark, form.by_language) == (",", True)
+
+
+def test_long_fractions_tell_where_nothing_else_does():
+    assert _format("15387,08").mark == ","

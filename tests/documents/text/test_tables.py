@@ -313,15 +313,54 @@ Mit freundlichen Grüßen, 12.05.2025
 
 def test_numbers_that_could_be_read_in_two_ways_are_left_out():
     lines = _fields("""
-Pos   Bezeichnung                Menge     Preis      Betrag
-1     Tisch                         2       1.200      2.400
-2     Stuhl                         4       1.100      4.400
+Pos   Description                Qty       Price      Amount
+1     Desk                         2       1.200      2.400
+2     Chair                        4       1.100      4.400
 """)
 
     assert lines == [
-        {"position": "1", "description": "Tisch", "quantity": "2"},
-        {"position": "2", "description": "Stuhl", "quantity": "4"},
+        {"position": "1", "description": "Desk", "quantity": "2"},
+        {"position": "2", "description": "Chair", "quantity": "4"},
     ]
+
+
+_WHOLE_QUANTITIES = """
+{words}
+
+Pos   Article     {name}                    {quantity}
+1     A-17.20     Kugelschreiber               1.600
+2     A-17.21     Ordner                          24
+"""
+
+
+def test_the_language_tells_how_quantities_are_read_where_no_number_does():
+    drawing = _WHOLE_QUANTITIES.format(words="Lieferschein für die Bestellung", name="Bezeichnung", quantity="Menge")
+    lines = read_lines([paper(drawing)])
+
+    assert [item.fields["quantity"] for item in lines.items] == ["1600", "24"]
+    assert [item.evidence["quantity"].confidence < 0.7 for item in lines.items] == [True, False]
+
+
+def test_in_switzerland_and_in_english_a_dot_may_be_either():
+    for words in ("Lieferschein für die Bestellung, Zürich, Schweiz", "Delivery note for the order of the year"):
+        drawing = _WHOLE_QUANTITIES.format(words=words, name="Description", quantity="Qty")
+
+        assert [line.get("quantity") for line in _fields(drawing)] == [None, "24"]
+
+
+def test_a_foot_of_a_page_is_no_line():
+    lines = _fields("""
+Pos   Artikel     Bezeichnung              Menge
+1     A-1         Kugelschreiber               3
+2     A-2         Ordner                      24
+
+
+
+Muster AG         Steuernummer 48/302       7877
+04109 Leipzig     Konto                     4711
+""")
+
+    assert len(lines) == 2
 
 
 def test_a_delivery_note_states_what_was_delivered_not_what_was_ordered():

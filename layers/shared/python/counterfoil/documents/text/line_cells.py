@@ -25,8 +25,9 @@ _ATTACHED = 0.6
 _APART = 0.9
 _BESIDE = 2.0
 _SAME_RUN = 0.6
+_WIDE_BLANK = 3.0
 """Of the text's height: how far numbers of a line stand from its first, rows from the next, runs of words apart, a
-unit from its quantity, words of a run from one another on the row of a line."""
+unit from its quantity, words of a run from one another on the row of a line, what is no table from a table."""
 _OF_RATES = frozenset({Kind.TAX_RATE, Kind.DISCOUNT})
 _NO_COLUMN = Column(0.0, 0.0, ((Kind.OTHER,),))
 _BARELY_BELOW = 0.25
@@ -77,7 +78,9 @@ class _Reader:
                 continue
             nearest: dict[Kind, Token] = {}
             for before, token in pairwise((None, *row.tokens)):
-                if token is None or token.value is None or (before and _PER.fullmatch(before.text)):
+                if token is None or (token.value is None and not token.is_doubtful):
+                    continue
+                if before is not None and _PER.fullmatch(before.text):
                     continue
                 whole = _with_words(token, row)
                 column = self._column_of(whole)
@@ -106,7 +109,10 @@ class _Reader:
         anchor = next((kind for kind in (Kind.NET, Kind.QUANTITY, Kind.PRICE) if hits.get(kind)), None)
         if anchor is None:
             return []
-        anchors = _aligned(hits[anchor])
+        wholes = [_with_words(token, self.row_of[token]) for token in hits[anchor]]
+        anchors = _aligned(hits[anchor], wholes)
+        if anchor is not Kind.NET:
+            anchors = self._until_blank(anchors)
         lines = [RawLine(self.page, self.row_of[token].top, {anchor: token}) for token in anchors]
         for kind, tokens in hits.items():
             if kind is not anchor:
@@ -121,6 +127,17 @@ class _Reader:
             self.taken.update(line.values.values())
             line.beside_quantity = self._beside_quantity(line)
         return sorted(kept, key=lambda line: line.top)
+
+    def _until_blank(self, anchors: Sequence[Token]) -> list[Token]:
+        """The numbers above the first wide blank: without amounts, nothing else tells a table from a page's foot."""
+        tops = sorted((row.top, row.bottom, row.height) for row in self.rows)
+        end, reach = float("inf"), None
+        for top, bottom, height in tops:
+            if reach is not None and top - reach > _WIDE_BLANK * height and top > min(token.top for token in anchors):
+                end = top
+                break
+            reach = max(bottom, reach or bottom)
+        return [token for token in anchors if token.top < end - 1]
 
     def _beside_quantity(self, line: RawLine) -> str:
         quantity = line.values.get(Kind.QUANTITY)
@@ -335,13 +352,18 @@ def _distance(column: Column, token: Token) -> tuple[float, float]:
     return gap, abs((column.left + column.right) - (token.left + token.right))
 
 
-def _aligned(tokens: Sequence[Token]) -> list[Token]:
-    """The numbers of a column that end, begin or have their middle where most do; all where no two agree."""
+def _aligned(tokens: Sequence[Token], wholes: Sequence[Token]) -> list[Token]:
+    """The numbers of a column that end, begin or have their middle where most do, alone or with the words beside them.
+
+    All where no two agree.
+    """
     best: list[Token] = []
     for edges in (
         [token.right for token in tokens],
         [token.left for token in tokens],
         [(token.left + token.right) / 2 for token in tokens],
+        [whole.right for whole in wholes],
+        [(whole.left + whole.right) / 2 for whole in wholes],
     ):
         for edge in edges:
             near = [token for token, other in zip(tokens, edges, strict=True) if abs(other - edge) <= _ALIGNED]

@@ -90,6 +90,10 @@ def read_fields(line: RawLine, heading: Heading, form: NumberFormat, *, collapse
     if rate is not None and rate.value is not None and 0 <= rate.value <= _HIGHEST_RATE:
         found.put("tax_rate", plain(rate.value), 0.95 if rate.is_percent else _STATED)
     _prove(found, line.values)
+    if form.by_language:
+        for kind, token in line.values.items():
+            if kind.value in found.confidence and re.search(r"[.,]", token.text):
+                found.confidence[kind.value] = min(found.confidence[kind.value], _ROUGH)
     return found
 
 

@@ -1,7 +1,8 @@
 """Numbers as a page prints them: which decimal mark a document uses, and what its words are worth. Pure.
 
 `1.234,56`, `1,234.56`, `1 234,56` and `1'234.56` are one amount; `1.234` alone could be two. The document as a whole
-decides: what its unambiguous numbers use, all use. Where nothing tells, only whole numbers without marks are read.
+decides: what its unambiguous numbers use, all use. Where no number tells, its language does: a delivery note may have
+nothing but whole quantities. Where nothing tells, only whole numbers without marks are read.
 """
 
 import re
@@ -28,23 +29,41 @@ _CURRENCY_WORD = re.compile(rf"{_CURRENCY}|Euros?")
 _GROUPED_BEFORE_COMMA = re.compile(rf"\d{{1,3}}(?:[.{_APOSTROPHES}]\d{{3}})+,\d+")
 _GROUPED_BEFORE_DOT = re.compile(rf"\d{{1,3}}(?:[,{_APOSTROPHES}]\d{{3}})+\.\d+")
 _TWO_GROUPS = re.compile(r"\d{1,3}(?:([.,])\d{3})(?:\1\d{3})+")
-_FRACTION = re.compile(r"\d+([.,])(?:\d{1,2}|\d{4,})")
+_FRACTION = re.compile(r"(?:\d{1,4}([.,])(?:\d{1,2}|\d{4,})|0([.,])\d+)")
+_LONG_FRACTION = re.compile(r"\d{5,}([.,])\d{1,2}")
+_ONE_GROUP = re.compile(r"[1-9]\d{0,2}([.,])\d{3}")
 _SURE = 5
 """Votes of a number that shows both marks, against one that shows a fraction only, as dates and times may."""
+
+_COMMA_WORDS = (
+    "und der die das von für mit rechnung lieferschein bestellung menge bezeichnung et les des pour facture livraison"
+    " quantité désignation il della per fattura trasporto quantità descrizione los para factura cantidad descripción"
+    " van het voor factuur pakbon aantal omschrijving og til faktura følgeseddel antal beskrivelse"
+)
+_DOT_WORDS = "and the of for with invoice delivery order quantity qty description number item"
+_SWISS = re.compile(r"CHF|CHE-?\d.*|Schweiz|Suisse|Svizzera|Switzerland")
+"""Switzerland writes German, French and Italian with a decimal dot."""
 
 Mark = Literal[",", "."]
 
 
 @dataclass(frozen=True, slots=True)
 class NumberFormat:
-    """How a document prints numbers: its decimal mark, None where nothing tells, and whether blanks group digits."""
+    """How a document prints numbers: its decimal mark, None where nothing tells, and whether blanks group digits.
+
+    `by_language` where no number tells the mark, and the words of the document do.
+    """
 
     mark: Mark | None
     blanks_group: bool
+    by_language: bool = False
 
 
 class Token(NamedTuple):
-    """A word, or several that are one number, with its box in points; `value` is None for what is no number."""
+    """A word, or several that are one number, with its box in points.
+
+    `value` is None for what is no number, and for a doubtful one, which could be read in two ways.
+    """
 
     text: str
     left: float
@@ -53,6 +72,7 @@ class Token(NamedTuple):
     bottom: float
     value: Decimal | None = None
     is_percent: bool = False
+    is_doubtful: bool = False
 
     @property
     def middle(self) -> float:
@@ -63,9 +83,12 @@ class Token(NamedTuple):
 def number_format(words: Iterable[Word]) -> NumberFormat:
     """Decide from all words of a document how its numbers are to be read."""
     votes: Counter[Mark] = Counter()
+    late: Counter[Mark] = Counter()
     groups: Counter[str] = Counter()
-    for word in words:
-        match = _PRINTED.fullmatch(word.text)
+    doubtful: Counter[str] = Counter()
+    texts = [word.text for word in words]
+    for text in texts:
+        match = _PRINTED.fullmatch(text)
         if match is None:
             continue
         digits = match["digits"].rstrip(".,")
@@ -79,10 +102,37 @@ def number_format(words: Iterable[Word]) -> NumberFormat:
             votes["," if two[1] == "." else "."] += 1
             groups[two[1]] += 1
         elif fraction := _FRACTION.fullmatch(digits):
-            votes["," if fraction[1] == "," else "."] += 1
+            votes["," if "," in fraction[0] else "."] += 1
+        elif fraction := _LONG_FRACTION.fullmatch(digits):
+            late["," if "," in fraction[0] else "."] += 1  # as likely the number of an article
+        elif one := _ONE_GROUP.fullmatch(digits):
+            doubtful[one[1]] += 1
+    mark = _most(votes)
+    if mark is not None or votes:
+        return NumberFormat(mark, not groups)
+    spoken = _mark_of_language(texts, doubtful)
+    return NumberFormat(spoken or _most(late), not groups, by_language=spoken is not None)
+
+
+def _most(votes: "Counter[Mark]") -> Mark | None:
     ranked = votes.most_common(2)
     is_decided = len(ranked) == 1 or (len(ranked) == 2 and ranked[0][1] > ranked[1][1])
-    return NumberFormat(ranked[0][0] if is_decided else None, not groups)
+    return ranked[0][0] if is_decided else None
+
+
+def _mark_of_language(texts: Iterable[str], doubtful: "Counter[str]") -> Mark | None:
+    """The mark that the language of a document has; an English one may come from where a comma is the mark."""
+    comma_words, dot_words = frozenset(_COMMA_WORDS.split()), frozenset(_DOT_WORDS.split())
+    commas = dots = 0
+    for text in texts:
+        if _SWISS.fullmatch(text):
+            return None
+        word = text.casefold().strip(".:,;()")
+        commas += word in comma_words
+        dots += word in dot_words
+    if commas > 2 * dots:
+        return ","
+    return "." if dots > 2 * commas and not doubtful["."] else None
 
 
 def value(text: str, form: NumberFormat) -> Decimal | None:
@@ -127,7 +177,8 @@ def tokens(words: Sequence[Word], form: NumberFormat) -> list[Token]:
             found[-1] = Token(text, previous.left, previous.top, word.right, word.bottom, number)
         else:
             number = value(word.text, form)
-            found.append(Token(*word, number, number is not None and "%" in word.text))
+            is_doubtful = number is None and form.mark is None and _ONE_GROUP.fullmatch(word.text) is not None
+            found.append(Token(*word, number, number is not None and "%" in word.text, is_doubtful))
     return _without_currencies(found)
 
 

@@ -199,7 +199,8 @@ def _is_line(line: RawLine, found: Found) -> bool:
     counts = {"quantity", "net_amount"} & found.fields.keys()
     if line.closed:
         return bool(names) and found.confidence.get("quantity", 0.0) > 0.95
-    return bool(counts) and (bool(names) or len(found.fields) > 2)
+    is_doubtful = any(token.is_doubtful for token in line.values.values())
+    return (bool(counts) and (bool(names) or len(found.fields) > 2)) or (is_doubtful and bool(names))
 
 
 def _added(rows: Sequence[Sequence[Row]]) -> Lines:
