@@ -90,7 +90,7 @@ def town(text: str) -> Town | None:
     words = city.split()
     if not city or len(words) > _MAX_CITY_WORDS or not city[0].isalpha() or identifiers.emails(city):
         return None
-    if len(match["code"]) == 4 and not land and (1900 <= int(match["code"]) <= 2100 or not city[0].isupper()):
+    if len(match["code"]) == 4 and not land and not city[0].isupper():
         return None
     return Town(match["code"], city, country)
 
@@ -123,9 +123,13 @@ def find(layout: Layout) -> list[Address]:
     towns = ((cell, place) for cell in layout.cells if cell not in taken and (place := town(cell.text)) is not None)
     for cell, place in islice(towns, _MAX_TOWNS):
         above = list(_above(layout, cell, taken))
-        if above:
+        if above and (not _may_be_a_year(place) or _is_street(above[0].text)):
             found.append(_block(layout, cell, place, above))
     return sorted(found, key=lambda address: (address.top.page, address.top.top))
+
+
+def _may_be_a_year(place: Town) -> bool:
+    return place.country is None and place.code.isdecimal() and 1900 <= int(place.code) <= 2100
 
 
 def _inline(line: Sequence[Cell]) -> Address | None:

@@ -14,7 +14,12 @@ Place = Literal["behind", "right", "below"]
 
 _CONFIDENCE = {"behind": 0.95, "right": 0.95, "below": 0.85}
 _ONLY_MARKS = re.compile(r"[\s.:#)\-]*")
-_MARKS_BEFORE = re.compile(r"[\s.*•:(\-]*")
+_MARKS_BEFORE = re.compile(
+    r"[\s.*•:(\-]*(?:(?:ihre?r?|unsere?r?|your|our|votre|vos|notre|nos|v/|vs|ns|vostr[oa]|nostr[oa]|su|nuestr[oa]|uw|onze"
+    r"|jeres|deres|vores)\b\.?\s*)?"
+)
+_NUMBER_WORD = re.compile(r"\s*(?:nummer|number|numero|num|nr|no|n)\b[\s.:o]*")
+_GOES_ON = re.compile(r"[-/_]\w")
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ def find(
         for match in label.finditer(cell.plain):
             if not anywhere and not begins(cell, match.start()):
                 continue
+            if _GOES_ON.match(cell.text, match.end()):
+                continue  # a word of its own, or the first letters of a number
             found = _beside(layout, cell, match.end(), parse, below=below)
             if found is not None:
                 yield found
@@ -51,13 +58,15 @@ def find(
 
 
 def begins(cell: Cell, start: int) -> bool:
-    """Tell whether nothing but marks stands before a place in a cell."""
+    """Tell whether nothing but marks, or whose it is, stands before a place in a cell."""
     return _MARKS_BEFORE.fullmatch(cell.plain[:start]) is not None
 
 
 def _beside(
     layout: Layout, cell: Cell, end: int, parse: Callable[[str], tuple[str, float] | None], *, below: bool
 ) -> Found | None:
+    if number_word := _NUMBER_WORD.match(cell.plain, end):
+        end = number_word.end()
     rest = cell.text[end:]
     if not _ONLY_MARKS.fullmatch(rest):
         parsed = parse(rest)

@@ -26,6 +26,7 @@ _PRICED = frozenset(
         DocumentType.CONTRACT,
     }
 )
+_TOTALS = ("total_net", "total_tax", "total_gross")
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ def read(pages: Sequence[Page]) -> Reading | None:
     if own in _PRICED:
         _read_amounts(layout, fields, evidence)
     _read_lines(own, pages, fields, evidence)
+    if own is DocumentType.CREDIT_NOTE:
+        _credit(fields)
     return Reading(own, fields, evidence)
 
 
@@ -118,3 +121,11 @@ def _read_lines(
         fields["line_items"] = [item.fields for item in lines.items]
     for index, item in enumerate(lines.items):
         evidence |= {f"line_items.{index}.{name}": source for name, source in item.evidence.items()}
+
+
+def _credit(fields: dict[str, Any]) -> None:
+    """State what is credited: papers print it with a minus or without, and mean the same."""
+    stated = [Decimal(fields[name]) for name in _TOTALS if name in fields]
+    if not any(stated) or any(amount > 0 for amount in stated):
+        return
+    fields |= {name: str(-Decimal(fields[name])) for name in _TOTALS if name in fields}
