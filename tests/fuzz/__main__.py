@@ -1,0 +1,77 @@
+"""`python -m tests.fuzz [TARGET ...]`: coverage-guided fuzzing by Atheris (libFuzzer), a process for each parser.
+
+A crash, an input that takes longer than 10 s and more than 512 MB end a process with an error. The input is kept in
+`build/fuzz/TARGET/`, and `python -m tests.fuzz TARGET --input FILE` reads it again.
+"""
+
+import argparse
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+SLOWEST_SECONDS = 10
+MOST_MEGABYTES = 512
+FOLDER = Path("build") / "fuzz"
+
+
+def main() -> int:
+    """Fuzz every target that is named, or all; returns how many failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("targets", nargs="*", metavar="TARGET")
+    parser.add_argument("--seconds", type=int, default=600, help="for each target")
+    parser.add_argument("--runs", type=int, help="inputs for each target, in the place of a time")
+    parser.add_argument("--input", type=Path, help="read this file once")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.here:
+        fuzz(asked.targets[0], asked.seconds, asked.runs)
+    if asked.input:
+        from tests.fuzz.targets import TARGETS
+
+        TARGETS[asked.targets[0]].feed(asked.input.read_bytes())
+        return 0
+    failed = [name for name in asked.targets or _names() if _process(name, asked.seconds, asked.runs) != 0]
+    sys.stdout.write(f"failed: {', '.join(failed)}\n" if failed else "no crash, no hang, no excess of memory\n")
+    return min(len(failed), 1)
+
+
+def _names() -> list[str]:
+    from tests.fuzz.targets import TARGETS
+
+    return list(TARGETS)
+
+
+def _process(name: str, seconds: int, runs: int | None) -> int:
+    bound = ["--seconds", str(seconds)] if runs is None else ["--runs", str(runs)]
+    sys.stdout.write(f"== {name}\n")
+    sys.stdout.flush()
+    return subprocess.run([sys.executable, "-m", "tests.fuzz", name, *bound, "--here"], check=False).returncode
+
+
+def fuzz(name: str, seconds: int, runs: int | None) -> None:
+    """Fuzz in this process, which libFuzzer ends."""
+    import atheris  # for Linux on x86-64 alone
+
+    with atheris.instrument_imports(include=["counterfoil", "pypdf", "email", "zipfile"]):
+        from tests.fuzz import targets
+    target = targets.TARGETS[name]
+    corpus = FOLDER / name / "corpus"
+    corpus.mkdir(parents=True, exist_ok=True)
+    for seed in target.seeds():
+        (corpus / sha256(seed).hexdigest()[:16]).write_bytes(seed)
+    bound = f"-max_total_time={seconds}" if runs is None else f"-runs={runs}"
+    flags = [
+        bound,
+        f"-timeout={SLOWEST_SECONDS}",
+        f"-rss_limit_mb={MOST_MEGABYTES}",
+        f"-max_len={target.longest}",
+        f"-artifact_prefix={FOLDER / name}/",
+        "-print_final_stats=1",
+    ]
+    atheris.Setup([sys.argv[0], *flags, str(corpus)], target.feed)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

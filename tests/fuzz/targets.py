@@ -1,0 +1,220 @@
+"""The parsers that read foreign bytes: how each is called, what it may raise, and files that it begins with.
+
+What a parser raises beyond our own refusals is a crash. Importing this module imports every parser, so that a fuzzer
+can instrument them first.
+"""
+
+import io
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from email.message import EmailMessage
+from functools import cache
+from pathlib import Path
+from uuid import UUID
+
+from cli.sample import generate
+from counterfoil.documents import extraction, text, uploads
+from counterfoil.documents.mail import archive, attachments, message, recipients
+from counterfoil.documents.matching import judge
+from counterfoil.documents.reading import images, model
+from counterfoil.documents.reading.grounds import Grounds
+from counterfoil.documents.recognition import FileKind, recognise
+from counterfoil.documents.splitting import split
+from counterfoil.documents.text.page import Page, Word, pages
+from counterfoil.errors import (
+    InvalidAnswerError,
+    InvalidDocumentError,
+    InvalidMessageError,
+    NewerSchemaError,
+)
+from counterfoil.llm import answers
+from counterfoil.messages import Message
+
+EVENTS = Path(__file__).parents[1] / "events"
+REFUSALS = (InvalidDocumentError, InvalidMessageError, NewerSchemaError, InvalidAnswerError)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One parser."""
+
+    read: Callable[[bytes], object]
+    seeds: Callable[[], Iterator[bytes]]
+    """Good files, which the fuzzer changes."""
+    longest: int = 32 * 1024
+    """Bytes of an input. Longer ones find little more, and slowly."""
+
+    def feed(self, content: bytes) -> None:
+        """Read `content`, which may be refused in our own words.
+
+        Raises:
+            Exception: the parser has a mistake.
+        """
+        with suppress(*REFUSALS):
+            self.read(content)
+
+
+# -- files that are good --------------------------------------------------------------------------------------------
+
+
+@cache
+def _samples() -> tuple[bytes, ...]:
+    return tuple(file.content for file in generate(1).files if file.content)
+
+
+def _of(kind: FileKind) -> Iterator[bytes]:
+    return (content for content in _samples() if recognise(content) is kind)
+
+
+def _mails() -> Iterator[bytes]:
+    inner = EmailMessage()
+    inner["Subject"], inner["From"] = "Rechnung R-1", "billing@example.com"
+    inner.set_content("Guten Tag")
+    pdf = next(_of(FileKind.PDF))
+    inner.add_attachment(pdf[:4000], maintype="application", subtype="pdf", filename="Rechnung Nr. 1 (Größe).pdf")
+    yield bytes(inner)
+    outer = EmailMessage()
+    outer["To"], outer["Subject"] = "Ann <acme@in.example.com>", "=?utf-8?B?UmVjaG51bmc=?="
+    outer["Received"] = "from a by b for <acme@in.example.com>; Sun, 22 Nov 2026 05:00:00 +0000"
+    outer["Delivered-To"] = "acme@in.example.com"
+    outer.set_content("<p>siehe Anhang</p>", subtype="html")
+    outer.add_attachment(inner)
+    outer.add_attachment(next(_archives()), maintype="application", subtype="zip", filename="../rechnungen.zip")
+    yield bytes(outer)
+
+
+def _archives() -> Iterator[bytes]:
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", method) as packed:
+            packed.writestr("a/Rechnung.xml", next(_of(FileKind.XML))[:3000])
+            packed.writestr("b.pdf", next(_of(FileKind.PDF))[:3000])
+        yield file.getvalue()
+
+
+def _images() -> Iterator[bytes]:
+    yield b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x04\x00\x00\x00\x06\x00\x08\x02\x00\x00\x00"
+    yield bytes.fromhex("ffd8ffe000104a46494600010100000100010000ffc0001108060004000301220002110103110100ffd9")
+    yield bytes.fromhex("49492a000800000002000001030001000000000400000101030001000000000600000000 0000")
+    yield bytes.fromhex("4d4d002a00000008000201000003000000010400000001010003000000010600000000000000")
+
+
+def _drawn() -> Iterator[bytes]:
+    """Pages of the samples as `_pages_of` reads them."""
+    for content in list(_of(FileKind.PDF))[:6]:
+        lines = []
+        for page in pages(content):
+            lines += [f"{int(w.left)} {int(w.top)} {int(w.right)} {int(w.bottom)} {w.text}" for w in page.words[:400]]
+            lines.append("")
+        yield "\n".join(lines).encode()
+
+
+def _pages_of(content: bytes) -> list[Page]:
+    """Bytes as pages: a line for a word, `left top right bottom text`, and an empty line between two pages."""
+    read = []
+    for part in content.decode(errors="replace").split("\n\n")[:20]:
+        words = []
+        for line in part.split("\n"):
+            fields = line.split(" ", 4)
+            if len(fields) == 5 and all(field.isascii() and field.isdecimal() for field in fields[:4]):
+                left, top, right, bottom = (min(int(field[:6]), 10_000) for field in fields[:4])
+                words.append(Word(fields[4], float(left), float(top), float(right), float(bottom)))
+        read.append(Page(595, 842, tuple(word for word in words if word.text)))
+    return read
+
+
+# -- parsers ----------------------------------------------------------------------------------------------------------
+
+
+def _extract(content: bytes) -> None:
+    found = extraction.extract(content)
+    assert (found.structured_data is None) <= (found.reason is not None or found.type is not None)
+
+
+def _extract_text(content: bytes) -> None:
+    extraction.extract(content, text_only=True)
+
+
+def _mail(content: bytes) -> None:
+    mail = message.parse(content)
+    message.envelope(mail)
+    for found in attachments.of_mail(mail):
+        assert found.name
+        assert "/" not in found.name
+        found.name.encode()
+
+
+def _archive(content: bytes) -> None:
+    for found in attachments.of_archive(archive.Archive(content)):
+        assert "/" not in found.name
+
+
+def _recipients(content: bytes) -> None:
+    for address in recipients.recipients(content):
+        assert address == address.lower()
+        assert address.count("@") == 1
+
+
+def _read_pages(content: bytes) -> None:
+    text.read(_pages_of(content))
+
+
+def _split(content: bytes) -> None:
+    read = _pages_of(content)
+    found = [number for part in split(read).parts for number in range(part.pages.first, part.pages.last + 1)]
+    assert found == list(range(1, len(read) + 1)), "a page is lost, or in two parts"
+
+
+@cache
+def _grounds() -> Grounds:
+    return Grounds([Page(595, 842, (Word("R-17", 10, 10, 40, 20), Word("119,00", 50, 10, 90, 20)))])
+
+
+@cache
+def _form() -> type[model.Said]:
+    return model.form(_grounds())
+
+
+def _answer(content: bytes) -> None:
+    model.counted(answers.read(content.decode(errors="replace"), _form()), _grounds())
+
+
+def _verdict(content: bytes) -> None:
+    answers.read(content.decode(errors="replace"), judge.form(["A", "B"]))
+
+
+def _message(content: bytes) -> None:
+    uploads.read(content.decode(errors="surrogateescape"))
+
+
+def _messages() -> Iterator[bytes]:
+    yield Message(work_id=UUID(int=7), revision=1, send_number=0).model_dump_json().encode()
+    for name in ("s3_object_created", "acquisition"):
+        event = json.loads((EVENTS / f"{name}.json").read_text())
+        for record in event.get("Records", []):
+            yield record.get("body", json.dumps(event)).encode()
+
+
+TARGETS = {
+    "pdf": Target(_extract, lambda: _of(FileKind.PDF), longest=256 * 1024),
+    "pdf-text": Target(_extract_text, lambda: _of(FileKind.PDF), longest=256 * 1024),
+    "xml": Target(_extract, lambda: _of(FileKind.XML)),
+    "mail": Target(_mail, _mails),
+    "recipients": Target(_recipients, _mails, longest=8 * 1024),
+    "archive": Target(_archive, _archives),
+    "image": Target(images.measure, _images, longest=4 * 1024),
+    "pages": Target(_read_pages, _drawn),
+    "splitting": Target(_split, _drawn),
+    "answer": Target(
+        _answer, lambda: iter([b'{"type": "invoice", "number": "R-17", "total_gross": "119.00"}']), longest=8 * 1024
+    ),
+    "verdict": Target(
+        _verdict,
+        lambda: iter([b'```json\n{"matches": [{"candidate": "A", "confidence": "high", "reasoning": "-"}]}\n```']),
+        longest=8 * 1024,
+    ),
+    "message": Target(_message, _messages, longest=8 * 1024),
+}
