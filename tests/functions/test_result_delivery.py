@@ -1,5 +1,6 @@
 """From a cluster that changed to its tenant's receiver: diagnostics and output, each on the real engine."""
 
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer
 from tests.factories import make_document
 from tests.functions.output_world import World, receiving
 
+PAGE = Path(__file__).parents[2] / "docs" / "webhooks.md"
 DIAGNOSTICS = {"name": "diagnostics", "timeout": 60, "permits": 2, "start_margin": 20}
 QUEUES = {"diagnostics": "diagnostics", "document_output": "output"}
 LINE = {"position": "1", "article_number": "A-1", "description": "Bolt", "quantity": "10", "unit": "C62"}
@@ -139,3 +141,18 @@ def test_a_result_that_is_computed_again_and_is_the_same_is_told_once(world: Clu
         world.settle()
         assert [result["revision"] for result in receiver.inbox.results()] == [1]
     assert [job["revision"] for job in world.jobs()] == [1]
+
+
+def test_what_the_page_for_receivers_says_of_a_cluster_is_what_comes(world: Clusters):
+    secrets: list[str] = []
+    with receiving(secrets, world.clock) as receiver:
+        secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
+        world.documents()
+        world.settle()
+        (result,) = receiver.inbox.results()
+    (sentence,) = [line for line in PAGE.read_text().splitlines() if line.startswith("`data` of a cluster has")]
+    named = {"outcome", "reasons", "variances", "lines", "remarks", "documents", "matches"}
+    assert result["data"].keys() == named
+    document, match = result["data"]["documents"][0], result["data"]["matches"][0]
+    for name in (*named, *document, *match):
+        assert f"`{name}`" in sentence
