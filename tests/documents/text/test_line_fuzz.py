@@ -58,3 +58,12 @@ def test_a_page_full_of_lines_takes_no_time():
 
     assert len(lines.items) == 49 * _PAGES
     assert time.perf_counter() - started < _PAGES * _SECONDS_A_PAGE
+
+
+def test_a_page_of_endless_words_takes_no_time():
+    words = tuple(Word("Menge1" * 20_000, 0.0, 12.0 * row, 500.0, 12.0 * row + 11) for row in range(60))
+
+    started = time.perf_counter()
+
+    assert read_lines([Page(595.0, 842.0, words)]).items == ()
+    assert time.perf_counter() - started < 5

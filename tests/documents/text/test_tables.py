@@ -500,6 +500,28 @@ Pos   Bezeichnung                 Menge     Preis      Betrag
     assert second["po_line"] == "20"
 
 
+def test_numbers_of_articles_are_the_sellers_and_the_buyers():
+    (line,) = _fields("""
+Pos  Our item no.  Your item no.  Description        Delivery   Qty  Unit   Price/Unit   Total
+10   S-100         C-900          Bearing 6204       12 May      20  pcs         4.50    90.00
+""")
+
+    assert (line["article_number"], line["buyer_article_number"]) == ("S-100", "C-900")
+
+
+def test_an_article_without_another_name_is_described():
+    lines = _fields("""
+Menge    Artikel                               Preis       Summe
+2 x      Pizza Margherita                       8,50       17,00
+1 x      Cola 0,5 l                             3,00        3,00
+""")
+
+    assert [(line["description"], line["quantity"]) for line in lines] == [
+        ("Pizza Margherita", "2"),
+        ("Cola 0,5 l", "1"),
+    ]
+
+
 def test_codes_and_gross_prices_are_no_part_of_a_description():
     (line,) = _fields("""
 Pos   Bezeichnung                 Menge     Preis      Betrag

@@ -8,6 +8,8 @@ from counterfoil.documents.text.line_columns import Heading
 from counterfoil.documents.text.line_numbers import Token
 from counterfoil.documents.text.line_vocabulary import Kind, is_carried, is_section, is_total
 
+_LONGEST_LABEL = 200
+
 
 @dataclass(frozen=True)
 class Row:
@@ -33,13 +35,13 @@ class Row:
 
     @cached_property
     def label(self) -> str:
-        """Its words before the first number."""
+        """Its words before the first number, as many as a label has."""
         words: list[str] = []
         for token in self.tokens:
             if token.value is not None and words:
                 break
             words.append(token.text)
-        return " ".join(words)
+        return " ".join(words)[:_LONGEST_LABEL]
 
 
 @dataclass(frozen=True)

@@ -211,6 +211,10 @@ _WITHOUT_TAX = (
     r"|iva escl(?:usa)?|senza iva|sin iva|excl|exclusief(?: btw)?|ekskl(?: moms)?|eks moms|uden moms|netto|net|neto"
 )
 _QUALIFIED = re.compile(rf"(?P<before>(?:{_WITHOUT_TAX}) )?(?P<phrase>.+?)(?P<after> (?:{_WITHOUT_TAX}))?")
+_OURS = frozenset(["our", "unsere", "notre", "nostro", "onze", "vores", "nuestra", "supplier", "seller", "lieferanten"])
+_YOURS = frozenset(
+    ["your", "ihre", "votre", "vostro", "uw", "jeres", "deres", "su", "customer", "buyer", "client", "kunden"]
+)
 _DANGLING = re.compile(r" (?:w o|without|ohne|excl|exkl|incl|inkl|inc|hors|per|pro|je|par|pr|in)$")
 _NOT_HEADING = re.compile(r"[^a-z0-9#%]+")
 _FUNCTION_WORDS = (
@@ -228,6 +232,9 @@ def heading(text: str) -> tuple[Kind, ...]:
         return _KINDS[plain]
     if (begun := _DANGLING.sub("", plain)) in _KINDS:
         return _KINDS[begun]
+    whose, _, own = plain.partition(" ")
+    if Kind.ARTICLE in _KINDS.get(own, ()) and (whose in _OURS or whose in _YOURS):
+        return (Kind.ARTICLE if whose in _OURS else Kind.BUYER_ARTICLE,)
     match = _QUALIFIED.fullmatch(plain)
     kinds = _KINDS.get(match["phrase"], ()) if match and (match["before"] or match["after"]) else ()
     if Kind.PRICE in kinds:

@@ -30,7 +30,8 @@ _PAGE_NUMBER = re.compile(
 )
 _MOST_ROWS = 400
 _MOST_WORDS = 150
-"""On a page, and in a row: more is not printed for people."""
+_LONGEST_WORD = 200
+"""On a page, in a row, and letters in a word: more is not printed for people."""
 _PAGES_WEIGHED = 3
 """How a heading is to be understood shows on the first pages of a table."""
 _WITH_TAX = frozenset({"net_amount", "unit_price", "price_basis_quantity"})
@@ -79,6 +80,7 @@ def read_lines(
     totals it is seen where lines state amounts with tax: these are no net amounts, and are left out with their prices.
     Never raises for what pages hold; what cannot be told for certain is left out.
     """
+    pages = [_readable(page) for page in pages]
     form = number_format(word for page in pages for word in page.words)
     rows = [_rows(number, page, form) for number, page in enumerate(pages, start=1)]
     tables = list(_tables(pages, rows, _running(pages, rows)))
@@ -91,6 +93,12 @@ def read_lines(
     if lines.net is not None and lines.net == total_gross != total_net and total_net is not None:
         return _without_amounts(lines)
     return lines
+
+
+def _readable(page: Page) -> Page:
+    """The page without words that are too long to be any."""
+    words = tuple(word for word in page.words if len(word.text) <= _LONGEST_WORD)
+    return page if len(words) == len(page.words) else Page(page.width, page.height, words)
 
 
 def _rows(number: int, page: Page, form: NumberFormat) -> list[Row]:
@@ -184,7 +192,9 @@ def _understood(stretch: Stretch, reading: Heading) -> Stretch:
 
 
 def _worth(found: Found) -> int:
-    return len(found.fields) + 3 * sum(1 for confidence in found.confidence.values() if confidence > 0.95)
+    """How much of a line is read, and proven; a description is one if it has a word."""
+    has_word = re.search(r"\b[^\W\d_]{3,}\b", found.fields.get("description", "")) is not None
+    return len(found.fields) + has_word + 3 * sum(1 for confidence in found.confidence.values() if confidence > 0.95)
 
 
 def _counted(items: Sequence[tuple[RawLine, Found]]) -> int:
