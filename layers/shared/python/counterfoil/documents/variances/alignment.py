@@ -107,12 +107,28 @@ def learn(
         if line.words:
             texts[anchor.place].add(line.words)
             holders[id_, line.words].add(anchor_place)
+    return _of_articles(
+        {
+            place: Names(
+                frozenset(code for code in codes[place] if len(holders[place[0], f"#{code}"]) == 1),
+                frozenset(text for text in texts[place] if len(holders[place[0], text]) == 1),
+            )
+            for place in codes.keys() | texts.keys()
+        },
+        {anchor.place: _codes_of(anchor.line) for _, candidates in wanted.values() for anchor in candidates},
+    )
+
+
+def _of_articles(learned: Learned, own: Mapping[Place, frozenset[str]]) -> Learned:
+    """An article that several orders have is called in all of them what it is called in one."""
+    called: dict[str, set[str]] = defaultdict(set)
+    for place, names in learned.items():
+        for code in names.codes | own[place]:
+            called[code] |= names.texts
     return {
-        place: Names(
-            frozenset(code for code in codes[place] if len(holders[place[0], f"#{code}"]) == 1),
-            frozenset(text for text in texts[place] if len(holders[place[0], text]) == 1),
-        )
-        for place in codes.keys() | texts.keys()
+        place: Names(names.codes, names.texts.union(*(called[code] for code in names.codes | codes)))
+        for place, codes in own.items()
+        if (names := learned.get(place, _NOTHING)) is not _NOTHING or any(code in called for code in codes)
     }
 
 
@@ -265,7 +281,13 @@ def alike(mine: str, theirs: str) -> float:
 
 
 def _share(words: Sequence[str], others: Sequence[str]) -> float:
-    return sum(len(word) * max(_same_word(word, other) for other in others) for word in words) / sum(map(len, words))
+    said = [(_worth(word), max(_same_word(word, other) for other in others)) for word in words]
+    return sum(worth * same for worth, same in said) / sum(worth for worth, _ in said)
+
+
+def _worth(word: str) -> int:
+    """How much a word says. A size of one letter tells articles apart as a long word does."""
+    return min(max(len(word), 4), 10)
 
 
 def _same_word(one: str, other: str) -> float:

@@ -10,6 +10,7 @@ from functools import cached_property
 from uuid import UUID
 
 from counterfoil.documents.matching import profile
+from counterfoil.documents.matching.normalise import Reference
 from counterfoil.documents.matching.rules import same_again
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.variances.model import Document
@@ -125,9 +126,31 @@ class Case:
             for document in self.counting
         }
 
+    @cached_property
+    def confirmed(self) -> dict[UUID, UUID]:
+        """By delivery note and by receipt, which delivery it is a part of, where it is known to have both.
+
+        A delivery is told apart by the smallest id of its papers.
+        """
+        notes = self.effective(DocumentType.DELIVERY_NOTE)
+        part_of: dict[UUID, UUID] = {}
+
+        def first(id_: UUID) -> UUID:
+            while part_of.get(id_, id_) != id_:
+                id_ = part_of[id_]
+            return id_
+
+        for receipt in self.effective(DocumentType.GOODS_RECEIPT):
+            linked = self.neighbours.get(receipt.id, frozenset())
+            for note in notes:
+                if note.id in linked or _names_delivery(receipt, note):
+                    low, high = sorted((first(note.id), first(receipt.id)))
+                    part_of[high] = part_of[low] = low
+        return {id_: first(id_) for id_ in part_of}
+
     def _nearest(self, document: Document, targets: Sequence[Document]) -> list[Document]:
         """Those of the targets that a document is linked to or names; else those the fewest links away."""
-        current = {**{id_: last.id for id_, last in self.changed.items()}}
+        current = {id_: last.id for id_, last in self.changed.items()}
         direct = {current.get(id_, id_) for id_ in self.neighbours.get(document.id, ())}
         named = [one for one in targets if one.id in direct or names(document, one)]
         if named:
@@ -149,7 +172,13 @@ def names(document: Document, order: Document) -> bool:
     )
 
 
-def orders_named(document: Document) -> list[object]:
+def _names_delivery(receipt: Document, note: Document) -> bool:
+    return note.reference is not None and any(
+        named.folded & note.reference.folded for named in receipt.named.get("delivery_note_reference", ())
+    )
+
+
+def orders_named(document: Document) -> list[Reference]:
     """The numbers of orders that a document names."""
     found = list(document.named.get("po_reference", ()))
     return found + [line.order for line in document.lines if line.order is not None]

@@ -20,7 +20,7 @@ from counterfoil.documents.variances.model import (
 )
 from counterfoil.documents.variances.prices import currency_variances, price_variances
 from counterfoil.documents.variances.quantities import measured, naming, quantity_variances
-from counterfoil.documents.variances.tolerances import Tolerances
+from counterfoil.documents.variances.tolerances import Key, Tolerances
 from counterfoil.documents.variances.totals import total_variances
 
 _ORDER = {code: place for place, code in enumerate(Code)}
@@ -42,7 +42,7 @@ def examine(documents: Iterable[Document], edges: Edges, tolerances: Tolerances 
     """
     limits = tolerances or Tolerances()
     case = Case(sorted(documents, key=lambda one: one.order_of_time), edges)
-    ledger = keep(case.counting, case.anchors, case.held_against)
+    ledger = keep(case.counting, case.anchors, case.held_against, case.confirmed)
     invoices = case.effective(DocumentType.INVOICE)
     found = [
         *_duplicates(case),
@@ -51,6 +51,7 @@ def examine(documents: Iterable[Document], edges: Edges, tolerances: Tolerances 
         *currency_variances(ledger, invoices),
         *quantity_variances(ledger, limits),
         *_never_ordered(ledger, invoices),
+        *_worth_more(ledger, invoices, limits),
         *price_variances(ledger, limits),
         *total_variances(invoices, limits),
     ]
@@ -156,6 +157,33 @@ def _never_ordered(ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Var
                     unit=line.unit,
                     sentence=f"{invoice.heading}, line {line.label}: {what} is billed and was not ordered.",
                 )
+
+
+def _worth_more(ledger: Ledger, invoices: Sequence[Document], tolerances: Tolerances) -> Iterator[Variance]:
+    """Invoices that name no article, and bill more than all of their orders are worth."""
+    for invoice in invoices:
+        orders = ledger.orders_of.get(invoice.id, ())
+        items = [item for order in orders for item in ledger.of_order(order)]
+        prices = [item.line.price * item.ordered for item in items if item.line.price is not None and item.ordered]
+        nets = [line.net for line in ledger.loose.get(invoice.id, ()) if line.net is not None and not line.is_item]
+        if not prices or len(nets) != len(invoice.lines) or any(one.currency != invoice.currency for one in orders):
+            continue
+        ordered, billed = sum(prices, Decimal(0)), sum(nets, Decimal(0))
+        limits = tolerances.limits(Key.TOTAL, suppliers=invoice.sellers)
+        if billed > ordered:
+            numbers = " and ".join(order.title for order in orders)
+            yield Variance(
+                code=Code.BILLED_BEYOND_ORDER,
+                document=invoice,
+                expected=ordered,
+                actual=billed,
+                difference=billed - ordered,
+                currency=invoice.currency,
+                limits=limits,
+                is_tolerated=limits.allow(ordered, billed),
+                sentence=f"{invoice.heading} bills {money(billed, invoice.currency)} without naming an article; "
+                f"{numbers} {'is' if len(orders) == 1 else 'are'} worth {money(ordered, invoice.currency)}.",
+            )
 
 
 # -- what it comes to --------------------------------------------------------------------------------------------------

@@ -102,6 +102,8 @@ class Ledger:
     """By document, the orders that it is held against; deliveries, where there is no order."""
     loose: dict[UUID, list[Line]]
     """By document, its lines about goods and services that fit no item."""
+    confirmed: Mapping[UUID, UUID]
+    """By delivery note and receipt, the delivery that is known to have both."""
     incomparable: list[Entry] = field(default_factory=list)
     """Entries in a unit that cannot be converted for certain."""
 
@@ -137,21 +139,36 @@ class Ledger:
         return sorted(notes or linked.values(), key=lambda one: one.order_of_time)
 
     def delivered(self, item: Item) -> Decimal | None:
-        """What was delivered of an item: by delivery notes, where its order has any, else by receipts.
+        """What was delivered of an item; None where nothing was delivered on its order at all.
 
-        None where nothing was delivered on the order at all; 0 where other items of it were.
+        Of a delivery with delivery note and receipt, what was received; of others, what the one paper says. Notes and
+        receipts that nobody has put together may be the same deliveries: of both sums the larger one counts.
         """
-        deliveries = self.deliveries(item.document)
-        if not deliveries:
+        if not self.deliveries(item.document):
             return None
-        return item.total(deliveries[0].type) or _ZERO
+        received, noted, unnoted = _ZERO, _ZERO, _ZERO
+        for entry in item.of(*DELIVERIES):
+            is_receipt = entry.document.type is DocumentType.GOODS_RECEIPT
+            quantity = entry.quantity or _ZERO
+            if entry.document.id in self.confirmed:
+                received += quantity if is_receipt else _ZERO
+            elif is_receipt:
+                unnoted += quantity
+            else:
+                noted += quantity
+        return received + max(noted, unnoted)
 
 
-def keep(documents: Sequence[Document], anchors_of: Sequence[Document], linked: dict[UUID, Collection[UUID]]) -> Ledger:
+def keep(
+    documents: Sequence[Document],
+    anchors_of: Sequence[Document],
+    linked: Mapping[UUID, Collection[UUID]],
+    confirmed: Mapping[UUID, UUID],
+) -> Ledger:
     """Put every line of `documents` under the item that it is about.
 
     `anchors_of` are the orders, and the deliveries that have none; `linked` says which of them each document may be
-    held against.
+    held against, `confirmed` which delivery notes and receipts are of one delivery.
     """
     items: list[Item] = []
     item_of: dict[Place, Item] = {}
@@ -163,7 +180,7 @@ def keep(documents: Sequence[Document], anchors_of: Sequence[Document], linked: 
             item_of |= {(document.id, line.place): item for line in lines}
             if document.type is not DocumentType.PURCHASE_ORDER:
                 item.entries += [_entry(document, line, item) for line in lines]
-    ledger = Ledger(items, {}, {})
+    ledger = Ledger(items, {}, {}, confirmed)
     wanted: dict[UUID, tuple[Document, Sequence[Anchor]]] = {}
     for document in documents:
         if document.id in by_id or document.type is DocumentType.CONTRACT:

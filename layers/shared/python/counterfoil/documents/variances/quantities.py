@@ -56,7 +56,7 @@ class _Bound:
 
 
 def _bounds(ledger: Ledger, item: Item) -> Iterator[_Bound]:
-    delivered = ledger.delivered(item) if item.is_ordered else item.total(item.document.type)
+    delivered = ledger.delivered(item)
     if item.ordered is not None:
         yield _Bound(Code.BILLED_BEYOND_ORDER, item.ordered, "ordered")
     if delivered is not None and item.is_goods:
