@@ -108,7 +108,7 @@ def test_each_thing_that_is_wrong_is_seen(found: Found, names: set[str]):
 def test_a_lost_document_is_seen():
     found = perfect()
     assert {"documents", "children ingested and matched", "each invoice once, by its number"} <= broken(
-        replace(found, documents=found.documents[:3] + found.documents[4:])
+        replace(found, documents=[*found.documents[:3], *found.documents[4:]])
     )
 
 

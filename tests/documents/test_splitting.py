@@ -24,13 +24,14 @@ Texts = Sequence[Sequence[str]]
 
 
 def pages(*texts: Sequence[str]) -> bytes:
-    """A PDF with these lines on each page."""
+    """A PDF with these lines on each page; one that begins with # is in large print."""
     document = FPDF()
     document.set_font("Helvetica")
     for lines in texts:
         document.add_page()
         for line in lines:
-            document.cell(text=line, new_x="LMARGIN", new_y="NEXT")
+            document.set_font_size(20 if line.startswith("#") else 12)
+            document.cell(text=line.lstrip("# "), new_x="LMARGIN", new_y="NEXT")
     return bytes(document.output())
 
 

@@ -7,11 +7,13 @@ from uuid import UUID
 import pytest
 
 from cli.sample.bulk import deals
-from cli.sample.bundle import write_bundle
+from cli.sample.bundle import bundle, write_bundle
 from counterfoil import aws
 from counterfoil.db import Connection
 from counterfoil.documents import files
+from counterfoil.documents.splitting import Boundary, Split
 from counterfoil.errors import ServiceUnavailableError
+from functions.ingestion.children import COVER
 from tests.delivery.harness import rows
 from tests.functions.test_documents import BUCKET, Pipeline, pipeline
 
@@ -142,3 +144,48 @@ def test_what_is_stored_is_what_the_rows_say(pipeline: Pipeline, admin: Connecti
     stored = parts_in_s3([child["key"] for child in children])
     assert [len(part) for part in stored] == [child["size"] for child in children]
     assert all(part.startswith(b"%PDF-") for part in stored)
+
+
+@pytest.mark.usefixtures("tenant_id")
+def test_a_cover_page_is_kept_and_nobody_is_asked_to_read_it(pipeline: Pipeline, admin: Connection):
+    made = bundle(INVOICES, sent_by=INVOICES[0].written_by)
+    pipeline.upload("uploads/acme/all.pdf", made.content)
+    assert pipeline.ingest() == DONE
+    parent, children = documents(admin)
+    assert parent["matching_reason"] == "The file holds 3 documents and a cover page, which were taken apart."
+    assert [(child["first_page"], child["last_page"]) for child in children] == [(1, 1), *made.ranges]
+    cover = children[0]
+    assert (cover["type"], cover["method"], cover["structured_data"]) == ("other", "none", None)
+    (job,) = [job for job in rows(admin, "ingestion_job") if job["id"] == cover["id"]]
+    assert (job["status"], job["attempts"], job["reason"]) == (None, 0, COVER)
+    assert len(pipeline.sqs.sent["ingestion"]) == 3
+
+
+@pytest.mark.usefixtures("tenant_id")
+def test_what_an_earlier_splitting_found_stands(pipeline: Pipeline, admin: Connection, monkeypatch: pytest.MonkeyPatch):
+    pipeline.upload("uploads/acme/all.pdf", BUNDLE)
+    (message,) = pipeline.sqs.sent["ingestion"]
+    pipeline.ingest()
+    _, before = documents(admin)
+    pipeline.sqs.sent.pop("ingestion")
+    admin.execute("UPDATE ingestion_job SET status = 'pending' WHERE status = 'succeeded'")
+    pipeline.sqs.sent["ingestion"] = [message]
+    otherwise = Split(3, (Boundary(2, True, 1.0), Boundary(3, False, 1.0)))
+    monkeypatch.setattr("functions.ingestion.work.split", lambda _pages: otherwise)
+    assert pipeline.ingest() == DONE
+    _, after = documents(admin)
+    assert [(child["id"], child["key"]) for child in after] == [(child["id"], child["key"]) for child in before]
+    assert "ingestion" not in pipeline.sqs.sent
+    stored = parts_in_s3([child["key"] for child in after])
+    assert [len(part) for part in stored] == [child["size"] for child in after]
+
+
+@pytest.mark.usefixtures("tenant_id")
+def test_a_file_in_doubt_stays_whole_and_says_why(pipeline: Pipeline, admin: Connection):
+    pipeline.upload("uploads/acme/twice.pdf", write_bundle([INVOICES[0], INVOICES[0]]))
+    assert pipeline.ingest() == DONE
+    parent, children = documents(admin)
+    assert (children, parent["structured_data"], parent["type"]) == ([], None, "other")
+    (job,) = rows(admin, "ingestion_job")
+    assert job["status"] is None
+    assert job["reason"].startswith("The file may hold several documents, and it cannot be told whether one begins")

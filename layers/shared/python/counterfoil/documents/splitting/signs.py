@@ -12,6 +12,7 @@ from counterfoil.documents.splitting.words import fold
 from counterfoil.documents.text.page import Line, Page, Word
 
 _TITLE_HEIGHT = 1.25  # of the page's usual text
+_LARGE = 1.5
 _HEADER, _FOOTER = 0.2, 0.82  # of the page's height
 _UPPER = 0.6
 _MARGIN = 0.12
@@ -79,6 +80,8 @@ class Signs:
     """Firms in its header."""
     header: frozenset[str]
     """Lines of its header, without digits."""
+    large: frozenset[str]
+    """Lines of its upper half in larger print than the rest, without digits."""
     head: tuple[frozenset[str], ...]
     """For each kind of thing that it states and a first page's head does: the figures in it."""
     figures: frozenset[str]
@@ -129,7 +132,12 @@ def read(page: Page) -> Signs:
         places=tuple(_places(lines, height)),
         sender=frozenset(_ids(footer)),
         firms=frozenset(found.group() for text in header if (found := words.FIRM.search(text))),
-        header=frozenset("".join(c for c in text if not c.isdigit()) for text in header),
+        header=frozenset(map(_without_digits, header)),
+        large=frozenset(
+            _without_digits(text)
+            for (line, segments), text in zip(lines, texts, strict=True)
+            if line.top <= height / 2 and max(segment.height for segment in segments) >= _LARGE * usual
+        ),
         head=head,
         figures=frozenset(_figures(texts)),
         has_total=any(_is_total(text) for text in texts),
@@ -318,6 +326,10 @@ def _figures(texts: Iterable[str]) -> Iterator[str]:
             digits = "".join(character for character in token if character.isdigit())
             if len(digits) >= _FIGURE:
                 yield digits
+
+
+def _without_digits(text: str) -> str:
+    return "".join(character for character in text if not character.isdigit())
 
 
 def _is_total(text: str) -> bool:

@@ -72,6 +72,11 @@ class _Current:
         return frozenset().union(*(signs.figures for signs in self.pages))
 
     @property
+    def large(self) -> frozenset[str]:
+        """What it has said in large print."""
+        return frozenset().union(*(signs.large for signs in self.pages))
+
+    @property
     def is_known(self) -> bool:
         """Whether its beginning looked like one, so that the next can be expected to."""
         return self.first.own is not None or self.first.number is not None or bool(self.first.places)
@@ -164,8 +169,8 @@ def _by_number(current: _Current, page: Signs) -> Iterator[Sign]:
     elif known is not None and own.kind != known.kind:
         yield from _by_kind(known, own, page)
     elif own.number is None:
-        if own.style == "title":
-            yield Sign(2.0, f"It is headed as {_a(own)}.")
+        if own.style == "title" or (own.style == "heading" and current.has_ended):
+            yield Sign(2.0 if own.style == "title" else 1.0, f"It is headed as {_a(own)}.")
     elif not current.numbers:
         yield Sign(_strength(own) / 2, f"It states the number of {_a(own)}, and the document under way none so far.")
     elif own.number in current.numbers:
@@ -247,10 +252,11 @@ def _by_layout(current: _Current, page: Signs) -> Iterator[Sign]:
         weight, so_much = (2.8, "the") if len(head) > 2 else (1.5, "some of the")
         yield Sign(weight, f"It has {so_much} head of a first page.")
     if current.is_known and not names_itself:
-        if not page.head:
+        is_headed = not page.large <= current.large
+        if not page.head and not is_headed:
             yield Sign(-_STRONG, "Nothing on it looks like a beginning.")
         else:
-            weight = -1.0 if len(head) > 1 else -1.5 if current.has_ended else -2.0
+            weight = -0.5 if is_headed else -1.0 if len(head) > 1 else -1.5 if current.has_ended else -2.0
             yield Sign(weight, "It names no number of its own, and no kind of document.")
     if current.last.has_total:
         yield Sign(1.2, "The page before ends with a total.")
