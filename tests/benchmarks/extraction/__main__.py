@@ -6,8 +6,8 @@ Run as `make bench-extraction`, with DATA=... for another folder than the siblin
 import argparse
 import sys
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import typer
@@ -35,33 +35,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not files:
         typer.echo(f"No PDFs in {options.folder}; put https://github.com/ZUGFeRD/corpus there, or name another folder.")
         return 1
-    heads, lines, types, exact, hybrids, seconds = Counts(), Counts(), Counter[bool](), 0, 0, 0.0
+    figures = measure(files, Path(options.folder), show=None if options.brief else typer.echo)
+    _show(figures)
+    return 0
+
+
+@dataclass
+class Figures:
+    """What came of a folder: counts of header and line fields, and how many files there were of which kind."""
+
+    heads: Counts = field(default_factory=Counts)
+    lines: Counts = field(default_factory=Counts)
+    hybrids: int = 0
+    right_types: int = 0
+    exact: int = 0
+    seconds: float = 0.0
+
+
+def measure(files: Iterable[Path], folder: Path, show: Callable[[str], None] | None = None) -> Figures:
+    """Read the hybrids among the files by their pages, and compare; `show` is told every miss."""
+    figures = Figures()
     for file in files:
         content = file.read_bytes()
         try:
             truth = extract(content)
         except InvalidDocumentError as error:
-            typer.echo(f"{file.relative_to(options.folder)}: not measured: {error}")
+            if show is not None:
+                show(f"{file.relative_to(folder)}: not measured: {error}")
             continue
         if truth.method != "embedded-xml" or truth.structured_data is None:
             continue
-        hybrids += 1
-        exact += _says_what_its_xml_states(content, truth)
         started = time.perf_counter()
         read = extract(content, text_only=True)
-        seconds += time.perf_counter() - started
-        head, body = _measure(content, truth, read)
-        types[read.type == truth.type] += 1
-        heads.add(head)
-        lines.add(body)
-        if not options.brief:
-            _show_misses(str(file.relative_to(options.folder)), truth, read, head, body)
-    _show(hybrids, types, heads, lines, seconds)
-    typer.echo(f"with XML: {exact} of {hybrids} files give all that a second reader finds in their XML")
-    return 0
+        figures.seconds += time.perf_counter() - started
+        head, body = _compare(content, truth, read)
+        figures.heads.add(head)
+        figures.lines.add(body)
+        figures.hybrids += 1
+        figures.right_types += read.type == truth.type
+        figures.exact += _says_what_its_xml_states(content, truth)
+        if show is not None:
+            show("\n".join(_misses(str(file.relative_to(folder)), truth, read, head, body)))
+    return figures
 
 
-def _measure(content: bytes, truth: Extraction, read: Extraction) -> tuple[Counts, Counts]:
+def _compare(content: bytes, truth: Extraction, read: Extraction) -> tuple[Counts, Counts]:
     page_text = PageText(pages(content))
     expected, got = truth.structured_data or {}, read.structured_data or {}
     head = compare(header(expected), header(got), page_text.states)
@@ -74,20 +92,23 @@ def _says_what_its_xml_states(content: bytes, truth: Extraction) -> bool:
     return as_second_reading(truth) == read_again(xml)
 
 
-def _show_misses(file: str, truth: Extraction, read: Extraction, head: Counts, body: Counts) -> None:
-    typer.echo(f"\n{file}: {head.right} right in the header, {body.right} in lines")
+def _misses(file: str, truth: Extraction, read: Extraction, head: Counts, body: Counts) -> Iterator[str]:
+    yield f"\n{file}: {head.right} right in the header, {body.right} in lines"
     if read.type != truth.type:
-        typer.echo(f"  type: expected {truth.type}, got {read.type} ({read.reason})")
+        yield f"  type: expected {truth.type}, got {read.type} ({read.reason})"
     for name, expected, got in head.misses + body.misses:
-        typer.echo(f"  {name}: expected {expected!r}, got {got!r}")
+        yield f"  {name}: expected {expected!r}, got {got!r}"
     for name, got in head.unjudged + body.unjudged:
-        typer.echo(f"    (not in the XML) {name}: {got!r}")
+        yield f"    (not in the XML) {name}: {got!r}"
 
 
-def _show(hybrids: int, types: "Counter[bool]", heads: Counts, lines: Counts, seconds: float) -> None:
-    typer.echo(f"\n{hybrids} hybrid PDFs read by their pages alone in {seconds:.1f} s; type right in {types[True]}")
+def _show(figures: Figures) -> None:
+    typer.echo(
+        f"\n{figures.hybrids} hybrid PDFs read by their pages alone in {figures.seconds:.1f} s;"
+        f" type right in {figures.right_types}"
+    )
     typer.echo(f"{'':8}{'precision':>10}{'recall':>8}{'F1':>8}{'right':>7}{'wrong':>7}{'missed':>8}")
-    for name, counts in (("header", heads), ("lines", lines)):
+    for name, counts in (("header", figures.heads), ("lines", figures.lines)):
         for title, one in ((name, counts), ("  strict", counts.strict())):
             typer.echo(
                 f"{title:8}{one.precision:10.4f}{one.recall:8.4f}{one.f1:8.4f}{one.right:7}{one.false:7}{one.missed:8}"
@@ -96,6 +117,7 @@ def _show(hybrids: int, types: "Counter[bool]", heads: Counts, lines: Counts, se
             f"{'':8}set aside but in `strict`: {counts.not_on_page} that the XML states and no page shows"
             f" ({counts.not_on_page_but_read} of them read otherwise), {counts.beyond} that the XML does not state"
         )
+    typer.echo(f"with XML: {figures.exact} of {figures.hybrids} files give all that a second reader finds in their XML")
 
 
 if __name__ == "__main__":

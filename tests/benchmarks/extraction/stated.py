@@ -32,19 +32,20 @@ class PageText:
     def states(self, field: str, value: str) -> bool:
         """Tell whether the pages show `value`; a unit's code stands for a word, and counts as shown."""
         name = field.rpartition(".")[2]
-        if name.endswith("date"):
-            return self._states_date(dt.date.fromisoformat(value))
-        if name == "currency":
-            return re.search(rf"\b{value}\b", self.text) is not None or _SIGNS.get(value, value) in self.text
-        if name == "country":
-            return self._states_country(value)
-        if name == "unit":
-            return True
-        if name == "position":
-            return any(first.lstrip("0") == value.lstrip("0") for first in self._beginnings)
-        if re.fullmatch(r"-?\d+(\.\d+)?", value) and _is_number(name):
+        if _is_number(name):
             return abs(Decimal(value)) in self._numbers
-        return letters(value) in self._in_lines or letters(value) in self._in_file_order
+        match name:
+            case "invoice_date" | "credit_note_date" | "payment_due_date":
+                return self._states_date(dt.date.fromisoformat(value))
+            case "currency":
+                return re.search(rf"\b{value}\b", self.text) is not None or _SIGNS.get(value, value) in self.text
+            case "country":
+                return self._states_country(value)
+            case "position":
+                return any(first.lstrip("0") == value.lstrip("0") for first in self._beginnings)
+            case _:
+                wanted = letters(value)
+                return name == "unit" or wanted in self._in_lines or wanted in self._in_file_order
 
     @cached_property
     def _beginnings(self) -> set[str]:

@@ -159,7 +159,10 @@ BARE_REFERENCES: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
             "framework agreement",
         ),
         DocumentType.INVOICE: (
-            "zu rechnung", "facture liee", "rif fattura", "related invoice", "ref factura", "zur rechnung",
+            "rechnung", "zu rechnung", "zur rechnung", "betrifft rechnung", "invoice", "for invoice", "on invoice",
+            "related invoice", "credited invoice", "facture", "sur facture", "concerne facture", "facture liee",
+            "fattura", "su fattura", "rif fattura", "factura", "sobre factura", "ref factura", "factuur", "op factuur",
+            "betreft factuur", "faktura", "vedr faktura", "vedrorende faktura",
         ),
     }
 )  # fmt: skip
