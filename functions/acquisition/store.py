@@ -6,7 +6,7 @@ second document: the one that is there counts it, once for each job.
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -19,6 +19,7 @@ from counterfoil.documents.mail.message import Envelope
 from functions.acquisition.parts import Stored, not_taken
 
 SEEN_BEFORE = "The tenant already has this file; it was counted as seen again"
+REMOVED = "A person removed the document, and it does not come back by itself."
 MAIL_SEEN_BEFORE = "The tenant already has a mail of this Message-ID; it was counted as seen again."
 
 
@@ -72,13 +73,13 @@ def write(connection: Connection, arrival: Arrival, *, refusal: str | None = Non
     if refusal:
         _list_parts(connection, arrival, source_id, {})
         return Written()
-    new = _documents(connection, arrival, source_id, counts=counts)
+    found = _documents(connection, arrival, source_id, counts=counts)
     if arrival.is_taken_apart:
-        _list_parts(connection, arrival, source_id, new)
-    became = [id_ for id_, _ in new.values()]
+        _list_parts(connection, arrival, source_id, found)
+    became = [one.id for one in found.values()]
     return Written(
-        [id_ for id_, is_new in new.values() if is_new],
-        _remark(arrival, new),
+        [one.id for one in found.values() if one.is_new],
+        _remark(arrival, found),
         became[0] if len(became) == 1 else None,
     )
 
@@ -136,19 +137,34 @@ INSERT INTO document AS d (tenant_id, source_id, bucket, key, version, file_name
 SELECT %(tenant)s, %(source)s, p.bucket, p.key, p.version, p.name, p.size, p.hash, %(received_at)s, %(received_at)s
 FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(versions)s::text[], %(names)s::text[], %(sizes)s::bigint[],
             %(hashes)s::bytea[]) WITH ORDINALITY AS p (bucket, key, version, name, size, hash, place)
+WHERE NOT EXISTS (
+    SELECT FROM document_removal gone
+    WHERE gone.tenant_id = %(tenant)s AND gone.source_id = %(source)s AND gone.content_hash = p.hash
+)
 ORDER BY p.place
 ON CONFLICT (tenant_id, content_hash) DO UPDATE
     SET seen_again = d.seen_again + %(count)s::int, last_seen_at = greatest(d.last_seen_at, excluded.last_seen_at)
-RETURNING new.content_hash, new.id, old.id IS NULL
+RETURNING new.content_hash, new.id, old.id IS NULL, new.source_id <> %(source)s
 """
 _INGESTION = """
 INSERT INTO ingestion_job (id, tenant_id, created_at) SELECT id, %s, %s FROM unnest(%s::uuid[]) AS d (id)
 """
-New = dict[bytes, tuple[UUID, bool]]
-"""By content hash: the document that has it, and whether it is new."""
 
 
-def _documents(connection: Connection, arrival: Arrival, source_id: UUID, *, counts: bool) -> New:
+class Found(NamedTuple):
+    """The document that has a content."""
+
+    id: UUID
+    is_new: bool
+    is_of_another: bool
+    """It came by another job."""
+
+
+Documents = dict[bytes, Found]
+"""By content hash. A document that a person removed is not among them when its job is done anew."""
+
+
+def _documents(connection: Connection, arrival: Arrival, source_id: UUID, *, counts: bool) -> Documents:
     parts = arrival.documents
     rows = connection.execute(
         _DOCUMENTS,
@@ -165,8 +181,8 @@ def _documents(connection: Connection, arrival: Arrival, source_id: UUID, *, cou
             "hashes": [part.sha256 for part in parts],
         },
     ).fetchall()
-    found: New = {bytes(content_hash): (id_, is_new) for content_hash, id_, is_new in rows}
-    new = [id_ for id_, is_new in found.values() if is_new]
+    found = {bytes(content_hash): Found(*row) for content_hash, *row in rows}
+    new = [one.id for one in found.values() if one.is_new]
     connection.execute(_INGESTION, [arrival.tenant_id, arrival.received_at, new])
     return found
 
@@ -194,15 +210,15 @@ def _again(connection: Connection, arrival: Arrival, earlier: UUID, *, counts: b
 _PARTS = "UPDATE source SET parts = %s WHERE id = %s"
 
 
-def _list_parts(connection: Connection, arrival: Arrival, source_id: UUID, found: New) -> None:
+def _list_parts(connection: Connection, arrival: Arrival, source_id: UUID, found: Documents) -> None:
     """List each file that was in it, and what became of it."""
     listed: list[dict[str, Any]] = [
         {
             "name": part.name,
             "size": part.size,
             "sha256": part.sha256.hex(),
-            "document": str(found[part.sha256][0]) if part.sha256 in found else None,
-            "reason": None,
+            "document": str(found[part.sha256].id) if part.sha256 in found else None,
+            "reason": None if part.sha256 in found else REMOVED,
         }
         for part in arrival.documents
     ]
@@ -213,9 +229,9 @@ def _list_parts(connection: Connection, arrival: Arrival, source_id: UUID, found
     connection.execute(_PARTS, [Jsonb(listed), source_id])
 
 
-def _remark(arrival: Arrival, found: New) -> str | None:
-    seen = sum(not is_new for _, is_new in found.values())
+def _remark(arrival: Arrival, found: Documents) -> str | None:
+    seen = sum(one.is_of_another for one in found.values())
     if not arrival.is_taken_apart:
-        return SEEN_BEFORE if seen else None
+        return SEEN_BEFORE if seen else None if found else REMOVED
     had = f"The tenant already has {seen} of its {len(found)} files; they were counted as seen again." if seen else ""
     return " ".join(sentence for sentence in (had, not_taken(arrival.skipped)) if sentence) or None

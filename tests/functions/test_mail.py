@@ -12,8 +12,9 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.documents.removal import remove
 from counterfoil.work import begin
-from functions.acquisition.store import MAIL_SEEN_BEFORE
+from functions.acquisition.store import MAIL_SEEN_BEFORE, REMOVED
 from tests.delivery.harness import Context, rows
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event
 from tests.mails import LOGO, PDF, SCAN, XML, mail, received
@@ -49,6 +50,15 @@ class Mailbox:
         while owed := self.pipeline.sqs.sent.pop("acquisition", []):
             for entry in owed:
                 assert self.pipeline.acquire(entry["MessageBody"]) == NOTHING_KEPT
+
+    def read_anew(self, keeper_database: Database) -> None:
+        """A later revision of every job, and what it owes."""
+        jobs = [job["id"] for job in rows(self.admin, "acquisition_job")]
+        with keeper_database.delivery() as connection:
+            owed = begin(connection, "acquisition", jobs, self.pipeline.consumers["acquisition"].clock())
+        for send in owed:
+            self.pipeline.acquire(send.message.model_dump_json())
+        self.work()
 
     def objects(self) -> dict[str, bytes]:
         s3 = self.pipeline.s3
@@ -299,16 +309,38 @@ def test_a_mail_read_anew_by_a_later_revision_counts_nothing_twice(
     mailbox.receive(received(mail(("a.pdf", PDF), message_id="<18@nordwind.example>")))
     mailbox.receive(received(mail(("a.pdf", PDF))))
     before = {table: rows(admin, table) for table in ("source", "document", "ingestion_job")}
-    jobs = [job["id"] for job in rows(admin, "acquisition_job")]
+    reasons = {job["id"]: job["reason"] for job in rows(admin, "acquisition_job")}
 
-    with keeper_database.delivery() as connection:
-        owed = begin(connection, "acquisition", jobs, mailbox.pipeline.consumers["acquisition"].clock())
-    for send in owed:
-        mailbox.pipeline.acquire(send.message.model_dump_json())
-    mailbox.work()
+    mailbox.read_anew(keeper_database)
 
     assert {job["status"] for job in rows(admin, "acquisition_job")} == {"succeeded"}
+    assert {job["id"]: job["reason"] for job in rows(admin, "acquisition_job")} == reasons
     assert {table: rows(admin, table) for table in before} == before
+
+
+@pytest.mark.parametrize("by_mail", [True, False])
+def test_a_document_that_a_person_removed_does_not_come_back_when_its_file_is_read_anew(
+    mailbox: Mailbox, database: Database, admin: Connection, acme: UUID, keeper_database: Database, by_mail: bool
+):
+    if by_mail:
+        mailbox.receive(received(mail(("a.pdf", PDF), ("b.xml", XML))))
+    else:
+        mailbox.receive(PDF, "uploads/acme/1/a.pdf")
+    (document_id,) = (row["id"] for row in rows(admin, "document") if row["file_name"] == "a.pdf")
+    with database.tenant(acme) as connection:
+        remove(connection, acme, document_id, mailbox.pipeline.consumers["acquisition"].clock(), by="ann")
+
+    mailbox.read_anew(keeper_database)
+
+    assert files_of(admin, acme) == (["b.xml"] if by_mail else [])
+    (job,) = (job for job in rows(admin, "acquisition_job") if job["tenant_id"])
+    (source,) = rows(admin, "source")
+    assert (job["status"], job["reason"]) == ("succeeded", None if by_mail else REMOVED)
+    assert source["parts"] is None or [part["reason"] for part in source["parts"]] == [REMOVED, None]
+
+    mailbox.receive(PDF, "uploads/acme/2/a.pdf")  # somebody sends it again
+
+    assert "a.pdf" in files_of(admin, acme)
 
 
 def test_the_event_of_a_mail_names_one_job_however_often_it_comes(mailbox: Mailbox, admin: Connection, acme: UUID):
