@@ -121,7 +121,7 @@ Regel  Omschrijving                  Aantal   Eenheid    Prijs     Bedrag
         ),
         (
             """
-Linje  Beskrivelse                  Antal    Enhed   Stk. pris    Beløb
+Linje  Beskrivelse                  Antal    Enhed   Enhedspris   Beløb
 1      Skruer                          10    stk         12,50    125,00
 2      Maling hvid                      3    ltr         99,00    297,00
 """,
@@ -231,6 +231,34 @@ Pos   Bezeichnung                Menge     Preis      Betrag
     assert [line["net_amount"] for line in lines] == ["360.00", "200.00"]
 
 
+def test_what_stands_in_no_cell_names_its_source():
+    first, second = read_lines(
+        [
+            paper("""
+Pos   Description                Qty       Price      Disc %     Amount
+1     Desk                         2 pcs  200.00        10       360.00
+      Your order no. 4711
+2     Chair                        4       50.00                 200.00
+      Net total                                                  560.00
+      VAT 20 % on 560.00                                         112.00
+""")
+        ]
+    ).items
+
+    sources = {name: evidence.source for name, evidence in first.evidence.items()}
+    assert sources == {
+        "position": "table",
+        "description": "table",
+        "po_reference": "description",
+        "quantity": "table",
+        "unit": "table",
+        "unit_price": "arithmetic",
+        "net_amount": "table",
+        "tax_rate": "taxes",
+    }
+    assert second.evidence["unit"].source == "other lines"
+
+
 def test_a_price_may_be_for_a_hundred():
     by_words, by_column = (
         _fields("""
@@ -329,7 +357,7 @@ _WHOLE_QUANTITIES = """
 
 Pos   Article     {name}                    {quantity}
 1     A-17.20     Kugelschreiber               1.600
-2     A-17.21     Ordner                          24
+2     A-17.21     Locher                          24
 """
 
 
@@ -352,7 +380,7 @@ def test_a_foot_of_a_page_is_no_line():
     lines = _fields("""
 Pos   Artikel     Bezeichnung              Menge
 1     A-1         Kugelschreiber               3
-2     A-2         Ordner                      24
+2     A-2         Locher                      24
 
 
 

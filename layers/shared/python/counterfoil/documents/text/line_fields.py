@@ -40,7 +40,7 @@ _LABELS = (
 _ATTRIBUTE = re.compile(rf"[*•·-]?\s*(?:{_LABELS})\b[^:=]{{0,30}}[:=]?\s*\S.*", re.IGNORECASE)
 _PROPERTIES = re.compile(
     r"(?:weitere eigenschaften|eigenschaften|(?:further |additional )?properties|attributes|basisartikel|bestandteile"
-    r"|stückliste|components|composants|componenti)\s*:?",
+    r"|stückliste|components)\s*:?",
     re.IGNORECASE,
 )
 _ORDER = re.compile(
@@ -57,17 +57,20 @@ _CODE = re.compile(r"(?=.*\w).{1,40}")
 
 @dataclass
 class Found:
-    """The fields of a line as structured data names them, and the confidence of each."""
+    """The fields of a line as structured data names them, the confidence of each, and its source if not its cell."""
 
     fields: dict[str, str] = field(default_factory=dict)
     confidence: dict[str, float] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
     has_unknown_unit: bool = False
 
-    def put(self, name: str, text: str | None, confidence: float) -> None:
+    def put(self, name: str, text: str | None, confidence: float, source: str | None = None) -> None:
         """State a field, where there is anything to state and it is not stated yet."""
         if text and name not in self.fields:
             self.fields[name] = text
             self.confidence[name] = confidence
+            if source is not None:
+                self.sources[name] = source
 
     def number(self, name: str) -> Decimal | None:
         """A field as a number."""
@@ -182,8 +185,8 @@ def _put_texts(found: Found, cells: Mapping[Kind, Sequence[Piece]]) -> None:
     found.put("po_line", order_line if is_position(order_line) else None, 0.85)
     for text in texts:
         if (match := _ORDER.search(text)) and text.strip("*•·- ").startswith(match[0][:6]):
-            found.put("po_reference", match["order"].rstrip(".,;"), _ROUGH)
-            found.put("po_line", match["line"], _ROUGH)
+            found.put("po_reference", match["order"].rstrip(".,;"), _ROUGH, "description")
+            found.put("po_line", match["line"], _ROUGH, "description")
 
 
 def _paragraphs(pieces: Sequence[Piece]) -> Iterator[list[str]]:
@@ -237,7 +240,7 @@ def _put_quantities(found: Found, line: RawLine, cells: Mapping[Kind, Sequence[P
         found.put("unit", line_units.code(text) or line_units.code(first), 0.9)
     found.has_unknown_unit = any(near) and "unit" not in found.fields
     if quantity is not None and "unit" not in found.fields:
-        found.put("unit", line_units.stated_in(found.fields.get("description", "")), _ROUGH)
+        found.put("unit", line_units.stated_in(found.fields.get("description", "")), _ROUGH, "description")
 
 
 def _put_prices(
@@ -280,8 +283,9 @@ def _prove(found: Found, values: Mapping[Kind, Token]) -> None:
     if not arithmetic.line_agrees(quantity, price, net, basis):
         if percent is not None and arithmetic.line_agrees(quantity, price, net, basis, percent):
             found.fields["unit_price"] = plain(price * (100 - percent) / 100)
+            found.sources["unit_price"] = "arithmetic"
         elif "price_basis_quantity" not in found.fields and (by := _basis_that_agrees(quantity, price, net)):
-            found.put("price_basis_quantity", plain(by), _ROUGH)
+            found.put("price_basis_quantity", plain(by), _ROUGH, "arithmetic")
         elif arithmetic.line_agrees(quantity, price, -net, basis, percent or Decimal(0)):
             # A credit note may print what it credits as negative amounts of positive quantities.
             found.fields["unit_price"] = plain(price * (100 - percent) / 100 if percent else price)
@@ -301,7 +305,7 @@ def count_pieces(lines: Sequence[Found]) -> None:
     if any("unit" in found.fields and found.confidence["unit"] > _ROUGH for found in lines):
         for found in lines:
             if "quantity" in found.fields and not found.has_unknown_unit:
-                found.put("unit", "C62", _ROUGH)
+                found.put("unit", "C62", _ROUGH, "other lines")
 
 
 def credit(lines: Sequence[Found]) -> None:

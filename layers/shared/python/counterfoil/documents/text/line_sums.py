@@ -38,9 +38,7 @@ _CHARGE = re.compile(
 _NO_CHARGE = re.compile(
     r".*\b(?:skonto|escompte|cash discount|zahlbar|zahlung|payment|pagamento|betaling|bestellungen)\b.*"
 )
-_SUM_OF = re.compile(
-    r"(?:gesamt\w*|summe\w*|total\w*|sum|somme|sub ?total|zwischensumme|warenwert|netto\w*|brutto\w*)\b.*"
-)
+_SUM_OF = re.compile(r"(?:gesamt\w*|summe\w*|total\w*|sum|sub ?total|zwischensumme|warenwert|netto\w*|brutto\w*)\b.*")
 _LEAD = re.compile(
     r"(?:abzgl|abzüglich|zzgl|zuzüglich|plus|less|minus|abschlag|zuschlag|allowance|charge|remise)\b\.?:?\s+(?=\S)",
     re.IGNORECASE,

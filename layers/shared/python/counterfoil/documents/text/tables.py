@@ -271,6 +271,7 @@ def _is_taken_up(charge: Charge, amount: Decimal, lines: Sequence[tuple[RawLine,
     if charge.is_tabled or not above or len(above) == len(lines) or (net := above[-1].number("net_amount")) is None:
         return False
     above[-1].fields["net_amount"] = plain(net + amount)
+    above[-1].sources["net_amount"] = "arithmetic"
     return True
 
 
@@ -280,7 +281,7 @@ def _put_rates(lines: Sequence[Found], charged: Sequence[Decimal], rows: Sequenc
         return
     nets = [*(found.number("net_amount") for found in lines), *charged]
     for found, rate in zip(lines, tax_rates(rows, nets), strict=False):
-        found.put("tax_rate", None if rate is None else plain(rate), _TABLED)
+        found.put("tax_rate", None if rate is None else plain(rate), _TABLED, "taxes")
 
 
 def _without_amounts(lines: Lines) -> Lines:
@@ -317,7 +318,9 @@ def _proven(item: LineItem) -> LineItem:
 
 
 def _item(line: RawLine, found: Found, source: str) -> LineItem:
-    evidence = {name: Evidence(source, found.confidence[name], line.page) for name in found.fields}
+    evidence = {
+        name: Evidence(found.sources.get(name, source), found.confidence[name], line.page) for name in found.fields
+    }
     words = list(line.values.values())
     words += [
         token for pieces in line.cells.values() for piece in pieces if piece.page == line.page for token in piece.tokens
