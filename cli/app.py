@@ -29,8 +29,12 @@ COMMANDS = {
         "cli.tenancy:app", "Add and list tenants, and say who hears of failures and where mail goes.", WORK
     ),
     "ingest": Command("cli.ingest:ingest", "Upload files for a tenant, or mail for whom it names.", WORK),
-    "documents": Command("cli.documents:documents", "Show what became of every uploaded file.", WORK),
-    "clusters": Command("cli.clusters:clusters", "Show which documents belong together, and why.", WORK),
+    "documents": Command(
+        "cli.documents:app", "Show what became of every uploaded file; delete or replace a document.", WORK
+    ),
+    "clusters": Command(
+        "cli.clusters:app", "Show which documents belong together, and why; one cluster with its variances.", WORK
+    ),
     "cdk": Command("cli.cdk:app", "Run the CDK command line: for a real account.", ACCOUNT),
     "extract": Command("cli.extract:extract", "Read documents from files and show what they state.", READ),
     "simulate": Command(

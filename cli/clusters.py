@@ -1,4 +1,4 @@
-"""`counterfoil clusters`: which documents belong together, and why."""
+"""`counterfoil clusters`: which documents belong together, and why; one cluster whole."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -11,7 +11,8 @@ from rich.table import Column, Table
 from rich.text import Text
 from rich.tree import Tree
 
-from cli import outcomes
+from cli import ids, outcomes
+from cli.case import case_of, place_of_type, show_case
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
 from cli.outcomes import Outcome, State
@@ -19,16 +20,6 @@ from cli.tables import label
 from cli.tenants import Tenant, chosen
 from cli.terminal import page, print_json
 
-ORDER_OF_TYPES = {
-    "contract": 0,
-    "purchase_order": 1,
-    "order_confirmation": 2,
-    "delivery_note": 3,
-    "goods_receipt": 4,
-    "invoice": 5,
-    "credit_note": 6,
-}
-"""The order in which a case's documents are written."""
 EXAMPLE_SIZE = 3
 """Documents of a cluster that shows what a link is made of, and still fits on a screen."""
 
@@ -86,6 +77,18 @@ class Cluster:
         }
 
 
+SUMMARY = "Show which documents belong together, and why; one cluster with its variances."
+
+app = typer.Typer(
+    help=f"""{SUMMARY}
+
+    Under each document stand its links, each with its reason and how sure it is. Documents without a partner follow at
+    the end, with the reason why they are alone.
+    """,
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
 _EDGES = "SELECT a, b, confidence, score, decided_by, reasoning, evidence FROM document_match ORDER BY a, b"
 
 
@@ -123,7 +126,7 @@ def show_clusters_in_short(found: Sequence[Cluster]) -> None:
     several = [cluster for cluster in found if len(cluster.members) > 1]
     table = Table("tenant", Column("documents that belong together", overflow="fold"), box=None, pad_edge=False)
     for cluster in several:
-        members = sorted(cluster.members, key=lambda one: (ORDER_OF_TYPES.get(one.type or "", 9), one.number or ""))
+        members = sorted(cluster.members, key=lambda one: (place_of_type(one.type), one.number or ""))
         table.add_row(cluster.tenant, Text(" · ").join(Text(f"{label(one.type)} {one.number}") for one in members))
     page().print(table)
     example = next((cluster for cluster in several if len(cluster.members) == EXAMPLE_SIZE), None)
@@ -147,7 +150,10 @@ def _show_alone(found: Sequence[Cluster]) -> None:
 
 
 def _tree(cluster: Cluster) -> Tree:
-    tree = Tree(Text(f"{len(cluster.members)} documents", "bold").append(f"  {cluster.tenant}", "dim"))
+    title = Text(f"{len(cluster.members)} documents", "bold").append(
+        f"  {cluster.tenant}  {ids.short(cluster.id)}", "dim"
+    )
+    tree = Tree(title)
     names = {one.document_id: f"{label(one.type)} {one.number}" for one in cluster.members}
     for one in cluster.members:
         branch = tree.add(_member(one))
@@ -164,20 +170,42 @@ def _member(one: Outcome, tenant: str = "") -> Text:
     return text.append(f"  {tenant}", "dim") if tenant else text
 
 
+@app.callback()
 def clusters(
     context: typer.Context,
     *,
     tenant: Annotated[str | None, typer.Option(help="Only this tenant's, by its slug.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, with all the evidence.")] = False,
 ) -> None:
-    """Show which documents belong together, and why.
-
-    Under each document stand its links, each with its reason and how sure it is. Documents without a partner follow at
-    the end, with the reason why they are alone.
-    """
+    """Show which documents belong together, and why."""
+    if context.invoked_subcommand is not None:
+        return
     cloud = Cloud.at(place_of(context.obj))
     found = [cluster for one in chosen(cloud, tenant) for cluster in of_tenant(cloud, one)]
     if as_json:
         print_json([cluster.record for cluster in found])
     else:
         show_clusters(found)
+
+
+@app.command("show")
+def show(
+    context: typer.Context,
+    id_: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="Of the cluster or of any of its documents, or its end as tables show it.",
+            show_default=False,
+        ),
+    ],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON, with all the evidence.")] = False,
+) -> None:
+    """Show one cluster: its documents, why they are linked, and how they compare, line by line."""
+    cloud = Cloud.at(place_of(context.obj))
+    case = case_of(cloud, *ids.document(cloud, id_))
+    if as_json:
+        print_json(case.record)
+    else:
+        show_case(page(), case)

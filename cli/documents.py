@@ -1,18 +1,51 @@
-"""`counterfoil documents`: what became of every uploaded file."""
+"""`counterfoil documents`: what became of every uploaded file; deleting and replacing documents."""
 
-from typing import Annotated
+import getpass
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 
-from cli import outcomes
+from cli import ids, outcomes
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
+from cli.failures import UsageError
+from cli.ingest import upload
 from cli.outcomes import State
 from cli.tables import show_outcomes
-from cli.tenants import chosen
-from cli.terminal import print_json
+from cli.tenants import Tenant, chosen
+from cli.terminal import page, print_json
+from counterfoil.documents import removal
+from counterfoil.documents.files import File
+from counterfoil.documents.removal import Removal
+
+SUMMARY = "Show what became of every uploaded file; delete or replace a document."
+
+app = typer.Typer(
+    help=f"""{SUMMARY}
+
+    waiting and working are under way; succeeded was read and matched; kept holds nothing to match; seen-again is a copy
+    of a file that the tenant has; removed was deleted or replaced; failed went wrong for good, and the note says why.
+    """,
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
+
+Name = Annotated[
+    str,
+    typer.Option(
+        "--by", help="Who does it, for the trail.", default_factory=getpass.getuser, show_default="your user name"
+    ),
+]
+Reason = Annotated[str | None, typer.Option(help="Why, for the trail.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")]
 
 
+@app.callback()
 def documents(
     context: typer.Context,
     *,
@@ -20,11 +53,9 @@ def documents(
     state: Annotated[State | None, typer.Option(help="Only those in this state.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
 ) -> None:
-    """Show what became of every uploaded file.
-
-    waiting and working are under way; succeeded was read and matched; kept holds nothing to match; seen-again is a copy
-    of a file that the tenant has; failed went wrong for good, and the note says why.
-    """
+    """Show what became of every uploaded file."""
+    if context.invoked_subcommand is not None:
+        return
     cloud = Cloud.at(place_of(context.obj))
     found = [outcome for one in chosen(cloud, tenant) for outcome in outcomes.of_tenant(cloud, one)]
     if tenant is None:
@@ -34,4 +65,90 @@ def documents(
     if as_json:
         print_json([outcome.record for outcome in found])
     else:
-        show_outcomes(found)
+        show_outcomes(found, with_ids=True)
+
+
+def delete_document(
+    cloud: Cloud, tenant: Tenant, document_id: UUID, *, by: str, reason: str | None = None
+) -> Removal | None:
+    """Remove a document; None where it is gone already. Its file stays in S3."""
+    with cloud.database.tenant(tenant.id) as connection:
+        return removal.remove(connection, tenant.id, document_id, datetime.now(UTC), by=by, reason=reason)
+
+
+@app.command("delete")
+def delete(
+    context: typer.Context,
+    document: Annotated[str, typer.Argument(metavar="ID", help="Its id, or the end of it as the table shows it.")],
+    *,
+    reason: Reason = None,
+    by: Name,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a document, with its links and the parts that were cut from it.
+
+    Those that were linked to it or waited for it are matched anew, which begins within two minutes. Its file stays in
+    S3: uploaded again, it is a new document.
+    """
+    cloud = Cloud.at(place_of(context.obj))
+    tenant, id_ = ids.document(cloud, document)
+    removed = delete_document(cloud, tenant, id_, by=by, reason=reason)
+    if removed is None:
+        raise UsageError(f"There is no document '{document}' any more.")
+    if as_json:
+        print_json({"tenant": tenant.slug, "deleted": removed.documents, "matched_anew": removed.rematched})
+        return
+    parts = f", with the {len(removed.documents) - 1} parts cut from it," if len(removed.documents) > 1 else ""
+    page().print(f"Document {ids.short(id_)} of tenant '{tenant.slug}'{parts} is deleted; {_anew(removed.rematched)}.")
+
+
+def _anew(others: int) -> str:
+    return f"{others} other{'s are' if others > 1 else ' is'} matched anew" if others else "no other was touched"
+
+
+def replace_document(
+    cloud: Cloud, tenant: Tenant, document_id: UUID, path: Path, *, by: str, reason: str | None = None
+) -> str:
+    """Upload a file in the place of a document, which goes when the file is acquired. Returns the file's key.
+
+    Raises:
+        UsageError: the document is gone, or the file cannot be read.
+    """
+
+    def intend(bucket: str, key: str) -> None:
+        with cloud.database.tenant(tenant.id) as connection:
+            file, now = File(bucket, key, None), datetime.now(UTC)
+            if not removal.intend_replacement(connection, tenant.id, document_id, file, now, by=by, reason=reason):
+                raise UsageError(f"There is no document '{document_id}' any more.")
+
+    before: Callable[[str, str], None] = intend
+    (uploaded,) = upload(cloud, tenant, [path], before=before)
+    return uploaded.key
+
+
+@app.command("replace")
+def replace(
+    context: typer.Context,
+    document: Annotated[str, typer.Argument(metavar="ID", help="Its id, or the end of it as the table shows it.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="What takes its place.")],
+    *,
+    reason: Reason = None,
+    by: Name,
+    as_json: AsJson = False,
+) -> None:
+    """Upload a file that takes the place of a document.
+
+    The file becomes a document of its own, and the other one is deleted in the same moment. While the file cannot be
+    taken, the other one stays.
+    """
+    cloud = Cloud.at(place_of(context.obj))
+    if not path.is_file():
+        raise UsageError(f"There is no file {path}.")
+    tenant, id_ = ids.document(cloud, document)
+    key = replace_document(cloud, tenant, id_, path, by=by, reason=reason)
+    if as_json:
+        done: dict[str, Any] = {"tenant": tenant.slug, "replaced": id_, "file": str(path), "key": key}
+        print_json(done)
+    else:
+        page().print(f"{path.name} is uploaded, and takes the place of {ids.short(id_)} of tenant '{tenant.slug}'.")
+        page().print(f"What becomes of it: counterfoil documents --tenant {tenant.slug}")

@@ -1,7 +1,7 @@
 """`counterfoil ingest`: upload files for a tenant, or mail for whom it names, and wait for what becomes of them."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -90,8 +90,15 @@ def _check_mails(files: Sequence[Path]) -> None:
             raise UsageError(f"{path} is no mail, which would say whom it is for: add --tenant SLUG.")
 
 
-def upload(cloud: Cloud, tenant: Tenant | None, files: Sequence[Path]) -> Iterator[Uploaded]:
+def upload(
+    cloud: Cloud,
+    tenant: Tenant | None,
+    files: Sequence[Path],
+    before: Callable[[str, str], None] = lambda _bucket, _key: None,
+) -> Iterator[Uploaded]:
     """Upload each file to `uploads/{tenant}/{unique}/{name}`, or for no tenant to `inbox/{unique}/{name}`.
+
+    `before` is told bucket and key before a file is there.
 
     Raises:
         UsageError: a file cannot be read.
@@ -103,6 +110,7 @@ def upload(cloud: Cloud, tenant: Tenant | None, files: Sequence[Path]) -> Iterat
         key = f"{place}{uuid4()}/{path.name}"
         try:
             with path.open("rb") as content, errors_mapped():
+                before(bucket, key)
                 s3.put_object(Bucket=bucket, Key=key, Body=content)
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror or error}.") from error

@@ -7,6 +7,7 @@
 | succeeded | read, and matched as far as there is something to match it with |
 | kept | stored as it is: nothing that could be matched is in it; the note says why |
 | seen-again | the tenant has a file of the same content already; no second document |
+| removed | deleted or replaced since; the note says by whom |
 | failed | for good; the note says why, and a dead letter holds its place |
 """
 
@@ -30,6 +31,7 @@ class State(StrEnum):
     SUCCEEDED = "succeeded"
     KEPT = "kept"
     SEEN_AGAIN = "seen-again"
+    REMOVED = "removed"
     FAILED = "failed"
 
     @property
@@ -94,13 +96,23 @@ class Outcome:
 
 _NUMBERS = ", ".join(f"d.structured_data ->> '{roles.number}'" for roles in ROLES.values())
 _OF_TENANT = f"""
+WITH d AS (
+    SELECT id, source_id, file_name, type, coalesce({_NUMBERS}) AS number, content_hash, cluster_id, matching_status,
+           coalesce(matching_error, matching_reason) AS note, false AS is_removed
+    FROM document d
+    UNION ALL
+    SELECT document_id, source_id, file_name, type, NULL, content_hash, NULL, NULL,
+           CASE WHEN replaced_by IS NULL THEN 'Deleted by ' ELSE 'Replaced by ' END || removed_by
+               || coalesce(': ' || reason, ''), true
+    FROM document_removal
+)
 SELECT a.id, a.key, a.created_at, a.status, coalesce(a.error, a.reason),
        i.id IS NOT NULL, i.status, coalesce(i.error, i.reason),
-       d.matching_status, coalesce(d.matching_error, d.matching_reason),
-       d.id, d.file_name, d.type, coalesce({_NUMBERS}), encode(d.content_hash, 'hex'), d.cluster_id
+       d.matching_status, d.note, coalesce(d.is_removed, false),
+       d.id, d.file_name, d.type, d.number, encode(d.content_hash, 'hex'), d.cluster_id
 FROM acquisition_job a
 LEFT JOIN source s ON s.job_id = a.id
-LEFT JOIN document d ON d.source_id = s.id
+LEFT JOIN d ON d.source_id = s.id
 LEFT JOIN ingestion_job i ON i.id = d.id
 WHERE a.tenant_id = %s
 ORDER BY a.created_at, a.key, d.id
@@ -131,7 +143,7 @@ def of_nobody(cloud: Cloud) -> Iterator[Outcome]:
     with cloud.database.delivery() as connection:
         rows = connection.execute(_OF_NOBODY).fetchall()
     for row in rows:
-        yield _outcome("", (*row, *[None] * 11))
+        yield _outcome("", (*row, *[None] * 12))
 
 
 def of_keys(cloud: Cloud, keys: Collection[str]) -> Iterator[Outcome]:
@@ -155,6 +167,7 @@ def _outcome(tenant: str, row: tuple[Any, ...]) -> Outcome:
         ingestion_note,
         matched,
         matching_note,
+        is_removed,
         document,
         *rest,
     ) = row
@@ -166,7 +179,9 @@ def _outcome(tenant: str, row: tuple[Any, ...]) -> Outcome:
             stage, status, note = Stage.MATCHING, matched, matching_note
     states = {None: State.KEPT, "pending": State.WAITING, "in-progress": State.WORKING}
     state = states.get(status) or State(status)
-    if stage is Stage.ACQUISITION and state is State.SUCCEEDED:
+    if is_removed:
+        stage, state, note = Stage.MATCHING, State.REMOVED, matching_note
+    elif stage is Stage.ACQUISITION and state is State.SUCCEEDED:
         state = State.SEEN_AGAIN
     return Outcome(
         tenant,

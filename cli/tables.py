@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from rich.table import Column, Table
 from rich.text import Text
 
+from cli.ids import short
 from cli.outcomes import Outcome, State
 from cli.terminal import page
 
@@ -15,17 +16,19 @@ STYLES = {
     State.SUCCEEDED: "green",
     State.KEPT: "yellow",
     State.SEEN_AGAIN: "dim",
+    State.REMOVED: "dim",
     State.FAILED: "red",
 }
 
 
-def show_outcomes(found: Sequence[Outcome]) -> None:
-    """A row for each upload, and a line with their number by state."""
+def show_outcomes(found: Sequence[Outcome], *, with_ids: bool = False) -> None:
+    """A row for each upload, and a line with their number by state. Ids are the ends of those of documents."""
     if not found:
         page().print("There are no documents.")
         return
     several = len({outcome.tenant for outcome in found}) > 1
     columns = [Column("tenant", no_wrap=True)] if several else []
+    columns += [Column("id", no_wrap=True)] if with_ids else []
     columns += [
         Column("file", overflow="fold"),
         Column("state", no_wrap=True),
@@ -35,6 +38,7 @@ def show_outcomes(found: Sequence[Outcome]) -> None:
     table = Table(*columns, Column("note", overflow="fold"), box=None, pad_edge=False)
     for outcome in found:
         cells = [Text(outcome.tenant or "(none)")] if several else []
+        cells += [Text("" if outcome.state is State.REMOVED else short(outcome.document_id))] if with_ids else []
         cells += [Text(outcome.file), Text(outcome.state, STYLES[outcome.state])]
         cells += [Text(label(outcome.type)), Text(outcome.number or ""), Text(outcome.note)]
         table.add_row(*cells)

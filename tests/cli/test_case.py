@@ -1,0 +1,155 @@
+"""One cluster as people see it: what it comes to, and what that rests on."""
+
+import json
+from collections.abc import Sequence
+from io import StringIO
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from cli import clusters
+from cli.case import case_of, show_case
+from cli.cloud.cloud import Cloud
+from cli.tenants import Tenant
+from counterfoil.db import Connection, Database
+from counterfoil.documents import diagnostics
+from counterfoil.documents.variances import examine
+from tests.cli.test_outcomes import CloudOf
+from tests.documents.matching.office import NOW, Office
+from tests.documents.matching.papers import Paper, contract, delivery, invoice, line, order
+
+CASE = [
+    order(contract_reference="RV-60"),
+    delivery(po_reference="4711", lines=[line("A-100"), line("A-200", "4", "12.50")]),
+    invoice(
+        po_reference="4711",
+        delivery_note_reference="LS-500",
+        lines=[line("A-100", "10", "4.90"), line("A-200", "5", "12.50")],
+    ),
+    contract(),
+]
+
+
+@pytest.fixture
+def office(database: Database, admin: Connection) -> Office:
+    office = Office(database, admin, CASE)
+    office.match_all()
+    return office
+
+
+def compute(office: Office, position: int = 0) -> None:
+    """What the worker does about the cluster of a document."""
+    cluster_id = office.ids[position]
+    with office.database.tenant(office.tenant_id) as connection:
+        diagnostics.request(connection, office.tenant_id, [cluster_id], NOW)
+        found = diagnostics.load(connection, office.tenant_id, cluster_id)
+        assert found is not None
+        result = examine(found.documents, found.edges, found.tolerances)
+        rows = connection.execute("SELECT claim_token FROM cluster_diagnostics WHERE id = %s", [cluster_id]).fetchall()
+        diagnostics.write(connection, cluster_id, rows[0][0], result, NOW)
+    office.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
+
+
+def shown(office: Office, position: int = 0, width: int = 80) -> list[str]:
+    cloud: Any = CloudOf(office.database)
+    page = StringIO()
+    show_case(
+        Console(file=page, width=width, highlight=False, markup=False),
+        case_of(cloud, Tenant(office.tenant_id, "acme"), office.ids[position]),
+    )
+    return [line.rstrip() for line in page.getvalue().splitlines()]
+
+
+def call(monkeypatch: pytest.MonkeyPatch, office: Office, *words: str) -> Any:
+    monkeypatch.setattr(Cloud, "at", lambda _: CloudOf(office.database))
+    result = CliRunner().invoke(clusters.app, ["show", *words])
+    if result.exception is not None:
+        raise result.exception
+    return result.output
+
+
+def find(lines: Sequence[str], *words: str) -> str:
+    """The one line that has all of these words."""
+    (found,) = [line for line in lines if all(word in line.split() for word in words)]
+    return found
+
+
+def test_the_outcome_comes_first_with_its_reasons(office: Office):
+    compute(office)
+    lines = shown(office)
+    assert lines[0].split()[-2:] == ["acme", "exception"]
+    assert lines[1].startswith("  Invoice R-81 bills 5 C62 of 'Bolt A-200'")
+
+
+def test_the_quantities_of_a_line_stand_side_by_side(office: Office):
+    compute(office)
+    lines = shown(office)
+    assert find(lines, "line", "price").split() == [
+        *("line", "article", "unit", "ordered", "delivered", "billed", "price", "billed", "at")
+    ]
+    assert find(lines, "A-100", "4.20").split()[-7:] == ["10", "10", "10", "4.20", "EUR", "4.90", "EUR"]
+    assert [word for word in find(lines, "A-200", "12.50").split() if word.isdigit()][-3:] == ["5", "4", "5"]
+
+
+def test_each_variance_has_its_sentence_and_each_link_its_reason(office: Office):
+    compute(office)
+    text = "\n".join(shown(office, width=200))
+    for code in ("price mismatch", "over billed quantity", "under delivered"):
+        assert f"✗ {code}" in text
+    assert "invoice R-81 ↔ purchase order 4711  high, rules" in text
+    assert "Named by its number." in text
+    assert "purchase order 4711 ↔ contract RV-60" in text
+
+
+def test_no_line_is_wider_than_a_terminal(office: Office):
+    compute(office)
+    assert max(map(len, shown(office))) <= 80
+
+
+def test_any_document_of_a_cluster_shows_it(office: Office):
+    compute(office)
+    assert shown(office, 0) == shown(office, 1) == shown(office, 2)
+
+
+def test_a_cluster_that_changes_says_so(office: Office):
+    compute(office)
+    office.admin.execute("UPDATE cluster_diagnostics SET status = 'pending'")
+    assert "  It has changed, and is being computed again." in shown(office)
+
+
+def test_a_cluster_that_nothing_was_computed_of_shows_its_documents(office: Office):
+    lines = shown(office)
+    assert lines[1] == "  It has not been computed."
+    assert find(lines, "delivery", "2026-03-09").split()[1:4] == ["delivery", "note", "LS-500"]
+
+
+def test_as_json_it_has_all_of_it(office: Office, monkeypatch: pytest.MonkeyPatch):
+    compute(office)
+    found = json.loads(call(monkeypatch, office, str(office.ids[1]), "--json"))
+    assert found["cluster"] == str(office.ids[0])
+    assert {paper["number"] for paper in found["documents"]} == {"4711", "LS-500", "R-81", "RV-60"}
+    assert len(found["links"]) == 4
+    assert found["result"]["outcome"] == "exception"
+
+
+def test_a_document_that_was_not_matched_is_in_none(office: Office, monkeypatch: pytest.MonkeyPatch):
+    papers: list[Paper] = [order("9000", 300)]
+    position = office.file(papers[0])
+    with pytest.raises(Exception, match="is in no cluster: it has not been matched"):
+        call(monkeypatch, office, str(office.ids[position]))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("zzzz", "is no id of a document"), ("abc", "is no id of a document"), ("ffffffff", "There is no document")],
+)
+def test_an_id_that_names_nothing_is_refused(office: Office, monkeypatch: pytest.MonkeyPatch, text: str, told: str):
+    with pytest.raises(Exception, match=told):
+        call(monkeypatch, office, text)
+
+
+def test_the_end_of_an_id_has_to_name_one_document(office: Office, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(Exception, match="More than one document's id ends with"):
+        call(monkeypatch, office, str(office.ids[0])[-4:])
