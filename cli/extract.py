@@ -2,8 +2,8 @@
 
 import json
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ from rich.text import Text
 
 from counterfoil.documents import extraction
 from counterfoil.documents.structured import ROLES, DocumentType, Roles
+from counterfoil.documents.text.evidence import Evidence
 from counterfoil.errors import InvalidDocumentError
 
 EXIT_SOME_FILE_FAILED = 1
@@ -31,10 +32,11 @@ class _Outcome:
     structured_data: dict[str, Any] | None = None
     reason: str | None = None
     remarks: tuple[str, ...] = ()
+    evidence: Mapping[str, Evidence] = field(default_factory=dict)
     error: str | None = None
 
     def line(self) -> str:
-        """Write the outcome as one line of JSON; `reason`, `remarks` and `error` only where there are any."""
+        """Write the outcome as one line of JSON; reason, remarks, evidence and error only where there are any."""
         fields = {
             "file": self.file,
             "type": self.type,
@@ -42,7 +44,8 @@ class _Outcome:
             "seconds": self.seconds,
             "structured_data": self.structured_data,
         }
-        notes = {"reason": self.reason, "remarks": list(self.remarks), "error": self.error}
+        evidence = {path: asdict(one) for path, one in self.evidence.items()}
+        notes = {"reason": self.reason, "remarks": list(self.remarks), "evidence": evidence, "error": self.error}
         return json.dumps(fields | {name: note for name, note in notes.items() if note})
 
 
@@ -50,9 +53,13 @@ def extract(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="XML, PDF or any other files.")],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each file.")] = False,
-    text_only: Annotated[bool, typer.Option("--text-only", help="Leave XML inside PDFs aside.")] = False,
+    text_only: Annotated[
+        bool, typer.Option("--text-only", help="Leave XML inside PDFs aside, and read their pages.")
+    ] = False,
 ) -> None:
-    """Read documents from files and show what they state.
+    """Read documents from files and show what they state: by their XML, and PDFs without by the text of their pages.
+
+    What was read from pages comes with its evidence in JSON: where each field was found, and how sure it is.
 
     Exits with 0 when every file was read or kept, and with 1 when at least one had an error.
     """
@@ -87,6 +94,7 @@ def _outcome(file: Path, *, text_only: bool) -> _Outcome:
         found.structured_data,
         found.reason,
         found.remarks,
+        found.evidence,
     )
 
 

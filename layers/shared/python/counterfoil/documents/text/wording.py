@@ -124,6 +124,8 @@ NUMBERS: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
             "vertrags *", "vertrag *", "rahmenvertrag *", "rahmenvertrags *", "contract *", "agreement *",
             "framework agreement *", "contrat *", "* de contrat", "contratto *", "* contratto", "contrato *",
             "* de contrato", "kontrakt *", "aftale *", "raamcontract *", "ref marche", "marche *",
+            "contract ref", "contract reference", "agreement ref", "agreement reference", "vertragsreferenz",
+            "reference contrat", "ref contrat", "rif contratto", "ref contrato",
         ),
     }
 )  # fmt: skip
@@ -143,7 +145,7 @@ BARE_REFERENCES: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
             "your order *", "your purchase order", "commande", "votre commande", "bon de commande", "ordine",
             "vs ordine", "vostro ordine", "rif ordine", "pedido", "su pedido", "vuestro pedido", "bestelling",
             "uw bestelling", "uw order", "uw order *", "uw bestel *", "ordre", "jeres ordre", "deres ordre",
-            "deres ordre *", "jeres ordre *", "po", "po reference", "order reference", "customer reference order",
+            "deres ordre *", "jeres ordre *", "po", "po reference", "po ref", "order reference", "order ref", "customer reference order",
             "gemass bestellung", "reference commande", "ref commande",
         ),
         DocumentType.ORDER_CONFIRMATION: (
