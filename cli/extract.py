@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,8 +14,10 @@ from rich.text import Text
 
 from counterfoil.documents import extraction
 from counterfoil.documents.structured import ROLES, DocumentType, Roles
-from counterfoil.documents.text.evidence import Evidence
 from counterfoil.errors import InvalidDocumentError
+
+if TYPE_CHECKING:
+    from counterfoil.documents.text.evidence import Evidence
 
 EXIT_SOME_FILE_FAILED = 1
 _OTHER_ROLES = Roles(number="subject", date="date", seller="issuer", buyer="recipient")
@@ -32,7 +34,7 @@ class _Outcome:
     structured_data: dict[str, Any] | None = None
     reason: str | None = None
     remarks: tuple[str, ...] = ()
-    evidence: Mapping[str, Evidence] = field(default_factory=dict)
+    evidence: "Mapping[str, Evidence]" = field(default_factory=dict)
     error: str | None = None
 
     def line(self) -> str:

@@ -20,7 +20,7 @@ _TITLE = re.compile(
 _SELF_BILLED = re.compile(r"selbst ausgestellte rechnung|selbstfakturi|gutschriftsverfahren|self[ -]?bill")
 Parse = Callable[[str], tuple[str, float] | None]
 
-_NUMBER_WORD = re.compile(r"(?:nummer|number|numero|num|nr|no|n\b|n'|#)[\s.:#]*")
+_NUMBER_WORD = re.compile(r"(?:nummer|number|numero|num|nr|n\.?o|n\b|n'|#)[\s.:#]*")
 _PARENTHESIS = re.compile(r"\([^()]*\)")
 _FROM = r"vom|von|from|dated|issued(?: at| on)?|du|del|van|af|of"
 _DATE_WORD = re.compile(rf"[\s,(\-|:]*(?:(?:{_FROM}|date|en date du|dd|d d|den|datum|dato|am|a)\b)?[\s:.]*")

@@ -18,7 +18,7 @@ _MARKS_BEFORE = re.compile(
     r"[\s.*•:(\-]*(?:(?:ihre?r?|unsere?r?|your|our|votre|vos|notre|nos|v/|vs|ns|vostr[oa]|nostr[oa]|su|nuestr[oa]|uw|onze"
     r"|jeres|deres|vores)\b\.?\s*)?"
 )
-_NUMBER_WORD = re.compile(r"\s*(?:nummer|number|numero|num|nr|no|n)\b[\s.:]*")
+_NUMBER_WORD = re.compile(r"\s*(?:nummer|number|numero|num|nr|n\.?o|n)\b[\s.:]*")
 _GOES_ON = re.compile(r"[-/_]\w")
 
 

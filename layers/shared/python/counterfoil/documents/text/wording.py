@@ -11,7 +11,7 @@ from typing import Final
 
 from counterfoil.documents.structured import DocumentType
 
-_NUMBER: Final = "(?:nummer|number|numero|numeros|num|nr|no|n[o0]?|n'|#|id)"
+_NUMBER: Final = r"(?:nummer|number|numero|numeros|num|nr|n\.?o|n|n'|#|id)"
 
 
 def pattern(phrases: Iterable[str]) -> "re.Pattern[str]":
@@ -145,7 +145,8 @@ BARE_REFERENCES: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
             "your order *", "your purchase order", "commande", "votre commande", "bon de commande", "ordine",
             "vs ordine", "vostro ordine", "rif ordine", "pedido", "su pedido", "vuestro pedido", "bestelling",
             "uw bestelling", "uw order", "uw order *", "uw bestel *", "ordre", "jeres ordre", "deres ordre",
-            "deres ordre *", "jeres ordre *", "po", "po reference", "po ref", "order reference", "order ref", "customer reference order",
+            "deres ordre *", "jeres ordre *", "po", "po reference", "po ref", "order reference", "order ref",
+            "customer reference order",
             "gemass bestellung", "reference commande", "ref commande",
         ),
         DocumentType.ORDER_CONFIRMATION: (
@@ -163,7 +164,8 @@ BARE_REFERENCES: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
         DocumentType.INVOICE: (
             "rechnung", "zu rechnung", "zur rechnung", "betrifft rechnung", "invoice", "for invoice", "on invoice",
             "related invoice", "credited invoice", "facture", "sur facture", "concerne facture", "facture liee",
-            "fattura", "su fattura", "rif fattura", "factura", "sobre factura", "ref factura", "factuur", "op factuur",
+            "fattura", "su fattura", "rif fattura", "factura", "sobre factura", "ref factura", "factuur",
+            "op factuur",
             "betreft factuur", "faktura", "vedr faktura", "vedrorende faktura",
         ),
     }
