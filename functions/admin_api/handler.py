@@ -59,12 +59,6 @@ def _told(status: int) -> Callable[[CounterfoilError], Response[str]]:
     return tell
 
 
-api.exception_handler(ForbiddenError)(_told(403))
-api.exception_handler(NotFoundError)(_told(404))
-api.exception_handler(RejectedRequestError)(_told(400))
-
-
-@api.exception_handler(TransientError)
 def _later(error: TransientError) -> Response[str]:
     logger.warning("unavailable", error=sentence(error, for_log=True))
     return _json(
@@ -72,7 +66,14 @@ def _later(error: TransientError) -> Response[str]:
     )
 
 
-@api.exception_handler(PermanentError)
 def _broken(error: PermanentError) -> Response[str]:
     logger.error("failed", error=sentence(error, for_log=True))
     return _json(500, {"error": "This failed on our side."})
+
+
+# The nearest class of an error decides.
+api.exception_handler(ForbiddenError)(_told(403))
+api.exception_handler(NotFoundError)(_told(404))
+api.exception_handler(RejectedRequestError)(_told(400))
+api.exception_handler(TransientError)(_later)
+api.exception_handler(PermanentError)(_broken)
