@@ -1,0 +1,196 @@
+"""What holds for every case: order, exact documents, tolerances, splits, and documents that make no sense."""
+
+from decimal import Decimal
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from counterfoil.documents.structured import ROLES, DocumentType
+from counterfoil.documents.variances import Document, Key, Outcome, Tolerance, Tolerances, examine, read_document
+from counterfoil.documents.variances.tolerances import NONE, UNLIMITED, both_ways
+from tests.documents.variances.papers import TWO, codes, credit, delivery, invoice, line, links, order, receipt, result
+
+articles = st.sampled_from(["A-1", "B-2", "C-3", "D-4"])
+quantities = st.integers(1, 40)
+ordered = st.dictionaries(articles, st.tuples(quantities, st.integers(1, 900)), min_size=1, max_size=4)
+"""Articles, each with its quantity and its price in cents."""
+
+
+def priced(goods: dict[str, tuple[int, int]]) -> list[dict[str, str]]:
+    return [line(name, str(quantity), f"{cents / 100:.2f}") for name, (quantity, cents) in sorted(goods.items())]
+
+
+def some(random: Random, goods: dict[str, tuple[int, int]]) -> list[dict[str, str]]:
+    """Lines about some of the goods, rather like what was ordered."""
+    chosen = {
+        name: (max(1, q + random.choice((0, 0, -2, 3))), c) for name, (q, c) in goods.items() if random.random() < 0.8
+    }
+    return priced(chosen or goods)
+
+
+def messy(random: Random, goods: dict[str, tuple[int, int]]) -> list[Document]:
+    """A case in which much may be wrong."""
+    case = [order(lines=priced(goods))]
+    for number in range(random.randint(0, 2)):
+        case.append(delivery(f"L{number}", random.randint(3, 9), lines=some(random, goods)))
+        if random.random() < 0.5:
+            more: dict[str, Any] = {"delivery_note_reference": f"L{number}"} if random.random() < 0.5 else {}
+            case.append(receipt(f"W{number}", random.randint(3, 9), lines=some(random, goods), **more))
+    case += [
+        invoice(f"R{number}", random.randint(8, 20), lines=some(random, goods))
+        for number in range(random.randint(1, 3))
+    ]
+    if random.random() < 0.4:
+        case.append(credit(lines=some(random, goods)))
+    return case
+
+
+few = settings(max_examples=40, deadline=None)
+
+cases = st.builds(messy, st.randoms(use_true_random=False), ordered)
+
+
+@few
+@given(cases, st.randoms(use_true_random=False))
+def test_the_order_of_documents_and_links_makes_no_difference(case: list[Document], random: Random):
+    edges = links(case)
+    before = examine(case, edges).record
+    random.shuffle(case)
+    random.shuffle(edges)
+    assert examine(case, [pair[::-1] for pair in edges]).record == before
+
+
+@few
+@given(ordered)
+def test_a_case_whose_documents_say_the_same_agrees(goods: dict[str, tuple[int, int]]):
+    lines = priced(goods)
+    found = result(order(lines=lines), delivery(lines=lines), receipt(lines=lines), invoice(lines=lines))
+    assert (found.outcome, found.variances) == (Outcome.MATCHED, ())
+
+
+@few
+@given(ordered, st.randoms(use_true_random=False))
+def test_the_exact_rest_of_an_order_never_makes_a_case_worse(goods: dict[str, tuple[int, int]], random: Random):
+    part = {name: (random.randint(1, quantity), cents) for name, (quantity, cents) in goods.items()}
+    rest = {n: (goods[n][0] - quantity, cents) for n, (quantity, cents) in part.items() if goods[n][0] > quantity}
+    case = [order(lines=priced(goods)), delivery("L1", 4, lines=priced(part)), invoice("R1", 8, lines=priced(part))]
+    if rest:
+        before = set(codes(result(*case)))
+        case += [delivery("L2", 9, lines=priced(rest))]
+        assert set(codes(result(*case))) <= before
+        case += [invoice("R2", 12, lines=priced(rest))]
+    assert (codes(result(*case)), result(*case).outcome) == ([], Outcome.MATCHED)
+
+
+@few
+@given(ordered, st.randoms(use_true_random=False), st.sampled_from(["invoice", "delivery"]))
+def test_splitting_a_line_in_two_changes_nothing(goods: dict[str, tuple[int, int]], random: Random, where: str):
+    even = {name: (2 * quantity, cents) for name, (quantity, cents) in goods.items()}
+    billed = {name: (q + random.choice((0, 0, 2)), cents) for name, (q, cents) in even.items()}
+    split = random.choice(sorted(even))
+    source = billed if where == "invoice" else even
+    half = [line(split, str(source[split][0] // 2), f"{source[split][1] / 100:.2f}")] * 2
+    lines = [one for one in priced(source) if one["article_number"] != split] + half
+    whole = result(order(lines=priced(even)), delivery(lines=priced(even)), invoice(lines=priced(billed)))
+    parts = result(
+        order(lines=priced(even)),
+        delivery(lines=lines if where == "delivery" else priced(even)),
+        invoice(lines=lines if where == "invoice" else priced(billed)),
+    )
+    assert codes(parts) == codes(whole)
+    assert [(row["billed"], row["delivered"]) for row in parts.record["lines"]] == [
+        (row["billed"], row["delivered"]) for row in whole.record["lines"]
+    ]
+
+
+def all_of(limits: Any) -> Tolerances:
+    return Tolerances(Tolerance(key, limits) for key in Key)
+
+
+@few
+@given(cases)
+def test_a_wider_tolerance_leaves_no_more_open(case: list[Document]):
+    layers = [NONE, *(both_ways(percent=Decimal(width)) for width in (1, 10, 50)), UNLIMITED]
+    open_ = [codes(result(*case, tolerances=all_of(limits))) for limits in layers]
+    for narrow, wide in pairwise(open_):
+        assert set(wide) <= set(narrow)
+        assert len(wide) <= len(narrow)
+
+
+@few
+@given(cases)
+def test_with_no_tolerance_nothing_is_tolerated_and_with_all_of_it_no_difference_is_open(case: list[Document]):
+    strict, lenient = (result(*case, tolerances=all_of(limits)) for limits in (NONE, UNLIMITED))
+    assert not any(one.is_tolerated for one in strict.variances)
+    assert all(one.limits is None for one in lenient.variances if one.is_open)
+
+
+@few
+@given(cases)
+def test_every_variance_is_a_sentence_about_a_document_of_the_case(case: list[Document]):
+    found = result(*case)
+    for one in found.variances:
+        assert one.document in case
+        assert one.sentence[0].isupper() or one.sentence[0] == "'"
+        assert one.sentence.endswith(".")
+        assert "None" not in one.sentence
+    assert found.reasons
+
+
+@few
+@given(cases)
+def test_what_a_row_adds_up_to_is_what_its_parts_say(case: list[Document]):
+    for row in result(*case).rows:
+        for role, total in (("delivered", row.delivered), ("received", row.received), ("billed", row.billed)):
+            parts = [part.quantity for part in row.parts if part.role == role and part.quantity is not None]
+            assert (total or 0) == sum(parts)
+
+
+texts = st.sampled_from(
+    ["1", "-2.5", "1e30", "1e-30", "NaN", "Infinity", "0", "C62", "4711", "2026-01-01", "\x00", "ß"]
+)
+values = st.one_of(st.none(), st.text(max_size=12), texts)
+"""What the schema lets through: text of any kind, or none."""
+names = ["rejected_quantity", "price_basis_quantity", "tax_rate", "po_line", "po_reference", "position", *TWO[0]]
+items = st.dictionaries(st.sampled_from(names), values)
+fields = st.sampled_from(
+    [
+        "currency",
+        "total_net",
+        "total_tax",
+        "total_gross",
+        "po_reference",
+        "delivery_note_reference",
+        "issuer",
+        "supplier",
+    ]
+)
+
+
+@st.composite
+def nonsense(draw: Any) -> Document:
+    kind = draw(st.sampled_from(sorted(ROLES)))
+    roles = ROLES[DocumentType(kind)]
+    data = draw(st.dictionaries(st.one_of(fields, st.sampled_from([roles.number, roles.date])), values, max_size=6))
+    data["line_items"] = draw(st.lists(items, max_size=4))
+    base = order()
+    return read_document(draw(st.uuids()), kind, base.received_at, data)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(nonsense(), max_size=5, unique_by=lambda one: one.id), st.randoms(use_true_random=False))
+def test_documents_that_make_no_sense_come_to_an_outcome(case: list[Document], random: Random):
+    edges = [(a.id, b.id) for a in case for b in case if a.id < b.id and random.random() < 0.6]
+    assert examine(case, edges).record["outcome"] in set(Outcome)
+
+
+@pytest.mark.parametrize("size", [300])
+def test_hundreds_of_lines_that_nobody_numbers_are_told_apart(size: int):
+    lines = [line("", str(1 + n % 9), f"{1 + n % 13}.00", description=f"Bolt M{n % 20} steel {n}") for n in range(size)]
+    Random(5).shuffle(mixed := list(lines))
+    found = result(order(lines=lines), delivery(lines=mixed), invoice(lines=mixed[::-1]))
+    assert (codes(found), found.outcome) == ([], Outcome.MATCHED)

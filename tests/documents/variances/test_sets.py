@@ -1,0 +1,26 @@
+"""The labelled sets, where they are at hand: what is wrong in their true clusters is found, and little else."""
+
+from pathlib import Path
+
+import pytest
+
+from cli import variances
+from cli.evaluate import Agreement, _ids
+from cli.labelled import read_set
+
+SETS = Path(__file__).parents[4] / "shared" / "data"
+
+
+@pytest.mark.parametrize(
+    ("name", "least"), [("ubl-oasis-chain", 0.95), ("linked-office", 0.95), ("linked-hostile", 0.95)]
+)
+def test_true_variances_are_found_in_true_clusters(name: str, least: float):
+    if not (SETS / name).is_dir():
+        pytest.skip(f"the labelled set {name} is not beside this project")
+    labelled = read_set(SETS / name)
+    assert labelled.clusters is not None
+    assert labelled.edges is not None
+    assert labelled.variances is not None
+    found = variances.find(labelled.documents, _ids(labelled.documents), labelled.clusters, labelled.edges).keys()
+    agreement = Agreement.of(len(found), len(labelled.variances), len(found & labelled.variances))
+    assert (agreement.precision >= least, agreement.recall >= least) == (True, True), agreement

@@ -1,0 +1,71 @@
+"""Tolerances: the most specific one applies, whole; both sorts of limit must hold."""
+
+from decimal import Decimal
+
+import pytest
+
+from counterfoil.documents.variances import Key, Limits, Tolerance, Tolerances
+from counterfoil.documents.variances.tolerances import DEFAULTS, both_ways
+
+
+def percent(number: int) -> Limits:
+    return both_ways(percent=Decimal(number))
+
+
+LAYERS = Tolerances(
+    [
+        Tolerance(Key.PRICE, percent(2)),
+        Tolerance(Key.PRICE, percent(3), supplier="DE136695976"),
+        Tolerance(Key.PRICE, percent(4), article="A-1"),
+        Tolerance(Key.PRICE, percent(5), supplier="Tarnow Schrauben AG", article="A1"),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("suppliers", "articles", "applies"),
+    [
+        ([], [], 2),
+        (["DE 136 695 976", "Tarnow Schrauben AG"], ["B2"], 3),
+        (["DE811907980"], ["A1"], 4),
+        (["DE136695976"], ["A1"], 4),
+        (["DE136695976", "TARNOW SCHRAUBEN"], ["B2", "a.1"], 5),
+    ],
+)
+def test_the_most_specific_one_applies(suppliers: list[str], articles: list[str], applies: int):
+    assert LAYERS.limits(Key.PRICE, suppliers=suppliers, articles=articles) == percent(applies)
+
+
+def test_what_nobody_set_is_the_default():
+    assert LAYERS.limits(Key.TOTAL) == DEFAULTS[Key.TOTAL]
+
+
+def test_limits_of_two_layers_are_not_mixed():
+    layers = Tolerances(
+        [Tolerance(Key.PRICE, percent(2)), Tolerance(Key.PRICE, Limits(upper_absolute=Decimal(1)), article="A1")]
+    )
+    limits = layers.limits(Key.PRICE, articles=["A1"])
+    assert limits.allow(Decimal(1), Decimal(2))
+    assert limits.allow(Decimal(100), Decimal(1))
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected", "actual", "is_allowed"),
+    [
+        (percent(1), "100", "101", True),
+        (percent(1), "100", "101.01", False),
+        (percent(1), "100", "99", True),
+        (percent(1), "100", "98.99", False),
+        (percent(1), "0", "0.01", False),
+        (percent(1), "-100", "-101", True),
+        (Limits(upper_absolute=Decimal(2), upper_percent=Decimal(1)), "100", "101.5", False),
+        (Limits(upper_absolute=Decimal(2), upper_percent=Decimal(1)), "1000", "1003", False),
+        (Limits(upper_absolute=Decimal(2), upper_percent=Decimal(1)), "1000", "1002", True),
+        (Limits(upper_absolute=Decimal(0)), "100", "1", True),
+        (Limits(), "1", "1000000", True),
+    ],
+)
+def test_both_sorts_of_limit_must_hold_in_the_direction_of_the_difference(
+    limits: Limits, expected: str, actual: str, is_allowed: bool
+):
+    assert limits.allow(Decimal(expected), Decimal(actual)) is is_allowed

@@ -1,0 +1,58 @@
+"""Units: what is one, what can be converted for certain, and what is delivered."""
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from counterfoil.documents.variances import units
+from counterfoil.documents.variances.units import canonical_unit, factor, is_goods
+
+
+@pytest.mark.parametrize(
+    ("unit", "wanted", "is_"),
+    [
+        ("TNE", "KGM", "1000"),
+        ("GRM", "KGM", "0.001"),
+        ("DZN", "C62", "12"),
+        ("CMT", "MTR", "0.01"),
+        ("FOT", "INH", "12"),
+        ("MTQ", "LTR", "1000"),
+        ("HUR", "MIN", "60"),
+        (None, "KGM", "1"),
+        ("KGM", None, "1"),
+        ("XYZ", "XYZ", "1"),
+    ],
+)
+def test_what_is_certain_is_converted(unit: str | None, wanted: str | None, is_: str):
+    assert factor(unit, wanted) == Decimal(is_)
+
+
+@pytest.mark.parametrize(
+    ("unit", "wanted"), [("BX", "C62"), ("KGM", "MTR"), ("DAY", "HUR"), ("MON", "DAY"), ("PK", "BX"), ("LTR", "KGM")]
+)
+def test_what_depends_on_the_goods_is_not(unit: str, wanted: str):
+    assert factor(unit, wanted) is None
+
+
+@given(st.sampled_from(sorted(units._FACTORS)), st.sampled_from(sorted(units._FACTORS)))
+def test_there_and_back_is_the_same(one: str, other: str):
+    there, back = factor(one, other), factor(other, one)
+    assert (there is None) == (back is None)
+    if there is not None and back is not None:
+        assert abs(there * back - 1) < Decimal("1e-20")
+
+
+@pytest.mark.parametrize(
+    ("written", "is_"), [("Stk", "C62"), (" kg ", "KGM"), ("H87", "C62"), ("XPK", "PK"), ("", None)]
+)
+def test_codes_that_say_the_same_are_one(written: str, is_: str | None):
+    assert canonical_unit(written) == is_
+
+
+@pytest.mark.parametrize(
+    ("unit", "goods"), [("C62", True), ("KGM", True), ("HUR", False), ("LS", False), (None, False)]
+)
+def test_time_and_services_are_not_delivered(unit: str | None, goods: bool):
+    assert is_goods(unit) is goods
