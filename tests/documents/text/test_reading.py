@@ -331,6 +331,33 @@ def test_a_credit_note_states_what_it_credits_whatever_its_signs():
     assert (found["total_net"], found["total_tax"], found["total_gross"]) == ("218.48", "14.99", "233.47")
 
 
+def test_a_paper_in_two_languages_is_read_once():
+    drawing = """
+    Rechnung / Invoice 4711
+
+    Datum / Date:                03.03.2025
+    Bestell-Nr. / Order No.:     4500017
+    Käufer / Buyer:
+    Kunden AG Mitte
+    Kundenstraße 15
+    69876 Frankfurt
+
+    Zwischensumme / Subtotal        100,00 EUR
+    MwSt. / VAT 19 %                 19,00 EUR
+    Gesamtbetrag / Total amount     119,00 EUR
+    """
+    found = fields(drawing)
+    assert (found["invoice_number"], found["invoice_date"], found["po_reference"]) == ("4711", "2025-03-03", "4500017")
+    assert (found["total_net"], found["total_tax"], found["total_gross"]) == ("100.00", "19.00", "119.00")
+    assert found["recipient"]["name"] == "Kunden AG Mitte"
+
+
+def test_a_mere_sum_is_the_net_amount_where_the_tax_added_shows_it():
+    drawing = "Rechnung 17\n\nSumme         100,00 €\nMwSt. 19 %     19,00 €\nGesamtbetrag  119,00 €"
+    assert fields(drawing)["total_net"] == "100.00"
+    assert "total_net" not in fields(drawing.replace("19,00 €\nG", "18,00 €\nG"))
+
+
 def test_the_address_of_a_delivery_is_nobody_s():
     drawing = """
     Rechnung 17

@@ -247,8 +247,13 @@ _HEADINGS = re.compile(
 
 def heading(cell: Cell) -> str | None:
     """The role that a cell gives to the address below it: seller, buyer, invoiced or elsewhere; None for others."""
-    match = _HEADINGS.fullmatch(cell.plain.strip(" :.*"))
-    return match.lastgroup if match else None
+    words = cell.plain.strip(" :.*")
+    match = _HEADINGS.fullmatch(words)
+    if match is not None:
+        return match.lastgroup
+    parts = [_HEADINGS.fullmatch(part.strip()) for part in words.split("/")]
+    roles = {part.lastgroup if part else None for part in parts}
+    return roles.pop() if len(roles) == 1 else None  # the same in two languages
 
 
 def is_heading(cell: Cell) -> bool:

@@ -17,6 +17,7 @@ from counterfoil.documents.text.layout import Cell, Layout, plain
 _TITLE = re.compile(
     "|".join(rf"(?<![a-z])(?P<{kind.name}>{'|'.join(words)})(?![a-z])" for kind, words in wording.TITLES.items())
 )
+_AGAIN = re.compile(rf"[\s.:]*[/|]\s*(?:{_TITLE.pattern})")
 _SELF_BILLED = re.compile(r"selbst ausgestellte rechnung|selbstfakturi|gutschriftsverfahren|self[ -]?bill")
 Parse = Callable[[str], tuple[str, float] | None]
 
@@ -103,6 +104,8 @@ def _is_label(layout: Layout, cell: Cell) -> bool:
 def _rest(layout: Layout, cell: Cell, rest: str, order: dates.Order | None) -> tuple[str | None, str | None] | None:
     """Number and date of what follows a title's words; None where something else follows."""
     rest = _PARENTHESIS.sub(lambda match: " " * len(match[0]), rest) if not dates.whole(rest, order) else rest
+    while again := _AGAIN.match(plain(rest)):
+        rest = rest[again.end() :]
     if not rest.strip(_MARKS):
         return None, None
     number: str | None = None

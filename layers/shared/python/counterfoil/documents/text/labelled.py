@@ -19,6 +19,8 @@ _MARKS_BEFORE = re.compile(
     r"|jeres|deres|vores)\b\.?\s*)?"
 )
 _NUMBER_WORD = re.compile(r"\s*(?:nummer|number|numero|num|nr|n\.?o|n)\b[\s.:]*")
+IN_OTHER_WORDS = re.compile(r"[\s.:]*[/|]\s*")
+"""What stands between a label and the same in another language."""
 _GOES_ON = re.compile(r"[-/_]\w")
 
 
@@ -51,10 +53,18 @@ def find(
                 continue
             if _GOES_ON.match(cell.text, match.end()):
                 continue  # a word of its own, or the first letters of a number
-            found = _beside(layout, cell, match.end(), parse, below=below)
+            end = whole_end(label, cell, match.end())
+            found = _beside(layout, cell, end, parse, below=below)
             if found is not None:
                 yield found
                 break
+
+
+def whole_end(label: "re.Pattern[str]", cell: Cell, end: int) -> int:
+    """Where a label ends that says the same in a second language, as in `Datum / Date`."""
+    while (mark := IN_OTHER_WORDS.match(cell.plain, end)) and (again := label.match(cell.plain, mark.end())):
+        end = again.end()
+    return end
 
 
 def begins(cell: Cell, start: int) -> bool:

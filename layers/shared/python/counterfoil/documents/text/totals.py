@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from counterfoil.documents.text import arithmetic, wording
 from counterfoil.documents.text.evidence import Evidence
-from counterfoil.documents.text.labelled import begins
+from counterfoil.documents.text.labelled import IN_OTHER_WORDS, begins
 from counterfoil.documents.text.layout import Cell, Layout
 from counterfoil.documents.text.line_numbers import NumberFormat, tokens
 from counterfoil.documents.text.page import Word
@@ -18,8 +18,9 @@ _KINDS = {
     "total_gross": wording.pattern(wording.GROSS),
     "payable": wording.pattern(wording.PAYABLE),
     "tax_part": wording.pattern(wording.TAX_PART),
+    "sum": wording.pattern(wording.SUM),
 }
-_WEIGHTS = {"total_net": 1.0, "total_tax": 1.0, "total_gross": 1.0, "payable": 0.6, "tax_part": 0.5}
+_WEIGHTS = {"total_net": 1.0, "total_tax": 1.0, "total_gross": 1.0, "payable": 0.6, "tax_part": 0.5, "sum": 0.3}
 _MAY_FOLLOW = re.compile(
     r"(?:\([^()]*\)|[\s.:*=+]|\d+(?:[.,]\d+)?\s*%|\b(?:in|of|von)\b|"
     r"\b(?:auf|von|aus|on|of|sur|su|sobre|over|van|af)\s+(?:eur\s|€\s?)?\d[\d.,' ]*|"
@@ -60,7 +61,7 @@ def read(layout: Layout, form: NumberFormat) -> Totals:
             found[kind] += _amounts(
                 layout, cell, end, form, _WEIGHTS[kind] + _LATER * place / max(len(layout.cells), 1)
             )
-    nets, grosses = found["total_net"], found["total_gross"] + found["payable"]
+    nets, grosses = found["total_net"] + found["sum"], found["total_gross"] + found["payable"]
     taxes = found["total_tax"] + found["tax_part"]
     best = _adding_up(nets, taxes, grosses)
     if best is not None:
@@ -78,18 +79,28 @@ def read(layout: Layout, form: NumberFormat) -> Totals:
 
 def _label(cell: Cell) -> tuple[str | None, int]:
     """The kind of amount that a cell's label names, and where the label ends; the longest label wins."""
-    best: tuple[str | None, int] = (None, 0)
-    for kind, label in _KINDS.items():
-        match = label.search(cell.plain)
-        if match and begins(cell, match.start()) and match.end() > best[1]:
-            best = kind, match.end()
-    named, end = best
+    starts = [
+        (match.end(), kind)
+        for kind, label in _KINDS.items()
+        if (match := label.search(cell.plain)) and begins(cell, match.start())
+    ]
+    if not starts:
+        return None, 0
+    end, named = max(starts)
+    while mark := IN_OTHER_WORDS.match(cell.plain, end):
+        again = [
+            (match.end(), kind) for kind, label in _KINDS.items() if (match := label.match(cell.plain, mark.end()))
+        ]
+        if not again:
+            break
+        end, other = max(again)
+        named = other if named == "sum" else named
     rest = cell.plain[end:]
     if named == "total_gross" and _EXCLUSIVE.search(rest):
         return "total_net", end
     if named == "total_net" and _INCLUSIVE.search(rest):
         return "total_gross", end
-    return best
+    return named, end
 
 
 def _amounts(layout: Layout, cell: Cell, end: int, form: NumberFormat, weight: float) -> Iterator[Amount]:

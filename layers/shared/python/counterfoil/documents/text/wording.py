@@ -419,6 +419,12 @@ GROSS = (
     "samlet belob", "totalbelob",
 )  # fmt: skip
 
+SUM = (
+    "summe", "zwischensumme", "positionssumme", "warenwert", "gesamtwert", "total des lignes", "somme", "totale merce",
+    "totale righe", "suma", "som", "varebelob", "sum", "goods total", "total goods", "line total", "summe positionen",
+)  # fmt: skip
+"""A sum that is the net amount only where the tax added to it shows so."""
+
 PAYABLE = (
     "zahlbetrag", "zu zahlen", "zu zahlender betrag", "zahlungsbetrag", "offener betrag",
     "zu zahlender beitrag", "falliger betrag",
