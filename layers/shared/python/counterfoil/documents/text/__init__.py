@@ -1,6 +1,6 @@
 """Reads business documents from the words of their pages, wherever those come from: a text layer or recognition."""
 
 from counterfoil.documents.text.evidence import Evidence
-from counterfoil.documents.text.reading import Reading, own_number, read
+from counterfoil.documents.text.reading import Reading, read
 
-__all__ = ["Evidence", "Reading", "own_number", "read"]
+__all__ = ["Evidence", "Reading", "read"]

@@ -67,13 +67,6 @@ def read(pages: Sequence[Page]) -> Reading | None:
     return Reading(own, fields, evidence)
 
 
-def own_number(page: Page) -> str | None:
-    """The number of the document that a page says it belongs to, in its title or beside a label."""
-    layout = Layout([page])
-    identity = _identity(layout, dates.order_of(cell.text for cell in layout.cells))
-    return None if identity is None else identity[1]
-
-
 _Identity = tuple[DocumentType, str, Evidence, tuple[str, Evidence] | None]
 
 
