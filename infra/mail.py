@@ -54,7 +54,7 @@ class Inbox(Construct):
                 ],
             ),
         )
-        stored.add_dependency(rules)
+        stored.node.add_dependency(rules)
         # SES tries at once whether it may store mail there.
         if allowed.policy_dependable is not None:
             stored.node.add_dependency(allowed.policy_dependable)
