@@ -2,6 +2,7 @@
 
 import csv
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import typer
 from typer.testing import CliRunner, Result
 
 from cli.evaluate import Agreement, evaluate, pairs_agreement
-from cli.labelled import InvalidSetError, read_set
-from tests.documents.matching.papers import Paper, contract, delivery, invoice, order
+from cli.labelled import InvalidSetError, LabelledDocument, read_set
+from cli.variances import counted
+from tests.documents.matching.papers import Paper, contract, delivery, invoice, line, order
 
 app = typer.Typer()
 app.command()(evaluate)
@@ -99,6 +101,45 @@ def test_a_set_without_labels_is_matched_and_not_measured(tmp_path: Path) -> Non
     assert "cluster_pair_agreement" not in figures
 
 
+def test_variances_are_found_in_the_clusters_found_and_in_the_true_ones(tmp_path: Path) -> None:
+    folder = write_set(
+        tmp_path / "wrong",
+        [
+            order("4711"),
+            delivery(po_reference="4711"),
+            invoice("R-1", po_reference="4711", lines=[line("A-100", "12")]),
+        ],
+        edges_csv="a,b\np0,p1\n",
+        clusters_csv="document,cluster\np0,k\np1,k\np2,m\n",
+        variances_csv="cluster,code,document,detail\nk,over_billed_quantity,p2,\nm,missing_purchase_order,p2,\n",
+    )
+    figures = json.loads(run(folder, "--out", tmp_path / "out", "--json").stdout)
+    found, in_true = figures["variance_agreement"], figures["variance_agreement_in_true_clusters"]
+    assert (found["found"], found["true"], found["both"]) == (2, 2, 1)
+    assert (in_true["found"], in_true["true"], in_true["both"]) == (1, 2, 1)
+    assert [row[:3] for row in rows(tmp_path / "out" / "variances.csv")] == [
+        ["document", "code", "verdict"],
+        ["p2", "billed_beyond_order", "wrong"],
+        ["p2", "missing_purchase_order", "missed"],
+        ["p2", "over_billed_quantity", "right"],
+    ]
+    assert rows(tmp_path / "out" / "variances_in_true_clusters.csv")[1] == [
+        "p2", "missing_purchase_order", "right", "Invoice R-1 names order 4711, which is not here.",
+    ]  # fmt: skip
+
+
+def test_which_of_two_copies_of_one_bill_is_the_duplicate_is_not_counted() -> None:
+    documents = [
+        LabelledDocument(name, "t", "invoice", datetime(2026, 1, 1, tzinfo=UTC), {}) for name in ("p0", "p1", "p2")
+    ]
+    edges = [frozenset({"p0", "p1"})]
+    true = [("p0", "duplicate_invoice"), ("p1", "tax_mismatch")]
+    found = [("p1", "duplicate_invoice"), ("p0", "tax_mismatch")]
+    assert counted(true, documents, edges) == counted(found, documents, edges)
+    assert counted([("p2", "duplicate_invoice")], documents, edges) != counted(true[:1], documents, edges)
+    assert counted([*true, ("p1", "duplicate_invoice")], documents, edges) > counted(true, documents, edges)
+
+
 def test_without_json_standard_output_stays_empty(small_set: Path, tmp_path: Path) -> None:
     result = run(small_set, "--out", tmp_path / "out")
     assert result.stdout == ""
@@ -122,13 +163,16 @@ def test_every_document_of_the_ubl_chain_is_in_its_true_cluster(tmp_path: Path, 
         ("edges.csv", "p0,p0", "line 2: links a document to itself"),
         ("edges.csv", "p0", "line 2: a or b is missing"),
         ("clusters.csv", "p9,c", "line 2: there is no document p9"),
+        ("variances.csv", "p9,tax_mismatch", "line 2: there is no document p9"),
+        ("variances.csv", "p0,odd", "line 2: odd is no code of a variance"),
     ],
 )
 def test_what_is_wrong_with_a_set_is_said_with_file_and_line(
     tmp_path: Path, name: str, line: str, complaint: str
 ) -> None:
     folder = write_set(tmp_path / "broken", [order()])
-    header = {"edges.csv": "a,b\n", "clusters.csv": "document,cluster\n"}.get(name, "")
+    headers = {"edges.csv": "a,b\n", "clusters.csv": "document,cluster\n", "variances.csv": "document,code\n"}
+    header = headers.get(name, "")
     before = (folder / name).read_text() if name == "documents.jsonl" else header
     (folder / name).write_text(before + line + "\n")
     with pytest.raises(InvalidSetError, match=f"{name}, {complaint}"):

@@ -66,7 +66,7 @@ class Desk:
         kept = []
         for send in sends:
             answer = consumer.handle(event(record(send.message, receives=receives)), Context(50))
-            kept += [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+            kept += [str(failure["itemIdentifier"]) for failure in answer["batchItemFailures"]]
         return kept
 
     def found(self, cluster: UUID) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Each code, and what is none: what a clerk would say of small cases."""
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -258,7 +259,7 @@ def test_in_another_currency_prices_are_not_compared():
     ],
 )
 def test_lines_and_totals_must_agree_but_for_cents_and_a_rounded_amount_to_pay(totals: dict[str, str], is_wrong: bool):
-    stated = {"total_net": "104.50", "total_tax": "0.00", "total_gross": None} | totals
+    stated: dict[str, Any] = {"total_net": "104.50", "total_tax": "0.00", "total_gross": None} | totals
     assert codes(result(order(), delivery(), invoice(**stated))) == (["total_mismatch"] if is_wrong else [])
 
 

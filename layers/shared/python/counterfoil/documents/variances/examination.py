@@ -71,8 +71,8 @@ def _duplicates(case: Case) -> Iterator[Variance]:
     by_id = {document.id: document for document in case.documents}
     for id_, original in case.duplicates.items():
         again = by_id[id_]
-        same_number = again.reference is not None and original.reference is not None
-        same_number = same_number and bool(again.reference.folded & original.reference.folded)
+        one, other = again.reference, original.reference
+        same_number = one is not None and other is not None and bool(one.folded & other.folded)
         what = "is here already" if same_number else f"is {original.title} under another number"
         dated = f" of {original.day.isoformat()}" if original.day else ""
         worth = f" over {money(original.gross, original.currency)}" if original.gross is not None else ""

@@ -155,7 +155,7 @@ def read_document(id_: UUID, type_: str, received_at: datetime, data: Mapping[st
         net=number_of(data.get("total_net")),
         tax=number_of(data.get("total_tax")),
         gross=number_of(data.get("total_gross")),
-        named={name: found for name in data if name.endswith("_reference") and (found := _references(data[name]))},
+        named={name: numbers for name in data if name.endswith("_reference") and (numbers := _references(data[name]))},
         lines=tuple(_line(place, item) for place, item in enumerate(items)),
         data=data,
     )

@@ -126,11 +126,11 @@ class Tolerances:
 
         `suppliers` are the ways in which the supplier may be written (VAT id, name), `articles` the article's numbers.
         """
-        scopes_of_supplier = [_supplier(one) for one in suppliers]
-        scopes_of_article = [code(one) for one in articles]
-        scopes = [(supplier, article) for supplier in scopes_of_supplier for article in scopes_of_article]
-        scopes += [(None, article) for article in scopes_of_article]
-        scopes += [(supplier, None) for supplier in scopes_of_supplier]
+        of_supplier = [_supplier(one) for one in suppliers]
+        of_article = [code(one) for one in articles]
+        scopes: list[tuple[str | None, str | None]] = [(one, other) for one in of_supplier for other in of_article]
+        scopes += [(None, article) for article in of_article]
+        scopes += [(supplier, None) for supplier in of_supplier]
         for supplier, article in (*scopes, (None, None)):
             found = self._limits.get((key, supplier, article))
             if found is not None:
