@@ -320,6 +320,33 @@ def test_goods_billed_and_never_delivered():
     )
 
 
+def test_an_invoice_that_states_no_lines_bills_what_its_total_is_worth():
+    bill = invoice(lines=[], total_net="104.50", total_gross="104.50")
+    found = result(order(), delivery(), bill)
+    assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
+
+
+def test_an_invoice_of_one_amount_that_no_goods_come_to_is_not_taken_for_them():
+    found = result(order(), delivery(), invoice(lines=[], total_net="99.00", total_gross="99.00"))
+    assert found.outcome is Outcome.INCOMPLETE
+    assert found.reasons[-1] == (
+        "Invoice R-100 names no line of purchase order 4711: 99.00 EUR cannot be told apart by lines."
+    )
+
+
+def test_an_invoice_of_one_amount_beyond_its_order_s_worth():
+    found = result(order(), delivery(), invoice(lines=[], total_net="150.00", total_gross="150.00"))
+    assert only(found, "billed_beyond_order") == (
+        "Invoice R-100 bills 150.00 EUR without naming an article; purchase order 4711 is worth 104.50 EUR."
+    )
+
+
+def test_a_delivery_note_without_lines_is_no_missing_delivery_and_nothing_that_was_counted():
+    found = result(order(), delivery(lines=[]), invoice())
+    assert (codes(found), found.outcome) == ([], Outcome.INCOMPLETE)
+    assert found.reasons == ("Delivery note L1 states no lines: what was delivered cannot be counted.",)
+
+
 def test_an_order_alone_waits_for_its_invoice():
     found = result(order(), delivery())
     assert (found.outcome, found.reasons) == (Outcome.INCOMPLETE, ("There is no invoice yet.",))

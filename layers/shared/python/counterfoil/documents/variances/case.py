@@ -104,6 +104,12 @@ class Case:
         return [document for document in self.of(type_) if document.id in counting]
 
     @cached_property
+    def without_lines(self) -> list[Document]:
+        """The delivery notes and receipts that state no lines."""
+        deliveries = self.effective(DocumentType.DELIVERY_NOTE) + self.effective(DocumentType.GOODS_RECEIPT)
+        return [one for one in deliveries if not any(line.quantity is not None for line in one.lines)]
+
+    @cached_property
     def anchors(self) -> list[Document]:
         """What others are held against: the orders; and the deliveries that belong to no order."""
         orders = self.effective(DocumentType.PURCHASE_ORDER)

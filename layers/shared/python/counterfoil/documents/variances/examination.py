@@ -47,7 +47,7 @@ def examine(documents: Iterable[Document], edges: Edges, tolerances: Tolerances 
     found = [
         *_duplicates(case),
         *_missing_orders(case, ledger, invoices),
-        *_missing_deliveries(ledger, invoices),
+        *_missing_deliveries(case, ledger, invoices),
         *currency_variances(ledger, invoices),
         *quantity_variances(ledger, limits),
         *_never_ordered(ledger, invoices),
@@ -117,12 +117,14 @@ def _missing_orders(case: Case, ledger: Ledger, invoices: Sequence[Document]) ->
             )
 
 
-def _missing_deliveries(ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
+def _missing_deliveries(case: Case, ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
     for invoice in invoices:
         for order in ledger.orders_of.get(invoice.id, ()):
             billed = [item for item in ledger.of_order(order) if item.is_goods and _quantity(item, invoice) > 0]
             if order.type is not DocumentType.PURCHASE_ORDER or not billed or ledger.deliveries(order):
                 continue
+            if any(order in ledger.orders_of.get(one.id, ()) for one in case.without_lines):
+                continue  # something was delivered, and nobody can read what
             first = f"{measured(_quantity(billed[0], invoice), billed[0])} of {naming(billed[0])}"
             more = f" and {len(billed) - 1} more" if len(billed) > 1 else ""
             yield Variance(
@@ -204,7 +206,8 @@ def _outcome(case: Case, ledger: Ledger, found: Sequence[Variance]) -> tuple[Out
         return Outcome.INCOMPLETE, waiting + rest
     if tolerated:
         return Outcome.WITHIN_TOLERANCE, rest
-    return Outcome.MATCHED, rest or ["Everything agrees."]
+    agreement = "Everything agrees." if ledger.items else "Nothing is wrong with it, and there is no order to compare."
+    return Outcome.MATCHED, rest or [agreement]
 
 
 def _incomparable(entry: Entry) -> str:
@@ -225,6 +228,8 @@ def _still_to_come(case: Case, ledger: Ledger) -> Iterator[str]:
         linked = {one.type for one in case.documents if one.id in case.neighbours.get(invoice.id, ())}
         if not ledger.orders_of.get(invoice.id) and DocumentType.CONTRACT not in linked and not orders_named(invoice):
             yield f"{invoice.heading} names no order, and none was found that it could be held against."
+    for delivery in case.without_lines:
+        yield f"{delivery.heading} states no lines: what was delivered cannot be counted."
     for order in orders:
         open_ = [
             item
@@ -236,6 +241,17 @@ def _still_to_come(case: Case, ledger: Ledger) -> Iterator[str]:
             left = (item.ordered or Decimal(0)) - (item.total(DocumentType.INVOICE) or Decimal(0))
             more = f", and more on {len(open_) - 1} other lines" if len(open_) > 1 else ""
             yield f"{order.heading}: {measured(left, item)} of {naming(item)} not billed yet{more}."
+            yield from (_unnamed(invoice, order) for invoice in invoices if _names_nothing(ledger, invoice, order))
+
+
+def _names_nothing(ledger: Ledger, invoice: Document, order: Document) -> bool:
+    """Whether an invoice for an order bills amounts alone, which no goods could be found for."""
+    return order in ledger.orders_of.get(invoice.id, ()) and len(ledger.loose.get(invoice.id, ())) == len(invoice.lines) > 0
+
+
+def _unnamed(invoice: Document, order: Document) -> str:
+    worth = money(invoice.net, invoice.currency) if invoice.net is not None else "what it bills"
+    return f"{invoice.heading} names no line of {order.title}: {worth} cannot be told apart by lines."
 
 
 def _remarks(case: Case) -> Iterator[str]:

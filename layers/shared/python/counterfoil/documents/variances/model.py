@@ -156,9 +156,15 @@ def read_document(id_: UUID, type_: str, received_at: datetime, data: Mapping[st
         tax=number_of(data.get("total_tax")),
         gross=number_of(data.get("total_gross")),
         named={name: numbers for name in data if name.endswith("_reference") and (numbers := _references(data[name]))},
-        lines=tuple(_line(place, item) for place, item in enumerate(items)),
+        lines=tuple(_line(place, item) for place, item in enumerate(items or _whole(kind, data))),
         data=data,
     )
+
+
+def _whole(kind: DocumentType, data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """An invoice that states no lines bills one thing: its net total."""
+    is_bill = kind is DocumentType.INVOICE and number_of(data.get("total_net")) is not None
+    return [{"position": "total", "net_amount": data["total_net"]}] if is_bill else []
 
 
 def _line(place: int, item: Mapping[str, Any]) -> Line:
