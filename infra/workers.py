@@ -230,9 +230,9 @@ WORKERS: tuple[Row, ...] = (
     ),
     Row(
         name="watchdog",
-        does="every minute: sends overdue messages, again those that are gone, and notifications; probes and measures",
+        does="every minute: sends what is overdue or gone, and notifications; begins operations; probes and measures",
         fed_by=FedBy.SCHEDULE,
-        timeout=55,
+        timeout=57,
         memory=512,
         reserved_concurrency=1,
         sends_to=EVERY_QUEUE,

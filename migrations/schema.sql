@@ -360,6 +360,32 @@ CREATE TABLE public.notification (
 
 ALTER TABLE ONLY public.notification FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.operation (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    tenant_id uuid NOT NULL,
+    kind text NOT NULL,
+    received_from timestamp with time zone,
+    received_until timestamp with time zone NOT NULL,
+    rate integer NOT NULL,
+    requested_by text NOT NULL,
+    requested_at timestamp with time zone NOT NULL,
+    state text DEFAULT 'running'::text NOT NULL,
+    ended_at timestamp with time zone,
+    cursor_at timestamp with time zone,
+    cursor_id uuid,
+    stepped_at timestamp with time zone NOT NULL,
+    begun integer DEFAULT 0 NOT NULL,
+    CONSTRAINT operation_check CHECK (((ended_at IS NULL) = (state = ANY (ARRAY['running'::text, 'paused'::text])))),
+    CONSTRAINT operation_check1 CHECK (((cursor_at IS NULL) = (cursor_id IS NULL))),
+    CONSTRAINT operation_check2 CHECK ((received_from < received_until)),
+    CONSTRAINT operation_kind_check CHECK ((kind = ANY (ARRAY['extract'::text, 'match'::text]))),
+    CONSTRAINT operation_rate_check CHECK (((rate >= 1) AND (rate <= 1000))),
+    CONSTRAINT operation_requested_by_check CHECK (((length(requested_by) >= 1) AND (length(requested_by) <= 254))),
+    CONSTRAINT operation_state_check CHECK ((state = ANY (ARRAY['running'::text, 'paused'::text, 'done'::text, 'aborted'::text])))
+);
+
+ALTER TABLE ONLY public.operation FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.organization (
     id uuid DEFAULT uuidv7() NOT NULL,
     name text NOT NULL,
@@ -568,6 +594,9 @@ ALTER TABLE ONLY public.notification
 ALTER TABLE ONLY public.notification
     ADD CONSTRAINT notification_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.operation
+    ADD CONSTRAINT operation_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.organization
     ADD CONSTRAINT organization_name_key UNIQUE (name);
 
@@ -638,6 +667,8 @@ CREATE INDEX document_by_cluster ON public.document USING btree (tenant_id, clus
 
 CREATE UNIQUE INDEX document_by_parent ON public.document USING btree (parent_id, first_page) WHERE (parent_id IS NOT NULL);
 
+CREATE INDEX document_by_receipt ON public.document USING btree (tenant_id, received_at, id);
+
 CREATE INDEX document_key_by_key ON public.document_key USING btree (tenant_id, type, key) INCLUDE (document_id);
 
 CREATE INDEX document_match_by_b ON public.document_match USING btree (b);
@@ -663,6 +694,10 @@ CREATE INDEX notice_delivery_owed ON public.notice_delivery USING btree (channel
 CREATE INDEX notification_by_notice ON public.notification USING btree (notice_id, created_at);
 
 CREATE INDEX notification_untold ON public.notification USING btree (tenant_id, fingerprint, created_at) WHERE (notice_id IS NULL);
+
+CREATE INDEX operation_by_tenant ON public.operation USING btree (tenant_id, requested_at);
+
+CREATE INDEX operation_running ON public.operation USING btree (requested_at) WHERE (state = 'running'::text);
 
 CREATE INDEX outbox_sent ON public.outbox USING btree (sent_at) WHERE (sent_at IS NOT NULL);
 
@@ -742,6 +777,9 @@ ALTER TABLE ONLY public.notification
 ALTER TABLE ONLY public.notification
     ADD CONSTRAINT notification_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.operation
+    ADD CONSTRAINT operation_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.outbox
     ADD CONSTRAINT outbox_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
@@ -792,6 +830,8 @@ CREATE POLICY delivery ON public.document TO counterfoil_delivery USING (true) W
 CREATE POLICY delivery ON public.ingestion_job TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.notification TO counterfoil_delivery USING (true) WITH CHECK (true);
+
+CREATE POLICY delivery ON public.operation TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.outbox TO counterfoil_delivery USING (true) WITH CHECK (true);
 
@@ -849,6 +889,8 @@ CREATE POLICY onboarding ON public.tenant_admin TO counterfoil_owner USING (true
 
 CREATE POLICY onboarding ON public.tolerance TO counterfoil_owner USING (true) WITH CHECK (true);
 
+ALTER TABLE public.operation ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.outbox ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.output_job ENABLE ROW LEVEL SECURITY;
@@ -886,6 +928,8 @@ CREATE POLICY own_tenant ON public.notice FOR SELECT TO counterfoil_worker USING
 CREATE POLICY own_tenant ON public.notice_delivery FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.notification TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.operation TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.outbox TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -1209,6 +1253,24 @@ GRANT SELECT,INSERT ON TABLE public.notification TO counterfoil_worker;
 GRANT SELECT,INSERT ON TABLE public.notification TO counterfoil_delivery;
 
 GRANT UPDATE(notice_id) ON TABLE public.notification TO counterfoil_keeper;
+
+GRANT SELECT,INSERT ON TABLE public.operation TO counterfoil_worker;
+GRANT SELECT ON TABLE public.operation TO counterfoil_delivery;
+
+GRANT UPDATE(state) ON TABLE public.operation TO counterfoil_worker;
+GRANT UPDATE(state) ON TABLE public.operation TO counterfoil_delivery;
+
+GRANT UPDATE(ended_at) ON TABLE public.operation TO counterfoil_worker;
+GRANT UPDATE(ended_at) ON TABLE public.operation TO counterfoil_delivery;
+
+GRANT UPDATE(cursor_at) ON TABLE public.operation TO counterfoil_delivery;
+
+GRANT UPDATE(cursor_id) ON TABLE public.operation TO counterfoil_delivery;
+
+GRANT UPDATE(stepped_at) ON TABLE public.operation TO counterfoil_worker;
+GRANT UPDATE(stepped_at) ON TABLE public.operation TO counterfoil_delivery;
+
+GRANT UPDATE(begun) ON TABLE public.operation TO counterfoil_delivery;
 
 GRANT SELECT,INSERT ON TABLE public.outbox TO counterfoil_worker;
 GRANT SELECT,INSERT,DELETE ON TABLE public.outbox TO counterfoil_delivery;

@@ -1,4 +1,4 @@
-"""The watchdog: each minute one round of notifications, recovery, measuring, a look at circuit breakers, purging."""
+"""The watchdog: each minute one round of notifications, recovery, operations, measuring, circuit breakers, purging."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -17,6 +17,7 @@ from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings, settings
 from functions.watchdog.breakers import Dependent, Pauses
 from functions.watchdog.measures import measure
+from functions.watchdog.operations import Operations
 from functions.watchdog.purge import purge
 from functions.watchdog.recovery import Watchdog
 
@@ -26,7 +27,14 @@ KEY_SECONDS = 3.0
 """Longest look-up of its key."""
 LEAST_SECONDS = 5.0
 """A step that has less is left out."""
-KEPT: Mapping[str, float] = {"notifications": 28.0, "recovery": 22.0, "measures": 17.0, "breakers": 2.0, "purge": 1.0}
+KEPT: Mapping[str, float] = {
+    "notifications": 33.0,
+    "recovery": 27.0,
+    "operations": 22.0,
+    "measures": 17.0,
+    "breakers": 2.0,
+    "purge": 1.0,
+}
 """Seconds of a round that each step leaves to those behind it, whatever does not answer."""
 
 TimeLeft = Callable[[], float]
@@ -48,7 +56,9 @@ def watchdog() -> dict[str, Step]:
     """
     chosen = settings()
     database = Database.from_settings(chosen, max_connections=1)
-    recovery = Watchdog(chosen, database, Outbox(database, chosen.queue_urls), _now)
+    outbox = Outbox(database, chosen.queue_urls)
+    recovery = Watchdog(chosen, database, outbox, _now)
+    operations = Operations(database, outbox, _now)
     unsent_after = timedelta(seconds=chosen.watchdog_unsent_after_seconds)
     breakers = Breakers.from_settings(chosen, database)
     notifier = Notifier.from_settings(chosen, database, breakers)
@@ -56,6 +66,7 @@ def watchdog() -> dict[str, Step]:
     return {
         "notifications": lambda time_left: asdict(notifier.run(time_left)),
         "recovery": lambda time_left: asdict(recovery.run(time_left)),
+        "operations": lambda time_left: asdict(operations.run(time_left)),
         "measures": lambda _: measure(database, list(chosen.queue_urls), now=_now(), unsent_after=unsent_after),
         "breakers": lambda time_left: {name: len(found) for name, found in asdict(pauses.run(time_left)).items()},
         "purge": lambda _: asdict(purge(database, _now)),

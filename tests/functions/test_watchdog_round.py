@@ -45,8 +45,9 @@ def emitted(output: str) -> list[dict[str, Any]]:
 def test_a_round_tells_what_each_step_did_in_numbers(handler: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     done = handler.handle({}, Context())
 
-    assert list(done) == ["notifications", "recovery", "measures", "breakers", "purge"]
+    assert list(done) == ["notifications", "recovery", "operations", "measures", "breakers", "purge"]
     assert done["recovery"] == {"sent": 0, "resent": dict.fromkeys(QUEUES, 0)}
+    assert done["operations"] == {"running": 0, "begun": 0, "done": 0}
     assert done["purge"] == {"outbox": 0, "llm_call": 0}
     assert done["breakers"] == {"open": 0, "paused": 0, "resumed": 0}
     assert done["notifications"]["sent"] == 0
@@ -54,7 +55,7 @@ def test_a_round_tells_what_each_step_did_in_numbers(handler: ModuleType, capsys
     assert {line["worker"] for line in measured} == set(QUEUES)
 
 
-@pytest.mark.parametrize("broken", ["notifications", "recovery", "measures", "breakers", "purge"])
+@pytest.mark.parametrize("broken", ["notifications", "recovery", "operations", "measures", "breakers", "purge"])
 def test_a_step_that_fails_stops_no_other_and_fails_the_round(
     handler: ModuleType, broken: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,7 +88,9 @@ def test_without_a_database_the_round_fails(handler: ModuleType, monkeypatch: py
     monkeypatch.setattr("counterfoil.db.CONNECT_SECONDS", 0.2)
     settings.cache_clear()
 
-    with pytest.raises(RuntimeError, match="failed in part: notifications, recovery, measures, breakers, purge"):
+    with pytest.raises(
+        RuntimeError, match="failed in part: notifications, recovery, operations, measures, breakers, purge"
+    ):
         handler.handle({}, Context())
 
 
@@ -104,7 +107,7 @@ def test_telling_people_leaves_time_to_the_steps_behind_it(
 
     handler.handle({}, Context(left=50))
 
-    assert left == [22]
+    assert left == [17]
 
 
 def test_each_step_leaves_enough_to_those_behind_it(handler: ModuleType) -> None:
@@ -151,7 +154,7 @@ def test_queues_that_never_answer_stop_nothing_but_the_sending(
     done = handler.handle({}, Context(left=55))
     may_answer.set()
 
-    assert list(done) == ["notifications", "recovery", "measures", "breakers", "purge"]
+    assert list(done) == ["notifications", "recovery", "operations", "measures", "breakers", "purge"]
     assert done["recovery"]["sent"] == 0
     measured = [line for line in emitted(capsys.readouterr().out) if "UnsentOutbox" in line]
     assert {line["worker"]: line["UnsentOutbox"] for line in measured}["matching"] == [1.0]

@@ -57,6 +57,8 @@ ROWS = {
                                    sha256(%(id)s::text::bytea), now(), now(), 'somebody')""",
     "document_replacement": """INSERT INTO {} (tenant_id, bucket, key, document_id, requested_by, requested_at)
                                VALUES (%(tenant)s, 'uploads', %(id)s::text, %(a)s, 'somebody', now())""",
+    "operation": """INSERT INTO {} (tenant_id, kind, received_until, rate, requested_by, requested_at, stepped_at)
+                    VALUES (%(tenant)s, 'match', now(), 60, 'somebody', now(), now())""",
     "cluster_diagnostics": "INSERT INTO {} (id, tenant_id, created_at) VALUES (%(id)s, %(tenant)s, now())",
     "tolerance": "INSERT INTO {} (tenant_id, key, article) VALUES (%(tenant)s, 'price', %(id)s::text)",
     "destination": """INSERT INTO {} (tenant_id, name, kind, prefix, events, created_at)

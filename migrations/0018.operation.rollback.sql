@@ -1,0 +1,2 @@
+DROP INDEX document_by_receipt;
+DROP TABLE operation;
