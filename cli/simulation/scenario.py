@@ -21,7 +21,7 @@ from cli.simulation.database import Store
 from cli.simulation.faults import Fault, Faults
 from cli.simulation.scheduler import START, Scheduler
 from cli.simulation.sqs import failed
-from counterfoil.documents.extraction import Extraction, extract
+from counterfoil.documents.extraction import Extraction, extract_xml
 from counterfoil.documents.structured import DocumentType
 from counterfoil.errors import (
     BreakerOpenError,
@@ -107,13 +107,13 @@ def papers() -> dict[str, bytes]:
 def read(content: bytes) -> Extraction | Exception:
     """What extraction finds: the same for the same bytes, so it is asked once."""
     try:
-        return extract(content)
+        return extract_xml(content)
     except Exception as error:  # noqa: BLE001  # raised again for each try
         return error
 
 
 def extracted(content: bytes) -> Extraction:
-    """As `extract`, kept. Raises as it."""
+    """As `extract_xml`, kept. Raises as it."""
     found = read(content)
     if isinstance(found, Exception):
         raise found.with_traceback(None)

@@ -418,7 +418,7 @@ def _product_in(world: World) -> Iterator[None]:
         mock.patch.object(aws, "client", clients.__getitem__),
         mock.patch.object(metrics, "record", _unmeasured),
         mock.patch.object(recovery, "record", _unmeasured),
-        mock.patch.object(ingestion_work, "extract", scenario.extracted),
+        mock.patch.object(ingestion_work, "extract_xml", scenario.extracted),
         mock.patch.object(dead_letters, "function", archiver),
         mock.patch.object(matcher, "CACHE", Documents()),  # what an earlier history left there would be read no more
     ):
