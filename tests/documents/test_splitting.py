@@ -230,6 +230,19 @@ def test_an_invoice_that_speaks_of_its_enclosures_is_no_cover():
     assert [part.kind for part in found.parts] == ["document", "document"]
 
 
+def test_an_invoice_that_lists_the_delivery_notes_after_it_keeps_its_pages():
+    invoice = (
+        [*FIRST, "4 Schrauben 10,00"],
+        ["Lieferschein L-1", "5 Muttern 9,00", "Lieferschein L-2", "Anbei!", *TOTAL],
+    )
+    notes = [
+        ["Nordwind GmbH", f"# Lieferschein L-{number}", "Datum: 01.03.2025", "Kundennummer: 4711"] for number in (1, 2)
+    ]
+    found = divided(*invoice, *notes)
+    assert not found.covers
+    assert found.proposed[0].pages == (1, 2), found.boundaries
+
+
 # -- many documents -------------------------------------------------------------------------------------------------
 
 LAYOUTS = st.builds(

@@ -6,7 +6,7 @@ strong sign stands on each side the page is in doubt, whatever the sum.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import exp
 
 from counterfoil.documents.splitting.covers import covers
@@ -35,25 +35,37 @@ class Sign:
     sentence: str
 
 
-@dataclass
 class _Current:
-    """The document under way."""
+    """The document under way, as its pages are added."""
 
-    first: Signs
-    pages: list[Signs] = field(default_factory=list)
+    def __init__(self, first: Signs) -> None:
+        self.first = self.last = first
+        self.count = 0
+        self.own: Mention | None = None
+        self.has_total = False
+        """Whether it has stated the sum that it ends with."""
+        self.numbers: set[str] = set()
+        """What it has called itself."""
+        self.figures: set[str] = set()
+        """All the numbers, dates and ids that it has stated."""
+        self.large: set[str] = set()
+        """What it has said in large print."""
+        self.sender: set[str] = set()
+        self.firms: set[str] = set()
+        self.add(first)
 
-    @property
-    def last(self) -> Signs:
-        return self.pages[-1]
-
-    @property
-    def own(self) -> Mention | None:
-        return next((signs.own for signs in self.pages if signs.own is not None), None)
-
-    @property
-    def numbers(self) -> set[str]:
-        """What it has called itself so far."""
-        return {signs.number for signs in self.pages if signs.number is not None}
+    def add(self, page: Signs) -> None:
+        """Go on with this page."""
+        self.last = page
+        self.count += 1
+        self.own = self.own or page.own
+        self.has_total |= page.has_total
+        if page.number is not None:
+            self.numbers.add(page.number)
+        self.figures |= page.figures
+        self.large |= page.large
+        self.sender |= page.sender
+        self.firms |= page.firms
 
     @property
     def has_ended(self) -> bool:
@@ -62,34 +74,18 @@ class _Current:
         return self.last.has_total or (bool(counted) and all(place.place == place.count for place in counted))
 
     @property
-    def has_total(self) -> bool:
-        """Whether it has stated the sum that it ends with."""
-        return any(signs.has_total for signs in self.pages)
-
-    @property
-    def figures(self) -> frozenset[str]:
-        """All the numbers, dates and ids that it has stated."""
-        return frozenset().union(*(signs.figures for signs in self.pages))
-
-    @property
-    def large(self) -> frozenset[str]:
-        """What it has said in large print."""
-        return frozenset().union(*(signs.large for signs in self.pages))
-
-    @property
     def is_known(self) -> bool:
         """Whether its beginning looked like one, so that the next can be expected to."""
         return self.first.own is not None or self.first.number is not None or bool(self.first.places)
 
 
 def split(pages: Sequence[Page]) -> Split:
-    """The documents and cover pages in a file by its pages. A file of one page is one document."""
+    """The documents and cover pages in a file by its pages, of which there is one at least."""
     signs = [read(page) for page in pages]
     covering = covers(pages, signs)
     boundaries: list[Boundary] = []
-    current = _Current(signs[0], [signs[0]]) if signs else None
+    current = _Current(signs[0])
     for place in range(1, len(signs)):
-        assert current is not None
         following = signs[place + 1] if place + 1 < len(signs) else None
         told = [covering[near] for near in (place - 1, place) if near in covering]
         if told:
@@ -99,7 +95,8 @@ def split(pages: Sequence[Page]) -> Split:
         boundaries.append(boundary)
         if boundary.begins:
             current = _Current(signs[place])
-        current.pages.append(signs[place])
+        else:
+            current.add(signs[place])
     return Split(len(pages), tuple(boundaries), frozenset(place + 1 for place in covering))
 
 
@@ -135,7 +132,7 @@ def _by_place(current: _Current, page: Signs, following: Signs | None) -> Iterat
     if any(place.place == 1 for place in here):
         yield Sign(5.0, "Its page number is 1.")
     elif here:
-        is_expected = not before and min(place.place for place in here) == len(current.pages) + 1
+        is_expected = not before and min(place.place for place in here) == current.count + 1
         strength = -4.0 if is_expected else -_STRONG
         yield Sign(strength, "Its page number is not 1.")
         if before:
@@ -230,14 +227,12 @@ def _is_named(current: _Current, page: Signs) -> bool:
 
 
 def _by_sender(current: _Current, page: Signs) -> Iterator[Sign]:
-    seen = frozenset().union(*(signs.sender for signs in current.pages))
-    if page.sender and seen and not page.sender & seen:
+    if page.sender and current.sender and not page.sender & current.sender:
         yield Sign(_STRONG, "Header and footer have other VAT ids and accounts.")
-    firms = frozenset().union(*(signs.firms for signs in current.pages))
-    if page.firms and firms and not page.firms & firms:
+    if page.firms and current.firms and not page.firms & current.firms:
         yield Sign(2.0, "The header names another firm.")
     earlier = current.last.header
-    if len(current.pages) > 1 and page.header == current.first.header != earlier and page.header:
+    if current.count > 1 and page.header == current.first.header != earlier and page.header:
         yield Sign(1.5, "The header is again that of the first page.")
 
 
