@@ -14,6 +14,73 @@ CREATE FUNCTION public.remove_documents(ids uuid[], by text, why text, successor
     DELETE FROM document WHERE id = ANY(ids);
 $$;
 
+CREATE FUNCTION public.tell_document(told_tenant uuid, told_document uuid, told_stage text, told_state text, why text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+DECLARE
+    callers_tenant text := current_setting('counterfoil.tenant', true);
+BEGIN
+    IF NOT EXISTS (SELECT FROM destination
+                   WHERE tenant_id = told_tenant AND disabled_at IS NULL AND 'document' = ANY (events)) THEN
+        RETURN;
+    END IF;
+    PERFORM set_config('counterfoil.tenant', told_tenant::text, true);
+    WITH told AS (
+        SELECT jsonb_build_object(
+            'id', id, 'type', type, 'file_name', file_name,
+            'received_at', to_char(received_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+            'state', told_state, 'stage', told_stage, 'reason', why, 'structured_data', structured_data
+        ) AS payload
+        FROM document WHERE id = told_document
+          AND (told_stage = 'matching' OR told_state <> 'succeeded' OR matching_status IS NULL)
+    ), owed AS (
+        INSERT INTO output_job AS job (id, tenant_id, destination_id, subject, subject_id, schema_version, payload,
+                                       requested_at, created_at, status, revision, claim_token)
+        SELECT md5(format('document_output/%s/document/%s', destination.id, told_document))::uuid, told_tenant,
+               destination.id, 'document', told_document, 1, told.payload, now(), now(), 'pending', 1,
+               nextval('claim_token')
+        FROM destination CROSS JOIN told
+        WHERE destination.tenant_id = told_tenant AND destination.disabled_at IS NULL
+          AND 'document' = ANY (destination.events)
+        ORDER BY 1
+        ON CONFLICT (destination_id, subject, subject_id) DO UPDATE SET schema_version = excluded.schema_version,
+            payload = excluded.payload, requested_at = excluded.requested_at, delivered_at = NULL,
+            response_status = NULL, status = 'pending', revision = job.revision + 1, send_number = 0,
+            claim_token = nextval('claim_token'), error = NULL, reason = NULL, failed_at = NULL, attempts = 0,
+            returns = 0, claimed_at = NULL, lease_expires_at = NULL, next_attempt_at = NULL
+        WHERE job.payload <> excluded.payload
+        RETURNING job.id, job.revision, job.send_number
+    )
+    INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+    SELECT told_tenant, 'document_output', owed.id, owed.revision, owed.send_number, now(), now() FROM owed
+    ON CONFLICT (worker, work_id, revision, send_number) DO NOTHING;
+    PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
+END
+$$;
+
+CREATE FUNCTION public.tell_ingestion() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM tell_document(NEW.tenant_id, NEW.id, 'ingestion', coalesce(NEW.status, 'skipped'),
+                          coalesce(NEW.error, NEW.reason));
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION public.tell_matching() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM tell_document(NEW.tenant_id, NEW.id, 'matching', coalesce(NEW.matching_status, 'skipped'),
+                          coalesce(NEW.matching_error, NEW.matching_reason));
+    RETURN NULL;
+END
+$$;
+
 CREATE TABLE public.acquisition_job (
     id uuid NOT NULL,
     tenant_id uuid,
@@ -711,6 +778,10 @@ CREATE UNIQUE INDEX source_by_message ON public.source USING btree (tenant_id, m
 
 CREATE INDEX tenant_address_by_tenant ON public.tenant_address USING btree (tenant_id);
 
+CREATE TRIGGER tell AFTER UPDATE OF matching_status ON public.document FOR EACH ROW WHEN (((old.matching_status IS DISTINCT FROM new.matching_status) AND ((new.matching_status IS NULL) OR (new.matching_status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.tell_matching();
+
+CREATE TRIGGER tell AFTER UPDATE OF status ON public.ingestion_job FOR EACH ROW WHEN (((old.status IS DISTINCT FROM new.status) AND ((new.status IS NULL) OR (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.tell_ingestion();
+
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
@@ -957,6 +1028,8 @@ CREATE POLICY removal ON public.document_removal TO counterfoil_owner USING ((te
 
 ALTER TABLE public.source ENABLE ROW LEVEL SECURITY;
 
+CREATE POLICY telling ON public.outbox TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 ALTER TABLE public.tenant ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.tenant_address ENABLE ROW LEVEL SECURITY;
@@ -969,6 +1042,8 @@ GRANT ALL ON SCHEMA public TO counterfoil_owner;
 
 REVOKE ALL ON FUNCTION public.remove_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.remove_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) TO counterfoil_worker;
+
+REVOKE ALL ON FUNCTION public.tell_document(told_tenant uuid, told_document uuid, told_stage text, told_state text, why text) FROM PUBLIC;
 
 GRANT SELECT ON TABLE public.acquisition_job TO counterfoil_worker;
 

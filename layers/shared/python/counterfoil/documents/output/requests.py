@@ -23,17 +23,23 @@ INSERT INTO output_job AS job (id, tenant_id, destination_id, subject, subject_i
 SELECT wanted.id, %(tenant)s, wanted.destination_id, %(subject)s, %(subject_id)s, %(version)s, %(payload)s::jsonb,
        %(now)s, %(now)s
 FROM unnest(%(ids)s::uuid[], %(destinations)s::uuid[]) AS wanted (id, destination_id)
-WHERE %(payload)s::jsonb <> 'null' OR EXISTS (SELECT FROM output_job told WHERE told.id = wanted.id)
+WHERE %(payload)s::jsonb <> 'null' OR EXISTS (
+    SELECT FROM output_job told WHERE (told.destination_id, told.subject, told.subject_id)
+        = (wanted.destination_id, %(subject)s, %(subject_id)s)
+)
 ORDER BY wanted.id
-ON CONFLICT (id) DO UPDATE SET schema_version = excluded.schema_version, payload = excluded.payload,
-    requested_at = excluded.requested_at, delivered_at = NULL, response_status = NULL
+ON CONFLICT (destination_id, subject, subject_id) DO UPDATE SET schema_version = excluded.schema_version,
+    payload = excluded.payload, requested_at = excluded.requested_at, delivered_at = NULL, response_status = NULL
 WHERE job.payload <> excluded.payload
 RETURNING id
 """
 
 
 def job_id(destination_id: UUID, subject: Subject, subject_id: UUID) -> UUID:
-    """The id of the job that delivers a subject to a destination, the same for ever."""
+    """The id of a new job that delivers a subject to a destination. It stays the same for ever.
+
+    PostgreSQL itself makes the jobs of documents, under ids of its own making (migration 0019).
+    """
     return uuid5(JOB_NAMESPACE, f"{WORKER}/{destination_id}/{subject}/{subject_id}")
 
 

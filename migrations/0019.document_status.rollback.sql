@@ -1,0 +1,4 @@
+DROP TRIGGER tell ON ingestion_job;
+DROP TRIGGER tell ON document;
+DROP FUNCTION tell_ingestion, tell_matching, tell_document;
+DROP POLICY telling ON outbox;

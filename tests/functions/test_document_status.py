@@ -1,0 +1,217 @@
+"""Whoever ends the work on a document, destinations that want documents are told, once for each change."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt, Outcome, Skip, Success
+from counterfoil.documents import output
+from counterfoil.documents.operations import WHY
+from counterfoil.documents.renewal import renew
+from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
+from counterfoil.messages import Message
+from functions.matching.work import match
+from tests.delivery.harness import Clock, rows
+from tests.documents.matching.papers import invoice
+from tests.factories import make_destination
+from tests.functions.output_world import World, receiving
+from tests.functions.test_children import BUNDLE
+from tests.functions.test_documents import Pipeline, pipeline
+from tests.functions.test_removal import Worker, remove
+
+__all__ = ["pipeline"]
+
+
+@pytest.fixture
+def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
+    return make_tenant("acme")
+
+
+@pytest.fixture
+def destination(admin: Connection, tenant_id: UUID) -> UUID:
+    return make_destination(admin, tenant_id, events=["document"])
+
+
+@pytest.fixture
+def paper(make_document: Callable[..., UUID], tenant_id: UUID) -> Message:
+    """An invoice that waits for its match."""
+    found = invoice()
+    id_ = make_document(tenant_id, found.data, type=found.kind, matching_status="pending", matching_revision=1)
+    return Message(work_id=id_, revision=1, send_number=0)
+
+
+def told(admin: Connection) -> list[dict[str, Any]]:
+    """What is to be told now, and in which revision."""
+    return [json.loads(json.dumps(job["payload"])) | {"revision": job["revision"]} for job in rows(admin, "output_job")]
+
+
+def states(admin: Connection) -> list[tuple[str, str, str | None, int]]:
+    return [(one["stage"], one["state"], one["reason"], one["revision"]) for one in told(admin)]
+
+
+def ends(outcome: Outcome | Exception) -> Callable[[Attempt], Outcome]:
+    def work(attempt: Attempt) -> Outcome:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    return work
+
+
+@pytest.mark.usefixtures("destination", "sqs")
+@pytest.mark.parametrize(
+    ("outcome", "state", "reason"),
+    [
+        (Success(lambda _: (), lambda: "Alone."), "succeeded", "Alone."),
+        (Skip("No counterparty."), "skipped", "No counterparty."),
+        (InvalidDocumentError("It is damaged."), "failed", "It is damaged."),
+    ],
+)
+def test_the_end_of_a_match_is_told_with_its_sentence(
+    outcome: Any, state: str, reason: str, paper: Message, database: Database, admin: Connection, clock: Clock
+):
+    Worker("matching", ends(outcome), database, clock).handle(paper)
+    (one,) = told(admin)
+    assert (one["id"], one["state"], one["stage"], one["reason"]) == (str(paper.work_id), state, "matching", reason)
+    assert (one["type"], one["structured_data"]["invoice_number"]) == ("invoice", "R-81")
+    assert one["received_at"].endswith("Z")
+    (owed_,) = [row for row in rows(admin, "outbox") if row["worker"] == "document_output"]
+    assert (owed_["revision"], owed_["send_number"], owed_["sent_at"]) == (1, 0, None)
+
+
+@pytest.mark.usefixtures("destination", "sqs")
+def test_a_try_that_comes_to_nothing_yet_is_not_told(
+    paper: Message, database: Database, admin: Connection, clock: Clock
+):
+    Worker("matching", ends(ServiceUnavailableError("later")), database, clock).handle(paper)
+    assert told(admin) == []
+
+
+@pytest.mark.usefixtures("destination", "sqs")
+def test_what_is_rolled_back_is_not_told(paper: Message, database: Database, admin: Connection, clock: Clock):
+    worker = Worker("matching", ends(Success(lambda _: ())), database, clock)
+    worker.meanwhile.append(lambda: admin.execute("UPDATE document SET matching_claim_token = nextval('claim_token')"))
+    worker.handle(paper)
+    assert told(admin) == []
+
+
+@pytest.mark.usefixtures("destination")
+def test_the_archiver_s_end_is_told_though_it_may_not_see_what_it_tells(
+    paper: Message, keeper_database: Database, admin: Connection
+):
+    with keeper_database.delivery() as connection:
+        connection.execute(
+            "UPDATE document SET matching_status = 'failed', matching_error = 'The worker was lost.' WHERE id = %s",
+            [paper.work_id],
+        )
+        left = connection.execute("SELECT current_setting('counterfoil.tenant', true)").fetchone()
+        assert left in {("",), (None,)}
+    assert states(admin) == [("matching", "failed", "The worker was lost.", 1)]
+
+
+@pytest.mark.usefixtures("destination", "sqs")
+def test_the_same_end_again_is_told_once_and_another_one_in_its_place(
+    paper: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+):
+    revision = 1
+    expected = []
+    for outcome, told_revision in (
+        (Success(lambda _: ()), 1),
+        (Success(lambda _: ()), 1),
+        (Skip("No counterparty."), 2),
+        (Success(lambda _: ()), 3),
+    ):
+        message = Message(work_id=paper.work_id, revision=revision, send_number=0)
+        Worker("matching", ends(outcome), database, clock).handle(message)
+        expected.append(states(admin)[0][-1] == told_revision)
+        with database.tenant(tenant_id) as connection:
+            renew(connection, "matching", [paper.work_id], clock(), actor="ann", why=WHY["match"])
+        revision += 1
+    assert expected == [True] * 4
+
+
+@pytest.mark.usefixtures("destination", "tenant_id")
+def test_a_document_that_was_read_is_told_when_it_is_matched_and_one_that_was_not_at_once(
+    pipeline: Pipeline, admin: Connection
+):
+    pipeline.upload("uploads/acme/1/note.xml", b"<note/>")
+    pipeline.ingest()
+    ((stage, state, reason, revision),) = states(admin)
+    assert (stage, state, revision) == ("ingestion", "skipped", 1)
+    assert reason
+
+
+@pytest.mark.usefixtures("destination", "tenant_id")
+def test_a_bundle_is_told_when_it_is_taken_apart_and_its_parts_when_they_are_matched(
+    pipeline: Pipeline, database: Database, admin: Connection, clock: Clock
+):
+    pipeline.upload("uploads/acme/all.pdf", BUNDLE)
+    pipeline.ingest()
+    bundle = [("ingestion", "succeeded", "The file holds 3 documents, which were taken apart.", 1)]
+    assert states(admin) == bundle
+    pipeline.ingest()
+    assert states(admin) == bundle
+    worker = Worker("matching", match, database, clock)
+    for entry in pipeline.sqs.sent.pop("matching"):
+        worker.handle(Message.model_validate_json(entry["MessageBody"]))
+    assert [(stage, state) for stage, state, *_ in states(admin)].count(("matching", "succeeded")) == 3
+
+
+@pytest.mark.usefixtures("sqs")
+def test_only_those_who_want_documents_are_told(
+    paper: Message,
+    database: Database,
+    admin: Connection,
+    clock: Clock,
+    tenant_id: UUID,
+    make_tenant: Callable[..., UUID],
+):
+    make_destination(admin, tenant_id, "clusters", events=["cluster"])
+    make_destination(admin, tenant_id, "gone", disabled_at=datetime(2026, 1, 1, tzinfo=UTC))
+    make_destination(admin, make_tenant("zenith"), "theirs")
+    Worker("matching", ends(Success(lambda _: ())), database, clock).handle(paper)
+    assert told(admin) == []
+
+
+@pytest.mark.usefixtures("sqs")
+def test_the_receiver_hears_of_it_through_the_worker(
+    paper: Message, database: Database, admin: Connection, tenant_id: UUID
+):
+    clock = Clock(datetime.now(UTC))  # PostgreSQL's own clock says since when it is owed
+    world, secrets = World(database, admin, clock, tenant_id), list[str]()
+    with receiving(secrets, clock) as receiver:
+        secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
+        admin.execute("UPDATE destination SET events = '{document}'")
+        Worker("matching", match, database, clock).handle(paper)
+        assert world.run() == {"batchItemFailures": []}
+        (body,) = receiver.inbox.results()
+    assert (body["event"], body["subject_id"]) == ("document", str(paper.work_id))
+    assert body["data"]["state"] == "succeeded"
+
+
+@pytest.mark.usefixtures("destination", "sqs")
+def test_a_removed_document_is_told_once_under_the_same_job(
+    paper: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+):
+    Worker("matching", match, database, clock).handle(paper)
+    (before,) = rows(admin, "output_job")
+    remove(database, tenant_id, paper.work_id, clock)
+    (after,) = rows(admin, "output_job")
+    assert (after["id"], after["payload"], after["revision"]) == (before["id"], None, 2)
+
+
+def test_what_is_told_is_of_the_version_that_python_tells(destination: UUID, paper: Message, admin: Connection):
+    admin.execute("UPDATE document SET matching_status = 'succeeded'")
+    (job,) = rows(admin, "output_job")
+    assert job["schema_version"] == output.SCHEMA_VERSION
+
+
+def test_no_worker_tells_what_did_not_happen(paper: Message, database_url: str, tenant_id: UUID):
+    with psycopg.connect(database_url, autocommit=True) as worker, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        worker.execute("SELECT tell_document(%s, %s, 'matching', 'succeeded', NULL)", [tenant_id, paper.work_id])
