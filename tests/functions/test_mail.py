@@ -137,6 +137,14 @@ def test_a_blind_copy_reaches_the_tenant_that_only_the_delivery_names(mailbox: M
     assert files_of(admin, acme) == ["a.pdf"]
 
 
+def test_a_mail_gets_to_no_tenant_whose_address_is_only_a_name_in_it(mailbox: Mailbox, admin: Connection, acme: UUID):
+    zenith = mailbox.tenant("zenith", "in@zenith.example")
+
+    mailbox.receive(received(mail(("a.pdf", PDF), to='"in@zenith.example" <rechnung@acme.example>')))
+
+    assert (files_of(admin, acme), files_of(admin, zenith)) == (["a.pdf"], [])
+
+
 def test_a_mail_for_nobody_is_a_dead_letter_that_says_what_to_do_and_is_found_when_sent_again(
     mailbox: Mailbox, admin: Connection, keeper_database: Database
 ):

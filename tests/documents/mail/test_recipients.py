@@ -24,6 +24,11 @@ def found(*fields: str) -> tuple[str, ...]:
         "Received: from x.example by y.example with SMTP id 1 for in@acme.example; Fri, 02 Jan 2026",
         "Received: from x.example by y.example\r\n\tfor <in@acme.example>; Fri, 02 Jan 2026",
         "To: Team: in@acme.example;",
+        "To: Team: Ann <in@acme.example>;",
+        "To: in@acme.example (incoming invoices)",
+        'To: "Ann \\"the scanner\\" (2)" <in@acme.example>',
+        "To: Ann ((nested) \\) comment) < in@acme.example >",
+        "Received: from x (HELO y) by z.example for in@acme.example (in the evening); Fri, 02 Jan 2026",
     ],
 )
 def test_an_address_is_found_wherever_a_mail_says_whom_it_is_for(field: str):
@@ -47,6 +52,28 @@ def test_what_names_no_recipient_finds_none(field: str):
     assert found(field) == ()
 
 
+@pytest.mark.parametrize(
+    "field",
+    [
+        'To: "in@beta.example" <in@acme.example>',
+        "To: in@beta.example <in@acme.example>",
+        "To: <in@acme.example> (was in@beta.example)",
+        "To: in@acme.example (in@beta.example, in@beta.example)",
+        'To: "Ann \\", in@beta.example, \\"" <in@acme.example>',
+        "To: Ann (a \\), in@beta.example, \\( b) <in@acme.example>",
+        "To: =?utf-8?q?in@beta.example?= <in@acme.example>",
+        'Cc: in@acme.example, "in@beta.example"',
+        'Cc: in@acme.example, "x"in@beta.example',
+        "Cc: in@acme.example, <in@beta.example",
+        'Cc: in@acme.example, "open, in@beta.example',
+        'Delivered-To: "in@beta.example" <in@acme.example>',
+        "Received: from x (HELO for in@beta.example) by y.example for <in@acme.example>; Fri, 02 Jan 2026",
+    ],
+)
+def test_what_somebody_is_called_is_no_address(field: str):
+    assert found(field) == ("in@acme.example",)
+
+
 def test_whom_servers_delivered_to_comes_first_and_each_once():
     assert found(
         "To: a@x.example, b@x.example",
@@ -66,6 +93,16 @@ def test_a_header_that_is_cut_off_tells_what_it_has_told():
     assert recipients(b"To: a@x.example, b@x.example\r\nCc: c@x.exam") == ("a@x.example", "b@x.example", "c@x.exam")
 
 
-@pytest.mark.parametrize("field", [b"a" * 1_000_000, b"a@b." * 250_000, b"=?" * 500_000, b"=?utf-8?q?a?= " * 70_000])
+@pytest.mark.parametrize(
+    "field",
+    [
+        b"a" * 1_000_000,
+        b"a@b." * 250_000,
+        b"=?" * 500_000,
+        b"=?utf-8?q?a?= " * 70_000,
+        b"(" * 1_000_000,
+        b'\\"' * 500_000,
+    ],
+)
 def test_a_header_made_to_take_time_takes_little(field: bytes):
     assert len(recipients(b"To: " + field + b"\r\nCc: in@acme.example\r\n\r\n")) <= MAX_RECIPIENTS
