@@ -17,7 +17,7 @@ from cli.sample.cii import write_cii
 from cli.sample.firms import FirmRegistry, slug
 from cli.sample.model import Document, Kind
 from cli.sample.numbers import Numbers
-from cli.sample.pdf import write_hybrid, write_page
+from cli.sample.pdf import write_hybrid
 from cli.sample.sample import FileTruth, Sample, SampleFile, TrueLink
 from cli.sample.situations import Casebook, Filing, Form
 from cli.sample.trades import TRADES, Trade
@@ -221,7 +221,7 @@ def _add_strays(rng: Random, books: Sequence[Casebook], trays: dict[str, _Tray])
         ("failed", None, "invoice no number.xml", strays.xml_without_number(paper()), "the invoice states no number"),
         ("failed", None, "fattura interrotta.xml", strays.xml_cut_off(paper()), "the XML ends in the middle"),
         ("failed", None, "Größe geprüft.xml", strays.xml_in_wrong_encoding(paper()), "the XML says UTF-8 and is not"),
-        ("skipped", None, "Facture papier numérisée.pdf", write_page(paper()), "a PDF of text with no XML inside"),
+        ("skipped", None, "Facture papier numérisée.pdf", strays.scanned_pdf(paper()), "a scan without text"),
         ("skipped", "other", "Inventur Halle 2.xml", strays.stock_list(rng), "XML of a kind that is not read"),
         ("skipped", "other", "Übergabe à l’équipe.txt", strays.note(rng), "a plain text"),
         ("skipped", "other", "données 100% brutes.dat", strays.noise(rng), "bytes of no known kind"),

@@ -4,12 +4,17 @@ Each function returns the bytes of one file. The damaged ones begin as proper do
 """
 
 import re
+from datetime import UTC, datetime, time
 from random import Random
+
+import pypdfium2  # type: ignore[import-untyped]
+from fpdf import FPDF
 
 from cli.sample.model import Document
 from cli.sample.pdf import write_hybrid, write_page
 from cli.sample.ubl import write_ubl
 
+_SCANNED_SCALE = 100 / 72  # to 100 dots an inch
 _STOCK_LIST = """<?xml version="1.0" encoding="UTF-8"?>
 <StockTaking xmlns="urn:example:warehouse:stock-taking:1" date="{day}">
   <Bin id="A-01"><Counted unit="C62">{first}</Counted></Bin>
@@ -27,6 +32,17 @@ def truncated_pdf(document: Document) -> bytes:
     """Return a hybrid PDF whose end is missing, as after a broken transfer: no cross-reference table, no catalogue."""
     whole = write_hybrid(document)
     return whole[: len(whole) * 2 // 5]
+
+
+def scanned_pdf(document: Document) -> bytes:
+    """Return a PDF of a picture of the paper, without text, as a scanner makes it."""
+    with pypdfium2.PdfDocument(write_page(document)) as paper:
+        picture = paper[0].render(scale=_SCANNED_SCALE, grayscale=True).to_pil()
+    scan = FPDF(format="A4")
+    scan.set_creation_date(datetime.combine(document.issued, time(8), UTC))
+    scan.add_page()
+    scan.image(picture, 0, 0, scan.w, scan.h)
+    return bytes(scan.output())
 
 
 def locked_pdf(document: Document) -> bytes:
