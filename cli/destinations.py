@@ -14,7 +14,7 @@ from rich.table import Table
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
 from cli.failures import UsageError
-from cli.tenants import as_owner, chosen
+from cli.tenants import Tenant, as_owner, chosen
 from cli.terminal import page, print_json
 from counterfoil.db import Connection
 from counterfoil.documents.output import destinations as store
@@ -59,6 +59,15 @@ def add_destination(
     Raises:
         UsageError: there is no such tenant, the name is taken or none, or the address cannot be one.
     """
+    (tenant,) = chosen(cloud, slug)
+    with as_owner(cloud) as connection:
+        return insert_destination(connection, tenant, name, kind, address, events)
+
+
+def insert_destination(
+    connection: Connection, tenant: Tenant, name: str, kind: Kind, address: str, events: Sequence[str] = EVENTS
+) -> Shown:
+    """As `add_destination`, in a transaction of the owner."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"'{name}' cannot name a destination: use up to 63 lower-case letters a-z, digits and hyphens."
@@ -74,11 +83,9 @@ def add_destination(
         raise UsageError(
             f"'{address}' cannot be a prefix of exports: use names of a-z, 0-9, '.', '_' and '-', with '/' between."
         )
-    (tenant,) = chosen(cloud, slug)
-    with as_owner(cloud) as connection:
-        if name in {known.name for known in list_destinations(connection, tenant.id)}:
-            raise UsageError(f"'{slug}' has a destination '{name}' already: remove it first, or take another name.")
-        secret = store.add(connection, tenant.id, name, kind, address, events, datetime.now(UTC))
+    if name in {known.name for known in list_destinations(connection, tenant.id)}:
+        raise UsageError(f"'{tenant.slug}' has a destination '{name}' already: remove it first, or take another name.")
+    secret = store.add(connection, tenant.id, name, kind, address, events, datetime.now(UTC))
     return Shown(name, kind, address, list(events), secret)
 
 

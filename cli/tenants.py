@@ -73,18 +73,25 @@ def add_tenant(
     Raises:
         UsageError: the slug cannot be one.
     """
+    with as_owner(cloud) as connection:
+        return insert_tenant(connection, slug, name, organization)
+
+
+def insert_tenant(
+    connection: Connection, slug: str, name: str | None = None, organization: str = ORGANIZATION
+) -> tuple[Tenant, bool]:
+    """As `add_tenant`, in a transaction of the owner."""
     if not _SLUG.fullmatch(slug):
         raise UsageError(f"'{slug}' cannot name a tenant: use up to 63 lower-case letters a-z, digits and hyphens.")
-    with as_owner(cloud) as connection:
-        connection.execute("INSERT INTO organization (name) VALUES (%s) ON CONFLICT DO NOTHING", [organization])
-        added = connection.execute(
-            """
-            INSERT INTO tenant (organization_id, slug, name) SELECT id, %s, %s FROM organization WHERE name = %s
-            ON CONFLICT (slug) DO NOTHING
-            """,
-            [slug, name or slug, organization],
-        ).rowcount
-        row: Any = connection.execute("SELECT id, slug FROM tenant WHERE slug = %s", [slug]).fetchone()
+    connection.execute("INSERT INTO organization (name) VALUES (%s) ON CONFLICT DO NOTHING", [organization])
+    added = connection.execute(
+        """
+        INSERT INTO tenant (organization_id, slug, name) SELECT id, %s, %s FROM organization WHERE name = %s
+        ON CONFLICT (slug) DO NOTHING
+        """,
+        [slug, name or slug, organization],
+    ).rowcount
+    row: Any = connection.execute("SELECT id, slug FROM tenant WHERE slug = %s", [slug]).fetchone()
     return Tenant(*row), added == 1
 
 
@@ -96,7 +103,6 @@ def change_admins(cloud: Cloud, slug: str, *, added: Sequence[str] = (), removed
     Raises:
         UsageError: there is no such tenant, one of `added` is no address, or one of `removed` is no admin.
     """
-    _check_addresses(added)
     (tenant,) = chosen(cloud, slug)
     with as_owner(cloud) as connection:
         for address in removed:
@@ -105,14 +111,18 @@ def change_admins(cloud: Cloud, slug: str, *, added: Sequence[str] = (), removed
             )
             if gone.rowcount == 0:
                 raise UsageError(f"'{address}' is no admin of '{slug}'.")
-        for address in added:
-            connection.execute(
-                "INSERT INTO tenant_admin (tenant_id, email) VALUES (%s, %s) ON CONFLICT DO NOTHING",
-                [tenant.id, address.lower()],
-            )
-        rows = connection.execute(
-            "SELECT email FROM tenant_admin WHERE tenant_id = %s ORDER BY email", [tenant.id]
-        ).fetchall()
+        return insert_admins(connection, tenant, added)
+
+
+def insert_admins(connection: Connection, tenant: Tenant, added: Sequence[str]) -> list[str]:
+    """As `change_admins`, in a transaction of the owner."""
+    _check_addresses(added)
+    for address in added:
+        connection.execute(
+            "INSERT INTO tenant_admin (tenant_id, email) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+            [tenant.id, address.lower()],
+        )
+    rows = connection.execute("SELECT email FROM tenant_admin WHERE tenant_id = %s ORDER BY email", [tenant.id])
     return [email for (email,) in rows]
 
 
@@ -125,7 +135,6 @@ def change_addresses(cloud: Cloud, slug: str, *, added: Sequence[str] = (), remo
         UsageError: there is no such tenant, one of `added` is no address or another tenant's, or one of `removed` is
             none of this tenant's.
     """
-    _check_addresses(added)
     (tenant,) = chosen(cloud, slug)
     with as_owner(cloud) as connection:
         for address in removed:
@@ -134,20 +143,24 @@ def change_addresses(cloud: Cloud, slug: str, *, added: Sequence[str] = (), remo
             )
             if gone.rowcount == 0:
                 raise UsageError(f"'{address}' is no address of '{slug}'.")
-        for address in added:
-            connection.execute(
-                "INSERT INTO tenant_address (tenant_id, address) VALUES (%s, %s) ON CONFLICT DO NOTHING",
-                [tenant.id, address.lower()],
-            )
-            owner = connection.execute(
-                "SELECT t.id, t.slug FROM tenant_address a JOIN tenant t ON t.id = a.tenant_id WHERE a.address = %s",
-                [address.lower()],
-            ).fetchall()
-            if owner != [(tenant.id, tenant.slug)]:
-                raise UsageError(f"'{address}' is an address of '{owner[0][1]}': remove it there first.")
-        rows = connection.execute(
-            "SELECT address FROM tenant_address WHERE tenant_id = %s ORDER BY address", [tenant.id]
+        return insert_addresses(connection, tenant, added)
+
+
+def insert_addresses(connection: Connection, tenant: Tenant, added: Sequence[str]) -> list[str]:
+    """As `change_addresses`, in a transaction of the owner."""
+    _check_addresses(added)
+    for address in added:
+        connection.execute(
+            "INSERT INTO tenant_address (tenant_id, address) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+            [tenant.id, address.lower()],
+        )
+        owner = connection.execute(
+            "SELECT t.id, t.slug FROM tenant_address a JOIN tenant t ON t.id = a.tenant_id WHERE a.address = %s",
+            [address.lower()],
         ).fetchall()
+        if owner != [(tenant.id, tenant.slug)]:
+            raise UsageError(f"'{address}' is an address of '{owner[0][1]}': remove it there first.")
+    rows = connection.execute("SELECT address FROM tenant_address WHERE tenant_id = %s ORDER BY address", [tenant.id])
     return [address for (address,) in rows]
 
 
@@ -165,23 +178,6 @@ def as_owner(cloud: Cloud) -> Iterator[Connection]:
             yield connection
     except psycopg.Error as error:
         raise mapped(error) from error
-
-
-@app.command("add")
-def add(
-    context: typer.Context,
-    slug: Annotated[str, typer.Argument(help="Short name, as in the keys of uploads: a-z, 0-9 and hyphens.")],
-    *,
-    name: Annotated[str | None, typer.Option(help="Full name. Else the slug.", show_default=False)] = None,
-    organization: Annotated[str, typer.Option(help="The organization that it belongs to.")] = ORGANIZATION,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the tenant as JSON.")] = False,
-) -> None:
-    """Add a tenant. One that exists already stays as it is."""
-    tenant, new = add_tenant(Cloud.at(place_of(context.obj)), slug, name, organization)
-    if as_json:
-        print_json({"id": tenant.id, "slug": tenant.slug, "new": new})
-    else:
-        page().print(f"Tenant '{slug}' {'is added' if new else 'existed already'}.")
 
 
 @app.command("list")

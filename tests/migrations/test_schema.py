@@ -57,6 +57,8 @@ ROWS = {
                                    sha256(%(id)s::text::bytea), now(), now(), 'somebody')""",
     "document_replacement": """INSERT INTO {} (tenant_id, bucket, key, document_id, requested_by, requested_at)
                                VALUES (%(tenant)s, 'uploads', %(id)s::text, %(a)s, 'somebody', now())""",
+    "document_copy": """INSERT INTO {} (tenant_id, document_id, source_id, bucket, key, file_name)
+                        VALUES (%(tenant)s, %(id)s, %(source)s, 'uploads', 'key', 'name')""",
     "operation": """INSERT INTO {} (tenant_id, kind, received_until, rate, requested_by, requested_at, stepped_at)
                     VALUES (%(tenant)s, 'match', now(), 60, 'somebody', now(), now())""",
     "cluster_diagnostics": "INSERT INTO {} (id, tenant_id, created_at) VALUES (%(id)s, %(tenant)s, now())",
@@ -361,7 +363,8 @@ def test_the_keeper_works_without_a_tenant(admin: Connection, keeper: Connection
     for table in ("outbox", "dead_letter", "dead_letter_audit", "notification"):
         theirs.insert(keeper, table)
     keeper.execute("UPDATE document SET matching_status = 'failed', matching_failed_at = %s", [NOW])
-    assert keeper.execute("DELETE FROM outbox").rowcount == 3
+    told = 4  # the documents that have failed, to the destination of each tenant
+    assert keeper.execute("DELETE FROM outbox").rowcount == 3 + told
     assert keeper.execute("SELECT nextval('claim_token')").fetchone() is not None
 
 
