@@ -149,6 +149,17 @@ def test_what_a_page_commands_is_text_and_ends_nothing(desk: Desk):
     assert (data["invoice_number"], data["total_gross"]) == ("L-2026/118", "1506.00")
 
 
+def test_what_postgresql_cannot_hold_costs_a_character_and_no_document(desk: Desk):
+    id_ = desk.file(PAPER)
+    screw = READ["line_items"][0]
+    desk.model.then(said(line_items=[screw | {"description": f"{screw['description']}\x00"}, READ["line_items"][1]]))
+
+    assert desk.ingest() == DONE
+
+    assert desk.job(id_)["status"] == "succeeded"
+    assert desk.document(id_)["structured_data"]["line_items"][0]["description"] == f"{screw['description']}\ufffd"
+
+
 def test_a_document_of_another_kind_is_kept_with_its_reason(desk: Desk):
     id_ = desk.file(printed(["Dear all,", "our office is closed on Monday."]))
     desk.model.then(Answer('{"type": "other"}'))

@@ -14,6 +14,10 @@ class Form(BaseModel):
     word: Literal["yes", "no"] = "no"
 
 
+class Told(BaseModel):
+    said: str
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -29,6 +33,24 @@ class Form(BaseModel):
 )
 def test_an_answer_is_read_also_out_of_a_fence(text: str):
     assert read(text, Form) == Form(count=3)
+
+
+@pytest.mark.parametrize(
+    ("written", "is_read_as"),
+    [
+        (r"a\u0000b", "a\ufffdb"),
+        ("a\x00b", "a\ufffdb"),
+        (r"a\ud800b", "a\ufffdb"),
+        (r"a\uDC00\uD83D", "a\ufffd\ufffd"),
+        ("a\ud800b", "a?b"),
+        (r"\uD83D\uDE00", "\U0001f600"),
+        (r"C:\\u0000", r"C:\u0000"),
+        (r"\\\u0000", "\\\ufffd"),
+        (r"\"\n\u00fc", '"\n\u00fc'),
+    ],
+)
+def test_what_postgresql_cannot_hold_is_replaced_and_nothing_else(written: str, is_read_as: str):
+    assert read(f'{{"said": "{written}"}}', Told) == Told(said=is_read_as)
 
 
 @pytest.mark.parametrize("text", ["", " \n\t "])

@@ -1,5 +1,6 @@
 """Textract's answers become words with boxes; its failures become ours, each of its class."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -17,6 +18,7 @@ from tests.documents.reading.papers import LASKU, printed, refusal, textract
 from tests.llm.conftest import Guards
 from tests.llm.server import Raw, Server
 
+SQUARE = [{"X": x, "Y": y} for x, y in ((0.1, 0.1), (0.2, 0.1), (0.2, 0.2), (0.1, 0.2))]
 (OF,) = page.pages(printed(LASKU))
 
 
@@ -48,6 +50,12 @@ def test_words_stand_where_they_were_recognised(scripted: Server):
 def test_a_page_without_words_is_empty(scripted: Server):
     scripted.then(Raw(200, b'{"Blocks": [{"BlockType": "PAGE"}, {"BlockType": "LINE", "Text": "x"}]}'))
     assert recognise() == Recognised(page.Page(595, 842, ()), 0.0)
+
+
+def test_what_postgresql_cannot_hold_is_replaced(scripted: Server):
+    word = {"BlockType": "WORD", "Text": "M8\x00x40", "Confidence": 90, "Geometry": {"Polygon": SQUARE}}
+    scripted.then(Raw(200, json.dumps({"Blocks": [word]}).encode()))
+    assert recognise().page.text == "M8\ufffdx40"
 
 
 @pytest.mark.parametrize("recognised", [None, Recognised(OF, 0.9)])

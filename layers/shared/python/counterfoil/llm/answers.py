@@ -15,15 +15,23 @@ PREVIEW = 200
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)```", re.DOTALL | re.IGNORECASE)
 
+_ESCAPES = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u(0000|[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+"""A character beyond U+FFFF in two halves; U+0000 or half a character, which PostgreSQL cannot hold; any other."""
+
 
 def read(text: str, form: type[M]) -> M:
     """An answer in its form. A fenced block is taken out of the talk around it.
+
+    Characters that PostgreSQL cannot hold become U+FFFD: a page may ask a model for them, and its document would never
+    be stored.
 
     Raises:
         InvalidAnswerError: the answer is empty, not valid JSON, or fails schema validation. The message quotes its
             first PREVIEW characters.
     """
-    stripped = text.strip()
+    stripped = _storable(text).strip()
     if not stripped:
         raise InvalidAnswerError("The answer is empty")
     fenced = None if stripped.startswith(("{", "[")) else _FENCED.search(stripped)
@@ -33,6 +41,11 @@ def read(text: str, form: type[M]) -> M:
         return InvalidAnswerError(f"The answer {fails}", preview=preview(stripped))
 
     return validate_json(form, fenced.group(1) if fenced else stripped, wrong)
+
+
+def _storable(text: str) -> str:
+    whole = text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+    return _ESCAPES.sub(lambda found: "\\ufffd" if found[1] else found[0], whole)
 
 
 def preview(text: str) -> str:

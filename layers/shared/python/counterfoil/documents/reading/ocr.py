@@ -183,7 +183,8 @@ def _recognised(blocks: Iterable[_Block], width: float, height: float) -> Recogn
 
 def _quad(block: _Block, width: float, height: float) -> _Quad:
     assert block.geometry is not None  # the caller has looked
-    return _Quad(block.text, tuple((point.x * width, point.y * height) for point in block.geometry.polygon))
+    text = block.text.replace("\x00", "\ufffd")  # PostgreSQL cannot hold it
+    return _Quad(text, tuple((point.x * width, point.y * height) for point in block.geometry.polygon))
 
 
 def _prevailing_turns(quads: Iterable[_Quad]) -> int:
