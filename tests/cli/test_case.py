@@ -80,7 +80,7 @@ def test_the_outcome_comes_first_with_its_reasons(office: Office):
     compute(office)
     lines = shown(office)
     assert lines[0].split()[-2:] == ["acme", "exception"]
-    assert lines[1].startswith("  Invoice R-81 bills 5 C62 of 'Bolt A-200'")
+    assert lines[1].startswith("  Invoice R-81 bills 5 pieces of 'Bolt A-200'")
 
 
 def test_the_quantities_of_a_line_stand_side_by_side(office: Office):

@@ -116,7 +116,7 @@ def test_what_matching_changed_is_computed(desk: Desk):
         "exception",
         ["over_billed_quantity", "billed_beyond_order"],
     )
-    assert row["reason"] == "Invoice R1 bills 12 C62 of 'Bolt A1'; 10 C62 were delivered, 2 C62 too many."
+    assert row["reason"] == "Invoice R1 bills 12 pieces of 'Bolt A1'; 10 pieces were delivered, 2 pieces too many."
 
 
 def test_a_computation_waits_a_moment_for_what_else_happens(desk: Desk):

@@ -57,14 +57,14 @@ def test_more_billed_than_delivered():
     found = result(order(), delivery(lines=[line(quantity="9"), TWO[1]]), invoice())
     assert codes(found) == ["over_billed_quantity", "under_delivered"]
     assert found.outcome is Outcome.EXCEPTION
-    assert found.reasons[0] == "Invoice R-100 bills 10 C62 of 'Bolt A-1'; 9 C62 were delivered, 1 C62 too many."
+    assert found.reasons[0] == "Invoice R-100 bills 10 pieces of 'Bolt A-1'; 9 pieces were delivered, 1 piece too many."
 
 
 def test_less_billed_than_ordered_waits_for_the_rest():
     found = result(order(), delivery(lines=[line(quantity="4")]), invoice(lines=[line(quantity="4")]))
     assert codes(found) == ["under_delivered", "under_delivered"]
     assert found.outcome is Outcome.INCOMPLETE
-    assert "Purchase order 4711: 6 C62 of 'Bolt A-1' not billed yet, and more on 1 other lines." in found.reasons
+    assert "Purchase order 4711: 6 pieces of 'Bolt A-1' not billed yet, and more on 1 other lines." in found.reasons
 
 
 def test_partial_deliveries_and_invoices_are_added_up():
@@ -82,18 +82,20 @@ def test_the_invoice_that_goes_beyond_is_the_one_that_is_told():
     found = result(order(), delivery(), first, second)
     assert {one.document.number for one in found.variances} == {"R2"}
     assert codes(found) == ["billed_beyond_order", "over_billed_quantity"]
-    assert found.reasons[0].startswith("With invoice R2, 2 invoices together bill 12 C62 of 'Bolt A-1'; 10 C62 were")
+    assert found.reasons[0].startswith(
+        "With invoice R2, 2 invoices together bill 12 pieces of 'Bolt A-1'; 10 pieces were"
+    )
 
 
 def test_more_delivered_than_ordered():
     sentence = only(result(order(), delivery(lines=[line(quantity="11"), TWO[1]]), invoice()), "over_delivered")
-    assert sentence == "'Bolt A-1': 11 C62 of 10 C62 ordered were delivered, 1 C62 too many."
+    assert sentence == "'Bolt A-1': 11 pieces of 10 pieces ordered were delivered, 1 piece too many."
 
 
 def test_rejected_goods_that_are_billed():
     refused = receipt(lines=[line(rejected_quantity="3"), TWO[1]])
     sentence = only(result(order(), delivery(), refused, invoice()), "rejected_goods_billed")
-    assert sentence == "Invoice R-100 bills 10 C62 of 'Bolt A-1'; 7 C62 were accepted, 3 C62 too many."
+    assert sentence == "Invoice R-100 bills 10 pieces of 'Bolt A-1'; 7 pieces were accepted, 3 pieces too many."
 
 
 def test_rejected_goods_that_are_not_billed_are_in_order():
@@ -210,7 +212,7 @@ def test_a_price_beyond_the_tolerance():
     sentence = only(result(order(), delivery(), invoice(lines=[line(price="4.41"), TWO[1]])), "price_mismatch")
     assert (
         sentence
-        == "Invoice R-100, line 1: 'Bolt A-1' is billed at 4.41 EUR per C62, ordered at 4.20 EUR per C62, 5 % more."
+        == "Invoice R-100, line 1: 'Bolt A-1' is billed at 4.41 EUR per piece, ordered at 4.20 EUR per piece, 5 % more."
     )
 
 
@@ -229,7 +231,7 @@ def test_a_price_restated_for_another_basis_is_the_same_price():
 def test_the_same_figure_for_another_basis():
     found = result(order(), delivery(), invoice(lines=[line(price_basis_quantity="100"), TWO[1]]))
     sentence = only(found, "price_basis_mismatch")
-    assert "is billed at 4.20 EUR per 100 C62, ordered at 4.20 EUR per C62." in sentence
+    assert "is billed at 4.20 EUR per 100 pieces, ordered at 4.20 EUR per piece." in sentence
 
 
 def test_another_tax_rate():
@@ -315,7 +317,7 @@ def test_a_number_that_capture_damaged_is_no_missing_order():
 def test_goods_billed_and_never_delivered():
     found = result(order(), invoice())
     assert only(found, "missing_delivery") == (
-        "Invoice R-100 bills 10 C62 of 'Bolt A-1' and 1 more; "
+        "Invoice R-100 bills 10 pieces of 'Bolt A-1' and 1 more; "
         "there is no delivery note or receipt for purchase order 4711."
     )
 
@@ -378,7 +380,7 @@ def test_what_was_billed_too_much_and_credited_is_settled():
     bill = invoice(lines=[line(quantity="12"), TWO[1]])
     found = result(order(), delivery(), bill, credit(lines=[line(quantity="2")]))
     assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
-    assert {one.settled_by for one in found.variances} == {"Credit note G1 credits 2 C62."}
+    assert {one.settled_by for one in found.variances} == {"Credit note G1 credits 2 pieces."}
 
 
 def test_a_credit_note_over_less_settles_nothing():

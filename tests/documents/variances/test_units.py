@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterfoil.documents.variances import units
-from counterfoil.documents.variances.units import canonical_unit, factor, is_goods
+from counterfoil.documents.variances.units import canonical_unit, factor, is_goods, spoken
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,18 @@ def test_codes_that_say_the_same_are_one(written: str, is_: str | None):
 )
 def test_time_and_services_are_not_delivered(unit: str | None, goods: bool):
     assert is_goods(unit) is goods
+
+
+@pytest.mark.parametrize(
+    ("unit", "quantity", "said"),
+    [
+        ("C62", "1", "piece"),
+        ("C62", "-1", "piece"),
+        ("C62", "1.5", "pieces"),
+        ("KGM", "9", "kg"),
+        ("X9", "2", "X9"),
+        (None, "2", ""),
+    ],
+)
+def test_people_are_told_units_in_their_own_words(unit: str | None, quantity: str, said: str):
+    assert spoken(unit, Decimal(quantity)) == said

@@ -198,7 +198,7 @@ def _outcome(case: Case, ledger: Ledger, found: Sequence[Variance]) -> tuple[Out
     waiting = [one.sentence for one in found if one.is_open and one.code in WAITING]
     waiting += _still_to_come(case, ledger)
     tolerated = [f"{one.sentence[:-1]} (within the tolerance)." for one in found if one.is_tolerated]
-    settled = [f"{one.sentence} {one.settled_by}" for one in found if one.settled_by is not None]
+    settled = [f"{one.sentence} {one.settled_by}" for one in found if one.settled_by and not one.is_tolerated]
     rest = tolerated + settled
     if wrong:
         return Outcome.EXCEPTION, wrong + waiting + rest
@@ -246,7 +246,10 @@ def _still_to_come(case: Case, ledger: Ledger) -> Iterator[str]:
 
 def _names_nothing(ledger: Ledger, invoice: Document, order: Document) -> bool:
     """Whether an invoice for an order bills amounts alone, which no goods could be found for."""
-    return order in ledger.orders_of.get(invoice.id, ()) and len(ledger.loose.get(invoice.id, ())) == len(invoice.lines) > 0
+    return (
+        order in ledger.orders_of.get(invoice.id, ())
+        and len(ledger.loose.get(invoice.id, ())) == len(invoice.lines) > 0
+    )
 
 
 def _unnamed(invoice: Document, order: Document) -> str:

@@ -8,6 +8,7 @@ from counterfoil.documents.variances.ledger import Entry, Item, Ledger
 from counterfoil.documents.variances.model import Code, Document, Line, Variance, money, plain
 from counterfoil.documents.variances.quantities import naming
 from counterfoil.documents.variances.tolerances import Key, Tolerances
+from counterfoil.documents.variances.units import spoken
 
 _SHOWN = Decimal("0.0001")
 
@@ -85,7 +86,7 @@ def _stated(line: Line, price: Decimal, currency: str | None) -> str:
     if line.unit_price is None:
         return money(_rounded(price), currency)
     basis = "" if line.price_basis == 1 else f"{plain(line.price_basis)} "
-    return f"{money(line.unit_price, currency)} per {basis}{line.unit or 'unit'}"
+    return f"{money(line.unit_price, currency)} per {basis}{spoken(line.unit, line.price_basis) or 'unit'}"
 
 
 def _percent(expected: Decimal, actual: Decimal) -> str:

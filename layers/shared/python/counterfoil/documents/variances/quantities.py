@@ -8,6 +8,7 @@ from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.variances.ledger import Entry, Item, Ledger
 from counterfoil.documents.variances.model import Code, Variance, plain, short
 from counterfoil.documents.variances.tolerances import Key, Tolerances
+from counterfoil.documents.variances.units import spoken
 
 _ZERO = Decimal(0)
 
@@ -127,7 +128,7 @@ def naming(item: Item) -> str:
 
 def measured(quantity: Decimal, item: Item) -> str:
     """A quantity with its unit."""
-    return f"{plain(quantity)} {item.unit}" if item.unit else plain(quantity)
+    return f"{plain(quantity)} {spoken(item.unit, quantity)}".rstrip()
 
 
 def verb(quantity: Decimal) -> str:

@@ -36,6 +36,24 @@ _SERVICES = frozenset(
 """Time, service units, jobs, activities and lump sums."""
 
 
+_WORDS = {
+    "C62": ("piece", "pieces"), "BX": ("box", "boxes"), "PK": ("pack", "packs"), "DZN": ("dozen", "dozen"),
+    "SEC": ("second", "seconds"), "MIN": ("minute", "minutes"), "HUR": ("hour", "hours"), "DAY": ("day", "days"),
+    "WEE": ("week", "weeks"), "MON": ("month", "months"), "ANN": ("year", "years"), "E48": ("service", "services"),
+    "MGM": ("mg", "mg"), "GRM": ("g", "g"), "KGM": ("kg", "kg"), "TNE": ("t", "t"), "MMT": ("mm", "mm"),
+    "CMT": ("cm", "cm"), "MTR": ("m", "m"), "KMT": ("km", "km"), "MTK": ("m²", "m²"), "MLT": ("ml", "ml"),
+    "LTR": ("l", "l"), "HLT": ("hl", "hl"), "MTQ": ("m³", "m³"), "KWH": ("kWh", "kWh"),
+}  # fmt: skip
+"""What people call a unit, of one and of several."""
+
+
+def spoken(unit: str | None, quantity: Decimal) -> str:
+    """A unit as a sentence names it; empty where none is stated, the code where people have no other word for it."""
+    if unit is None:
+        return ""
+    return _WORDS.get(unit, (unit, unit))[abs(quantity) != 1]
+
+
 def canonical_unit(text: str | None) -> str | None:
     """A unit's code; of several that say the same, one."""
     if not text:
