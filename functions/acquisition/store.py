@@ -86,17 +86,29 @@ def write(connection: Connection, arrival: Arrival, *, refusal: str | None = Non
 
 _LOCK_MAIL = "SELECT pg_advisory_xact_lock(hashtextextended('mail/' || %s::text || '/' || %s::text, 0))"
 _MAIL_BEFORE = """
-SELECT id FROM source WHERE tenant_id = %s AND message_id = %s AND refusal IS NULL AND job_id <> %s
+SELECT id FROM source
+WHERE tenant_id = %(tenant)s AND refusal IS NULL AND message_id IS NOT NULL
+  AND md5(message_id || ' ' || coalesce(sender, '')) = md5(%(message_id)s || ' ' || %(sender)s) AND job_id <> %(job)s
 """
 
 
 def _mail_before(connection: Connection, arrival: Arrival) -> UUID | None:
-    """The source of an earlier mail of the same Message-ID. Two that come at the same moment go one after the other."""
+    """The source of an earlier mail of the same Message-ID and sender, for another's may be forged or made up badly.
+
+    Two that come at the same moment go one after the other.
+    """
     if arrival.envelope is None or not arrival.envelope.message_id:
         return None
-    named = [arrival.tenant_id, arrival.envelope.message_id]
-    connection.execute(_LOCK_MAIL, named)
-    row = connection.execute(_MAIL_BEFORE, [*named, arrival.job_id]).fetchone()
+    connection.execute(_LOCK_MAIL, [arrival.tenant_id, arrival.envelope.message_id])
+    row = connection.execute(
+        _MAIL_BEFORE,
+        {
+            "tenant": arrival.tenant_id,
+            "message_id": arrival.envelope.message_id,
+            "sender": arrival.envelope.sender,
+            "job": arrival.job_id,
+        },
+    ).fetchone()
     return None if row is None else row[0]
 
 

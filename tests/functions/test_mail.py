@@ -6,6 +6,7 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -188,6 +189,28 @@ def test_the_same_mail_again_is_no_second_document_even_where_its_bytes_differ(
     reasons = {job["key"]: job["reason"] for job in rows(admin, "acquisition_job") if job["tenant_id"]}
     assert (reasons["inbox/1"], reasons["inbox/2"]) == (None, MAIL_SEEN_BEFORE)
     assert "1 of its files is not among what the tenant has" in reasons["inbox/3"]
+
+
+def test_a_message_id_of_another_sender_holds_no_mail_back(mailbox: Mailbox, admin: Connection, acme: UUID):
+    forged = mail(("b.xml", XML), sender="Somebody Else <billing@elsewhere.example>")
+    mailbox.receive(received(mail(("a.pdf", PDF))))
+    mailbox.receive(received(forged))
+
+    assert files_of(admin, acme) == ["a.pdf", "b.xml"]
+
+
+def test_a_message_id_and_a_sender_as_long_as_a_header_may_be_are_kept(mailbox: Mailbox, admin: Connection, acme: UUID):
+    unlike = Random(1)  # what repeats would be stored compressed, and fit
+    words = ["".join(unlike.choices("abcdefghijklmnopqrstuvwxyz0123456789äöü", k=60)) for _ in range(16)]
+    mailbox.receive(
+        received(
+            mail(("a.pdf", PDF), sender=f"{' '.join(words)} <a@b.example>")
+            .as_bytes()
+            .replace(b"<17@nordwind.example>", f"<{'.'.join(words)}@x.example>".encode())
+        )
+    )
+
+    assert files_of(admin, acme) == ["a.pdf"]
 
 
 def test_the_same_file_in_another_mail_is_seen_again(mailbox: Mailbox, admin: Connection, acme: UUID):
