@@ -83,8 +83,15 @@ def insert_destination(
         raise UsageError(
             f"'{address}' cannot be a prefix of exports: use names of a-z, 0-9, '.', '_' and '-', with '/' between."
         )
-    if name in {known.name for known in list_destinations(connection, tenant.id)}:
+    active = list_destinations(connection, tenant.id)
+    if name in {known.name for known in active}:
         raise UsageError(f"'{tenant.slug}' has a destination '{name}' already: remove it first, or take another name.")
+    for known in active:
+        if (known.kind, known.address) == ("s3", address):
+            raise UsageError(
+                f"The destination '{known.name}' exports to '{address}' already: remove it first, or take another "
+                "prefix."
+            )
     secret = store.add(connection, tenant.id, name, kind, address, events, datetime.now(UTC))
     return Shown(name, kind, address, list(events), secret)
 

@@ -16,6 +16,8 @@ CREATE TABLE destination (
     UNIQUE (tenant_id, id)
 );
 CREATE UNIQUE INDEX destination_by_name ON destination (tenant_id, name) WHERE disabled_at IS NULL;
+-- Two would write the same files.
+CREATE UNIQUE INDEX destination_by_prefix ON destination (tenant_id, prefix) WHERE disabled_at IS NULL;
 
 -- What a webhook is signed with: the newest secret, and while receivers change over to it the one before.
 CREATE TABLE destination_secret (

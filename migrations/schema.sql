@@ -726,6 +726,8 @@ CREATE INDEX dead_letter_by_type ON public.dead_letter USING btree (task_type, s
 
 CREATE UNIQUE INDEX destination_by_name ON public.destination USING btree (tenant_id, name) WHERE (disabled_at IS NULL);
 
+CREATE UNIQUE INDEX destination_by_prefix ON public.destination USING btree (tenant_id, prefix) WHERE (disabled_at IS NULL);
+
 CREATE UNIQUE INDEX destination_secret_expiring ON public.destination_secret USING btree (destination_id) WHERE (expires_at IS NOT NULL);
 
 CREATE UNIQUE INDEX destination_secret_newest ON public.destination_secret USING btree (destination_id) WHERE (expires_at IS NULL);

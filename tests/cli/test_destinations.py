@@ -126,6 +126,15 @@ def test_a_name_is_taken_once():
 
 
 @pytest.mark.usefixtures("cloud")
+def test_two_destinations_do_not_export_to_the_same_files():
+    call("acme", "--add-s3", "erp", "out")
+    with pytest.raises(UsageError, match="'erp' exports to 'out' already"):
+        call("acme", "--add-s3", "archive", "out")
+    call("acme", "--remove", "erp")
+    call("acme", "--add-s3", "archive", "out")
+
+
+@pytest.mark.usefixtures("cloud")
 def test_an_export_has_no_secret_to_rotate():
     call("acme", "--add-s3", "erp", "in")
     with pytest.raises(UsageError, match="has no webhook 'erp'"):

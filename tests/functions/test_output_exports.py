@@ -127,13 +127,48 @@ def test_a_slow_try_of_an_older_revision_undoes_nothing(world: World, s3: S3):
 def test_who_writes_in_between_is_noticed(world: World, s3: S3):
     cluster = world.result()
     key = f"exports/acme/erp/in/clusters/{cluster}.json"
-    s3.before_put = lambda: s3.real.put_object(Bucket=BUCKET, Key=key, Body=b"newer", Metadata={"revision": "9"})
+    newer = {"job": world.job()["id"], "revision": "9", "created-at": "2026-01-02T03:04:05.000000Z"}
+    s3.before_put = lambda: s3.real.put_object(Bucket=BUCKET, Key=key, Body=b"newer", Metadata=newer)
     world.run()
     assert (world.job()["status"], s3.text(key)) == ("pending", "newer")
     assert "changed by somebody else" in world.job()["error"]
     world.clock.pass_(minutes=5)
     world.run(receives=2)
     assert (world.job()["status"], s3.text(key)) == ("succeeded", "newer")
+
+
+def test_a_destination_that_was_removed_and_added_again_gets_the_newest_state(world: World, s3: S3):
+    cluster = world.result("incomplete")
+    world.run()
+    world.clock.pass_(seconds=1)
+    world.result("exception", cluster)
+    world.run()
+    assert destinations.remove(world.admin, world.tenant_id, "erp", world.clock())
+    world.export("erp/in")
+    world.clock.pass_(seconds=1)
+    world.result("matched", cluster)
+    world.run()
+    told = json.loads(s3.text(f"exports/acme/erp/in/clusters/{cluster}.json"))
+    assert (told["revision"], told["data"]["outcome"]) == (1, "matched")
+
+
+def test_a_slow_try_for_a_destination_that_was_removed_and_added_again_undoes_nothing(world: World, s3: S3):
+    cluster = world.result("incomplete")
+
+    def overtaken(attempt: Attempt) -> Outcome:
+        with attempt.database.tenant(world.tenant_id) as connection:
+            job, _ = destinations.load(connection, attempt.work_id)
+        assert destinations.remove(world.admin, world.tenant_id, "erp", world.clock())
+        world.export("erp/in")
+        world.clock.pass_(seconds=1)
+        world.result("matched", cluster)
+        world.run()  # the new destination's is there first
+        exports.export(BUCKET, "acme", "erp/in", job)
+        return world.deliver(attempt)
+
+    world.run(work=overtaken)
+    told = json.loads(s3.text(f"exports/acme/erp/in/clusters/{cluster}.json"))
+    assert told["data"]["outcome"] == "matched"
 
 
 def test_the_same_revision_again_is_written_again(world: World, s3: S3):

@@ -73,7 +73,8 @@ def add(  # what a destination is
     """Add a destination, as the owner of the tables. Returns its secret, where it is a webhook.
 
     Raises:
-        RejectedStatementError: there is an active one of this name, or the name cannot be one. (Mapped by the caller.)
+        RejectedStatementError: there is an active one of this name or prefix, or the name cannot be one. (Mapped by the
+            caller.)
     """
     column = "url" if kind == "webhook" else "prefix"
     row = connection.execute(

@@ -11,8 +11,8 @@ from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
 
 PREFIX = "exports/"
 """Keys are exports/{tenant}/{prefix of the destination}/{clusters or documents}/{id}.json and .csv."""
-_REVISION = "revision"
-"""In the metadata of an object."""
+_JOB, _REVISION, _CREATED_AT = "job", "revision", "created-at"
+"""In the metadata of an object: what it was written from."""
 
 
 def key(tenant_slug: str, prefix: str, job: Job, ending: str) -> str:
@@ -21,7 +21,7 @@ def key(tenant_slug: str, prefix: str, job: Job, ending: str) -> str:
 
 
 def export(bucket: str, tenant_slug: str, prefix: str, job: Job) -> None:
-    """Write both files, unless those of a newer revision are there.
+    """Write both files, unless newer ones are there.
 
     Raises:
         ServiceUnavailableError, RejectedRequestError: S3 did not take a file.
@@ -30,13 +30,13 @@ def export(bucket: str, tenant_slug: str, prefix: str, job: Job) -> None:
         ("json", "application/json", body(job)),
         ("csv", "text/csv; charset=utf-8", table(job)),
     ):
-        _put(bucket, key(tenant_slug, prefix, job, ending), job.revision, content, content_type)
+        _put(bucket, key(tenant_slug, prefix, job, ending), job, content, content_type)
 
 
-def _put(bucket: str, key_: str, revision: int, content: bytes, content_type: str) -> None:
+def _put(bucket: str, key_: str, job: Job, content: bytes, content_type: str) -> None:
     """Write one file under the condition that nobody writes it in between: a slow try undoes nothing that is newer."""
     found = _found(bucket, key_)
-    if found is not None and _revision(found) > revision:
+    if found is not None and _is_newer(found, job):
         return
     condition: dict[str, Any] = {"IfNoneMatch": "*"} if found is None else {"IfMatch": found["ETag"]}
     try:
@@ -46,7 +46,7 @@ def _put(bucket: str, key_: str, revision: int, content: bytes, content_type: st
                 Key=key_,
                 Body=content,
                 ContentType=content_type,
-                Metadata={_REVISION: str(revision)},
+                Metadata={_JOB: str(job.id), _REVISION: str(job.revision), _CREATED_AT: job.created_at},
                 **condition,
             )
     except RejectedRequestError as error:
@@ -67,9 +67,16 @@ def _found(bucket: str, key_: str) -> Mapping[str, Any] | None:
         raise
 
 
-def _revision(found: Mapping[str, Any]) -> int:
-    stated = found.get("Metadata", {}).get(_REVISION, "")
-    return int(stated) if stated.isdecimal() else 0
+def _is_newer(found: Mapping[str, Any], job: Job) -> bool:
+    """Whether a file tells of a later state than `job`.
+
+    Revisions count within a job. That of a destination which was there under the same prefix before is another one,
+    with which only the times of their states can be compared.
+    """
+    stated: Mapping[str, str] = found.get("Metadata", {})
+    if stated.get(_JOB) != str(job.id):
+        return stated.get(_CREATED_AT, "") > job.created_at
+    return int(stated[_REVISION]) > job.revision
 
 
 def _status(error: RejectedRequestError) -> int:

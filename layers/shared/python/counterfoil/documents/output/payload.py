@@ -61,17 +61,21 @@ class Job:
         """The Idempotency-Key: the same for every try of this revision, another one for each revision."""
         return f"{self.id}:{self.revision}"
 
+    @property
+    def created_at(self) -> str:
+        """When this revision began: ISO 8601 in UTC, of one length, so that the text of a later one is greater."""
+        return self.requested_at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
 
 def body(job: Job) -> bytes:
     """The bytes to deliver: the same for the same revision, whenever and wherever they are made."""
-    created_at = job.requested_at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     about = {
         "schema_version": job.schema_version,
         "id": job.key,
         "event": job.subject,
         "subject_id": str(job.subject_id),
         "revision": job.revision,
-        "created_at": created_at,
+        "created_at": job.created_at,
     }
     return f'{json.dumps(about)[:-1]}, "data": {job.payload}}}'.encode()
 
