@@ -148,6 +148,16 @@ def test_units_that_can_be_converted_are():
     assert (codes(found), found.record["lines"][0]["billed"]) == ([], "1.5")
 
 
+def test_conversions_that_do_not_come_out_even_make_no_difference():
+    lines = [line(unit="FOT", quantity="1", price="3.60"), line("B-2", unit="KGM", quantity="0.45359237", price="7")]
+    other = [line(unit="INH", quantity="12", price="0.30"), line("B-2", unit="LBR", quantity="1", price="3.17514659")]
+    third = line(unit="INH", quantity="4", price="0.30")
+    parts = [[third], [third], [third, other[1]]]
+    notes = [delivery(f"L{number}", number, lines=part) for number, part in enumerate(parts)]
+    found = result(order(lines=lines), *notes, invoice(lines=other))
+    assert (found.variances, found.outcome) == ((), Outcome.MATCHED)
+
+
 def test_units_that_cannot_be_converted_are_for_a_person():
     found = result(order(), delivery(), invoice(lines=[line(unit="BX", quantity="1", price="42"), TWO[1]]))
     assert (codes(found), found.outcome) == ([], Outcome.EXCEPTION)

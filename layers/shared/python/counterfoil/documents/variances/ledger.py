@@ -8,7 +8,7 @@ document can tell them apart.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Context, Decimal
 from uuid import UUID
 
 from counterfoil.documents.structured import DocumentType
@@ -20,6 +20,15 @@ DELIVERIES = (DocumentType.DELIVERY_NOTE, DocumentType.GOODS_RECEIPT)
 BILLS = (DocumentType.INVOICE, DocumentType.CREDIT_NOTE)
 _ROUNDING = Decimal("0.05")
 _ZERO = Decimal(0)
+_DIGITS = Context(prec=18)
+"""Of converted quantities and prices."""
+_SUMS = Context(prec=15)
+"""Of sums of them: more than anybody states, and few enough that three times a third of a foot is a foot."""
+
+
+def total(quantities: Iterable[Decimal]) -> Decimal:
+    """A sum that is compared with others."""
+    return _SUMS.plus(sum(quantities, _ZERO))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +79,7 @@ class Item:
     def ordered(self) -> Decimal | None:
         """The quantity ordered; None where no order has it, or an order without quantities."""
         quantities = [line.quantity for line in self.lines if line.quantity is not None]
-        return sum(quantities, _ZERO) if self.is_ordered and quantities else None
+        return total(quantities) if self.is_ordered and quantities else None
 
     @property
     def articles(self) -> tuple[str, ...]:
@@ -85,12 +94,12 @@ class Item:
     def total(self, *types: DocumentType) -> Decimal | None:
         """The sum of these documents' quantities; None where none speaks of the item."""
         quantities = [entry.quantity for entry in self.of(*types) if entry.quantity is not None]
-        return sum(quantities, _ZERO) if quantities else None
+        return total(quantities) if quantities else None
 
     @property
     def rejected(self) -> Decimal:
         """What receipts say was refused."""
-        return sum((entry.rejected for entry in self.entries), _ZERO)
+        return total(entry.rejected for entry in self.entries)
 
 
 @dataclass(slots=True)
@@ -156,7 +165,7 @@ class Ledger:
                 unnoted += quantity
             else:
                 noted += quantity
-        return received + max(noted, unnoted)
+        return total((received, max(noted, unnoted)))
 
 
 def keep(
@@ -225,9 +234,9 @@ def _entry(document: Document, line: Line, item: Item) -> Entry:
     per_unit = factor(line.unit, item.unit)
     if per_unit is None:
         return Entry(document, line, None)
-    price = None if line.price is None else line.price / per_unit
-    quantity = None if line.quantity is None else line.quantity * per_unit
-    return Entry(document, line, quantity, (line.rejected or _ZERO) * per_unit, price)
+    price = None if line.price is None else _DIGITS.divide(line.price, per_unit)
+    quantity = None if line.quantity is None else _DIGITS.multiply(line.quantity, per_unit)
+    return Entry(document, line, quantity, _DIGITS.multiply(line.rejected or _ZERO, per_unit), price)
 
 
 def _spread_lumps(ledger: Ledger, document: Document) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -13,6 +13,7 @@ from counterfoil.documents.structured import ROLES, DocumentType
 from counterfoil.documents.variances.tolerances import Limits
 from counterfoil.documents.variances.units import canonical_unit
 
+_DIGITS = Context(prec=18)
 LONGEST_TEXT = 80
 """Characters of a description or a number that a sentence quotes."""
 
@@ -81,8 +82,8 @@ class Line:
     def price(self) -> Decimal | None:
         """For one unit: what is stated, else what the line's amount comes to."""
         if self.unit_price is not None:
-            return self.unit_price / self.price_basis
-        return self.net / self.quantity if self.net is not None and self.quantity else None
+            return _DIGITS.divide(self.unit_price, self.price_basis)
+        return _DIGITS.divide(self.net, self.quantity) if self.net is not None and self.quantity else None
 
     @property
     def is_item(self) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.variances.ledger import Entry, Item, Ledger
+from counterfoil.documents.variances.ledger import Entry, Item, Ledger, total
 from counterfoil.documents.variances.model import Code, Variance, plain, short
 from counterfoil.documents.variances.tolerances import Key, Tolerances
 from counterfoil.documents.variances.units import spoken
@@ -63,7 +63,7 @@ def _bounds(ledger: Ledger, item: Item) -> Iterator[_Bound]:
     if delivered is not None and item.is_goods:
         yield _Bound(Code.OVER_BILLED_QUANTITY, delivered, "delivered")
         if item.rejected:
-            yield _Bound(Code.REJECTED_GOODS_BILLED, delivered - item.rejected, "accepted")
+            yield _Bound(Code.REJECTED_GOODS_BILLED, max(_ZERO, delivered - item.rejected), "accepted")
 
 
 def _billed(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[Variance]:
@@ -93,7 +93,7 @@ def _crossing(item: Item, bound: Decimal) -> tuple[Entry, Decimal] | None:
     """The entry of the first invoice that goes beyond the bound, and all that is billed in the end."""
     billed, crossing = _ZERO, None
     for entry in item.of(DocumentType.INVOICE):
-        billed += entry.quantity or _ZERO
+        billed = total((billed, entry.quantity or _ZERO))
         if crossing is None and billed > bound:
             crossing = entry
     return None if crossing is None or billed <= bound else (crossing, billed)
@@ -112,11 +112,11 @@ def _beyond(item: Item, entry: Entry, billed: Decimal, bound: _Bound) -> str:
 def _credited(item: Item, excess: Decimal) -> str | None:
     """The credit notes that take back what was billed too much, where they do."""
     credited = [entry for entry in item.of(DocumentType.CREDIT_NOTE) if entry.quantity]
-    total = sum((abs(entry.quantity or _ZERO) for entry in credited), _ZERO)
-    if not credited or total < excess:
+    taken_back = total(abs(entry.quantity or _ZERO) for entry in credited)
+    if not credited or taken_back < excess:
         return None
     notes = list(dict.fromkeys(entry.document.heading for entry in credited))
-    return f"{' and '.join(notes)} {'credits' if len(notes) == 1 else 'credit'} {measured(total, item)}."
+    return f"{' and '.join(notes)} {'credits' if len(notes) == 1 else 'credit'} {measured(taken_back, item)}."
 
 
 def naming(item: Item) -> str:
