@@ -85,7 +85,7 @@ def delete(
     by: Name,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a document, with its links and the parts that were cut from it.
+    """Delete a document, with its links and the parts that were cut from it, but those that another file holds too.
 
     Those that were linked to it or waited for it are matched anew, which begins within two minutes. Its file stays in
     S3: uploaded again, it is a new document.
@@ -96,10 +96,19 @@ def delete(
     if removed is None:
         raise UsageError(f"There is no document '{document}' any more.")
     if as_json:
-        print_json({"tenant": tenant.slug, "deleted": removed.documents, "matched_anew": removed.rematched})
+        print_json(
+            {
+                "tenant": tenant.slug,
+                "deleted": removed.documents,
+                "kept": removed.kept,
+                "matched_anew": removed.rematched,
+            }
+        )
         return
     parts = f", with the {len(removed.documents) - 1} parts cut from it," if len(removed.documents) > 1 else ""
     page().print(f"Document {ids.short(id_)} of tenant '{tenant.slug}'{parts} is deleted; {_anew(removed.rematched)}.")
+    if removed.kept:
+        page().print(f"Parts of it that another file holds too stay, as that file's: {len(removed.kept)}.")
 
 
 def _anew(others: int) -> str:

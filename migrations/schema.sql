@@ -1,6 +1,26 @@
 -- The sum of all migrations, as PostgreSQL 18 tells it; written by `python -m cli.schema`, not by hand.
 -- Everything here belongs to counterfoil_owner.
 
+CREATE FUNCTION public.hand_over_parts(leaving uuid) RETURNS SETOF uuid
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+    WITH heir AS (
+        SELECT DISTINCT ON (c.document_id) c.*
+        FROM document d JOIN document_copy c ON c.document_id = d.id
+        WHERE d.parent_id = leaving AND c.parent_id IS DISTINCT FROM leaving
+        ORDER BY c.document_id, c.id
+    ), taken AS (
+        DELETE FROM document_copy c USING heir WHERE c.id = heir.id
+    )
+    UPDATE document d
+    SET source_id = heir.source_id, parent_id = heir.parent_id, first_page = heir.first_page,
+        last_page = heir.last_page, bucket = heir.bucket, key = heir.key, version = heir.version,
+        file_name = heir.file_name
+    FROM heir WHERE d.id = heir.document_id
+    RETURNING d.id;
+$$;
+
 CREATE FUNCTION public.remove_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
@@ -262,6 +282,23 @@ CREATE TABLE public.document (
 );
 
 ALTER TABLE ONLY public.document FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.document_copy (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    tenant_id uuid NOT NULL,
+    document_id uuid NOT NULL,
+    source_id uuid NOT NULL,
+    parent_id uuid,
+    first_page integer,
+    last_page integer,
+    bucket text NOT NULL,
+    key text NOT NULL,
+    version text,
+    file_name text NOT NULL,
+    CONSTRAINT document_copy_check CHECK ((num_nulls(parent_id, first_page, last_page) = ANY (ARRAY[0, 3])))
+);
+
+ALTER TABLE ONLY public.document_copy FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.document_key (
     tenant_id uuid NOT NULL,
@@ -613,6 +650,9 @@ ALTER TABLE ONLY public.destination_secret
 ALTER TABLE ONLY public.destination
     ADD CONSTRAINT destination_tenant_id_id_key UNIQUE (tenant_id, id);
 
+ALTER TABLE ONLY public.document_copy
+    ADD CONSTRAINT document_copy_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.document_key
     ADD CONSTRAINT document_key_pkey PRIMARY KEY (document_id, type, key);
 
@@ -738,6 +778,12 @@ CREATE UNIQUE INDEX document_by_parent ON public.document USING btree (parent_id
 
 CREATE INDEX document_by_receipt ON public.document USING btree (tenant_id, received_at, id);
 
+CREATE INDEX document_copy_by_document ON public.document_copy USING btree (document_id);
+
+CREATE UNIQUE INDEX document_copy_by_parent ON public.document_copy USING btree (parent_id, first_page) WHERE (parent_id IS NOT NULL);
+
+CREATE UNIQUE INDEX document_copy_by_source ON public.document_copy USING btree (source_id, document_id) WHERE (parent_id IS NULL);
+
 CREATE INDEX document_key_by_key ON public.document_key USING btree (tenant_id, type, key) INCLUDE (document_id);
 
 CREATE INDEX document_match_by_b ON public.document_match USING btree (b);
@@ -776,7 +822,7 @@ CREATE INDEX output_job_by_subject ON public.output_job USING btree (tenant_id, 
 
 CREATE INDEX output_job_status ON public.output_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
-CREATE UNIQUE INDEX source_by_message ON public.source USING btree (tenant_id, message_id) WHERE ((message_id IS NOT NULL) AND (refusal IS NULL));
+CREATE UNIQUE INDEX source_by_message ON public.source USING btree (tenant_id, md5(((message_id || ' '::text) || COALESCE(sender, ''::text)))) WHERE ((message_id IS NOT NULL) AND (refusal IS NULL));
 
 CREATE INDEX tenant_address_by_tenant ON public.tenant_address USING btree (tenant_id);
 
@@ -798,6 +844,12 @@ ALTER TABLE ONLY public.destination_secret
 
 ALTER TABLE ONLY public.destination
     ADD CONSTRAINT destination_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.document_copy
+    ADD CONSTRAINT document_copy_tenant_id_parent_id_fkey FOREIGN KEY (tenant_id, parent_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.document_copy
+    ADD CONSTRAINT document_copy_tenant_id_source_id_fkey FOREIGN KEY (tenant_id, source_id) REFERENCES public.source(tenant_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.document_key
     ADD CONSTRAINT document_key_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
@@ -920,6 +972,8 @@ ALTER TABLE public.destination_secret ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.document ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.document_copy ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.document_key ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.document_match ENABLE ROW LEVEL SECURITY;
@@ -982,6 +1036,8 @@ CREATE POLICY own_tenant ON public.destination_secret TO counterfoil_worker USIN
 
 CREATE POLICY own_tenant ON public.document TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.document_copy TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.document_key TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.document_match TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -1026,6 +1082,8 @@ ALTER TABLE public.reading ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY removal ON public.document TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY removal ON public.document_copy TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY removal ON public.document_removal TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 ALTER TABLE public.source ENABLE ROW LEVEL SECURITY;
@@ -1041,6 +1099,9 @@ ALTER TABLE public.tenant_admin ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.tolerance ENABLE ROW LEVEL SECURITY;
 
 GRANT ALL ON SCHEMA public TO counterfoil_owner;
+
+REVOKE ALL ON FUNCTION public.hand_over_parts(leaving uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.hand_over_parts(leaving uuid) TO counterfoil_worker;
 
 REVOKE ALL ON FUNCTION public.remove_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.remove_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) TO counterfoil_worker;
@@ -1233,6 +1294,8 @@ GRANT UPDATE(matching_reason) ON TABLE public.document TO counterfoil_worker;
 GRANT SELECT(matching_reason),UPDATE(matching_reason) ON TABLE public.document TO counterfoil_delivery;
 
 GRANT UPDATE(evidence) ON TABLE public.document TO counterfoil_worker;
+
+GRANT SELECT,INSERT ON TABLE public.document_copy TO counterfoil_worker;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.document_key TO counterfoil_worker;
 

@@ -151,12 +151,23 @@ FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(versions)s::text[], %(names
             %(hashes)s::bytea[]) WITH ORDINALITY AS p (bucket, key, version, name, size, hash, place)
 WHERE NOT EXISTS (
     SELECT FROM document_removal gone
-    WHERE gone.tenant_id = %(tenant)s AND gone.source_id = %(source)s AND gone.content_hash = p.hash
+    WHERE gone.tenant_id = %(tenant)s AND gone.content_hash = p.hash AND (gone.source_id = %(source)s
+        OR gone.document_id IN (SELECT document_id FROM document_copy WHERE source_id = %(source)s))
 )
 ORDER BY p.place
 ON CONFLICT (tenant_id, content_hash) DO UPDATE
     SET seen_again = d.seen_again + %(count)s::int, last_seen_at = greatest(d.last_seen_at, excluded.last_seen_at)
 RETURNING new.content_hash, new.id, old.id IS NULL, new.source_id <> %(source)s
+"""
+# What is a part of another file is this file's when the other one goes.
+_COPIES = """
+INSERT INTO document_copy (tenant_id, document_id, source_id, bucket, key, version, file_name)
+SELECT d.tenant_id, d.id, %(source)s, p.bucket, p.key, p.version, p.name
+FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(versions)s::text[], %(names)s::text[], %(hashes)s::bytea[])
+     AS p (bucket, key, version, name, hash)
+JOIN document d ON d.tenant_id = %(tenant)s AND d.content_hash = p.hash
+WHERE d.parent_id IS NOT NULL AND d.source_id <> %(source)s
+ON CONFLICT (source_id, document_id) WHERE parent_id IS NULL DO NOTHING
 """
 _INGESTION = """
 INSERT INTO ingestion_job (id, tenant_id, created_at) SELECT id, %s, %s FROM unnest(%s::uuid[]) AS d (id)
@@ -178,21 +189,20 @@ Documents = dict[bytes, Found]
 
 def _documents(connection: Connection, arrival: Arrival, source_id: UUID, *, counts: bool) -> Documents:
     parts = arrival.documents
-    rows = connection.execute(
-        _DOCUMENTS,
-        {
-            "tenant": arrival.tenant_id,
-            "source": source_id,
-            "received_at": arrival.received_at,
-            "count": int(counts),
-            "buckets": [part.file.bucket for part in parts],
-            "keys": [part.file.key for part in parts],
-            "versions": [part.file.version for part in parts],
-            "names": [part.name for part in parts],
-            "sizes": [part.size for part in parts],
-            "hashes": [part.sha256 for part in parts],
-        },
-    ).fetchall()
+    values = {
+        "tenant": arrival.tenant_id,
+        "source": source_id,
+        "received_at": arrival.received_at,
+        "count": int(counts),
+        "buckets": [part.file.bucket for part in parts],
+        "keys": [part.file.key for part in parts],
+        "versions": [part.file.version for part in parts],
+        "names": [part.name for part in parts],
+        "sizes": [part.size for part in parts],
+        "hashes": [part.sha256 for part in parts],
+    }
+    rows = connection.execute(_DOCUMENTS, values).fetchall()
+    connection.execute(_COPIES, values)
     found = {bytes(content_hash): Found(*row) for content_hash, *row in rows}
     new = [one.id for one in found.values() if one.is_new]
     connection.execute(_INGESTION, [arrival.tenant_id, arrival.received_at, new])

@@ -47,33 +47,61 @@ def _stored(attempt: Attempt, bucket: str, content: bytes, parts: Sequence[Part]
         yield Child(part, files.write(bucket, key, own), len(own), hashlib.sha256(own).digest())
 
 
-_SEEN_AGAIN = """
-UPDATE document d SET seen_again = d.seen_again + 1, last_seen_at = greatest(d.last_seen_at, parent.received_at)
-FROM document parent
-WHERE parent.id = %(parent)s AND d.tenant_id = parent.tenant_id AND d.content_hash = ANY(%(hashes)s)
-  AND d.parent_id IS DISTINCT FROM parent.id
+_PARTS = """unnest(
+    %(first_pages)s::int[], %(last_pages)s::int[], %(endings)s::text[], %(keys)s::text[], %(versions)s::text[],
+    %(sizes)s::bigint[], %(hashes)s::bytea[], %(are_covers)s::boolean[]
+) AS part (first_page, last_page, ending, key, version, size, content_hash, is_cover)"""
+_FILE_NAME = "regexp_replace(parent.file_name, '([.][Pp][Dd][Ff])?$', part.ending)"
+# A removal waits for these, or they for it. In the order of their ids, as it takes them.
+_LOCK_HELD = "SELECT FROM document WHERE tenant_id = %s AND content_hash = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
+# None of them, where an earlier splitting found other boundaries.
+_AS_BEFORE = """
+NOT EXISTS (
+    SELECT FROM (
+        SELECT parent_id, first_page, last_page FROM document UNION ALL
+        SELECT parent_id, first_page, last_page FROM document_copy
+    ) AS earlier
+    WHERE earlier.parent_id = parent.id AND (earlier.first_page, earlier.last_page)
+        NOT IN (SELECT * FROM unnest(%(first_pages)s::int[], %(last_pages)s::int[]))
+)"""
+# The part itself, or the document of another file that it was seen as.
+_REMOVED = """
+SELECT FROM document_removal gone
+WHERE (gone.parent_id, gone.first_page, gone.last_page) = (parent.id, part.first_page, part.last_page)
+UNION ALL
+SELECT FROM document_copy c JOIN document_removal gone ON gone.document_id = c.document_id
+WHERE (c.parent_id, c.first_page, c.last_page) = (parent.id, part.first_page, part.last_page)
 """
-_INSERT = """
-INSERT INTO document (tenant_id, source_id, parent_id, first_page, last_page, bucket, key, version, file_name, size,
-                      content_hash, received_at, last_seen_at, type, method)
+# A document of these bytes that is there is locked by the conflict, and counted below.
+_INSERT = f"""
+INSERT INTO document AS d (tenant_id, source_id, parent_id, first_page, last_page, bucket, key, version, file_name,
+                           size, content_hash, received_at, last_seen_at, type, method)
 SELECT parent.tenant_id, parent.source_id, parent.id, part.first_page, part.last_page, parent.bucket, part.key,
-       part.version, regexp_replace(parent.file_name, '([.][Pp][Dd][Ff])?$', part.ending), part.size,
-       part.content_hash, parent.received_at, parent.received_at,
+       part.version, {_FILE_NAME}, part.size, part.content_hash, parent.received_at, parent.received_at,
        CASE WHEN part.is_cover THEN 'other' END, CASE WHEN part.is_cover THEN 'none' END
-FROM document parent CROSS JOIN unnest(
-        %(first_pages)s::int[], %(last_pages)s::int[], %(endings)s::text[], %(keys)s::text[], %(versions)s::text[],
-        %(sizes)s::bigint[], %(hashes)s::bytea[], %(are_covers)s::boolean[]
-    ) AS part (first_page, last_page, ending, key, version, size, content_hash, is_cover)
-WHERE parent.id = %(parent)s AND NOT EXISTS (
-        SELECT FROM document earlier WHERE earlier.parent_id = parent.id AND (earlier.first_page, earlier.last_page)
-            NOT IN (SELECT * FROM unnest(%(first_pages)s::int[], %(last_pages)s::int[]))
-    ) AND NOT EXISTS (
-        SELECT FROM document_removal gone
-        WHERE (gone.parent_id, gone.first_page, gone.last_page) = (parent.id, part.first_page, part.last_page)
+FROM document parent
+CROSS JOIN (SELECT DISTINCT ON (content_hash) * FROM {_PARTS} ORDER BY content_hash, first_page) AS part
+WHERE parent.id = %(parent)s AND {_AS_BEFORE} AND NOT EXISTS ({_REMOVED}) AND NOT EXISTS (
+        SELECT FROM document own WHERE (own.parent_id, own.first_page) = (parent.id, part.first_page)
     )
 ORDER BY part.first_page
-ON CONFLICT DO NOTHING
-"""
+ON CONFLICT (tenant_id, content_hash) DO UPDATE SET last_seen_at = greatest(d.last_seen_at, excluded.last_seen_at)
+"""  # noqa: S608  # put together from the constants above
+_COPY = f"""
+WITH copied AS (
+    INSERT INTO document_copy (tenant_id, document_id, source_id, parent_id, first_page, last_page, bucket, key,
+                               version, file_name)
+    SELECT d.tenant_id, d.id, parent.source_id, parent.id, part.first_page, part.last_page, parent.bucket, part.key,
+           part.version, {_FILE_NAME}
+    FROM document parent CROSS JOIN {_PARTS}
+    JOIN document d ON d.tenant_id = parent.tenant_id AND d.content_hash = part.content_hash
+    WHERE parent.id = %(parent)s AND d.parent_id IS DISTINCT FROM parent.id AND {_AS_BEFORE}
+    ORDER BY part.first_page
+    ON CONFLICT (parent_id, first_page) WHERE parent_id IS NOT NULL DO NOTHING
+    RETURNING document_id
+)
+UPDATE document SET seen_again = seen_again + 1 WHERE id IN (SELECT document_id FROM copied)
+"""  # noqa: S608
 # A cover's ingestion is over before it begins: nobody reads a list of numbers as an invoice.
 _BEGIN = """
 INSERT INTO ingestion_job (id, tenant_id, created_at, status, reason)
@@ -89,8 +117,8 @@ def insert(connection: Connection, attempt: Attempt, children: Sequence[Child]) 
 
     Children that are there already, from an earlier splitting of the same file, stay as they are, and where that one
     found other boundaries none are added to them. One that a person removed does not come back. A part that the tenant
-    has from elsewhere is no second document, and is counted as seen again. A cover page is kept, and nobody is asked to
-    read it.
+    has from elsewhere is no second document: that one is counted as seen again, once, and is this file's too when the
+    other one goes. A cover page is kept, and nobody is asked to read it.
     """
     ranges = [child.part.pages for child in children]
     values = {
@@ -107,8 +135,9 @@ def insert(connection: Connection, attempt: Attempt, children: Sequence[Child]) 
         "sizes": [child.size for child in children],
         "hashes": [child.content_hash for child in children],
     }
-    connection.execute(_SEEN_AGAIN, values)
-    connection.execute(_INSERT, values)
+    connection.execute(_LOCK_HELD, [attempt.tenant_id, values["hashes"]])
+    connection.execute(_INSERT.encode(), values)
+    connection.execute(_COPY.encode(), values)
     begun = connection.execute(_BEGIN, values).fetchall()
     ids: list[UUID] = [id_ for id_, status in begun if status is not None]
     return begin(connection, "ingestion", ids, attempt.now())

@@ -7,6 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from cli.sample.bulk import deals
+from cli.sample.bundle import write_bundle
+from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Consumer, Outcome
 from counterfoil.delivery.visibility import Visibility
@@ -14,11 +17,13 @@ from counterfoil.documents import removal
 from counterfoil.documents.files import File
 from counterfoil.messages import Message, read_message
 from counterfoil.outbox import Outbox
+from counterfoil.work import begin
 from functions.ingestion.work import ingest
 from functions.matching.work import match
 from tests.delivery.harness import Clock, Context, event, record, rows, settings
 from tests.documents.matching.papers import Paper, invoice, order
-from tests.functions.test_children import BUNDLE
+from tests.factories import NOW
+from tests.functions.test_children import BUNDLE, INVOICES
 from tests.functions.test_documents import BUCKET, QUEUES, Pipeline, pipeline
 
 __all__ = ["pipeline"]
@@ -226,3 +231,134 @@ def test_a_document_that_is_removed_before_its_replacement_comes_is_not_missed(
     assert pipeline.upload("uploads/acme/2/a.pdf", b"%PDF-1.4\n%%EOF", "02") == DONE
     assert len(rows(admin, "document")) == len(rows(admin, "document_removal")) == 1
     assert reasons(admin)[-1] == "The document that this file replaces had been removed before."
+
+
+# -- parts that two files hold --------------------------------------------------------------------------------------
+
+CORRECTED = write_bundle([*INVOICES[:2], *(invoice for _, invoice in deals(2, 1))])
+"""The first two of BUNDLE's parts, and another one."""
+
+
+@pytest.fixture
+def both(pipeline: Pipeline, admin: Connection, tenant_id: UUID) -> tuple[UUID, UUID]:
+    """BUNDLE and CORRECTED, taken apart one after the other: with three parts, and with one of its own."""
+    pipeline.upload("uploads/acme/bundle.pdf", BUNDLE)
+    pipeline.ingest()
+    pipeline.sqs.sent.pop("ingestion")
+    pipeline.upload("uploads/acme/corrected.pdf", CORRECTED, sequencer="02")
+    pipeline.ingest()
+    pipeline.sqs.sent.pop("ingestion")
+    wholes = [row for row in rows(admin, "document") if row["parent_id"] is None and row["tenant_id"] == str(tenant_id)]
+    found = {row["file_name"]: UUID(row["id"]) for row in wholes}
+    return found["bundle.pdf"], found["corrected.pdf"]
+
+
+def parts(admin: Connection, whole: UUID) -> dict[int, str]:
+    """The parts of a file by their pages."""
+    found = [row for row in rows(admin, "document") if row["parent_id"] == str(whole)]
+    return {row["first_page"]: row["id"] for row in sorted(found, key=lambda row: int(row["first_page"]))}
+
+
+def read_again(pipeline: Pipeline, admin: Connection, document_id: UUID) -> None:
+    (sent,) = begin(admin, "ingestion", [document_id], NOW)
+    pipeline.sqs.sent["ingestion"] = [{"MessageBody": sent.message.model_dump_json()}]
+    assert pipeline.ingest() == DONE
+
+
+def test_parts_that_a_later_file_holds_too_are_handed_over_to_it_with_all_that_is_known_of_them(
+    both: tuple[UUID, UUID], database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+):
+    old, corrected = both
+    before, own = parts(admin, old), parts(admin, corrected)
+    assert (list(before), list(own)) == ([1, 2, 3], [3])
+    with database.tenant(tenant_id) as connection:
+        removed = removal.remove(connection, tenant_id, old, clock(), by="ann")
+    assert removed is not None
+    assert (set(removed.documents), set(removed.kept)) == (
+        {old, UUID(before[3])},
+        {UUID(before[1]), UUID(before[2])},
+    )
+    assert parts(admin, corrected) == {1: before[1], 2: before[2], **own}
+    (whole,) = [row for row in rows(admin, "document") if row["id"] == str(corrected)]
+    for row in rows(admin, "document"):
+        assert row["source_id"] == whole["source_id"]
+        if row["parent_id"]:
+            pages = f"{row['first_page']}-{row['last_page']}.pdf"
+            assert row["key"] == f"children/{tenant_id}/{corrected}/{pages}"
+            assert row["file_name"] == f"corrected {pages}"
+    assert rows(admin, "document_copy") == []
+
+
+def test_parts_go_with_the_last_file_that_holds_them(
+    both: tuple[UUID, UUID], database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+):
+    old, corrected = both
+    before = parts(admin, old)
+    remove(database, tenant_id, corrected, clock)
+    assert parts(admin, old) == before
+    remove(database, tenant_id, old, clock)
+    assert rows(admin, "document") == rows(admin, "document_copy") == []
+
+
+def test_a_file_that_is_read_anew_finds_its_parts_and_those_handed_over_and_counts_none_again(
+    pipeline: Pipeline,
+    both: tuple[UUID, UUID],
+    database: Database,
+    admin: Connection,
+    clock: Clock,
+    tenant_id: UUID,
+):
+    old, corrected = both
+    read_again(pipeline, admin, corrected)
+    assert sorted(row["seen_again"] for row in rows(admin, "document")) == [0, 0, 0, 0, 1, 1]
+    remove(database, tenant_id, old, clock)
+    held = parts(admin, corrected)
+    read_again(pipeline, admin, corrected)
+    assert parts(admin, corrected) == held
+    assert len(held) == 3
+
+
+def test_a_part_that_a_person_removed_comes_back_by_none_of_the_files_that_hold_it(
+    pipeline: Pipeline,
+    both: tuple[UUID, UUID],
+    database: Database,
+    admin: Connection,
+    clock: Clock,
+    tenant_id: UUID,
+):
+    old, corrected = both
+    gone = parts(admin, old)[1]
+    remove(database, tenant_id, UUID(gone), clock)
+    read_again(pipeline, admin, corrected)
+    read_again(pipeline, admin, old)
+    assert (list(parts(admin, old)), list(parts(admin, corrected))) == ([2, 3], [3])
+
+
+def test_a_file_that_is_taken_apart_beside_the_removal_of_another_has_its_parts_in_the_end(
+    pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+):
+    pipeline.upload("uploads/acme/bundle.pdf", BUNDLE)
+    pipeline.ingest()
+    (old,) = [UUID(row["id"]) for row in rows(admin, "document") if row["parent_id"] is None]
+    pipeline.sqs.sent.pop("ingestion")
+    pipeline.upload("uploads/acme/corrected.pdf", CORRECTED, sequencer="02")
+    message = owed(pipeline, "ingestion")
+    worker = Worker("ingestion", ingest, database, clock)
+    worker.meanwhile.append(lambda: remove(database, tenant_id, old, clock))
+    assert worker.handle(message) == []
+    assert list(parts(admin, message.work_id)) == [1, 2, 3]
+
+
+def test_a_part_that_was_uploaded_by_itself_as_well_stays_as_that_upload(
+    pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+):
+    pipeline.upload("uploads/acme/bundle.pdf", BUNDLE)
+    pipeline.ingest()
+    (old,) = [UUID(row["id"]) for row in rows(admin, "document") if row["parent_id"] is None]
+    part = next(row for row in rows(admin, "document") if row["first_page"] == 2)
+    file = aws.client("s3").get_object(Bucket=BUCKET, Key=part["key"])["Body"].read()
+    pipeline.upload("uploads/acme/alone.pdf", file, sequencer="02")
+    remove(database, tenant_id, old, clock)
+    (left,) = rows(admin, "document")
+    assert (left["id"], left["parent_id"], left["first_page"]) == (part["id"], None, None)
+    assert (left["key"], left["file_name"]) == ("uploads/acme/alone.pdf", "alone.pdf")

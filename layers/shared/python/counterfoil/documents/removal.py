@@ -1,9 +1,11 @@
 """Removes documents, and puts a new file in the place of one: in one transaction, with a trail of who did it and why.
 
 A removed document leaves nothing but its trail (`document_removal`): its keys, its edges, a person's among them, its
-jobs and its children go with it. Whoever was linked to it or waited for it is matched anew, the clusters that it was in
-get new names and are computed again, and destinations that were told of it are told that it is no more. A try that is
-under way loses its claim with the row: whatever it does changes nothing.
+jobs and its children go with it. Those children stay whose content another file of the tenant holds too
+(`document_copy`): as the documents that they are, they become that file's. Whoever was linked to what went or waited
+for it is matched anew, the clusters that it was in get new names and are computed again, and destinations that were
+told of it are told that it is no more. A try that is under way loses its claim with the row: whatever it does changes
+nothing.
 
 Its file stays in S3. It is the original that came in, which others may be cut from or share and which books have to
 keep, and no transaction reaches S3; the trail says where it is, in which version, for whoever has to erase it.
@@ -36,6 +38,8 @@ class Removal:
 
     documents: tuple[UUID, ...]
     """The document and the parts that were cut from it."""
+    kept: tuple[UUID, ...]
+    """Parts that another file holds as well, and which are now that one's."""
     rematched: int
     """Others that are matched anew."""
     sends: Sequence[Send]
@@ -45,6 +49,7 @@ class Removal:
 # Whoever is at work on a row is waited for. Parts come after their whole: no new ones while that is locked.
 _LOCK = "SELECT id FROM document WHERE id = %s AND tenant_id = %s FOR UPDATE"
 _LOCK_PARTS = "SELECT id FROM document WHERE parent_id = %s ORDER BY id FOR UPDATE"
+_HAND_OVER = "SELECT hand_over_parts(%s)"
 _REMOVE = "SELECT remove_documents(%(ids)s, %(by)s, %(reason)s, %(replaced_by)s, %(now)s)"
 
 
@@ -65,7 +70,9 @@ def remove(
     matching.wait_for_lock(connection, tenant_id)
     if connection.execute(_LOCK, [document_id, tenant_id]).fetchone() is None:
         return None
-    ids = [document_id, *(id_ for (id_,) in connection.execute(_LOCK_PARTS, [document_id]))]
+    parts = [id_ for (id_,) in connection.execute(_LOCK_PARTS, [document_id])]
+    kept = sorted(id_ for (id_,) in connection.execute(_HAND_OVER, [document_id]))
+    ids = [document_id, *(id_ for id_ in parts if id_ not in kept)]
     leaving = matching.leaving(connection, tenant_id, ids)
     for worker in _JOBS:
         notes = "The document was removed." if reason is None else f"The document was removed: {reason}"
@@ -73,10 +80,10 @@ def remove(
     connection.execute(_REMOVE, {"ids": ids, "by": by, "reason": reason, "replaced_by": replaced_by, "now": now})
     clusters = matching.left(connection, leaving)
     sends = renew(connection, "matching", leaving.touched, now, actor=by, why=WHY)
-    sends += diagnostics.request(connection, tenant_id, clusters, now, document_ids=leaving.neighbours)
+    sends += diagnostics.request(connection, tenant_id, clusters, now, document_ids=leaving.neighbours.union(kept))
     for id_ in ids:
         sends += output.request(connection, tenant_id, "document", id_, None, now)
-    return Removal(tuple(ids), len(leaving.touched), sends)
+    return Removal(tuple(ids), tuple(kept), len(leaving.touched), sends)
 
 
 # -- replacement ----------------------------------------------------------------------------------------------------

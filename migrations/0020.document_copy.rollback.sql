@@ -1,0 +1,2 @@
+DROP FUNCTION hand_over_parts;
+DROP TABLE document_copy;
