@@ -1,7 +1,7 @@
 -- depends: 0014.mail
 -- Where a tenant's results are delivered to, and the jobs that deliver them.
 
--- A destination is disabled and never deleted: its jobs tell what it was sent.
+-- A destination is disabled and never deleted: its jobs tell what it was told of and when, and hold no content any more.
 CREATE TABLE destination (
     id          uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id   uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,

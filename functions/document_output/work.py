@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
 
 from counterfoil.breaker import DESTINATION, Breakers
 from counterfoil.db import Connection
@@ -48,7 +50,7 @@ def deliver(attempt: Attempt, ways: Ways) -> Outcome:
         message = f"A newer revision than {attempt.revision} exists of {attempt.work_id}"
         raise StaleClaimError(message)
     if not destination.is_active:
-        return Skip(f"The destination '{destination.name}' was removed")
+        return Skip(f"The destination '{destination.name}' was removed", partial(_forget, attempt.work_id))
     attempt.check()
     with ways.breakers.guard(f"{DESTINATION}{destination.id}"):
         status = _call(attempt, ways, job, destination, secrets)
@@ -61,6 +63,12 @@ def deliver(attempt: Attempt, ways: Ways) -> Outcome:
         return ()
 
     return Success(effects)
+
+
+def _forget(job_id: UUID, connection: Connection) -> Sequence[Send]:
+    """Drop what was asked for while the destination was being removed, which forgot only what was there by then."""
+    connection.execute("UPDATE output_job SET payload = 'null' WHERE id = %s", [job_id])
+    return ()
 
 
 def _call(attempt: Attempt, ways: Ways, job: Job, destination: Destination, secrets: Sequence[str]) -> int | None:

@@ -375,6 +375,36 @@ def test_what_waits_for_a_destination_that_was_removed_is_skipped(world: World, 
     assert rows(world.admin, "destination_secret") == []
 
 
+def test_nothing_of_a_document_is_kept_for_a_destination_that_was_removed(world: World, server: Server):
+    world.webhook(server.url)
+    world.webhook(server.url, "archive")
+    delivered = world.result()
+    server.then(Raw(200), Raw(200))
+    world.run()
+    assert destinations.remove(world.admin, world.tenant_id, "office", world.clock())
+    gone = destination_id_of(world, "office")
+    kept = {job["destination_id"] == gone: job["payload"] for job in world.jobs()}
+    assert kept[True] is None
+    assert kept[False]["documents"][0]["id"] == str(delivered)
+
+
+def test_what_was_asked_for_while_a_destination_was_being_removed_is_forgotten_when_it_is_skipped(
+    world: World, server: Server
+):
+    world.webhook(server.url)
+    world.result()
+    world.admin.execute("UPDATE destination SET disabled_at = now()")
+    assert world.job()["payload"]["documents"]
+    world.run()
+    assert (world.job()["status"], world.job()["payload"]) == (None, None)
+
+
+def destination_id_of(world: World, name: str) -> str:
+    row = world.admin.execute("SELECT id::text FROM destination WHERE name = %s", [name]).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
 def test_while_a_secret_is_rotated_both_sign(world: World, server: Server):
     old = world.webhook(server.url)
     new = destinations.rotate(world.admin, world.tenant_id, "office", world.clock())

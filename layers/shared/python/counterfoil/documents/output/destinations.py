@@ -85,10 +85,18 @@ def add(  # what a destination is
     return _new_secret(connection, tenant_id, row[0], now) if kind == "webhook" else None
 
 
-def remove(connection: Connection, tenant_id: UUID, name: str, now: datetime) -> bool:
-    """Disable a destination and forget its secrets. False where there is none of this name.
+# In the order of their ids, as claims and requests lock them.
+_FORGET = """
+UPDATE output_job SET payload = 'null'
+WHERE id IN (SELECT id FROM output_job WHERE destination_id = %s AND payload <> 'null' ORDER BY id FOR UPDATE)
+"""
 
-    Work that waits for it is skipped when its time comes.
+
+def remove(connection: Connection, tenant_id: UUID, name: str, now: datetime) -> bool:
+    """Disable a destination and forget its secrets and what its jobs hold. False where there is none of this name.
+
+    Nobody would tell it when a document is removed: so nothing of any is kept for it. Work that waits for it is skipped
+    when its time comes.
     """
     row = connection.execute(
         "UPDATE destination SET disabled_at = %s "
@@ -98,6 +106,7 @@ def remove(connection: Connection, tenant_id: UUID, name: str, now: datetime) ->
     if row is None:
         return False
     connection.execute("DELETE FROM destination_secret WHERE destination_id = %s", [row[0]])
+    connection.execute(_FORGET, [row[0]])
     return True
 
 
