@@ -1,11 +1,14 @@
 """Each code, and what is none: what a clerk would say of small cases."""
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from counterfoil.documents.variances import Key, Limits, Outcome, Result, Tolerance, Tolerances
+from counterfoil.documents.matching import profile
+from counterfoil.documents.variances import Key, Limits, Outcome, Result, Tolerance, Tolerances, case
 from tests.documents.variances.papers import (
     TWO,
     again,
@@ -415,6 +418,41 @@ def test_numbers_that_make_no_sense_stop_nothing(quantity: str):
     odd = {**TWO[0], "quantity": quantity, "unit_price": quantity, "net_amount": quantity}
     for documents in ([order(lines=[odd]), invoice()], [order(), delivery(lines=[odd]), invoice(lines=[odd])]):
         assert result(*documents).record["outcome"] in set(Outcome)
+
+
+@pytest.mark.parametrize("number", ["9" * 28, "1" + "0" * 30, "0." + "0" * 29 + "1"])
+@pytest.mark.parametrize("field", ["quantity", "unit_price", "price_basis_quantity", "net_amount", "tax_rate"])
+def test_a_number_of_any_size_is_held_against_the_others(field: str, number: str):
+    odd = {**TWO[0], "tax_rate": "19", field: number}
+    for documents in ([order(lines=[odd]), delivery(), invoice()], [order(), delivery(), invoice(lines=[odd])]):
+        assert result(*documents).record["outcome"] in set(Outcome)
+
+
+def test_a_price_of_thirty_digits_is_said_to_be_more():
+    bill = invoice(lines=[{**TWO[0], "unit_price": "4" + "0" * 29}, TWO[1]])
+    assert "price_mismatch" in codes(result(order(), delivery(), bill))
+
+
+def test_of_many_orders_each_is_read_once_and_only_compared_with_those_of_its_number(monkeypatch: pytest.MonkeyPatch):
+    read, compared = list[UUID](), list[tuple[UUID, UUID]]()
+    profiled, is_same = profile.document, case.same_again
+
+    def counted(id_: UUID, *rest: Any) -> profile.Document:
+        read.append(id_)
+        return profiled(id_, *rest)
+
+    def noted(one: profile.Document, other: profile.Document) -> bool:
+        compared.append((one.id, other.id))
+        return is_same(one, other)
+
+    monkeypatch.setattr(profile, "document", counted)
+    monkeypatch.setattr(case, "same_again", noted)
+    forms = [order(day=day) for day in range(3)]
+    forms = [replace(form, id=UUID(int=form.id.int + day)) for day, form in enumerate(forms)]
+    found = case.Case([*forms, *(order(str(number)) for number in range(5000, 5040))], [])
+    assert found.changed == {forms[0].id: forms[2], forms[1].id: forms[2]}
+    assert len(compared) == 3
+    assert sorted(read) == sorted(form.id for form in forms)
 
 
 def test_a_sentence_quotes_no_more_of_a_text_than_is_good_for_it():

@@ -67,18 +67,38 @@ class Case:
         if other.id in self.neighbours.get(one.id, ()):
             return True
         same_number = one.reference and other.reference and one.reference.folded & other.reference.folded
-        return bool(same_number) and same_again(_profile(one), _profile(other))
+        return bool(same_number) and self._is_same(one, other)
 
     @cached_property
     def changed(self) -> Mapping[UUID, Document]:
         """The orders that were changed, or came again, each with the last form of it."""
         found: dict[UUID, Document] = {}
-        orders = self.of(DocumentType.PURCHASE_ORDER)
-        for place, order in enumerate(orders):
-            later = [other for other in orders[place + 1 :] if same_again(_profile(order), _profile(other))]
-            if later:
-                found[order.id] = later[-1]
+        later: dict[str, list[Document]] = defaultdict(list)
+        for order in reversed(self.of(DocumentType.PURCHASE_ORDER)):
+            forms = order.reference.folded if order.reference else ()
+            named = {other.id: other for form in forms for other in later[form]}
+            last = [other for other in named.values() if self._is_same(order, other)]
+            if last:
+                found[order.id] = max(last, key=lambda one: one.order_of_time)
+            for form in forms:
+                later[form].append(order)
         return found
+
+    def _is_same(self, one: Document, other: Document) -> bool:
+        """Whether matching takes two documents for one."""
+        return same_again(self._profile(one), self._profile(other))
+
+    def _profile(self, document: Document) -> profile.Document:
+        known = self._profiles.get(document.id)
+        if known is None:
+            known = profile.document(document.id, document.received_at, document.type.value, document.data)
+            self._profiles[document.id] = known
+        return known
+
+    @cached_property
+    def _profiles(self) -> dict[UUID, profile.Document]:
+        """Documents as matching reads them, each read once."""
+        return {}
 
     @cached_property
     def repeated(self) -> Mapping[UUID, Document]:
@@ -199,7 +219,3 @@ def _is_same_paper(one: Document, other: Document) -> bool:
 
 def _amounts(document: Document) -> list[tuple[object, ...]]:
     return sorted((str(line.quantity), str(line.rejected), str(line.net)) for line in document.lines)
-
-
-def _profile(document: Document) -> profile.Document:
-    return profile.document(document.id, document.received_at, document.type.value, document.data)

@@ -1,7 +1,7 @@
 """Prices, price bases, tax rates and currencies of an invoice, against its order's. Pure."""
 
 from collections.abc import Iterator
-from decimal import Decimal
+from decimal import Context, Decimal
 
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.variances.ledger import Entry, Item, Ledger
@@ -11,6 +11,8 @@ from counterfoil.documents.variances.tolerances import Key, Tolerances
 from counterfoil.documents.variances.units import spoken
 
 _SHOWN = Decimal("0.0001")
+_EXACT = Context(prec=200)
+"""For what is rounded to a place: with the default's 28 digits a larger number, however senseless, cannot be."""
 
 
 def price_variances(ledger: Ledger, tolerances: Tolerances) -> Iterator[Variance]:
@@ -91,12 +93,12 @@ def _stated(line: Line, price: Decimal, currency: str | None) -> str:
 
 def _percent(expected: Decimal, actual: Decimal) -> str:
     percent = (actual - expected) * 100 / abs(expected)
-    return f"{plain(abs(percent).quantize(Decimal('0.1')))} % {'more' if percent > 0 else 'less'}"
+    return f"{plain(abs(percent).quantize(Decimal('0.1'), context=_EXACT))} % {'more' if percent > 0 else 'less'}"
 
 
 def _rounded(number: Decimal) -> Decimal:
     """Enough places for the smallest price that anybody states, and no endless fractions."""
-    return number if abs(number) < _SHOWN else number.quantize(_SHOWN)
+    return number if abs(number) < _SHOWN else number.quantize(_SHOWN, context=_EXACT)
 
 
 def _credited(item: Item, entry: Entry, excess: Decimal) -> str | None:
