@@ -3,18 +3,23 @@
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from secrets import token_hex
 from typing import Annotated, Any
 
 import typer
 from rich.table import Column, Table
 from rich.text import Text
 
+from cli import cases_run
+from cli.case import OUTCOMES, show_case
+from cli.cases_run import CasesRun, Found, open_codes, receiving
 from cli.cloud.place import ROOT, place_of
 from cli.cloud.visit import visited
 from cli.clusters import Cluster, show_clusters_in_short
 from cli.failures import ExitCode
 from cli.outcomes import Outcome, State
 from cli.sample import Sample, generate
+from cli.sample.cases import IN_ONE_FILE
 from cli.sample_run import Run
 from cli.tables import STYLES, label, summary
 from cli.terminal import DONE, FAILED, Counters, page, print_json, write_json
@@ -33,24 +38,27 @@ def demo(
 ) -> None:
     """Feed sample documents to the app and show what came of each.
 
-    Brings the local cloud up if it is not, and takes it down again then. The documents of two tenants are made from the
-    seed and uploaded to S3; what comes of them is compared with what the sample says must come of them, shown, and
-    written to build/demo.json. Exits with 1 when anything deviates.
+    Brings the local cloud up if it is not, and takes it down again then. The documents of three tenants are made from
+    the seed, and uploaded to S3 or sent by mail; results are posted to a receiver. What comes of them is compared with
+    what the sample says must come of them, shown, and written to build/demo.json. Exits with 1 when anything deviates.
     """
-    with visited(place_of(context.obj), OUTPUT / "demo-logs", keep=keep) as cloud:
+    with visited(place_of(context.obj), OUTPUT / "demo-logs", keep=keep) as cloud, receiving() as receiver:
         sample = generate(seed)
         run = Run.prepared(cloud, sample, OUTPUT / "demo")
         began = time.monotonic()
+        cases = CasesRun.begun(cloud, seed, f"cases-{token_hex(3)}", OUTPUT / "demo" / "cases", receiver)
         with Counters(["uploaded", "acquired", "ingested", "matched"], len(sample.files)) as shown:
             found = run.watch(timeout, shown.show)
+        held = cases.watch(timeout)
         seconds = time.monotonic() - began
         grouped = run.clusters()
-    wrong = deviations(sample, found)
-    report = _report(run, found, grouped, wrong, seconds)
+    wrong = [*deviations(sample, found), *cases_run.deviations(cases.cases, held)]
+    report = _report(run, found, grouped, wrong, seconds) | {"cases": _cases_record(cases, held)}
     write_json(OUTPUT / "demo.json", report)
     if as_json:
         print_json(report)
     else:
+        _show_cases(cases, held)
         _show(sample, found, grouped, wrong, seconds)
     if wrong:
         raise typer.Exit(ExitCode.UNWANTED)
@@ -78,6 +86,47 @@ def _report(
         "clusters": [cluster.record for cluster in grouped],
         "deviations": [deviation.record for deviation in wrong],
     }
+
+
+def _cases_record(run: CasesRun, held: Found) -> dict[str, Any]:
+    return {
+        "tenant": run.tenant.slug,
+        "cases": [
+            {"case": case.title, "by_mail": case.by_mail, "cluster": cluster and cluster.record}
+            for case in run.cases.cases
+            for cluster in [held.cluster_of(case)]
+        ],
+        "documents_of_one_file": held.parts,
+        "results_received": len(held.told),
+        "states_received": held.states,
+    }
+
+
+def _show_cases(run: CasesRun, held: Found) -> None:
+    screen = page()
+    screen.rule("What the papers of a deal come to", align="left")
+    table = Table(Column("deal"), Column("found"), Column("outcome", no_wrap=True), box=None, pad_edge=False)
+    single = [case for case in run.cases.cases if case.title != IN_ONE_FILE]
+    for case in single:
+        cluster = held.cluster_of(case)
+        result = cluster.result if cluster is not None else None
+        found = sorted({code.replace("_", " ") for _, code in open_codes(cluster)}) if cluster is not None else []
+        outcome = result["outcome"] if result is not None else "not computed"
+        title = Text(case.title).append("  by mail" if case.by_mail else "", "dim")
+        table.add_row(title, Text(", ".join(found)), Text(outcome, OUTCOMES.get(outcome, "")))
+    screen.print(table)
+    example = next(
+        (cluster for case in single if case.by_mail and (cluster := held.cluster_of(case)) and open_codes(cluster)),
+        None,
+    )
+    if example is not None:
+        screen.print(Text("\nOne of them, as 'counterfoil clusters show' has it:\n", "bold"))
+        show_case(screen, example)
+    mails, many = len(run.cases.mails()), len(run.cases.bundle.documents)
+    screen.print(
+        f"\n{mails} deals came by mail, {held.parts} of {many} invoices out of one file. The receiver got the results "
+        f"of {len(held.told)} clusters, and the states of {held.states} documents so far."
+    )
 
 
 def _show(
