@@ -4,6 +4,9 @@ What XML states is exact and taken as it is. Otherwise the pages are read: from 
 scans from the characters that are recognised on them; by rules, and where those fall short by a language model. A PDF
 of many documents has no data of its own: it is cut into its children, each with a file, a row and an ingestion of its
 own, and is done. What nobody can read is kept, with the reason.
+
+A document may be read anew. Where that finds nothing to match by, matching is begun all the same, if it ever was: it
+takes the document out of its cluster. A file that was taken apart stays so: what its parts state belongs to them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -51,6 +54,8 @@ class _Document:
     first_page: int
     """In that file, from 1."""
     is_child: bool
+    parts: frozenset[tuple[int, int]]
+    """First and last page of the parts that it was taken apart to before."""
 
 
 @dataclass(frozen=True)
@@ -100,19 +105,33 @@ def ingest(attempt: Attempt, language_model: MakeLlm | None = None, ocr: MakeOcr
         # No failure: each such try leaves less to ask for, so that they come to an end.
         message = f"The time was over after {memory.added} answers about the pages, and there is more to ask"
         raise DeferredError(message, until=attempt.now()) from error
+    if isinstance(found, _AsBefore):
+        return Success(lambda _: (), reason=lambda: found.reason)
     return _divided(attempt, found) if isinstance(found, _Divided) else _done(attempt, found)
 
 
 _READ = """
 SELECT d.bucket, d.key, d.version, coalesce(whole.content_hash, d.content_hash), coalesce(whole.id, d.id),
-       coalesce(d.first_page, 1), d.parent_id IS NOT NULL
+       coalesce(d.first_page, 1), d.parent_id IS NOT NULL, ARRAY(
+           SELECT ARRAY[first_page, last_page] FROM document part WHERE part.parent_id = d.id
+           UNION ALL SELECT ARRAY[first_page, last_page] FROM document_copy copy WHERE copy.parent_id = d.id
+       )
 FROM document d LEFT JOIN document whole ON whole.id = d.parent_id WHERE d.id = %s
 """
 
 
 def _read(connection: Connection, id_: UUID) -> _Document:
-    bucket, key, version, *rest = connection.execute(_READ, [id_]).fetchall()[0]
-    return _Document(File(bucket, key, version), *rest)
+    bucket, key, version, *rest, parts = connection.execute(_READ, [id_]).fetchall()[0]
+    return _Document(File(bucket, key, version), *rest, frozenset((first, last) for first, last in parts))
+
+
+class _AsBefore:
+    """A file that was taken apart before, otherwise than it would be now."""
+
+    reason = (
+        "The file was taken apart before, and would be taken apart otherwise now; its parts stay as they are. "
+        "To have it done anew, delete the document and upload its file again."
+    )
 
 
 @dataclass(frozen=True)
@@ -125,7 +144,7 @@ class _Ingestion:
     model: Remembering | None
     ocr: Ocr | None
 
-    def run(self) -> _Result | _Divided:
+    def run(self) -> _Result | _Divided | _AsBefore:
         """Read the file."""
         content = files.read(self.document.file)
         self.attempt.check()
@@ -139,7 +158,7 @@ class _Ingestion:
             return self._pdf(content)
         return _Result(extraction.type, extraction.method, None, extraction.reason)
 
-    def _pdf(self, content: bytes) -> _Result | _Divided:
+    def _pdf(self, content: bytes) -> _Result | _Divided | _AsBefore:
         pages = page.pages(content)
         self.attempt.check()
         found = recognition.of_pdf(content, pages, self._recogniser())
@@ -147,6 +166,8 @@ class _Ingestion:
             division = split(found.pages)
             if self.model is not None:
                 division = boundaries.decide(self.model, self.attempt, found.pages, division)
+            if not self.document.parts <= _ranges(division):
+                return _AsBefore()
             if division.doubt is not None:
                 reason = " ".join(filter(None, (division.doubt, found.told)))
                 return _Result(DocumentType.OTHER, "none", None, reason)
@@ -181,6 +202,13 @@ class _Ingestion:
         )
 
 
+def _ranges(division: Split) -> frozenset[tuple[int, int]]:
+    """First and last page of the parts that a file is to be cut into; none where it stays whole."""
+    if division.doubt is not None or len(division.parts) < 2:
+        return frozenset()
+    return frozenset((part.pages.first, part.pages.last) for part in division.parts)
+
+
 def _is_blank(found: Recognition) -> bool:
     return not any(page.words for page in found.pages)
 
@@ -200,7 +228,7 @@ def _exact(extraction: Extraction) -> _Result:
 def _done(attempt: Attempt, found: _Result) -> Outcome:
     def effects(connection: Connection) -> Sequence[Send]:
         _write(connection, attempt, found)
-        return ()
+        return _unmatch(connection, attempt)
 
     def effects_with_matching(connection: Connection) -> Sequence[Send]:
         _write(connection, attempt, found)
@@ -211,6 +239,15 @@ def _done(attempt: Attempt, found: _Result) -> Outcome:
     if found.type in (None, DocumentType.OTHER):
         return Skip("A kind of document that is kept and not matched.", effects)
     return Success(effects_with_matching, reason=lambda: " ".join(found.remarks) or None)
+
+
+_WAS_MATCHED = "SELECT id FROM document WHERE id = %s AND matching_revision > 0"
+
+
+def _unmatch(connection: Connection, attempt: Attempt) -> list[Send]:
+    """Begin the matching of a document that cannot be matched, where it ever was: it is taken out of its cluster."""
+    begun = [id_ for (id_,) in connection.execute(_WAS_MATCHED, [attempt.work_id])]
+    return begin(connection, "matching", begun, attempt.now())
 
 
 def _write(connection: Connection, attempt: Attempt, found: _Result) -> None:
@@ -231,7 +268,8 @@ def _divided(attempt: Attempt, found: _Divided) -> Success:
 
     def effects(connection: Connection) -> Sequence[Send]:
         _write(connection, attempt, _Result(DocumentType.OTHER, "none", None))
+        sends = _unmatch(connection, attempt)
         connection.execute("UPDATE document SET matching_reason = %s WHERE id = %s", [reason, attempt.work_id])
-        return children.insert(connection, attempt, found.parts)
+        return sends + children.insert(connection, attempt, found.parts)
 
     return Success(effects, reason=lambda: reason)

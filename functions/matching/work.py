@@ -1,6 +1,7 @@
 """One attempt at matching a document: search and decision outside a transaction, edges and clusters in one.
 
-That transaction also has the clusters computed that it changed (`diagnostics`).
+That transaction also has the clusters computed that it changed (`diagnostics`). A document that was matched, and cannot
+be any more since it was read anew, is taken out of its cluster.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,8 +10,11 @@ from functools import partial
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
 from counterfoil.documents import diagnostics, matching
+from counterfoil.documents.renewal import renew
 from counterfoil.llm import Llm
 from counterfoil.work import Send
+
+WITHDRAWN = "A document that it was matched with, or could have been, was read anew and is matched no more."
 
 
 def match(attempt: Attempt, language_model: Callable[[Database], Llm] | None = None) -> Outcome:
@@ -18,7 +22,7 @@ def match(attempt: Attempt, language_model: Callable[[Database], Llm] | None = N
     assert attempt.tenant_id is not None  # a document's tenant is NOT NULL
     prepared = matching.prepare(attempt.database, attempt.tenant_id, attempt.work_id)
     if isinstance(prepared, matching.Skip):
-        return Skip(prepared.reason)
+        return Skip(prepared.reason, lambda connection: _withdraw(connection, attempt))
     attempt.check()
 
     def judge(make: Callable[[Database], Llm]) -> matching.Judge:
@@ -39,3 +43,15 @@ def match(attempt: Attempt, language_model: Callable[[Database], Llm] | None = N
         )
 
     return Success(effects, reason=lambda: reasons[0])
+
+
+def _withdraw(connection: Connection, attempt: Attempt) -> Sequence[Send]:
+    assert attempt.tenant_id is not None
+    parts = matching.withdraw(connection, attempt.tenant_id, attempt.work_id)
+    if parts is None:
+        return ()
+    now = attempt.now()
+    sends = renew(connection, "matching", parts.touched, now, actor="matching", why=WITHDRAWN)
+    return sends + diagnostics.request(
+        connection, attempt.tenant_id, parts.clusters, now, document_ids=parts.neighbours
+    )

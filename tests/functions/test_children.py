@@ -178,6 +178,9 @@ def test_what_an_earlier_splitting_found_stands(pipeline: Pipeline, admin: Conne
     assert "ingestion" not in pipeline.sqs.sent
     stored = parts_in_s3([child["key"] for child in after])
     assert [len(part) for part in stored] == [child["size"] for child in after]
+    reasons = [job["reason"] for job in rows(admin, "ingestion_job") if job["status"] == "succeeded"]
+    assert len(reasons) == 1
+    assert reasons[0].startswith("The file was taken apart before, and would be taken apart otherwise now")
 
 
 @pytest.mark.usefixtures("tenant_id")

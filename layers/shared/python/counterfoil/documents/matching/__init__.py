@@ -36,7 +36,9 @@ write of its own yet: it may link to it, and the write still to come finds nothi
 person decided is never deleted and never replaced.
 
 A document that is removed leaves D under the same lock, with all its edges, and those whose decisions it was part of
-are matched anew (`departure`). A search from before looks again under the lock, since a document has been removed.
+are matched anew (`departure`). A search from before looks again under the lock, since a document has been removed. One
+that is read anew and cannot be matched any more leaves D, too: no search that begins after its new content was
+committed finds it, and whoever searched before has keys by then, by which the departure finds them.
 
 Clusters are the connected components of the edges, those to contracts left out, named by their smallest document: a
 function of the edges. A write renames the components that it changed.
@@ -51,7 +53,7 @@ arrives late finds none of them. And what a tenant has more than MAX_HOLDERS of 
 matched by numbers only.
 """
 
-from counterfoil.documents.matching.departure import Leaving, leaving, left
+from counterfoil.documents.matching.departure import Leaving, leaving, left, withdraw
 from counterfoil.documents.matching.judge import Judge
 from counterfoil.documents.matching.matcher import (
     Decided,
@@ -76,5 +78,6 @@ __all__ = [
     "prepare",
     "search_and_decide",
     "wait_for_lock",
+    "withdraw",
     "write",
 ]

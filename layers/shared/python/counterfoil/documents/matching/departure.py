@@ -3,10 +3,13 @@
 A decision depends on what its child's keys lead to (see the package). A document that leaves is like one that has lost
 all its keys: whoever its keys led to, or was led to it, decides again, and so does whoever is linked to it. That is
 done by matching each of them anew; here they are found.
+
+A document leaves when it is removed, and when it is read anew and states nothing any more that it could be matched by.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from uuid import UUID
 
 from counterfoil.db import Connection
@@ -14,6 +17,7 @@ from counterfoil.documents.matching import matcher, store
 from counterfoil.documents.matching.decide import touched
 from counterfoil.documents.matching.keys import Key, keys
 from counterfoil.documents.matching.neighbourhood import Neighbourhood
+from counterfoil.documents.matching.profile import CONTRACT, Document, document
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +44,31 @@ def leaving(connection: Connection, tenant_id: UUID, ids: Collection[UUID]) -> L
     found = {end for id_ in ids for edge in near.edges(id_) for end in edge.pair}
     neighbours = frozenset(found.difference(ids))
     stored = store.stored_keys(connection, ids)
-    for document in near.documents(ids):
-        obsolete: set[Key] = stored.get(document.id, set()) | keys(document)
-        found |= {other.id for other in touched(near, document, obsolete)}
+    stating = {one.id: one for one in near.documents(ids)}
+    for id_ in ids:
+        one = stating.get(id_) or _stating_nothing(id_)
+        obsolete: set[Key] = stored.get(id_, set()) | keys(one)
+        found |= {other.id for other in touched(near, one, obsolete)}
     clusters = store.clusters_of(connection, neighbours.union(ids))
     return Leaving(neighbours, frozenset(found.difference(ids)), clusters)
+
+
+def _stating_nothing(id_: UUID) -> Document:
+    """A document of which only the keys are left that it had: whatever it is, it is found by nothing else."""
+    return document(id_, datetime.min.replace(tzinfo=UTC), CONTRACT, {})
+
+
+def withdraw(connection: Connection, tenant_id: UUID, id_: UUID) -> Leaving | None:
+    """Take a document that is there, but cannot be matched any more, out of its cluster; None where it is in none.
+
+    What it states now must have been committed before. Its keys go, and its edges but for a person's: as long as it has
+    one, it stays with whom the person put it to. Returns what it was part of, `clusters` by their names then and now.
+    """
+    if not store.is_matched(connection, id_):
+        return None
+    parts = leaving(connection, tenant_id, [id_])
+    store.forget(connection, id_)
+    return replace(parts, clusters=left(connection, parts))
 
 
 def left(connection: Connection, leaving_: Leaving) -> frozenset[UUID]:

@@ -1,0 +1,192 @@
+"""Documents that are read anew and state something else: nothing of what they stated before is left in their case."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt
+from counterfoil.documents.splitting import Boundary, Split
+from counterfoil.work import begin
+from functions.matching.work import match
+from tests.delivery.harness import Clock, rows
+from tests.documents.matching.papers import credit, invoice, order
+from tests.documents.reading.papers import LASKU, printed, said
+from tests.factories import make_document
+from tests.functions.desk import DONE, Desk, desk
+from tests.functions.test_children import BUNDLE
+from tests.functions.test_diagnostics import Desk as Office
+from tests.functions.test_documents import Pipeline, pipeline
+
+__all__ = ["desk", "pipeline"]
+
+ORDER = {
+    "po_number": "PO 4711-22",
+    "po_date": "2026-03-01",
+    "supplier": {"name": "Kuusela Oy"},
+    "buyer": {"name": "Nordwind GmbH"},
+    "currency": "EUR",
+    "total_net": "1200.00",
+}
+
+
+@pytest.fixture
+def office(database: Database, admin: Connection, clock: Clock, tenant: UUID) -> Office:
+    return Office(database, admin, clock, tenant)
+
+
+def matched(database: Database, tenant_id: UUID, clock: Clock, *ids: UUID) -> None:
+    """Match documents, as the worker does."""
+    for id_ in ids:
+        outcome = match(Attempt(id_, tenant_id, 1, 1, 1, database, clock))
+        with database.tenant(tenant_id) as connection:
+            outcome.effects(connection)
+
+
+def states(admin: Connection, id_: UUID, data: dict[str, Any] | None, kind: str) -> None:
+    """From now on a document states something else."""
+    admin.execute(
+        "UPDATE document SET structured_data = %s, type = %s WHERE id = %s",
+        [None if data is None else Jsonb(data), kind, id_],
+    )
+
+
+def clusters(admin: Connection) -> dict[str, str | None]:
+    return {row["id"]: row["cluster_id"] for row in rows(admin, "document")}
+
+
+def keys(admin: Connection, id_: UUID) -> int:
+    return sum(row["document_id"] == str(id_) for row in rows(admin, "document_key"))
+
+
+def test_a_document_that_is_read_anew_without_a_result_leaves_its_case(desk: Desk):
+    made = make_document(desk.admin, desk.tenant_id, ORDER, type="purchase_order", matching_revision=1)
+    read = desk.file(printed(LASKU))
+    desk.model.then(said())
+    desk.ingest()
+    matched(desk.database, desk.tenant_id, desk.clock, made, read)
+    assert len(rows(desk.admin, "document_match")) == 1
+    before = {row["id"]: row["revision"] for row in rows(desk.admin, "cluster_diagnostics")}
+
+    begin(desk.admin, "ingestion", [read], desk.clock())
+    desk.again(read)
+    assert desk.ingest(model=False) == DONE
+
+    assert (desk.document(read)["matching_status"], desk.document(read)["matching_revision"]) == ("pending", 2)
+    desk.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
+    matched(desk.database, desk.tenant_id, desk.clock, read)
+    assert rows(desk.admin, "document_match") == []
+    assert (keys(desk.admin, read), clusters(desk.admin)) == (0, {str(read): None, str(made): str(made)})
+    after = {
+        row["id"]: row["revision"] for row in rows(desk.admin, "cluster_diagnostics") if row["status"] == "pending"
+    }
+    assert all(after[id_] > revision for id_, revision in before.items())
+    assert str(made) in after
+
+
+def test_a_document_that_never_was_matched_is_not_begun_by_an_empty_reading(desk: Desk):
+    id_ = desk.file(printed(LASKU))
+    assert desk.ingest(model=False) == DONE
+    assert (desk.document(id_)["matching_status"], desk.document(id_)["matching_revision"]) == (None, 0)
+
+
+def test_without_a_counterparty_it_leaves_too_and_who_named_it_is_matched_anew(office: Office):
+    made, billed = office.file(order()), office.file(invoice(po_reference="4711"))
+    office.match(made, billed)
+    states(office.admin, made, {"po_number": "4711"}, "purchase_order")
+    office.match(made)
+    assert (rows(office.admin, "document_match"), keys(office.admin, made)) == ([], 0)
+    assert clusters(office.admin) == {str(made): None, str(billed): str(billed)}
+    (row,) = [row for row in rows(office.admin, "document") if row["id"] == str(billed)]
+    assert (row["matching_status"], row["matching_revision"]) == ("pending", 2)
+
+
+def test_whoever_waited_for_its_number_is_matched_anew(office: Office):
+    first, second = office.file(order()), office.file(order(supplier={"name": "Somebody Else"}, when=1))
+    billed = office.file(invoice(po_reference="4711"))
+    office.match(first, second, billed)
+    states(office.admin, second, None, "other")
+    office.match(second)
+    pending = {row["id"] for row in rows(office.admin, "document") if row["matching_status"] == "pending"}
+    assert str(billed) in pending
+
+
+def test_what_a_person_put_together_stays_together(office: Office):
+    made, billed = office.file(order()), office.file(invoice(po_reference="4711"))
+    office.match(made, billed)
+    office.admin.execute("UPDATE document_match SET decided_by = 'person'")
+    states(office.admin, billed, None, "other")
+    office.match(billed)
+    assert len(rows(office.admin, "document_match")) == 1
+    assert (keys(office.admin, billed), set(clusters(office.admin).values())) == (0, {str(made)})
+
+
+def test_a_document_that_turns_out_to_be_of_another_type_is_matched_as_that(office: Office):
+    made, billed = office.file(order()), office.file(invoice("R-81", po_reference="4711"))
+    paid = office.file(credit(invoice_reference="X-990"))
+    office.match(made, billed, paid)
+    assert set(clusters(office.admin).values()) == {str(made)}
+    states(office.admin, made, invoice("X-990", when=12).data, "invoice")
+    office.match(made)
+    assert [(row["a"], row["b"]) for row in rows(office.admin, "document_match")] == [(str(made), str(paid))]
+    assert clusters(office.admin) == {str(made): str(made), str(paid): str(made), str(billed): str(billed)}
+
+
+def as_whole(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ingest, taking no file apart."""
+    with monkeypatch.context() as patched:
+        whole = Split(3, (Boundary(2, False, 1.0), Boundary(3, False, 1.0)))
+        patched.setattr("functions.ingestion.work.split", lambda _: whole)
+        assert pipeline.ingest() == DONE
+
+
+def read_anew(pipeline: Pipeline, admin: Connection, id_: UUID, clock: Clock) -> None:
+    (owed,) = begin(admin, "ingestion", [id_], clock())
+    pipeline.sqs.sent["ingestion"] = [{"MessageBody": owed.message.model_dump_json()}]
+
+
+def the_file(admin: Connection) -> dict[str, Any]:
+    (found,) = [row for row in rows(admin, "document") if row["parent_id"] is None]
+    return found
+
+
+def test_a_file_that_is_taken_apart_after_all_is_no_document_beside_its_parts(
+    pipeline: Pipeline,
+    admin: Connection,
+    database: Database,
+    clock: Clock,
+    make_tenant: Callable[..., UUID],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    tenant_id = make_tenant("acme")
+    pipeline.upload("uploads/acme/all.pdf", BUNDLE)
+    as_whole(pipeline, monkeypatch)
+    whole = UUID(the_file(admin)["id"])
+    matched(database, tenant_id, clock, whole)
+    assert keys(admin, whole) > 0
+    read_anew(pipeline, admin, whole, clock)
+    assert pipeline.ingest() == DONE
+    matched(database, tenant_id, clock, whole)
+    assert (the_file(admin)["type"], the_file(admin)["cluster_id"], keys(admin, whole)) == ("other", None, 0)
+    assert len(rows(admin, "document")) == 4
+
+
+def test_a_file_that_was_taken_apart_becomes_no_document_beside_its_parts(
+    pipeline: Pipeline,
+    admin: Connection,
+    clock: Clock,
+    make_tenant: Callable[..., UUID],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    make_tenant("acme")
+    pipeline.upload("uploads/acme/all.pdf", BUNDLE)
+    assert pipeline.ingest() == DONE
+    before = the_file(admin)
+    read_anew(pipeline, admin, UUID(before["id"]), clock)
+    as_whole(pipeline, monkeypatch)
+    assert the_file(admin) == before
+    (job,) = [job for job in rows(admin, "ingestion_job") if job["id"] == before["id"]]
+    assert job["reason"].startswith("The file was taken apart before")
