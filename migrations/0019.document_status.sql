@@ -6,13 +6,22 @@
 -- is left out, and what is rolled back is not told.
 
 -- For the function below, which acts as the owner, for one tenant at a time; documents have such a policy (0017).
-CREATE POLICY telling ON outbox TO counterfoil_owner
-    USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
-    WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid);
+DO $security$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['outbox', 'dead_letter', 'dead_letter_audit'] LOOP
+        EXECUTE format($policy$CREATE POLICY telling ON %I TO counterfoil_owner
+            USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+    END LOOP;
+END
+$security$;
 
 -- What is told of a document. `subject_id` and destination name one job for ever (`counterfoil.documents.output`); a new
--- revision of it begins as any work's does (`counterfoil.work.begin`), unless it would tell the same again. An ingestion
--- that succeeded is the end for a file that was taken apart; for any other one its match is still to come.
+-- revision of it begins as any work's does (`counterfoil.work.begin`), unless it would tell the same again; the dead letter
+-- of one that had failed is settled by it. An ingestion that succeeded is the end for a file that was taken apart; for any
+-- other one its match is still to come.
 CREATE FUNCTION tell_document(told_tenant uuid, told_document uuid, told_stage text, told_state text, why text)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
 DECLARE
@@ -47,7 +56,17 @@ BEGIN
             claim_token = nextval('claim_token'), error = NULL, reason = NULL, failed_at = NULL, attempts = 0,
             returns = 0, claimed_at = NULL, lease_expires_at = NULL, next_attempt_at = NULL
         WHERE job.payload <> excluded.payload
-        RETURNING job.id, job.revision, job.send_number
+        RETURNING job.id, job.revision, job.send_number, old.status = 'failed' AS had_failed
+    ), settled AS (
+        UPDATE dead_letter SET status = 'retried', resolved_at = now(), resolved_by = worker, resolution =
+            '{"action": "retried", "notes": "There is something newer to tell, which is delivered instead."}'
+        FROM owed
+        WHERE owed.had_failed AND dead_letter.task_type = 'document_output' AND dead_letter.status = 'pending'
+          AND dead_letter.worker = 'document_output' AND dead_letter.work_id = owed.id
+        RETURNING dead_letter.tenant_id, dead_letter.job_id, dead_letter.worker, dead_letter.revision
+    ), audited AS (
+        INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, detail, recorded_at)
+        SELECT tenant_id, job_id, 'retried', worker, jsonb_build_object('revision', revision), now() FROM settled
     )
     INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
     SELECT told_tenant, 'document_output', owed.id, owed.revision, owed.send_number, now(), now() FROM owed

@@ -1,6 +1,16 @@
 -- The sum of all migrations, as PostgreSQL 18 tells it; written by `python -m cli.schema`, not by hand.
 -- Everything here belongs to counterfoil_owner.
 
+CREATE FUNCTION public.count_told() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    NEW.told_revision := OLD.told_revision + 1;
+    RETURN NEW;
+END
+$$;
+
 CREATE FUNCTION public.hand_over_parts(leaving uuid) RETURNS SETOF uuid
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
@@ -70,7 +80,17 @@ BEGIN
             claim_token = nextval('claim_token'), error = NULL, reason = NULL, failed_at = NULL, attempts = 0,
             returns = 0, claimed_at = NULL, lease_expires_at = NULL, next_attempt_at = NULL
         WHERE job.payload <> excluded.payload
-        RETURNING job.id, job.revision, job.send_number
+        RETURNING job.id, job.revision, job.send_number, old.status = 'failed' AS had_failed
+    ), settled AS (
+        UPDATE dead_letter SET status = 'retried', resolved_at = now(), resolved_by = worker, resolution =
+            '{"action": "retried", "notes": "There is something newer to tell, which is delivered instead."}'
+        FROM owed
+        WHERE owed.had_failed AND dead_letter.task_type = 'document_output' AND dead_letter.status = 'pending'
+          AND dead_letter.worker = 'document_output' AND dead_letter.work_id = owed.id
+        RETURNING dead_letter.tenant_id, dead_letter.job_id, dead_letter.worker, dead_letter.revision
+    ), audited AS (
+        INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, detail, recorded_at)
+        SELECT tenant_id, job_id, 'retried', worker, jsonb_build_object('revision', revision), now() FROM settled
     )
     INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
     SELECT told_tenant, 'document_output', owed.id, owed.revision, owed.send_number, now(), now() FROM owed
@@ -518,6 +538,7 @@ CREATE TABLE public.output_job (
     subject_id uuid NOT NULL,
     schema_version integer NOT NULL,
     payload jsonb NOT NULL,
+    told_revision integer DEFAULT 1 NOT NULL,
     requested_at timestamp with time zone NOT NULL,
     delivered_at timestamp with time zone,
     response_status integer,
@@ -826,6 +847,8 @@ CREATE UNIQUE INDEX source_by_message ON public.source USING btree (tenant_id, m
 
 CREATE INDEX tenant_address_by_tenant ON public.tenant_address USING btree (tenant_id);
 
+CREATE TRIGGER count_told BEFORE UPDATE OF payload ON public.output_job FOR EACH ROW WHEN ((old.payload IS DISTINCT FROM new.payload)) EXECUTE FUNCTION public.count_told();
+
 CREATE TRIGGER tell AFTER UPDATE OF matching_status ON public.document FOR EACH ROW WHEN (((old.matching_status IS DISTINCT FROM new.matching_status) AND ((new.matching_status IS NULL) OR (new.matching_status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.tell_matching();
 
 CREATE TRIGGER tell AFTER UPDATE OF status ON public.ingestion_job FOR EACH ROW WHEN (((old.status IS DISTINCT FROM new.status) AND ((new.status IS NULL) OR (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.tell_ingestion();
@@ -1087,6 +1110,10 @@ CREATE POLICY removal ON public.document_copy TO counterfoil_owner USING ((tenan
 CREATE POLICY removal ON public.document_removal TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 ALTER TABLE public.source ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY telling ON public.dead_letter TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY telling ON public.dead_letter_audit TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY telling ON public.outbox TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 

@@ -13,6 +13,7 @@ from counterfoil import metrics
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome
 from counterfoil.documents import diagnostics
+from counterfoil.errors import InvalidDocumentError
 from counterfoil.metrics import Metric
 from counterfoil.work import Send
 from functions.diagnostics.work import diagnose
@@ -286,3 +287,21 @@ def test_a_failure_names_the_cluster(desk: Desk):
     desk.compute(sends, broken)
     (letter,) = rows(desk.admin, "dead_letter")
     assert (letter["worker"], letter["payload"]["file"]) == ("diagnostics", {"cluster": str(first)})
+
+
+def test_the_dead_letter_of_a_cluster_that_is_computed_anew_is_settled(desk: Desk):
+    first, *_ = case(desk)
+    sends = desk.match(first)
+
+    def broken(attempt: Attempt) -> Outcome:
+        message = "It is damaged."
+        raise InvalidDocumentError(message)
+
+    desk.compute(sends, broken)
+    assert desk.found(first)["status"] == "failed"
+    desk.clock.pass_(seconds=10)
+    desk.compute(desk.request(first))
+    (letter,) = rows(desk.admin, "dead_letter")
+    assert (desk.found(first)["status"], letter["status"]) == ("succeeded", "retried")
+    assert (letter["resolved_by"], letter["resolution"]["notes"]) == ("diagnostics", diagnostics.CHANGED)
+    assert [entry["action"] for entry in rows(desk.admin, "dead_letter_audit")].count("retried") == 1

@@ -89,6 +89,22 @@ def test_a_receiver_with_another_secret_refuses_it(world: World):
     assert (world.job()["status"], world.job()["error"]) == ("failed", f"{NAME} answered with HTTP 401")
 
 
+def test_the_dead_letter_of_what_could_not_be_told_is_settled_when_something_newer_is(world: World, server: Server):
+    world.webhook(server.url)
+    cluster = world.result("incomplete")
+    server.then(Raw(401), Raw(204))
+    world.run()
+    assert [letter["status"] for letter in rows(world.admin, "dead_letter")] == ["pending"]
+    world.result("exception", cluster)
+    world.run()
+    (letter,) = rows(world.admin, "dead_letter")
+    assert (world.job()["status"], letter["status"], letter["resolved_by"]) == (
+        "succeeded",
+        "retried",
+        "document_output",
+    )
+
+
 # What receivers do instead
 
 
@@ -283,6 +299,23 @@ def test_a_state_that_changes_while_it_is_delivered_is_delivered_too(world: Worl
     world.run()
     assert (world.job()["status"], world.job()["response_status"]) == ("succeeded", 200)
     assert [id_.rpartition(":")[2] for id_ in ids(server.requests)] == ["1", "2"]
+
+
+def test_what_is_sent_again_after_a_failure_is_the_same_delivery(world: World, server: Server):
+    world.webhook(server.url)
+    cluster = world.result()
+    server.then(Raw(401), Raw(204), Raw(204))
+    world.run()
+    assert world.job()["status"] == "failed"
+    world.clock.pass_(minutes=5)
+    begin(world.admin, "document_output", [UUID(world.job()["id"])], world.clock())
+    world.run()
+    assert (world.job()["status"], world.job()["revision"]) == ("succeeded", 2)
+    first, second = server.requests
+    assert (first.headers["idempotency-key"], first.body) == (second.headers["idempotency-key"], second.body)
+    world.result("exception", cluster)
+    world.run()
+    assert server.requests[2].headers["idempotency-key"] == f"{world.job()['id']}:2"
 
 
 def test_an_older_revision_that_comes_late_changes_nothing_at_the_receiver(world: World, server: Server):

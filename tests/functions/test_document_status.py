@@ -14,7 +14,7 @@ from counterfoil.delivery import Attempt, Outcome, Skip, Success
 from counterfoil.documents import output
 from counterfoil.documents.operations import WHY
 from counterfoil.documents.renewal import renew
-from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
+from counterfoil.errors import InvalidDocumentError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.messages import Message
 from functions.matching.work import match
 from tests.delivery.harness import Clock, rows
@@ -215,3 +215,23 @@ def test_what_is_told_is_of_the_version_that_python_tells(destination: UUID, pap
 def test_no_worker_tells_what_did_not_happen(paper: Message, database_url: str, tenant_id: UUID):
     with psycopg.connect(database_url, autocommit=True) as worker, pytest.raises(psycopg.errors.InsufficientPrivilege):
         worker.execute("SELECT tell_document(%s, %s, 'matching', 'succeeded', NULL)", [tenant_id, paper.work_id])
+
+
+@pytest.mark.usefixtures("destination", "sqs")
+def test_the_dead_letter_of_what_could_not_be_told_is_settled_when_something_newer_is(
+    paper: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+):
+    Worker("matching", ends(InvalidDocumentError("It is damaged.")), database, clock).handle(paper)
+    (job,) = rows(admin, "output_job")
+    owed_ = Message(work_id=UUID(job["id"]), revision=1, send_number=0)
+    World(database, admin, clock, tenant_id).run(owed_, work=ends(RejectedRequestError("HTTP 401")))
+    with database.tenant(tenant_id) as connection:
+        (again,) = renew(connection, "matching", [paper.work_id], clock(), actor="ann", why="Once more.")
+    Worker("matching", ends(Success(lambda _: ())), database, clock).handle(again.message)
+    letters = {letter["worker"]: letter for letter in rows(admin, "dead_letter")}
+    assert letters["document_output"]["status"] == "retried"
+    assert letters["document_output"]["resolved_by"] == "document_output"
+    audit = [(entry["actor"], entry["action"], entry["detail"]) for entry in rows(admin, "dead_letter_audit")]
+    assert audit.count(("document_output", "retried", {"revision": 1})) == 1
+    (job,) = rows(admin, "output_job")
+    assert (job["status"], job["revision"]) == ("pending", 2)

@@ -9,6 +9,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection
+from counterfoil.documents.renewal import settle_letters
 from counterfoil.documents.variances import Document, Key, Limits, Result, Tolerance, Tolerances, read_document
 from counterfoil.errors import StaleClaimError
 from counterfoil.messages import Message
@@ -17,6 +18,7 @@ from counterfoil.work import KINDS, Send
 WORKER = "diagnostics"
 DEBOUNCE = timedelta(seconds=5)
 """From the first request to the computation: what happens to the cluster meanwhile is computed with it."""
+CHANGED = "The cluster has changed, and is computed anew."
 
 # A cluster that waits to be computed, and was not begun, stays as it is: whoever begins it sees what this transaction
 # writes, since its row is locked until then (ON CONFLICT locks also what its condition leaves as it is). Any other
@@ -38,12 +40,15 @@ begun AS (
         {returns} = 0, {claimed_at} = NULL, {lease_expires_at} = NULL, {next_attempt_at} = NULL
     WHERE work.{status} IS DISTINCT FROM 'pending' OR work.{attempts} > 0 OR work.{returns} > 0
        OR work.{next_attempt_at} IS NOT NULL
-    RETURNING id, tenant_id, {revision} AS revision, {send_number} AS send_number
+    RETURNING id, tenant_id, {revision} AS revision, {send_number} AS send_number,
+        coalesce(old.{status} = 'failed', false) AS had_failed
+), owed AS (
+    INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+    SELECT tenant_id, %(worker)s, id, revision, send_number, %(due)s, %(now)s FROM begun
+    ON CONFLICT (worker, work_id, revision, send_number) DO NOTHING
+    RETURNING id, worker, tenant_id, work_id, revision, send_number, not_before
 )
-INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
-SELECT tenant_id, %(worker)s, id, revision, send_number, %(due)s, %(now)s FROM begun
-ON CONFLICT (worker, work_id, revision, send_number) DO NOTHING
-RETURNING id, worker, tenant_id, work_id, revision, send_number, not_before
+SELECT owed.*, begun.had_failed FROM owed JOIN begun ON begun.id = owed.work_id
 """)
 
 
@@ -71,9 +76,12 @@ def request(
             "now": now,
         },
     ).fetchall()
+    failed = [row[3] for row in found if row[-1]]
+    if failed:
+        settle_letters(connection, WORKER, failed, "retried", now, actor=WORKER, notes=CHANGED)
     return [
         Send(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due)
-        for id_, worker, tenant, work, revision, send, due in found
+        for id_, worker, tenant, work, revision, send, due, _ in found
     ]
 
 

@@ -9,9 +9,11 @@ from uuid import UUID, uuid5
 from counterfoil.db import Connection
 from counterfoil.documents.output.payload import SCHEMA_VERSION
 from counterfoil.documents.output.subjects import cluster
+from counterfoil.documents.renewal import settle_letters
 from counterfoil.work import JOB_NAMESPACE, Send, begin
 
 WORKER = "document_output"
+CHANGED = "There is something newer to tell, which is delivered instead."
 Subject = Literal["cluster", "document"]
 
 _DESTINATIONS = "SELECT id FROM destination WHERE tenant_id = %s AND disabled_at IS NULL AND %s = ANY(events)"
@@ -31,7 +33,7 @@ ORDER BY wanted.id
 ON CONFLICT (destination_id, subject, subject_id) DO UPDATE SET schema_version = excluded.schema_version,
     payload = excluded.payload, requested_at = excluded.requested_at, delivered_at = NULL, response_status = NULL
 WHERE job.payload <> excluded.payload
-RETURNING id
+RETURNING id, coalesce(old.status = 'failed', false)
 """
 
 
@@ -79,4 +81,7 @@ def request(  # who is told what about whom
             "destinations": destinations,
         },
     ).fetchall()
+    failed = [id_ for id_, had_failed in changed if had_failed]
+    if failed:
+        settle_letters(connection, WORKER, failed, "retried", now, actor=WORKER, notes=CHANGED)
     return begin(connection, WORKER, [row[0] for row in changed], now) if changed else []
