@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.documents.matching import profile
+from counterfoil.documents.matching import profile, rules
 from counterfoil.documents.variances import Key, Limits, Outcome, Result, Tolerance, Tolerances, case
 from tests.documents.variances.papers import (
     TWO,
@@ -435,7 +435,7 @@ def test_a_price_of_thirty_digits_is_said_to_be_more():
 
 def test_of_many_orders_each_is_read_once_and_only_compared_with_those_of_its_number(monkeypatch: pytest.MonkeyPatch):
     read, compared = list[UUID](), list[tuple[UUID, UUID]]()
-    profiled, is_same = profile.document, case.same_again
+    profiled, is_same = profile.document, rules.same_again
 
     def counted(id_: UUID, *rest: Any) -> profile.Document:
         read.append(id_)
