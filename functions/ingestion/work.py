@@ -29,14 +29,17 @@ from counterfoil.documents.reading.ocr import Ocr
 from counterfoil.documents.reading.reader import Reader
 from counterfoil.documents.reading.recognition import Recogniser, Recognition
 from counterfoil.documents.recognition import FileKind, recognise
+from counterfoil.documents.renewal import renew
 from counterfoil.documents.splitting import Split, split
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.text import page
 from counterfoil.errors import CancelledError, DeferredError
 from counterfoil.llm import Llm
-from counterfoil.work import Send, begin
+from counterfoil.work import Send
 from functions.ingestion import boundaries, children
 from functions.ingestion.children import Child
+
+WHY = "The document was read anew."
 
 MakeLlm = Callable[[Database], Llm]
 MakeOcr = Callable[[Database], Ocr]
@@ -232,7 +235,7 @@ def _done(attempt: Attempt, found: _Result) -> Outcome:
 
     def effects_with_matching(connection: Connection) -> Sequence[Send]:
         _write(connection, attempt, found)
-        return begin(connection, "matching", [attempt.work_id], attempt.now())
+        return _match(connection, attempt, [attempt.work_id])
 
     if found.structured_data is None:
         return Skip(found.reason or "Nothing could be read from the file.", effects)
@@ -247,7 +250,11 @@ _WAS_MATCHED = "SELECT id FROM document WHERE id = %s AND matching_revision > 0"
 def _unmatch(connection: Connection, attempt: Attempt) -> list[Send]:
     """Begin the matching of a document that cannot be matched, where it ever was: it is taken out of its cluster."""
     begun = [id_ for (id_,) in connection.execute(_WAS_MATCHED, [attempt.work_id])]
-    return begin(connection, "matching", begun, attempt.now())
+    return _match(connection, attempt, begun)
+
+
+def _match(connection: Connection, attempt: Attempt, ids: Sequence[UUID]) -> list[Send]:
+    return renew(connection, "matching", ids, attempt.now(), actor="ingestion", why=WHY)
 
 
 def _write(connection: Connection, attempt: Attempt, found: _Result) -> None:

@@ -7,17 +7,20 @@ from uuid import UUID
 import pytest
 from psycopg.types.json import Jsonb
 
+from cli.sample.bundle import write_bundle
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt
 from counterfoil.documents.splitting import Boundary, Split
-from counterfoil.work import begin
+from counterfoil.documents.text import page
+from counterfoil.errors import InvalidDocumentError
+from counterfoil.work import KINDS, begin
 from functions.matching.work import match
 from tests.delivery.harness import Clock, rows
 from tests.documents.matching.papers import credit, invoice, order
 from tests.documents.reading.papers import LASKU, printed, said
-from tests.factories import make_document
+from tests.factories import NOW, make_document
 from tests.functions.desk import DONE, Desk, desk
-from tests.functions.test_children import BUNDLE
+from tests.functions.test_children import BUNDLE, INVOICES
 from tests.functions.test_diagnostics import Desk as Office
 from tests.functions.test_documents import Pipeline, pipeline
 
@@ -190,3 +193,38 @@ def test_a_file_that_was_taken_apart_becomes_no_document_beside_its_parts(
     assert the_file(admin) == before
     (job,) = [job for job in rows(admin, "ingestion_job") if job["id"] == before["id"]]
     assert job["reason"].startswith("The file was taken apart before")
+
+
+@pytest.mark.usefixtures("tenant")
+@pytest.mark.parametrize("readable", [True, False])
+def test_the_dead_letter_of_a_failed_match_is_settled_when_reading_begins_it_and_not_before(
+    readable: bool, pipeline: Pipeline, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
+):
+    pipeline.upload("uploads/acme/1/one.pdf", write_bundle(INVOICES[:1]))
+    pipeline.ingest()
+    (document,) = rows(admin, "document")
+    id_ = UUID(document["id"])
+    admin.execute("UPDATE document SET matching_status = 'failed', matching_error = 'x'")
+    admin.execute(
+        """
+        INSERT INTO dead_letter (job_id, tenant_id, worker, work_id, revision, task_type, payload, metadata, attempts,
+                                 fingerprint, dlq_reason, dlq_timestamp)
+        VALUES (%s, %s, 'matching', %s, 1, 'matching', '{}', '{}', 3, 'f', 'max_retries_exceeded', now())
+        """,
+        [KINDS["matching"].job_id(id_), tenant, id_],
+    )
+    if not readable:
+
+        def damaged(content: bytes) -> None:
+            message = "It is damaged."
+            raise InvalidDocumentError(message)
+
+        monkeypatch.setattr(page, "pages", damaged)
+    (again,) = begin(admin, "ingestion", [id_], NOW)
+    pipeline.sqs.sent["ingestion"] = [{"MessageBody": again.message.model_dump_json()}]
+    assert pipeline.ingest() == DONE
+    (row,) = rows(admin, "document")
+    letters = {letter["worker"]: letter["status"] for letter in rows(admin, "dead_letter")}
+    assert (row["matching_status"], letters["matching"]) == (
+        ("pending", "retried") if readable else ("failed", "pending")
+    )

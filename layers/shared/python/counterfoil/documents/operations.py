@@ -11,7 +11,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.documents.renewal import renew, settle_letters
+from counterfoil.documents.renewal import renew
 from counterfoil.work import Send
 
 Kind = Literal["extract", "match"]
@@ -184,7 +184,8 @@ def step(connection: Connection, operation_id: UUID, now: datetime) -> Step | No
     }
     found = connection.execute(_NEXT, values).fetchall()
     is_done = len(found) < limit
-    sends = _begin(connection, operation, [id_ for id_, _ in found], now)
+    by, why = operation.requested_by, WHY[operation.kind]
+    sends = renew(connection, WORKERS[operation.kind], [id_ for id_, _ in found], now, actor=by, why=why)
     if found:
         values |= {"cursor_id": found[-1][0], "cursor_at": found[-1][1]}
     values |= {
@@ -196,13 +197,6 @@ def step(connection: Connection, operation_id: UUID, now: datetime) -> Step | No
     }
     connection.execute(_MOVE, values)
     return Step(len(found), sends, is_done)
-
-
-def _begin(connection: Connection, operation: Operation, ids: Sequence[UUID], now: datetime) -> list[Send]:
-    by, why = operation.requested_by, WHY[operation.kind]
-    if operation.kind == "extract" and ids:  # which begins matching when it has ended
-        settle_letters(connection, "matching", ids, "retried", now, actor=by, notes=why)
-    return renew(connection, WORKERS[operation.kind], ids, now, actor=by, why=why)
 
 
 def allowance(rate: int, stepped_at: datetime, now: datetime) -> tuple[int, datetime]:
