@@ -41,7 +41,8 @@ CREATE TABLE output_job (
     subject_id       uuid NOT NULL,  -- no foreign key: that it is gone is delivered, too
     schema_version   integer NOT NULL,  -- of the body that this revision is delivered in
     payload          jsonb NOT NULL,
-    requested_at     timestamptz NOT NULL,  -- when this revision began
+    told_revision    integer NOT NULL DEFAULT 1,  -- of the payload: the same when the same is sent again
+    requested_at     timestamptz NOT NULL,  -- when the payload became this one
     delivered_at     timestamptz,
     response_status  integer,
     created_at       timestamptz NOT NULL,
@@ -62,6 +63,16 @@ CREATE TABLE output_job (
 );
 CREATE INDEX output_job_status ON output_job (status) WHERE status IN ('pending', 'in-progress');
 CREATE INDEX output_job_by_subject ON output_job (tenant_id, subject_id);
+
+-- Whoever changes what is told, and none that only sends it again, as a person does with a dead letter.
+CREATE FUNCTION count_told() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+BEGIN
+    NEW.told_revision := OLD.told_revision + 1;
+    RETURN NEW;
+END
+$body$;
+CREATE TRIGGER count_told BEFORE UPDATE OF payload ON output_job FOR EACH ROW
+WHEN (OLD.payload IS DISTINCT FROM NEW.payload) EXECUTE FUNCTION count_told();
 
 DO $security$
 DECLARE

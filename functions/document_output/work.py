@@ -44,11 +44,12 @@ def deliver(attempt: Attempt, ways: Ways) -> Outcome:
     """
     assert attempt.tenant_id is not None  # an output job's tenant is NOT NULL
     with attempt.database.tenant(attempt.tenant_id) as connection:
-        job, destination = destinations.load(connection, attempt.work_id)
+        loaded = destinations.load(connection, attempt.work_id, attempt.revision)
+        if loaded is None:
+            message = f"A newer revision than {attempt.revision} exists of {attempt.work_id}"
+            raise StaleClaimError(message)
+        job, destination = loaded
         secrets = destinations.active_secrets(connection, destination.id, attempt.now())
-    if job.revision != attempt.revision:
-        message = f"A newer revision than {attempt.revision} exists of {attempt.work_id}"
-        raise StaleClaimError(message)
     if not destination.is_active:
         return Skip(f"The destination '{destination.name}' was removed", partial(_forget, attempt.work_id))
     attempt.check()

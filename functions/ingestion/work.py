@@ -124,8 +124,10 @@ FROM document d LEFT JOIN document whole ON whole.id = d.parent_id WHERE d.id = 
 
 
 def _read(connection: Connection, id_: UUID) -> _Document:
-    bucket, key, version, *rest, parts = connection.execute(_READ, [id_]).fetchall()[0]
-    return _Document(File(bucket, key, version), *rest, frozenset((first, last) for first, last in parts))
+    (row,) = connection.execute(_READ, [id_]).fetchall()
+    bucket, key, version, content_hash, root, first_page, is_child, parts = row
+    file, ranges = File(bucket, key, version), frozenset((first, last) for first, last in parts)
+    return _Document(file, content_hash, root, first_page, is_child, ranges)
 
 
 class _AsBefore:

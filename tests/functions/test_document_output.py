@@ -16,6 +16,7 @@ from counterfoil import egress, http
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome
 from counterfoil.documents.output import destinations
+from counterfoil.work import begin
 from functions.document_output.work import Ways
 from tests.certificates import certify
 from tests.delivery.harness import Clock, FakeSqs, rows

@@ -112,10 +112,11 @@ def test_a_slow_try_of_an_older_revision_undoes_nothing(world: World, s3: S3):
     def overtaken(attempt: Attempt) -> Outcome:
 
         with attempt.database.tenant(world.tenant_id) as connection:
-            job, _ = destinations.load(connection, attempt.work_id)
+            loaded = destinations.load(connection, attempt.work_id, attempt.revision)
+        assert loaded is not None
         world.result("matched", cluster)
         world.run()  # the newer revision is there first
-        exports.export(BUCKET, "acme", "erp/in", job)
+        exports.export(BUCKET, "acme", "erp/in", loaded[0])
         return world.deliver(attempt)
 
     world.run(work=overtaken)
@@ -157,13 +158,14 @@ def test_a_slow_try_for_a_destination_that_was_removed_and_added_again_undoes_no
 
     def overtaken(attempt: Attempt) -> Outcome:
         with attempt.database.tenant(world.tenant_id) as connection:
-            job, _ = destinations.load(connection, attempt.work_id)
+            loaded = destinations.load(connection, attempt.work_id, attempt.revision)
+        assert loaded is not None
         assert destinations.remove(world.admin, world.tenant_id, "erp", world.clock())
         world.export("erp/in")
         world.clock.pass_(seconds=1)
         world.result("matched", cluster)
         world.run()  # the new destination's is there first
-        exports.export(BUCKET, "acme", "erp/in", job)
+        exports.export(BUCKET, "acme", "erp/in", loaded[0])
         return world.deliver(attempt)
 
     world.run(work=overtaken)

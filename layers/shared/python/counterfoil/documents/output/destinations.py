@@ -32,17 +32,17 @@ class Destination:
 
 
 _JOB = """
-SELECT j.id, j.revision, j.subject, j.subject_id, j.schema_version, j.requested_at, j.payload::text,
+SELECT j.id, j.told_revision, j.subject, j.subject_id, j.schema_version, j.requested_at, j.payload::text,
        d.id, d.name, d.kind, coalesce(d.url, d.prefix), d.disabled_at IS NULL, t.slug
 FROM output_job j JOIN destination d ON d.id = j.destination_id JOIN tenant t ON t.id = j.tenant_id
-WHERE j.id = %s
+WHERE j.id = %s AND j.revision = %s
 """
 
 
-def load(connection: Connection, job_id: UUID) -> tuple[Job, Destination]:
-    """What a job is to deliver, and where to, as it is now."""
-    row = connection.execute(_JOB, [job_id]).fetchall()[0]
-    return Job(*row[:7]), Destination(*row[7:])
+def load(connection: Connection, job_id: UUID, revision: int) -> tuple[Job, Destination] | None:
+    """What a revision of a job is to deliver, and where to, as it is now; None where a newer revision has begun."""
+    row = connection.execute(_JOB, [job_id, revision]).fetchone()
+    return None if row is None else (Job(*row[:7]), Destination(*row[7:]))
 
 
 _SECRETS = """

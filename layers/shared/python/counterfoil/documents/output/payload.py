@@ -49,6 +49,7 @@ class Job:
 
     id: UUID
     revision: int
+    """Of what is told. It grows where that changes, and not where the same is sent again after a failure."""
     subject: str
     subject_id: UUID
     schema_version: int
