@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
 
@@ -347,6 +348,28 @@ def test_a_file_that_is_taken_apart_beside_the_removal_of_another_has_its_parts_
     worker.meanwhile.append(lambda: remove(database, tenant_id, old, clock))
     assert worker.handle(message) == []
     assert list(parts(admin, message.work_id)) == [1, 2, 3]
+
+
+def test_a_removal_waits_for_a_file_that_is_being_taken_apart_and_leaves_it_its_parts(
+    pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+):
+    pipeline.upload("uploads/acme/bundle.pdf", BUNDLE)
+    pipeline.ingest()
+    (old,) = [UUID(row["id"]) for row in rows(admin, "document") if row["parent_id"] is None]
+    before = parts(admin, old)
+    pipeline.sqs.sent.pop("ingestion")
+    pipeline.upload("uploads/acme/corrected.pdf", CORRECTED, sequencer="02")
+    corrected = owed(pipeline, "ingestion").work_id
+    outcome = ingest(Attempt(corrected, tenant_id, 1, 1, 1, database, clock))
+    with ThreadPoolExecutor(1) as pool:
+        with database.tenant(tenant_id) as connection:
+            outcome.effects(connection)
+            removed = pool.submit(remove, database, tenant_id, old, clock)
+            while admin.execute("SELECT FROM pg_locks WHERE NOT granted").fetchone() is None:
+                assert not removed.done()
+        removed.result()
+    held = parts(admin, corrected)
+    assert (held[1], held[2], list(held)) == (before[1], before[2], [1, 2, 3])
 
 
 def test_a_part_that_was_uploaded_by_itself_as_well_stays_as_that_upload(
