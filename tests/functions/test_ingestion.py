@@ -149,6 +149,21 @@ def test_what_a_page_commands_is_text_and_ends_nothing(desk: Desk):
     assert (data["invoice_number"], data["total_gross"]) == ("L-2026/118", "1506.00")
 
 
+def test_a_model_makes_no_refund_of_what_is_owed(desk: Desk):
+    id_ = desk.file(PAPER)
+    lines = [
+        line | {"quantity": f"-{line['quantity']}", "net_amount": f"-{line['net_amount']}"}
+        for line in READ["line_items"]
+    ]
+    desk.model.then(said(total_net="-1200.00", total_tax="-306.00", total_gross="-1506.00", line_items=lines))
+
+    assert desk.ingest() == DONE
+
+    data = desk.document(id_)["structured_data"]
+    assert (data["total_net"], data["total_tax"], data["total_gross"]) == ("1200.00", "306.00", "1506.00")
+    assert data["line_items"] == READ["line_items"]
+
+
 def test_what_postgresql_cannot_hold_costs_a_character_and_no_document(desk: Desk):
     id_ = desk.file(PAPER)
     screw = READ["line_items"][0]

@@ -165,6 +165,23 @@ def test_every_amount_is_found_however_it_is_grouped(amount, marks):
     assert grounds(f"Total {written} EUR").number(str(amount)) == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "is_negative"),
+    [
+        ("Total 1 506,00 EUR", False),
+        ("Total -1 506,00 EUR", True),
+        ("Total EUR \u2212 1.506,00", True),
+        ("Total -EUR 1.506,00", True),
+        ("Total 1,506.00-", True),
+        ("Total 1,506.00 EUR-", True),
+        ("Total (1,506.00)", True),
+        ("R-2026/1506 Total 1506.00", False),
+    ],
+)
+def test_an_amount_is_negative_where_it_is_printed_so(text: str, is_negative: bool):
+    assert grounds(text).is_negative("-1506.00") is is_negative
+
+
 @given(st.text(alphabet="0123456789.,'/- \n\u2019janmr", max_size=200))
 def test_any_text_is_searched_to_its_end(text):
     assert all(number >= 0 for number in numbers(text))

@@ -22,6 +22,13 @@ _SEPARATOR = re.compile(r"[.,'\u2019]")
 _GROUPED = re.compile(r"\d{1,3}([.,'\u2019]?)\d{3}(?:\1\d{3})*", re.ASCII)
 _GROUP_BEFORE = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})*$")
 _GROUP_AFTER = re.compile(r"\d{3}(?![\d'\u2019])(?:[.,]\d+)?", re.ASCII)
+_AMOUNT = r"(\d[\d.,'\u2019 ]{0,30})"
+_UNIT = r"(?:[^\W\d_]{1,3}|[\u20ac$\u00a3\u00a5])?"
+_SIGNED = (
+    re.compile(rf"[-\u2212\u2013(]\s?{_UNIT}\s?{_AMOUNT}"),
+    re.compile(rf"{_AMOUNT}{_UNIT}\s?[-\u2212\u2013)](?!\d)"),
+)
+"""A minus or a parenthesis before or behind an amount, and its currency between."""
 _LONGEST = 24
 """Digits and blanks of the longest number."""
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
@@ -76,6 +83,10 @@ class Grounds:
         except InvalidOperation:
             return None
 
+    def is_negative(self, value: str) -> bool:
+        """Whether any page states an amount with a minus or in parentheses."""
+        return abs(Decimal(value)) in self._negative
+
     def date(self, value: str) -> int | None:
         """The page that states a day, given as ISO 8601 writes it."""
         return self._dates.get(value)
@@ -113,6 +124,11 @@ class Grounds:
     @cached_property
     def _numbers(self) -> dict[Decimal, int]:
         return _by_first_page(numbers(text) for text in self._texts)
+
+    @cached_property
+    def _negative(self) -> frozenset[Decimal]:
+        printed = (found[1] for text in self._texts for form in _SIGNED for found in form.finditer(text))
+        return frozenset(number for amount in printed for number in numbers(amount))
 
     @cached_property
     def _dates(self) -> dict[str, int]:

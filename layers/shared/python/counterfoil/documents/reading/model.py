@@ -274,6 +274,8 @@ class _Count:
         if page is None:
             self.remarks.append(f"{path} stands nowhere on the pages as the language model gave it, and was left out.")
             return None
+        if name in _NUMBERS and value.startswith("-") and not self._grounds.is_negative(value):
+            value = value[1:]  # no page has a minus: what is owed must not become what is paid back
         kept, confidence = _normalised(name, value)
         self.evidence.setdefault(path, Evidence(SOURCE, confidence, page))
         return kept
