@@ -59,9 +59,9 @@ def extract(
         bool, typer.Option("--text-only", help="Leave XML inside PDFs aside, and read their pages.")
     ] = False,
 ) -> None:
-    """Read documents from files and show what they state: by their XML, and PDFs without by the text of their pages.
+    """Read documents from files and show what they state.
 
-    What was read from pages comes with its evidence in JSON: where each field was found, and how sure it is.
+    XML is read exactly, alone or inside a PDF; PDFs without it by the text of their pages. What was read from pages comes with its evidence in JSON: where each field was found, and how sure it is.
 
     Exits with 0 when every file was read or kept, and with 1 when at least one had an error.
     """

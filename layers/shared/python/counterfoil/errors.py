@@ -140,8 +140,7 @@ def sentence(error: BaseException, *, for_log: bool = False) -> str:
     model's answer or of a mail's addresses either.
     """
     if isinstance(error, CounterfoilError):
-        quotes = isinstance(error, InvalidAnswerError | UnknownTenantError)
-        said = error.unquoted if for_log and quotes else str(error)
+        said = error.unquoted if isinstance(error, InvalidAnswerError | UnknownTenantError) and for_log else str(error)
         return said.encode(errors="replace").decode().replace("\x00", "?")  # what PostgreSQL's text can hold
     place = ""
     trace = error.__traceback__
