@@ -61,7 +61,8 @@ def extract(
 ) -> None:
     """Read documents from files and show what they state.
 
-    XML is read exactly, alone or inside a PDF; PDFs without it by the text of their pages. What was read from pages comes with its evidence in JSON: where each field was found, and how sure it is.
+    XML is read exactly, alone or inside a PDF; PDFs without it by the text of their pages. What was read from pages
+    comes with its evidence in JSON: where each field was found, and how sure it is.
 
     Exits with 0 when every file was read or kept, and with 1 when at least one had an error.
     """
