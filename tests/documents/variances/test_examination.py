@@ -107,6 +107,21 @@ def test_rejected_goods_that_are_not_billed_are_in_order():
     assert codes(found) == []
 
 
+@pytest.mark.parametrize(
+    "description", ["Fracht und Verpackung", "Versandkosten", "Shipping & handling", "Frais de port", "Fragt"]
+)
+def test_freight_is_billed_without_an_order(description: str):
+    freight = {"position": "3", "description": description, "quantity": "1", "unit": "C62", "net_amount": "12.50"}
+
+    assert "billed_beyond_order" not in codes(result(order(), delivery(), invoice(lines=[*TWO, freight])))
+
+
+def test_goods_that_have_to_do_with_freight_are_goods():
+    boxes = {"position": "3", "description": "Transport box", "quantity": "1", "unit": "C62", "net_amount": "12.50"}
+
+    assert "billed_beyond_order" in codes(result(order(), delivery(), invoice(lines=[*TWO, boxes])))
+
+
 def test_what_was_never_ordered():
     sentence = only(
         result(order(), delivery(), invoice(lines=[*TWO, line("Z-9", "1", "99.00")])), "billed_beyond_order"

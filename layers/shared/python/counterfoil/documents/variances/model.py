@@ -49,6 +49,22 @@ class Outcome(StrEnum):
     INCOMPLETE = "incomplete"
 
 
+_OF_FREIGHT = frozenset(
+    words(
+        "Fracht Frachtkosten Versand Versandkosten Versandkostenanteil Porto Verpackung Verpackungskosten Transport "
+        "Transportkosten Lieferung Lieferkosten Zustellung Anlieferung Kosten pauschal Pauschale und inkl "
+        "freight carriage shipping shipment postage packing packaging handling delivery transport charge charges cost "
+        "costs fee and surcharge "
+        "frais de port transport livraison emballage expedition et d participation aux "
+        "trasporto spese di spedizione imballo consegna e "
+        "portes gastos envio embalaje transporte y "
+        "verzendkosten verzending vracht vrachtkosten verpakking verpakkingskosten transportkosten en "
+        "fragt forsendelse emballage og levering"
+    ).split()
+)
+"""A line that has no article number and none but these words is about bringing the goods, not about goods."""
+
+
 # -- what is read ---------------------------------------------------------------------------------------------------
 
 
@@ -88,7 +104,10 @@ class Line:
     @property
     def is_item(self) -> bool:
         """Whether it is about goods or services, and not about freight, a discount or a down payment."""
-        return self.unit is not None or self.article is not None or self.buyer_article is not None
+        if self.article is not None or self.buyer_article is not None:
+            return True
+        # EN 16931 has a unit on every line, that of freight too.
+        return self.unit is not None and not (self.words and _OF_FREIGHT.issuperset(self.words.split()))
 
 
 @dataclass(frozen=True, slots=True)
