@@ -7,6 +7,7 @@ UPDATE source SET kind = 'upload' WHERE kind = 'mail';
 ALTER TABLE source FORCE ROW LEVEL SECURITY;
 REVOKE UPDATE (parts, refusal) ON source FROM counterfoil_worker;
 DROP INDEX source_by_message;
+DROP INDEX document_by_source;
 ALTER TABLE source
     DROP COLUMN sender, DROP COLUMN subject, DROP COLUMN message_id, DROP COLUMN parts, DROP COLUMN refusal,
     DROP CONSTRAINT source_kind_check,

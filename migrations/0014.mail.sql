@@ -33,6 +33,8 @@ ALTER TABLE source
     ADD COLUMN parts      jsonb,  -- of a mail or an archive: each file in it, and what became of it
     ADD COLUMN refusal    text;   -- why nothing was taken from it
 -- A mail that was refused keeps its Message-ID from no other.
+-- A mail that comes again looks for the documents that it brought, and a source that goes takes them along.
+CREATE INDEX document_by_source ON document (source_id);
 -- By a hash, since an entry of an index has 2,704 bytes at most, and both may be longer.
 CREATE UNIQUE INDEX source_by_message ON source (tenant_id, md5(message_id || ' ' || coalesce(sender, '')))
     WHERE message_id IS NOT NULL AND refusal IS NULL;

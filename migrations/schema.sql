@@ -799,6 +799,8 @@ CREATE UNIQUE INDEX document_by_parent ON public.document USING btree (parent_id
 
 CREATE INDEX document_by_receipt ON public.document USING btree (tenant_id, received_at, id);
 
+CREATE INDEX document_by_source ON public.document USING btree (source_id);
+
 CREATE INDEX document_copy_by_document ON public.document_copy USING btree (document_id);
 
 CREATE UNIQUE INDEX document_copy_by_parent ON public.document_copy USING btree (parent_id, first_page) WHERE (parent_id IS NOT NULL);

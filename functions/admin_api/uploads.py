@@ -2,15 +2,18 @@
 
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from counterfoil.db import Database
 from counterfoil.documents import presigned
 from counterfoil.errors import RejectedRequestError
 from counterfoil.validation import Problem, validate_json
 from functions.admin_api.caller import Caller, Role
+
+SLUG = "^[a-z0-9][a-z0-9-]{0,62}$"
+"""What a tenant is called by, as the database has it."""
 
 
 class ForbiddenError(RejectedRequestError):
@@ -24,7 +27,7 @@ class NotFoundError(RejectedRequestError):
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
-    tenant: str
+    tenant: Annotated[str, StringConstraints(pattern=SLUG)]
     file_name: str
     size: int | None = None
 

@@ -84,6 +84,8 @@ def test_a_tenant_that_does_not_exist_is_not_found(ask: Ask) -> None:
         ("{", "must be JSON"),
         ("[]", "wrong at a field"),
         ({"tenant": "acme"}, "wrong at file_name"),
+        ({**WANTED, "tenant": "ac\x00me"}, "wrong at tenant"),
+        ({**WANTED, "tenant": "Acme"}, "wrong at tenant"),
         ({**WANTED, "bucket": "mine"}, "wrong at a field"),
         ({**WANTED, "file_name": 7}, "wrong at file_name"),
         ({**WANTED, "file_name": ""}, "file_name must be"),
