@@ -6,9 +6,8 @@ that is not certain leaves the doubt to a person.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from threading import Event
-from typing import Any, Literal, Protocol, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
@@ -16,9 +15,8 @@ from counterfoil.delivery import Attempt
 from counterfoil.documents.splitting import SURE, Boundary, Split
 from counterfoil.documents.text.page import Page
 from counterfoil.errors import ContextWindowError
-from counterfoil.llm import Question, RefusedQuestionError
+from counterfoil.llm import Asks, Question, RefusedQuestionError
 
-M = TypeVar("M", bound=BaseModel)
 
 MAX_DOUBTS = 20
 """With more, a file is a heap that a person should look at; and a question stays below about 20,000 tokens."""
@@ -42,21 +40,6 @@ they clearly favour one, "low" where you merely lean. A wrong boundary costs far
 Answer with JSON of this form and nothing else, with one entry for each page in question:
 {"boundaries": [{"page": 4, "begins": true, "confidence": "high", "reasoning": "One sentence that names the facts."}]}
 """
-
-
-class Asks(Protocol):
-    """The language model (`counterfoil.llm.Llm`)."""
-
-    def ask(
-        self,
-        question: Question,
-        answer: type[M],
-        *,
-        time_left: Callable[[], float],
-        cancelled: Event,
-        check: Callable[[], None],
-    ) -> M:
-        """An answer in this form."""
 
 
 class Choice(BaseModel):

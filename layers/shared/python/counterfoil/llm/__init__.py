@@ -1,6 +1,6 @@
 """Questions to a language model: asked with patience, answered in a form that was asked for, and counted."""
 
-from counterfoil.llm.asking import Llm, Question
+from counterfoil.llm.asking import Asks, Llm, Question
 from counterfoil.llm.provider import RefusedQuestionError
 
-__all__ = ["Llm", "Question", "RefusedQuestionError"]
+__all__ = ["Asks", "Llm", "Question", "RefusedQuestionError"]

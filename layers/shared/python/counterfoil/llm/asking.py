@@ -81,6 +81,21 @@ class Limits:
     output_usd: float
 
 
+class Asks(Protocol):
+    """What those see of a language model who put questions to it."""
+
+    def ask(
+        self,
+        question: Question,
+        answer: type[M],
+        *,
+        time_left: Callable[[], float],
+        cancelled: Event,
+        check: Callable[[], None],
+    ) -> M:
+        """An answer in this form. Raises as `Llm.ask`."""
+
+
 class Llm:
     """The language model of this stage."""
 

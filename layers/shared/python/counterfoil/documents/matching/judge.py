@@ -17,16 +17,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 from threading import Event
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from counterfoil.documents.matching.rules import Choice, Doubt, Judgement, Link
 from counterfoil.errors import ContextWindowError, sentence
-from counterfoil.llm import Question, RefusedQuestionError
+from counterfoil.llm import Asks, Question, RefusedQuestionError
 
-M = TypeVar("M", bound=BaseModel)
 
 MAX_CANDIDATES = 8
 """Among more, a model chooses no better than chance: people are asked."""
@@ -51,21 +50,6 @@ Answer with JSON of this form and nothing else:
 {"matches": [{"candidate": "A1", "confidence": "high", "reasoning": "One or two sentences that name the facts."}]}
 Where you choose none at all, "matches" is an empty list.
 """
-
-
-class Asks(Protocol):
-    """The language model (`counterfoil.llm.Llm`)."""
-
-    def ask(
-        self,
-        question: Question,
-        answer: type[M],
-        *,
-        time_left: Callable[[], float],
-        cancelled: Event,
-        check: Callable[[], None],
-    ) -> M:
-        """An answer in this form."""
 
 
 class Match(BaseModel):
