@@ -17,7 +17,6 @@ from counterfoil.documents.text.page import Page
 from counterfoil.errors import ContextWindowError
 from counterfoil.llm import Asks, Question, RefusedQuestionError
 
-
 MAX_DOUBTS = 20
 """With more, a file is a heap that a person should look at; and a question stays below about 20,000 tokens."""
 _TOP_LINES, _BOTTOM_LINES, _LINE_LENGTH = 25, 12, 120

@@ -26,7 +26,6 @@ from counterfoil.documents.matching.rules import Choice, Doubt, Judgement, Link
 from counterfoil.errors import ContextWindowError, sentence
 from counterfoil.llm import Asks, Question, RefusedQuestionError
 
-
 MAX_CANDIDATES = 8
 """Among more, a model chooses no better than chance: people are asked."""
 MAX_DOUBTS = 8
