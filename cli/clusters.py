@@ -12,7 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from cli import ids, outcomes
-from cli.case import case_of, place_of_type, show_case
+from cli.case import Link, case_of, place_of_type, show_case
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
 from cli.outcomes import Outcome, State
@@ -25,26 +25,13 @@ EXAMPLE_SIZE = 3
 
 
 @dataclass(frozen=True)
-class Edge:
-    """Two documents that belong together, and why."""
-
-    a: UUID
-    b: UUID
-    confidence: str
-    score: float
-    decided_by: str
-    reasoning: str
-    evidence: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class Cluster:
     """Documents of a tenant that belong together, directly or through others; a document without a partner is alone."""
 
     id: UUID
     tenant: str
     members: Sequence[Outcome]
-    edges: Sequence[Edge] = field(default=())
+    edges: Sequence[Link] = field(default=())
 
     @property
     def record(self) -> dict[str, Any]:
@@ -102,10 +89,10 @@ def of_tenant(cloud: Cloud, tenant: Tenant, found: Sequence[Outcome] | None = No
         if outcome.state is State.SUCCEEDED and outcome.cluster_id is not None:
             members[outcome.cluster_id].append(outcome)
     cluster_of = {one.document_id: id_ for id_, inside in members.items() for one in inside if one.type != "contract"}
-    edges: dict[UUID, list[Edge]] = defaultdict(list)
+    edges: dict[UUID, list[Link]] = defaultdict(list)
     with cloud.database.tenant(tenant.id) as connection:
         for row in connection.execute(_EDGES):
-            edge = Edge(*row)
+            edge = Link(*row)
             cluster = cluster_of.get(edge.a) or cluster_of.get(edge.b)
             if cluster is not None:
                 edges[cluster].append(edge)
