@@ -18,7 +18,7 @@ from cli.failures import CommandError
 from cli.ingest import POLL_SECONDS, upload
 from cli.onboarding import onboard
 from cli.outcomes import Outcome, State
-from cli.receiver import Inbox, Receiver, _Handler
+from cli.receiver import Handler, Inbox, Receiver
 from cli.sample.cases import Case, Cases, generate_cases
 from cli.tenants import Tenant
 from cli.verdict import Deviation
@@ -29,7 +29,7 @@ _EITHER = "one of the two"
 """Which of two copies is called the duplicate is decided by their arrival, which is nobody's to say here."""
 
 
-class _Quiet(_Handler):
+class _Quiet(Handler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its parent's name
         """Say nothing: the demo says what came."""
 

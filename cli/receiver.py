@@ -99,7 +99,7 @@ class Receiver(ThreadingHTTPServer):
         self.secrets = secrets
         self.inbox = inbox
         self.clock = clock
-        super().__init__(address, _Handler)
+        super().__init__(address, Handler)
 
     def answer(self, headers: Any, body: bytes) -> tuple[int, str]:
         """The status for a call, and a word about it."""
@@ -115,11 +115,14 @@ class Receiver(ThreadingHTTPServer):
         return 200, "taken" if self.inbox.take(body) else "taken before"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
+    """One request to the receiver."""
+
     server: Receiver
     timeout = SILENCE_SECONDS
 
     def do_POST(self) -> None:  # the name is http.server's
+        """Take one delivery: verify it, keep it once, and answer."""
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > LONGEST_BODY:
             status, word = 413, "a body with a length, please, and not so long"
