@@ -6,8 +6,6 @@ Prints, as JSON, the process's peak in MiB, how the ingestion ended, and how man
 import argparse
 import io
 import json
-import resource
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +18,7 @@ from counterfoil.delivery import Attempt
 from counterfoil.documents.reading.ocr import Recognised
 from counterfoil.documents.text.page import Page, Word
 from functions.ingestion.work import ingest
+from tests.memory import peak_megabytes
 
 
 class _Body(io.BufferedReader):
@@ -77,19 +76,8 @@ def main() -> None:
         outcome.effects(connection)
     database.close()
     told = outcome.reason if isinstance(outcome.reason, str) else outcome.reason()
-    print(json.dumps({"peak": _peak(), "outcome": type(outcome).__name__, "reason": told, "written": folder.written}))  # noqa: T201
-
-
-def _peak() -> float:
-    """The most memory that this process had, in MiB.
-
-    What getrusage says on Linux begins with the memory of whoever started the process; VmHWM is its own.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-        return int(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
+    found = {"peak": peak_megabytes(), "outcome": type(outcome).__name__, "reason": told, "written": folder.written}
+    print(json.dumps(found))  # noqa: T201
 
 
 if __name__ == "__main__":
