@@ -69,7 +69,12 @@ def fuzz(name: str, seconds: int, runs: int | None) -> None:
         f"-artifact_prefix={FOLDER / name}/",
         "-print_final_stats=1",
     ]
-    atheris.Setup([sys.argv[0], *flags, str(corpus)], target.feed)
+
+    def once(content: bytes) -> None:
+        if target.feed(content) == "":
+            raise AssertionError("a refusal without a sentence")
+
+    atheris.Setup([sys.argv[0], *flags, str(corpus)], once)
     atheris.Fuzz()
 
 

@@ -8,7 +8,6 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from email.message import EmailMessage
 from functools import cache
@@ -47,14 +46,17 @@ class Target:
     longest: int = 32 * 1024
     """Bytes of an input. Longer ones find little more, and slowly."""
 
-    def feed(self, content: bytes) -> None:
-        """Read `content`, which may be refused in our own words.
+    def feed(self, content: bytes) -> str | None:
+        """Read `content`, which may be refused in our own words: returns these, or None where it was read.
 
         Raises:
             Exception: the parser has a mistake.
         """
-        with suppress(*REFUSALS):
+        try:
             self.read(content)
+        except REFUSALS as refusal:
+            return str(refusal)
+        return None
 
 
 # -- files that are good --------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def test_good_files_are_read(name: str) -> None:
 
     assert seeds
     for seed in seeds:
-        TARGETS[name].feed(seed)
+        assert TARGETS[name].feed(seed) != "", "a refusal without a sentence"
 
 
 @names
@@ -53,14 +53,14 @@ def test_damaged_files_are_read_or_refused_in_our_own_words(name: str) -> None:
     @settings(max_examples=60, deadline=SLOWEST, suppress_health_check=list(HealthCheck), database=None)
     @given(damaged(list(TARGETS[name].seeds())))
     def try_(content: bytes) -> None:
-        TARGETS[name].feed(content)
+        assert TARGETS[name].feed(content) != "", "a refusal without a sentence"
 
     try_()
 
 
 @pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*/*")), ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_what_once_broke_a_parser_breaks_it_no_more(path: Path) -> None:
-    TARGETS[path.parent.name].feed(path.read_bytes())
+    assert TARGETS[path.parent.name].feed(path.read_bytes()) != "", "a refusal without a sentence"
 
 
 def test_a_parser_that_raises_what_is_not_ours_is_a_find() -> None:
