@@ -2,9 +2,8 @@
 
 import json
 import ssl
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -15,13 +14,12 @@ from cli.receiver import is_genuine
 from counterfoil import egress, http
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome
-from counterfoil.documents.output import destinations
 from counterfoil.work import begin
 from functions.document_output.work import Ways
 from tests.certificates import certify
 from tests.delivery.harness import Clock, FakeSqs, rows
 from tests.faulty import answering
-from tests.functions.output_world import FAILURES, NAME, World, receiving
+from tests.functions.output_world import NAME, World, receiving
 from tests.llm.server import Raw, Request, Server
 
 ACKNOWLEDGED: dict[str, list[Any]] = {"batchItemFailures": []}
@@ -343,202 +341,3 @@ def test_a_try_whose_work_has_a_newer_revision_delivers_nothing(world: World, se
     world.run(work=late)
     assert server.requests == []
     assert (world.job()["status"], world.job()["revision"]) == ("pending", 2)
-
-
-# Destinations
-
-
-def test_a_destination_that_fails_for_long_is_left_alone_and_the_others_are_not(world: World, server: Server):
-    with Server() as broken:
-        world.webhook(broken.url, "broken")
-        world.webhook(server.url, "sound")
-        broken.then(*[Raw(503)] * FAILURES)
-        server.then(*[Raw(200)] * 5)
-        for _ in range(FAILURES):
-            world.result()
-        world.run()  # opens the breaker of one
-        for _ in range(2):
-            world.result()
-        world.run()
-        assert (len(broken.requests), len(server.requests)) == (FAILURES, 5)
-    at = {name: id_ for id_, name in world.admin.execute("SELECT id::text, name FROM destination").fetchall()}
-    parked = [job for job in world.jobs() if job["destination_id"] == at["broken"]][FAILURES:]
-    assert [(job["status"], job["attempts"], job["send_number"]) for job in parked] == [("pending", 0, 1)] * 2
-    assert {in_seconds(job, world.clock) for job in parked} == {30}
-    assert {job["status"] for job in world.jobs() if job["destination_id"] == at["sound"]} == {"succeeded"}
-    assert world.admin.execute("SELECT name FROM breaker WHERE opened_at IS NOT NULL").fetchall() == [
-        (f"destination:{at['broken']}",)
-    ]
-
-
-def test_what_was_parked_is_delivered_when_the_destination_is_back(world: World, server: Server):
-    world.webhook(server.url)
-    server.then(*[Raw(503)] * FAILURES, *[Raw(200)] * 5)
-    for _ in range(FAILURES):
-        world.result()
-    world.run()
-    for _ in range(2):
-        world.result()
-    world.run()
-    assert len(server.requests) == FAILURES
-    world.clock.pass_(minutes=10)
-    world.run()  # one of them tries, and the others wait, but those that begin after it was answered
-    world.clock.pass_(minutes=10)
-    world.run()
-    assert {job["status"] for job in world.jobs()} == {"succeeded"}
-    assert len(server.requests) == FAILURES + 5
-
-
-def test_a_refusal_is_no_outage(world: World, server: Server):
-    world.webhook(server.url)
-    server.then(*[Raw(400)] * (FAILURES + 1))
-    for _ in range(FAILURES + 1):
-        world.result()
-    world.run()
-    assert len(server.requests) == FAILURES + 1
-    assert {job["status"] for job in world.jobs()} == {"failed"}
-
-
-def test_what_waits_for_a_destination_that_was_removed_is_skipped(world: World, server: Server):
-    world.webhook(server.url)
-    world.result()
-    assert destinations.remove(world.admin, world.tenant_id, "office", world.clock())
-    assert world.run() == ACKNOWLEDGED
-    assert (world.job()["status"], world.job()["reason"]) == (None, "The destination 'office' was removed")
-    assert server.requests == []
-    assert rows(world.admin, "destination_secret") == []
-
-
-def test_nothing_of_a_document_is_kept_for_a_destination_that_was_removed(world: World, server: Server):
-    world.webhook(server.url)
-    world.webhook(server.url, "archive")
-    delivered = world.result()
-    server.then(Raw(200), Raw(200))
-    world.run()
-    assert destinations.remove(world.admin, world.tenant_id, "office", world.clock())
-    gone = destination_id_of(world, "office")
-    kept = {job["destination_id"] == gone: job["payload"] for job in world.jobs()}
-    assert kept[True] is None
-    assert kept[False]["documents"][0]["id"] == str(delivered)
-
-
-def test_what_was_asked_for_while_a_destination_was_being_removed_is_forgotten_when_it_is_skipped(
-    world: World, server: Server
-):
-    world.webhook(server.url)
-    world.result()
-    world.admin.execute("UPDATE destination SET disabled_at = now()")
-    assert world.job()["payload"]["documents"]
-    world.run()
-    assert (world.job()["status"], world.job()["payload"]) == (None, None)
-
-
-def destination_id_of(world: World, name: str) -> str:
-    row = world.admin.execute("SELECT id::text FROM destination WHERE name = %s", [name]).fetchone()
-    assert row is not None
-    return str(row[0])
-
-
-def test_while_a_secret_is_rotated_both_sign(world: World, server: Server):
-    old = world.webhook(server.url)
-    new = destinations.rotate(world.admin, world.tenant_id, "office", world.clock())
-    assert new is not None
-    for passed, expected in ((0, {old, new}), (23, {old, new}), (2, {new})):
-        world.clock.pass_(hours=passed)
-        world.result()
-        server.then(Raw(200))
-        world.run()
-        request = server.requests[-1]
-        signature, now = request.headers["counterfoil-signature"], world.clock().timestamp()
-        assert {one for one in (old, new) if is_genuine(signature, request.body, [one], now)} == expected
-        assert signature.count("v1=") == len(expected)
-
-
-def test_a_second_rotation_ends_the_first_secret(world: World):
-    first = world.webhook("http://127.0.0.1:1")
-    second, third = (destinations.rotate(world.admin, world.tenant_id, "office", world.clock()) for _ in range(2))
-    (row,) = rows(world.admin, "destination")
-    with world.database.tenant(world.tenant_id) as connection:
-        found = destinations.active_secrets(connection, UUID(row["id"]), world.clock())
-    assert set(found) == {second, third}
-    assert first not in found
-
-
-# What keeps the worker from it
-
-
-def test_without_a_way_to_the_internet_it_says_what_to_do(world: World, server: Server):
-    world.webhook(server.url)
-    world.result()
-    world.ways = Ways(world.ways.breakers, None, None)
-    world.run()
-    assert world.job()["status"] == "failed"
-    assert "Deploy with -c webhooks=true" in world.job()["error"]
-
-
-def test_without_a_secret_nothing_goes_unsigned(world: World, server: Server):
-    world.webhook(server.url)
-    world.admin.execute("DELETE FROM destination_secret")
-    world.result()
-    world.run()
-    assert (server.requests, world.job()["status"]) == ([], "failed")
-    assert "rotate it" in world.job()["error"]
-
-
-def test_a_call_that_there_is_no_time_for_is_not_made(world: World, server: Server):
-    world.webhook(server.url)
-    world.result()
-    (message,) = world.owed()
-    cancelled: list[type[BaseException]] = []
-
-    def hurried(attempt: Attempt) -> Outcome:
-        try:
-            return world.deliver(replace(attempt, time_left=lambda: 1.0))
-        except BaseException as error:
-            cancelled.append(type(error))
-            raise
-
-    world.run(message, work=hurried)
-    assert [error.__name__ for error in cancelled] == ["CancelledError"]
-    assert (server.requests, world.job()["status"]) == ([], "pending")
-
-
-def test_neither_logs_nor_errors_tell_a_secret_or_a_path(
-    world: World, server: Server, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-):
-    secret = world.webhook(server.url)
-    world.result()
-    server.then(Raw(500, b"t0ken"), Raw(400, b"t0ken"))
-    world.run()
-    world.clock.pass_(minutes=5)
-    world.run(receives=2)
-    said = capsys.readouterr().out + str([vars(line) for line in caplog.records])
-    assert "HTTP 500" in said
-    kept = json.dumps([rows(world.admin, name) for name in ("dead_letter", "notification", "dead_letter_audit")])
-    for text in (said, kept, world.job()["error"]):
-        assert "t0ken" not in text
-        assert secret not in text
-        assert "R-1" not in text
-
-
-def test_results_of_other_tenants_stay_with_them(
-    world: World, server: Server, make_tenant: Callable[..., UUID], clock: Clock
-):
-    world.webhook(server.url)
-    other = World(world.database, world.admin, clock, make_tenant("other"))
-    with Server(Raw(200)) as theirs:
-        other.webhook(theirs.url)
-        cluster = other.result()
-        other.run()
-        assert json.loads(theirs.requests[0].body)["subject_id"] == str(cluster)
-    assert server.requests == []
-
-
-def test_the_wait_between_tries_is_the_engine_s(world: World, server: Server):
-    world.webhook(server.url)
-    world.result()
-    server.then(Raw(500), Raw(500))
-    world.run()
-    world.clock.pass_(minutes=5)
-    world.run(receives=2)
-    assert in_seconds(world.job(), world.clock) == timedelta(minutes=30).total_seconds()
