@@ -230,6 +230,13 @@ def _still_to_come(case: Case, ledger: Ledger) -> Iterator[str]:
             yield f"{invoice.heading} names no order, and none was found that it could be held against."
     for delivery in case.without_lines:
         yield f"{delivery.heading} states no lines: what was delivered cannot be counted."
+    for item in ledger.items:
+        if item.is_goods and ledger.delivered(item) is None:
+            for delivery in ledger.unsaid(item):
+                yield (
+                    f"{delivery.heading} states no quantity of {naming(item)}: what was delivered of it cannot be "
+                    "counted."
+                )
     for order in orders:
         open_ = [
             item

@@ -148,24 +148,41 @@ class Ledger:
         return sorted(notes or linked.values(), key=lambda one: one.order_of_time)
 
     def delivered(self, item: Item) -> Decimal | None:
-        """What was delivered of an item; None where nothing was delivered on its order at all.
+        """What was delivered of an item; None where nothing was delivered on its order at all, or nobody can count it.
 
         Of a delivery with delivery note and receipt, what was received; of others, what the one paper says. Notes and
-        receipts that nobody has put together may be the same deliveries: of both sums the larger one counts.
+        receipts that nobody has put together may be the same deliveries: of both sums the larger one counts, and where
+        one of them cannot be counted, the other.
         """
         if not self.deliveries(item.document):
             return None
-        received, noted, unnoted = _ZERO, _ZERO, _ZERO
-        for entry in item.of(*DELIVERIES):
-            is_receipt = entry.document.type is DocumentType.GOODS_RECEIPT
-            quantity = entry.quantity or _ZERO
-            if entry.document.id in self.confirmed:
-                received += quantity if is_receipt else _ZERO
-            elif is_receipt:
-                unnoted += quantity
-            else:
-                noted += quantity
-        return total((received, max(noted, unnoted)))
+        notes, receipts = item.of(DocumentType.DELIVERY_NOTE), item.of(DocumentType.GOODS_RECEIPT)
+        received = _sum([one for one in receipts if one.document.id in self.confirmed])
+        loose = [_sum([one for one in some if one.document.id not in self.confirmed]) for some in (notes, receipts)]
+        counted = [one for one in loose if one is not None]
+        if received is None or (not any(counted) and None in loose):
+            return None
+        return total((received, max(counted)))
+
+    def unsaid(self, item: Item) -> list[Document]:
+        """The deliveries that name an item and state no quantity of it."""
+        uncounted = _uncounted(item.of(*DELIVERIES))
+        return list({entry.document.id: entry.document for entry in uncounted if entry.line.quantity is None}.values())
+
+
+def _sum(entries: Sequence[Entry]) -> Decimal | None:
+    """What entries come to; None where one of them cannot be counted."""
+    return None if _uncounted(entries) else total(entry.quantity or _ZERO for entry in entries)
+
+
+def _uncounted(entries: Sequence[Entry]) -> list[Entry]:
+    """Those in a unit that cannot be converted for certain, and those of documents that state no quantity at all."""
+    counted = {entry.document.id for entry in entries if entry.quantity is not None}
+    return [
+        entry
+        for entry in entries
+        if entry.quantity is None and (entry.line.quantity is not None or entry.document.id not in counted)
+    ]
 
 
 def keep(
