@@ -10,6 +10,7 @@ from counterfoil.documents.variances.model import (
     WAITING,
     Code,
     Document,
+    Line,
     Outcome,
     Part,
     Result,
@@ -57,7 +58,7 @@ def examine(documents: Iterable[Document], edges: Edges, tolerances: Tolerances 
     ]
     found.sort(key=lambda one: (one.is_tolerated, one.settled_by is not None, *_place(one)))
     outcome, reasons = _outcome(case, ledger, found)
-    return Result(outcome, tuple(reasons), tuple(found), tuple(_rows(ledger)), tuple(_remarks(case)))
+    return Result(outcome, tuple(reasons), tuple(found), tuple(_rows(ledger)), tuple(_remarks(case, ledger)))
 
 
 def _place(variance: Variance) -> tuple[object, ...]:
@@ -264,7 +265,7 @@ def _unnamed(invoice: Document, order: Document) -> str:
     return f"{invoice.heading} names no line of {order.title}: {worth} cannot be told apart by lines."
 
 
-def _remarks(case: Case) -> Iterator[str]:
+def _remarks(case: Case, ledger: Ledger) -> Iterator[str]:
     by_id = {document.id: document for document in case.documents}
     for id_, last in case.changed.items():
         yield f"{by_id[id_].heading} was changed or came again: the last form of it counts{_dated(last)}."
@@ -273,6 +274,20 @@ def _remarks(case: Case) -> Iterator[str]:
     for credit in case.effective(DocumentType.CREDIT_NOTE):
         worth = money(abs(credit.gross), credit.currency) if credit.gross is not None else "an amount"
         yield f"{credit.heading} credits {worth}."
+    for invoice in case.effective(DocumentType.INVOICE):
+        extra = _extra(ledger, invoice)
+        if extra:
+            worth = money(sum((line.net for line in extra if line.net is not None), Decimal(0)), invoice.currency)
+            named = ", ".join(f"'{short(line.description)}'" for line in extra[:3] if line.description)
+            yield f"{invoice.heading} bills {worth} that no order names: {named}."
+
+
+def _extra(ledger: Ledger, invoice: Document) -> list[Line]:
+    """Freight, surcharges and the like that an invoice bills beside what was ordered."""
+    loose = ledger.loose.get(invoice.id, ())
+    if not ledger.orders_of.get(invoice.id) or len(loose) == len(invoice.lines):
+        return []
+    return [line for line in loose if not line.is_item and line.description and line.net is not None and line.net > 0]
 
 
 def _dated(document: Document) -> str:

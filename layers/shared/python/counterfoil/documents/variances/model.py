@@ -10,6 +10,7 @@ from uuid import UUID
 
 from counterfoil.documents.matching.normalise import Reference, code, reference, words
 from counterfoil.documents.structured import ROLES, DocumentType
+from counterfoil.documents.variances.charges import is_charge
 from counterfoil.documents.variances.tolerances import Limits
 from counterfoil.documents.variances.units import canonical_unit
 
@@ -47,22 +48,6 @@ class Outcome(StrEnum):
     WITHIN_TOLERANCE = "within-tolerance"
     EXCEPTION = "exception"
     INCOMPLETE = "incomplete"
-
-
-_OF_FREIGHT = frozenset(
-    words(
-        "Fracht Frachtkosten Versand Versandkosten Versandkostenanteil Porto Verpackung Verpackungskosten Transport "
-        "Transportkosten Lieferung Lieferkosten Zustellung Anlieferung Kosten pauschal Pauschale und inkl "
-        "freight carriage shipping shipment postage packing packaging handling delivery transport charge charges cost "
-        "costs fee and surcharge "
-        "frais de port transport livraison emballage expedition et d participation aux "
-        "trasporto spese di spedizione imballo consegna e "
-        "portes gastos envio embalaje transporte y "
-        "verzendkosten verzending vracht vrachtkosten verpakking verpakkingskosten transportkosten en "
-        "fragt forsendelse emballage og levering"
-    ).split()
-)
-"""A line that has no article number and none but these words is about bringing the goods, not about goods."""
 
 
 # -- what is read ---------------------------------------------------------------------------------------------------
@@ -106,8 +91,7 @@ class Line:
         """Whether it is about goods or services, and not about freight, a discount or a down payment."""
         if self.article is not None or self.buyer_article is not None:
             return True
-        # EN 16931 has a unit on every line, that of freight too.
-        return self.unit is not None and not (self.words and _OF_FREIGHT.issuperset(self.words.split()))
+        return self.unit is not None and not is_charge(self.words)
 
 
 @dataclass(frozen=True, slots=True)

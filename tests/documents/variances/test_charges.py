@@ -1,0 +1,73 @@
+"""Freight, surcharges, discounts and down payments are ordered by nobody: no exception, but they are told."""
+
+import pytest
+
+from counterfoil.documents.matching.normalise import words
+from counterfoil.documents.variances import Outcome
+from counterfoil.documents.variances.charges import is_charge
+from tests.documents.variances.papers import TWO, codes, delivery, invoice, order, receipt, result
+
+
+def charge(description: str, amount: str = "50.00", quantity: str = "1") -> dict[str, str]:
+    """A line as EN 16931 has it, with a unit."""
+    net = f"{float(quantity) * float(amount):.2f}"
+    line = {"position": "3", "description": description, "quantity": quantity, "unit": "C62"}
+    return {**line, "unit_price": amount, "net_amount": net}
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        "Versandkosten (Paket bis 31,5 kg)",
+        "Mindermengenzuschlag",
+        "LKW-Maut",
+        "Bearbeitungsgebühr",
+        "Verpackungspauschale",
+        "Palettentausch",
+        "Fuel surcharge",
+        "Small order surcharge",
+        "Delivery charge zone 2",
+        "Frais de transport",
+        "Supplément carburant",
+        "Spese bancarie",
+        "Recargo por pedido pequeño",
+        "Brandstoftoeslag",
+        "Miljøtillæg",
+        "Rundungsdifferenz",
+    ],
+)
+def test_a_charge_with_a_unit_is_no_goods_that_nobody_ordered(description: str):
+    found = result(order(), delivery(), receipt(), invoice(lines=[*TWO, charge(description)]))
+    assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
+    assert found.remarks == (f"Invoice R-100 bills 50.00 EUR that no order names: '{description}'.",)
+
+
+@pytest.mark.parametrize(
+    "description",
+    ["Anzahlung 30 % auf Bestellung 4711", "Down payment 30 % on order", "Acompte 30 %", "Acconto 30 % su ordine"],
+)
+def test_a_down_payment_and_the_final_invoice_that_takes_it_off_agree(description: str):
+    first = invoice("A-1", 1, lines=[charge(description, "31.35")])
+    last = invoice("R-100", 10, lines=[*TWO, charge(description, "31.35", "-1")])
+    assert codes(result(order(), first)) == []
+    found = result(order(), first, delivery(), last)
+    assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
+
+
+@pytest.mark.parametrize(
+    "goods",
+    [
+        "Monitor 27 Zoll",
+        "Transport box",
+        "Charge controller 12V",
+        "Versandtasche C4",
+        "Verpackungsfolie",
+        "Packing tape PVC",
+        "Shipping container 20 ft",
+        "Kostenstellenschild",
+        "4711",
+        "",
+    ],
+)
+def test_goods_that_sound_like_a_charge_are_goods(goods: str):
+    assert not is_charge(words(goods))
