@@ -13,9 +13,12 @@ _GB_CODE = r"[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}"
 _TOWN = re.compile(
     rf"(?:(?P<land>[A-Z]{{1,3}})(?:\s|\s?[-\u2013]\s?))?"
     rf"(?:(?P<code>\d{{5}}|\d{{4}} ?[A-Z]{{2}}(?= )|\d{{3}} \d{{2}}|\d{{2}}-\d{{3}}|\d{{4}}|{_GB_CODE})\s*[,-]?\s*)"
-    rf"(?P<city>[{_LETTERS}][{_LETTERS} .,'\u2019/()\-\d]{{1,60}})"
+    rf"(?P<city>(?:['\u2019](?=s-))?[{_LETTERS}][{_LETTERS} .,'\u2019/()\-\d]{{1,60}})"
 )
 _TOWN_FIRST = re.compile(rf"(?P<city>[{_LETTERS}][{_LETTERS} .'\-]{{1,40}}),? (?P<code>{_GB_CODE})")
+_AMERICAN = re.compile(rf"(?P<city>[A-Z][{_LETTERS} .'\-]{{1,40}}), [A-Z]{{2}} (?P<code>\d{{5}}(?:-\d{{4}})?)")
+_CODE_ALONE = re.compile(_GB_CODE)
+_CITY_ALONE = re.compile(rf"[A-Z][{_LETTERS} .'\-]{{2,30}}")
 _LANDS = {"D": "DE", "A": "AT", "F": "FR", "I": "IT", "E": "ES", "B": "BE", "L": "LU"}
 _STREET_WORDS = re.compile(
     r"str(?:asse|\.)|weg\b|platz\b|allee\b|gasse\b|damm\b|ufer\b|ring\b|chaussee|\brue\b|avenue|boulevard|chemin|\bquai\b"
@@ -44,6 +47,7 @@ _SEPARATOR = re.compile(r"\s*(?:[·•●∙|;,*]|\s[-\u2013\u2014]\s|\x1f)\s*")
 _REACH = 3.0  # heights of the text between the lines of an address
 _REACH_IN_WINDOW = 4.2  # letters leave lines of an address window empty
 _MAX_LINES = 7
+_SAME_END = 0.3  # of the height of the text; lines that are set to the right end at one place
 _HIGHEST, _WINDOW = 24.0, 10.0  # heights of the text: of an address, and from the sender's line to the town
 _MAX_TOWNS = 400
 _MAX_CITY_WORDS = 6
@@ -78,7 +82,7 @@ class Address:
 def town(text: str) -> Town | None:
     """The town that a line is, with its code and perhaps its country; None for any other line."""
     stripped = re.sub(r"\s+", " ", text).strip(" ,;|·•●")
-    match = _TOWN.fullmatch(stripped) or _TOWN_FIRST.fullmatch(stripped)
+    match = _TOWN.fullmatch(stripped) or _TOWN_FIRST.fullmatch(stripped) or _AMERICAN.fullmatch(stripped)
     if match is None:
         return None
     city, country = _without_country(match["city"].strip(" ,."))
@@ -88,7 +92,7 @@ def town(text: str) -> Town | None:
         if country is None and len(match["code"]) < 5:
             return None
     words = city.split()
-    if not city or len(words) > _MAX_CITY_WORDS or not city[0].isalpha() or identifiers.emails(city):
+    if not city or len(words) > _MAX_CITY_WORDS or not city.lstrip("'\u2019")[:1].isalpha() or identifiers.emails(city):
         return None
     if len(match["code"]) == 4 and not land and not city[0].isupper():
         return None
@@ -120,12 +124,34 @@ def find(layout: Layout) -> list[Address]:
         if inline is not None:
             found.append(inline)
             taken.update(inline.cells)
-    towns = ((cell, place) for cell in layout.cells if cell not in taken and (place := town(cell.text)) is not None)
+    towns = (
+        (cell, place) for cell in layout.cells if cell not in taken and (place := _town_of(layout, cell)) is not None
+    )
     for cell, place in islice(towns, _MAX_TOWNS):
         above = list(_above(layout, cell, taken))
         if above and (not _may_be_a_year(place) or _is_street(above[0].text)):
             found.append(_block(layout, cell, place, above))
     return sorted(found, key=lambda address: (address.top.page, address.top.top))
+
+
+def _town_of(layout: Layout, cell: Cell) -> Town | None:
+    """The town that a cell is, or that stands on two lines: the British write the code below the town."""
+    if _CODE_ALONE.fullmatch(cell.text.strip(" ,.")) is None:
+        return town(cell.text)
+    over = _nearest_over(layout, cell)
+    if over is None or _CITY_ALONE.fullmatch(over.text.strip(" ,.")) is None or ends_address(over):
+        return None
+    return Town(cell.text.strip(" ,."), over.text.strip(" ,."), None)
+
+
+def _nearest_over(layout: Layout, cell: Cell) -> Cell | None:
+    column = [other for other in layout.over(cell, 2 * cell.height) if _is_flush(other, cell)]
+    return column[-1] if column else None
+
+
+def _is_flush(a: Cell, b: Cell) -> bool:
+    """Tell whether cells are lines of one block: they begin at one place, or end there."""
+    return abs(a.left - b.left) < b.height or abs(a.right - b.right) < _SAME_END * b.height
 
 
 def _may_be_a_year(place: Town) -> bool:
@@ -169,6 +195,8 @@ def _above(layout: Layout, bottom: Cell, taken: set[Cell]) -> Iterator[Cell]:
     """The cells of the same column over a town, upwards, as long as they may belong to its address."""
     over = layout.over(bottom, _HIGHEST * bottom.height)
     column = [cell for cell in over if abs(cell.left - bottom.left) < bottom.height]
+    if not column:
+        column = [cell for cell in over if _is_flush(cell, bottom)]
     is_window = any(cell in taken and bottom.top - cell.bottom < _WINDOW * bottom.height for cell in over)
     below, count = bottom, 0
     for cell in reversed(column):
@@ -263,6 +291,8 @@ def is_heading(cell: Cell) -> bool:
 
 def _block(layout: Layout, bottom: Cell, place: Town, above: Sequence[Cell]) -> Address:
     lines = list(reversed(above))
+    if lines and plain(lines[-1].text.strip(" ,.")) == plain(place.city):
+        lines.pop()  # the town over its code
     streets = [cell for cell in lines[1:] if _is_street(cell.text)] or [
         cell for cell in lines[1:] if _label_of(layout, cell) == "address"
     ]

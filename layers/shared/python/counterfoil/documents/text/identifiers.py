@@ -72,6 +72,12 @@ def find_ibans(text: str) -> list[str]:
     return [number for number, confidence in filter(None, found) if confidence == CERTAIN]
 
 
+def find_vat_ids(text: str) -> list[str]:
+    """The VAT ids in a text whose check digits are right."""
+    found = (vat_id(text[match.start() :]) for match in _VAT.finditer(text))
+    return [number for number, confidence in filter(None, found) if confidence == CERTAIN]
+
+
 def emails(text: str) -> list[str]:
     """The e-mail addresses in a text."""
     return [match[0].rstrip(".") for match in _EMAIL.finditer(text)]

@@ -32,6 +32,8 @@ _TALL = 1.2
 _WORDS_BEFORE, _WORDS_BETWEEN = 3, 3
 
 OWN_NUMBER = {kind: wording.pattern((*wording.NUMBERS[kind], *wording.OWN_NUMBER)) for kind in wording.NUMBERS}
+_BARE_NUMBER = wording.pattern(wording.BARE_NUMBER)
+_NEAR_TITLE = 8.0  # heights of the title
 _BY_NUMBER = (
     DocumentType.CREDIT_NOTE,
     DocumentType.INVOICE,
@@ -155,3 +157,17 @@ def type_by_number(layout: Layout, parse: Parse) -> tuple[DocumentType, Found] |
 def own_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Sequence[Found]:
     """The numbers that stand beside a label of the type's own number, by the order of pages."""
     return [found for found in find(layout, OWN_NUMBER[kind], parse) if not wording.YOURS.search(found.label.plain)]
+
+
+def number_beside(layout: Layout, title: Title, parse: Parse) -> Found | None:
+    """The number near a title whose label is the word for number alone."""
+    return next(
+        (
+            found
+            for found in find(layout, _BARE_NUMBER, parse)
+            if found.label.page == title.cell.page
+            and abs(found.label.top - title.cell.top) <= _NEAR_TITLE * title.cell.height
+            and _BARE_NUMBER.fullmatch(found.label.plain.strip(" .:"))
+        ),
+        None,
+    )

@@ -13,6 +13,7 @@ from counterfoil.documents.text.layout import Cell, Layout
 Place = Literal["behind", "right", "below"]
 
 _CONFIDENCE = {"behind": 0.95, "right": 0.95, "below": 0.85}
+_FEWEST_IN_A_ROW = 3
 _ONLY_MARKS = re.compile(r"[\s.:#)\-]*")
 _MARKS_BEFORE = re.compile(
     r"[\s.*•:(\-]*(?:(?:ihre?r?|unsere?r?|your|our|votre|vos|notre|nos|v/|vs|ns|vostr[oa]|nostr[oa]|su|nuestr[oa]|uw|onze"
@@ -21,6 +22,8 @@ _MARKS_BEFORE = re.compile(
 _NUMBER_WORD = re.compile(r"\s*(?:nummer|number|numero|num|nr|n\.?o|n)\b[\s.:]*")
 IN_OTHER_WORDS = re.compile(r"[\s.:]*[/|]\s*")
 """What stands between a label and the same in another language."""
+_ANOTHER = re.compile(r".*\S(?:\s+[-\u2013|\u00b7\u2022]|;)\s+")
+"""What stands before a label that is not the first of its cell: `30 days net - Due date: 1 March`."""
 _GOES_ON = re.compile(r"[-/_]\w")
 
 
@@ -54,7 +57,7 @@ def find(
             if _GOES_ON.match(cell.text, match.end()):
                 continue  # a word of its own, or the first letters of a number
             end = whole_end(label, cell, match.end())
-            found = _beside(layout, cell, end, parse, below=below)
+            found = _beside(layout, cell, end, parse, below=below or heads_a_column(layout, cell))
             if found is not None:
                 yield found
                 break
@@ -69,7 +72,16 @@ def whole_end(label: "re.Pattern[str]", cell: Cell, end: int) -> int:
 
 def begins(cell: Cell, start: int) -> bool:
     """Tell whether nothing but marks, or whose it is, stands before a place in a cell."""
-    return _MARKS_BEFORE.fullmatch(cell.plain[:start]) is not None
+    before = cell.plain[:start]
+    return _MARKS_BEFORE.fullmatch(before) is not None or _ANOTHER.fullmatch(before) is not None
+
+
+def heads_a_column(layout: Layout, cell: Cell) -> bool:
+    """Tell whether a cell is one of a row of labels: three at least without a digit, values below most of them."""
+    row = layout.line(cell)
+    if len(row) < _FEWEST_IN_A_ROW or any(letter.isdigit() for other in row for letter in other.text):
+        return False
+    return 2 * sum(1 for other in row if layout.below(other) is not None) > len(row)
 
 
 def _beside(

@@ -385,7 +385,11 @@ def _beside(
         nearest.append(min(around, key=lambda token: abs(token.middle - anchor.middle)))
     height = median(token.bottom - token.top for token in anchors)
     offsets = [token.middle - anchor.middle for anchor, token in zip(anchors, nearest, strict=True)]
-    near = [offset for offset in offsets if abs(offset) <= _NEAR_ROW * height]
+    # A column that only some lines fill is nearest to their neighbours too: a number counts for the line it is nearest.
+    closest: dict[Token, float] = {}
+    for token, offset in zip(nearest, offsets, strict=True):
+        closest[token] = min(closest.get(token, offset), offset, key=abs)
+    near = [offset for offset in closest.values() if abs(offset) <= _NEAR_ROW * height]
     if not near:
         return
     usual = median(near)

@@ -13,6 +13,7 @@ from counterfoil.documents.text.line_vocabulary import (
     NUMERIC_KINDS,
     TEXT_KINDS,
     Kind,
+    basis,
     heading,
     is_heading_word,
     plain_heading,
@@ -37,11 +38,13 @@ class Column:
     """A column by its heading: where it stands, in points, and what it holds.
 
     `names` are the names in its heading from top to bottom, each with the kinds that it may mean, the likelier first.
+    `basis` is the number of units that its prices are for, where its heading says so.
     """
 
     left: float
     right: float
     names: tuple[tuple[Kind, ...], ...]
+    basis: int = 1
 
     @property
     def kind(self) -> Kind:
@@ -164,7 +167,8 @@ def _extends(line: Line, neighbour: Line, lower: Line) -> bool:
     words = [word for word in line.words if plain_heading(word.text)]
     return (
         0 < len(words) <= _MAX_WORDS
-        and all(is_heading_word(word.text) and not any(map(str.isdigit, word.text)) for word in words)
+        and all(is_heading_word(word.text) for word in words)
+        and not all(any(map(str.isdigit, word.text)) for word in words)
         and not (len(words) == 1 and line.text.endswith(":"))
     )
 
@@ -223,7 +227,13 @@ def _columns(rows: Sequence[Sequence[_Cell]]) -> tuple[Column, ...]:
             else:
                 stack.append(cell)
     columns = [
-        Column(min(cell.left for cell in stack), max(cell.right for cell in stack), _names(stack)) for stack in stacks
+        Column(
+            min(cell.left for cell in stack),
+            max(cell.right for cell in stack),
+            _names(stack),
+            basis(_joined([cell.text for cell in stack])),
+        )
+        for stack in stacks
     ]
     return tuple(sorted(columns, key=lambda column: column.left))
 

@@ -22,7 +22,10 @@ _BLANK_ROW = 0.6
 """Of the text's height: the blank between paragraphs of a cell."""
 _BASES = (Decimal(1000), Decimal(100), Decimal(10))
 
-_BASIS = re.compile(r"(?:^|\s)(?:/|je|pro|per|par|por|pr\.?|à|a)\s*(?P<number>\d[\d.,']*)", re.IGNORECASE)
+_BASIS = re.compile(
+    r"(?:^|\s)(?:(?:EUR|€|CHF|GBP|£|USD|\$|DKK)\s?)?(?:/|je|pro|per|par|por|pr\.?|à|a)\s*(?P<number>\d[\d.,']*)",
+    re.IGNORECASE,
+)
 _BASIS_LABEL = re.compile(
     r"(?:preisbasis(?:menge)?|price basis|base (?:de )?prix|base prezzo|prijsbasis|preiseinheit)"
     r"\s*:?\s*(?P<number>\d[\d.,']*)",
@@ -89,6 +92,9 @@ def read_fields(line: RawLine, heading: Heading, form: NumberFormat, *, collapse
     _put_texts(found, cells)
     _put_quantities(found, line, cells)
     _put_prices(found, line.values, cells, form)
+    by = next((column.basis for column in heading.columns if column.holds(Kind.PRICE)), 1)
+    if by != 1 and "unit_price" in found.fields:
+        found.put("price_basis_quantity", str(by), 0.85, "heading")
     rate = line.values.get(Kind.TAX_RATE)
     if rate is not None and rate.value is not None and 0 <= rate.value <= _HIGHEST_RATE:
         found.put("tax_rate", plain(rate.value), 0.95 if rate.is_percent else _STATED)
@@ -309,12 +315,13 @@ def count_pieces(lines: Sequence[Found]) -> None:
 
 
 def credit(lines: Sequence[Found]) -> None:
-    """Turn the amounts of a credit note round, where all are negative amounts of positive quantities and prices."""
+    """Turn the amounts of a credit note round, where all are negative: of negative quantities or of positive ones."""
     names = ("quantity", "unit_price", "net_amount")
     numbers = [tuple(found.number(name) or Decimal(0) for name in names) for found in lines]
-    if numbers and all(quantity > 0 and price > 0 > net for quantity, price, net in numbers):
-        for found, (_, _, net) in zip(lines, numbers, strict=True):
+    if numbers and all(quantity and price > 0 > net for quantity, price, net in numbers):
+        for found, (quantity, _, net) in zip(lines, numbers, strict=True):
             found.fields["net_amount"] = plain(-net)
+            found.fields["quantity"] = plain(abs(quantity))
 
 
 def _basis_that_agrees(quantity: Decimal, price: Decimal, net: Decimal) -> Decimal | None:

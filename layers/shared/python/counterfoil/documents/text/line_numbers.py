@@ -7,7 +7,7 @@ nothing but whole quantities. Where nothing tells, only whole numbers without ma
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, NamedTuple
@@ -28,6 +28,7 @@ _PRINTED = re.compile(
 _CURRENCY_WORD = re.compile(rf"{_CURRENCY}|Euros?")
 _GROUPED_BEFORE_COMMA = re.compile(rf"\d{{1,3}}(?:[.{_APOSTROPHES}]\d{{3}})+,\d+")
 _GROUPED_BEFORE_DOT = re.compile(rf"\d{{1,3}}(?:[,{_APOSTROPHES}]\d{{3}})+\.\d+")
+_PRICE_AND_BASIS = re.compile(r"(\d[\d.,]*[.,]\d{2,4})(/(?:1|10|100|1000)[^\W\d]{0,3}\.?)")
 _TWO_GROUPS = re.compile(r"\d{1,3}(?:([.,])\d{3})(?:\1\d{3})+")
 _FRACTION = re.compile(r"(?:\d{1,4}([.,])(?:\d{1,2}|\d{4,})|0([.,])\d+)")
 _LONG_FRACTION = re.compile(r"\d{5,}([.,])\d{1,2}")
@@ -167,7 +168,7 @@ def _unsigned(digits: str, form: NumberFormat) -> Decimal | None:
 def tokens(words: Sequence[Word], form: NumberFormat) -> list[Token]:
     """The words of one line with the numbers among them read, currencies beside numbers dropped, left to right."""
     found: list[Token] = []
-    for word in words:
+    for word in _parted(words):
         previous = found[-1] if found else None
         if word.text == "%" and previous is not None and previous.value is not None:
             found[-1] = previous._replace(text=f"{previous.text} %", right=word.right, is_percent=True)
@@ -180,6 +181,18 @@ def tokens(words: Sequence[Word], form: NumberFormat) -> list[Token]:
             is_doubtful = number is None and form.mark is None and _ONE_GROUP.fullmatch(word.text) is not None
             found.append(Token(*word, number, number is not None and "%" in word.text, is_doubtful))
     return _without_currencies(found)
+
+
+def _parted(words: Iterable[Word]) -> Iterator[Word]:
+    """The words, with a price and its basis apart: `10,03/100`."""
+    for word in words:
+        match = _PRICE_AND_BASIS.fullmatch(word.text)
+        if match is None:
+            yield word
+            continue
+        middle = word.left + (word.right - word.left) * len(match[1]) / len(word.text)
+        yield Word(match[1], word.left, word.top, middle, word.bottom)
+        yield Word(match[2], middle, word.top, word.right, word.bottom)
 
 
 def _continues(previous: Token, word: Word) -> bool:

@@ -6,9 +6,12 @@ from functools import cached_property
 
 from counterfoil.documents.text.line_columns import Heading
 from counterfoil.documents.text.line_numbers import Token
-from counterfoil.documents.text.line_vocabulary import Kind, is_carried, is_section, is_total
+from counterfoil.documents.text.line_vocabulary import Kind, is_carried, is_section, is_tax_name, is_total
 
 _LONGEST_LABEL = 200
+_FEWEST = 3
+_APART = 2.0
+"""Words of a row that ends in a sum with something to the left; of the text's height, the blank between both."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,20 @@ class Row:
                 break
             words.append(token.text)
         return " ".join(words)[:_LONGEST_LABEL]
+
+    @cached_property
+    def last_label(self) -> str:
+        """The words right before the number that ends it, and a wide blank before them; "" if there are none."""
+        if self.tokens[-1].value is None or len(self.tokens) < _FEWEST:
+            return ""
+        run: list[Token] = []
+        for token in reversed(self.tokens[:-1]):
+            if run and run[-1].left - token.right > _APART * self.height:
+                return " ".join(word.text for word in reversed(run))[:_LONGEST_LABEL]
+            if token.value is not None:
+                break
+            run.append(token)
+        return ""
 
 
 @dataclass(frozen=True)
@@ -99,7 +116,7 @@ class RawLine:
 def is_end(row: Row) -> bool:
     """Tell whether a row is a sum, or begins what follows a table."""
     label = row.label
-    return (is_total(label) and not is_carried(label) and _states_number(row)) or is_section(label)
+    return (is_total(label) and not is_carried(label) and _states_number(row)) or is_section(label) or is_sum_aside(row)
 
 
 def _states_number(row: Row) -> bool:
@@ -109,7 +126,14 @@ def _states_number(row: Row) -> bool:
 def is_aside(row: Row) -> bool:
     """Tell whether a row is no line: a sum, a carried sum, a section's title."""
     label = row.label
-    return is_total(label) or is_carried(label) or is_section(label)
+    return is_total(label) or is_carried(label) or is_section(label) or is_sum_aside(row)
+
+
+def is_sum_aside(row: Row) -> bool:
+    """Tell whether a row ends in a sum, with a table of taxes or a text of terms to the left of its label."""
+    label = row.last_label
+    is_sum = bool(label) and is_total(label) and not is_carried(label) and not is_tax_name(label)
+    return is_sum and not is_position(row.tokens[0].text)
 
 
 def is_position(text: str) -> bool:

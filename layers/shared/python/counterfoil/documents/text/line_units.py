@@ -12,8 +12,8 @@ from types import MappingProxyType
 from counterfoil.documents.matching.normalise import fold
 
 _WORDS = {
-    "C62": "st stk stck stuck pc pcs pce pces pz pza pzs pezzo pezzi pieza piezas piece pieces each ea unit units unite"
-    " unites unita unidad unidades ud uds eenheid eenheden enhed enheder stuks styk einheit einheiten",
+    "C62": "u st stk stck stuck pc pcs pce pces pz pza pzs pezzo pezzi pieza piezas piece pieces each ea unit units"
+    " unite unites unita unidad unidades ud uds eenheid eenheden enhed enheder stuks styk einheit einheiten",
     "HUR": "h hr hrs hour hours std stde stdn stunde stunden heure heures ora ore hora horas uur uren time timer",
     "DAY": "day days tag tage tagen tg jour jours giorno giorni dia dias dag dagen dage",
     "WEE": "week weeks woche wochen semaine semaines settimana settimane semana semanas weken uge uger",
@@ -50,6 +50,8 @@ _WORDS = {
     "KT": "kit kits",
 }
 _CODES = MappingProxyType({word: code for code, words in _WORDS.items() for word in words.split()})
+_DOUBTFUL = frozenset({"ML"})
+"""Running metres in Italian and French, millilitres elsewhere."""
 _PRINTED_CODES = frozenset(_WORDS) - {"MIN"} | {"H87", "NAR", "NMP", "XBC", "E48", "PK", "BX"}
 _SYMBOLS = str.maketrans("²³", "23")
 _PLURAL = re.compile(r"\((?:s|e|n|en|es|i)\)$")
@@ -60,6 +62,8 @@ _PER = re.compile(r"\b(?:pro|je|per|par|por)\s+([^\W\d]+)\s*:?$", re.IGNORECASE)
 def code(text: str) -> str | None:
     """Return the Rec 20 code of a unit as printed (`Stk.`, `m²`, `Liter(s)`, `HUR`), None where it is not certain."""
     plain = text.strip(" .,:;/()[]")
+    if plain in _DOUBTFUL:
+        return None
     if plain in _PRINTED_CODES:
         return plain
     return _CODES.get(fold(_PLURAL.sub("", text.strip(" .,:;/")).translate(_SYMBOLS)).strip("()[]. "))

@@ -216,6 +216,10 @@ _YOURS = frozenset(
     ["your", "ihre", "votre", "vostro", "uw", "jeres", "deres", "su", "customer", "buyer", "client", "kunden"]
 )
 _DANGLING = re.compile(r" (?:w o|without|ohne|excl|exkl|incl|inkl|inc|hors|per|pro|je|par|pr|in)$")
+_BASED = re.compile(
+    r"(?P<price>[a-z ]+?) (?:(?:per|je|pro|par|por|pr|a|fur|for) )?(?P<basis>1|10|100|1000)"
+    r"(?: (?:st|stk|stck|stuck|pcs|pc|pieces|einheiten|units|u|pz|pezzi|ud|uds|stuks|kg|m|l))?"
+)
 _NOT_HEADING = re.compile(r"[^a-z0-9#%]+")
 _FUNCTION_WORDS = (
     "in|ohne|inkl|incl|exkl|excl|excluding|w|o|without|per|pro|je|pr|de|der|des|du|la|di|del|van|het|the|of|net|ht|h"
@@ -230,6 +234,8 @@ def heading(text: str) -> tuple[Kind, ...]:
     plain = plain_heading(text)
     if plain in _KINDS:
         return _KINDS[plain]
+    if (based := _BASED.fullmatch(plain)) and Kind.PRICE in heading(based["price"]):
+        return (Kind.PRICE,)
     if (begun := _DANGLING.sub("", plain)) in _KINDS:
         return _KINDS[begun]
     whose, _, own = plain.partition(" ")
@@ -240,6 +246,12 @@ def heading(text: str) -> tuple[Kind, ...]:
     if Kind.PRICE in kinds:
         return (Kind.PRICE, Kind.NET)
     return kinds if Kind.NET in kinds else ()
+
+
+def basis(text: str) -> int:
+    """For how many units the prices below a heading are, where it says so: `Preis/100`, `Price per 1000`; else 1."""
+    based = _BASED.fullmatch(plain_heading(text))
+    return int(based["basis"]) if based and Kind.PRICE in heading(based["price"]) else 1
 
 
 def plain_heading(text: str) -> str:
@@ -260,7 +272,10 @@ def is_heading_word(word: str) -> bool:
 
 
 _HEADING_WORDS = (
-    frozenset(word for phrase in _KINDS for word in phrase.split()) | _CURRENCIES | set(_FUNCTION_WORDS.split("|"))
+    frozenset(word for phrase in _KINDS for word in phrase.split())
+    | _CURRENCIES
+    | set(_FUNCTION_WORDS.split("|"))
+    | {"10", "100", "1000"}
 )
 
 _TOTAL = re.compile(
@@ -301,6 +316,11 @@ _SECTION = re.compile(
 def is_total(text: str) -> bool:
     """Tell whether a row's text is that of a sum, a tax or a weight, which are no lines."""
     return _TOTAL.fullmatch(plain_heading(text)) is not None
+
+
+def is_tax_name(text: str) -> bool:
+    """Tell whether a text is no more than the name of a tax, as cells of a column of taxes may be."""
+    return Kind.TAX_RATE in heading(text)
 
 
 @lru_cache(maxsize=4096)

@@ -24,7 +24,8 @@ _CLOSE = 2.5  # heights of the text between lines that belong together
 _TELLING = 5  # letters of a name that a domain has not by chance
 _BUYER_WRITES = frozenset({DocumentType.PURCHASE_ORDER, DocumentType.GOODS_RECEIPT})
 _TAX_NUMBER = re.compile(r"[A-Z]{0,2}\d[\dA-Z./ -]{4,20}[\dA-Z]")
-_REGISTRATION = re.compile(r"(?:[A-Z]{2}[- ]?)?\d[\d ]{4,18}\d")
+_SEAT = r"[A-Z\u00c0-\u00dd][\w'\u2019.-]+(?: [\w'\u2019.-]+){0,2}? (?:[AB] )?"
+_REGISTRATION = re.compile(rf"(?:{_SEAT})?(?P<number>(?:[A-Z]{{2}}[- ]?)?\d[\d ]{{4,18}}\d)")
 _COMMERCIAL_REGISTER = re.compile(r"\b(HR[AB])(?:\s*Nr\.?)?\s*(\d{1,6}(?: [A-Z]\b)?)")
 
 Parse = Callable[[str], tuple[str, float] | None]
@@ -163,18 +164,21 @@ def _ids(layout: Layout) -> Iterator[_Id]:
             yield _Id("registration_id", f"{match[1]} {match[2]}", 0.9, cell, _side_of(layout, cell))
         for email in identifiers.emails(cell.text):
             yield _Id("email", email, 0.8, cell, _side_of(layout, cell))
+        for number in identifiers.find_vat_ids(cell.text):
+            yield _Id("vat_id", number, 0.8, cell, _side_of(layout, cell))
         for number in identifiers.find_ibans(cell.text):
             yield _Id("iban", number, 0.8, cell, _side_of(layout, cell))
 
 
 def _tax_number(text: str) -> tuple[str, float] | None:
-    match = _TAX_NUMBER.match(text.strip(" :"))
+    match = _TAX_NUMBER.match(text.strip(" .:#-"))
     return (match[0], 1.0) if match else None
 
 
 def _registration(text: str) -> tuple[str, float] | None:
-    match = _REGISTRATION.match(text.strip(" :"))
-    return (match[0].replace(" ", ""), 1.0) if match else None
+    """A register's number, behind the town of the register where one is named."""
+    match = _REGISTRATION.match(text.strip(" .:#"))
+    return (match["number"].replace(" ", ""), 1.0) if match else None
 
 
 def _side_of(layout: Layout, label: Cell) -> str | None:

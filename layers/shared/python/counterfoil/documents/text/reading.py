@@ -86,9 +86,10 @@ def _identity(layout: Layout, order: dates.Order | None) -> _Identity | None:
     if title.number is not None:
         return title.type, title.number, Evidence("title", title.confidence, title.cell.page), day
     numbers = kind.own_numbers(layout, title.type, parse)
-    if not numbers:
-        return None
-    return title.type, numbers[0].value, _evidence(numbers[0], 1.0), day
+    if numbers:
+        return title.type, numbers[0].value, _evidence(numbers[0], 1.0), day
+    beside = kind.number_beside(layout, title, parse)
+    return None if beside is None else (title.type, beside.value, _evidence(beside, 0.7), day)
 
 
 def _evidence(found: Found, share: float) -> Evidence:

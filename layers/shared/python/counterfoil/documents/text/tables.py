@@ -7,7 +7,7 @@ contradict is hardly believed. Lines are facts that a page states: nothing is co
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import pairwise
 
@@ -185,8 +185,7 @@ def _understood(stretch: Stretch, reading: Heading) -> Stretch:
     if len(stretch.heading.columns) != len(reading.columns):
         return Stretch(stretch.page, reading, stretch.rows)
     columns = tuple(
-        type(column)(column.left, column.right, tuple(next(kinds) for _ in column.names))
-        for column in stretch.heading.columns
+        replace(column, names=tuple(next(kinds) for _ in column.names)) for column in stretch.heading.columns
     )
     return Stretch(stretch.page, Heading(columns, stretch.heading.top, stretch.heading.bottom), stretch.rows)
 

@@ -20,10 +20,17 @@ _KINDS = {
     "tax_part": wording.pattern(wording.TAX_PART),
     "sum": wording.pattern(wording.SUM),
 }
+_TAXES = frozenset({"total_tax", "tax_part"})
 _WEIGHTS = {"total_net": 1.0, "total_tax": 1.0, "total_gross": 1.0, "payable": 0.6, "tax_part": 0.5, "sum": 0.3}
+_RATE_BEFORE = re.compile(
+    r"[\s.*•:(+\-]*(?:(?:zzgl|zuzugl|zuzuglich|inkl|enthaltene|davon|darin|plus|incl|including|dont|di cui|waarvan"
+    r"|heraf)\b\.?\s*)?"
+    r"\d{1,2}(?:[.,]\d{1,3})?\s*%(?:ige)?\s*(?=[a-z])"
+)
+"""A rate of tax before the name of the tax: `zzgl. 19 % MwSt.`"""
 _MAY_FOLLOW = re.compile(
-    r"(?:\([^()]*\)|[\s.:*=+]|\d+(?:[.,]\d+)?\s*%|\b(?:in|of|von)\b|"
-    r"\b(?:auf|von|aus|on|of|sur|su|sobre|over|van|af)\s+(?:eur\s|€\s?)?\d[\d.,' ]*|"
+    r"(?:\([^()]*\)|[\s.:*=+@]|\d+(?:[.,]\d+)?\s*%|\b(?:in|of|von)\b|"
+    r"\b(?:auf|von|aus|on|of|sur|su|sobre|over|van|af)\s+(?:eur\s|€\s?)?\d[\d.,' ]*|\b(?:at|a|zu|al|af)\s+(?=\d)|"
     r"\b(?:eur|euro|chf|gbp|usd|dkk|sek|nok|pln|czk|huf|dem)\b|[€£$]|"
     r"(?:inkl|exkl|incl|excl|inc|ohne|zzgl|inklusive|exklusive|including|excluding)\.?(?:\s+(?:ust|mwst|vat|tva|iva|btw|moms)\.?)?|"
     r"\b(?:ust|mwst|vat|tva|iva|btw|moms|ht|ttc)\b\.?)*"
@@ -79,10 +86,12 @@ def read(layout: Layout, form: NumberFormat) -> Totals:
 
 def _label(cell: Cell) -> tuple[str | None, int]:
     """The kind of amount that a cell's label names, and where the label ends; the longest label wins."""
+    rate = _RATE_BEFORE.match(cell.plain)
     starts = [
         (match.end(), kind)
         for kind, label in _KINDS.items()
-        if (match := label.search(cell.plain)) and begins(cell, match.start())
+        if (match := label.search(cell.plain, rate.end() if rate and kind in _TAXES else 0))
+        and (begins(cell, match.start()) or (rate is not None and match.start() == rate.end()))
     ]
     if not starts:
         return None, 0

@@ -66,7 +66,8 @@ TITLES: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
             "raam(?:contract|overeenkomst)", "kontrakt", "rammeaftale",
         ),
         DocumentType.INVOICE: (
-            "[a-z]*rechnung(?:s-? ?korrektur)?", "faktura", "(?:[a-z]+ )?invoice", "facture", "fattura", "factura",
+            "[a-z]*rechnung(?:s-? ?korrektur)?", "honorarnote", "kostennote", "note d'honoraires",
+            "faktura", "(?:[a-z]+ )?invoice", "facture", "fattura", "factura",
             "factuur",
         ),
     }
@@ -83,7 +84,8 @@ PREPOSITIONS = words(
 NUMBERS: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
     {
         DocumentType.INVOICE: (
-            "rechnungs *", "rechnung *", "re *", "rg *", "faktura *", "fakturanummer", "rechnungskorrektur *",
+            "rechnungs *", "rechnung *", "honorarnote *", "kostennote *",
+            "re *", "rg *", "faktura *", "fakturanummer", "rechnungskorrektur *",
             "invoice *", "tax invoice *", "inv *", "facture *", "* de facture", "* facture", "fattura *", "* fattura",
             "* della fattura", "factura *", "* de factura", "* factura", "factuur *",
         ),
@@ -136,6 +138,9 @@ OWN_NUMBER = (
     "documento *", "bilags *", "dokument *", "belegnummer",
 )  # fmt: skip
 """Labels that every type of document may give its own number."""
+
+BARE_NUMBER = ("nummer", "number", "numero", "nr", "no", "n", "num", "n o")
+"""Labels beside a title that say no more than that a number follows."""
 
 BARE_REFERENCES: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
     {
@@ -360,7 +365,9 @@ NET = (
     "nettobetrag", "netto betrag", "netto", "summe netto", "gesamt netto", "netto gesamt", "nettosumme",
     "gesamtnetto", "gesamtbetrag netto",
     "zwischensumme netto", "rechnungssumme netto", "rechnungssumme ohne ust", "summe ohne ust", "summe ohne mwst",
-    "gesamtbetrag ohne ust", "nettogesamtbetrag", "steuerbasisbetrag gesamt", "warenwert netto", "gesamtbeitrag",
+    "gesamtbetrag ohne ust", "nettogesamtbetrag", "gesamtnettowert", "gesamtnettobetrag", "nettowert",
+    "gesamtwert netto", "nettorechnungsbetrag", "rechnungsbetrag netto", "total exkl mwst", "total ohne mwst",
+    "steuerbasisbetrag gesamt", "warenwert netto", "gesamtbeitrag",
     "net total", "total net", "net amount", "total net amount", "subtotal", "sub total", "total before tax",
     "total excl vat",
     "total excluding vat", "total ex vat", "total without vat", "amount excl vat", "taxable amount",
@@ -395,7 +402,7 @@ TAX_PART = (
     "zuzuglich umsatzsteuer", "zuzuglich mwst", "zzgl mehrwertsteuer", "steuerbasisbetrag ust",
     "versicherungsteuer", "versicherungssteuer",
     "enthaltene mwst", "vat", "plus vat", "vat at", "tva", "iva", "btw", "moms", "enthaltene ust", "inkl mwst",
-    "darin enthaltene mwst",
+    "darin enthaltene mwst", "tax", "gst",
 )  # fmt: skip
 """A tax, of one rate, or the whole where there is but one."""
 
@@ -406,7 +413,10 @@ GROSS = (
     "gesamtbetrag inkl ust", "gesamtbetrag inkl mwst",
     "gesamtsumme brutto", "gesamtbetrag", "rechnungsbetrag", "rechnungssumme", "gesamtsumme", "endbetrag",
     "endsumme", "rechnungsbeitrag", "gesamt",
-    "auftragssumme", "bestellsumme", "auftragswert", "bestellwert",
+    "auftragssumme", "bestellsumme", "auftragswert", "bestellwert", "gutschriftsbetrag", "gutschriftbetrag",
+    "gutschriftssumme", "rechnungsendbetrag", "gesamtrechnungsbetrag", "bruttorechnungsbetrag", "credit total",
+    "total credit", "montant de l'avoir", "totale nota di credito", "totale ordine", "totale generale",
+    "total general", "importe bruto", "total bruto", "total pedido", "kreditbelob", "creditbedrag",
     "grand total", "total gross", "gross total", "gross amount", "total amount", "total incl vat",
     "total including vat",
     "total inc vat", "total including tax", "invoice total", "total invoice amount", "invoice amount", "total",

@@ -1,0 +1,14 @@
+"""Papers of firms that share no layout with one another, drawn by hand, with what each states.
+
+They stand for what no sample holds: labels over values and beside them, rows of labels, seven languages, every way to
+write numbers and dates. All firms are made up; their VAT ids and IBANs have right check digits.
+"""
+
+from tests.documents.text.strangers.german import GERMAN
+from tests.documents.text.strangers.northern import NORTHERN
+from tests.documents.text.strangers.romance import ROMANCE
+from tests.documents.text.strangers.sheet import Stranger
+
+STRANGERS = (*GERMAN, *ROMANCE, *NORTHERN)
+
+__all__ = ["STRANGERS", "Stranger"]

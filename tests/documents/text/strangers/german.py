@@ -1,0 +1,290 @@
+"""Papers in German."""
+
+from tests.documents.text.strangers.sheet import Sheet, Stranger, lines, party
+
+
+def labels_over_values() -> Stranger:
+    """A German invoice of today: a strip of small labels over their values, a wide table, the sum in large print."""
+    sheet = Sheet()
+    sheet.at(20, 22, "Nordwerk Beleuchtung GmbH", 16, bold=True)
+    sheet.at(20, 50, "Nordwerk Beleuchtung GmbH · Kaistraße 14 · 24103 Kiel", 6.5)
+    sheet.rows(20, 56, "Stadtcafé Möwe GmbH", "Frau Silke Ahrens", "Hafenplatz 3", "18055 Rostock", size=10)
+    sheet.at(20, 95, "Rechnung", 18, bold=True)
+    strip = ((20, "l"), (60, "l"), (100, "l"), (145, "l"))
+    sheet.table(103, strip, ("Rechnungsnummer", "Rechnungsdatum", "Kundennummer", "Fälligkeitsdatum"), size=7)
+    sheet.table(107.5, strip, ("RN-24-00318", "1. März 2024", "K-20771", "15. März 2024"), size=10)
+    columns = ((20, "l"), (30, "l"), (120, "r"), (155, "r"), (190, "r"))
+    sheet.table(120, columns, ("Pos.", "Beschreibung", "Menge", "Einzelpreis", "Gesamt"), bold=True)
+    sheet.table(127, columns, ("1", 'Pendelleuchte "Fjord", matt', "4 Stk", "312,50 €", "1.250,00 €"))
+    sheet.rows(30, 131.5, "inkl. Leuchtmittel 2700 K", size=8)
+    sheet.table(138, columns, ("2", "Montage vor Ort", "6 Std", "68,00 €", "408,00 €"))
+    sheet.table(145, columns, ("3", "Anfahrt", "1 Stk", "35,50 €", "35,50 €"))
+    totals = ((120, "l"), (190, "r"))
+    sheet.table(158, totals, ("Zwischensumme (netto)", "1.693,50 €"), ("Umsatzsteuer 19 %", "321,77 €"))
+    sheet.table(170, totals, ("Rechnungsbetrag", "2.015,27 €"), size=13, bold=True)
+    sheet.at(20, 185, "Bitte überweisen Sie den Betrag ohne Abzug auf das unten genannte Konto.")
+    foot = ((20, "l"), (80, "l"), (140, "l"))
+    sheet.table(
+        276, foot,
+        ("Nordwerk Beleuchtung GmbH", "Förde Sparkasse", "USt-IdNr. DE136695976"),
+        ("Kaistraße 14, 24103 Kiel", "IBAN DE89 3704 0044 0532 0130 00", "Amtsgericht Kiel HRB 20114"),
+        ("Telefon 0431 998877", "BIC COBADEFFXXX", "Geschäftsführer: Jens Petersen"),
+        size=7, pitch=3.2,
+    )  # fmt: skip
+    return Stranger("labels over values", sheet.done(), "invoice", {
+        "invoice_number": "RN-24-00318", "invoice_date": "2024-03-01", "payment_due_date": "2024-03-15",
+        "currency": "EUR", "total_net": "1693.50", "total_tax": "321.77", "total_gross": "2015.27",
+        "issuer": party("Nordwerk Beleuchtung GmbH", "Kaistraße 14", "24103", "Kiel", vat_id="DE136695976",
+                         iban="DE89370400440532013000", registration_id="HRB 20114"),
+        "recipient": party("Stadtcafé Möwe GmbH", "Hafenplatz 3", "18055", "Rostock"),
+        "line_items": lines(
+            "position description quantity unit unit_price net_amount",
+            "1|Pendelleuchte \"Fjord\", matt inkl. Leuchtmittel 2700 K|4|C62|312.50|1250.00",
+            "2|Montage vor Ort|6|HUR|68.00|408.00", "3|Anfahrt|1|C62|35.50|35.50",
+        ),
+    })  # fmt: skip
+
+
+def carried_over() -> Stranger:
+    """A German wholesaler's invoice over two pages: discounts in lines, prices per hundred, sums carried over."""
+    sheet = Sheet("times")
+    columns = ((18, "l"), (28, "l"), (52, "l"), (122, "r"), (126, "l"), (150, "r"), (168, "r"), (192, "r"))
+    head = ("Pos", "Art.-Nr.", "Bezeichnung", "Menge", "ME", "Preis/100", "Rab. %", "Betrag EUR")
+    sheet.at(192, 18, "Schraubenkontor Wuppertal KG", 14, bold=True, right=True)
+    sheet.at(18, 45, "Schraubenkontor Wuppertal KG, Bahnstr. 77, 42327 Wuppertal", 7)
+    sheet.rows(18, 52, "Firma", "Maschinenbau Lindner GmbH & Co. KG", "Industriestraße 5-7", "", "58638 Iserlohn")
+    block = ((130, "l"), (192, "r"))
+    sheet.table(
+        52, block, ("Rechnung-Nr.", "4471209"), ("Datum", "12.02.2024"), ("Kunden-Nr.", "10-2288"),
+        ("Ihre Bestellung", "B-7712/24"), ("Lieferschein-Nr.", "LS 88123"), ("Seite", "1 von 2"),
+    )  # fmt: skip
+    sheet.at(18, 92, "RECHNUNG", 13, bold=True)
+    sheet.table(104, columns, head, bold=True)
+    y = 111.0
+    goods = [
+        ("10", "933-8x40", "Sechskantschraube M8x40 8.8 verzinkt", "2.500", "Stk", "11,80", "15,0", "250,75"),
+        ("20", "934-8", "Sechskantmutter M8", "2.500", "Stk", "4,20", "15,0", "89,25"),
+        ("30", "125-8", "Scheibe M8 verzinkt", "5.000", "Stk", "1,55", "", "77,50"),
+        ("40", "912-6x20", "Zylinderschraube M6x20", "1.000", "Stk", "9,40", "10,0", "84,60"),
+    ]
+    for good in goods:
+        y = sheet.table(y, columns, good)
+        y = sheet.rows(52, y, "Zolltarifnummer: 73181588", size=8) + 2
+    sheet.table(y + 6, ((52, "l"), (192, "r")), ("Übertrag", "502,10"), bold=True)
+    sheet.turn()
+    sheet.table(30, block, ("Rechnung-Nr.", "4471209"), ("Seite", "2 von 2"))
+    sheet.table(50, columns, head, bold=True)
+    sheet.table(57, ((52, "l"), (192, "r")), ("Übertrag von Seite 1", "502,10"), bold=True)
+    y = sheet.table(64, columns, ("50", "7504-4", "Bohrschraube 4,2x16", "3.000", "Stk", "3,10", "", "93,00"))
+    y = sheet.table(y + 2, columns, ("60", "VP-1", "Kleinteilekasten", "12", "Stk", "845,00", "5,0", "96,33"))
+    sheet.table(
+        y + 8, ((120, "l"), (192, "r")), ("Warenwert", "691,43"), ("Fracht", "18,50"), ("Netto", "709,93"),
+        ("19,00 % MwSt.", "134,89"), ("Gesamtbetrag EUR", "844,82"),
+    )  # fmt: skip
+    sheet.at(18, y + 48, "Zahlbar bis 13.03.2024 ohne Abzug, bis 22.02.2024 mit 2 % Skonto.")
+    sheet.at(18, 280, "Sparkasse Wuppertal IBAN: DE89 3704 0044 0532 0130 00   USt-Id-Nr.: DE 136695976", 7)
+    names = "position article_number description quantity unit price_basis_quantity unit_price net_amount"
+    return Stranger("carried over", sheet.done(), "invoice", {
+        "invoice_number": "4471209", "invoice_date": "2024-02-12", "payment_due_date": "2024-03-13",
+        "po_reference": "B-7712/24", "delivery_note_reference": "LS 88123",
+        "currency": "EUR", "total_net": "709.93", "total_tax": "134.89", "total_gross": "844.82",
+        "issuer": party("Schraubenkontor Wuppertal KG", "Bahnstr. 77", "42327", "Wuppertal", vat_id="DE136695976",
+                         iban="DE89370400440532013000"),
+        "recipient": party("Maschinenbau Lindner GmbH & Co. KG", "Industriestraße 5-7", "58638", "Iserlohn"),
+        "line_items": [
+            *lines(
+                names,
+                "10|933-8x40|Sechskantschraube M8x40 8.8 verzinkt|2500|C62|100|10.03|250.75",
+                "20|934-8|Sechskantmutter M8|2500|C62|100|3.57|89.25",
+                "30|125-8|Scheibe M8 verzinkt|5000|C62|100|1.55|77.50",
+                "40|912-6x20|Zylinderschraube M6x20|1000|C62|100|8.46|84.60",
+                "50|7504-4|Bohrschraube 4,2x16|3000|C62|100|3.10|93.00",
+                "60|VP-1|Kleinteilekasten|12|C62|100|802.75|96.33",
+            ),
+            {"description": "Fracht", "net_amount": "18.50"},
+        ],
+    })  # fmt: skip
+
+
+def swiss() -> Stranger:
+    """A Swiss invoice: apostrophes in numbers, francs, prices per hundred in their own column."""
+    sheet = Sheet()
+    sheet.rows(20, 22, "Zürichsee Papier AG", "Seestrasse 101", "8002 Zürich", "CHE-100.155.212 MWST")
+    sheet.rows(120, 50, "Kanzlei Vogt & Partner", "Bundesplatz 7", "6300 Zug", size=10)
+    sheet.at(20, 85, "Rechnung 24-10088", 15, bold=True)
+    block = ((20, "l"), (55, "l"))
+    sheet.table(92, block, ("Datum:", "7. Februar 2024"), ("Zahlbar bis:", "08.03.2024"), ("Kunde:", "30551"))
+    columns = ((20, "l"), (45, "l"), (115, "r"), (120, "l"), (150, "r"), (163, "r"), (190, "r"))
+    sheet.table(
+        112, columns, ("Artikel-Nr.", "Bezeichnung", "Menge", "Einheit", "Preis", "per", "Betrag CHF"), bold=True
+    )
+    sheet.table(
+        119, columns, ("P-8090", "Kopierpapier A4 80 g weiss", "25'000", "Stk", "1.12", "100", "280.00"),
+        ("U-C5F", "Couverts C5 mit Fenster", "5'000", "Stk", "6.48", "100", "324.00"),
+        ("A-7R", "Ordner A4 7 cm, rot", "350", "Stk", "3.45", "1", "1'207.50"),
+    )  # fmt: skip
+    totals = ((120, "l"), (190, "r"))
+    sheet.table(
+        142, totals, ("Total exkl. MWST", "1'811.50"), ("MWST 8.1%", "146.73"), ("Total inkl. MWST", "1'958.23")
+    )
+    sheet.at(20, 270, "IBAN CH93 0076 2011 6238 5295 7   Vielen Dank für Ihren Auftrag", 8)
+    names = "article_number description quantity unit unit_price price_basis_quantity net_amount"
+    return Stranger("swiss", sheet.done(), "invoice", {
+        "invoice_number": "24-10088", "invoice_date": "2024-02-07", "payment_due_date": "2024-03-08",
+        "currency": "CHF", "total_net": "1811.50", "total_tax": "146.73", "total_gross": "1958.23",
+        "issuer": party("Zürichsee Papier AG", "Seestrasse 101", "8002", "Zürich", vat_id="CHE100155212MWST",
+                         iban="CH9300762011623852957"),
+        "recipient": party("Kanzlei Vogt & Partner", "Bundesplatz 7", "6300", "Zug"),
+        "line_items": lines(
+            names, "P-8090|Kopierpapier A4 80 g weiss|25000|C62|1.12|100|280.00",
+            "U-C5F|Couverts C5 mit Fenster|5000|C62|6.48|100|324.00", "A-7R|Ordner A4 7 cm, rot|350|C62|3.45|-|1207.50",
+        ),
+    })  # fmt: skip
+
+
+def austrian_fee() -> Stranger:
+    """An Austrian architect's fee: words with an amount each, no table, the date after the town."""
+    sheet = Sheet("times")
+    sheet.at(25, 25, "Architekturbüro Dipl.-Ing. Eva Steinlechner", 12, bold=True)
+    sheet.rows(25, 30, "Maria-Theresien-Straße 31", "6020 Innsbruck", "UID: ATU13585627")
+    sheet.rows(25, 55, "Herrn", "Dr. Franz Gruber", "Dorfstraße 8", "6167 Neustift im Stubaital")
+    sheet.at(190, 85, "Innsbruck, am 21.03.2024", right=True)
+    sheet.at(25, 95, "Honorarnote Nr. 24-031", 14, bold=True)
+    sheet.at(25, 105, "Für unsere Leistungen erlauben wir uns, wie folgt in Rechnung zu stellen:")
+    rows = ((25, "l"), (190, "r"))
+    sheet.table(
+        115, rows, ("Entwurfsplanung Umbau Dachgeschoß", "4.200,00 EUR"),
+        ("Einreichplan mit Baubeschreibung", "1.850,00 EUR"),
+        ("Nebenkosten pauschal", "150,00 EUR"),
+    )  # fmt: skip
+    sheet.table(
+        134, rows, ("Summe netto", "6.200,00 EUR"), ("20 % USt", "1.240,00 EUR"), ("Gesamtbetrag", "7.440,00 EUR")
+    )
+    sheet.at(25, 165, "Zahlbar bis spätestens 04.04.2024 auf unser Konto AT61 1904 3002 3457 3201.")
+    return Stranger("austrian fee", sheet.done(), "invoice", {
+        "invoice_number": "24-031", "invoice_date": "2024-03-21", "payment_due_date": "2024-04-04",
+        "currency": "EUR", "total_net": "6200.00", "total_tax": "1240.00", "total_gross": "7440.00",
+        "issuer": party("Architekturbüro Dipl.-Ing. Eva Steinlechner", "Maria-Theresien-Straße 31", "6020",
+                         "Innsbruck", vat_id="ATU13585627", iban="AT611904300234573201"),
+        "recipient": party("Herrn Dr. Franz Gruber", "Dorfstraße 8", "6167", "Neustift im Stubaital"),
+        "line_items": lines(
+            "description net_amount", "Entwurfsplanung Umbau Dachgeschoß|4200.00",
+            "Einreichplan mit Baubeschreibung|1850.00", "Nebenkosten pauschal|150.00",
+        ),
+    })  # fmt: skip
+
+
+def credited() -> Stranger:
+    """A German credit note with negative amounts, its number and the invoice's in a column of labels."""
+    sheet = Sheet()
+    sheet.at(20, 20, "Oberland Textil AG", 13, bold=True)
+    sheet.at(20, 48, "Oberland Textil AG | Weberstraße 2 | 87435 Kempten", 7)
+    sheet.rows(20, 54, "Modehaus Kramer e.K.", "Marktplatz 11", "88212 Ravensburg")
+    sheet.at(20, 90, "Gutschrift", 16, bold=True)
+    block = ((125, "l"), (160, "l"))
+    sheet.table(54, block, ("Gutschrift-Nr.", "GS-24-0041"), ("Datum", "18.03.24"), ("Zu Rechnung Nr.", "RE-24-1077"),
+                ("Kunden-Nr.", "D-4410"))  # fmt: skip
+    columns = ((20, "l"), (30, "l"), (60, "l"), (135, "r"), (160, "r"), (190, "r"))
+    sheet.table(105, columns, ("Pos", "Artikel", "Bezeichnung", "Menge", "E-Preis", "G-Preis"), bold=True)
+    sheet.table(112, columns, ("1", "WJ-301", "Walkjacke Damen Gr. 40", "-2", "129,00", "-258,00"),
+                ("2", "SC-118", "Schal Merino grau", "-5", "24,90", "-124,50"))  # fmt: skip
+    totals = ((130, "l"), (190, "r"))
+    sheet.table(
+        130, totals, ("Nettosumme", "-382,50"), ("MwSt 19%", "-72,68"), ("Gutschriftsbetrag EUR", "-455,18"), bold=True
+    )
+    sheet.at(20, 280, "USt-IdNr.: DE136695976 · IBAN: DE89370400440532013000 · Amtsgericht Kempten HRB 5501", 7)
+    return Stranger("credited", sheet.done(), "credit_note", {
+        "credit_note_number": "GS-24-0041", "credit_note_date": "2024-03-18", "invoice_reference": "RE-24-1077",
+        "currency": "EUR", "total_net": "382.50", "total_tax": "72.68", "total_gross": "455.18",
+        "issuer": party("Oberland Textil AG", "Weberstraße 2", "87435", "Kempten", vat_id="DE136695976",
+                         iban="DE89370400440532013000", registration_id="HRB 5501"),
+        "recipient": party("Modehaus Kramer e.K.", "Marktplatz 11", "88212", "Ravensburg"),
+        "line_items": lines(
+            "position article_number description quantity unit_price net_amount",
+            "1|WJ-301|Walkjacke Damen Gr. 40|2|129.00|258.00", "2|SC-118|Schal Merino grau|5|24.90|124.50",
+        ),
+    })  # fmt: skip
+
+
+def final_invoice() -> Stranger:
+    """A German builder's final invoice: titles between lines, positions such as 01.02, an instalment taken off."""
+    sheet = Sheet()
+    sheet.at(20, 18, "Zimmerei Hölzl", 15, bold=True)
+    sheet.rows(20, 23, "Inh. Max Hölzl", "Bergweg 5", "83646 Bad Tölz")
+    sheet.rows(20, 50, "Eheleute Petra und Jan Sommer", "Am Anger 19", "83661 Lenggries")
+    block = ((130, "l"), (165, "l"))
+    sheet.table(50, block, ("Rechnungs-Nr.:", "2024/017"), ("Rechnungsdatum:", "28. Februar 2024"),
+                ("Steuernummer:", "139/230/40218"), ("Auftrags-Nr.:", "A-23-088"))  # fmt: skip
+    sheet.at(20, 85, "Schlussrechnung 2024/017", 14, bold=True)
+    columns = ((20, "l"), (44, "r"), (47, "l"), (60, "l"), (155, "r"), (190, "r"))
+    sheet.table(97, columns, ("Pos.", "Menge", "Einh.", "Leistung", "EP in EUR", "GP in EUR"), bold=True)
+    sheet.table(104, ((20, "l"), (60, "l")), ("01", "Dachstuhl"), bold=True)
+    y = sheet.table(110, columns, ("01.01", "86,40", "m²", "Abbund und Aufstellen des Dachstuhls", "74,50", "6.436,80"))
+    y = sheet.rows(
+        60, y - 0.5, "Konstruktionsvollholz C24, sichtbar gehobelt,", "einschließlich Kleineisenteile", size=8
+    )
+    y = sheet.table(y + 2, columns, ("01.02", "22,00", "lfm", "Gesims verkleiden", "38,00", "836,00"))
+    sheet.table(y + 3, ((20, "l"), (60, "l")), ("02", "Dämmung"), bold=True)
+    y = sheet.table(y + 9, columns, ("02.01", "86,40", "m²", "Holzfaserdämmung 180 mm", "41,25", "3.564,00"))
+    totals = ((110, "l"), (190, "r"))
+    sheet.table(
+        y + 8, totals, ("Summe netto", "10.836,80"), ("zzgl. 19 % MwSt.", "2.058,99"),
+        ("Gesamtsumme brutto", "12.895,79"),
+        ("abzgl. Abschlagsrechnung 2024/003", "-8.000,00"), ("Restbetrag", "4.895,79"),
+    )  # fmt: skip
+    sheet.at(20, 270, "Zahlbar innerhalb von 14 Tagen. Konto: Raiffeisenbank, IBAN DE89370400440532013000", 8)
+    return Stranger("final invoice", sheet.done(), "invoice", {
+        "invoice_number": "2024/017", "invoice_date": "2024-02-28", "sales_order_reference": "A-23-088",
+        "currency": "EUR", "total_net": "10836.80", "total_tax": "2058.99", "total_gross": "12895.79",
+        "issuer": party("Zimmerei Hölzl", "Bergweg 5", "83646", "Bad Tölz", tax_number="139/230/40218",
+                         iban="DE89370400440532013000"),
+        "recipient": party("Eheleute Petra und Jan Sommer", "Am Anger 19", "83661", "Lenggries"),
+        "line_items": lines(
+            "position quantity unit description unit_price net_amount",
+            "01.01|86.40|MTK|Abbund und Aufstellen des Dachstuhls Konstruktionsvollholz C24, sichtbar gehobelt, "
+            "einschließlich Kleineisenteile|74.50|6436.80",
+            "01.02|22.00|MTR|Gesims verkleiden|38.00|836.00", "02.01|86.40|MTK|Holzfaserdämmung 180 mm|41.25|3564.00",
+        ),
+    })  # fmt: skip
+
+
+def german_order() -> Stranger:
+    """A German order: the buyer writes, the supplier stands in the window."""
+    sheet = Sheet()
+    sheet.at(20, 20, "Maschinenbau Lindner GmbH & Co. KG", 13, bold=True)
+    sheet.at(20, 46, "Maschinenbau Lindner GmbH & Co. KG - Industriestraße 5-7 - 58638 Iserlohn", 6.5)
+    sheet.rows(20, 52, "Schraubenkontor Wuppertal KG", "Verkauf Innendienst", "Bahnstr. 77", "42327 Wuppertal", size=10)
+    sheet.at(20, 88, "Bestellung", 17, bold=True)
+    block = ((125, "l"), (165, "l"))
+    sheet.table(52, block, ("Bestellnummer:", "B-7712/24"), ("Bestelldatum:", "29.01.2024"),
+        ("Lieferant Nr.:", "70331"),
+                ("Ihr Angebot:", "AN-2024-551"), ("Liefertermin:", "KW 7"))  # fmt: skip
+    columns = ((20, "l"), (32, "l"), (60, "l"), (130, "r"), (134, "l"), (160, "r"), (190, "r"))
+    sheet.table(102, columns, ("Pos.", "Material", "Bezeichnung", "Menge", "ME", "Preis", "Wert"), bold=True)
+    y = sheet.table(109, columns, ("10", "4000331", "Sechskantschraube M8x40", "2.500", "ST", "10,03/100", "250,75"))
+    y = sheet.table(y + 2, columns, ("20", "4000417", "Sechskantmutter M8", "2.500", "ST", "3,57/100", "89,25"))
+    sheet.table(y + 6, ((130, "l"), (190, "r")), ("Gesamtnettowert", "340,00 EUR"), bold=True)
+    sheet.at(20, 200, "Rechnung bitte an rechnung@lindner.example. Es gelten unsere Einkaufsbedingungen.", 8)
+    names = "position article_number description quantity unit unit_price price_basis_quantity net_amount"
+    return Stranger("german order", sheet.done(), "purchase_order", {
+        "po_number": "B-7712/24", "order_date": "2024-01-29", "quotation_reference": "AN-2024-551",
+        "currency": "EUR", "total_net": "340.00",
+        "buyer": party("Maschinenbau Lindner GmbH & Co. KG", "Industriestraße 5-7", "58638", "Iserlohn",
+                        email="rechnung@lindner.example"),
+        "supplier": party("Schraubenkontor Wuppertal KG", "Bahnstr. 77", "42327", "Wuppertal"),
+        "line_items": lines(
+            names, "10|4000331|Sechskantschraube M8x40|2500|C62|10.03|100|250.75",
+            "20|4000417|Sechskantmutter M8|2500|C62|3.57|100|89.25",
+        ),
+    })  # fmt: skip
+
+
+GERMAN = (
+    labels_over_values,
+    carried_over,
+    swiss,
+    austrian_fee,
+    credited,
+    final_invoice,
+    german_order,
+)

@@ -1,0 +1,188 @@
+"""Papers in English, Dutch and Danish."""
+
+from tests.documents.text.strangers.sheet import Sheet, Stranger, lines, party
+
+
+def english() -> Stranger:
+    """A British invoice: labels at the right edge, quantities first, a part already paid."""
+    sheet = Sheet()
+    sheet.at(20, 24, "INVOICE", 22, bold=True)
+    for index, text in enumerate(("Harbour & Finch Ltd", "Unit 4, Quayside Road", "Bristol", "BS1 6TX",
+                                  "VAT No. GB 980 7806 84")):  # fmt: skip
+        sheet.at(190, 20 + 4.2 * index, text, right=True)
+    sheet.at(20, 50, "Bill to:", bold=True)
+    sheet.rows(20, 55, "The Copper Kettle Tea Rooms", "17 High Street", "Bath", "BA1 5AQ")
+    block = ((150, "r"), (190, "r"))
+    sheet.table(50, block, ("Invoice No:", "INV-00871"), ("Date:", "5 March 2024"), ("Due date:", "4 April 2024"),
+                ("Your PO:", "CK/2291"))  # fmt: skip
+    columns = ((28, "r"), (35, "l"), (135, "r"), (155, "r"), (190, "r"))
+    sheet.table(85, columns, ("QTY", "DESCRIPTION", "UNIT PRICE", "VAT %", "AMOUNT"), bold=True)
+    sheet.table(
+        92, columns, ("24", "Bone china teacup and saucer, blue rim", "£6.75", "20", "£162.00"),
+        ("6", "Three-tier cake stand", "£28.40", "20", "£170.40"),
+        ("1,200", "Loose leaf tea bags, English breakfast", "£0.08", "0", "£96.00"),
+        ("1", "Carriage", "£15.00", "20", "£15.00"),
+    )  # fmt: skip
+    totals = ((150, "r"), (190, "r"))
+    sheet.table(
+        125, totals, ("Subtotal", "£443.40"), ("VAT @ 20%", "£69.48"), ("Total", "£512.88"), ("Amount paid", "£200.00"),
+        ("Balance due", "£312.88"),
+    )  # fmt: skip
+    sheet.at(20, 270, "Bank: Lloyds   IBAN GB82 WEST 1234 5698 7654 32   Company No. 04412893", 8)
+    return Stranger("english", sheet.done(), "invoice", {
+        "invoice_number": "INV-00871", "invoice_date": "2024-03-05", "payment_due_date": "2024-04-04",
+        "po_reference": "CK/2291", "currency": "GBP", "total_net": "443.40", "total_tax": "69.48",
+        "total_gross": "512.88",
+        "issuer": party("Harbour & Finch Ltd", "Unit 4, Quayside Road", "BS1 6TX", "Bristol",
+                         vat_id="GB980780684", iban="GB82WEST12345698765432", registration_id="04412893"),
+        "recipient": party("The Copper Kettle Tea Rooms", "17 High Street", "BA1 5AQ", "Bath"),
+        "line_items": lines(
+            "quantity description unit_price tax_rate net_amount",
+            "24|Bone china teacup and saucer, blue rim|6.75|20|162.00", "6|Three-tier cake stand|28.40|20|170.40",
+            "1200|Loose leaf tea bags, English breakfast|0.08|0|96.00", "1|Carriage|15.00|20|15.00",
+        ),
+    })  # fmt: skip
+
+
+def consultancy() -> Stranger:
+    """An invoice of an American program: number behind a hash, month first, dollars, sums at the left."""
+    sheet = Sheet()
+    sheet.at(20, 25, "Blue Heron Consulting LLC", 14, bold=True)
+    sheet.rows(20, 30, "410 Lakeview Drive", "Madison, WI 53703", "USA")
+    sheet.at(190, 25, "INVOICE # 2024-118", 14, bold=True, right=True)
+    sheet.at(190, 31, "Date: 03/15/2024", right=True)
+    sheet.at(190, 36, "Due: 04/14/2024", right=True)
+    sheet.at(20, 55, "BILL TO", 8, bold=True)
+    sheet.rows(20, 60, "Rheinland Analytics GmbH", "Domstraße 20", "50668 Köln", "Germany")
+    columns = ((20, "l"), (120, "r"), (150, "r"), (190, "r"))
+    sheet.table(90, columns, ("Item", "Hours", "Rate", "Amount"), bold=True)
+    sheet.table(
+        97, columns, ("Discovery workshop", "16.00", "$185.00", "$2,960.00"),
+        ("Data model review", "22.50", "$185.00", "$4,162.50"), ("Travel time", "6.00", "$90.00", "$540.00"),
+    )  # fmt: skip
+    totals = ((20, "l"), (60, "r"))
+    sheet.table(125, totals, ("Subtotal", "$7,662.50"), ("Tax (0%)", "$0.00"), ("Total (USD)", "$7,662.50"), bold=True)
+    return Stranger("consultancy", sheet.done(), "invoice", {
+        "invoice_number": "2024-118", "invoice_date": "2024-03-15", "payment_due_date": "2024-04-14",
+        "currency": "USD", "total_net": "7662.50", "total_tax": "0.00", "total_gross": "7662.50",
+        "issuer": {"name": "Blue Heron Consulting LLC"},
+        "recipient": party("Rheinland Analytics GmbH", "Domstraße 20", "50668", "Köln", country="DE"),
+        "line_items": lines(
+            "description quantity unit_price net_amount", "Discovery workshop|16.00|185.00|2960.00",
+            "Data model review|22.50|185.00|4162.50", "Travel time|6.00|90.00|540.00",
+        ),
+    })  # fmt: skip
+
+
+def english_order() -> Stranger:
+    """An English order: vendor and ship-to beside one another, the number in a row of labels."""
+    sheet = Sheet()
+    sheet.at(20, 22, "Copper Kettle Catering Ltd", 13, bold=True)
+    sheet.rows(20, 27, "1 Canal Wharf", "Leeds LS1 4BR", size=8)
+    sheet.at(190, 22, "PURCHASE ORDER", 18, bold=True, right=True)
+    sheet.at(20, 45, "VENDOR", 8, bold=True)
+    sheet.rows(20, 50, "Harbour & Finch Ltd", "4 Quayside Road", "Bristol BS1 6TX")
+    sheet.at(110, 45, "SHIP TO", 8, bold=True)
+    sheet.rows(110, 50, "Copper Kettle Catering", "Goods In, 3 Mill Lane", "Leeds LS2 7EA")
+    strip = ((20, "l"), (65, "l"), (110, "l"), (150, "l"))
+    sheet.table(75, strip, ("P.O. Number", "Order Date", "Terms", "Required By"), size=8, bold=True)
+    sheet.table(80, strip, ("CK/2291", "26/02/2024", "30 days", "08/03/2024"))
+    columns = ((20, "l"), (50, "l"), (130, "r"), (160, "r"), (190, "r"))
+    sheet.table(95, columns, ("Item #", "Description", "Qty", "Unit Price", "Total"), bold=True)
+    sheet.table(102, columns, ("BC-TC-01", "Bone china teacup and saucer", "24", "6.75", "162.00"),
+                ("CS-3T", "Three-tier cake stand", "6", "28.40", "170.40"))  # fmt: skip
+    sheet.table(
+        125, ((140, "l"), (190, "r")), ("Subtotal", "332.40"), ("VAT", "66.48"), ("Order total (GBP)", "398.88")
+    )
+    return Stranger("english order", sheet.done(), "purchase_order", {
+        "po_number": "CK/2291", "order_date": "2024-02-26", "currency": "GBP", "total_net": "332.40",
+        "total_tax": "66.48", "total_gross": "398.88",
+        "buyer": party("Copper Kettle Catering Ltd", "1 Canal Wharf", "LS1 4BR", "Leeds"),
+        "supplier": party("Harbour & Finch Ltd", "4 Quayside Road", "BS1 6TX", "Bristol"),
+        "line_items": lines(
+            "article_number description quantity unit_price net_amount",
+            "BC-TC-01|Bone china teacup and saucer|24|6.75|162.00", "CS-3T|Three-tier cake stand|6|28.40|170.40",
+        ),
+    })  # fmt: skip
+
+
+def dutch() -> Stranger:
+    """A Dutch invoice: labels without colons, tax rates with and without, the sum to be paid below."""
+    sheet = Sheet()
+    sheet.at(190, 20, "Bloemenveiling Westland B.V.", 12, bold=True, right=True)
+    for index, text in enumerate(("Handelsweg 88", "2671 AB Naaldwijk", "KvK 27123456", "BTW NL004495445B01")):
+        sheet.at(190, 25 + 4 * index, text, 8, right=True)
+    sheet.at(190, 41, "IBAN NL91 ABNA 0417 1643 00", 8, right=True)
+    sheet.rows(20, 52, "Tuincentrum De Linde", "T.a.v. crediteuren", "Molenstraat 4a", "5211 KL 's-Hertogenbosch")
+    sheet.at(20, 82, "Factuur", 17, bold=True)
+    block = ((20, "l"), (60, "l"))
+    sheet.table(
+        90, block, ("Factuurnummer", "2024.0456"), ("Factuurdatum", "19-02-2024"), ("Vervaldatum", "20-03-2024"),
+        ("Uw referentie", "PO-98120"),
+    )  # fmt: skip
+    columns = ((20, "r"), (26, "l"), (135, "r"), (155, "r"), (190, "r"))
+    sheet.table(118, columns, ("Aantal", "Omschrijving", "Prijs", "BTW", "Bedrag"), bold=True)
+    sheet.table(
+        125, columns, ("40", "Tulpen, bos van 10", "€ 2,15", "9%", "€ 86,00"),
+        ("25", "Hyacint in pot 9 cm", "€ 1,80", "9%", "€ 45,00"),
+        ("4", "Deense kar, huur per week", "€ 12,50", "21%", "€ 50,00"),
+    )  # fmt: skip
+    totals = ((130, "l"), (190, "r"))
+    sheet.table(
+        150, totals, ("Subtotaal", "€ 181,00"), ("BTW 9%", "€ 11,79"), ("BTW 21%", "€ 10,50"),
+        ("Totaal te voldoen", "€ 203,29"),
+    )  # fmt: skip
+    return Stranger("dutch", sheet.done(), "invoice", {
+        "invoice_number": "2024.0456", "invoice_date": "2024-02-19", "payment_due_date": "2024-03-20",
+        "po_reference": "PO-98120", "currency": "EUR", "total_net": "181.00", "total_tax": "22.29",
+        "total_gross": "203.29",
+        "issuer": party("Bloemenveiling Westland B.V.", "Handelsweg 88", "2671 AB", "Naaldwijk",
+                         vat_id="NL004495445B01", iban="NL91ABNA0417164300", registration_id="27123456"),
+        "recipient": party("Tuincentrum De Linde", "Molenstraat 4a", "5211 KL", "'s-Hertogenbosch"),
+        "line_items": lines(
+            "quantity description unit_price tax_rate net_amount", "40|Tulpen, bos van 10|2.15|9|86.00",
+            "25|Hyacint in pot 9 cm|1.80|9|45.00", "4|Deense kar, huur per week|12.50|21|50.00",
+        ),
+    })  # fmt: skip
+
+
+def danish() -> Stranger:
+    """A Danish invoice in crowns, dates with hyphens."""
+    sheet = Sheet()
+    sheet.rows(20, 30, "Café Nyhavn ApS", "Havnegade 21", "1058 København K", size=10)
+    sheet.rows(130, 20, "Kaffegrossisten A/S", "Industrivej 9", "8260 Viby J", "CVR-nr. 13585628", "Tlf. 86 11 22 33")
+    sheet.at(130, 55, "Faktura", 16, bold=True)
+    block = ((130, "l"), (165, "l"))
+    sheet.table(62, block, ("Fakturanr.:", "10457"), ("Fakturadato:", "05-03-2024"), ("Forfaldsdato:", "19-03-2024"),
+                ("Deres ordre:", "NY-338"))  # fmt: skip
+    columns = ((20, "l"), (45, "l"), (120, "r"), (125, "l"), (155, "r"), (190, "r"))
+    sheet.table(95, columns, ("Varenr.", "Beskrivelse", "Antal", "Enhed", "Pris", "Beløb"), bold=True)
+    sheet.table(
+        102, columns, ("K-110", "Espressobønner 1 kg", "24", "stk", "149,00", "3.576,00"),
+        ("M-020", "Havremælk 1 l", "60", "stk", "13,50", "810,00"),
+        ("F-001", "Kaffefiltre 1x4", "10", "pk", "22,00", "220,00"),
+    )  # fmt: skip
+    totals = ((140, "l"), (190, "r"))
+    sheet.table(125, totals, ("Subtotal", "4.606,00"), ("Moms (25%)", "1.151,50"), ("Total DKK", "5.757,50"))
+    sheet.at(20, 160, "Beløbet bedes indbetalt på konto IBAN DK50 0040 0440 1162 43 senest på forfaldsdatoen.")
+    return Stranger("danish", sheet.done(), "invoice", {
+        "invoice_number": "10457", "invoice_date": "2024-03-05", "payment_due_date": "2024-03-19",
+        "po_reference": "NY-338", "currency": "DKK", "total_net": "4606.00", "total_tax": "1151.50",
+        "total_gross": "5757.50",
+        "issuer": party("Kaffegrossisten A/S", "Industrivej 9", "8260", "Viby J", iban="DK5000400440116243"),
+        "recipient": party("Café Nyhavn ApS", "Havnegade 21", "1058", "København K"),
+        "line_items": lines(
+            "article_number description quantity unit unit_price net_amount",
+            "K-110|Espressobønner 1 kg|24|C62|149.00|3576.00", "M-020|Havremælk 1 l|60|C62|13.50|810.00",
+            "F-001|Kaffefiltre 1x4|10|XPK|22.00|220.00",
+        ),
+    })  # fmt: skip
+
+
+NORTHERN = (
+    english,
+    consultancy,
+    english_order,
+    dutch,
+    danish,
+)

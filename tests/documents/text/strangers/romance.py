@@ -1,0 +1,224 @@
+"""Papers in French, Italian and Spanish."""
+
+from tests.documents.text.strangers.sheet import Sheet, Stranger, lines, party
+
+
+def french_title() -> Stranger:
+    """A French craftsman's invoice: number in the title, blanks in numbers, SIRET at the foot."""
+    sheet = Sheet()
+    sheet.at(15, 20, "SARL Menuiserie Garonne", 13, bold=True)
+    sheet.rows(15, 25, "8 chemin des Acacias", "31200 Toulouse", "Tél. : 05 61 00 11 22")
+    sheet.rows(125, 45, "Madame Claire Fontaine", "27 bis rue Victor Hugo", "31000 TOULOUSE", size=10)
+    sheet.at(15, 75, "FACTURE N° FA-2024-0117", 15, bold=True)
+    sheet.at(15, 82, "Date : 3 mars 2024")
+    sheet.at(15, 87, "Échéance : 2 avril 2024")
+    columns = ((15, "l"), (115, "r"), (120, "l"), (150, "r"), (168, "r"), (195, "r"))
+    sheet.table(100, columns, ("Désignation", "Qté", "Unité", "P.U. HT", "TVA", "Total HT"), bold=True)
+    y = sheet.table(107, columns, ("Porte d'entrée en chêne massif", "1,00", "u", "1 890,00 €", "10 %", "1 890,00 €"))
+    y = sheet.rows(15, y - 0.5, "dimensions 215 x 90 cm, pose comprise", size=8)
+    y = sheet.table(y + 2, columns, ("Plinthes chêne", "24,50", "m", "14,20 €", "20 %", "347,90 €"))
+    y = sheet.table(y + 1, columns, ("Main d'œuvre".replace("œ", "oe"), "8,00", "h", "45,00 €", "10 %", "360,00 €"))
+    totals = ((135, "l"), (195, "r"))
+    sheet.table(
+        y + 10, totals, ("Total HT", "2 597,90 €"), ("TVA 10 %", "225,00 €"), ("TVA 20 %", "69,58 €"),
+        ("Total TTC", "2 892,48 €"), ("Acompte versé", "800,00 €"), ("Net à payer", "2 092,48 €"),
+    )  # fmt: skip
+    sheet.at(15, 220, "En cas de retard de paiement, une indemnité forfaitaire de 40 € sera appliquée.", 7)
+    sheet.at(15, 282, "SARL au capital de 10 000 € - SIRET 303 265 045 00017 - TVA intracommunautaire FR40303265045", 7)
+    sheet.at(15, 286, "IBAN FR14 2004 1010 0505 0001 3M02 606 - BIC PSSTFRPPXXX", 7)
+    return Stranger("french title", sheet.done(), "invoice", {
+        "invoice_number": "FA-2024-0117", "invoice_date": "2024-03-03", "payment_due_date": "2024-04-02",
+        "currency": "EUR", "total_net": "2597.90", "total_tax": "294.58", "total_gross": "2892.48",
+        "issuer": party("SARL Menuiserie Garonne", "8 chemin des Acacias", "31200", "Toulouse",
+                         vat_id="FR40303265045", iban="FR1420041010050500013M02606",
+                         registration_id="30326504500017"),
+        "recipient": party("Madame Claire Fontaine", "27 bis rue Victor Hugo", "31000", "TOULOUSE"),
+        "line_items": lines(
+            "description quantity unit unit_price net_amount tax_rate",
+            "Porte d'entrée en chêne massif dimensions 215 x 90 cm, pose comprise|1.00|C62|1890.00|1890.00|10",
+            "Plinthes chêne|24.50|MTR|14.20|347.90|20", "Main d'oeuvre|8.00|HUR|45.00|360.00|10",
+        ),
+    })  # fmt: skip
+
+
+def french_row_of_labels() -> Stranger:
+    """A French supplier's invoice: a ruled row of labels with the values beneath, and its taxes in a table."""
+    sheet = Sheet()
+    sheet.at(15, 18, "Distribution Atlantique SAS", 14, bold=True)
+    sheet.rows(15, 23, "Zone artisanale du Port, 12 rue des Docks", "44600 Saint-Nazaire", "France", size=8)
+    sheet.at(15, 30 + 12, "Facturé à", 8, bold=True)
+    sheet.rows(15, 47, "Restaurant Le Phare", "3 quai de l'Océan", "56100 Lorient")
+    sheet.at(115, 42, "Livré à", 8, bold=True)
+    sheet.rows(115, 47, "Le Phare - Annexe", "9 rue du Marché", "56100 Lorient")
+    sheet.at(195, 18, "Facture", 20, bold=True, right=True)
+    strip = ((17, "l"), (60, "l"), (95, "l"), (130, "l"), (165, "l"))
+    sheet.table(70, strip, ("N° de facture", "Date", "N° client", "Votre commande", "Échéance"), size=8, bold=True)
+    sheet.table(75, strip, ("2400981", "15/01/2024", "C0457", "BC-2024-33", "14/02/2024"))
+    columns = ((17, "l"), (42, "l"), (118, "r"), (145, "r"), (165, "r"), (195, "r"))
+    sheet.table(
+        88, columns, ("Référence", "Désignation", "Quantité", "Prix unitaire", "Remise", "Montant HT"), bold=True
+    )
+    sheet.table(
+        95, columns,
+        ("SAR-125", "Sardines à l'huile 125 g", "120", "2,35", "", "282,00"),
+        ("HUI-5L", "Huile d'olive vierge extra 5 L", "12", "38,90", "10 %", "420,12"),
+        ("SEL-GR", "Sel gris de Guérande 10 kg", "6", "11,50", "", "69,00"),
+    )  # fmt: skip
+    taxes = ((17, "l"), (60, "r"), (90, "r"))
+    sheet.table(130, taxes, ("Taux TVA", "Base HT", "Montant TVA"), size=8, bold=True)
+    sheet.table(135, taxes, ("5,50 %", "771,12", "42,41"), size=8)
+    totals = ((140, "l"), (195, "r"))
+    sheet.table(130, totals, ("Montant total HT", "771,12"), ("Total TVA", "42,41"), ("Montant TTC EUR", "813,53"))
+    sheet.at(15, 280, "Distribution Atlantique SAS - RCS Saint-Nazaire 303 265 045 - N° TVA : FR 40 303265045", 7)
+    sheet.at(15, 284, "Banque : Crédit Maritime - IBAN : FR1420041010050500013M02606", 7)
+    names = "article_number description quantity unit_price net_amount tax_rate"
+    return Stranger("french row of labels", sheet.done(), "invoice", {
+        "invoice_number": "2400981", "invoice_date": "2024-01-15", "payment_due_date": "2024-02-14",
+        "po_reference": "BC-2024-33", "currency": "EUR", "total_net": "771.12", "total_tax": "42.41",
+        "total_gross": "813.53",
+        "issuer": party("Distribution Atlantique SAS", "Zone artisanale du Port, 12 rue des Docks", "44600",
+                         "Saint-Nazaire", country="FR",
+                         vat_id="FR40303265045", iban="FR1420041010050500013M02606", registration_id="303265045"),
+        "recipient": party("Restaurant Le Phare", "3 quai de l'Océan", "56100", "Lorient"),
+        "line_items": lines(
+            names, "SAR-125|Sardines à l'huile 125 g|120|2.35|282.00|5.50",
+            "HUI-5L|Huile d'olive vierge extra 5 L|12|35.01|420.12|5.50",
+            "SEL-GR|Sel gris de Guérande 10 kg|6|11.50|69.00|5.50",
+        ),
+    })  # fmt: skip
+
+
+def italian() -> Stranger:
+    """An Italian invoice: number and date in one line of the heading, sums in a strip at the foot."""
+    sheet = Sheet("times")
+    sheet.at(15, 20, "Ceramiche Valtaro S.r.l.", 15, bold=True)
+    sheet.rows(15, 25, "Via Emilia Ovest 240", "43126 Parma (PR)", "P.IVA IT00743110157  C.F. 00743110157", size=8)
+    sheet.at(120, 42, "Spett.le")
+    sheet.rows(120, 47, "Edilizia Brambilla S.p.A.", "Corso Lodi 12", "20135 Milano (MI)", "P.IVA IT12345670017")
+    sheet.at(15, 75, "Fattura n. 128/2024 del 14/02/2024", 13, bold=True)
+    sheet.at(15, 82, "Vs. ordine: OR-5567")
+    sheet.at(15, 87, "Condizioni di pagamento: Bonifico 30 gg - Scadenza: 15/03/2024")
+    columns = ((15, "l"), (38, "l"), (105, "l"), (125, "r"), (145, "r"), (160, "r"), (183, "r"), (195, "r"))
+    sheet.table(100, columns, ("Codice", "Descrizione", "U.M.", "Q.tà", "Prezzo", "Sc.%", "Importo", "IVA"), bold=True)
+    sheet.table(
+        107, columns,
+        ("GR6060", "Gres porcellanato 60x60 grigio", "MQ", "84,00", "18,50", "10", "1.398,60", "22"),
+        ("BT0860", "Battiscopa 8x60", "ML", "56,00", "4,20", "", "235,20", "22"),
+        ("COL25", "Colla per gres, sacco 25 kg", "PZ", "20,00", "9,75", "", "195,00", "22"),
+    )  # fmt: skip
+    strip = ((20, "l"), (65, "l"), (110, "l"), (155, "l"))
+    sheet.table(240, strip, ("Totale imponibile", "Aliquota IVA", "Totale IVA", "Totale documento"), size=8)
+    sheet.table(245, strip, ("1.828,80", "22%", "402,34", "€ 2.231,14"), size=10, bold=True)
+    sheet.at(15, 275, "Banca: Credem  IBAN: IT60X0542811101000000123456", 8)
+    names = "article_number description unit quantity unit_price net_amount tax_rate"
+    return Stranger("italian", sheet.done(), "invoice", {
+        "invoice_number": "128/2024", "invoice_date": "2024-02-14", "payment_due_date": "2024-03-15",
+        "po_reference": "OR-5567", "currency": "EUR", "total_net": "1828.80", "total_tax": "402.34",
+        "total_gross": "2231.14",
+        "issuer": party("Ceramiche Valtaro S.r.l.", "Via Emilia Ovest 240", "43126", "Parma (PR)",
+                         vat_id="IT00743110157", iban="IT60X0542811101000000123456", tax_number="00743110157"),
+        "recipient": party("Edilizia Brambilla S.p.A.", "Corso Lodi 12", "20135", "Milano (MI)",
+                            vat_id="IT12345670017"),
+        "line_items": lines(
+            names, "GR6060|Gres porcellanato 60x60 grigio|MTK|84.00|16.65|1398.60|22",
+            "BT0860|Battiscopa 8x60|-|56.00|4.20|235.20|22",
+            "COL25|Colla per gres, sacco 25 kg|C62|20.00|9.75|195.00|22",
+        ),
+    })  # fmt: skip
+
+
+def spanish() -> Stranger:
+    """A Spanish freelancer's invoice: years of two digits, income tax withheld below the VAT."""
+    sheet = Sheet()
+    sheet.at(20, 22, "FACTURA", 20, bold=True)
+    sheet.rows(20, 34, "Nº factura: A/2024/0093", "Fecha factura: 01/02/24", "Vencimiento: 02/03/24")
+    sheet.at(20, 55, "Emisor:", bold=True)
+    sheet.rows(20, 60, "Estudio Gráfico Levante, S.L.", "Calle Colón 18", "46004 Valencia", "CIF: B58378431")
+    sheet.at(110, 55, "Cliente:", bold=True)
+    sheet.rows(110, 60, "Hotel Mirador del Mar, S.A.", "Avenida de la Playa 55", "03502 Benidorm", "CIF: A13585625")
+    columns = ((20, "l"), (125, "r"), (155, "r"), (190, "r"))
+    sheet.table(92, columns, ("Concepto", "Cantidad", "Precio", "Importe"), bold=True)
+    sheet.table(
+        99, columns, ("Diseño de carta y menús", "1", "850,00 €", "850,00 €"),
+        ("Impresión folletos A5 (millar)", "3", "124,50 €", "373,50 €"),
+        ("Fotografía de habitaciones", "5", "60,00 €", "300,00 €"),
+    )  # fmt: skip
+    totals = ((130, "l"), (190, "r"))
+    sheet.table(125, totals, ("Base imponible", "1.523,50 €"), ("IVA 21%", "319,94 €"), ("TOTAL FACTURA", "1.843,44 €"))
+    sheet.at(20, 150, "Forma de pago: transferencia a ES91 2100 0418 4502 0005 1332")
+    return Stranger("spanish", sheet.done(), "invoice", {
+        "invoice_number": "A/2024/0093", "invoice_date": "2024-02-01", "payment_due_date": "2024-03-02",
+        "currency": "EUR", "total_net": "1523.50", "total_tax": "319.94", "total_gross": "1843.44",
+        "issuer": party("Estudio Gráfico Levante, S.L.", "Calle Colón 18", "46004", "Valencia",
+                         iban="ES9121000418450200051332"),
+        "recipient": party("Hotel Mirador del Mar, S.A.", "Avenida de la Playa 55", "03502", "Benidorm"),
+        "line_items": lines(
+            "description quantity unit_price net_amount", "Diseño de carta y menús|1|850.00|850.00",
+            "Impresión folletos A5 (millar)|3|124.50|373.50", "Fotografía de habitaciones|5|60.00|300.00",
+        ),
+    })  # fmt: skip
+
+
+def french_delivery() -> Stranger:
+    """A French delivery note: ordered and delivered quantities beside one another, no prices."""
+    sheet = Sheet()
+    sheet.at(15, 20, "Distribution Atlantique SAS", 13, bold=True)
+    sheet.rows(15, 25, "12 rue des Docks", "44600 Saint-Nazaire", size=8)
+    sheet.at(15, 48, "Bon de livraison N° BL-88120", 14, bold=True)
+    sheet.rows(15, 55, "Date de livraison : 12/01/2024", "Votre commande : BC-2024-33 du 08/01/2024")
+    sheet.at(115, 48, "Client", 8, bold=True)
+    sheet.rows(115, 53, "Restaurant Le Phare", "3 quai de l'Océan", "56100 Lorient")
+    columns = ((15, "l"), (45, "l"), (140, "r"), (165, "r"), (192, "r"))
+    sheet.table(85, columns, ("Référence", "Désignation", "Qté commandée", "Qté livrée", "Reste"), bold=True)
+    sheet.table(92, columns, ("SAR-125", "Sardines à l'huile 125 g", "120", "120", "0"),
+                ("HUI-5L", "Huile d'olive vierge extra 5 L", "12", "10", "2"),
+                ("SEL-GR", "Sel gris de Guérande 10 kg", "6", "6", "0"))  # fmt: skip
+    sheet.at(15, 130, "Poids total : 168 kg - 14 colis")
+    sheet.at(15, 250, "Signature du client :")
+    return Stranger("french delivery", sheet.done(), "delivery_note", {
+        "delivery_note_number": "BL-88120", "delivery_date": "2024-01-12", "po_reference": "BC-2024-33",
+        "supplier": party("Distribution Atlantique SAS", "12 rue des Docks", "44600", "Saint-Nazaire"),
+        "buyer": party("Restaurant Le Phare", "3 quai de l'Océan", "56100", "Lorient"),
+        "line_items": lines(
+            "article_number description quantity", "SAR-125|Sardines à l'huile 125 g|120",
+            "HUI-5L|Huile d'olive vierge extra 5 L|10", "SEL-GR|Sel gris de Guérande 10 kg|6",
+        ),
+    })  # fmt: skip
+
+
+def italian_transport() -> Stranger:
+    """An Italian transport document: D.D.T. with number and date in a row of labels."""
+    sheet = Sheet("times")
+    sheet.at(15, 20, "Ceramiche Valtaro S.r.l.", 14, bold=True)
+    sheet.rows(15, 25, "Via Emilia Ovest 240", "43126 Parma", "P.IVA IT00743110157", size=8)
+    sheet.at(120, 20, "DOCUMENTO DI TRASPORTO", 13, bold=True)
+    strip = ((120, "l"), (160, "l"))
+    sheet.table(27, strip, ("Numero", "Data"), size=8, bold=True)
+    sheet.table(32, strip, ("DDT-551", "09/02/2024"))
+    sheet.at(15, 48, "Destinatario", 8, bold=True)
+    sheet.rows(15, 53, "Edilizia Brambilla S.p.A.", "Corso Lodi 12", "20135 Milano")
+    sheet.at(15, 78, "Rif. ordine OR-5567 del 02/02/2024")
+    columns = ((15, "l"), (45, "l"), (130, "l"), (165, "r"))
+    sheet.table(90, columns, ("Articolo", "Descrizione", "U.M.", "Quantità"), bold=True)
+    sheet.table(97, columns, ("GR6060", "Gres porcellanato 60x60 grigio", "MQ", "84,00"),
+                ("BT0860", "Battiscopa 8x60", "ML", "56,00"))  # fmt: skip
+    sheet.table(250, ((15, "l"), (70, "l"), (130, "l")), ("Causale: Vendita", "N. colli 6", "Firma conducente"))
+    return Stranger("italian transport", sheet.done(), "delivery_note", {
+        "delivery_note_number": "DDT-551", "delivery_date": "2024-02-09", "po_reference": "OR-5567",
+        "supplier": party("Ceramiche Valtaro S.r.l.", "Via Emilia Ovest 240", "43126", "Parma", vat_id="IT00743110157"),
+        "buyer": party("Edilizia Brambilla S.p.A.", "Corso Lodi 12", "20135", "Milano"),
+        "line_items": lines(
+            "article_number description unit quantity", "GR6060|Gres porcellanato 60x60 grigio|MTK|84.00",
+            "BT0860|Battiscopa 8x60|-|56.00",
+        ),
+    })  # fmt: skip
+
+
+ROMANCE = (
+    french_title,
+    french_row_of_labels,
+    italian,
+    spanish,
+    french_delivery,
+    italian_transport,
+)
