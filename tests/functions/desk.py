@@ -39,6 +39,7 @@ class Desk:
 
     def __init__(self, database: Database, url: str, admin: Connection, tenant_id: UUID, clock: Clock) -> None:
         self.model, self.textract = Server(), Server()
+        self.model_name = "m"
         self.sqs = FakeSqs()
         self.url = url
         self.admin, self.tenant_id, self.clock, self.database = admin, tenant_id, clock, database
@@ -112,7 +113,12 @@ class Desk:
 
     def _llm(self, database: Database) -> Llm:
         chosen = Settings.from_environment(
-            {"LLM_PROVIDER": "openai", "LLM_MODEL": "m", "LLM_URL": f"{self.model.url}/v1", "LLM_API_KEY": "k"}
+            {
+                "LLM_PROVIDER": "openai",
+                "LLM_MODEL": self.model_name,
+                "LLM_URL": f"{self.model.url}/v1",
+                "LLM_API_KEY": "k",
+            }
         )
         found = Llm.from_settings(chosen, database, self.breakers)
         assert found is not None

@@ -8,6 +8,7 @@ import pytest
 from cli.sample.bulk import deals
 from cli.sample.bundle import write_bundle
 from counterfoil.settings import Settings
+from counterfoil.work import begin
 from functions.ingestion import handler
 from tests.delivery.harness import Context, event, record, rows
 from tests.documents.reading.papers import (
@@ -246,6 +247,20 @@ def test_an_answer_is_kept_before_anything_is_done_with_it(desk: Desk, monkeypat
     desk.ingest()
 
     assert (desk.job(id_)["status"], len(desk.model.requests)) == ("succeeded", 1)
+
+
+def test_another_model_is_asked_itself_and_the_same_one_is_not_asked_again(desk: Desk):
+    id_ = desk.file(PAPER)
+    desk.model.then(said(total_gross="1506.00"), said())
+    desk.ingest()
+
+    for name, asked_so_far in (("m", 1), ("a-better-one", 2), ("m", 2)):
+        desk.model_name = name
+        with desk.admin.transaction():
+            (owed,) = begin(desk.admin, "ingestion", [id_], desk.clock())
+        desk.sqs.sent["ingestion"] = [{"MessageBody": owed.message.model_dump_json()}]
+        desk.ingest()
+        assert (desk.job(id_)["status"], len(desk.model.requests)) == ("succeeded", asked_so_far)
 
 
 # Scans

@@ -1,4 +1,8 @@
-"""A language model whose answers about a document are kept: the same question again is answered by what it said."""
+"""A language model whose answers about a document are kept: the same question again is answered by what it said.
+
+An answer is one model's: another model, or the same of another provider, is asked itself. So is a question in other
+words, which is what new instructions make of it.
+"""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -19,7 +23,7 @@ class Remembering:
     """Asks a model about one document, and keeps what it says."""
 
     def __init__(self, make: Callable[[], Llm], memory: Memory) -> None:
-        """`make` makes the model, for a question that has no answer yet."""
+        """`make` makes the model as it is configured now."""
         self._make = make
         self._memory = memory
 
@@ -33,7 +37,8 @@ class Remembering:
         check: Callable[[], None] = lambda: None,
     ) -> M:
         """The answer, as `Llm.ask`; outside any transaction. One that is kept and still in its form costs nothing."""
-        key = sha256(f"{question.system}\n{question.user}".encode()).digest()
+        llm = self._make()
+        key = sha256(f"{llm.provider.name}\n{llm.provider.model}\n{question.system}\n{question.user}".encode()).digest()
         kept = self._memory.find([key])
         if key in kept:
             try:
@@ -42,7 +47,6 @@ class Remembering:
                 )
             except InvalidAnswerError:
                 pass  # forms change with the code: asked anew
-        llm = self._make()
         said = llm.ask(question, answer, time_left=time_left, cancelled=cancelled, check=check)
         self._memory.keep(key, said.model_dump(mode="json", exclude_none=True), llm.provider.model)
         return said
