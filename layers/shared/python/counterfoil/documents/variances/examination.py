@@ -22,7 +22,7 @@ from counterfoil.documents.variances.model import (
 from counterfoil.documents.variances.prices import currency_variances, price_variances
 from counterfoil.documents.variances.quantities import measured, naming, quantity_variances
 from counterfoil.documents.variances.tolerances import Key, Tolerances
-from counterfoil.documents.variances.totals import total_variances
+from counterfoil.documents.variances.totals import tax_variances, total_variances
 
 _ORDER = {code: place for place, code in enumerate(Code)}
 _ROLES = {
@@ -55,6 +55,7 @@ def examine(documents: Iterable[Document], edges: Edges, tolerances: Tolerances 
         *_worth_more(ledger, invoices, limits),
         *price_variances(ledger, limits),
         *total_variances(invoices, limits),
+        *tax_variances(invoices, limits),
     ]
     found.sort(key=lambda one: (one.is_tolerated, one.settled_by is not None, *_place(one)))
     outcome, reasons = _outcome(case, ledger, found)
@@ -167,7 +168,7 @@ def _worth_more(ledger: Ledger, invoices: Sequence[Document], tolerances: Tolera
     for invoice in invoices:
         orders = ledger.orders_of.get(invoice.id, ())
         items = [item for order in orders for item in ledger.of_order(order)]
-        prices = [item.line.price * item.ordered for item in items if item.line.price is not None and item.ordered]
+        prices = [item.price * item.ordered for item in items if item.price is not None and item.ordered]
         nets = [line.net for line in ledger.loose.get(invoice.id, ()) if line.net is not None and not line.is_item]
         if not prices or len(nets) != len(invoice.lines) or any(one.currency != invoice.currency for one in orders):
             continue
@@ -300,7 +301,7 @@ def _rows(ledger: Ledger) -> Iterator[Row]:
         ordered = (
             []
             if not item.is_ordered
-            else [Part(document.id, one.label, "ordered", one.quantity, one.price) for one in item.lines]
+            else [Part(document.id, one.label, "ordered", one.quantity, one.cost) for one in item.lines]
         )
         entries = sorted(item.entries, key=lambda e: (e.document.order_of_time, e.line.place))
         parts = ordered + [
@@ -320,6 +321,6 @@ def _rows(ledger: Ledger) -> Iterator[Row]:
             rejected=item.rejected if has_receipts else None,
             billed=item.total(DocumentType.INVOICE),
             credited=item.total(DocumentType.CREDIT_NOTE),
-            price=line.price if item.is_ordered else None,
+            price=item.price if item.is_ordered else None,
             parts=tuple(parts),
         )

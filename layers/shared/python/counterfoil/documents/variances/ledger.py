@@ -82,6 +82,14 @@ class Item:
         return total(quantities) if self.is_ordered and quantities else None
 
     @property
+    def price(self) -> Decimal | None:
+        """What one unit was ordered for, after a discount of the line.
+
+        An amount that is too far from the stated price for a discount or a surcharge says nothing about it.
+        """
+        return self.line.cost if self.line.is_discount else self.line.price
+
+    @property
     def articles(self) -> tuple[str, ...]:
         """Its article numbers, the seller's and the buyer's."""
         return tuple(code for code in (self.line.article, self.line.buyer_article) if code)
@@ -251,7 +259,7 @@ def _entry(document: Document, line: Line, item: Item) -> Entry:
     per_unit = factor(line.unit, item.unit)
     if per_unit is None:
         return Entry(document, line, None)
-    price = None if line.price is None else _DIGITS.divide(line.price, per_unit)
+    price = None if line.cost is None else _DIGITS.divide(line.cost, per_unit)
     quantity = None if line.quantity is None else _DIGITS.multiply(line.quantity, per_unit)
     return Entry(document, line, quantity, _DIGITS.multiply(line.rejected or _ZERO, per_unit), price)
 
@@ -266,10 +274,10 @@ def _spread_lumps(ledger: Ledger, document: Document) -> None:
         if line.net is None or line.is_item or document.type is not DocumentType.INVOICE:
             continue
         for share in _shares(ledger, document):
-            worth = sum((item.line.price * quantity for item, quantity in share if item.line.price is not None), _ZERO)
+            worth = sum((item.price * quantity for item, quantity in share if item.price is not None), _ZERO)
             if share and worth and abs(worth - line.net) <= _ROUNDING + len(share) * Decimal("0.01"):
                 for item, quantity in share:
-                    item.entries.append(Entry(document, line, quantity, price=item.line.price, is_lump=True))
+                    item.entries.append(Entry(document, line, quantity, price=item.price, is_lump=True))
                 ledger.loose[document.id].remove(line)
                 break
 

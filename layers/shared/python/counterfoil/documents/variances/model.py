@@ -15,6 +15,9 @@ from counterfoil.documents.variances.tolerances import Limits
 from counterfoil.documents.variances.units import canonical_unit
 
 _DIGITS = Context(prec=18)
+_CENT = Decimal("0.01")
+_LEAST, _MOST = Decimal("0.2"), Decimal(2)
+"""Of a price, what a discount leaves at least, and what a surcharge makes of it at most."""
 LONGEST_TEXT = 80
 """Characters of a description or a number that a sentence quotes."""
 
@@ -85,6 +88,25 @@ class Line:
         if self.unit_price is not None:
             return _DIGITS.divide(self.unit_price, self.price_basis)
         return _DIGITS.divide(self.net, self.quantity) if self.net is not None and self.quantity else None
+
+    @property
+    def cost(self) -> Decimal | None:
+        """For one unit, what the line comes to: its price less a discount, or with a surcharge, of the line.
+
+        The stated price where the amount is it but for rounding, for it has more places.
+        """
+        price = self.price
+        if price is None or self.net is None or not self.quantity or self.unit_price is None:
+            return price
+        places = min(int(self.unit_price.as_tuple().exponent), -2)
+        rounding = max(2 * _CENT, _DIGITS.divide(abs(self.quantity).scaleb(places) / 2, self.price_basis))
+        is_rounded = abs(_DIGITS.multiply(price, self.quantity) - self.net) <= rounding
+        return price if is_rounded else _DIGITS.divide(self.net, self.quantity)
+
+    @property
+    def is_discount(self) -> bool:
+        """Whether what the line comes to can be its price after a discount or with a surcharge, or is its price."""
+        return not self.price or self.cost is None or _LEAST <= _DIGITS.divide(self.cost, self.price) <= _MOST
 
     @property
     def is_item(self) -> bool:

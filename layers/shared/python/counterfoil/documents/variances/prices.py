@@ -51,7 +51,7 @@ def _currencies(order: Document, invoice: Document) -> tuple[str, str] | None:
 
 
 def _price(item: Item, entry: Entry, tolerances: Tolerances) -> Iterator[Variance]:
-    expected, actual = item.line.price, entry.price
+    expected, actual = item.price, _billed(item, entry)
     if expected is None or actual is None or expected == actual:
         return
     limits = tolerances.limits(Key.PRICE, suppliers=entry.document.sellers, articles=item.articles)
@@ -63,7 +63,8 @@ def _price(item: Item, entry: Entry, tolerances: Tolerances) -> Iterator[Varianc
         and entry.line.unit in (None, item.unit)
     )
     is_tolerated = limits.allow(expected, actual)
-    billed = _stated(entry.line, actual, currency)
+    said = entry.line.cost if actual == entry.price else entry.line.price
+    billed = _stated(entry.line, said or actual, currency)
     ordered = _stated(item.line, expected, currency)
     percent = f", {_percent(expected, actual)}" if expected and not same_figure else ""
     what = f"billed at {billed}, ordered at {ordered}{percent}"
@@ -83,10 +84,29 @@ def _price(item: Item, entry: Entry, tolerances: Tolerances) -> Iterator[Varianc
     )
 
 
+def _billed(item: Item, entry: Entry) -> Decimal | None:
+    """What one unit is billed at. Of a price and an amount that no discount can explain, the one that is further off.
+
+    Where the price is the order's very figure, it is the basis that is not stated, and the amount says which.
+    """
+    line, expected = entry.line, item.price
+    if line.is_discount or line.unit_price == item.line.unit_price or expected is None:
+        return entry.price
+    assert line.price is not None  # else what it comes to is its price
+    assert line.cost is not None
+    assert entry.price is not None
+    stated = _EXACT.divide(_EXACT.multiply(entry.price, line.price), line.cost) if line.cost else line.price
+    return max(stated, entry.price, key=lambda price: abs(price - expected))
+
+
 def _stated(line: Line, price: Decimal, currency: str | None) -> str:
-    """A price as its document states it: `12.50 EUR per 100 KGM`."""
+    """A price as its document states it: `12.50 EUR per 100 kg`; or what the line comes to, where that is another."""
     if line.unit_price is None:
         return money(_rounded(price), currency)
+    if line.net is not None and line.quantity and price != line.price and price == line.cost:
+        one, all_ = spoken(line.unit, Decimal(1)) or "unit", spoken(line.unit, line.quantity) or "units"
+        worth = f"{money(line.net, currency)} for {plain(line.quantity)} {all_}"
+        return f"{money(_rounded(price), currency)} per {one} ({worth})"
     basis = "" if line.price_basis == 1 else f"{plain(line.price_basis)} "
     return f"{money(line.unit_price, currency)} per {basis}{spoken(line.unit, line.price_basis) or 'unit'}"
 

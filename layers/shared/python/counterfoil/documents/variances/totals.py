@@ -1,12 +1,15 @@
-"""An invoice against itself: its lines, its net total, its tax, its gross total. Pure."""
+"""An invoice against itself: its lines, its net total, its tax and their rates, its gross total. Pure."""
 
 from collections.abc import Iterable, Iterator
-from decimal import Decimal
+from decimal import Context, Decimal
 
 from counterfoil.documents.variances.model import Code, Document, Variance, money
 from counterfoil.documents.variances.tolerances import Key, Tolerances
 
 _HALF = Decimal("0.5")
+_CENT = Decimal("0.01")
+_EXACT = Context(prec=200)
+"""For what is rounded to a place: with the default's 28 digits a larger number, however senseless, cannot be."""
 
 
 def total_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Iterator[Variance]:
@@ -18,6 +21,37 @@ def total_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Ite
         found = [variance for variance in _sums(invoice, tolerances) if variance is not None]
         open_first = sorted(found, key=lambda variance: variance.is_tolerated)
         yield from open_first[:1]
+
+
+def tax_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Iterator[Variance]:
+    """Invoices whose tax is not what the rates of their lines come to.
+
+    Only where each amount has its rate and all of them come to the net total; each line may have been rounded. The
+    tolerance is that of totals.
+    """
+    for invoice in invoices:
+        lines = [line for line in invoice.lines if line.net is not None]
+        limits = tolerances.limits(Key.TOTAL, suppliers=invoice.sellers)
+        if invoice.tax is None or invoice.net is None or any(line.tax_rate is None for line in lines) or not lines:
+            continue
+        if not limits.allow(invoice.net, sum((line.net for line in lines if line.net is not None), Decimal(0))):
+            continue
+        exact = sum((line.net * line.tax_rate / 100 for line in lines if line.net and line.tax_rate), Decimal(0))
+        expected = exact.quantize(_CENT, context=_EXACT)
+        if abs(invoice.tax - exact) <= _CENT / 2 * (len(lines) + 1):
+            continue
+        yield Variance(
+            code=Code.TAX_MISMATCH,
+            document=invoice,
+            expected=expected,
+            actual=invoice.tax,
+            difference=invoice.tax - expected,
+            currency=invoice.currency,
+            limits=limits,
+            is_tolerated=limits.allow(expected, invoice.tax),
+            sentence=f"{invoice.heading}: its lines' tax rates come to {money(expected, invoice.currency)}, its tax is "
+            f"{money(invoice.tax, invoice.currency)}.",
+        )
 
 
 def _sums(invoice: Document, tolerances: Tolerances) -> Iterator[Variance | None]:
