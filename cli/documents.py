@@ -18,7 +18,7 @@ from cli.outcomes import State
 from cli.tables import show_outcomes
 from cli.tenants import Tenant, chosen
 from cli.terminal import page, print_json
-from counterfoil.documents import removal
+from counterfoil.documents import removal, replacement
 from counterfoil.documents.files import File
 from counterfoil.documents.removal import Removal
 
@@ -118,7 +118,7 @@ def _anew(others: int) -> str:
 def replace_document(
     cloud: Cloud, tenant: Tenant, document_id: UUID, path: Path, *, by: str, reason: str | None = None
 ) -> str:
-    """Upload a file in the place of a document, which goes when the file is acquired. Returns the file's key.
+    """Upload a file in the place of a document, which goes when the file has been read. Returns the file's key.
 
     Raises:
         UsageError: the document is gone, or the file cannot be read.
@@ -127,7 +127,7 @@ def replace_document(
     def intend(bucket: str, key: str) -> None:
         with cloud.database.tenant(tenant.id) as connection:
             file, now = File(bucket, key, None), datetime.now(UTC)
-            if not removal.intend_replacement(connection, tenant.id, document_id, file, now, by=by, reason=reason):
+            if not replacement.intend(connection, tenant.id, document_id, file, now, by=by, reason=reason):
                 raise UsageError(f"There is no document '{document_id}' any more.")
 
     before: Callable[[str, str], None] = intend
@@ -147,8 +147,8 @@ def replace(
 ) -> None:
     """Upload a file that takes the place of a document.
 
-    The file becomes a document of its own, and the other one is deleted in the same moment. While the file cannot be
-    taken, the other one stays.
+    The file becomes a document of its own, and the other one is deleted in the moment in which it has been read. While
+    it cannot be read, the other one stays.
     """
     cloud = Cloud.at(place_of(context.obj))
     if not path.is_file():
@@ -159,5 +159,6 @@ def replace(
         done: dict[str, Any] = {"tenant": tenant.slug, "replaced": id_, "file": str(path), "key": key}
         print_json(done)
     else:
-        page().print(f"{path.name} is uploaded, and takes the place of {ids.short(id_)} of tenant '{tenant.slug}'.")
+        page().print(f"{path.name} is uploaded. It takes the place of {ids.short(id_)} of tenant '{tenant.slug}'")
+        page().print("once it has been read; until then both are there.")
         page().print(f"What becomes of it: counterfoil documents --tenant {tenant.slug}")

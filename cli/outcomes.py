@@ -20,6 +20,7 @@ from uuid import UUID
 
 from cli.cloud.cloud import Cloud
 from cli.tenants import Tenant
+from counterfoil.documents.replacement import STAYS
 from counterfoil.documents.structured import ROLES
 
 
@@ -107,7 +108,10 @@ WITH d AS (
     FROM document_removal
 )
 SELECT a.id, a.key, a.created_at, a.status, coalesce(a.error, a.reason),
-       i.id IS NOT NULL, i.status, coalesce(i.error, i.reason),
+       i.id IS NOT NULL, i.status, coalesce(i.error, i.reason), EXISTS (
+           SELECT FROM document_replacement r JOIN document replaced ON replaced.id = r.document_id
+           WHERE r.successor = d.id AND r.settled_at IS NULL
+       ),
        d.matching_status, d.note, coalesce(d.is_removed, false),
        d.id, d.file_name, d.type, d.number, encode(d.content_hash, 'hex'), d.cluster_id
 FROM acquisition_job a
@@ -143,7 +147,7 @@ def of_nobody(cloud: Cloud) -> Iterator[Outcome]:
     with cloud.database.delivery() as connection:
         rows = connection.execute(_OF_NOBODY).fetchall()
     for row in rows:
-        yield _outcome("", (*row, *[None] * 12))
+        yield _outcome("", (*row, *[None] * 13))
 
 
 def of_keys(cloud: Cloud, keys: Collection[str]) -> Iterator[Outcome]:
@@ -165,6 +169,7 @@ def _outcome(tenant: str, row: tuple[Any, ...]) -> Outcome:
         is_read,
         ingested,
         ingestion_note,
+        is_awaited,
         matched,
         matching_note,
         is_removed,
@@ -183,6 +188,8 @@ def _outcome(tenant: str, row: tuple[Any, ...]) -> Outcome:
         stage, state, note = Stage.MATCHING, State.REMOVED, matching_note
     elif stage is Stage.ACQUISITION and state is State.SUCCEEDED:
         state = State.SEEN_AGAIN
+    elif is_awaited:
+        note = f"{note.rstrip('.')}. {STAYS}" if note else STAYS
     return Outcome(
         tenant,
         file or key.rsplit("/", 1)[-1],

@@ -382,6 +382,7 @@ CREATE TABLE public.document_replacement (
     reason text,
     requested_at timestamp with time zone NOT NULL,
     settled_at timestamp with time zone,
+    successor uuid,
     CONSTRAINT document_replacement_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 2000))),
     CONSTRAINT document_replacement_requested_by_check CHECK (((length(requested_by) >= 1) AND (length(requested_by) <= 254)))
 );
@@ -816,6 +817,8 @@ CREATE INDEX document_removal_by_parent ON public.document_removal USING btree (
 CREATE INDEX document_removal_by_source ON public.document_removal USING btree (tenant_id, source_id);
 
 CREATE INDEX document_removal_by_transaction ON public.document_removal USING btree (tenant_id, written_by);
+
+CREATE INDEX document_replacement_by_successor ON public.document_replacement USING btree (successor) WHERE ((successor IS NOT NULL) AND (settled_at IS NULL));
 
 CREATE INDEX idx_document_matching_status ON public.document USING btree (matching_status) WHERE (matching_status IS NOT NULL);
 
@@ -1335,6 +1338,8 @@ GRANT SELECT ON TABLE public.document_removal TO counterfoil_worker;
 GRANT SELECT,INSERT ON TABLE public.document_replacement TO counterfoil_worker;
 
 GRANT UPDATE(settled_at) ON TABLE public.document_replacement TO counterfoil_worker;
+
+GRANT UPDATE(successor) ON TABLE public.document_replacement TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.ingestion_job TO counterfoil_worker;
 

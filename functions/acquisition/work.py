@@ -9,7 +9,7 @@ from datetime import datetime
 
 from counterfoil.db import Connection
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
-from counterfoil.documents import files, removal
+from counterfoil.documents import files, replacement
 from counterfoil.documents.extraction import check_size
 from counterfoil.documents.files import Fetched, File
 from counterfoil.documents.mail import attachments, message
@@ -96,12 +96,13 @@ def _success(attempt: Attempt, arrival: Arrival) -> Success:
 
     def effects(connection: Connection) -> Sequence[Send]:
         now = attempt.now()
-        replacement = removal.intended_replacement(connection, arrival.tenant_id, arrival.file)
+        intended = replacement.intended(connection, arrival.tenant_id, arrival.file)
         written = store.write(connection, arrival)
         sends = begin(connection, "ingestion", written.documents, now)
         remarks[:] = [written.remark]
-        if replacement is not None:
-            more, told = removal.replace(connection, arrival.tenant_id, replacement, written.only, now)
+        if intended is not None:
+            is_new = written.only in written.documents
+            more, told = replacement.appoint(connection, intended, written.only, now, is_new=is_new)
             sends += more
             remarks[:] = [f"{written.remark.rstrip('.')}. {told}" if written.remark else told]
         return sends

@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
-from counterfoil.documents import files
+from counterfoil.documents import files, replacement
 from counterfoil.documents.extraction import Extraction, extract_xml
 from counterfoil.documents.files import File
 from counterfoil.documents.reading import recognition
@@ -231,19 +231,28 @@ def _exact(extraction: Extraction) -> _Result:
 
 
 def _done(attempt: Attempt, found: _Result) -> Outcome:
+    is_read = found.structured_data is not None
+    is_matched = is_read and found.type not in (None, DocumentType.OTHER)
+    told: list[str] = []
+
     def effects(connection: Connection) -> Sequence[Send]:
+        replacement.lock_awaited(connection, attempt.work_id)
         _write(connection, attempt, found)
-        return _unmatch(connection, attempt)
+        sends = _match(connection, attempt, [attempt.work_id]) if is_matched else _unmatch(connection, attempt)
+        return sends + (_replace(connection, attempt, told) if is_read else [])
 
-    def effects_with_matching(connection: Connection) -> Sequence[Send]:
-        _write(connection, attempt, found)
-        return _match(connection, attempt, [attempt.work_id])
-
-    if found.structured_data is None:
+    if not is_read:
         return Skip(found.reason or "Nothing could be read from the file.", effects)
-    if found.type in (None, DocumentType.OTHER):
+    if not is_matched:
         return Skip("A kind of document that is kept and not matched.", effects)
-    return Success(effects_with_matching, reason=lambda: " ".join(found.remarks) or None)
+    return Success(effects, reason=lambda: " ".join((*found.remarks, *told)) or None)
+
+
+def _replace(connection: Connection, attempt: Attempt, told: list[str]) -> list[Send]:
+    """Remove what this document takes the place of, now that it has been read; `told` is what was done, if anything."""
+    sends, sentence = replacement.carry_out(connection, attempt.work_id, attempt.now())
+    told[:] = [sentence] if sentence else []  # the transaction may run a second time
+    return sends
 
 
 _WAS_MATCHED = "SELECT id FROM document WHERE id = %s AND matching_revision > 0"
@@ -273,12 +282,16 @@ def _write(connection: Connection, attempt: Attempt, found: _Result) -> None:
 
 
 def _divided(attempt: Attempt, found: _Divided) -> Success:
-    reason = found.split.told
+    told: list[str] = []
 
     def effects(connection: Connection) -> Sequence[Send]:
+        replacement.lock_awaited(connection, attempt.work_id)
         _write(connection, attempt, _Result(DocumentType.OTHER, "none", None))
         sends = _unmatch(connection, attempt)
-        connection.execute("UPDATE document SET matching_reason = %s WHERE id = %s", [reason, attempt.work_id])
-        return sends + children.insert(connection, attempt, found.parts)
+        connection.execute(
+            "UPDATE document SET matching_reason = %s WHERE id = %s", [found.split.told, attempt.work_id]
+        )
+        sends += children.insert(connection, attempt, found.parts)
+        return sends + _replace(connection, attempt, told)
 
-    return Success(effects, reason=lambda: reason)
+    return Success(effects, reason=lambda: " ".join((found.split.told, *told)))

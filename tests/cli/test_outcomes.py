@@ -168,3 +168,17 @@ def test_a_mail_is_waited_for_wherever_it_went(
         ("other", State.KEPT, "mail.eml"),
     ]
     assert list(outcomes.of_nobody(cloud)) == []
+
+
+def test_a_document_that_cannot_be_read_says_that_what_it_is_to_replace_stays(
+    look: Callable[[], list[outcomes.Outcome]], admin: Connection, make_document: Callable[..., UUID], tenant: Tenant
+):
+    old, new = make_document(tenant.id), acquired(admin, make_document, tenant)
+    admin.execute("UPDATE ingestion_job SET status = 'failed', error = 'It is damaged.' WHERE id = %s", [new])
+    admin.execute(
+        "INSERT INTO document_replacement (tenant_id, bucket, key, document_id, requested_by, requested_at, successor) "
+        "VALUES (%s, 'b', 'k', %s, 'ann', %s, %s)",
+        [tenant.id, old, NOW, new],
+    )
+    notes = {outcome.document_id: outcome.note for outcome in look()}
+    assert notes == {old: "", new: "It is damaged. The document that it is to replace stays until it has been read."}

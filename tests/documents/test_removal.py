@@ -4,17 +4,16 @@ from collections.abc import Callable, Sequence
 from random import Random
 from threading import Event, Thread
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents import matching, output, removal
-from counterfoil.documents.files import File
 from counterfoil.documents.removal import Removal
 from counterfoil.errors import PermanentError, StaleClaimError
-from counterfoil.work import KINDS, begin
+from counterfoil.work import KINDS
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import Paper, contract, credit, delivery, invoice, order, pile
 from tests.factories import make_destination, make_document
@@ -338,56 +337,3 @@ def test_a_match_of_a_removed_document_says_so(opened: Callable[[Sequence[Paper]
     remove(office, 0)
     with pytest.raises(PermanentError, match="not there any more"):
         office.match(0)
-
-
-# -- replacement -----------------------------------------------------------------------------------------------------
-
-
-def test_a_new_document_takes_the_place_of_an_old_one(opened: Callable[[Sequence[Paper]], Office], admin: Connection):
-    office = opened(CASE)
-    file = File("uploads", "uploads/acme/1/order.xml", None)
-    with office.database.tenant(office.tenant_id) as connection:
-        assert removal.intend_replacement(
-            connection, office.tenant_id, office.ids[0], file, NOW, by="ann", reason="typing error"
-        )
-    new = office.file(order(number="4712"))
-    with office.database.tenant(office.tenant_id) as connection:
-        intended = removal.intended_replacement(connection, office.tenant_id, file)
-        assert intended is not None
-        _, told = removal.replace(connection, office.tenant_id, intended, office.ids[new], NOW)
-        begin(connection, "matching", [office.ids[new]], NOW)
-    assert told == "It replaces an earlier document, which was removed."
-    trail = admin.execute("SELECT document_id, removed_by, reason, replaced_by FROM document_removal").fetchall()
-    assert trail == [(office.ids[0], "ann", "typing error", office.ids[new])]
-    match_begun(office)
-    assert {pair for pair in office.links() if pair == (0, 1) or 0 in pair} == set()
-    with office.database.tenant(office.tenant_id) as connection:
-        assert removal.intended_replacement(connection, office.tenant_id, file) is None
-
-
-@pytest.mark.parametrize(
-    ("became", "told"),
-    [(None, "is not one document"), ("itself", "the same file")],
-    ids=["an archive", "the same file"],
-)
-def test_what_is_no_other_document_replaces_none(
-    became: str | None, told: str, opened: Callable[[Sequence[Paper]], Office], admin: Connection
-):
-    office = opened(CASE)
-    file = File("uploads", "uploads/acme/1/order.zip", None)
-    with office.database.tenant(office.tenant_id) as connection:
-        removal.intend_replacement(connection, office.tenant_id, office.ids[0], file, NOW, by="ann")
-        intended = removal.intended_replacement(connection, office.tenant_id, file)
-        assert intended is not None
-        sends, sentence = removal.replace(
-            connection, office.tenant_id, intended, office.ids[0] if became else None, NOW
-        )
-    assert told in (sentence or "")
-    assert (sends, admin.execute("SELECT FROM document_removal").fetchall()) == ([], [])
-
-
-def test_only_a_document_that_is_there_can_be_replaced(opened: Callable[[Sequence[Paper]], Office]):
-    office = opened(CASE[:1])
-    file = File("uploads", "uploads/acme/1/order.xml", None)
-    with office.database.tenant(office.tenant_id) as connection:
-        assert not removal.intend_replacement(connection, office.tenant_id, uuid4(), file, NOW, by="ann")

@@ -1,6 +1,5 @@
-"""Removing and replacing documents while workers are at them: nothing is lost, and nothing comes back."""
+"""Removing documents while workers are at them: nothing is lost, and nothing comes back."""
 
-import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,7 +14,6 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Consumer, Outcome
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.documents import removal
-from counterfoil.documents.files import File
 from counterfoil.messages import Message, read_message
 from counterfoil.outbox import Outbox
 from counterfoil.work import begin
@@ -149,89 +147,6 @@ def test_a_removed_file_that_is_uploaded_again_is_a_new_document(
     pipeline.upload("uploads/acme/2/a.pdf", BUNDLE, "02")
     (row,) = rows(admin, "document")
     assert (row["id"] != str(first), row["seen_again"]) == (True, 0)
-
-
-# -- replacement -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def replaced(
-    pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
-) -> Callable[..., tuple[UUID, Any]]:
-    """`replaced(old, new)`: the id of the old document, after the new file has been acquired in its place."""
-
-    def replaced(old: bytes, new: bytes, key: str = "uploads/acme/2/a.pdf") -> tuple[UUID, Any]:
-        pipeline.upload("uploads/acme/1/a.pdf", old)
-        id_ = owed(pipeline, "ingestion").work_id
-        with database.tenant(tenant_id) as connection:
-            file = File(BUCKET, key, None)
-            assert removal.intend_replacement(connection, tenant_id, id_, file, clock(), by="ann")
-        return id_, pipeline.upload(key, new, "02")
-
-    return replaced
-
-
-def reasons(admin: Connection) -> list[str | None]:
-    return [job["reason"] for job in sorted(rows(admin, "acquisition_job"), key=lambda job: job["key"])]
-
-
-@pytest.mark.usefixtures("tenant_id")
-def test_the_file_that_comes_takes_the_old_one_s_place_in_one_transaction(
-    replaced: Callable[..., tuple[UUID, Any]], pipeline: Pipeline, admin: Connection
-):
-    old, answer = replaced(BUNDLE, b"%PDF-1.4\n%%EOF")
-    (row,), (trail,) = rows(admin, "document"), rows(admin, "document_removal")
-    assert answer == DONE
-    assert (trail["document_id"], trail["replaced_by"], trail["removed_by"]) == (str(old), row["id"], "ann")
-    assert owed(pipeline, "ingestion").work_id == UUID(row["id"])
-    assert reasons(admin) == [None, "It replaces an earlier document, which was removed."]
-
-
-@pytest.mark.usefixtures("tenant_id")
-def test_a_file_that_the_tenant_has_already_can_take_another_one_s_place(
-    replaced: Callable[..., tuple[UUID, Any]], pipeline: Pipeline, admin: Connection
-):
-    pipeline.upload("uploads/acme/0/known.pdf", b"%PDF-1.4\n%%EOF", "00")
-    known = owed(pipeline, "ingestion").work_id
-    replaced(BUNDLE, b"%PDF-1.4\n%%EOF")
-    (row,), (trail,) = rows(admin, "document"), rows(admin, "document_removal")
-    assert row["id"] == str(known) == trail["replaced_by"]
-    assert reasons(admin)[-1] == (
-        "The tenant already has this file; it was counted as seen again. "
-        "It replaces an earlier document, which was removed."
-    )
-
-
-@pytest.mark.usefixtures("tenant_id")
-def test_the_same_file_again_replaces_nothing(replaced: Callable[..., tuple[UUID, Any]], admin: Connection):
-    old, _ = replaced(BUNDLE, BUNDLE)
-    assert [row["id"] for row in rows(admin, "document")] == [str(old)]
-    assert rows(admin, "document_removal") == []
-    assert "The earlier document stays: this is the same file" in str(reasons(admin)[-1])
-
-
-@pytest.mark.usefixtures("tenant_id")
-def test_an_empty_file_leaves_the_old_document_where_it_is(
-    replaced: Callable[..., tuple[UUID, Any]], admin: Connection
-):
-    old, _ = replaced(BUNDLE, b"")
-    assert [row["id"] for row in rows(admin, "document")] == [str(old)]
-    (letter,) = rows(admin, "dead_letter")
-    assert "empty" in json.dumps(letter["metadata"])
-
-
-def test_a_document_that_is_removed_before_its_replacement_comes_is_not_missed(
-    pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
-):
-    pipeline.upload("uploads/acme/1/a.pdf", BUNDLE)
-    old = owed(pipeline, "ingestion").work_id
-    with database.tenant(tenant_id) as connection:
-        file = File(BUCKET, "uploads/acme/2/a.pdf", None)
-        removal.intend_replacement(connection, tenant_id, old, file, clock(), by="ann")
-    remove(database, tenant_id, old, clock)
-    assert pipeline.upload("uploads/acme/2/a.pdf", b"%PDF-1.4\n%%EOF", "02") == DONE
-    assert len(rows(admin, "document")) == len(rows(admin, "document_removal")) == 1
-    assert reasons(admin)[-1] == "The document that this file replaces had been removed before."
 
 
 # -- parts that two files hold --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Removes documents, and puts a new file in the place of one: in one transaction, with a trail of who did it and why.
+"""Removes documents: in one transaction, with a trail of who did it and why.
 
 A removed document leaves nothing but its trail (`document_removal`): its keys, its edges, a person's among them, its
 jobs and its children go with it. Those children stay whose content another file of the tenant holds too
@@ -9,11 +9,6 @@ nothing.
 
 Its file stays in S3. It is the original that came in, which others may be cut from or share and which books have to
 keep, and no transaction reaches S3; the trail says where it is, in which version, for whoever has to erase it.
-
-A new file is a new document, and takes the place of an old one that goes. The same id would not do: what is known by
-it (edges, answers of a language model, what destinations were told) is about the old content. The intention is stored
-before the file is uploaded, and carried out in the transaction that makes the new document, so that neither is there
-without the other.
 """
 
 from collections.abc import Sequence
@@ -23,7 +18,6 @@ from uuid import UUID
 
 from counterfoil.db import Connection
 from counterfoil.documents import diagnostics, matching, output
-from counterfoil.documents.files import File
 from counterfoil.documents.renewal import renew, settle_letters
 from counterfoil.work import Send
 
@@ -84,93 +78,3 @@ def remove(
     for id_ in ids:
         sends += output.request(connection, tenant_id, "document", id_, None, now)
     return Removal(tuple(ids), tuple(kept), len(leaving.touched), sends)
-
-
-# -- replacement ----------------------------------------------------------------------------------------------------
-
-_INTEND = """
-INSERT INTO document_replacement (tenant_id, bucket, key, document_id, requested_by, reason, requested_at)
-SELECT tenant_id, %(bucket)s, %(key)s, id, %(by)s, %(reason)s, %(now)s FROM document
-WHERE id = %(document)s AND tenant_id = %(tenant)s
-"""
-
-
-def intend_replacement(
-    connection: Connection,
-    tenant_id: UUID,
-    document_id: UUID,
-    file: File,
-    now: datetime,
-    *,
-    by: str,
-    reason: str | None = None,
-) -> bool:
-    """Store that a file which is uploaded next takes the place of a document. False where there is no such document.
-
-    `file` is known by its bucket and key, which nothing else is uploaded to.
-    """
-    values = {
-        "tenant": tenant_id,
-        "document": document_id,
-        "bucket": file.bucket,
-        "key": file.key,
-        "by": by,
-        "reason": reason,
-        "now": now,
-    }
-    return connection.execute(_INTEND, values).rowcount == 1
-
-
-@dataclass(frozen=True)
-class Replacement:
-    """The intention to put a file in the place of a document."""
-
-    id: UUID
-    document_id: UUID
-    requested_by: str
-    reason: str | None
-
-
-_INTENDED = """
-SELECT id, document_id, requested_by, reason FROM document_replacement
-WHERE tenant_id = %s AND bucket = %s AND key = %s AND settled_at IS NULL
-"""
-
-
-def intended_replacement(connection: Connection, tenant_id: UUID, file: File) -> Replacement | None:
-    """The replacement that a file was uploaded for; the tenant's matching lock is taken where there is one.
-
-    So it has to be asked for before the transaction locks a document.
-    """
-    row = connection.execute(_INTENDED, [tenant_id, file.bucket, file.key]).fetchone()
-    if row is None:
-        return None
-    matching.wait_for_lock(connection, tenant_id)
-    return Replacement(*row)
-
-
-def replace(
-    connection: Connection, tenant_id: UUID, replacement: Replacement, new_id: UUID | None, now: datetime
-) -> tuple[list[Send], str]:
-    """Carry a replacement out: the old document goes, `new_id` is the one that its file became.
-
-    None, where the file became several or none, leaves the old one. Returns the messages owed, and a sentence on what
-    was done.
-    """
-    connection.execute("UPDATE document_replacement SET settled_at = %s WHERE id = %s", [now, replacement.id])
-    if new_id is None:
-        return [], "The earlier document stays: what was to replace it is not one document."
-    if new_id == replacement.document_id:
-        return [], "The earlier document stays: this is the same file."
-    removal = remove(
-        connection,
-        tenant_id,
-        replacement.document_id,
-        now,
-        by=replacement.requested_by,
-        reason=replacement.reason,
-        replaced_by=new_id,
-    )
-    if removal is None:
-        return [], "The document that this file replaces had been removed before."
-    return list(removal.sends), "It replaces an earlier document, which was removed."

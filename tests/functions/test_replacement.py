@@ -1,0 +1,237 @@
+"""A file that takes the place of a document: the old one goes when the new one has been read, and not before."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from cli.sample.bundle import write_bundle
+from counterfoil.db import Connection, Database
+from counterfoil.documents import removal, replacement
+from counterfoil.documents.files import File
+from counterfoil.errors import InvalidDocumentError
+from counterfoil.messages import Message
+from counterfoil.work import begin
+from functions.ingestion.work import ingest
+from tests.delivery.harness import Clock, rows
+from tests.functions.test_children import BUNDLE, INVOICES
+from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline
+from tests.functions.test_removal import CORRECTED, Worker
+
+__all__ = ["pipeline"]
+
+ONE, OTHER = (write_bundle([paper]) for paper in INVOICES[:2])
+DAMAGED = b"%PDF-1.4\n%%EOF"
+NO_DOCUMENT = b"\x89PNG\r\n\x1a\n" + bytes(64)
+
+
+class Shelf:
+    """A tenant's files. Each is known by the name under which it was uploaded."""
+
+    def __init__(
+        self, pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+    ) -> None:
+        self.pipeline, self.database = pipeline, database
+        self.admin, self.clock, self.tenant_id = admin, clock, tenant_id
+
+    def upload(self, name: str, content: bytes, *, read: bool = True) -> UUID | None:
+        """Upload a file, and read it. Returns the document that it became, if it is one that is new."""
+        before = {row["id"] for row in rows(self.admin, "document")}
+        self.pipeline.upload(self.key(name), content, name)
+        new = [row["id"] for row in rows(self.admin, "document") if row["id"] not in before]
+        while read and self.pipeline.sqs.sent.get("ingestion"):
+            self.pipeline.ingest()
+        return UUID(new[0]) if new else None
+
+    def replace(self, old: UUID, name: str, content: bytes, *, read: bool = True) -> UUID | None:
+        """Upload a file in the place of a document."""
+        with self.database.tenant(self.tenant_id) as connection:
+            file = File(BUCKET, self.key(name), None)
+            assert replacement.intend(connection, self.tenant_id, old, file, self.clock(), by="ann")
+        return self.upload(name, content, read=read)
+
+    def read_anew(self, id_: UUID) -> None:
+        self.pipeline.sqs.sent["ingestion"] = [{"MessageBody": self.begun(id_).model_dump_json()}]
+        self.pipeline.ingest()
+
+    def begun(self, id_: UUID) -> Message:
+        (owed,) = begin(self.admin, "ingestion", [id_], self.clock())
+        return owed.message
+
+    def whole(self) -> set[str]:
+        """Names of the files that are documents, parts left out."""
+        return {row["key"].split("/")[2] for row in rows(self.admin, "document") if row["parent_id"] is None}
+
+    def reason(self, name: str) -> str | None:
+        (job,) = [job for job in rows(self.admin, "acquisition_job") if job["key"] == self.key(name)]
+        return None if job["reason"] is None else str(job["reason"])
+
+    def ingestion(self, id_: UUID) -> dict[str, Any]:
+        (job,) = [job for job in rows(self.admin, "ingestion_job") if job["id"] == str(id_)]
+        return job
+
+    @staticmethod
+    def key(name: str) -> str:
+        return f"uploads/acme/{name}/a.pdf"
+
+
+@pytest.fixture
+def shelf(
+    pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, make_tenant: Callable[..., UUID]
+) -> Shelf:
+    return Shelf(pipeline, database, admin, clock, make_tenant("acme"))
+
+
+def test_the_old_document_goes_in_the_moment_in_which_the_new_one_has_been_read(shelf: Shelf):
+    old = shelf.upload("old", ONE)
+    assert old is not None
+    new = shelf.replace(old, "new", OTHER, read=False)
+    assert new is not None
+    assert shelf.whole() == {"old", "new"}
+    assert shelf.reason("new") == "It takes the place of an earlier document, which stays until this one has been read."
+
+    shelf.pipeline.ingest()
+
+    (trail,) = rows(shelf.admin, "document_removal")
+    assert shelf.whole() == {"new"}
+    assert (trail["document_id"], trail["replaced_by"], trail["removed_by"]) == (str(old), str(new), "ann")
+    assert shelf.ingestion(new)["reason"].endswith("It replaces an earlier document, which was removed.")
+
+
+@pytest.mark.parametrize("content", [DAMAGED, NO_DOCUMENT], ids=["damaged", "nothing to read"])
+def test_a_file_that_cannot_be_read_leaves_the_old_document_where_it_is(shelf: Shelf, content: bytes):
+    old = shelf.upload("old", ONE)
+    assert old is not None
+    new = shelf.replace(old, "new", content)
+    assert new is not None
+    assert shelf.ingestion(new)["status"] in {"failed", None}
+    assert shelf.whole() == {"old", "new"}
+    assert rows(shelf.admin, "document_removal") == []
+
+
+def test_a_file_that_is_read_after_all_takes_the_place_then(shelf: Shelf, monkeypatch: pytest.MonkeyPatch):
+    old = shelf.upload("old", ONE)
+    assert old is not None
+    with monkeypatch.context() as patched:
+
+        def refuse(_: bytes) -> None:
+            message = "It is damaged."
+            raise InvalidDocumentError(message)
+
+        patched.setattr("functions.ingestion.work.extract_xml", refuse)
+        new = shelf.replace(old, "new", OTHER)
+    assert new is not None
+    assert (shelf.ingestion(new)["status"], shelf.whole()) == ("failed", {"old", "new"})
+    shelf.read_anew(new)
+    assert shelf.whole() == {"new"}
+
+
+def test_who_replaces_a_replacement_that_cannot_be_read_replaces_the_first_document_too(shelf: Shelf):
+    old = shelf.upload("old", ONE)
+    assert old is not None
+    damaged = shelf.replace(old, "damaged", DAMAGED)
+    assert damaged is not None
+    shelf.replace(damaged, "good", OTHER)
+    assert shelf.whole() == {"good"}
+    assert {trail["document_id"] for trail in rows(shelf.admin, "document_removal")} == {str(old), str(damaged)}
+
+
+def test_two_documents_that_are_to_replace_one_another_do_not_both_go(shelf: Shelf):
+    old = shelf.upload("old", ONE)
+    assert old is not None
+    damaged = shelf.replace(old, "damaged", DAMAGED)
+    assert damaged is not None
+    shelf.replace(damaged, "old again", ONE)
+    assert shelf.whole() == {"old"}
+
+
+def test_a_file_that_the_tenant_has_and_has_read_takes_the_place_at_once(shelf: Shelf):
+    known = shelf.upload("known", OTHER)
+    old = shelf.upload("old", ONE)
+    assert old is not None
+    shelf.replace(old, "new", OTHER, read=False)
+    assert shelf.whole() == {"known"}
+    assert rows(shelf.admin, "document_removal")[0]["replaced_by"] == str(known)
+    assert shelf.reason("new") == (
+        "The tenant already has this file; it was counted as seen again. "
+        "It replaces an earlier document, which was removed."
+    )
+
+
+def test_a_file_that_the_tenant_has_but_could_not_read_is_read_anew_for_it(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as patched:
+
+        def refuse(_: bytes) -> None:
+            message = "It is damaged."
+            raise InvalidDocumentError(message)
+
+        patched.setattr("functions.ingestion.work.extract_xml", refuse)
+        shelf.upload("known", OTHER)
+    old = shelf.upload("old", ONE)
+    assert old is not None
+    shelf.replace(old, "new", OTHER, read=False)
+    assert shelf.whole() == {"known", "old"}
+    assert [letter["status"] for letter in rows(shelf.admin, "dead_letter")] == ["retried"]
+    shelf.pipeline.ingest()
+    assert shelf.whole() == {"known"}
+
+
+def test_a_reading_that_is_under_way_while_the_document_is_appointed_is_done_anew(
+    shelf: Shelf, database: Database, clock: Clock
+):
+    worker = Worker("ingestion", ingest, database, clock)
+    old = shelf.upload("old", ONE)
+    known = shelf.upload("known", OTHER, read=False)
+    assert old is not None
+    assert known is not None
+    first = Message.model_validate_json(shelf.pipeline.sqs.sent.pop("ingestion")[0]["MessageBody"])
+    worker.meanwhile.append(lambda: shelf.replace(old, "new", OTHER, read=False))
+    assert len(worker.handle(first)) == 1  # stale
+    assert shelf.whole() == {"known", "old"}
+    shelf.pipeline.ingest()
+    assert shelf.whole() == {"known"}
+
+
+def test_a_corrected_bundle_takes_the_place_of_a_bundle_and_the_parts_of_both_stay(shelf: Shelf):
+    old = shelf.upload("old", BUNDLE)
+    assert old is not None
+    before = {row["first_page"]: row["id"] for row in rows(shelf.admin, "document") if row["parent_id"]}
+    shelf.replace(old, "new", CORRECTED)
+    after = {row["first_page"]: row["id"] for row in rows(shelf.admin, "document") if row["parent_id"]}
+    assert shelf.whole() == {"new"}
+    assert len(after) == 3
+    assert {id_ for id_ in after.values() if id_ in before.values()} == {before[1], before[2]}
+
+
+def test_the_same_file_again_replaces_nothing(shelf: Shelf):
+    old = shelf.upload("old", ONE)
+    assert old is not None
+    shelf.replace(old, "new", ONE)
+    assert (shelf.whole(), rows(shelf.admin, "document_removal")) == ({"old"}, [])
+    assert "The earlier document stays: this is the same file" in str(shelf.reason("new"))
+
+
+def test_an_empty_file_leaves_the_old_document_where_it_is(shelf: Shelf):
+    old = shelf.upload("old", ONE)
+    assert old is not None
+    shelf.replace(old, "new", b"")
+    assert shelf.whole() == {"old"}
+    (letter,) = rows(shelf.admin, "dead_letter")
+    assert "empty" in json.dumps(letter["metadata"])
+
+
+def test_a_document_that_is_removed_before_its_replacement_is_read_is_not_missed(shelf: Shelf):
+    old = shelf.upload("old", INVOICE)
+    assert old is not None
+    new = shelf.replace(old, "new", OTHER, read=False)
+    assert new is not None
+    with shelf.database.tenant(shelf.tenant_id) as connection:
+        assert removal.remove(connection, shelf.tenant_id, old, shelf.clock(), by="bob") is not None
+    shelf.pipeline.ingest()
+    assert shelf.whole() == {"new"}
+    assert [trail["removed_by"] for trail in rows(shelf.admin, "document_removal")] == ["bob"]
+    assert shelf.ingestion(new)["reason"].endswith("The document that this file replaces had been removed before.")
