@@ -5,7 +5,8 @@ scans from the characters that are recognised on them; by rules, and where those
 of many documents has no data of its own: it is cut into its children, each with a file, a row and an ingestion of its
 own, and is done. What nobody can read is kept, with the reason.
 
-A document may be read anew. Where that finds nothing to match by, matching is begun all the same, if it ever was: it
+A document may be read anew. Where that finds nothing, as when no language model is there any more, what was read of it
+before stands. Where it finds something, but nothing to match by, matching is begun all the same, if it ever was: it
 takes the document out of its cluster. A file that was taken apart stays so: what its parts state belongs to them.
 """
 
@@ -40,6 +41,7 @@ from functions.ingestion import boundaries, children
 from functions.ingestion.children import Child
 
 WHY = "The document was read anew."
+NOTHING = "Nothing could be read from the file."
 
 MakeLlm = Callable[[Database], Llm]
 MakeOcr = Callable[[Database], Ocr]
@@ -57,6 +59,8 @@ class _Document:
     first_page: int
     """In that file, from 1."""
     is_child: bool
+    method: str | None
+    """By which it was read before, if anything was found then."""
     parts: frozenset[tuple[int, int]]
     """First and last page of the parts that it was taken apart to before."""
 
@@ -110,12 +114,13 @@ def ingest(attempt: Attempt, language_model: MakeLlm | None = None, ocr: MakeOcr
         raise DeferredError(message, until=attempt.now()) from error
     if isinstance(found, _AsBefore):
         return Success(lambda _: (), reason=lambda: found.reason)
-    return _divided(attempt, found) if isinstance(found, _Divided) else _done(attempt, found)
+    return _divided(attempt, found) if isinstance(found, _Divided) else _done(attempt, document, found)
 
 
 _READ = """
 SELECT d.bucket, d.key, d.version, coalesce(whole.content_hash, d.content_hash), coalesce(whole.id, d.id),
-       coalesce(d.first_page, 1), d.parent_id IS NOT NULL, ARRAY(
+       coalesce(d.first_page, 1), d.parent_id IS NOT NULL,
+       CASE WHEN d.structured_data IS NOT NULL THEN d.method END, ARRAY(
            SELECT ARRAY[first_page, last_page] FROM document part WHERE part.parent_id = d.id
            UNION ALL SELECT ARRAY[first_page, last_page] FROM document_copy copy WHERE copy.parent_id = d.id
        )
@@ -125,9 +130,9 @@ FROM document d LEFT JOIN document whole ON whole.id = d.parent_id WHERE d.id = 
 
 def _read(connection: Connection, id_: UUID) -> _Document:
     (row,) = connection.execute(_READ, [id_]).fetchall()
-    bucket, key, version, content_hash, root, first_page, is_child, parts = row
+    bucket, key, version, content_hash, root, first_page, is_child, method, parts = row
     file, ranges = File(bucket, key, version), frozenset((first, last) for first, last in parts)
-    return _Document(file, content_hash, root, first_page, is_child, ranges)
+    return _Document(file, content_hash, root, first_page, is_child, method, ranges)
 
 
 class _AsBefore:
@@ -230,7 +235,7 @@ def _exact(extraction: Extraction) -> _Result:
     )
 
 
-def _done(attempt: Attempt, found: _Result) -> Outcome:
+def _done(attempt: Attempt, document: _Document, found: _Result) -> Outcome:
     is_read = found.structured_data is not None
     is_matched = is_read and found.type not in (None, DocumentType.OTHER)
     told: list[str] = []
@@ -238,14 +243,32 @@ def _done(attempt: Attempt, found: _Result) -> Outcome:
     def effects(connection: Connection) -> Sequence[Send]:
         replacement.lock_awaited(connection, attempt.work_id)
         _write(connection, attempt, found)
-        sends = _match(connection, attempt, [attempt.work_id]) if is_matched else _unmatch(connection, attempt)
+        sends = _match(connection, attempt, [attempt.work_id]) if is_matched else _match_again(connection, attempt)
         return sends + (_replace(connection, attempt, told) if is_read else [])
 
+    if not is_read and document.method is not None and not _says_more(found, document.method):
+        return _as_read_before(attempt, found.reason or NOTHING)
     if not is_read:
-        return Skip(found.reason or "Nothing could be read from the file.", effects)
+        return Skip(found.reason or NOTHING, effects)
     if not is_matched:
         return Skip("A kind of document that is kept and not matched.", effects)
     return Success(effects, reason=lambda: " ".join((*found.remarks, *told)) or None)
+
+
+def _says_more(found: _Result, before: str) -> bool:
+    """Whether a reading without data says something all the same: that it is no document of a kind that has any.
+
+    A language model is not contradicted by rules, which may do without it only because it is away.
+    """
+    return (
+        found.type == DocumentType.OTHER and found.method != "none" and (before != "model" or found.method == "model")
+    )
+
+
+def _as_read_before(attempt: Attempt, reason: str) -> Success:
+    """Nothing was read this time, for which a model that is away may be reason enough: no data are lost."""
+    told = f"What was read of it before stands, for this time it was not: {reason}"
+    return Success(lambda connection: _match_again(connection, attempt), reason=lambda: told)
 
 
 def _replace(connection: Connection, attempt: Attempt, told: list[str]) -> list[Send]:
@@ -258,8 +281,8 @@ def _replace(connection: Connection, attempt: Attempt, told: list[str]) -> list[
 _WAS_MATCHED = "SELECT id FROM document WHERE id = %s AND matching_revision > 0"
 
 
-def _unmatch(connection: Connection, attempt: Attempt) -> list[Send]:
-    """Begin the matching of a document that cannot be matched, where it ever was: it is taken out of its cluster."""
+def _match_again(connection: Connection, attempt: Attempt) -> list[Send]:
+    """Begin the matching of a document that was matched before. One that cannot be any more leaves its cluster."""
     begun = [id_ for (id_,) in connection.execute(_WAS_MATCHED, [attempt.work_id])]
     return _match(connection, attempt, begun)
 
@@ -287,7 +310,7 @@ def _divided(attempt: Attempt, found: _Divided) -> Success:
     def effects(connection: Connection) -> Sequence[Send]:
         replacement.lock_awaited(connection, attempt.work_id)
         _write(connection, attempt, _Result(DocumentType.OTHER, "none", None))
-        sends = _unmatch(connection, attempt)
+        sends = _match_again(connection, attempt)
         connection.execute(
             "UPDATE document SET matching_reason = %s WHERE id = %s", [found.split.told, attempt.work_id]
         )

@@ -65,18 +65,46 @@ def keys(admin: Connection, id_: UUID) -> int:
     return sum(row["document_id"] == str(id_) for row in rows(admin, "document_key"))
 
 
-def test_a_document_that_is_read_anew_without_a_result_leaves_its_case(desk: Desk):
+@pytest.fixture
+def case(desk: Desk) -> tuple[UUID, UUID]:
+    """An order, and an invoice that only the model could read: matched with one another."""
     made = make_document(desk.admin, desk.tenant_id, ORDER, type="purchase_order", matching_revision=1)
     read = desk.file(printed(LASKU))
     desk.model.then(said())
     desk.ingest()
     matched(desk.database, desk.tenant_id, desk.clock, made, read)
     assert len(rows(desk.admin, "document_match")) == 1
-    before = {row["id"]: row["revision"] for row in rows(desk.admin, "cluster_diagnostics")}
+    desk.admin.execute("TRUNCATE reading")  # what the model said is forgotten, as where it is another model by now
+    return made, read
 
+
+def test_what_only_a_model_could_read_stands_where_it_is_read_anew_without_one(desk: Desk, case: tuple[UUID, UUID]):
+    _, read = case
+    before = desk.document(read)
     begin(desk.admin, "ingestion", [read], desk.clock())
     desk.again(read)
     assert desk.ingest(model=False) == DONE
+
+    after, job = desk.document(read), desk.job(read)
+    changed = {name for name in after if after[name] != before[name]}
+    assert {name for name in changed if not name.startswith("matching_")} == set()
+    assert before["structured_data"] is not None
+    assert job["status"] == "succeeded"
+    assert job["reason"].startswith("What was read of it before stands, for this time it was not: ")
+    assert (after["matching_status"], after["matching_revision"]) == ("pending", before["matching_revision"] + 1)
+    matched(desk.database, desk.tenant_id, desk.clock, read)
+    assert len(rows(desk.admin, "document_match")) == 1
+
+
+def test_a_document_that_is_read_anew_as_one_of_no_kind_that_is_matched_leaves_its_case(
+    desk: Desk, case: tuple[UUID, UUID]
+):
+    made, read = case
+    before = {row["id"]: row["revision"] for row in rows(desk.admin, "cluster_diagnostics")}
+    begin(desk.admin, "ingestion", [read], desk.clock())
+    desk.again(read)
+    desk.model.then(said(type="other"))
+    assert desk.ingest() == DONE
 
     assert (desk.document(read)["matching_status"], desk.document(read)["matching_revision"]) == ("pending", 2)
     desk.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
