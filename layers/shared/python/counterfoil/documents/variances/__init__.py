@@ -3,7 +3,8 @@
 `examine` is the whole of it, and pure: the same documents, links and tolerances give the same result, whatever their
 order. `model` is what it reads and finds, `case` says which documents count and what each is held against, `alignment`
 which lines are about the same (by `assignment`), `ledger` what each item comes to; `quantities`, `prices` and `totals`
-are the checks, `tolerances` the limits, `units` what can be converted for certain.
+are the checks, `credits` what settles them, `tolerances` the limits, `charges` which lines nobody orders, `units` what
+can be converted for certain, `wording` how sentences name things.
 """
 
 from counterfoil.documents.variances.examination import examine

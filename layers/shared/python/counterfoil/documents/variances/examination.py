@@ -5,6 +5,7 @@ from decimal import Decimal
 
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.variances.case import Case, Edges, names, orders_named
+from counterfoil.documents.variances.credits import cancelled
 from counterfoil.documents.variances.ledger import Entry, Item, Ledger, keep
 from counterfoil.documents.variances.model import (
     WAITING,
@@ -20,9 +21,10 @@ from counterfoil.documents.variances.model import (
     short,
 )
 from counterfoil.documents.variances.prices import currency_variances, price_variances
-from counterfoil.documents.variances.quantities import measured, naming, quantity_variances
+from counterfoil.documents.variances.quantities import quantity_variances
 from counterfoil.documents.variances.tolerances import Key, Tolerances
 from counterfoil.documents.variances.totals import tax_variances, total_variances
+from counterfoil.documents.variances.wording import measured, naming
 
 _ORDER = {code: place for place, code in enumerate(Code)}
 _ROLES = {
@@ -71,6 +73,7 @@ def _place(variance: Variance) -> tuple[object, ...]:
 
 def _duplicates(case: Case) -> Iterator[Variance]:
     by_id = {document.id: document for document in case.documents}
+    settled = cancelled(case)
     for id_, original in case.duplicates.items():
         again = by_id[id_]
         one, other = again.reference, original.reference
@@ -85,16 +88,8 @@ def _duplicates(case: Case) -> Iterator[Variance]:
             actual=again.number,
             currency=again.currency,
             sentence=f"{again.heading} {what}: the same bill{dated}{worth} came again.",
-            settled_by=_cancelled(case, again),
+            settled_by=settled.get(id_),
         )
-
-
-def _cancelled(case: Case, invoice: Document) -> str | None:
-    """The credit note over the whole of an invoice, where there is one."""
-    for credit in case.effective(DocumentType.CREDIT_NOTE):
-        if credit.id in case.neighbours.get(invoice.id, ()) and credit.gross == invoice.gross is not None:
-            return f"{credit.heading} credits all of it."
-    return None
 
 
 def _missing_orders(case: Case, ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from decimal import Context, Decimal
 
 from counterfoil.documents.structured import DocumentType
+from counterfoil.documents.variances.credits import price_credited
 from counterfoil.documents.variances.ledger import Entry, Item, Ledger
 from counterfoil.documents.variances.model import Code, Document, Line, Variance, money, plain
-from counterfoil.documents.variances.quantities import naming
 from counterfoil.documents.variances.tolerances import Key, Tolerances
 from counterfoil.documents.variances.units import spoken
+from counterfoil.documents.variances.wording import naming
 
 _SHOWN = Decimal("0.0001")
 _EXACT = Context(prec=200)
@@ -80,8 +81,19 @@ def _price(item: Item, entry: Entry, tolerances: Tolerances) -> Iterator[Varianc
         limits=limits,
         is_tolerated=is_tolerated,
         sentence=f"{entry.document.heading}, line {entry.line.label}: {naming(item)} is {what}.",
-        settled_by=_credited(item, entry, actual - expected),
+        settled_by=price_credited(item, _too_high(item, entry)) if actual > expected else None,
     )
+
+
+def _too_high(item: Item, last: Entry) -> list[tuple[Entry, Decimal]]:
+    """The lines that bill more than was ordered, up to the last, and by how much for one unit."""
+    entries = item.of(DocumentType.INVOICE)
+    until = next(place for place, entry in enumerate(entries) if entry is last)
+    return [
+        (entry, price - item.price)
+        for entry in entries[: until + 1]
+        if item.price is not None and (price := _billed(item, entry)) is not None and price > item.price
+    ]
 
 
 def _billed(item: Item, entry: Entry) -> Decimal | None:
@@ -119,17 +131,6 @@ def _percent(expected: Decimal, actual: Decimal) -> str:
 def _rounded(number: Decimal) -> Decimal:
     """Enough places for the smallest price that anybody states, and no endless fractions."""
     return number if abs(number) < _SHOWN else number.quantize(_SHOWN, context=_EXACT)
-
-
-def _credited(item: Item, entry: Entry, excess: Decimal) -> str | None:
-    """The credit note that gives back what the price was too high by, where there is one."""
-    if excess <= 0 or entry.quantity is None:
-        return None
-    too_much = excess * entry.quantity
-    for credit in item.of(DocumentType.CREDIT_NOTE):
-        if credit.line.net is not None and abs(credit.line.net) >= too_much - Decimal("0.01"):
-            return f"{credit.document.heading} credits {money(abs(credit.line.net), credit.document.currency)}."
-    return None
 
 
 def _tax(item: Item, entry: Entry, tolerances: Tolerances) -> Iterator[Variance]:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from counterfoil.documents.structured import DocumentType
+from counterfoil.documents.variances.credits import goods_credited
 from counterfoil.documents.variances.ledger import Entry, Item, Ledger, total
-from counterfoil.documents.variances.model import Code, Variance, plain, short
+from counterfoil.documents.variances.model import Code, Variance
 from counterfoil.documents.variances.tolerances import Key, Tolerances
-from counterfoil.documents.variances.units import spoken
+from counterfoil.documents.variances.wording import measured, naming, verb
 
 _ZERO = Decimal(0)
 
@@ -85,7 +86,7 @@ def _billed(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[Vari
             limits=limits,
             is_tolerated=limits.allow(bound.quantity, billed),
             sentence=_beyond(item, entry, billed, bound),
-            settled_by=_credited(item, billed - bound.quantity),
+            settled_by=goods_credited(item, billed - bound.quantity),
         )
 
 
@@ -107,30 +108,3 @@ def _beyond(item: Item, entry: Entry, billed: Decimal, bound: _Bound) -> str:
     too_many = measured(billed - bound.quantity, item)
     bills = "bills" if alone else "bill"
     return f"{who} {bills} {measured(billed, item)} of {naming(item)}; {was}, {too_many} too many."
-
-
-def _credited(item: Item, excess: Decimal) -> str | None:
-    """The credit notes that take back what was billed too much, where they do."""
-    credited = [entry for entry in item.of(DocumentType.CREDIT_NOTE) if entry.quantity]
-    taken_back = total(abs(entry.quantity or _ZERO) for entry in credited)
-    if not credited or taken_back < excess:
-        return None
-    notes = list(dict.fromkeys(entry.document.heading for entry in credited))
-    return f"{' and '.join(notes)} {'credits' if len(notes) == 1 else 'credit'} {measured(taken_back, item)}."
-
-
-def naming(item: Item) -> str:
-    """An item as a sentence names it."""
-    line = item.line
-    what = line.description or line.article_text
-    return f"'{short(what)}'" if what else f"line {line.label} of {item.document.title}"
-
-
-def measured(quantity: Decimal, item: Item) -> str:
-    """A quantity with its unit."""
-    return f"{plain(quantity)} {spoken(item.unit, quantity)}".rstrip()
-
-
-def verb(quantity: Decimal) -> str:
-    """Was, or were."""
-    return "was" if abs(quantity) == 1 else "were"

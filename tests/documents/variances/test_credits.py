@@ -1,0 +1,74 @@
+"""What a credit note settles: goods by goods given back, a price by an amount, a bill sent twice by one taken back."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import pytest
+
+from counterfoil.documents.variances import Document, Outcome
+from tests.documents.variances.papers import TWO, codes, credit, delivery, invoice, line, links, order, result
+
+DEAR = invoice(lines=[line(price="8.40"), TWO[1]])
+"""10 pieces at 8.40 that were ordered at 4.20."""
+
+
+def of_invoice(**more: object) -> Document:
+    return credit(invoice_reference="R-100", **more)
+
+
+def test_a_lower_price_gives_no_goods_back():
+    """2 pieces too many are billed, and 30 cents of each are credited."""
+    bill = invoice(lines=[line(quantity="12"), TWO[1]])
+    found = result(order(), delivery(), bill, of_invoice(lines=[line(price="0.30")]))
+    assert codes(found) == ["billed_beyond_order", "over_billed_quantity"]
+
+
+def test_goods_that_go_back_make_the_others_no_cheaper():
+    found = result(order(), delivery(), DEAR, of_invoice(lines=[line(quantity="5", price="8.40")]))
+    assert codes(found) == ["price_mismatch"]
+
+
+@pytest.mark.parametrize("credited", [line(price="4.20"), line(price="8.40"), line(quantity="1", price="42.00")])
+def test_what_a_price_was_too_high_by_is_given_back_as_an_amount_or_with_the_goods(credited: dict[str, str]):
+    found = result(order(), delivery(), DEAR, of_invoice(lines=[credited]))
+    assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
+
+
+def test_one_credit_does_not_settle_two_prices():
+    half = [line(quantity="5", price="8.40"), TWO[1]]
+    bills = [invoice("R-100", 10, lines=half), invoice("R-200", 11, lines=half[:1])]
+    once = of_invoice(lines=[line(quantity="5", price="4.20")])
+    assert codes(result(order(), delivery(), *bills, once)) == ["price_mismatch"]
+    twice = credit("G2", 22, lines=[line(quantity="5", price="4.20", net_amount="21.00")])
+    assert codes(result(order(), delivery(), *bills, once, twice)) == []
+
+
+# -- bills that came twice --------------------------------------------------------------------------------------------
+
+
+def found_in(documents: Sequence[Document], copies: Sequence[Document], *unlinked: UUID) -> list[str]:
+    """What is wrong where matching took invoices for copies of the first, and left some documents alone."""
+    edges = [edge for edge in links(documents) if not {copy.id for copy in copies[1:]} & set(edge)]
+    edges += [(copies[0].id, copy.id) for copy in copies[1:]]
+    return codes(result(*documents, edges=edges))
+
+
+def test_a_bill_that_was_cancelled_and_made_out_anew_is_no_duplicate():
+    first, second = invoice("R-100", 10), invoice("R-101", 13)
+    cancelled = of_invoice(day=12)
+    assert found_in([order(), delivery(), first, cancelled, second], [first, second]) == []
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_one_credit_note_cancels_one_of_three(sign: str):
+    first, second, third = invoice("R-100", 10), invoice("R-101", 13), invoice("R-102", 14)
+    cancelled = of_invoice(total_gross=f"{sign}104.50")
+    documents = [order(), delivery(), first, second, third, cancelled]
+    assert found_in(documents, [first, second, third]) == ["duplicate_invoice"]
+    assert found_in([*documents, credit("G2", 22)], [first, second, third]) == []
+
+
+def test_a_credit_note_over_a_part_cancels_none():
+    first, second = invoice("R-100", 10), invoice("R-101", 13)
+    part = of_invoice(lines=[line(quantity="1")])
+    assert found_in([order(), delivery(), first, part, second], [first, second]) == ["duplicate_invoice"]
