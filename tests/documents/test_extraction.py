@@ -13,6 +13,7 @@ from counterfoil.documents.extraction import Extraction, extract
 from counterfoil.documents.structured import DocumentType, structure
 from counterfoil.errors import InvalidDocumentError
 from tests.documents.einvoice_samples import INVOICE_LINE, cii_invoice, pdf, ubl, ubl_invoice, written
+from tests.documents.reading.papers import LASKU, garbled, printed
 
 HYBRID = pdf(text="Rechnung 2025/311", files=(("factur-x.xml", cii_invoice()),))
 NUMBER = "<cbc:ID>R-5108</cbc:ID>"
@@ -93,6 +94,7 @@ def test_a_broken_e_invoice_inside_a_pdf_is_refused(broken: bytes):
     ("content", "document_type", "reason"),
     [
         (pdf(text="Guten Tag"), None, "names no kind of document"),
+        (garbled(printed(LASKU), lambda code: 0xE000 + code), None, "fonts do not name their letters"),
         (pdf(), None, "scan"),
         (pdf(files=(("notes.xml", b"<notes/>"),)), None, "scan"),
         (b"\x89PNG\r\n\x1a\n", None, "image"),

@@ -15,12 +15,14 @@ from tests.documents.reading.papers import (
     LASKU,
     READ,
     bundle,
+    garbled,
     picture,
     printed,
     recognised,
     refusal,
     said,
     scanned,
+    stamped,
     textract,
 )
 from tests.functions.desk import DONE, QUEUES, Desk, asked, desk
@@ -29,6 +31,7 @@ from tests.llm.server import Answer, Failure, Request
 __all__ = ["desk"]
 
 PAPER = printed(LASKU)
+NOISE = garbled(PAPER, lambda code: 0xE000 + code)
 
 
 # The language model
@@ -279,7 +282,36 @@ def test_a_scan_that_nobody_can_recognise_is_kept_with_its_reason(file: bytes, d
     )
 
 
-@pytest.mark.parametrize("file", [scanned(), picture("PNG", (600, 842)), picture("JPEG"), picture("TIFF")])
+def test_a_text_layer_that_is_noise_is_not_read_and_its_reason_says_so(desk: Desk):
+    id_ = desk.file(NOISE)
+
+    assert desk.ingest(ocr=False) == DONE
+
+    assert (desk.job(id_)["status"], desk.document(id_)["structured_data"]) == (None, None)
+    assert (
+        "Page 1 is printed with fonts that do not name their letters, so that the text is noise, and could not be read:"
+        " no recognition of characters is configured (OCR)." in desk.job(id_)["reason"]
+    )
+    assert desk.model.requests == []
+
+
+def test_a_page_that_is_noise_does_not_keep_the_others_from_being_read(desk: Desk):
+    id_ = desk.file(bundle([PAPER, NOISE]))
+    desk.model._otherwise = _whole
+
+    desk.ingest(ocr=False)
+
+    assert desk.document(id_)["structured_data"]["invoice_number"] == READ["number"]
+    assert "Page 2 is printed with fonts that do not name their letters" in desk.job(id_)["reason"]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        scanned(), picture("PNG", (600, 842)), picture("JPEG"), picture("TIFF"), stamped(15),
+        garbled(PAPER, lambda code: 0xE000 + code),
+    ],
+)  # fmt: skip
 def test_recognised_words_are_read_as_those_of_a_text_layer(file: bytes, desk: Desk):
     plain, scan = desk.file(PAPER), desk.file(file, "b.pdf")
     desk.model.then(said(), said())

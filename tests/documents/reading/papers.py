@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fpdf import FPDF
@@ -131,5 +131,42 @@ def bundle(parts: Iterable[bytes]) -> bytes:
     writer, file = PdfWriter(), io.BytesIO()
     for part in parts:
         writer.append(io.BytesIO(part))
+    writer.write(file)
+    return file.getvalue()
+
+
+def stamped(words: int) -> bytes:
+    """A scanned page over which a machine has printed some words."""
+    pdf = FPDF(unit="pt", format="A4")
+    pdf.set_font("Helvetica", size=8)
+    pdf.add_page()
+    pdf.image(Image.new("L", (60, 84), 240), 0, 0, pdf.w, pdf.h)
+    pdf.text(20, 20, " ".join(f"fax{number}" for number in range(words)))
+    return bytes(pdf.output())
+
+
+def garbled(content: bytes, change: Callable[[int], int]) -> bytes:
+    """The PDF with fonts that name other letters than they show: those that `change` makes of their codes."""
+    from pypdf import PdfWriter
+    from pypdf.generic import DecodedStreamObject, NameObject
+
+    names = [f"<{code:02X}> <{change(code):04X}>" for code in range(33, 133)]
+    map_ = DecodedStreamObject()
+    map_.set_data(
+        "\n".join(
+            [
+                "/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapType 2 def",
+                "1 begincodespacerange <00> <FF> endcodespacerange",
+                f"{len(names)} beginbfchar",
+                *names,
+                "endbfchar endcmap end end",
+            ]
+        ).encode()
+    )
+    writer, file = PdfWriter(io.BytesIO(content)), io.BytesIO()
+    reference = writer._add_object(map_)
+    for page_ in writer.pages:
+        for font in page_["/Resources"]["/Font"].values():  # type: ignore[index]
+            font.get_object()[NameObject("/ToUnicode")] = reference
     writer.write(file)
     return file.getvalue()

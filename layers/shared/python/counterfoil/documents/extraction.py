@@ -65,7 +65,7 @@ def extract(content: bytes, *, text_only: bool = False) -> Extraction:
     from counterfoil.documents.splitting import split
     from counterfoil.documents.text.page import pages
 
-    found = pages(content)
+    found = _legible(pages(content))
     count = len(split(found).parts)
     if count > 1:
         return replace(exact, reason=f"The PDF holds {count} documents; ingestion takes them apart and reads each.")
@@ -101,13 +101,22 @@ def extract_text(content: bytes) -> Extraction:
     """
     from counterfoil.documents.text.page import pages
 
-    return _extract_pages(pages(content))
+    return _extract_pages(_legible(pages(content)))
+
+
+def _legible(pages: "Sequence[Page]") -> "list[Page]":
+    """The pages, those without words whose text is noise."""
+    from counterfoil.documents.text.legibility import is_legible
+
+    return [page if is_legible(page) else replace(page, words=()) for page in pages]
 
 
 def _extract_pages(pages: "Sequence[Page]") -> Extraction:
     from counterfoil.documents import text
 
     read = text.read(pages)
+    if read is None and not any(page.words for page in pages):
+        return Extraction(None, "none", None, _NOISE)
     if read is None:
         reason = "The text of the pages names no kind of document with a number of its own; they are kept."
         return Extraction(None, "none", None, reason)
@@ -125,6 +134,10 @@ def check_size(size: int) -> None:
         raise InvalidDocumentError(message)
 
 
+_NOISE = (
+    "But its fonts do not name their letters, so that the text is noise; have the pages recognised (OCR), or print the"
+    " document to a new PDF."
+)
 _EMPTY = "The file is empty; send it again."
 _KEPT = {
     FileKind.IMAGE: Extraction(None, "none", None, "The file is an image; images are kept and not read."),

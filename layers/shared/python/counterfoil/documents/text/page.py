@@ -5,6 +5,7 @@ A page comes from a PDF's text layer (`pages`) or from character recognition; wh
 
 import ctypes
 import math
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ _GAP_BETWEEN_WORDS = 0.125  # of the height of the text; a blank is a quarter of
 _SAME_LINE_OVERLAP = 0.5  # of the lower of two boxes
 _STRAIGHT = 0.02  # of a quarter turn: about two degrees
 _PLACEHOLDERS = frozenset("\ufffd")
+_NAMELESS = frozenset({"Cc", "Cn", "Co", "Cs"})
+"""Categories of code points that are no letters: controls, unassigned, private use, halves of pairs."""
 # pdfium marks a hyphen at the end of a line by U+0002; ligatures are one character in some fonts.
 _PRINTED = {
     "\x02": "-",
@@ -84,11 +87,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Page:
-    """A page: width and height in points, and its words in the reading order of the file."""
+    """A page: width and height in points, and its words in the reading order of the file.
+
+    `lost` counts the characters on it for which its fonts name no letter.
+    """
 
     width: float
     height: float
     words: tuple[Word, ...]
+    lost: int = 0
 
     def lines(self) -> list[Line]:
         """The words put together to lines, from top to bottom, whatever their order in the file."""
@@ -195,7 +202,17 @@ def _page(page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage) -> Page:
         and 0 <= (word.left + word.right) / 2 <= width
         and 0 <= (word.top + word.bottom) / 2 <= height
     )
-    return Page(width, height, tuple(kept))
+    return Page(width, height, tuple(kept), _lost(text_page.raw, text_page.count_chars()))
+
+
+def _lost(text_page: ctypes.c_void_p, count: int) -> int:
+    """How many characters have a shape on the page and no letter."""
+    return sum(1 for index in range(count) if _is_lost(raw.FPDFText_GetUnicode(text_page, index)))
+
+
+@lru_cache(maxsize=4096)
+def _is_lost(code: int) -> bool:
+    return chr(code) in _PLACEHOLDERS or (unicodedata.category(chr(code)) in _NAMELESS and not _printed(code))
 
 
 def _prevailing_turns(runs: Sequence[_Run]) -> int:
