@@ -247,6 +247,8 @@ def _show_variance(screen: Console, variance: dict[str, Any]) -> None:
         sign, style, more = "✓", "green", f" {variance['settled_by']}"
     elif variance["within_tolerance"]:
         sign, style, more = "✓", "green", " Within tolerance."
+    elif variance.get("awaits"):
+        sign, style, more = "…", "yellow", f" {variance['awaits']}"
     else:
         sign, style, more = "✗", "red", ""
     screen.print(Padding(Text(sign, style).append(f" {variance['code'].replace('_', ' ')}", "bold"), (0, 0, 0, 1)))

@@ -6,13 +6,13 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from cli import clusters
 from cli.case import case_of, show_case
 from cli.cloud.cloud import Cloud
 from cli.tenants import Tenant
+from cli.terminal import Screen
 from counterfoil.db import Connection, Database
 from counterfoil.documents import diagnostics
 from counterfoil.documents.variances import examine
@@ -56,7 +56,7 @@ def shown(office: Office, position: int = 0, width: int = 80) -> list[str]:
     cloud: Any = CloudOf(office.database)
     page = StringIO()
     show_case(
-        Console(file=page, width=width, highlight=False, markup=False),
+        Screen(file=page, width=width, highlight=False, markup=False),
         case_of(cloud, Tenant(office.tenant_id, "acme"), office.ids[position]),
     )
     return [line.rstrip() for line in page.getvalue().splitlines()]
@@ -101,6 +101,27 @@ def test_each_variance_has_its_sentence_and_each_link_its_reason(office: Office)
     assert "invoice R-81 ↔ purchase order 4711  high, rules" in text
     assert "Named by its number." in text
     assert "purchase order 4711 ↔ contract RV-60" in text
+
+
+def test_what_waits_for_a_paper_is_told_apart_from_what_is_wrong(office: Office):
+    compute(office)
+    cluster = office.ids[0]
+    office.admin.execute(
+        "UPDATE cluster_diagnostics SET result = jsonb_set(result, '{variances,0,awaits}', %s::jsonb) WHERE id = %s",
+        ['"It names delivery L2, which is not here."', cluster],
+    )
+    page = " ".join(" ".join(shown(office)).split())
+    assert "… " in page
+    assert page.count("It names delivery L2, which is not here.") == 1
+
+
+def test_no_text_of_a_document_gives_the_terminal_a_command(office: Office):
+    """A name that clears the screen, or writes to the clipboard."""
+    office.admin.execute("UPDATE document SET file_name = %s", ["a\x1b[2J\x1b]52;c;eA==\x07\x9b2Jb.pdf"])
+    compute(office)
+    page = "\n".join(shown(office))
+    assert [letter for letter in page if letter != "\n" and not letter.isprintable()] == []
+    assert "\N{REPLACEMENT CHARACTER}" in page
 
 
 def test_no_line_is_wider_than_a_terminal(office: Office):

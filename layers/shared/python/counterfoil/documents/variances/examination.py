@@ -8,7 +8,6 @@ from counterfoil.documents.variances.case import Case, Edges, names, orders_name
 from counterfoil.documents.variances.credits import cancelled
 from counterfoil.documents.variances.ledger import Entry, Item, Ledger, keep
 from counterfoil.documents.variances.model import (
-    WAITING,
     Code,
     Document,
     Line,
@@ -190,9 +189,9 @@ def _worth_more(ledger: Ledger, invoices: Sequence[Document], tolerances: Tolera
 
 def _outcome(case: Case, ledger: Ledger, found: Sequence[Variance]) -> tuple[Outcome, list[str]]:
     """The outcome, and why, the most important first."""
-    wrong = [one.sentence for one in found if one.is_open and one.code not in WAITING]
+    wrong = [one.sentence for one in found if one.is_open and not one.is_waiting]
     wrong += [_incomparable(entry) for entry in ledger.incomparable]
-    waiting = [one.sentence for one in found if one.is_open and one.code in WAITING]
+    waiting = [f"{one.sentence} {one.awaits or ''}".rstrip() for one in found if one.is_open and one.is_waiting]
     waiting += _still_to_come(case, ledger)
     tolerated = [f"{one.sentence[:-1]} (within the tolerance)." for one in found if one.is_tolerated]
     settled = [f"{one.sentence} {one.settled_by}" for one in found if one.settled_by and not one.is_tolerated]

@@ -145,15 +145,20 @@ class Ledger:
             self._deliveries[order.id] = self._find_deliveries(order)
         return self._deliveries[order.id]
 
-    def _find_deliveries(self, order: Document) -> list[Document]:
+    def papers(self, order: Document) -> Sequence[Document]:
+        """The delivery notes and the receipts of an order."""
         linked = {
             entry.document.id: entry.document
             for item in self.of_order(order)
             for entry in item.entries
             if entry.document.type in DELIVERIES
         }
-        notes = [one for one in linked.values() if one.type is DocumentType.DELIVERY_NOTE]
-        return sorted(notes or linked.values(), key=lambda one: one.order_of_time)
+        return list(linked.values())
+
+    def _find_deliveries(self, order: Document) -> list[Document]:
+        papers = self.papers(order)
+        notes = [one for one in papers if one.type is DocumentType.DELIVERY_NOTE]
+        return sorted(notes or papers, key=lambda one: one.order_of_time)
 
     def delivered(self, item: Item) -> Decimal | None:
         """What was delivered of an item; None where nothing was delivered on its order at all, or nobody can count it.

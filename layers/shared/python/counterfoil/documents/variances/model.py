@@ -266,11 +266,18 @@ class Variance:
     sentence: str
     settled_by: str | None = None
     """What put it right since, in a sentence."""
+    awaits: str | None = None
+    """What is named and not here, and may put it right when it comes, in a sentence."""
 
     @property
     def is_open(self) -> bool:
         """Whether somebody has to act."""
         return not self.is_tolerated and self.settled_by is None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a document that is still to come may put it right."""
+        return self.code in WAITING or self.awaits is not None
 
     @property
     def record(self) -> dict[str, Any]:
@@ -290,6 +297,7 @@ class Variance:
             "within_tolerance": self.is_tolerated,
             "sentence": self.sentence,
             "settled_by": self.settled_by,
+            "awaits": self.awaits,
         }
 
 

@@ -1,13 +1,14 @@
 """Quantities, over all deliveries and invoices of an order: delivered against ordered, billed against both. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from counterfoil.documents.matching.normalise import Reference
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.variances.credits import goods_credited
 from counterfoil.documents.variances.ledger import Entry, Item, Ledger, total
-from counterfoil.documents.variances.model import Code, Variance
+from counterfoil.documents.variances.model import Code, Document, Variance, short
 from counterfoil.documents.variances.tolerances import Key, Tolerances
 from counterfoil.documents.variances.wording import measured, naming, verb
 
@@ -87,6 +88,7 @@ def _billed(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[Vari
             is_tolerated=limits.allow(bound.quantity, billed),
             sentence=_beyond(item, entry, billed, bound),
             settled_by=goods_credited(item, billed - bound.quantity),
+            awaits=_awaited(ledger, item, billed) if bound.code is Code.OVER_BILLED_QUANTITY else None,
         )
 
 
@@ -108,3 +110,30 @@ def _beyond(item: Item, entry: Entry, billed: Decimal, bound: _Bound) -> str:
     too_many = measured(billed - bound.quantity, item)
     bills = "bills" if alone else "bill"
     return f"{who} {bills} {measured(billed, item)} of {naming(item)}; {was}, {too_many} too many."
+
+
+def _awaited(ledger: Ledger, item: Item, billed: Decimal) -> str | None:
+    """The deliveries that invoices over an item name and that are not here, where they can make up for what is missing.
+
+    A delivery that is here and is named by nobody may be what a damaged number means.
+    """
+    if item.ordered is None or billed > item.ordered:
+        return None
+    bills = [entry.document for entry in item.of(DocumentType.INVOICE)]
+    named = {one.text: one for bill in bills for one in bill.named.get("delivery_note_reference", ())}
+    here = [{one for one in (paper.reference, *_notes_of(paper)) if one} for paper in ledger.papers(item.document)]
+    missing = [text for text, one in named.items() if not any(_is_among(one, numbers) for numbers in here)]
+    unnamed = [numbers for numbers in here if not any(_is_among(one, numbers) for one in named.values())]
+    if len(missing) <= len(unnamed):
+        return None
+    plural = len(missing) > 1
+    numbers = ", ".join(map(short, missing))
+    return f"It names {'deliveries' if plural else 'delivery'} {numbers}, which {'are' if plural else 'is'} not here."
+
+
+def _notes_of(paper: Document) -> Sequence[Reference]:
+    return paper.named.get("delivery_note_reference", ())
+
+
+def _is_among(one: Reference, others: Iterable[Reference]) -> bool:
+    return any(one.folded & other.folded for other in others)
