@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 from rich.text import Text
 
 DONE = Text("✓", "green")
@@ -18,15 +19,29 @@ NARROWEST = 100
 """Columns of a page that is no terminal: a table in a file need not be folded."""
 
 
+class Screen(Console):
+    """A console that shows control characters of what it is given as such: documents give a terminal no commands."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """The segments of what is to be shown, without the control characters that are not the console's own."""
+        for segment in super().render(renderable, options):
+            harmless = segment.control or all(letter.isprintable() or letter == "\n" for letter in segment.text)
+            yield segment if harmless else Segment(_harmless(segment.text), segment.style)
+
+
+def _harmless(text: str) -> str:
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
 def page() -> Console:
     """Standard output, for tables."""
     width = None if sys.stdout.isatty() else max(NARROWEST, Console().width)
-    return Console(width=width, highlight=False, markup=False)
+    return Screen(width=width, highlight=False, markup=False)
 
 
 def aside() -> Console:
     """Standard error, for progress and remarks."""
-    return Console(stderr=True, highlight=False, markup=False)
+    return Screen(stderr=True, highlight=False, markup=False)
 
 
 def print_json(value: Any) -> None:
