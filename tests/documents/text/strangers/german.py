@@ -279,6 +279,134 @@ def german_order() -> Stranger:
     })  # fmt: skip
 
 
+def boxed_german() -> Stranger:
+    """A German invoice of a software house: a box of labels at the right, lines with periods and remarks below."""
+    sheet = Sheet()
+    sheet.at(190, 16, "datenwerk systemhaus gmbh", 16, bold=True, right=True)
+    sheet.at(25, 44, "datenwerk systemhaus gmbh • Am Technologiepark 12 • 45307 Essen", 6)
+    sheet.rows(
+        25,
+        50,
+        "Stadtwerke Musterhausen AöR",
+        "Abt. Einkauf",
+        "z. Hd. Frau Yilmaz",
+        "Rathausplatz 1",
+        "59302 Oelde",
+        size=10,
+    )
+    block = ((135, "l"), (190, "r"))
+    sheet.table(50, block, ("Rechnung", ""), bold=True, size=12)
+    sheet.table(
+        56, block, ("Belegnummer", "RE2024-10492"), ("Belegdatum", "30.06.2024"),
+        ("Leistungszeitraum", "01.04.-30.06.2024"),
+        ("Ihre Kundennummer", "12077"), ("Ihre Bestellnr.", "4500981273"), ("Zahlungsziel", "30.07.2024"),
+    )  # fmt: skip
+    columns = ((25, "l"), (36, "l"), (118, "r"), (121, "l"), (148, "r"), (165, "r"), (190, "r"))
+    sheet.table(102, columns, ("Pos", "Leistung", "Anzahl", "Einheit", "Einzel €", "MwSt", "Gesamt €"), bold=True)
+    y = sheet.table(109, columns, ("1", "Wartung Ticketsystem", "3", "Monate", "420,00", "19%", "1.260,00"))
+    y = sheet.rows(36, y, "Zeitraum: 01.04.2024 - 30.06.2024", size=8) + 2
+    y = sheet.table(y, columns, ("2", "Consulting vor Ort", "12,5", "Std.", "135,00", "19%", "1.687,50"))
+    y = sheet.rows(36, y, "Termine: 04.04., 11.04., 02.05.2024", size=8) + 2
+    y = sheet.table(y, columns, ("3", "Schulungsunterlagen (Druck)", "15", "Stück", "24,00", "7%", "360,00"))
+    totals = ((120, "l"), (190, "r"))
+    sheet.table(
+        y + 6, totals, ("Nettobetrag", "3.307,50 €"), ("MwSt. 19% auf 2.947,50 €", "560,03 €"),
+        ("MwSt. 7% auf 360,00 €", "25,20 €"),
+        ("Rechnungsbetrag", "3.892,73 €"),
+    )  # fmt: skip
+    foot = ((25, "l"), (80, "l"), (135, "l"))
+    sheet.table(
+        272, foot, ("datenwerk systemhaus gmbh", "Amtsgericht Essen", "Bank: GLS Bank"),
+        ("Am Technologiepark 12", "HRB 28871", "IBAN: DE89 3704 0044 0532 0130 00"),
+        ("45307 Essen", "USt-ID: DE136695976", "BIC: COBADEFFXXX"), size=7, pitch=3.3,
+    )  # fmt: skip
+    return Stranger("boxed german", sheet.done(), "invoice", {
+        "invoice_number": "RE2024-10492", "invoice_date": "2024-06-30", "payment_due_date": "2024-07-30",
+        "po_reference": "4500981273", "currency": "EUR", "total_net": "3307.50", "total_tax": "585.23",
+        "total_gross": "3892.73",
+        "issuer": party("datenwerk systemhaus gmbh", "Am Technologiepark 12", "45307", "Essen", vat_id="DE136695976",
+                         iban="DE89370400440532013000", registration_id="HRB 28871"),
+        "recipient": party("Stadtwerke Musterhausen AöR", "Rathausplatz 1", "59302", "Oelde"),
+        "line_items": lines(
+            "position description quantity unit unit_price tax_rate net_amount",
+            "1|Wartung Ticketsystem Zeitraum: 01.04.2024 - 30.06.2024|3|MON|420.00|19|1260.00",
+            "2|Consulting vor Ort Termine: 04.04., 11.04., 02.05.2024|12.5|HUR|135.00|19|1687.50",
+            "3|Schulungsunterlagen (Druck)|15|C62|24.00|7|360.00",
+        ),
+    })  # fmt: skip
+
+
+def utility_bill() -> Stranger:
+    """A German energy bill: gross amount in a sentence's place, number in a line of text, a table of periods."""
+    sheet = Sheet()
+    sheet.at(20, 20, "Energie Sauerland eG", 15, bold=True)
+    sheet.at(20, 46, "Energie Sauerland eG, Postfach 11 20, 57392 Schmallenberg", 7)
+    sheet.rows(20, 52, "Herrn und Frau", "Peter Hesse", "Waldweg 23", "57392 Schmallenberg")
+    block = ((125, "l"), (165, "l"))
+    sheet.table(52, block, ("Kundennummer:", "881204"), ("Vertragskonto:", "200 118 774"),
+        ("Rechnungsnummer:", "3007716523"),
+                ("Datum:", "15.01.2024"))  # fmt: skip
+    sheet.at(20, 88, "Ihre Jahresabrechnung Strom 2023", 13, bold=True)
+    sheet.at(20, 97, "Sehr geehrte Damen und Herren, für die Belieferung mit Strom berechnen wir Ihnen:")
+    columns = ((20, "l"), (110, "r"), (115, "l"), (150, "r"), (190, "r"))
+    sheet.table(107, columns, ("Bezeichnung", "Menge", "Einheit", "Preis in EUR", "Betrag in EUR"), bold=True)
+    sheet.table(
+        114, columns, ("Arbeitspreis", "3.120", "kWh", "0,2850", "889,20"),
+        ("Grundpreis", "12", "Monate", "9,50", "114,00"),
+    )  # fmt: skip
+    totals = ((20, "l"), (190, "r"))
+    sheet.table(130, totals, ("Summe netto", "1.003,20"), ("Umsatzsteuer 19 %", "190,61"),
+        ("Rechnungsbetrag brutto", "1.193,81"),
+                ("abzüglich gezahlter Abschläge", "-1.080,00"), ("Nachzahlung", "113,81"))  # fmt: skip
+    sheet.at(20, 165, "Den Betrag von 113,81 EUR buchen wir am 29.01.2024 von Ihrem Konto ab.")
+    sheet.at(20, 282, "Vorstand: A. Kemper · Genossenschaftsregister Arnsberg GnR 102 · USt-IdNr. DE136695976", 7)
+    return Stranger("utility bill", sheet.done(), "invoice", {
+        "invoice_number": "3007716523", "invoice_date": "2024-01-15", "currency": "EUR", "total_net": "1003.20",
+        "total_tax": "190.61", "total_gross": "1193.81",
+        "issuer": party("Energie Sauerland eG", "Postfach 11 20", "57392", "Schmallenberg", vat_id="DE136695976"),
+        "recipient": {"name": "Herrn und Frau Peter Hesse", "street": "Waldweg 23", "postal_code": "57392",
+                      "city": "Schmallenberg"},
+        "line_items": lines(
+            "description quantity unit unit_price net_amount", "Arbeitspreis|3120|KWH|0.2850|889.20",
+            "Grundpreis|12|MON|9.50|114.00",
+        ),
+    })  # fmt: skip
+
+
+def german_confirmation() -> Stranger:
+    """A German order confirmation: number and date in a line below the title, delivery dates in lines."""
+    sheet = Sheet()
+    sheet.at(20, 20, "Hydraulik Neumann GmbH & Co. KG", 13, bold=True)
+    sheet.at(20, 48, "Hydraulik Neumann GmbH & Co. KG · Lise-Meitner-Str. 3 · 70736 Fellbach", 6.5)
+    sheet.rows(20, 54, "Pressenbau Ostalb AG", "Ulmer Straße 88", "73431 Aalen")
+    sheet.at(20, 90, "Auftragsbestätigung", 15, bold=True)
+    sheet.at(20, 97, "Nr. AB-77120 vom 04.07.2024")
+    sheet.at(20, 103, "Ihre Bestellung 4500011877 vom 02.07.2024")
+    columns = ((20, "l"), (32, "l"), (120, "r"), (150, "r"), (190, "r"))
+    sheet.table(115, columns, ("Pos.", "Artikel/Bezeichnung", "Menge", "Stückpreis", "Gesamtpreis"), bold=True)
+    y = sheet.table(122, columns, ("1", "Hydraulikzylinder 80/50x300", "2", "1.240,00", "2.480,00"))
+    y = sheet.rows(32, y - 0.5, "Artikel-Nr. HZ-80-300", "Liefertermin: 15.08.2024", size=8) + 2
+    y = sheet.table(y, columns, ("2", "Dichtsatz NBR", "4", "38,50", "154,00"))
+    y = sheet.rows(32, y - 0.5, "Artikel-Nr. DS-80", "Liefertermin: 18.07.2024", size=8)
+    sheet.table(
+        y + 6,
+        ((120, "l"), (190, "r")),
+        ("Auftragswert netto EUR", "2.634,00"),
+        ("+ 19 % MwSt.", "500,46"),
+        ("Auftragswert brutto EUR", "3.134,46"),
+    )
+    return Stranger("german confirmation", sheet.done(), "order_confirmation", {
+        "confirmation_number": "AB-77120", "confirmation_date": "2024-07-04", "po_reference": "4500011877",
+        "currency": "EUR", "total_net": "2634.00", "total_tax": "500.46", "total_gross": "3134.46",
+        "supplier": party("Hydraulik Neumann GmbH & Co. KG", "Lise-Meitner-Str. 3", "70736", "Fellbach"),
+        "buyer": party("Pressenbau Ostalb AG", "Ulmer Straße 88", "73431", "Aalen"),
+        "line_items": lines(
+            "position description quantity unit_price net_amount article_number",
+            "1|Hydraulikzylinder 80/50x300|2|1240.00|2480.00|HZ-80-300", "2|Dichtsatz NBR|4|38.50|154.00|DS-80",
+        ),
+    })  # fmt: skip
+
+
 GERMAN = (
     labels_over_values,
     carried_over,
@@ -287,4 +415,7 @@ GERMAN = (
     credited,
     final_invoice,
     german_order,
+    boxed_german,
+    utility_bill,
+    german_confirmation,
 )

@@ -179,10 +179,103 @@ def danish() -> Stranger:
     })  # fmt: skip
 
 
+def belgian() -> Stranger:
+    """A Belgian invoice in French and Dutch at once."""
+    sheet = Sheet()
+    sheet.rows(15, 20, "Imprimerie Meuse SRL", "Rue de la Station 45", "B-5000 Namur", "TVA BE 0428.759.497")
+    sheet.at(195, 20, "FACTURE / FACTUUR", 15, bold=True, right=True)
+    sheet.rows(120, 42, "Stad Leuven", "Dienst Financiën", "Professor Van Overstraetenplein 1", "3000 Leuven")
+    strip = ((15, "l"), (65, "l"), (115, "l"), (160, "l"))
+    sheet.table(
+        75, strip, ("Numéro / Nummer", "Date / Datum", "Échéance / Vervaldag", "Réf. client"), size=8, bold=True
+    )
+    sheet.table(80, strip, ("F24/00781", "11/04/2024", "11/05/2024", "LEU-77"))
+    columns = ((15, "l"), (110, "r"), (140, "r"), (160, "r"), (195, "r"))
+    sheet.table(
+        95,
+        columns,
+        ("Description / Omschrijving", "Qté / Aantal", "P.U. / Eenheidsprijs", "TVA", "Montant / Bedrag"),
+        bold=True,
+    )
+    sheet.table(
+        102,
+        columns,
+        ("Affiches A2 quadri", "500", "0,92", "21 %", "460,00"),
+        ("Dépliants 3 volets", "2.000", "0,18", "6 %", "360,00"),
+    )
+    totals = ((130, "l"), (195, "r"))
+    sheet.table(
+        125,
+        totals,
+        ("Total HTVA", "820,00 EUR"),
+        ("TVA 21 %", "96,60 EUR"),
+        ("TVA 6 %", "21,60 EUR"),
+        ("Total TVAC", "938,20 EUR"),
+    )
+    sheet.at(15, 270, "IBAN BE68 5390 0754 7034 - BIC GKCCBEBB - RPM Liège, division Namur", 8)
+    return Stranger("belgian", sheet.done(), "invoice", {
+        "invoice_number": "F24/00781", "invoice_date": "2024-04-11", "payment_due_date": "2024-05-11",
+        "currency": "EUR", "total_net": "820.00", "total_tax": "118.20", "total_gross": "938.20",
+        "issuer": party("Imprimerie Meuse SRL", "Rue de la Station 45", "5000", "Namur", country="BE",
+                         vat_id="BE0428759497", iban="BE68539007547034"),
+        "recipient": party("Stad Leuven", "Professor Van Overstraetenplein 1", "3000", "Leuven"),
+        "line_items": lines(
+            "description quantity unit_price tax_rate net_amount", "Affiches A2 quadri|500|0.92|21|460.00",
+            "Dépliants 3 volets|2000|0.18|6|360.00",
+        ),
+    })  # fmt: skip
+
+
+def two_column_totals() -> Stranger:
+    """An English invoice of a Dutch exporter: article above description, totals left, terms right, VAT reversed."""
+    sheet = Sheet("times")
+    sheet.at(105, 18, "VAN DIJK PUMPS & VALVES B.V.", 14, bold=True)
+    sheet.at(105, 23, "Havenkade 40, 3011 AB Rotterdam, The Netherlands", 8)
+    sheet.at(15, 40, "Invoice address", 8, bold=True)
+    sheet.rows(15, 45, "Baltic Water Utilities AB", "Storgatan 12", "211 42 Malmö", "Sweden", "VAT SE556012579001")
+    sheet.at(15, 75, "COMMERCIAL INVOICE", 14, bold=True)
+    block = ((105, "l"), (150, "l"))
+    sheet.table(40, block, ("Invoice number", "240311"), ("Invoice date", "14-Jun-2024"),
+        ("Payment due", "14-Jul-2024"),
+                ("Customer order", "PO-SE-8841"), ("Our VAT number", "NL004495445B01"),
+        ("Delivery terms", "DAP Malmö"))  # fmt: skip
+    columns = ((15, "l"), (25, "l"), (120, "r"), (123, "l"), (155, "r"), (190, "r"))
+    sheet.table(88, columns, ("Line", "Article / Description", "Qty", "UoM", "Net price", "Net value"), bold=True)
+    y = 95.0
+    for line in (("1", "PV-2200-SS", "Centrifugal pump DN50 stainless", "2", "pcs", "1,845.00", "3,690.00"),
+                 ("2", "BV-050-16", "Ball valve DN50 PN16", "12", "pcs", "96.25", "1,155.00"),
+                 ("3", "GK-050", "Gasket set DN50", "24", "set", "4.10", "98.40")):  # fmt: skip
+        position, article, *rest = line
+        y = sheet.table(y, columns, (position, article, *rest[1:]))
+        y = sheet.rows(25, y - 0.6, rest[0], size=8) + 2
+    totals = ((15, "l"), (75, "r"))
+    sheet.table(y + 8, totals, ("Total excl. VAT EUR", "4,943.40"), ("VAT 0% (intra-community supply)", "0.00"),
+                ("Total amount EUR", "4,943.40"))  # fmt: skip
+    sheet.rows(
+        105, y + 8, "Payment: 30 days net", "IBAN NL91 ABNA 0417 1643 00", "Reverse charge, Art. 138 VAT Directive"
+    )
+    return Stranger("two column totals", sheet.done(), "invoice", {
+        "invoice_number": "240311", "invoice_date": "2024-06-14", "payment_due_date": "2024-07-14",
+        "po_reference": "PO-SE-8841", "currency": "EUR", "total_net": "4943.40", "total_tax": "0.00",
+        "total_gross": "4943.40",
+        "issuer": party("VAN DIJK PUMPS & VALVES B.V.", "Havenkade 40", "3011 AB", "Rotterdam", country="NL",
+                         vat_id="NL004495445B01", iban="NL91ABNA0417164300"),
+        "recipient": party("Baltic Water Utilities AB", "Storgatan 12", "211 42", "Malmö", country="SE",
+                            vat_id="SE556012579001"),
+        "line_items": lines(
+            "position article_number description quantity unit unit_price net_amount",
+            "1|PV-2200-SS|Centrifugal pump DN50 stainless|2|C62|1845.00|3690.00",
+            "2|BV-050-16|Ball valve DN50 PN16|12|C62|96.25|1155.00", "3|GK-050|Gasket set DN50|24|SET|4.10|98.40",
+        ),
+    })  # fmt: skip
+
+
 NORTHERN = (
     english,
     consultancy,
     english_order,
     dutch,
     danish,
+    belgian,
+    two_column_totals,
 )

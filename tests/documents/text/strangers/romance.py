@@ -214,6 +214,118 @@ def italian_transport() -> Stranger:
     })  # fmt: skip
 
 
+def french_credit() -> Stranger:
+    """A French credit note: 'Avoir' with the invoice it corrects, thin blanks, amounts without a sign."""
+    sheet = Sheet()
+    sheet.at(15, 20, "ÉLECTRO CENTRE", 14, bold=True)
+    sheet.rows(15, 25, "14 avenue Jean Jaurès", "63000 Clermont-Ferrand", "SIRET : 303 265 045 00025")
+    sheet.rows(120, 45, "SCI Les Tilleuls", "5 impasse du Moulin", "63100 Clermont-Ferrand")
+    sheet.at(15, 75, "Avoir n° AV-0042", 15, bold=True)
+    sheet.rows(15, 82, "Date d'avoir : 22 mai 2024", "Facture d'origine n° FC-1187 du 02/05/2024")
+    columns = ((15, "l"), (120, "r"), (155, "r"), (195, "r"))
+    sheet.table(100, columns, ("Libellé", "Qté", "PU HT", "Total HT"), bold=True)
+    sheet.table(
+        107,
+        columns,
+        ("Retour chauffe-eau 200 L", "1", "489,00", "489,00"),
+        ("Retour kit de fixation", "2", "18,50", "37,00"),
+    )
+    totals = ((140, "l"), (195, "r"))
+    sheet.table(
+        125,
+        totals,
+        ("Total HT", "526,00 €"),
+        ("TVA 20,00 %", "105,20 €"),
+        ("Total TTC", "631,20 €"),
+        ("Net à déduire", "631,20 €"),
+    )
+    sheet.at(15, 285, "N° TVA intracommunautaire : FR40303265045", 7)
+    return Stranger("french credit", sheet.done(), "credit_note", {
+        "credit_note_number": "AV-0042", "credit_note_date": "2024-05-22", "invoice_reference": "FC-1187",
+        "currency": "EUR", "total_net": "526.00", "total_tax": "105.20", "total_gross": "631.20",
+        "issuer": party("ÉLECTRO CENTRE", "14 avenue Jean Jaurès", "63000", "Clermont-Ferrand",
+                         vat_id="FR40303265045", registration_id="30326504500025"),
+        "recipient": party("SCI Les Tilleuls", "5 impasse du Moulin", "63100", "Clermont-Ferrand"),
+        "line_items": lines(
+            "description quantity unit_price net_amount", "Retour chauffe-eau 200 L|1|489.00|489.00",
+            "Retour kit de fixation|2|18.50|37.00",
+        ),
+    })  # fmt: skip
+
+
+def spanish_delivery() -> Stranger:
+    """A Spanish delivery note with batches, and no prices."""
+    sheet = Sheet()
+    sheet.rows(
+        20,
+        20,
+        "Aceites del Guadalquivir S.L.",
+        "Polígono Industrial El Olivar, nave 7",
+        "41500 Alcalá de Guadaíra",
+        "CIF ESB58378431",
+    )
+    sheet.at(120, 22, "ALBARÁN Nº 2024/3381", 14, bold=True)
+    sheet.rows(120, 30, "Fecha: 17/05/2024", "Su pedido: P-2024-118")
+    sheet.at(20, 55, "Cliente", 8, bold=True)
+    sheet.rows(20, 60, "Supermercados Nervión S.A.", "Avenida Eduardo Dato 90", "41005 Sevilla")
+    columns = ((20, "l"), (50, "l"), (130, "l"), (160, "r"), (190, "r"))
+    sheet.table(90, columns, ("Código", "Descripción", "Lote", "Cajas", "Cantidad"), bold=True)
+    sheet.table(97, columns, ("AOVE-5", "Aceite de oliva virgen extra 5 L", "L24055", "30", "120"),
+                ("AOVE-1", "Aceite de oliva virgen extra 1 L", "L24061", "10", "150"))  # fmt: skip
+    sheet.at(20, 125, "Recibido conforme:")
+    return Stranger("spanish delivery", sheet.done(), "delivery_note", {
+        "delivery_note_number": "2024/3381", "delivery_date": "2024-05-17", "po_reference": "P-2024-118",
+        "supplier": party("Aceites del Guadalquivir S.L.", "Polígono Industrial El Olivar, nave 7", "41500",
+                           "Alcalá de Guadaíra", vat_id="ESB58378431"),
+        "buyer": party("Supermercados Nervión S.A.", "Avenida Eduardo Dato 90", "41005", "Sevilla"),
+        "line_items": lines(
+            "article_number description quantity", "AOVE-5|Aceite de oliva virgen extra 5 L|120",
+            "AOVE-1|Aceite de oliva virgen extra 1 L|150",
+        ),
+    })  # fmt: skip
+
+
+def italian_freelancer() -> Stranger:
+    """An Italian freelancer's invoice: withholding and pension fund, labels and values in one cell."""
+    sheet = Sheet()
+    sheet.rows(
+        20,
+        20,
+        "Ing. Giulia Ferrero",
+        "Via Garibaldi 8",
+        "10122 Torino (TO)",
+        "P. IVA 00743110157",
+        "giulia@ferrero-ingegneria.example",
+    )
+    sheet.rows(120, 45, "Spett.le", "Officine Langhe S.r.l.", "Strada Statale 29 n. 14", "12051 Alba (CN)")
+    sheet.at(20, 80, "FATTURA", 14, bold=True)
+    sheet.at(20, 87, "Numero: 17/2024     Data: 30/04/2024")
+    columns = ((20, "l"), (150, "r"), (190, "r"))
+    sheet.table(100, columns, ("Descrizione", "Quantità", "Importo"), bold=True)
+    sheet.table(
+        107,
+        columns,
+        ("Progettazione linea di montaggio", "1", "€ 3.000,00"),
+        ("Sopralluogo in cantiere", "2", "€ 400,00"),
+    )
+    totals = ((110, "l"), (190, "r"))
+    sheet.table(125, totals, ("Totale imponibile", "€ 3.400,00"), ("IVA 22%", "€ 748,00"),
+        ("Totale fattura", "€ 4.148,00"),
+                ("Ritenuta d'acconto 20%", "-€ 680,00"), ("Netto a pagare", "€ 3.468,00"))  # fmt: skip
+    sheet.at(20, 165, "Pagamento entro il 31/05/2024 su IBAN IT60 X054 2811 1010 0000 0123 456")
+    return Stranger("italian freelancer", sheet.done(), "invoice", {
+        "invoice_number": "17/2024", "invoice_date": "2024-04-30", "payment_due_date": "2024-05-31", "currency": "EUR",
+        "total_net": "3400.00", "total_tax": "748.00", "total_gross": "4148.00",
+        "issuer": party("Ing. Giulia Ferrero", "Via Garibaldi 8", "10122", "Torino (TO)",
+                         iban="IT60X0542811101000000123456", email="giulia@ferrero-ingegneria.example"),
+        "recipient": party("Officine Langhe S.r.l.", "Strada Statale 29 n. 14", "12051", "Alba (CN)"),
+        "line_items": lines(
+            "description quantity net_amount", "Progettazione linea di montaggio|1|3000.00",
+                "Sopralluogo in cantiere|2|400.00",
+        ),
+    })  # fmt: skip
+
+
 ROMANCE = (
     french_title,
     french_row_of_labels,
@@ -221,4 +333,7 @@ ROMANCE = (
     spanish,
     french_delivery,
     italian_transport,
+    french_credit,
+    spanish_delivery,
+    italian_freelancer,
 )

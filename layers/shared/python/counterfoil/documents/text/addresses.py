@@ -35,7 +35,8 @@ _LEGAL_FORM = re.compile(
     r"|b\.v\.?|bv|n\.v\.?|nv|aps|a/s|as|oy|ab|sp\. z o\.o\.?)(?![a-z])"
 )
 _SALUTATION = re.compile(
-    r"(?:an|to|a)?\s*(?:herrn?|frau|mr|mrs|ms|mme|m|monsieur|madame|sig|sig\.ra|signor[ae]?|sr|sra|dhr|mevr)\.?"
+    r"(?:an|to|a)?\s*(?:(?:herrn?|frau|mr|mrs|ms|mme|m|monsieur|madame|sig|sig\.ra|signor[ae]?|sr|sra|dhr|mevr)\.?"
+    r"(?:\s*(?:und|and|et|e|y|en|&)\s*(?!$)|$))+|eheleute|familie|family|famille|famiglia"
 )
 _LABEL_BEHIND = re.compile(r"^[^:]{2,25}:")
 _NOT_OF_ADDRESS = re.compile(
@@ -120,7 +121,7 @@ def find(layout: Layout) -> list[Address]:
     found: list[Address] = []
     taken: set[Cell] = set()
     for line in layout.lines:
-        inline = _inline(line)
+        inline = _inline(line) or _below_name(layout, line)
         if inline is not None:
             found.append(inline)
             taken.update(inline.cells)
@@ -183,6 +184,22 @@ def _inline(line: Sequence[Cell]) -> Address | None:
         return Address(
             parts[0].strip(), parts[index - 1].strip(), Town(place.code, place.city, stated), tuple(cells), inline=True
         )
+    return None
+
+
+def _below_name(layout: Layout, line: Sequence[Cell]) -> Address | None:
+    """Street and town in one cell, with the name over it, as letterheads have them."""
+    for cell in line:
+        parts = [part.strip() for part in _SEPARATOR.split(cell.text) if part.strip()]
+        place = town(parts[1]) if len(parts) > 1 else None
+        street = parts[0] if parts else ""
+        if place is None or not _is_street(street) or len(cell.text) > _MAX_INLINE:
+            continue
+        name = _nearest_over(layout, cell)
+        if name is None or ends_address(name) or not any(map(str.isalpha, name.text)):
+            continue
+        stated = place.country or (country(parts[2]) if len(parts) > 2 else None)
+        return Address(name.text, street, Town(place.code, place.city, stated), (name, cell))
     return None
 
 

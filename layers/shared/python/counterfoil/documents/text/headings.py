@@ -40,7 +40,9 @@ _DUE_DATE = wording.pattern(wording.DUE_DATE)
 _CURRENCY = wording.pattern(wording.CURRENCY)
 _CODE = re.compile(rf"(?<![A-Za-z])(?:{wording.CODES})(?![A-Za-z])")
 _LOOKS_LIKE_AN_ORDER = re.compile(r"[A-Z]{2,}[-./]?\d[\w./-]*|45\d{8}")
-_DATE_TAIL = re.compile(r"\s*[,(/]?\s*(?:vom|von|from|dated|du|del|van|af|of|den|dd)?\s*")
+_DATE_TAIL = re.compile(
+    r"\s*[,(/]?\s*(?:vom|von|from|dated|du|del|van|af|of|den|dd|(?:datum|date|data|fecha|dato)\b\s*:?)?\s*"
+)
 _LIST = re.compile(r"\s*(?:,|;|/|und|and|et|e|y|en|og|\+|&)\s+")
 _LINE_OF_ORDER = re.compile(r"\s*,?\s*(?:zeile|position|pos|line|ligne|riga|linea|regel|linje)\W*\d+\W*")
 _UPPER_PART = 0.45
@@ -70,6 +72,15 @@ def _may_follow(tail: str, order: dates.Order | None) -> bool:
         return True
     following = _LIST.match(tail)
     return following is not None and identifiers.reference(tail[following.end() :]) is not None
+
+
+def day_behind(found: Found, order: dates.Order | None) -> tuple[str, Evidence] | None:
+    """The date that stands behind a number: `Nr. 4711 vom 4. Juli 2024`."""
+    tail = found.cell.text.partition(found.value)[2]
+    day = next(iter(dates.find(tail, order)), None)
+    if day is None or day[2] is None or _DATE_TAIL.fullmatch(plain(tail[: day[0]])) is None:
+        return None
+    return day[2], Evidence("label", 0.9, found.cell.page)
 
 
 class Headings:

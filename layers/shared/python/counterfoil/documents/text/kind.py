@@ -11,8 +11,9 @@ from statistics import median
 
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.text import dates, identifiers, wording
-from counterfoil.documents.text.labelled import Found, find
+from counterfoil.documents.text.labelled import Found, find, heads_a_column
 from counterfoil.documents.text.layout import Cell, Layout, plain
+from counterfoil.documents.text.line_vocabulary import Kind, heading
 
 _TITLE = re.compile(
     "|".join(rf"(?<![a-z])(?P<{kind.name}>{'|'.join(words)})(?![a-z])" for kind, words in wording.TITLES.items())
@@ -34,6 +35,7 @@ _WORDS_BEFORE, _WORDS_BETWEEN = 3, 3
 OWN_NUMBER = {kind: wording.pattern((*wording.NUMBERS[kind], *wording.OWN_NUMBER)) for kind in wording.NUMBERS}
 _BARE_NUMBER = wording.pattern(wording.BARE_NUMBER)
 _NEAR_TITLE = 8.0  # heights of the title
+_FEWEST_BELOW = 4  # characters of a number below its label; fewer may count lines
 _BY_NUMBER = (
     DocumentType.CREDIT_NOTE,
     DocumentType.INVOICE,
@@ -160,14 +162,21 @@ def own_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Sequence[Fo
 
 
 def number_beside(layout: Layout, title: Title, parse: Parse) -> Found | None:
-    """The number near a title whose label is the word for number alone."""
-    return next(
-        (
-            found
-            for found in find(layout, _BARE_NUMBER, parse)
-            if found.label.page == title.cell.page
-            and abs(found.label.top - title.cell.top) <= _NEAR_TITLE * title.cell.height
-            and _BARE_NUMBER.fullmatch(found.label.plain.strip(" .:"))
-        ),
-        None,
-    )
+    """The number whose label is the word for number alone: near a title, or in a row of labels on its page."""
+    for found in find(layout, _BARE_NUMBER, parse):
+        label = found.label
+        is_near = abs(label.top - title.cell.top) <= _NEAR_TITLE * title.cell.height
+        is_below = found.cell is not label and found.cell.top > label.bottom
+        if (
+            label.page == title.cell.page
+            and (is_near or heads_a_column(layout, label))
+            and not (is_below and (len(found.value) < _FEWEST_BELOW or _heads_goods(layout, label)))
+        ):
+            return found
+    return None
+
+
+def _heads_goods(layout: Layout, label: Cell) -> bool:
+    """Tell whether a label stands in the heading of a table of goods."""
+    kinds = {kind for cell in layout.line(label) for kind in heading(cell.text)}
+    return not kinds.isdisjoint({Kind.QUANTITY, Kind.DESCRIPTION, Kind.NET})

@@ -37,7 +37,7 @@ _LABELS = (
     r"|paese d.origine|pais de origen|oprindelsesland|artikelrabatt|(?:zeilen)?rabatt|abschlag|zuschlag|abzgl\.?"
     r"|discount|remise|sconto|descuento|korting|preisbasis(?:menge)?|anzahl packst\w+|number of packages|colis"
     r"|serien-?nr\.?|serial (?:no|number)\.?|chargen?(?:-?nr)?\.?|batch(?: no)?\.?|lot(?: no)?\.?|liefer-?datum"
-    r"|lieferschein[\w.-]*|delivery (?:date|note)|leistungs(?:datum|zeitraum)|abrechnungszeitraum"
+    r"|liefer-?termin|lieferschein[\w.-]*|delivery (?:date|note)|leistungs(?:datum|zeitraum)|abrechnungszeitraum"
     r"|berechnungszeitraum|warenempf\w+|kostenstelle|cost cent(?:er|re)"
 )
 _ATTRIBUTE = re.compile(rf"[*•·-]?\s*(?:{_LABELS})\b[^:=]{{0,30}}[:=]?\s*\S.*", re.IGNORECASE)
@@ -51,6 +51,12 @@ _ORDER = re.compile(
     r"(?:bestellung|bestell-?(?:nr|nummer)|purchase order|p\.?o\.?|order|commande"
     r"|ordine|pedido|bestelling|ordre)\s*(?:nr|no|nummer|number|n°|#)?\.?\s*:?\s*(?P<order>(?=\S*\d)[\w./-]+)"
     r"(?:\W+(?:pos(?:ition)?|zeile|line|item|ligne|riga|regel|linje)\.?\s*:?\s*(?P<line>\d+))?",
+    re.IGNORECASE,
+)
+_ARTICLE = re.compile(
+    r"(?:art(?:ikel|icle|\.)?[ .-]*(?:nr|nummer|no|number|code|n°)|item[ -]?(?:no|number|code)|sku"
+    r"|part[ -]?(?:no|number)|product[ -]?(?:no|code)|r[ée]f(?:[ée]rence)?|cod(?:ice)?[. ]*art(?:icolo)?|varenr|artikelcode)\b\.?\s*:?\s*"
+    r"(?P<code>(?=\S*\d)[\w./-]{2,40})",
     re.IGNORECASE,
 )
 _GTIN = re.compile(r"\d{8}|\d{12,14}")
@@ -190,6 +196,8 @@ def _put_texts(found: Found, cells: Mapping[Kind, Sequence[Piece]]) -> None:
     order_line = " ".join(piece.text for piece in cells.get(Kind.ORDER_LINE, []))
     found.put("po_line", order_line if is_position(order_line) else None, 0.85)
     for text in texts:
+        if match := _ARTICLE.fullmatch(text.strip("*•·- ")):
+            found.put("article_number", match["code"], _ROUGH, "description")
         if (match := _ORDER.search(text)) and text.strip("*•·- ").startswith(match[0][:6]):
             found.put("po_reference", match["order"].rstrip(".,;"), _ROUGH, "description")
             found.put("po_line", match["line"], _ROUGH, "description")
@@ -217,7 +225,7 @@ def described(rows: Sequence[str]) -> str:
     """
     kept: list[str] = []
     for row in rows:
-        is_label = _ATTRIBUTE.fullmatch(row) is not None
+        is_label = _ATTRIBUTE.fullmatch(row) is not None or _ARTICLE.fullmatch(row.strip("*•·- ")) is not None
         if _PROPERTIES.fullmatch(row) or (is_label and kept):
             break
         if is_label or ((match := _ORDER.match(row.strip("*•·- "))) and match["order"]):

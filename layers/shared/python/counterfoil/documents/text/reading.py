@@ -81,15 +81,16 @@ def _identity(layout: Layout, order: dates.Order | None) -> _Identity | None:
         typed = kind.type_by_number(layout, parse)
         if typed is None:
             return None
-        return typed[0], typed[1].value, _evidence(typed[1], 0.8), None
+        return typed[0], typed[1].value, _evidence(typed[1], 0.8), headings.day_behind(typed[1], order)
     day = None if title.date is None else (title.date, Evidence("title", 0.95, title.cell.page))
     if title.number is not None:
         return title.type, title.number, Evidence("title", title.confidence, title.cell.page), day
-    numbers = kind.own_numbers(layout, title.type, parse)
-    if numbers:
-        return title.type, numbers[0].value, _evidence(numbers[0], 1.0), day
-    beside = kind.number_beside(layout, title, parse)
-    return None if beside is None else (title.type, beside.value, _evidence(beside, 0.7), day)
+    labelled, share = next(iter(kind.own_numbers(layout, title.type, parse)), None), 1.0
+    if labelled is None:
+        labelled, share = kind.number_beside(layout, title, parse), 0.7
+    if labelled is None:
+        return None
+    return title.type, labelled.value, _evidence(labelled, share), day or headings.day_behind(labelled, order)
 
 
 def _evidence(found: Found, share: float) -> Evidence:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import takewhile
 
 from counterfoil.documents.text import arithmetic, wording
 from counterfoil.documents.text.evidence import Evidence
@@ -33,7 +34,7 @@ _MAY_FOLLOW = re.compile(
     r"\b(?:auf|von|aus|on|of|sur|su|sobre|over|van|af)\s+(?:eur\s|€\s?)?\d[\d.,' ]*|\b(?:at|a|zu|al|af)\s+(?=\d)|"
     r"\b(?:eur|euro|chf|gbp|usd|dkk|sek|nok|pln|czk|huf|dem)\b|[€£$]|"
     r"(?:inkl|exkl|incl|excl|inc|ohne|zzgl|inklusive|exklusive|including|excluding)\.?(?:\s+(?:ust|mwst|vat|tva|iva|btw|moms)\.?)?|"
-    r"\b(?:ust|mwst|vat|tva|iva|btw|moms|ht|ttc)\b\.?)*"
+    r"\b(?:ust|mwst|vat|tva|iva|btw|moms|ht|ttc|htva|tvac|brutto|netto|gross|net)\b\.?)*"
 )
 _INCLUSIVE = re.compile(r"(?:inkl|incl|inc|brutto|ttc|inclusi)")
 _EXCLUSIVE = re.compile(r"(?:exkl|excl|ohne|netto|\bht\b|esclus|zzgl)")
@@ -115,9 +116,9 @@ def _label(cell: Cell) -> tuple[str | None, int]:
 def _amounts(layout: Layout, cell: Cell, end: int, form: NumberFormat, weight: float) -> Iterator[Amount]:
     rest = cell.plain[end:]
     line = layout.line(cell)
-    right = line[line.index(cell) + 1 :]
+    right = list(takewhile(_is_beside, line[line.index(cell) + 1 :]))
     numbers = [(number, other) for other in right if (number := _last_number(other.words, form)) is not None]
-    if numbers and _may_follow(rest) and all(_is_beside(other) for other in right):
+    if numbers and _may_follow(rest):
         number, other = numbers[-1]
         yield Amount(number, weight, other)
         return
