@@ -848,7 +848,7 @@ CREATE INDEX output_job_by_subject ON public.output_job USING btree (tenant_id, 
 
 CREATE INDEX output_job_status ON public.output_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
-CREATE UNIQUE INDEX source_by_message ON public.source USING btree (tenant_id, md5(((message_id || ' '::text) || COALESCE(sender, ''::text)))) WHERE ((message_id IS NOT NULL) AND (refusal IS NULL));
+CREATE INDEX source_by_message ON public.source USING btree (tenant_id, md5(((message_id || ' '::text) || COALESCE(sender, ''::text)))) WHERE ((message_id IS NOT NULL) AND (refusal IS NULL));
 
 CREATE INDEX tenant_address_by_tenant ON public.tenant_address USING btree (tenant_id);
 

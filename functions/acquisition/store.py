@@ -16,11 +16,16 @@ from counterfoil.delivery import Attempt
 from counterfoil.documents.files import File
 from counterfoil.documents.mail.attachments import Skipped
 from counterfoil.documents.mail.message import Envelope
+from counterfoil.errors import InvalidDocumentError
 from functions.acquisition.parts import Stored, not_taken
 
 SEEN_BEFORE = "The tenant already has this file; it was counted as seen again"
-REMOVED = "A person removed the document, and it does not come back by itself."
+REMOVED = "A person removed a document of it, which does not come back by itself: upload it if it is wanted."
 MAIL_SEEN_BEFORE = "The tenant already has a mail of this Message-ID; it was counted as seen again."
+OTHER_FILES = (
+    "The tenant already has a mail of this Message-ID and sender, but not all of its files, and none was taken. "
+    "If this is another mail, send its dead letter again, and they are"
+)
 
 
 @dataclass(frozen=True)
@@ -35,12 +40,15 @@ class Arrival:
     """None for what is no mail."""
     documents: tuple[Stored, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    is_sent_again: bool = False
+    """The job is not at it for the first time: somebody wants it done."""
 
     @classmethod
     def of(cls, attempt: Attempt, file: File, received_at: datetime, **found: Any) -> "Arrival":
         """What arrived by the job that `attempt` is at, which has a tenant."""
         assert attempt.tenant_id is not None  # a job without one is passed on
-        return cls(attempt.work_id, attempt.tenant_id, file, received_at, **found)
+        is_sent_again = attempt.revision > 1
+        return cls(attempt.work_id, attempt.tenant_id, file, received_at, is_sent_again=is_sent_again, **found)
 
     @property
     def is_taken_apart(self) -> bool:
@@ -63,8 +71,15 @@ def write(connection: Connection, arrival: Arrival, *, refusal: str | None = Non
     """Write the source, and the documents that the tenant has not got yet, with their ingestion jobs.
 
     With `refusal`, the reason why nothing is taken, the source alone.
+
+    Raises:
+        InvalidDocumentError: it is a mail that the tenant has, with other files (see `is_refused_for_other_files`).
     """
     earlier = None if refusal else _mail_before(connection, arrival)
+    if earlier is not None and _has_other_files(connection, arrival):
+        if not arrival.is_sent_again:
+            raise InvalidDocumentError(OTHER_FILES)
+        earlier = None  # a person says that it is another mail
     if earlier is not None:
         refusal = MAIL_SEEN_BEFORE
     source_id, counts = _source(connection, arrival, refusal)
@@ -84,11 +99,28 @@ def write(connection: Connection, arrival: Arrival, *, refusal: str | None = Non
     )
 
 
+def is_refused_for_other_files(connection: Connection, arrival: Arrival) -> bool:
+    """Whether it is a mail that the tenant has, but with other files; if so, it is recorded as seen again.
+
+    It may be the same mail, whose files a server has changed on the way, or another one, whose program numbers its
+    mails badly. The one must make no second document and the other must not get lost, so a person decides: a mail whose
+    dead letter is sent again is taken. A failure leaves no effects, and this has to be committed before it.
+    """
+    earlier = _mail_before(connection, arrival)
+    if arrival.is_sent_again or earlier is None or not _has_other_files(connection, arrival):
+        return False
+    source_id, counts = _source(connection, arrival, MAIL_SEEN_BEFORE)
+    _again(connection, arrival, earlier, counts=counts)
+    _list_parts(connection, arrival, source_id, {}, MAIL_SEEN_BEFORE)
+    return True
+
+
 _LOCK_MAIL = "SELECT pg_advisory_xact_lock(hashtextextended('mail/' || %s::text || '/' || %s::text, 0))"
 _MAIL_BEFORE = """
 SELECT id FROM source
 WHERE tenant_id = %(tenant)s AND refusal IS NULL AND message_id IS NOT NULL
   AND md5(message_id || ' ' || coalesce(sender, '')) = md5(%(message_id)s || ' ' || %(sender)s) AND job_id <> %(job)s
+ORDER BY id LIMIT 1
 """
 
 
@@ -117,7 +149,7 @@ INSERT INTO source AS s (tenant_id, job_id, kind, bucket, key, received_at, send
 VALUES (%(tenant)s, %(job)s, %(kind)s, %(bucket)s, %(key)s, %(received_at)s, %(sender)s, %(subject)s, %(message_id)s,
         %(refusal)s)
 ON CONFLICT (job_id) DO UPDATE SET refusal = excluded.refusal
-RETURNING new.id, old.id IS NULL OR old.refusal IS DISTINCT FROM new.refusal
+RETURNING new.id, old.id IS NULL OR old.refusal IS DISTINCT FROM new.refusal AND old.refusal IS DISTINCT FROM %(seen)s
 """
 
 
@@ -137,6 +169,7 @@ def _source(connection: Connection, arrival: Arrival, refusal: str | None) -> tu
             "subject": envelope and (envelope.subject or None),
             "message_id": envelope and (envelope.message_id or None),
             "refusal": refusal,
+            "seen": MAIL_SEEN_BEFORE,
         },
     ).fetchone()
     assert row is not None  # inserted or updated
@@ -199,7 +232,7 @@ def _documents(connection: Connection, arrival: Arrival, source_id: UUID, *, cou
         "versions": [part.file.version for part in parts],
         "names": [part.name for part in parts],
         "sizes": [part.size for part in parts],
-        "hashes": [part.sha256 for part in parts],
+        "hashes": _hashes(arrival),
     }
     rows = connection.execute(_DOCUMENTS, values).fetchall()
     connection.execute(_COPIES, values)
@@ -213,34 +246,45 @@ _SEEN_AGAIN = """
 UPDATE document SET seen_again = seen_again + 1, last_seen_at = greatest(last_seen_at, %s) WHERE source_id = %s
   AND parent_id IS NULL
 """
-_KNOWN = "SELECT count(*) FROM document WHERE tenant_id = %s AND content_hash = ANY(%s)"
+_KNOWN = "SELECT content_hash FROM document WHERE tenant_id = %s AND content_hash = ANY(%s)"
+_KNOWN_OR_REMOVED = f"""
+{_KNOWN} UNION SELECT content_hash FROM document_removal WHERE tenant_id = %s AND content_hash = ANY(%s)
+"""  # noqa: S608
 
 
 def _again(connection: Connection, arrival: Arrival, earlier: UUID, *, counts: bool) -> Written:
-    """The same mail once more. Files that the tenant has not got are not taken either, and that is said."""
+    """The same mail once more."""
     if counts:
         connection.execute(_SEEN_AGAIN, [arrival.received_at, earlier])
-    hashes = [part.sha256 for part in arrival.documents]
-    (known,) = connection.execute(_KNOWN, [arrival.tenant_id, hashes]).fetchall()[0]
-    other = len(hashes) - known
-    if not other:
-        return Written(remark=MAIL_SEEN_BEFORE)
-    differs = f"{other} of its files {'is' if other == 1 else 'are'} not among what the tenant has, and not taken"
-    return Written(remark=f"{MAIL_SEEN_BEFORE} {differs}: upload {'it' if other == 1 else 'them'} if wanted.")
+    hashes = _hashes(arrival)
+    all_there = connection.execute(_KNOWN, [arrival.tenant_id, hashes]).rowcount == len(hashes)
+    return Written(remark=MAIL_SEEN_BEFORE if all_there else f"{MAIL_SEEN_BEFORE} {REMOVED}")
+
+
+def _has_other_files(connection: Connection, arrival: Arrival) -> bool:
+    """Whether it holds a file that the tenant never had."""
+    values = [arrival.tenant_id, _hashes(arrival)]
+    return connection.execute(_KNOWN_OR_REMOVED.encode(), values * 2).rowcount < len(arrival.documents)
+
+
+def _hashes(arrival: Arrival) -> list[bytes]:
+    return [part.sha256 for part in arrival.documents]
 
 
 _PARTS = "UPDATE source SET parts = %s WHERE id = %s"
 
 
-def _list_parts(connection: Connection, arrival: Arrival, source_id: UUID, found: Documents) -> None:
-    """List each file that was in it, and what became of it."""
+def _list_parts(
+    connection: Connection, arrival: Arrival, source_id: UUID, found: Documents, why_not: str = REMOVED
+) -> None:
+    """List each file that was in it, and what became of it: the document that it is, or why it is none."""
     listed: list[dict[str, Any]] = [
         {
             "name": part.name,
             "size": part.size,
             "sha256": part.sha256.hex(),
             "document": str(found[part.sha256].id) if part.sha256 in found else None,
-            "reason": None if part.sha256 in found else REMOVED,
+            "reason": None if part.sha256 in found else why_not,
         }
         for part in arrival.documents
     ]

@@ -16,6 +16,7 @@ from counterfoil.documents.mail import attachments, message
 from counterfoil.documents.mail.archive import Archive
 from counterfoil.documents.mail.message import Envelope
 from counterfoil.documents.uploads import INBOX
+from counterfoil.errors import InvalidDocumentError
 from counterfoil.work import Send, begin
 from functions.acquisition import parts, routing, store
 from functions.acquisition.parts import Parts, Stored
@@ -27,7 +28,8 @@ def acquire(attempt: Attempt) -> Outcome:
 
     Raises:
         UnknownTenantError: the key or the mail names no tenant that exists.
-        InvalidDocumentError: the file is empty or too large, or cannot be taken apart.
+        InvalidDocumentError: the file is empty or too large, or cannot be taken apart, or it is a mail that the tenant
+            has with other files.
         ServiceUnavailableError, RejectedRequestError: S3 did not give the file, or did not take an attachment.
     """
     if attempt.tenant_id is None:
@@ -74,6 +76,10 @@ def _taken_apart(
         attempt, file, received_at, envelope=envelope, documents=found.documents, skipped=found.skipped
     )
     if found.documents:
+        with attempt.database.tenant(arrival.tenant_id) as connection:
+            is_refused = store.is_refused_for_other_files(connection, arrival)
+        if is_refused:
+            raise InvalidDocumentError(store.OTHER_FILES)
         return _success(attempt, arrival)
     what = "archive" if envelope is None else "mail"
     if not found.skipped:

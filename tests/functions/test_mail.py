@@ -15,8 +15,9 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.documents.removal import remove
 from counterfoil.work import begin
-from functions.acquisition.store import MAIL_SEEN_BEFORE, REMOVED
+from functions.acquisition.store import MAIL_SEEN_BEFORE, OTHER_FILES, REMOVED
 from tests.delivery.harness import Context, rows
+from tests.factories import NOW
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event
 from tests.mails import LOGO, PDF, SCAN, XML, mail, received
 
@@ -174,21 +175,81 @@ def test_a_mail_for_nobody_is_a_dead_letter_that_says_what_to_do_and_is_found_wh
     assert files_of(admin, late) == ["a.pdf"]
 
 
-def test_the_same_mail_again_is_no_second_document_even_where_its_bytes_differ(
-    mailbox: Mailbox, admin: Connection, acme: UUID
-):
+def test_the_same_mail_again_is_no_second_document(mailbox: Mailbox, admin: Connection, acme: UUID):
     first = mail(("a.pdf", PDF))
     mailbox.receive(received(first))
     mailbox.receive(received(first))  # another copy of it
-    mailbox.receive(received(mail(("a.pdf", PDF + b"scanned by a gateway\n"))))
 
     assert files_of(admin, acme) == ["a.pdf"]
     (document,) = rows(admin, "document")
-    assert document["seen_again"] == 2
-    assert [source["refusal"] for source in rows(admin, "source")] == [None, MAIL_SEEN_BEFORE, MAIL_SEEN_BEFORE]
+    assert document["seen_again"] == 1
+    assert [source["refusal"] for source in rows(admin, "source")] == [None, MAIL_SEEN_BEFORE]
     reasons = {job["key"]: job["reason"] for job in rows(admin, "acquisition_job") if job["tenant_id"]}
     assert (reasons["inbox/1"], reasons["inbox/2"]) == (None, MAIL_SEEN_BEFORE)
-    assert "1 of its files is not among what the tenant has" in reasons["inbox/3"]
+    assert rows(admin, "dead_letter") == []
+
+
+CHANGED = PDF + b"scanned by a gateway\n"
+
+
+def test_the_same_mail_with_other_files_is_no_second_document_and_a_person_is_told(
+    mailbox: Mailbox, admin: Connection, acme: UUID
+):
+    mailbox.receive(received(mail(("a.pdf", PDF))))
+    mailbox.receive(received(mail(("a.pdf", PDF), ("b.pdf", CHANGED))))
+
+    assert files_of(admin, acme) == ["a.pdf"]
+    (document,) = rows(admin, "document")
+    assert document["seen_again"] == 1
+    (letter,), (told,) = rows(admin, "dead_letter"), rows(admin, "notification")
+    assert (letter["tenant_id"], letter["payload"]["file"]["key"]) == (str(acme), "inbox/2")
+    assert letter["metadata"]["last_error"]["message"] == OTHER_FILES
+    assert told["payload"]["error"] == OTHER_FILES
+    later = rows(admin, "source")[-1]
+    assert later["refusal"] == MAIL_SEEN_BEFORE
+    assert [(part["name"], part["document"]) for part in later["parts"]] == [("a.pdf", None), ("b.pdf", None)]
+
+
+def test_another_mail_of_the_same_message_id_is_taken_when_a_person_sends_it_again(
+    mailbox: Mailbox, admin: Connection, acme: UUID, keeper_database: Database
+):
+    mailbox.receive(received(mail(("a.pdf", PDF))))
+    mailbox.receive(received(mail(("a.pdf", PDF), ("b.pdf", CHANGED))))
+    (letter,) = rows(admin, "dead_letter")
+    with keeper_database.delivery() as connection:
+        (owed,) = begin(
+            connection, "acquisition", [letter["work_id"]], mailbox.pipeline.consumers["acquisition"].clock()
+        )
+    mailbox.pipeline.acquire(owed.message.model_dump_json())
+
+    assert files_of(admin, acme) == ["a.pdf", "b.pdf"]
+    assert [document["seen_again"] for document in rows(admin, "document")] == [1, 0]
+    assert [source["refusal"] for source in rows(admin, "source")] == [None, None]
+
+
+def test_a_scanner_that_gives_each_mail_the_same_message_id_loses_none(mailbox: Mailbox, admin: Connection, acme: UUID):
+    for number in range(3):
+        mailbox.receive(received(mail(("scan.pdf", PDF + bytes([number])))))
+
+    assert len(rows(admin, "document")) == 1
+    assert len(rows(admin, "dead_letter")) == len(rows(admin, "notification")) == 2
+
+
+def test_the_mail_of_a_removed_document_brings_it_back_by_no_copy_and_says_so(
+    mailbox: Mailbox, admin: Connection, acme: UUID, database: Database
+):
+    mailbox.receive(received(mail(("a.pdf", PDF), ("b.xml", XML))))
+    (gone, _) = rows(admin, "document")
+    with database.tenant(acme) as connection:
+        assert remove(connection, acme, UUID(gone["id"]), NOW, by="ann") is not None
+    mailbox.receive(received(mail(("a.pdf", PDF), ("b.xml", XML))))
+
+    assert files_of(admin, acme) == ["b.xml"]
+    assert rows(admin, "dead_letter") == []
+    (reason,) = [
+        job["reason"] for job in rows(admin, "acquisition_job") if job["key"] == "inbox/2" and job["tenant_id"]
+    ]
+    assert reason == f"{MAIL_SEEN_BEFORE} {REMOVED}"
 
 
 def test_a_message_id_of_another_sender_holds_no_mail_back(mailbox: Mailbox, admin: Connection, acme: UUID):
