@@ -163,19 +163,29 @@ class _Ingestion:
             return _exact(extraction)
         kind = recognise(content)
         if kind is FileKind.IMAGE:
-            return self._pages(recognition.of_image(content, self._recogniser()))
+            return self._image(recognition.of_image(content, self._recogniser()))
         if kind is FileKind.PDF:
             return self._pdf(content)
         return _Result(extraction.type, extraction.method, None, extraction.reason)
+
+    def _image(self, found: Recognition) -> _Result:
+        """Read an image of one document; a TIFF of several pages may hold more, and cannot be cut into files."""
+        if len(found.pages) < 2 or _is_blank(found):
+            return self._pages(found)
+        division = self._division(found)
+        if division.doubt is not None:
+            return _Result(DocumentType.OTHER, "none", None, " ".join(filter(None, (division.doubt, found.told))))
+        if len(division.parts) > 1:
+            reason = f"The image holds {len(division.parts)} documents; send them as a PDF, which is taken apart."
+            return _Result(DocumentType.OTHER, "none", None, reason)
+        return self._pages(found)
 
     def _pdf(self, content: bytes) -> _Result | _Divided | _AsBefore:
         pages = page.pages(content)
         self.attempt.check()
         found = recognition.of_pdf(content, pages, self._recogniser())
         if not self.document.is_child and len(found.pages) > 1 and not _is_blank(found):
-            division = split(found.pages)
-            if self.model is not None:
-                division = boundaries.decide(self.model, self.attempt, found.pages, division)
+            division = self._division(found)
             if not self.document.parts <= _ranges(division):
                 return _AsBefore()
             if division.doubt is not None:
@@ -185,6 +195,13 @@ class _Ingestion:
                 parts = children.store(self.attempt, self.document.file.bucket, content, division.parts)
                 return _Divided(division, parts)
         return self._pages(found)
+
+    def _division(self, found: Recognition) -> Split:
+        """Where the documents of a file begin, by rules and by a model where they doubt."""
+        division = split(found.pages)
+        if self.model is None:
+            return division
+        return boundaries.decide(self.model, self.attempt, found.pages, division)
 
     def _pages(self, found: Recognition) -> _Result:
         assert self.attempt.tenant_id is not None

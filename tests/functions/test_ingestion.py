@@ -1,9 +1,12 @@
 """A document's pages are read: by rules, by a language model that is held against them, and by whoever reads scans."""
 
+import io
 import json
+from base64 import b64decode
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from cli.sample.bulk import deals
 from cli.sample.bundle import write_bundle
@@ -24,6 +27,7 @@ from tests.documents.reading.papers import (
     scanned,
     stamped,
     textract,
+    tiff,
 )
 from tests.functions.desk import DONE, QUEUES, Desk, asked, desk
 from tests.llm.server import Answer, Failure, Request
@@ -323,6 +327,30 @@ def test_recognised_words_are_read_as_those_of_a_text_layer(file: bytes, desk: D
     assert second["structured_data"] == first["structured_data"]
     assert set(second["evidence"]) == set(first["evidence"])
     assert second["evidence"]["total_gross"] == {"source": "ocr:model", "confidence": 0.72, "page": 1}
+
+
+def test_each_page_of_a_tiff_is_recognised(desk: Desk):
+    id_ = desk.file(tiff(10, 20))
+    desk.textract.then(*recognised(printed([*LASKU[:7], "Sivu 1/2"], ["Sivu 2/2", *LASKU[7:]])))
+    desk.model._otherwise = _whole
+
+    assert desk.ingest() == DONE
+
+    assert desk.document(id_)["structured_data"]["total_gross"] == READ["total_gross"]
+    assert desk.document(id_)["evidence"]["total_gross"]["page"] == 2
+    sent = [b64decode(json.loads(request.body)["Document"]["Bytes"]) for request in desk.textract.requests]
+    pages = [Image.open(io.BytesIO(content)) for content in sent]
+    assert [(page.n_frames, page.getpixel((0, 0))) for page in pages] == [(1, 10), (1, 20)]
+
+
+def test_a_tiff_of_several_documents_is_kept_and_told(desk: Desk):
+    id_ = desk.file(picture("TIFF", pages=2))
+    desk.textract.then(*recognised(write_bundle([invoice for _, invoice in deals(1, 2)])))
+
+    desk.ingest(model=False)
+
+    assert desk.document(id_)["structured_data"] is None
+    assert desk.job(id_)["reason"] == "The image holds 2 documents; send them as a PDF, which is taken apart."
 
 
 def test_what_lies_sideways_is_turned_upright(desk: Desk):

@@ -82,6 +82,14 @@ def picture(format_: str = "PNG", size: tuple[int, int] = (60, 84), pages: int =
     return file.getvalue()
 
 
+def tiff(*shades: int, size: tuple[int, int] = (60, 84), compression: str = "tiff_deflate") -> bytes:
+    """A TIFF with a page of each shade of grey."""
+    first, *others = (Image.new("L", size, shade) for shade in shades)
+    file = io.BytesIO()
+    first.save(file, "TIFF", save_all=True, append_images=others, compression=compression)
+    return file.getvalue()
+
+
 def recognised(content: bytes, confidence: float = 99.0) -> list[Raw]:
     """What Textract answers for each page of a paper that was scanned: the words where they were printed."""
     return [textract(one, confidence) for one in page.pages(content)]

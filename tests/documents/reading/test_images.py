@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterfoil.documents.reading.images import MAX_TIFF_PAGES, Image, measure
+from counterfoil.documents.reading.images import Image, measure
+from counterfoil.documents.reading.tiff import MAX_PAGES
 from tests.documents.reading.papers import picture
 
 
@@ -42,4 +43,4 @@ def test_a_tiff_whose_directories_lead_back_to_one_another_ends():
 @given(st.sampled_from([b"\x89PNG\r\n\x1a\n", b"\xff\xd8", b"II*\x00", b"MM\x00*"]), st.binary(max_size=200))
 def test_no_bytes_lead_astray(start, rest):
     found = measure(start + rest)
-    assert found is None or (found.width > 0 and found.height > 0 and 1 <= found.pages <= MAX_TIFF_PAGES)
+    assert found is None or (found.width > 0 and found.height > 0 and 1 <= found.pages <= MAX_PAGES)

@@ -4,12 +4,12 @@ import struct
 from dataclasses import dataclass
 from typing import Literal
 
+from counterfoil.documents.reading import tiff
+
 Format = Literal["PNG", "JPEG", "TIFF"]
 
-MAX_TIFF_PAGES = 1000
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8"
-_TIFF = {b"II*\x00": "<", b"MM\x00*": ">"}
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """JPEG's markers that begin a frame and state its size (ITU-T T.81, table B.1)."""
 _BARE = frozenset({0x01, *range(0xD0, 0xD9)})
@@ -35,8 +35,8 @@ def measure(content: bytes) -> Image | None:
             return _image("PNG", *struct.unpack_from(">II", content, 16))
         if content.startswith(_JPEG):
             return _jpeg(content)
-        if content[:4] in _TIFF:
-            return _tiff(content, _TIFF[content[:4]])
+        if content[:4] in tiff.ORDERS:
+            return _tiff(content, tiff.ORDERS[content[:4]])
     except struct.error:  # it ends too early
         pass
     return None
@@ -79,15 +79,4 @@ def _tiff(content: bytes, order: str) -> Image | None:
             (size[tag],) = struct.unpack_from(f"{order}{'H' if kind == 3 else 'I'}", content, entry + 8)
     if len(size) < 2:
         return None
-    return _image("TIFF", size[_WIDTH], size[_HEIGHT], _directories(content, order, directory))
-
-
-def _directories(content: bytes, order: str, first: int) -> int:
-    """How many directories follow one another, which is a page each; a chain that bites its tail ends."""
-    seen: set[int] = set()
-    place = first
-    while place and place not in seen and len(seen) < MAX_TIFF_PAGES:
-        seen.add(place)
-        (count,) = struct.unpack_from(f"{order}H", content, place)
-        (place,) = struct.unpack_from(f"{order}I", content, place + 2 + 12 * count)
-    return len(seen)
+    return _image("TIFF", size[_WIDTH], size[_HEIGHT], len(tiff.directories(content)))

@@ -7,7 +7,7 @@ import pypdfium2  # type: ignore[import-untyped]
 from pypdfium2 import raw
 
 from counterfoil.documents import pdf
-from counterfoil.documents.reading import images, ocr
+from counterfoil.documents.reading import images, ocr, tiff
 from counterfoil.documents.reading.memory import Memory
 from counterfoil.documents.reading.ocr import Ocr, Recognised
 from counterfoil.documents.text.legibility import is_legible
@@ -132,22 +132,47 @@ _REFUSED = "the recognition of characters refuses them, for their format or thei
 
 
 def of_image(content: bytes, recogniser: Recogniser | None) -> Recognition:
-    """Have an image recognised, as one page. Raises as `Recogniser.recognise`."""
+    """Have an image recognised, each page of a TIFF by itself. Raises as `Recogniser.recognise`."""
     if recogniser is None:
         return Recognition((), unread=(1,), reason=OFF)
     image = images.measure(content)
     if image is None:
         return Recognition((), unread=(1,), reason="only PNG, JPEG and TIFF are; send it as one of them, or as a PDF")
-    if image.pages > 1:
-        return Recognition((), unread=(1,), reason="a TIFF of several pages is not; send it as a PDF")
-    scale = _LONG_SIDE / max(image.width, image.height)
-    found = recogniser.recognise(
-        {1: (image.width * scale, image.height * scale)}, lambda missing: [content] * len(missing)
+    if image.pages > MAX_SCANNED_PAGES:
+        reason = f"a TIFF of more than {MAX_SCANNED_PAGES} pages is not; send it in smaller parts"
+        return Recognition((), unread=(1,), reason=reason)
+    if image.pages == 1:
+        return _of_images({1: _size(image)}, lambda missing: [content] * len(missing), 1, recogniser)
+    measured = {number: images.measure(tiff.page(content, number)) for number in range(1, image.pages + 1)}
+    sizes = {number: _size(one) for number, one in measured.items() if one is not None}
+    return _of_images(
+        sizes, lambda missing: (tiff.page(content, number) for number in missing), image.pages, recogniser
     )
-    recognised = found[1]
-    if recognised is None:
-        return Recognition((), unread=(1,), reason=_REFUSED)
-    return Recognition((recognised.page,), {1: recognised.confidence})
+
+
+def _size(image: images.Image) -> tuple[float, float]:
+    """Width and height in points, as if the image were printed on A4."""
+    scale = _LONG_SIDE / max(image.width, image.height)
+    return image.width * scale, image.height * scale
+
+
+def _of_images(
+    sizes: Mapping[int, tuple[float, float]],
+    pictures: Callable[[Sequence[int]], Iterable[bytes]],
+    count: int,
+    recogniser: Recogniser,
+) -> Recognition:
+    found = recogniser.recognise(sizes, pictures)
+    pages, sure, unread = list[Page](), dict[int, float](), list[int]()
+    for number in range(1, count + 1):
+        recognised = found.get(number)
+        if recognised is None:
+            unread.append(number)
+            pages.append(Page(*sizes.get(number, (0.0, 0.0)), ()))
+        else:
+            pages.append(recognised.page)
+            sure[number] = recognised.confidence
+    return Recognition(pages, sure, tuple(unread), reason=_REFUSED if unread else None)
 
 
 def _scans(content: bytes, pages: Sequence[Page], noise: frozenset[int]) -> dict[int, tuple[float, float]]:

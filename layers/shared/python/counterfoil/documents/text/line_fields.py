@@ -55,7 +55,8 @@ _ORDER = re.compile(
 )
 _ARTICLE = re.compile(
     r"(?:art(?:ikel|icle|\.)?[ .-]*(?:nr|nummer|no|number|code|n°)|item[ -]?(?:no|number|code)|sku"
-    r"|part[ -]?(?:no|number)|product[ -]?(?:no|code)|r[ée]f(?:[ée]rence)?|cod(?:ice)?[. ]*art(?:icolo)?|varenr|artikelcode)\b\.?\s*:?\s*"
+    r"|part[ -]?(?:no|number)|product[ -]?(?:no|code)|r[ée]f(?:[ée]rence)?"
+    r"|cod(?:ice)?[. ]*art(?:icolo)?|varenr|artikelcode)\b\.?\s*:?\s*"
     r"(?P<code>(?=\S*\d)[\w./-]{2,40})",
     re.IGNORECASE,
 )
