@@ -29,6 +29,20 @@ def names(found: list[Found]) -> list[str]:
     return [one.name for one in found if isinstance(one, Attachment)]
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("winmail.dat", bytes.fromhex("789f3e22 0100 0190"), attachments.PACKED_BY_OUTLOOK),
+        ("smime.p7m", bytes.fromhex("3080 06092a864886f70d010702 a080"), attachments.SIGNED_OR_ENCRYPTED),
+        ("smime.p7m", bytes.fromhex("30820a1b 06092a864886f70d010703 a082"), attachments.SIGNED_OR_ENCRYPTED),
+    ],
+)
+def test_what_hides_files_from_us_says_what_to_do(name: str, content: bytes, reason: str):
+    (found,) = of_mail(parse(mail((name, content)).as_bytes()))
+
+    assert found == Skipped(name, len(content), reason)
+
+
 def test_mails_inside_mails_are_opened_up_to_a_bound():
     inside = mail((None, PDF))
     for _ in range(MAX_DEPTH):

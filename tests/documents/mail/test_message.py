@@ -1,5 +1,7 @@
 """What a mail says of itself, read as people write it and as programs get it wrong."""
 
+import base64
+
 import pytest
 
 from counterfoil.documents.mail.attachments import Attachment, of_mail
@@ -19,6 +21,7 @@ HEAD = b"From: a@nordwind.example\r\nTo: b@acme.example\r\nSubject: Rechnung\r\n
         ("Größe €".encode(), "Größe €"),
         ("Größe".encode("latin-1"), "Größe"),
         (b"=?no-such-charset?q?abc?=", "abc"),
+        (b"=?unicode_escape?q?=5Cs?= =?Raw-Unicode-Escape?q?=5Cu0041?=", "\\s\\u0041"),
         (b"=?utf-8?b?!?=x", "x"),
         (b"folded\r\n over\r\n\tlines", "folded over lines"),
         (b"tab\tand\x00null\x1b[31m", "tab and null [31m"),
@@ -132,6 +135,17 @@ def test_a_file_name_is_decoded_and_made_safe(disposition: bytes, name: str):
 
     assert isinstance(found, Attachment)
     assert found.name == name
+
+
+@pytest.mark.parametrize(
+    "encoding", [b"base64", b"BASE64", b"base64 ", b" base64\t", b"base64 (as sent)", b'"base64"', b"base64;"]
+)
+def test_a_transfer_encoding_is_taken_off_however_it_is_written(encoding: bytes):
+    head = HEAD + b"Content-Disposition: attachment; filename=a.pdf\r\nContent-Transfer-Encoding: " + encoding
+    (found,) = of_mail(parse(head + b"\r\n\r\n" + base64.b64encode(PDF)))
+
+    assert isinstance(found, Attachment)
+    assert found.content == PDF
 
 
 def test_the_name_of_the_type_serves_where_the_disposition_has_none():

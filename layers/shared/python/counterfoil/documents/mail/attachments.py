@@ -110,7 +110,7 @@ class _Walk:
         elif kind is FileKind.ZIP:
             yield from self._zip(content, stated, depth=depth, in_archive=in_archive)
         elif kind is FileKind.UNKNOWN:
-            yield self._skipped(stated, len(content), "It is of a kind that is no document: no PDF, XML or image.")
+            yield self._skipped(stated, len(content), _why_unknown(content))
         else:
             yield self._taken(content, stated, kind)
 
@@ -170,6 +170,29 @@ class _Walk:
             message = f"There are more than {MAX_FILES} files in it; send them in several parts."
             raise InvalidDocumentError(message)
         return self._number
+
+
+_TNEF = b"\x78\x9f\x3e\x22"
+"""Transport Neutral Encapsulation Format: its signature (MS-OXTNEF, 2.1.3.2), little-endian."""
+_PKCS7 = bytes.fromhex("06092a864886f70d0107")
+"""How an object identifier of PKCS #7 begins, 1.2.840.113549.1.7 (RFC 5652, 4)."""
+_PKCS7_WITHIN = 32
+PACKED_BY_OUTLOOK = (
+    "It is a mail as Outlook packs it (winmail.dat), which is not read: have it sent as HTML or plain text."
+)
+SIGNED_OR_ENCRYPTED = (
+    "It is a signature, or a mail that is signed or encrypted as a whole (S/MIME), which is not read: "
+    "upload what files are in it."
+)
+
+
+def _why_unknown(content: bytes) -> str:
+    """Why a file of an unknown kind is not taken; what may hold documents is named, so that they can be asked for."""
+    if content.startswith(_TNEF):
+        return PACKED_BY_OUTLOOK
+    if content.startswith(b"0") and _PKCS7 in content[:_PKCS7_WITHIN]:
+        return SIGNED_OR_ENCRYPTED
+    return "It is of a kind that is no document: no PDF, XML or image."
 
 
 TOO_DEEP = f"It is a mail inside {MAX_DEPTH} others; send it on its own."

@@ -38,6 +38,9 @@ _FIELD = re.compile(rb"[!-9;-~]{1,76}:")
 _TELLING = {b"received", b"return-path", b"mime-version", b"message-id", b"date", b"to", b"delivered-to", b"subject"}
 _LINE = re.compile(rb"\r\n|\r|\n")
 _BLANKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+_TOKEN = re.compile(r"[\s\"']*([\w-]+)")
+_NO_CHARSETS = {"unicode_escape", "raw_unicode_escape"}
+"""Python's own, which no mail is written in, and which warn of what they read."""
 _MESSAGE_ID = re.compile(r"<([^<>\s]{1,996})>")
 HEAD_BYTES = 64 * 1024
 """How much of a file `is_mail` looks at."""
@@ -182,6 +185,8 @@ def decoded(raw: str) -> str:
 def _word(word: bytes | str, charset: str | None) -> str:
     if isinstance(word, str):
         return word
+    if (charset or "").lower().replace("-", "_") in _NO_CHARSETS:
+        charset = "utf-8"
     try:
         return word.decode(charset or "ascii", "surrogateescape")
     except (LookupError, UnicodeError):
@@ -221,6 +226,11 @@ def name_of(part: Message) -> str:
 
 def content_of(part: Message) -> bytes:
     """The bytes of a part that is no multipart, its transfer encoding taken off. Empty where they cannot be read."""
+    stated = str(part.get("content-transfer-encoding", ""))
+    if (found := _TOKEN.match(stated)) and found[
+        1
+    ] != stated:  # the parser takes no other form of it: no blank and no comment after it
+        part.replace_header("content-transfer-encoding", found[1])
     try:
         payload = part.get_payload(decode=True)
     except Exception:  # noqa: BLE001  # what of an encoding breaks its reader, changes with each release
