@@ -1,6 +1,5 @@
 """`counterfoil documents`: what became of every uploaded file; deleting and replacing documents."""
 
-import getpass
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +17,7 @@ from cli.outcomes import State
 from cli.tables import show_outcomes
 from cli.tenants import Tenant, chosen
 from cli.terminal import page, print_json
+from cli.trail import By, Reason
 from counterfoil.documents import removal, replacement
 from counterfoil.documents.files import File
 from counterfoil.documents.removal import Removal
@@ -35,13 +35,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-Name = Annotated[
-    str,
-    typer.Option(
-        "--by", help="Who does it, for the trail.", default_factory=getpass.getuser, show_default="your user name"
-    ),
-]
-Reason = Annotated[str | None, typer.Option(help="Why, for the trail.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")]
 
 
@@ -55,6 +48,11 @@ def documents(
 ) -> None:
     """Show what became of every uploaded file."""
     if context.invoked_subcommand is not None:
+        if tenant is not None or state is not None or as_json:
+            raise UsageError(
+                f"--tenant, --state and --json before '{context.invoked_subcommand}' would mean the list of documents: "
+                "leave them out, or write --json behind it."
+            )
         return
     cloud = Cloud.at(place_of(context.obj))
     found = [outcome for one in chosen(cloud, tenant) for outcome in outcomes.of_tenant(cloud, one)]
@@ -82,7 +80,7 @@ def delete(
     document: Annotated[str, typer.Argument(metavar="ID", help="Its id, or the end of it as the table shows it.")],
     *,
     reason: Reason = None,
-    by: Name,
+    by: By,
     as_json: AsJson = False,
 ) -> None:
     """Delete a document, with its links and the parts that were cut from it, but those that another file holds too.
@@ -142,7 +140,7 @@ def replace(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="What takes its place.")],
     *,
     reason: Reason = None,
-    by: Name,
+    by: By,
     as_json: AsJson = False,
 ) -> None:
     """Upload a file that takes the place of a document.

@@ -1,6 +1,5 @@
 """`counterfoil reprocess`: a tenant's documents are read or matched anew, so many a minute, as a stored operation."""
 
-import getpass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any
@@ -16,6 +15,7 @@ from cli.failures import UsageError
 from cli.ids import short
 from cli.tenants import Tenant, chosen
 from cli.terminal import page, print_json
+from cli.trail import By
 from counterfoil.documents import operations
 from counterfoil.documents.operations import MAX_RATE, Operation, State
 
@@ -77,12 +77,7 @@ def start(  # one for each option
         typer.Option("--to", formats=[_DAY], help="Those received before this day (UTC).", show_default="now"),
     ] = None,
     rate: Annotated[int, typer.Option(min=1, max=MAX_RATE, help="Documents a minute.")] = 60,
-    by: Annotated[
-        str,
-        typer.Option(
-            help="Who asks for it, for the trail.", default_factory=getpass.getuser, show_default="your user name"
-        ),
-    ],
+    by: By,
     as_json: AsJson = False,
 ) -> None:
     """Begin an operation. What is received later is done by what runs then, and not meant."""

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from cli import documents, outcomes
 from cli.cloud.cloud import Cloud
+from cli.failures import UsageError
 from cli.outcomes import State
 from cli.tenants import Tenant
 from counterfoil.db import Connection, Database
@@ -116,3 +117,12 @@ def test_nothing_is_uploaded_for_a_file_that_is_not_there(office: Office, call: 
     with pytest.raises(Exception, match="There is no file"):
         call("replace", str(office.ids[0]), str(tmp_path / "none.xml"))
     assert rows(office.admin, "document_replacement") == []
+
+
+@pytest.mark.parametrize("option", [("--tenant", "acme"), ("--state", "failed"), ("--json",)])
+def test_an_option_of_the_list_is_not_left_unheard_before_a_deletion(
+    option: tuple[str, ...], office: Office, call: Callable[..., Any]
+):
+    with pytest.raises(UsageError, match="before 'delete' would mean the list"):
+        call(*option, "delete", str(office.ids[0]))
+    assert len(rows(office.admin, "document")) == 2
