@@ -10,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterfoil.documents.structured import ROLES, DocumentType
-from counterfoil.documents.variances import Document, Key, Outcome, Tolerance, Tolerances, examine, read_document
+from counterfoil.documents.variances import (
+    Document,
+    Key,
+    Outcome,
+    Tolerance,
+    Tolerances,
+    alignment,
+    examine,
+    read_document,
+)
 from counterfoil.documents.variances.tolerances import NONE, UNLIMITED, both_ways
 from tests.documents.variances.papers import TWO, codes, credit, delivery, invoice, line, links, order, receipt, result
 
@@ -194,3 +203,37 @@ def test_hundreds_of_lines_that_nobody_numbers_are_told_apart(size: int):
     Random(5).shuffle(mixed := list(lines))
     found = result(order(lines=lines), delivery(lines=mixed), invoice(lines=mixed[::-1]))
     assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
+
+
+def test_descriptions_that_come_again_in_each_delivery_are_compared_once(monkeypatch: pytest.MonkeyPatch):
+    """An order of many lines, delivered and billed in many parts, is computed in the time that a function has."""
+    compared = 0
+    same_word = alignment._same_word
+
+    def counted(one: str, other: str) -> float:
+        nonlocal compared
+        compared += 1
+        return same_word(one, other)
+
+    monkeypatch.setattr(alignment, "_same_word", counted)
+    lines = [line(f"Q-{number}", "20") for number in range(20)]
+    parts = [line(f"Q-{number}", "1") for number in range(20)]
+    deliveries = [delivery(f"L{number}", number, lines=parts) for number in range(20)]
+    bills = [invoice(f"R-{number}", number + 1, lines=parts) for number in range(20)]
+    assert result(order(lines=lines), *deliveries, *bills).outcome is Outcome.MATCHED
+    assert 0 < compared <= 2 * 9 * 20 * 20  # each pair of descriptions, both ways, word by word
+
+
+def test_a_description_as_long_as_a_book_costs_no_more_than_a_long_one(monkeypatch: pytest.MonkeyPatch):
+    said: list[int] = []
+    alike = alignment.alike
+
+    def noted(one: str, other: str) -> float:
+        said.append(len(one) + len(other))
+        return alike(one, other)
+
+    monkeypatch.setattr(alignment, "alike", noted)
+    book = [line(description=" ".join(f"word{number}" for number in range(20_000))), TWO[1]]
+    other = [line("C-3", description=" ".join(f"term{number}" for number in range(20_000))), TWO[1]]
+    result(order(lines=book), delivery(lines=other), invoice(lines=book))
+    assert 0 < max(said) <= 1_000

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from uuid import UUID
 
 from rapidfuzz.fuzz import ratio
@@ -271,10 +272,12 @@ def _words(mine: str, theirs: str) -> float:
     return max(9.0 * alike(mine, theirs) - 4.0, _OTHER_WORDS)
 
 
+@lru_cache(maxsize=20_000)
 def alike(mine: str, theirs: str) -> float:
     """How far two descriptions agree, from 0 to 1: the share of each that is in the other, in whatever order.
 
-    A word also agrees with its abbreviation, and with what capture makes of it.
+    A word also agrees with its abbreviation, and with what capture makes of it. The answers are kept: the lines of an
+    order come again in each of its deliveries and invoices.
     """
     shares = _share(mine.split(), theirs.split()), _share(theirs.split(), mine.split())
     return (min(shares) + max(shares)) / 2

@@ -15,6 +15,8 @@ from counterfoil.documents.variances.tolerances import Limits
 from counterfoil.documents.variances.units import canonical_unit
 
 _DIGITS = Context(prec=18)
+_COMPARED_TEXT = 400
+"""Characters of a description that are compared: what tells articles apart is not behind them."""
 _CENT = Decimal("0.01")
 _LEAST, _MOST = Decimal("0.2"), Decimal(2)
 """Of a price, what a discount leaves at least, and what a surcharge makes of it at most."""
@@ -204,7 +206,7 @@ def _line(place: int, item: Mapping[str, Any]) -> Line:
         buyer_article=(code(buyer_article) or None) if buyer_article else None,
         article_text=article or buyer_article,
         description=description,
-        words=words(description) if description else "",
+        words=words(description)[:_COMPARED_TEXT] if description else "",
         quantity=number_of(item.get("quantity")),
         rejected=number_of(item.get("rejected_quantity")),
         unit=canonical_unit(_text(item.get("unit"))),
