@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from email.message import EmailMessage
 from typing import Any
 from uuid import UUID
 
@@ -212,8 +213,9 @@ LEFT = {
                             send_number FROM ingestion_job i WHERE {OF_RUN}""",
     "owed": f"""SELECT tenant_id, worker, revision, send_number, sent_at IS NOT NULL,
                        (SELECT file_name FROM document d WHERE d.id = work_id) FROM outbox WHERE {OF_RUN}""",
-    "dead": f"SELECT * FROM dead_letter WHERE {OF_RUN} OR tenant_id IS NULL",
-    "told": f"SELECT * FROM notification WHERE {OF_RUN} OR tenant_id IS NULL",
+    "dead": f"""SELECT tenant_id, worker, revision, dlq_reason, status FROM dead_letter
+                WHERE {OF_RUN} OR tenant_id IS NULL""",
+    "told": f"SELECT tenant_id, worker, revision FROM notification WHERE {OF_RUN} OR tenant_id IS NULL",
     "of nobody": "SELECT DISTINCT status FROM acquisition_job WHERE tenant_id IS NULL",
 }
 
@@ -226,8 +228,11 @@ INVOICES = mail(
 )
 
 
-def mail_of(scene: Scene, **verdicts: str) -> bytes:
-    return received(INVOICES.as_bytes().replace(b"*.example", b"%d.example" % scene.run), **verdicts)
+CHANGED = mail(("Rechnung.pdf", PDF + b"changed on the way"), ("a.xml", XML), to="rechnung@acme*.example")
+
+
+def mail_of(scene: Scene, written: EmailMessage = INVOICES, **verdicts: str) -> bytes:
+    return received(written.as_bytes().replace(b"*.example", b"%d.example" % scene.run), **verdicts)
 
 
 def two_tenants(scene: Scene) -> str:
@@ -238,6 +243,11 @@ def two_tenants(scene: Scene) -> str:
 def the_same_mail_again(scene: Scene) -> str:
     scene.world.go(two_tenants(scene), None)
     return scene.put("inbox/*/2", mail_of(scene))
+
+
+def the_same_mail_with_another_file(scene: Scene) -> str:
+    scene.world.go(two_tenants(scene), None)
+    return scene.put("inbox/*/2", mail_of(scene, CHANGED))
 
 
 def spam(scene: Scene) -> str:
@@ -253,7 +263,17 @@ def a_file_that_is_there(scene: Scene) -> str:
     return scene.put(f"uploads/acme{scene.run}/*/b.xml", XML)
 
 
-@pytest.mark.parametrize("scenario", [two_tenants, the_same_mail_again, spam, an_archive, a_file_that_is_there])
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        two_tenants,
+        the_same_mail_again,
+        the_same_mail_with_another_file,
+        spam,
+        an_archive,
+        a_file_that_is_there,
+    ],
+)
 def test_whatever_call_a_process_ends_at_the_outcome_is_the_same(
     scenario: Callable[[Scene], str],
     pipeline: Pipeline,
@@ -276,7 +296,8 @@ def test_whatever_call_a_process_ends_at_the_outcome_is_the_same(
     calls, undisturbed = run(100, None)
 
     assert {"get_object", "execute", "commit", "change_message_visibility_batch"} <= set(calls)
-    assert ("put_object" in calls) == (scenario in {two_tenants, the_same_mail_again, an_archive})
+    assert ("put_object" in calls) == (scenario not in {spam, a_file_that_is_there})
+    assert len(undisturbed["dead"]) == (scenario is the_same_mail_with_another_file)
     for end_at in range(1, len(calls) + 1):
         ended, found = run(100 + end_at, end_at)
         assert len(ended) == end_at, "the process did not end where it was to"
