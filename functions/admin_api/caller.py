@@ -40,7 +40,11 @@ class Caller:
 
 
 def _groups(claim: object) -> frozenset[str]:
-    """The names in a list. The gateway hands lists on as a text in square brackets, with blanks or commas between."""
+    """The names in a list. The gateway hands lists on as a text in square brackets, with a blank between two names.
+
+    Any other text is one name, whatever is in it: who may name a group must not be able to name a role with it.
+    """
     if isinstance(claim, str):
-        claim = claim.removeprefix("[").removesuffix("]").replace(",", " ").split()
+        listed = claim.startswith("[") and claim.endswith("]")
+        claim = claim[1:-1].split(" ") if listed else [claim]
     return frozenset(map(str, claim)) if isinstance(claim, list) else frozenset()

@@ -48,7 +48,10 @@ def test_two_forms_for_one_name_have_two_keys(ask: Ask) -> None:
     [
         ("[operator tenant:acme]", 201),
         (["operator", "tenant:acme"], 201),
-        ("[admin,tenant:acme]", 201),
+        ("[admin,tenant:acme]", 403),
+        ("[viewer,admin tenant:acme]", 403),
+        ("operator tenant:acme", 403),
+        ("operator", 403),
         ("[admin tenant:*]", 201),
         ("[viewer tenant:acme]", 403),
         ("[operator tenant:other]", 403),
