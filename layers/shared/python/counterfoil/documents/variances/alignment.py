@@ -35,6 +35,8 @@ _NEAR_CODE = 75
 """Codes whose letters are this much alike (of 100) may be one, damaged by capture."""
 _NEAR_WORD = 80
 _MIN_ABBREVIATION = 3
+_ALL = 30
+"""Anchors that are all looked at, whatever a line has of them."""
 _MOST = 100
 """Anchors that a line is weighed against, at most."""
 _ZERO = Decimal(0)
@@ -191,7 +193,7 @@ class _Near:
 
     def to(self, line: Line) -> Sequence[int]:
         """The anchors by their places in the list, each once, at most _MOST."""
-        if self._count <= _MOST:
+        if self._count <= _ALL:
             return range(self._count)
         named = self._order_lines.get((line.order_line or "").lstrip("0"), [])
         found = {index for key in (*_codes_of(line), (line.words,)) for index in self._equal.get(key, ())}
