@@ -112,11 +112,32 @@ def test_what_is_gone_has_the_head_alone(payload: str):
     assert table(job(payload)).decode() == ",".join(COLUMNS) + "\r\n"
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1 234", "-x", "@SUM(A1)", "\t=1", "\r=1", "-1.2.3"])
+@pytest.mark.parametrize("text", ["=1+1", "+1 234", "-x", "@SUM(A1)", "\tx", "\rx", "-1.2.3"])
 def test_no_document_puts_a_formula_into_a_spreadsheet(text: str):
     data = {"invoice_number": text, "issuer": {"name": text}}
     (line,) = lines(job({"documents": [{"file_name": text, "structured_data": data}]}))
     assert {line["number"], line["seller"], line["file_name"]} == {f"'{text}"}
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("Foo;=1+1;", "Foo;'=1+1;"),  # a spreadsheet that divides by semicolons, as many do in Europe
+        ("Foo\t@SUM(A1)", "Foo\t'@SUM(A1)"),
+        ("Foo\r\n-x", "Foo\r\n'-x"),
+        ("\t=1", "'\t'=1"),
+        ("\r=1", "'\r'=1"),
+        ("Foo|=1", "Foo|'=1"),
+        ("  =1+1", "  '=1+1"),
+        ("\uff1d1+1", "'\uff1d1+1"),  # full width
+        ("Foo; -5", "Foo; '-5"),
+        ("Müller-Söhne + Co", "Müller-Söhne + Co"),
+        ("a;b", "a;b"),
+    ],
+)
+def test_no_part_of_a_cell_becomes_a_cell_with_a_formula(text: str, cell: str):
+    (line,) = lines(job({"documents": [{"structured_data": {"issuer": {"name": text}}}]}))
+    assert line["seller"] == cell
 
 
 @pytest.mark.parametrize("amount", ["-5.00", "-5", "0"])

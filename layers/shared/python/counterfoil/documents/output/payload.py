@@ -8,6 +8,7 @@ subject exists no more.
 import csv
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,8 +40,9 @@ COLUMNS = (
 
 _NUMBERS = ("invoice", "credit_note", "po", "confirmation", "delivery_note", "receipt", "contract")
 _DATES = ("invoice", "credit_note", "order", "confirmation", "delivery", "receipt", "contract")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the beginning of a formula."""
+_FORMULA = re.compile("(^|[;|\t\r\n])([ ]*)(?=[=+@\t\r\uff1d\uff0b\uff0d\uff20-])")
+"""Before what a spreadsheet takes for the beginning of a formula: at the beginning of a cell, and where one begins for
+spreadsheets that divide by semicolons."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     text = str(value)
-    return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
+    return text if _is_number(text) else _FORMULA.sub(r"\1\2'", text)
 
 
 def _is_number(text: str) -> bool:
