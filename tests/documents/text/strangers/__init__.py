@@ -4,11 +4,12 @@ They stand for what no sample holds: labels over values and beside them, rows of
 write numbers and dates. All firms are made up; their VAT ids and IBANs have right check digits.
 """
 
+from tests.documents.text.strangers.alpine import ALPINE
 from tests.documents.text.strangers.german import GERMAN
 from tests.documents.text.strangers.northern import NORTHERN
 from tests.documents.text.strangers.romance import ROMANCE
 from tests.documents.text.strangers.sheet import Stranger
 
-STRANGERS = (*GERMAN, *ROMANCE, *NORTHERN)
+STRANGERS = (*GERMAN, *ALPINE, *ROMANCE, *NORTHERN)
 
 __all__ = ["STRANGERS", "Stranger"]

@@ -106,74 +106,6 @@ def carried_over() -> Stranger:
     })  # fmt: skip
 
 
-def swiss() -> Stranger:
-    """A Swiss invoice: apostrophes in numbers, francs, prices per hundred in their own column."""
-    sheet = Sheet()
-    sheet.rows(20, 22, "Zürichsee Papier AG", "Seestrasse 101", "8002 Zürich", "CHE-100.155.212 MWST")
-    sheet.rows(120, 50, "Kanzlei Vogt & Partner", "Bundesplatz 7", "6300 Zug", size=10)
-    sheet.at(20, 85, "Rechnung 24-10088", 15, bold=True)
-    block = ((20, "l"), (55, "l"))
-    sheet.table(92, block, ("Datum:", "7. Februar 2024"), ("Zahlbar bis:", "08.03.2024"), ("Kunde:", "30551"))
-    columns = ((20, "l"), (45, "l"), (115, "r"), (120, "l"), (150, "r"), (163, "r"), (190, "r"))
-    sheet.table(
-        112, columns, ("Artikel-Nr.", "Bezeichnung", "Menge", "Einheit", "Preis", "per", "Betrag CHF"), bold=True
-    )
-    sheet.table(
-        119, columns, ("P-8090", "Kopierpapier A4 80 g weiss", "25'000", "Stk", "1.12", "100", "280.00"),
-        ("U-C5F", "Couverts C5 mit Fenster", "5'000", "Stk", "6.48", "100", "324.00"),
-        ("A-7R", "Ordner A4 7 cm, rot", "350", "Stk", "3.45", "1", "1'207.50"),
-    )  # fmt: skip
-    totals = ((120, "l"), (190, "r"))
-    sheet.table(
-        142, totals, ("Total exkl. MWST", "1'811.50"), ("MWST 8.1%", "146.73"), ("Total inkl. MWST", "1'958.23")
-    )
-    sheet.at(20, 270, "IBAN CH93 0076 2011 6238 5295 7   Vielen Dank für Ihren Auftrag", 8)
-    names = "article_number description quantity unit unit_price price_basis_quantity net_amount"
-    return Stranger("swiss", sheet.done(), "invoice", {
-        "invoice_number": "24-10088", "invoice_date": "2024-02-07", "payment_due_date": "2024-03-08",
-        "currency": "CHF", "total_net": "1811.50", "total_tax": "146.73", "total_gross": "1958.23",
-        "issuer": party("Zürichsee Papier AG", "Seestrasse 101", "8002", "Zürich", vat_id="CHE100155212MWST",
-                         iban="CH9300762011623852957"),
-        "recipient": party("Kanzlei Vogt & Partner", "Bundesplatz 7", "6300", "Zug"),
-        "line_items": lines(
-            names, "P-8090|Kopierpapier A4 80 g weiss|25000|C62|1.12|100|280.00",
-            "U-C5F|Couverts C5 mit Fenster|5000|C62|6.48|100|324.00", "A-7R|Ordner A4 7 cm, rot|350|C62|3.45|-|1207.50",
-        ),
-    })  # fmt: skip
-
-
-def austrian_fee() -> Stranger:
-    """An Austrian architect's fee: words with an amount each, no table, the date after the town."""
-    sheet = Sheet("times")
-    sheet.at(25, 25, "Architekturbüro Dipl.-Ing. Eva Steinlechner", 12, bold=True)
-    sheet.rows(25, 30, "Maria-Theresien-Straße 31", "6020 Innsbruck", "UID: ATU13585627")
-    sheet.rows(25, 55, "Herrn", "Dr. Franz Gruber", "Dorfstraße 8", "6167 Neustift im Stubaital")
-    sheet.at(190, 85, "Innsbruck, am 21.03.2024", right=True)
-    sheet.at(25, 95, "Honorarnote Nr. 24-031", 14, bold=True)
-    sheet.at(25, 105, "Für unsere Leistungen erlauben wir uns, wie folgt in Rechnung zu stellen:")
-    rows = ((25, "l"), (190, "r"))
-    sheet.table(
-        115, rows, ("Entwurfsplanung Umbau Dachgeschoß", "4.200,00 EUR"),
-        ("Einreichplan mit Baubeschreibung", "1.850,00 EUR"),
-        ("Nebenkosten pauschal", "150,00 EUR"),
-    )  # fmt: skip
-    sheet.table(
-        134, rows, ("Summe netto", "6.200,00 EUR"), ("20 % USt", "1.240,00 EUR"), ("Gesamtbetrag", "7.440,00 EUR")
-    )
-    sheet.at(25, 165, "Zahlbar bis spätestens 04.04.2024 auf unser Konto AT61 1904 3002 3457 3201.")
-    return Stranger("austrian fee", sheet.done(), "invoice", {
-        "invoice_number": "24-031", "invoice_date": "2024-03-21", "payment_due_date": "2024-04-04",
-        "currency": "EUR", "total_net": "6200.00", "total_tax": "1240.00", "total_gross": "7440.00",
-        "issuer": party("Architekturbüro Dipl.-Ing. Eva Steinlechner", "Maria-Theresien-Straße 31", "6020",
-                         "Innsbruck", vat_id="ATU13585627", iban="AT611904300234573201"),
-        "recipient": party("Herrn Dr. Franz Gruber", "Dorfstraße 8", "6167", "Neustift im Stubaital"),
-        "line_items": lines(
-            "description net_amount", "Entwurfsplanung Umbau Dachgeschoß|4200.00",
-            "Einreichplan mit Baubeschreibung|1850.00", "Nebenkosten pauschal|150.00",
-        ),
-    })  # fmt: skip
-
-
 def credited() -> Stranger:
     """A German credit note with negative amounts, its number and the invoice's in a column of labels."""
     sheet = Sheet()
@@ -407,15 +339,102 @@ def german_confirmation() -> Stranger:
     })  # fmt: skip
 
 
+def long_list() -> Stranger:
+    """A German invoice over three pages: headings again on each, footers, titles of deliveries between the lines."""
+    sheet = Sheet()
+    columns = ((18, "l"), (28, "l"), (55, "l"), (125, "r"), (128, "l"), (160, "r"), (192, "r"))
+    head = ("Pos.", "Artikelnr.", "Artikelbezeichnung", "Menge", "Einh.", "E-Preis", "Gesamt")
+    goods = []
+    sheet.at(18, 20, "Elektrogroßhandel Saale GmbH", 13, bold=True)
+    sheet.at(18, 45, "Elektrogroßhandel Saale GmbH, Lagerstr. 9, 06112 Halle (Saale)", 7)
+    sheet.rows(18, 51, "Elektro Krause e.K.", "Inh. Torsten Krause", "Gartenstr. 17a", "06217 Merseburg")
+    block = ((130, "l"), (165, "l"))
+    sheet.table(51, block, ("Sammelrechnung", "SR-558120"), ("Rechnungsdatum", "31.05.2024"), ("Kundennummer", "44120"),
+                ("Fällig am", "14.06.2024"))  # fmt: skip
+    y = sheet.table(90, columns, head, bold=True)
+    total = 0
+    for number in range(1, 46):
+        if number in (1, 20):
+            y = sheet.table(
+                y + 1, ((28, "l"),), (f"Lieferschein LS-{7000 + number} vom {number + 2:02}.05.2024",), bold=True
+            )
+        quantity, price = 3 + number % 7, 125 + 37 * number
+        total += quantity * price
+        article, name = f"EL-{4000 + number}", f"Leitungsschutzschalter B{number} 1-polig"
+        y = sheet.table(
+            y, columns, (str(number), article, name, str(quantity), "Stk", _german(price), _german(quantity * price))
+        )
+        goods.append(f"{number}|{article}|{name}|{quantity}|C62|{price / 100:.2f}|{quantity * price / 100:.2f}")
+        if y > 255:
+            sheet.at(18, 270, f"Zwischensumme {_german(total)}")
+            sheet.at(105, 288, "Seite 1 von 3" if number < 35 else "Seite 2 von 3", 7)
+            sheet.turn()
+            sheet.at(18, 15, "Sammelrechnung SR-558120", 8)
+            y = sheet.table(25, columns, head, bold=True)
+    tax = round(total * 0.19)
+    sheet.table(y + 8, ((130, "l"), (192, "r")), ("Summe netto", _german(total)), ("MwSt 19 %", _german(tax)),
+                ("Gesamtbetrag EUR", _german(total + tax)))  # fmt: skip
+    sheet.at(18, 284, "USt-IdNr. DE136695976  IBAN DE89 3704 0044 0532 0130 00", 7)
+    return Stranger("long list", sheet.done(), "invoice", {
+        "invoice_number": "SR-558120", "invoice_date": "2024-05-31", "payment_due_date": "2024-06-14",
+        "delivery_note_reference": ["LS-7001", "LS-7020"], "currency": "EUR",
+        "total_net": f"{total / 100:.2f}", "total_tax": f"{tax / 100:.2f}", "total_gross": f"{(total + tax) / 100:.2f}",
+        "issuer": party("Elektrogroßhandel Saale GmbH", "Lagerstr. 9", "06112", "Halle (Saale)",
+                         vat_id="DE136695976", iban="DE89370400440532013000"),
+        "recipient": party("Elektro Krause e.K.", "Gartenstr. 17a", "06217", "Merseburg"),
+        "line_items": lines("position article_number description quantity unit unit_price net_amount", *goods),
+    })  # fmt: skip
+
+
+def gross_prices() -> Stranger:
+    """A German shop's invoice to a consumer: prices with tax, the tax contained in the sum."""
+    sheet = Sheet()
+    sheet.at(20, 20, "Fahrradladen Speiche", 15, bold=True)
+    sheet.rows(20, 25, "Inh. Mara Lenz | Lindenallee 4 | 50968 Köln", size=8)
+    sheet.rows(20, 52, "Jonas Weber", "Severinstr. 101", "50678 Köln")
+    sheet.at(20, 85, "Rechnung Nr. 2024-0815", 14, bold=True)
+    sheet.at(190, 85, "Köln, den 8. Mai 2024", right=True)
+    columns = ((20, "l"), (35, "l"), (150, "r"), (190, "r"))
+    sheet.table(97, columns, ("Anz.", "Artikel", "Einzelpreis brutto", "Summe brutto"), bold=True)
+    sheet.table(
+        104,
+        columns,
+        ("1", "Trekkingrad Modell Tour", "899,00 €", "899,00 €"),
+        ("2", "Reifen 28 Zoll", "29,95 €", "59,90 €"),
+    )
+    totals = ((110, "l"), (190, "r"))
+    sheet.table(
+        122,
+        totals,
+        ("Gesamtbetrag", "958,90 €"),
+        ("darin enthalten 19 % MwSt.", "153,10 €"),
+        ("Nettobetrag", "805,80 €"),
+    )
+    sheet.at(20, 150, "Betrag dankend per Karte erhalten.")
+    sheet.at(20, 284, "Steuernummer 219/5044/1881", 7)
+    return Stranger("gross prices", sheet.done(), "invoice", {
+        "invoice_number": "2024-0815", "invoice_date": "2024-05-08", "currency": "EUR", "total_net": "805.80",
+        "total_tax": "153.10", "total_gross": "958.90",
+        "issuer": party("Fahrradladen Speiche", "Lindenallee 4", "50968", "Köln", tax_number="219/5044/1881"),
+        "recipient": party("Jonas Weber", "Severinstr. 101", "50678", "Köln"),
+        "line_items": lines("quantity description", "1|Trekkingrad Modell Tour", "2|Reifen 28 Zoll"),
+    })  # fmt: skip
+
+
+def _german(cents: int) -> str:
+    """An amount as Germans write it."""
+    return f"{cents / 100:,.2f}".translate(str.maketrans(",.", ".,"))
+
+
 GERMAN = (
     labels_over_values,
     carried_over,
-    swiss,
-    austrian_fee,
     credited,
     final_invoice,
     german_order,
     boxed_german,
     utility_bill,
     german_confirmation,
+    long_list,
+    gross_prices,
 )

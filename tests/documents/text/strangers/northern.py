@@ -270,6 +270,83 @@ def two_column_totals() -> Stranger:
     })  # fmt: skip
 
 
+def numbers_below() -> Stranger:
+    """An English order confirmation whose lines have their words above and their numbers in a row below."""
+    sheet = Sheet()
+    sheet.rows(20, 20, "Northgate Steel Supplies Ltd", "14 Foundry Lane", "Sheffield S9 2XY", "VAT Reg No GB980780684")
+    sheet.at(190, 24, "Order Acknowledgement", 15, bold=True, right=True)
+    block = ((130, "l"), (165, "l"))
+    sheet.table(32, block, ("Our order no.", "SO-20418"), ("Date", "9 July 2024"), ("Your order no.", "PO-7781"))
+    sheet.at(20, 50, "Customer", 8, bold=True)
+    sheet.rows(20, 55, "Calder Engineering Ltd", "Unit 12, Mill Park", "Halifax HX1 5QT")
+    columns = ((20, "l"), (35, "l"), (110, "r"), (113, "l"), (150, "r"), (190, "r"))
+    sheet.table(85, columns, ("Item", "Product", "Quantity", "Unit", "Price", "Value"), bold=True)
+    y = 93.0
+    for position, name, more, *numbers in (
+        ("10", "Hot rolled flat bar 50 x 10 mm", "EN 10025 S275JR, 6 m lengths", "24", "pcs", "31.50", "756.00"),
+        ("20", "Equal angle 40 x 40 x 4 mm", "EN 10025 S275JR, 6 m lengths", "40", "pcs", "22.75", "910.00"),
+    ):
+        sheet.at(20, y, position)
+        sheet.at(35, y, name)
+        sheet.at(35, y + 4.2, more, 8)
+        y = sheet.table(y + 8.4, columns[2:], numbers) + 3
+    sheet.table(
+        y + 5,
+        ((130, "l"), (190, "r")),
+        ("Goods total", "1,666.00"),
+        ("VAT 20%", "333.20"),
+        ("Order total GBP", "1,999.20"),
+    )
+    return Stranger("numbers below", sheet.done(), "order_confirmation", {
+        "confirmation_number": "SO-20418", "confirmation_date": "2024-07-09", "po_reference": "PO-7781",
+        "currency": "GBP", "total_net": "1666.00", "total_tax": "333.20", "total_gross": "1999.20",
+        "supplier": party("Northgate Steel Supplies Ltd", "14 Foundry Lane", "S9 2XY",
+            "Sheffield", vat_id="GB980780684"),
+        "buyer": party("Calder Engineering Ltd", "Unit 12, Mill Park", "HX1 5QT", "Halifax"),
+        "line_items": lines(
+            "position description quantity unit unit_price net_amount",
+            "10|Hot rolled flat bar 50 x 10 mm EN 10025 S275JR, 6 m lengths|24|C62|31.50|756.00",
+            "20|Equal angle 40 x 40 x 4 mm EN 10025 S275JR, 6 m lengths|40|C62|22.75|910.00",
+        ),
+    })  # fmt: skip
+
+
+def without_heading() -> Stranger:
+    """A Dutch craftsman's invoice without a heading over its lines: '3 x 45,00' and amounts at the right."""
+    sheet = Sheet("times")
+    sheet.rows(
+        20, 20, "Schildersbedrijf Jansen", "Kerkstraat 12", "1017 GM Amsterdam", "BTW-nr NL004495445B01", size=10
+    )
+    sheet.rows(20, 55, "Woningstichting De Key", "Postbus 2643", "1000 CP Amsterdam", size=10)
+    sheet.rows(20, 80, "Factuur 2024-041", size=13)
+    sheet.rows(20, 87, "Datum: 2 oktober 2024")
+    columns = ((20, "l"), (120, "r"), (145, "r"), (185, "r"))
+    sheet.table(
+        100, columns, ("Schilderwerk voorgevel, uren", "24", "45,00", "1.080,00"),
+        ("Grondverf, liter", "12", "18,50", "222,00"),
+        ("Steigerhuur, dagen", "5", "60,00", "300,00"),
+    )  # fmt: skip
+    sheet.table(
+        120,
+        ((20, "l"), (185, "r")),
+        ("Totaal exclusief btw", "1.602,00"),
+        ("btw 9%", "144,18"),
+        ("Totaal te betalen", "1.746,18 EUR"),
+    )
+    sheet.at(20, 150, "Gelieve te betalen voor 16 oktober 2024 op NL91 ABNA 0417 1643 00")
+    return Stranger("without heading", sheet.done(), "invoice", {
+        "invoice_number": "2024-041", "invoice_date": "2024-10-02", "payment_due_date": "2024-10-16", "currency": "EUR",
+        "total_net": "1602.00", "total_tax": "144.18", "total_gross": "1746.18",
+        "issuer": party("Schildersbedrijf Jansen", "Kerkstraat 12", "1017 GM", "Amsterdam", vat_id="NL004495445B01",
+                         iban="NL91ABNA0417164300"),
+        "recipient": party("Woningstichting De Key", "Postbus 2643", "1000 CP", "Amsterdam"),
+        "line_items": lines(
+            "description quantity unit_price net_amount", "Schilderwerk voorgevel, uren|24|45.00|1080.00",
+            "Grondverf, liter|12|18.50|222.00", "Steigerhuur, dagen|5|60.00|300.00",
+        ),
+    })  # fmt: skip
+
+
 NORTHERN = (
     english,
     consultancy,
@@ -278,4 +355,6 @@ NORTHERN = (
     danish,
     belgian,
     two_column_totals,
+    numbers_below,
+    without_heading,
 )

@@ -326,6 +326,37 @@ def italian_freelancer() -> Stranger:
     })  # fmt: skip
 
 
+def rebates_between() -> Stranger:
+    """A French invoice with a rebate in a row below its line, and freight at the end."""
+    sheet = Sheet()
+    sheet.at(15, 18, "PAPETERIE DU CENTRE", 13, bold=True)
+    sheet.rows(15, 23, "22 place Bellecour - 69002 LYON", "TVA intra. FR40303265045", size=8)
+    sheet.rows(115, 42, "CABINET ROUSSEAU", "A l'attention de Mme Petit", "7 rue Garibaldi", "69006 LYON")
+    strip = ((15, "l"), (60, "l"), (105, "l"), (150, "l"))
+    sheet.table(75, strip, ("FACTURE N°", "DATE", "ÉCHÉANCE", "CODE CLIENT"), size=8, bold=True)
+    sheet.table(80, strip, ("F2024-3310", "06.09.2024", "06.10.2024", "ROU01"))
+    columns = ((15, "l"), (40, "l"), (120, "r"), (150, "r"), (195, "r"))
+    sheet.table(95, columns, ("CODE", "LIBELLÉ", "QTÉ", "PRIX UNIT. HT", "MONTANT HT"), bold=True)
+    y = sheet.table(102, columns, ("RAM-A4", "Ramette papier A4 80 g", "50", "4,10", "205,00"))
+    y = sheet.table(y, columns, ("", "Remise 10 %", "", "", "-20,50"))
+    y = sheet.table(y, columns, ("TON-26X", "Toner noir 26X", "2", "118,00", "236,00"))
+    y = sheet.table(y, columns, ("", "Frais de port", "", "", "12,00"))
+    sheet.table(
+        y + 8, ((140, "l"), (195, "r")), ("TOTAL HT", "432,50"), ("TVA 20 %", "86,50"), ("TOTAL TTC", "519,00 €")
+    )
+    return Stranger("rebates between", sheet.done(), "invoice", {
+        "invoice_number": "F2024-3310", "invoice_date": "2024-09-06", "payment_due_date": "2024-10-06",
+        "currency": "EUR", "total_net": "432.50", "total_tax": "86.50", "total_gross": "519.00",
+        "issuer": party("PAPETERIE DU CENTRE", "22 place Bellecour", "69002", "LYON", vat_id="FR40303265045"),
+        "recipient": party("CABINET ROUSSEAU", "7 rue Garibaldi", "69006", "LYON"),
+        "line_items": [
+            *lines("article_number description quantity unit_price net_amount",
+                    "RAM-A4|Ramette papier A4 80 g|50|4.10|184.50", "TON-26X|Toner noir 26X|2|118.00|236.00"),
+            {"description": "Frais de port", "net_amount": "12.00"},
+        ],
+    })  # fmt: skip
+
+
 ROMANCE = (
     french_title,
     french_row_of_labels,
@@ -336,4 +367,5 @@ ROMANCE = (
     french_credit,
     spanish_delivery,
     italian_freelancer,
+    rebates_between,
 )

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from counterfoil.documents.text import dates, identifiers, wording
@@ -17,13 +17,15 @@ _TOWN = re.compile(
 )
 _TOWN_FIRST = re.compile(rf"(?P<city>[{_LETTERS}][{_LETTERS} .'\-]{{1,40}}),? (?P<code>{_GB_CODE})")
 _AMERICAN = re.compile(rf"(?P<city>[A-Z][{_LETTERS} .'\-]{{1,40}}), [A-Z]{{2}} (?P<code>\d{{5}}(?:-\d{{4}})?)")
+_OWNER = re.compile(r"(?:inh(?:aber(?:in)?)?|prop(?:rietor)?|titolare|gerante?)\b")
 _CODE_ALONE = re.compile(_GB_CODE)
 _CITY_ALONE = re.compile(rf"[A-Z][{_LETTERS} .'\-]{{2,30}}")
 _LANDS = {"D": "DE", "A": "AT", "F": "FR", "I": "IT", "E": "ES", "B": "BE", "L": "LU"}
 _STREET_WORDS = re.compile(
     r"str(?:asse|\.)|weg\b|platz\b|allee\b|gasse\b|damm\b|ufer\b|ring\b|chaussee|\brue\b|avenue|boulevard|chemin|\bquai\b"
     r"|impasse|\bvia\b|viale|piazza|corso|calle|avenida|plaza|paseo|straat|laan\b|plein\b|gracht|\bvej\b|vej\b|gade\b"
-    r"|alle\b|street|road|\blane\b|drive\b|square|postfach|p\.? ?o\.? box|boite postale|\bbp\b|apartado"
+    r"|alle\b|street|road|\bpark\b|\bunit \d|\bcourt\b|\bwharf\b|crescent|\bclose\b|\bterrace\b|estate\b"
+    r"|\broute\b|\blane\b|drive\b|square|postfach|p\.? ?o\.? box|boite postale|\bbp\b|apartado"
     r"|casella postale|postboks"
 )
 _HOUSE_NUMBER = re.compile(
@@ -121,7 +123,7 @@ def find(layout: Layout) -> list[Address]:
     found: list[Address] = []
     taken: set[Cell] = set()
     for line in layout.lines:
-        inline = _inline(line) or _below_name(layout, line)
+        inline = _with_firm(layout, _inline(line)) or _below_name(layout, line)
         if inline is not None:
             found.append(inline)
             taken.update(inline.cells)
@@ -185,6 +187,14 @@ def _inline(line: Sequence[Cell]) -> Address | None:
             parts[0].strip(), parts[index - 1].strip(), Town(place.code, place.city, stated), tuple(cells), inline=True
         )
     return None
+
+
+def _with_firm(layout: Layout, inline: Address | None) -> Address | None:
+    """The address, with the firm that stands over it where the line names no more than its owner."""
+    if inline is None or not _OWNER.match(plain(inline.name or "")):
+        return inline
+    firm = _nearest_over(layout, inline.top)
+    return inline if firm is None or ends_address(firm) else replace(inline, name=firm.text)
 
 
 def _below_name(layout: Layout, line: Sequence[Cell]) -> Address | None:

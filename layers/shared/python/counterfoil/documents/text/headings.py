@@ -109,7 +109,9 @@ class Headings:
         def parse_loosely(text: str) -> tuple[str, float] | None:
             return parse_reference(text, self._order, strict=False)
 
-        yield from find(self._layout, _STRONG[other], parse_loosely, anywhere=True)
+        for found in find(self._layout, _STRONG[other], parse_loosely, anywhere=True):
+            if other is not DocumentType.PURCHASE_ORDER or not wording.OURS.search(found.label.plain):
+                yield found
         if other in _BARE:
             yield from find(self._layout, _BARE[other], self._reference, below=False)
 

@@ -18,6 +18,7 @@ from counterfoil.documents.text.line_vocabulary import Kind, heading
 _TITLE = re.compile(
     "|".join(rf"(?<![a-z])(?P<{kind.name}>{'|'.join(words)})(?![a-z])" for kind, words in wording.TITLES.items())
 )
+_NAMES = {kind: re.compile(rf"(?<![a-z])(?:{'|'.join(words)})(?![a-z])") for kind, words in wording.TITLES.items()}
 _AGAIN = re.compile(rf"[\s.:]*[/|]\s*(?:{_TITLE.pattern})")
 _SELF_BILLED = re.compile(r"selbst ausgestellte rechnung|selbstfakturi|gutschriftsverfahren|self[ -]?bill")
 Parse = Callable[[str], tuple[str, float] | None]
@@ -32,6 +33,7 @@ _MARKS = " .:,|-\u2013"
 _TALL = 1.2
 _WORDS_BEFORE, _WORDS_BETWEEN = 3, 3
 
+_NUMBER_OF = {kind: wording.pattern(words) for kind, words in wording.NUMBERS.items()}
 OWN_NUMBER = {kind: wording.pattern((*wording.NUMBERS[kind], *wording.OWN_NUMBER)) for kind in wording.NUMBERS}
 _BARE_NUMBER = wording.pattern(wording.BARE_NUMBER)
 _NEAR_TITLE = 8.0  # heights of the title
@@ -57,6 +59,7 @@ class Title:
     number: str | None
     date: str | None
     confidence: float
+    is_tall: bool
 
 
 def title(layout: Layout, order: dates.Order | None) -> Title | None:
@@ -84,7 +87,8 @@ def _titles(layout: Layout, order: dates.Order | None, usual: float) -> Iterator
         is_bare = number is None and day is None
         if is_bare and cell.height < _TALL * usual and _is_label(layout, cell):
             continue
-        yield Title(kind, cell, number, day, 0.7 if is_bare and cell.height < _TALL * usual else 0.95)
+        is_tall = cell.height >= _TALL * usual
+        yield Title(kind, cell, number, day, 0.7 if is_bare and not is_tall else 0.95, is_tall)
 
 
 def _may_precede(text: str) -> bool:
@@ -147,13 +151,29 @@ def _with_tail(
     return None
 
 
-def type_by_number(layout: Layout, parse: Parse) -> tuple[DocumentType, Found] | None:
-    """The type whose number is labelled, where there is no title."""
+def type_by_number(layout: Layout, parse: Parse, title: Title | None) -> tuple[DocumentType, Found] | None:
+    """The type whose number is labelled, where there is no title; an invoice also where it may cite what a title names.
+
+    Labels that every type may have tell no type against a title.
+    """
+    if title is not None:
+        is_citable = title.type not in {DocumentType.INVOICE, DocumentType.CREDIT_NOTE}
+        found = next(_labelled(layout, DocumentType.INVOICE, parse), None) if is_citable else None
+        return None if found is None or found.label.page != 1 else (DocumentType.INVOICE, found)
     for kind in _BY_NUMBER:
         found = next(iter(own_numbers(layout, kind, parse)), None)
         if found is not None and found.label.page == 1:
             return kind, found
     return None
+
+
+def _labelled(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[Found]:
+    """The numbers of a type by their labels, then those behind a cell that is its name: `Sammelrechnung   R-1`."""
+    yield from find(layout, _NUMBER_OF[kind], parse)
+    name = _NAMES[kind]
+    for found in find(layout, name, parse, below=False):
+        if name.fullmatch(found.label.plain.strip(" .:")) and found.cell is not found.label:
+            yield found
 
 
 def own_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Sequence[Found]:

@@ -85,7 +85,7 @@ class Heading:
         count = 0
         for choice in sorted(product(*(range(len(name)) for name in self._names())), key=sum):
             kinds = [name[index] for name, index in zip(self._names(), choice, strict=True)]
-            unique = [kind for kind in kinds if kind not in {Kind.OTHER, Kind.GTIN}]
+            unique = [kind for kind in kinds if kind not in {Kind.OTHER, Kind.GTIN, Kind.GROSS, Kind.TAX_AMOUNT}]
             if len(set(unique)) == len(unique):
                 yield self._read_as(kinds)
                 count += 1

@@ -211,6 +211,12 @@ _WITHOUT_TAX = (
     r"|iva escl(?:usa)?|senza iva|sin iva|excl|exclusief(?: btw)?|ekskl(?: moms)?|eks moms|uden moms|netto|net|neto"
 )
 _QUALIFIED = re.compile(rf"(?P<before>(?:{_WITHOUT_TAX}) )?(?P<phrase>.+?)(?P<after> (?:{_WITHOUT_TAX}))?")
+_WITH_TAX = (
+    r"brutto|gross|ttc|t t c|(?:inkl|incl|inc|inclusive|including)(?: (?:ust|mwst|steuer|vat|tax|btw|moms))?"
+    r"|iva inclusa|iva incl|ivato|iva incluido|con iva|inclusief btw|inkl moms"
+)
+_TAXED = re.compile(rf"(?P<phrase>.+?) (?:{_WITH_TAX})")
+_MONEY = frozenset({Kind.PRICE, Kind.NET})
 _OURS = frozenset(["our", "unsere", "notre", "nostro", "onze", "vores", "nuestra", "supplier", "seller", "lieferanten"])
 _YOURS = frozenset(
     ["your", "ihre", "votre", "vostro", "uw", "jeres", "deres", "su", "customer", "buyer", "client", "kunden"]
@@ -234,13 +240,20 @@ def heading(text: str) -> tuple[Kind, ...]:
     plain = plain_heading(text)
     if plain in _KINDS:
         return _KINDS[plain]
-    if (based := _BASED.fullmatch(plain)) and Kind.PRICE in heading(based["price"]):
-        return (Kind.PRICE,)
     if (begun := _DANGLING.sub("", plain)) in _KINDS:
         return _KINDS[begun]
     whose, _, own = plain.partition(" ")
     if Kind.ARTICLE in _KINDS.get(own, ()) and (whose in _OURS or whose in _YOURS):
         return (Kind.ARTICLE if whose in _OURS else Kind.BUYER_ARTICLE,)
+    return _of_money(plain)
+
+
+def _of_money(plain: str) -> tuple[Kind, ...]:
+    """The kinds of an amount whose heading says what it is for, or whether it has the tax in it."""
+    if (based := _BASED.fullmatch(plain)) and Kind.PRICE in heading(based["price"]):
+        return (Kind.PRICE,)
+    if (taxed := _TAXED.fullmatch(plain)) and not _MONEY.isdisjoint(_KINDS.get(taxed["phrase"], ())):
+        return (Kind.GROSS,)
     match = _QUALIFIED.fullmatch(plain)
     kinds = _KINDS.get(match["phrase"], ()) if match and (match["before"] or match["after"]) else ()
     if Kind.PRICE in kinds:
@@ -283,6 +296,7 @@ _TOTAL = re.compile(
     r""
     r"(?:zwischen|gesamt|netto|brutto|rechnungs?|positions|waren|teil|end|auftrags|bestell)*(?:summen?|betrag|netto|brutto|wert|total)"
     r"|gesamt|summen?|sub ?total|total|totals|totaal|totale|totali|subtotaal|grand total|net total|net amount"
+    r"|(?:goods|items?|lines?|order|merchandise|products?|services?|overall) total"
     r"|total amount|nettobetrag|amount due|balance|montant (?:total|net|ht|ttc|du)|sous total|base ht|solde"
     r"|net a payer|imponibile|totale (?:imponibile|documento|fattura)|base imponible|importe total|suma|total a pagar"
     r"|subtotale|te betalen|totaalbedrag|i alt|sum|at betale|subtotal|momspligtig|netto(?:summe|betrag)?|zu zahlen\w*"

@@ -77,8 +77,9 @@ def _identity(layout: Layout, order: dates.Order | None) -> _Identity | None:
         return parse_reference(text, order)
 
     title = kind.title(layout, order)
-    if title is None:
-        typed = kind.type_by_number(layout, parse)
+    # A line in the print of all others may name another document: `Lieferschein 4711` over the lines that it delivered.
+    typed = None if title is not None and title.is_tall else kind.type_by_number(layout, parse, title)
+    if title is None or typed is not None:
         if typed is None:
             return None
         return typed[0], typed[1].value, _evidence(typed[1], 0.8), headings.day_behind(typed[1], order)

@@ -24,8 +24,8 @@ _KINDS = {
 _TAXES = frozenset({"total_tax", "tax_part"})
 _WEIGHTS = {"total_net": 1.0, "total_tax": 1.0, "total_gross": 1.0, "payable": 0.6, "tax_part": 0.5, "sum": 0.3}
 _RATE_BEFORE = re.compile(
-    r"[\s.*•:(+\-]*(?:(?:zzgl|zuzugl|zuzuglich|inkl|enthaltene|davon|darin|plus|incl|including|dont|di cui|waarvan"
-    r"|heraf)\b\.?\s*)?"
+    r"[\s.*•:(+\-]*(?:(?:zzgl|zuzugl|zuzuglich|inkl|enthaltene?|davon|darin|plus|incl|including|dont|di cui|waarvan"
+    r"|heraf)\b\.?\s*){0,2}"
     r"\d{1,2}(?:[.,]\d{1,3})?\s*%(?:ige)?\s*(?=[a-z])"
 )
 """A rate of tax before the name of the tax: `zzgl. 19 % MwSt.`"""

@@ -103,6 +103,7 @@ NUMBERS: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
             "indkobsordre *", "rekvisitions *", "bestillings *",
         ),
         DocumentType.ORDER_CONFIRMATION: (
+            "our order *", "unser auftrag *", "notre commande *", "nostro ordine *", "onze order *", "vores ordre *",
             "auftragsbestatigungs *", "auftragsbestatigung *", "auftrags *", "auftrag *", "ab *", "auftrag nr lief",
             "order confirmation *", "confirmation *", "sales order *", "so *", "confirmation de commande *",
             "accuse de reception *", "conferma d'ordine *", "conferma ordine *", "confirmacion de pedido *",
@@ -304,6 +305,9 @@ YOURS = re.compile(
 )
 """Beside the label of an id: it is the buyer's."""
 
+OURS = re.compile(r"^\W*(?:our|unsere?r?|notre|nostr[oa]|nuestr[oa]|onze|vores)\b")
+"""Before the number of an order on a seller's paper: it is the seller's own."""
+
 SELLER = (
     "verkaufer", "lieferant", "rechnungssteller", "rechnungsersteller", "rechnungsaussteller", "auftragnehmer",
     "leistungserbringer", "absender", "seller", "supplier", "vendor", "from", "sold by", "vendeur", "fournisseur",
@@ -338,19 +342,9 @@ ELSEWHERE = (
 )  # fmt: skip
 
 NAME = (
-    "name",
-    "firma",
-    "company",
-    "nom",
-    "raison sociale",
-    "nome",
-    "ragione sociale",
-    "denominazione",
-    "nombre",
-    "razon social",
-    "naam",
-    "navn",
-)
+    "name", "firma", "company", "nom", "raison sociale", "nome", "ragione sociale", "denominazione", "nombre",
+    "razon social", "naam", "navn",
+)  # fmt: skip
 
 ADDRESS = ("anschrift", "adresse", "address", "strasse", "indirizzo", "direccion", "domicilio", "adres")
 
