@@ -8,7 +8,7 @@ import typer
 
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
-from cli.destinations import Kind, Shown, insert_destination
+from cli.destinations import Kind, Shown, insert_destination, list_destinations
 from cli.failures import UsageError
 from cli.tenants import (
     ORGANIZATION,
@@ -66,12 +66,14 @@ def onboard(  # all that a tenant has
     """
     with as_owner(cloud) as connection:
         tenant, is_new = insert_tenant(connection, slug, name, organization)
+        there = {(one.name, one.kind, one.address) for one in list_destinations(connection, tenant.id)}
+        wanted = [(called, kind, at) for kind, called, at in destinations if (called, kind, at) not in there]
         return Onboarded(
             tenant,
             is_new,
             insert_addresses(connection, tenant, addresses),
             insert_admins(connection, tenant, admins),
-            [insert_destination(connection, tenant, called, kind, at) for kind, called, at in destinations],
+            [insert_destination(connection, tenant, called, kind, at) for called, kind, at in wanted],
         )
 
 

@@ -16,6 +16,7 @@ from cli.cloud.place import place_of
 from cli.failures import UsageError
 from cli.terminal import page, print_json
 from counterfoil.db import Connection, mapped
+from counterfoil.documents.mail.recipients import recipients
 
 OWNER = "counterfoil_owner"
 """Tenants are added by the role that owns the tables: no worker may."""
@@ -150,6 +151,8 @@ def insert_addresses(connection: Connection, tenant: Tenant, added: Sequence[str
     """As `change_addresses`, in a transaction of the owner."""
     _check_addresses(added)
     for address in added:
+        if recipients(f"To: <{address}>\r\n\r\n".encode()) != (address.lower(),):
+            raise UsageError(f"'{address}' would be found in no mail: use one like invoices@in.example.com.")
         connection.execute(
             "INSERT INTO tenant_address (tenant_id, address) VALUES (%s, %s) ON CONFLICT DO NOTHING",
             [tenant.id, address.lower()],

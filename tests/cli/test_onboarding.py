@@ -90,3 +90,11 @@ def test_a_tenant_that_exists_gets_what_it_has_not_got(call: Callable[..., Any])
     call("acme", "--address", "one@acme.example")
     done = call("acme", "--address", "one@acme.example", "--address", "two@acme.example", "--json")
     assert (done["new"], done["addresses"]) == (False, ["one@acme.example", "two@acme.example"])
+
+
+def test_the_same_command_again_changes_nothing_and_shows_no_secret(call: Callable[..., Any], admin: Connection):
+    call("acme", *ALL)
+    before = {table: rows(admin, table) for table in TABLES}
+    done = call("acme", *ALL, "--json")
+    assert (done["new"], done["destinations"]) == (False, [])
+    assert {table: rows(admin, table) for table in TABLES} == before

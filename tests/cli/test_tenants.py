@@ -104,6 +104,15 @@ def test_an_address_is_one_tenant_s_alone(cloud: Any, admin: Connection):
     ]
 
 
+@pytest.mark.parametrize(
+    "address", ["<in@acme.example>", "in@acme.example,", "a,b@acme.example", '"in"@acme.example', "in@acme_1.example"]
+)
+def test_an_address_that_no_mail_could_be_found_by_is_refused(address: str, cloud: Any):
+    with pytest.raises(UsageError, match="would be found in no mail"):
+        tenants.change_addresses(cloud, "acme", added=[address])
+    assert tenants.change_addresses(cloud, "acme") == []
+
+
 def test_what_is_no_address_of_a_tenant_cannot_be_removed(cloud: Any):
     with pytest.raises(UsageError, match="is no address of 'acme'"):
         tenants.change_addresses(cloud, "acme", removed=["in@acme.example"])
