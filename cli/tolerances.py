@@ -43,13 +43,16 @@ def _direction(said: Sequence[str], option: str) -> tuple[Decimal | None, Decima
     if not said:
         raise UsageError(f"Say how far it may be off: --within 2% for both directions, or {option} for this one.")
     absolute, percent = None, None
-    for text in said:
-        if text == ANY:
-            continue
+    for number, text in enumerate(said):
         found = _LIMIT.fullmatch(text.strip())
-        if found is None:
+        if found is None and text != ANY:
             raise UsageError(f"'{text}' is no limit: write a number like 0.05, a share like 2%, or {ANY}.")
-        if found[2]:
+        is_share = found is not None and bool(found[2])
+        if (ANY in said and number > 0) or (percent if is_share else absolute) is not None:
+            raise UsageError(f"'{text}' is one too many: one number and one share make a limit, or {ANY} alone.")
+        if found is None:
+            continue
+        if is_share:
             percent = Decimal(found[1])
         else:
             absolute = Decimal(found[1])

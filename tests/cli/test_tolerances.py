@@ -109,6 +109,12 @@ def test_limits_are_read_as_people_write_them(said: tuple[list[str], list[str], 
     assert tolerances.limits_of(*said) == limits
 
 
+@pytest.mark.parametrize("within", [["2%", "3%"], ["0.05", "1"], ["any", "2%"]])
+def test_of_two_limits_of_one_sort_none_is_dropped_unsaid(within: list[str]):
+    with pytest.raises(UsageError, match=f"'{within[1]}' is one too many"):
+        tolerances.limits_of(within, [], [])
+
+
 @pytest.mark.parametrize("text", ["-1", "two", "1,5", "%", "1e3", "", "NaN", "5 EUR"])
 def test_what_is_no_limit_is_refused(text: str):
     with pytest.raises(UsageError, match="is no limit"):

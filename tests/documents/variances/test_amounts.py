@@ -1,12 +1,14 @@
 """What a line and its tax come to is held against what they say: a price is what is paid, whatever is printed."""
 
+from typing import Any
+
 import pytest
 
-from counterfoil.documents.variances import Outcome
+from counterfoil.documents.variances import Document, Outcome
 from tests.documents.variances.papers import TWO, codes, delivery, invoice, line, order, result
 
 
-def only(*documents, code: str) -> str:
+def only(*documents: Document, code: str) -> str:
     found = result(*documents)
     assert codes(found) == [code]
     return found.reasons[0]
@@ -63,7 +65,7 @@ def test_an_order_whose_amount_makes_no_sense_is_taken_at_its_price():
 # -- tax ------------------------------------------------------------------------------------------------------------
 
 
-def taxed(tax: str, *rates: str, **more: str):
+def taxed(tax: str, *rates: str, **more: Any) -> Document:
     """An invoice over 42.00 and 62.50 net, whose lines state these rates."""
     lines = [item if rate == "" else {**item, "tax_rate": rate} for item, rate in zip(TWO, rates, strict=True)]
     return invoice(lines=lines, total_tax=tax, total_gross=f"{104.5 + float(tax):.2f}", **more)

@@ -1,6 +1,7 @@
 """What a credit note settles: goods by goods given back, a price by an amount, a bill sent twice by one taken back."""
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -12,7 +13,7 @@ DEAR = invoice(lines=[line(price="8.40"), TWO[1]])
 """10 pieces at 8.40 that were ordered at 4.20."""
 
 
-def of_invoice(**more: object) -> Document:
+def of_invoice(**more: Any) -> Document:
     return credit(invoice_reference="R-100", **more)
 
 

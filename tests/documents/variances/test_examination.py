@@ -267,6 +267,10 @@ def test_another_tax_rate():
     assert only(found, "tax_mismatch").endswith("is taxed at 7 %, ordered at 19 %.")
 
 
+def test_a_currency_is_the_same_however_it_is_written():
+    assert codes(result(order(), delivery(), invoice(currency=" eur"))) == []
+
+
 def test_in_another_currency_prices_are_not_compared():
     lines = [line(price="9.99"), TWO[1]]
     assert only(result(order(), delivery(), invoice(currency="USD", lines=lines)), "currency_mismatch") == (

@@ -36,6 +36,20 @@ def test_the_most_specific_one_applies(suppliers: list[str], articles: list[str]
     assert LAYERS.limits(Key.PRICE, suppliers=suppliers, articles=articles) == percent(applies)
 
 
+@pytest.mark.parametrize(
+    ("written", "stated"),
+    [
+        ("3M Deutschland GmbH", "3M DEUTSCHLAND"),
+        ("A1 Telekom Austria AG", "A1 Telekom Austria"),
+        ("CHE-123.456.789 MWST", "CHE123456789MWST"),
+        ("12/345/67890", "1234567890"),
+    ],
+)
+def test_a_firm_with_a_digit_in_its_name_is_known_by_its_name(written: str, stated: str):
+    tolerances = Tolerances([Tolerance(Key.PRICE, percent(7), supplier=written)])
+    assert tolerances.limits(Key.PRICE, suppliers=[stated]) == percent(7)
+
+
 def test_what_nobody_set_is_the_default():
     assert LAYERS.limits(Key.TOTAL) == DEFAULTS[Key.TOTAL]
 

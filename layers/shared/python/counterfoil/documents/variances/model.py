@@ -179,7 +179,7 @@ def read_document(id_: UUID, type_: str, received_at: datetime, data: Mapping[st
             for name in ("vat_id", "name")
             if isinstance(seller, Mapping) and (found := _text(seller.get(name))) is not None
         ),
-        currency=_text(data.get("currency")),
+        currency=(_text(data.get("currency")) or "").upper() or None,
         net=number_of(data.get("total_net")),
         tax=number_of(data.get("total_tax")),
         gross=number_of(data.get("total_gross")),

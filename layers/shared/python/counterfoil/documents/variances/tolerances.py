@@ -15,6 +15,8 @@ from typing import Any
 from counterfoil.documents.matching.normalise import code, identifier, name
 
 _CENT = Decimal("0.01")
+_DIGITS_OF_A_NUMBER = 5
+"""Every VAT id and tax number has as many; a firm's name may have one or two (`3M`, `A1 Telekom`)."""
 
 
 class Key(StrEnum):
@@ -142,4 +144,5 @@ def _supplier(text: str | None) -> str | None:
     """A supplier's VAT id or name in a form that can be compared."""
     if text is None:
         return None
-    return identifier(text) if any(letter.isdigit() for letter in text) else name(text).core
+    has_number = sum(letter.isdigit() for letter in text) >= _DIGITS_OF_A_NUMBER
+    return identifier(text) if has_number else name(text).core
