@@ -18,7 +18,7 @@ from cli.sample import generate
 from counterfoil.documents import extraction, text, uploads
 from counterfoil.documents.mail import archive, attachments, message, recipients
 from counterfoil.documents.matching import judge
-from counterfoil.documents.reading import images, model
+from counterfoil.documents.reading import images, model, tiff
 from counterfoil.documents.reading.grounds import Grounds
 from counterfoil.documents.recognition import FileKind, recognise
 from counterfoil.documents.splitting import split
@@ -31,6 +31,7 @@ from counterfoil.errors import (
 )
 from counterfoil.llm import answers
 from counterfoil.messages import Message
+from tests.documents.reading import papers
 
 EVENTS = Path(__file__).parents[1] / "events"
 REFUSALS = (InvalidDocumentError, InvalidMessageError, NewerSchemaError, InvalidAnswerError)
@@ -103,6 +104,8 @@ def _images() -> Iterator[bytes]:
     yield bytes.fromhex("49492a000800000002000001030001000000000400000101030001000000000600000000 0000")
     yield bytes.fromhex("4d4d002a00000008000201000003000000010400000001010003000000010600000000000000")
 
+    yield papers.tiff(7, 9, size=(2, 1))
+
 
 def _drawn() -> Iterator[bytes]:
     """Pages of the samples as `_pages_of` reads them."""
@@ -164,6 +167,12 @@ def _read_pages(content: bytes) -> None:
     text.read(_pages_of(content))
 
 
+def _image(content: bytes) -> None:
+    found = images.measure(content)
+    for number in range(1, min(found.pages, 3) + 1) if found is not None and found.format == "TIFF" else ():
+        assert len(tiff.page(content, number)) <= 100 + 20 * len(content)
+
+
 def _split(content: bytes) -> None:
     read = _pages_of(content)
     found = [number for part in split(read).parts for number in range(part.pages.first, part.pages.last + 1)]
@@ -207,7 +216,7 @@ TARGETS = {
     "mail": Target(_mail, _mails),
     "recipients": Target(_recipients, _mails, longest=8 * 1024),
     "archive": Target(_archive, _archives),
-    "image": Target(images.measure, _images, longest=4 * 1024),
+    "image": Target(_image, _images, longest=4 * 1024),
     "pages": Target(_read_pages, _drawn),
     "splitting": Target(_split, _drawn),
     "answer": Target(

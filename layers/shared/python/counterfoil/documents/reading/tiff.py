@@ -24,7 +24,7 @@ _NOT_MOVED = frozenset({330, 513, 514, 519, 520, 521, 34665, 34853})
 class _Entry(NamedTuple):
     tag: int
     type: int
-    count: int
+    values: int
     value: bytes
 
 
@@ -51,7 +51,7 @@ def page(content: bytes, number: int) -> bytes:
     except (struct.error, IndexError):
         return b""
     parts = _parts(content, order, entries)
-    if parts is None or any(len(entry.value) != _SIZES[entry.type] * entry.count for entry in entries):
+    if parts is None or any(len(entry.value) != _SIZES[entry.type] * entry.values for entry in entries):
         return b""
     kept = [entry for entry in entries if entry.tag not in _NOT_MOVED]
     start = 8 + 2 + 12 * len(kept) + 4
@@ -71,7 +71,7 @@ def page(content: bytes, number: int) -> bytes:
             body += value
         else:
             field = value.ljust(4, b"\0")
-        table.append(struct.pack(f"{order}HHI", entry.tag, type_, entry.count) + field)
+        table.append(struct.pack(f"{order}HHI", entry.tag, type_, entry.values) + field)
     head = content[:4] + struct.pack(f"{order}IH", 8, len(kept))
     return head + b"".join(table) + b"\0\0\0\0" + bytes(body)
 
@@ -104,6 +104,6 @@ def _parts(content: bytes, order: str, entries: list[_Entry]) -> list[bytes] | N
 
 def _numbers(order: str, entry: _Entry) -> tuple[int, ...]:
     letter = {_SHORT: "H", _LONG: "I"}.get(entry.type)
-    if letter is None or len(entry.value) != _SIZES[entry.type] * entry.count:
+    if letter is None or len(entry.value) != _SIZES[entry.type] * entry.values:
         return ()
-    return struct.unpack(f"{order}{entry.count}{letter}", entry.value)
+    return struct.unpack(f"{order}{entry.values}{letter}", entry.value)
