@@ -5,9 +5,10 @@ scans from the characters that are recognised on them; by rules, and where those
 of many documents has no data of its own: it is cut into its children, each with a file, a row and an ingestion of its
 own, and is done. What nobody can read is kept, with the reason.
 
-A document may be read anew. Where that finds nothing, as when no language model is there any more, what was read of it
-before stands. Where it finds something, but nothing to match by, matching is begun all the same, if it ever was: it
-takes the document out of its cluster. A file that was taken apart stays so: what its parts state belongs to them.
+A document may be read anew. Where that finds nothing, or less because no language model is there any more, what was
+read of it before stands. Where it finds something, but nothing to match by, matching is begun all the same, if it ever
+was: it takes the document out of its cluster. A file that was taken apart stays so: what its parts state belongs to
+them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -114,7 +115,10 @@ def ingest(attempt: Attempt, language_model: MakeLlm | None = None, ocr: MakeOcr
         raise DeferredError(message, until=attempt.now()) from error
     if isinstance(found, _AsBefore):
         return Success(lambda _: (), reason=lambda: found.reason)
-    return _divided(attempt, found) if isinstance(found, _Divided) else _done(attempt, document, found)
+    if isinstance(found, _Divided):
+        return _divided(attempt, found)
+    poorer = _poorer(found, document.method, has_model=language_model is not None)
+    return _done(attempt, found) if poorer is None else _as_read_before(attempt, poorer)
 
 
 _READ = """
@@ -252,7 +256,7 @@ def _exact(extraction: Extraction) -> _Result:
     )
 
 
-def _done(attempt: Attempt, document: _Document, found: _Result) -> Outcome:
+def _done(attempt: Attempt, found: _Result) -> Outcome:
     is_read = found.structured_data is not None
     is_matched = is_read and found.type not in (None, DocumentType.OTHER)
     told: list[str] = []
@@ -263,8 +267,6 @@ def _done(attempt: Attempt, document: _Document, found: _Result) -> Outcome:
         sends = _match(connection, attempt, [attempt.work_id]) if is_matched else _match_again(connection, attempt)
         return sends + (_replace(connection, attempt, told) if is_read else [])
 
-    if not is_read and document.method is not None and not _says_more(found, document.method):
-        return _as_read_before(attempt, found.reason or NOTHING)
     if not is_read:
         return Skip(found.reason or NOTHING, effects)
     if not is_matched:
@@ -272,19 +274,25 @@ def _done(attempt: Attempt, document: _Document, found: _Result) -> Outcome:
     return Success(effects, reason=lambda: " ".join((*found.remarks, *told)) or None)
 
 
-def _says_more(found: _Result, before: str) -> bool:
-    """Whether a reading without data says something all the same: that it is no document of a kind that has any.
+def _poorer(found: _Result, before: str | None, *, has_model: bool) -> str | None:
+    """Why a reading must not replace the one before, which found something by the method `before`; None where it may.
 
-    A language model is not contradicted by rules, which may do without it only because it is away.
+    A reading without data may where it says what that is: a document of a kind that has none. But rules alone neither
+    contradict a language model nor give up what it found, for it may only be away.
     """
-    return (
-        found.type == DocumentType.OTHER and found.method != "none" and (before != "model" or found.method == "model")
-    )
+    if before is None:
+        return None
+    is_alone = before == "model" and found.method != "model"
+    if found.structured_data is None:
+        says_what = found.type == DocumentType.OTHER and found.method != "none" and not is_alone
+        return None if says_what else found.reason or NOTHING
+    if is_alone and not has_model and found.remarks:
+        return " ".join(("No language model is configured, as there was then.", *found.remarks))
+    return None
 
 
 def _as_read_before(attempt: Attempt, reason: str) -> Success:
-    """Nothing was read this time, for which a model that is away may be reason enough: no data are lost."""
-    told = f"What was read of it before stands, for this time it was not: {reason}"
+    told = f"What was read of it before stands. This time: {reason}"
     return Success(lambda connection: _match_again(connection, attempt), reason=lambda: told)
 
 
