@@ -73,7 +73,7 @@ def write(connection: Connection, arrival: Arrival, *, refusal: str | None = Non
     With `refusal`, the reason why nothing is taken, the source alone.
 
     Raises:
-        InvalidDocumentError: it is a mail that the tenant has, with other files (see `is_refused_for_other_files`).
+        InvalidDocumentError: it is a mail that the tenant has, with other files (see `refuse_other_files`).
     """
     earlier = None if refusal else _mail_before(connection, arrival)
     if earlier is not None and _has_other_files(connection, arrival):
@@ -99,8 +99,8 @@ def write(connection: Connection, arrival: Arrival, *, refusal: str | None = Non
     )
 
 
-def is_refused_for_other_files(connection: Connection, arrival: Arrival) -> bool:
-    """Whether it is a mail that the tenant has, but with other files; if so, it is recorded as seen again.
+def refuse_other_files(connection: Connection, arrival: Arrival) -> bool:
+    """Record a mail that the tenant has, but with other files, as seen again. False where it is none.
 
     It may be the same mail, whose files a server has changed on the way, or another one, whose program numbers its
     mails badly. The one must make no second document and the other must not get lost, so a person decides: a mail whose

@@ -77,7 +77,7 @@ def _taken_apart(
     )
     if found.documents:
         with attempt.database.tenant(arrival.tenant_id) as connection:
-            is_refused = store.is_refused_for_other_files(connection, arrival)
+            is_refused = store.refuse_other_files(connection, arrival)
         if is_refused:
             raise InvalidDocumentError(store.OTHER_FILES)
         return _success(attempt, arrival)
