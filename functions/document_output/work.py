@@ -1,7 +1,7 @@
 """One attempt at delivering a result: signed to a webhook, or as files to S3, behind the destination's breaker."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from counterfoil.documents.output.payload import Job, body
 from counterfoil.egress import Egress
 from counterfoil.errors import CancelledError, InvalidSettingsError, StaleClaimError
 from counterfoil.work import Send
+from functions.document_output.lanes import Lanes
 
 LEAST_SECONDS = 2.0
 """Of a call: with less than this left of the try, none is made."""
@@ -29,6 +30,7 @@ class Ways:
     """None: the deployment has no way to the internet for webhooks."""
     bucket: str | None
     """Of exports."""
+    lanes: Lanes = field(default_factory=Lanes)
 
 
 def deliver(attempt: Attempt, ways: Ways) -> Outcome:
@@ -38,6 +40,7 @@ def deliver(attempt: Attempt, ways: Ways) -> Outcome:
         ServiceUnavailableError: the destination was away, and may be there later.
         RejectedRequestError: it refuses, or is somewhere that may not be called.
         BreakerOpenError: it has failed for long; it is left alone for a while.
+        DeferredError: it answers slowly, and others go first.
         InvalidSettingsError: the deployment lacks the way, or the destination its secret.
         CancelledError: no time is left.
         StaleClaimError: a newer revision has begun.
@@ -53,7 +56,10 @@ def deliver(attempt: Attempt, ways: Ways) -> Outcome:
     if not destination.is_active:
         return Skip(f"The destination '{destination.name}' was removed", partial(_forget, attempt.work_id))
     attempt.check()
-    with ways.breakers.guard(f"{DESTINATION}{destination.id}"):
+    with (
+        ways.lanes.lane(destination.id, destination.name, attempt.now()),
+        ways.breakers.guard(f"{DESTINATION}{destination.id}"),
+    ):
         status = _call(attempt, ways, job, destination, secrets)
 
     def effects(connection: Connection) -> Sequence[Send]:
