@@ -71,7 +71,7 @@ def test_a_delivery_whose_lane_is_full_waits_without_losing_an_attempt_while_ano
     with Server() as slow, Server() as quick, ExitStack() as under_way:
         world.webhook(slow.url, "slow")
         world.webhook(quick.url, "quick")
-        ids = dict(admin.execute("SELECT name, id FROM destination").fetchall())
+        ids: dict[str, UUID] = dict(admin.execute("SELECT name, id FROM destination").fetchall())
         call(lanes, seconds, ids["slow"], SLOW_SECONDS + 1)
         for _ in range(MOST):
             under_way.enter_context(lanes.lane(ids["slow"], "slow", NOW))
