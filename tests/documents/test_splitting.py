@@ -177,6 +177,15 @@ def test_where_signs_are_missing_or_contradict_one_another_a_file_stays_whole_an
     assert "stays whole" in found.doubt
 
 
+def test_a_last_page_of_one_line_below_the_letterhead_goes_on():
+    papers = [paper for deal in whole_deals(7433, 3, country="DE", varied=True) for paper in deal]
+    layout = Layout(letterhead_on_every_page=True, names_itself_on_every_page=False, carries_sums=True)
+    file = bundle([paper for paper in papers if paper.number == "202502611"], layout=layout)
+    assert file.ranges == ((1, 3),)
+    assert "Bankverbindung:" in page.pages(file.content)[2].text
+    assert found_in(file) == (True, expected(file))
+
+
 def test_two_copies_that_each_have_a_first_page_are_two_documents():
     copy = [*FIRST, *TOTAL, "Seite 1 von 1"]
     assert divided(copy, copy).ranges == [(1, 1), (2, 2)]

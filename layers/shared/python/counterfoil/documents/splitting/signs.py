@@ -80,6 +80,8 @@ class Signs:
     """Firms in its header."""
     header: frozenset[str]
     """Lines of its header, without digits."""
+    lines: frozenset[str]
+    """All its lines, without digits."""
     large: frozenset[str]
     """Lines of its upper half in larger print than the rest, without digits."""
     head: tuple[frozenset[str], ...]
@@ -133,6 +135,7 @@ def read(page: Page) -> Signs:
         sender=frozenset(_ids(footer)),
         firms=frozenset(found.group() for text in header if (found := words.FIRM.search(text))),
         header=frozenset(map(_without_digits, header)),
+        lines=frozenset(map(_without_digits, texts)),
         large=frozenset(
             _without_digits(text)
             for (line, segments), text in zip(lines, texts, strict=True)

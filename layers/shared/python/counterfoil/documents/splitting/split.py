@@ -23,6 +23,8 @@ _COVER_CONFIDENCE = 0.95
 _COUNTERPARTS_NAMED = 2
 _BILLS = ("invoice", "credit_note")
 _MIDDLE = 0.5
+_FEWEST_SHARED, _MOST_LEFT = 3, 3
+"""Lines that two pages share, and lines that only the second has."""
 
 _BY_STYLE = {"title": 4.5, "heading": 4.0, "label": 3.0}
 
@@ -98,6 +100,11 @@ def split(pages: Sequence[Page]) -> Split:
         else:
             current.add(signs[place])
     return Split(len(pages), tuple(boundaries), frozenset(place + 1 for place in covering))
+
+
+def _is_rest(before: Signs, page: Signs) -> bool:
+    """Tell whether a page has the letterhead and foot of the page before and hardly more: what was left of a text."""
+    return len(page.lines & before.lines) >= _FEWEST_SHARED and len(page.lines - before.lines) <= _MOST_LEFT
 
 
 def _weighed(page: int, signs: Sequence[Sign]) -> Boundary:
@@ -246,6 +253,8 @@ def _by_layout(current: _Current, page: Signs) -> Iterator[Sign]:
     if len(head) > 1:
         weight, so_much = (2.8, "the") if len(head) > 2 else (1.5, "some of the")
         yield Sign(weight, f"It has {so_much} head of a first page.")
+    if current.is_known and not (names_itself or head) and _is_rest(current.last, page):
+        yield Sign(-2.0, "It is like the page before, but for a few lines.")
     if current.is_known and not names_itself:
         is_headed = not page.large <= current.large
         if not page.head and not is_headed:
