@@ -20,7 +20,7 @@ _EMAIL = re.compile(r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]+(
 _REFERENCE = re.compile(r"(?:[A-Z]{1,5} )?(?=\S*\d)[A-Za-z0-9\u00c0-\u024f][\w./\-+]*(?<![./-])(?!\w)")
 _MAX_REFERENCE = 40
 
-_MARKS = " .:#-"
+_MARKS = " .:#-\u2013"
 
 CERTAIN, STATED = 1.0, 0.7
 """Check digits are right; only the label speaks for the number."""

@@ -26,7 +26,9 @@ Parse = Callable[[str], tuple[str, float] | None]
 _NUMBER_WORD = re.compile(r"(?:nummer|number|numero|num|nr|n\.?o|n\b|n'|#)[\s.:#]*")
 _PARENTHESIS = re.compile(r"\([^()]*\)")
 _FROM = r"vom|von|from|dated|issued(?: at| on)?|du|del|van|af|of"
-_DATE_WORD = re.compile(rf"[\s,(\-|:]*(?:(?:{_FROM}|date|en date du|dd|d d|den|datum|dato|am|a)\b)?[\s:.]*")
+_DATE_WORD = re.compile(rf"[\s,(\-|:/]*(?:(?:{_FROM}|date|en date du|dd|d d|den|datum|dato|am|a)\b)?[\s:.]*")
+_CITES = re.compile(rf"\s*(?:zu|zur|to|for|sur|su|sobre|op|til|vedr)\b\.?\s*(?:[a-z']+ )?(?:{_TITLE.pattern})")
+"""Another document that a title names behind its number: `Gutschrift Nr. 7 zu Rechnung 4711`."""
 _ENDS_IN_DATE_WORD = re.compile(rf"[\s,(]*(?:{_FROM})\s*")
 _SPACED = re.compile(r"(?:[\w-] ){3,}[\w-]")
 _MARKS = " .:,|-\u2013"
@@ -140,7 +142,7 @@ def _rest(layout: Layout, cell: Cell, rest: str, order: dates.Order | None) -> t
 def _with_tail(
     layout: Layout, cell: Cell, number: str, tail: str, order: dates.Order | None
 ) -> tuple[str | None, str | None] | None:
-    if not tail.strip(_MARKS):
+    if not tail.strip(_MARKS) or _CITES.match(plain(tail)):
         return number, None
     day = next(iter(dates.find(tail, order)), None)
     if day is not None and _DATE_WORD.fullmatch(plain(tail[: day[0]])) and len(tail) - day[1] <= 2:
@@ -178,7 +180,10 @@ def _labelled(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[Foun
 
 def own_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Sequence[Found]:
     """The numbers that stand beside a label of the type's own number, by the order of pages."""
-    return [found for found in find(layout, OWN_NUMBER[kind], parse) if not wording.YOURS.search(found.label.plain)]
+    found = find(layout, OWN_NUMBER[kind], parse)
+    if kind is DocumentType.INVOICE:
+        return list(found)  # `Ihre Rechnung Nr. 4711` is what a seller writes
+    return [one for one in found if not wording.YOURS.search(one.label.plain)]
 
 
 def number_beside(layout: Layout, title: Title, parse: Parse) -> Found | None:

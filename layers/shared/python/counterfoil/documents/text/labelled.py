@@ -19,6 +19,8 @@ _MARKS_BEFORE = re.compile(
     r"[\s.*•:(\-]*(?:(?:ihre?r?|unsere?r?|your|our|votre|vos|notre|nos|v/|vs|ns|vostr[oa]|nostr[oa]|su|nuestr[oa]|uw|onze"
     r"|jeres|deres|vores)\b\.?\s*)?"
 )
+_WITH_DATE = re.compile(r"[\s.]*[/,|]\s*(?:vom|datum|date|data|fecha|dato)\b[\s.:]*$")
+"""A label of a number that is one of its date, too: `Rechnungs-Nr./Datum`."""
 _NUMBER_WORD = re.compile(r"\s*(?:nummer|number|numero|num|nr|n\.?o|n)\b[\s.:]*")
 IN_OTHER_WORDS = re.compile(r"[\s.:]*[/|]\s*")
 """What stands between a label and the same in another language."""
@@ -89,6 +91,8 @@ def _beside(
 ) -> Found | None:
     if number_word := _NUMBER_WORD.match(cell.plain, end):
         end = number_word.end()
+    if with_date := _WITH_DATE.match(cell.plain, end):
+        end = with_date.end()
     rest = cell.text[end:]
     if not _ONLY_MARKS.fullmatch(rest):
         parsed = parse(rest)

@@ -49,14 +49,15 @@ TITLES: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
             "goederenontvangst", "varemodtagelse",
         ),
         DocumentType.DELIVERY_NOTE: (
-            "lieferschein", "lieferavis", "delivery note", "despatch advice", "dispatch note",
+            "lieferschein", "lieferavis", "warenbegleitschein", "delivery note", "despatch advice", "dispatch note",
             "packing (?:slip|list)",
             "bon de livraison", "bordereau de livraison", "documento di trasporto", r"d\.?d\.?t\.?",
             "bolla di consegna", "albaran(?: de entrega)?", "nota de entrega", "pakbon", "afleverbon", "leveringsbon",
             "leverbon", "folgeseddel", "leveringsseddel",
         ),
         DocumentType.PURCHASE_ORDER: (
-            "bestellung", "bestellauftrag", "purchase order", "order", "bon de commande", "commande",
+            "(?:einkaufs|rahmen|material)?bestellung", "bestellauftrag", "bestellschein",
+            "purchase order", "order", "bon de commande", "commande",
             "ordine(?: (?:di |d')acquisto)?", "ordine fornitore", "pedido(?: de compra)?", "orden de compra",
             "bestelling", "bestelbon", "inkooporder", "indkobsordre", "bestilling", "ordre",
         ),
@@ -67,7 +68,7 @@ TITLES: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
         ),
         DocumentType.INVOICE: (
             "[a-z]*rechnung(?:s-? ?korrektur)?", "honorarnote", "kostennote", "note d'honoraires",
-            "faktura", "(?:[a-z]+ )?invoice", "facture", "fattura", "factura",
+            "faktura", "(?:[a-z]+ )?invoice", "bill", "facture", "fattura", "factura",
             "factuur",
         ),
     }
@@ -84,7 +85,7 @@ PREPOSITIONS = words(
 NUMBERS: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
     {
         DocumentType.INVOICE: (
-            "rechnungs *", "rechnung *", "honorarnote *", "kostennote *",
+            "rechnungs *", "rechnung *", "honorarnote *", "kostennote *", "bill *", "ref facture", "reference facture",
             "re *", "rg *", "faktura *", "fakturanummer", "rechnungskorrektur *",
             "invoice *", "tax invoice *", "inv *", "facture *", "* de facture", "* facture", "fattura *", "* fattura",
             "* della fattura", "factura *", "* de factura", "* factura", "factuur *",
@@ -140,7 +141,7 @@ OWN_NUMBER = (
 )  # fmt: skip
 """Labels that every type of document may give its own number."""
 
-BARE_NUMBER = ("nummer", "number", "numero", "nr", "no", "n", "num", "n o")
+BARE_NUMBER = ("#", "nummer", "number", "numero", "nr", "no", "n", "num", "n o")
 """Labels beside a title that say no more than that a number follows."""
 
 BARE_REFERENCES: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
