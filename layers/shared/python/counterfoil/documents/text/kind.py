@@ -11,9 +11,8 @@ from statistics import median
 
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.text import dates, identifiers, wording
-from counterfoil.documents.text.labelled import Found, find, heads_a_column
+from counterfoil.documents.text.labelled import Found, find, heads_a_column, heads_goods
 from counterfoil.documents.text.layout import Cell, Layout, plain
-from counterfoil.documents.text.line_vocabulary import Kind, heading
 
 _TITLE = re.compile(
     "|".join(rf"(?<![a-z])(?P<{kind.name}>{'|'.join(words)})(?![a-z])" for kind, words in wording.TITLES.items())
@@ -195,13 +194,7 @@ def number_beside(layout: Layout, title: Title, parse: Parse) -> Found | None:
         if (
             label.page == title.cell.page
             and (is_near or heads_a_column(layout, label))
-            and not (is_below and (len(found.value) < _FEWEST_BELOW or _heads_goods(layout, label)))
+            and not (is_below and (len(found.value) < _FEWEST_BELOW or heads_goods(layout, label)))
         ):
             return found
     return None
-
-
-def _heads_goods(layout: Layout, label: Cell) -> bool:
-    """Tell whether a label stands in the heading of a table of goods."""
-    kinds = {kind for cell in layout.line(label) for kind in heading(cell.text)}
-    return not kinds.isdisjoint({Kind.QUANTITY, Kind.DESCRIPTION, Kind.NET})

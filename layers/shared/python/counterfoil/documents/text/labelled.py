@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from counterfoil.documents.text.layout import Cell, Layout
+from counterfoil.documents.text.line_vocabulary import Kind, heading
 
 Place = Literal["behind", "right", "below"]
 
 _CONFIDENCE = {"behind": 0.95, "right": 0.95, "below": 0.85}
 _FEWEST_IN_A_ROW = 3
+_COUNTED = frozenset({Kind.QUANTITY, Kind.PRICE, Kind.NET})
 _ONLY_MARKS = re.compile(r"[\s.:#)\-]*")
 _MARKS_BEFORE = re.compile(
     r"[\s.*•:(\-]*(?:(?:ihre?r?|unsere?r?|your|our|votre|vos|notre|nos|v/|vs|ns|vostr[oa]|nostr[oa]|su|nuestr[oa]|uw|onze"
@@ -59,7 +61,7 @@ def find(
             if _GOES_ON.match(cell.text, match.end()):
                 continue  # a word of its own, or the first letters of a number
             end = whole_end(label, cell, match.end())
-            found = _beside(layout, cell, end, parse, below=below or heads_a_column(layout, cell))
+            found = _beside(layout, cell, end, parse, below=_is_over(layout, cell, below=below))
             if found is not None:
                 yield found
                 break
@@ -78,12 +80,25 @@ def begins(cell: Cell, start: int) -> bool:
     return _MARKS_BEFORE.fullmatch(before) is not None or _ANOTHER.fullmatch(before) is not None
 
 
+def _is_over(layout: Layout, cell: Cell, *, below: bool) -> bool:
+    """Tell whether the value of a label may stand below it: `below` says so of labels that stand alone."""
+    return (below and not heads_goods(layout, cell)) or heads_a_column(layout, cell)
+
+
 def heads_a_column(layout: Layout, cell: Cell) -> bool:
     """Tell whether a cell is one of a row of labels: three at least without a digit, values below most of them."""
     row = layout.line(cell)
     if len(row) < _FEWEST_IN_A_ROW or any(letter.isdigit() for other in row for letter in other.text):
         return False
+    if heads_goods(layout, cell):
+        return False
     return 2 * sum(1 for other in row if layout.below(other) is not None) > len(row)
+
+
+def heads_goods(layout: Layout, cell: Cell) -> bool:
+    """Tell whether a cell stands in the heading of a table of goods: what is below it is said of a line."""
+    kinds = {kind for other in layout.line(cell) for kind in heading(other.text)}
+    return Kind.DESCRIPTION in kinds and not _COUNTED.isdisjoint(kinds)
 
 
 def _beside(
