@@ -44,6 +44,7 @@ COMMANDS = {
         READ,
     ),
     "evaluate": Command("cli.evaluate:evaluate", "Match a labelled set of documents and write what was found.", READ),
+    "train": Command("cli.training.command:train", "Learn match weights from labelled sets of documents.", READ),
 }
 
 

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, nullcontext
 from csv import writer as csv_writer
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -24,8 +24,10 @@ from cli.cloud import processes
 from cli.labelled import LabelledDocument, LabelledSet, read_set
 from cli.postgres import Server, temporary_server
 from cli.terminal import Checklist, aside, print_json
+from cli.training.file import read_weights
 from counterfoil.db import Database, retry_conflicts
 from counterfoil.documents import matching
+from counterfoil.documents.matching.weights import using
 from functions.migrate.runner import apply
 
 MIGRATIONS = Path(__file__).parent.parent / "migrations"
@@ -85,6 +87,10 @@ def evaluate(
         int | None, typer.Option(metavar="SEED", help="Match in a random order instead of the order of receipt.")
     ] = None,
     concurrency: Annotated[int, typer.Option(min=1, max=64, help="Documents matched at the same time.")] = 1,
+    weights: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Match weights by `train`, not those shipped."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Match a labelled set of documents and write what was found.
@@ -108,7 +114,10 @@ def evaluate(
             ids = _ids(order)
             tenants = _load(server, order, ids)
             steps.begin("Match them")
-            with closing(Database(server.url(DATABASE, "counterfoil_worker"), max_connections=concurrency)) as database:
+            with (
+                using(read_weights(weights)) if weights else nullcontext(),
+                closing(Database(server.url(DATABASE, "counterfoil_worker"), max_connections=concurrency)) as database,
+            ):
                 outcomes, seconds = _match(database, tenants, ids, order, concurrency, steps)
             matched = _read(server, ids, outcomes, seconds)
     _write(out, order, matched)

@@ -20,7 +20,7 @@ from counterfoil.errors import DeferredError, InvalidAnswerError, RejectedReques
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings
 from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import OTHER_SELLER, Paper, invoice, line, order, pile
+from tests.documents.matching.papers import Paper, invoice, line, order, pile
 from tests.llm.conftest import Guards, Time
 from tests.llm.judging import judge as sensible
 from tests.llm.server import Answer, Failure, Request, Server
@@ -208,7 +208,7 @@ def test_one_question_holds_all_that_is_in_doubt_about_a_document(
 def test_a_number_that_leads_to_something_that_fits_badly_is_doubtful(
     database: Database, admin: Connection, scripted: Server, asked: Ask
 ):
-    badly = [order("4711"), invoice(po_reference="4711", seller=OTHER_SELLER, lines=[])]
+    badly = [order("4711"), invoice(po_reference="4711", lines=[line("Z-9")])]
     alone = Office(database, admin, badly)
     alone.match_all()
     assert alone.links() == set()

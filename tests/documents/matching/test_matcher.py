@@ -175,7 +175,11 @@ def test_new_data_move_a_document_to_its_new_partner(database: Database, admin: 
     office = Office(
         database,
         admin,
-        [order("4711", lines=[line("A")]), order("4800", lines=[line("B")]), invoice(po_reference="4711")],
+        [
+            order("4711", lines=[line("A")]),
+            order("4800", lines=[line("B")]),
+            invoice(po_reference="4711", lines=[line("A")]),
+        ],
     )
     office.match_all()
     assert office.links() == {(0, 2)}

@@ -2,6 +2,7 @@
 
 from tests.documents.matching.papers import (
     OTHER_SELLER,
+    SELLER,
     Paper,
     confirmation,
     contract,
@@ -165,3 +166,27 @@ def test_an_invoice_for_what_a_contract_is_about_belongs_to_it_where_there_is_no
 def test_an_invoice_with_an_order_is_not_looked_for_among_contracts() -> None:
     papers = [contract("RV-60"), order("4711", contract_reference="RV-60"), invoice(po_reference="4711")]
     assert linked(*papers) == {(1, 0, "reference"), (2, 1, "reference")}
+
+
+def test_an_invoice_and_a_delivery_that_name_the_same_order_belong_together_without_it() -> None:
+    note, bill = delivery(po_reference="4711"), invoice(po_reference="PO 4711")
+    assert linked(note, bill) == {(1, 0, "through")}
+    assert linked(order("4711"), note, bill) == {(1, 0, "reference"), (2, 0, "reference"), (2, 1, "through")}
+    assert linked(delivery(po_reference="4711", seller=OTHER_SELLER), bill) == set()
+
+
+def test_a_wrong_number_gives_way_to_the_order_that_fits_and_bears_nearly_that_number() -> None:
+    other = order("4711", lines=[line("Q-1", "3"), line("Q-2", "8")])
+    assert linked(other, order("4712"), invoice(po_reference="4711")) == {(2, 1, "content")}
+
+
+def test_a_badly_read_copy_that_came_first_is_not_the_original() -> None:
+    bad = SELLER | {"name": "Tarn0w 5chrauben AG"}
+    scan, clear = invoice(seller=bad, received=11), invoice(received=12)
+    assert linked(order("4711"), scan, clear) == {(1, 2, "copy"), (2, 0, "content")}
+
+
+def test_of_one_bill_under_two_numbers_the_one_that_was_issued_first_is_the_original() -> None:
+    later, first = (invoice(number, when, received=received, po_reference="4711")
+                    for number, when, received in (("R-90", 20, 21), ("R-81", 10, 30)))  # fmt: skip
+    assert linked(order("4711"), later, first) == {(1, 2, "copy"), (2, 0, "reference")}

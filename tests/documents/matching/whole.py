@@ -26,6 +26,7 @@ class Whole:
             for key in keyed.keys(document):
                 self._holders[key].add(document.id)
         self._copies = {document.id for document in documents if rules.original(document, self._copies_of(document))}
+        self._deliveries = [document for document in documents if document.kind == DELIVERY]
         self._choices = {document.id: self._choose(document) for document in documents}
 
     def links(self) -> list[Link]:
@@ -54,16 +55,18 @@ class Whole:
 
     def _through(self, child: Document) -> list[Link]:
         orders, deliveries = self._choices[child.id].parents(ORDER), self._choices[child.id].parents(DELIVERY)
-        if not rules.follows_through(child) or bool(orders) == bool(deliveries):
+        if not rules.follows_through(child) or (orders and deliveries) or child.id in self._copies:
             return []
         if deliveries:
             ids = {order for delivery in deliveries for order in self._choices[delivery].parents(ORDER)}
             found = [self._documents[id_] for id_ in ids]
+        elif orders:
+            found = rules.belonging(
+                child, [one for one in self._deliveries if self._choices[one.id].parents(ORDER) & orders]
+            )
         else:
-            candidates = [
-                document
-                for document in self._documents.values()
-                if document.kind == DELIVERY and self._choices[document.id].parents(ORDER) & orders
-            ]
-            found = rules.belonging(child, candidates)
+            named = self._holding(keyed.fellows(child), child)
+            found = rules.fellows(
+                child, [one for one in named if one in self._deliveries and not self._choices[one.id].parents(ORDER)]
+            )
         return [Link(child.id, other.id, other.kind, "through", score(child, other)) for other in found]

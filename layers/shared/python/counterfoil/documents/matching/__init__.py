@@ -4,8 +4,9 @@ Three calls match a document. `prepare` reads it and writes its keys; `search_an
 weighs each pair and decides, without a lock; `write` puts edges and clusters down in the caller's transaction, under
 the tenant's matching lock.
 
-The pure part is `normalise` (canonical forms) -> `profile` (a document in them) -> `keys` -> `score` (bits per feature)
--> `rules` (decisions). `neighbourhood` reads what a decision needs, `decide` finds out which decisions are touched,
+The pure part is `normalise` (canonical forms) -> `profile` (a document in them) -> `keys`, and for a pair of documents
+`lines` and `compare` (levels of agreement) -> `weights` (bits per level, learned) -> `score` -> `rules` (decisions).
+`neighbourhood` reads what a decision needs, `decide` finds out which decisions are touched,
 `judge` asks a language model about what rules leave in doubt, `store` has the SQL.
 
 Why the order of arrival makes no difference
@@ -18,13 +19,14 @@ The edges of a tenant are a function E of the set D of its documents, and not of
   names, its possible copies, and, for a kind of parent that its numbers do not settle, the documents of that kind
   between the same parties in the same quarters. Of each of them it depends on the contents and on one flag, whether it
   is a copy; and that flag depends on the contents of a document and of its possible copies.
-* What follows through an order or a delivery depends on decisions of that kind alone, never on other consequences.
+* What follows through an order or a delivery depends on decisions of that kind alone, never on other consequences. An
+  invoice that has neither follows the deliveries that name the same order, where they have none either.
 * Keys lead to bounded groups. A key that more than MAX_HOLDERS documents hold leads to nobody, whoever asks; so this,
   too, is a property of D.
 
 Matching a document d maintains E: all decisions are made again whose inputs d changes, each from all of its inputs
-(`decide` lists them). A decision already settled by a number is not made again when a merely similar document arrives,
-since it does not look at similar documents.
+(`decide` lists them). A decision that a number settles beyond what similar documents could say against it is not made
+again when a merely similar document arrives, since it does not look at similar documents.
 
 Concurrency: let W be the documents whose write has been committed. Writes of a tenant happen one after another (the
 lock), and keys are committed before. A write uses what its search read only if under the lock no row with a key that

@@ -23,7 +23,7 @@ from counterfoil.documents.matching.keys import PARENTS, Key
 from counterfoil.documents.matching.neighbourhood import Neighbourhood
 from counterfoil.documents.matching.profile import DELIVERY, ORDER, Document
 from counterfoil.documents.matching.rules import Choice, Link
-from counterfoil.documents.matching.score import score
+from counterfoil.documents.matching.score import score, settles
 from counterfoil.documents.matching.store import Pair
 
 
@@ -78,7 +78,7 @@ def touched(near: Neighbourhood, document: Document, obsolete: Collection[Key]) 
 
 
 def _unsettled(near: Neighbourhood, document: Document) -> set[UUID]:
-    """Those that may belong to a document and have found no partner of its kind by number.
+    """Those that may belong to a document and have found no partner of its kind that a number settles.
 
     A number that took a judgement to follow did not settle anything: similar documents are still looked at.
     """
@@ -86,7 +86,7 @@ def _unsettled(near: Neighbourhood, document: Document) -> set[UUID]:
         id_
         for id_ in near.waiting(keyed.seekers(document))
         if not any(
-            edge.by == "reference" and edge.question is None and edge.kind == document.kind
+            edge.by == "reference" and edge.question is None and edge.kind == document.kind and settles(edge.score)
             for edge in near.decided_by(id_)
         )
     }
@@ -131,6 +131,7 @@ def _through(near: Neighbourhood, choices: Mapping[UUID, Choice], arrived: UUID)
     near.read_edges(orders)
     touched |= {child for order in orders for child in now.children(order)}
     touched |= {child for id_ in moved for child in now.children(id_)}
+    touched |= near.fellows(near.documents(moved))
     near.load(touched)
     near.read_edges(touched)
     children = [child for child in near.documents(touched) if rules.follows_through(child)]
@@ -140,11 +141,18 @@ def _through(near: Neighbourhood, choices: Mapping[UUID, Choice], arrived: UUID)
 
 
 def _follow(near: Neighbourhood, now: "_Stand", child: Document) -> list[Link]:
-    """The orders of the deliveries that a child names, or the deliveries of its order that belong to it."""
+    """The orders of the deliveries that a child names, or the deliveries of its order that belong to it.
+
+    Where the order is not here, those of the deliveries that name it as well.
+    """
     orders, deliveries = now.parents(child.id, ORDER), now.parents(child.id, DELIVERY)
-    if bool(orders) == bool(deliveries):
+    if (orders and deliveries) or now.is_copy(child.id):
         return []
-    if deliveries:
+    if not orders and not deliveries:
+        candidates = [other for other in near.documents(near.fellows([child])) if other.kind == DELIVERY]
+        alone = [other for other in candidates if not now.parents(other.id, ORDER)]
+        partners, kind = rules.fellows(child, alone), DELIVERY
+    elif deliveries:
         ids = {order for delivery in deliveries for order in now.parents(delivery, ORDER)}
         near.load(ids)
         partners, kind = near.documents(ids), ORDER
@@ -181,6 +189,12 @@ class _Stand:
             return self.stored(child, kind)
         confirmed = {edge.parent for edge in self._near.decided_by(child) if edge.by_person and edge.kind == kind}
         return choice.parents(kind) | confirmed
+
+    def is_copy(self, child: UUID) -> bool:
+        choice = self._choices.get(child)
+        if choice is not None:
+            return any(link.by == "copy" for link in choice.links)
+        return any(edge.by == "copy" for edge in self._near.decided_by(child))
 
     def children(self, parent: UUID) -> set[UUID]:
         self._near.read_edges([parent])

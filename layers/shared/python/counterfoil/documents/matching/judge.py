@@ -113,7 +113,7 @@ def case(child: UUID, choice: Choice, contents: Mapping[UUID, tuple[str, Mapping
         groups.append(
             {
                 "group": letter,
-                "wanted": doubt.kind,
+                "wanted": " or ".join(doubt.kinds),
                 "number named by the document": doubt.number,
                 "candidates": [_candidate(label, link, contents) for label, link in labels.items()],
             }

@@ -90,6 +90,11 @@ def waiting(document: Document) -> frozenset[Key]:
     return frozenset(Key(f"names:{document.kind}", value) for value in _numbers(document.number))
 
 
+def fellows(document: Document) -> frozenset[Key]:
+    """Where the documents are found that name the same orders as this one."""
+    return frozenset(Key(f"names:{ORDER}", value) for named in document.named.get(ORDER, ()) for value in named.folded)
+
+
 def seekers(document: Document) -> frozenset[Key]:
     """Where the documents are found that may belong to this one without naming it."""
     return frozenset(
@@ -102,6 +107,8 @@ def forsaken(key: Key) -> list[Key]:
     role, _, kind = key.type.partition(":")
     if role == "own":
         return [Key(f"names:{kind}", key.value)]
+    if role == "names" and kind == ORDER:
+        return [key]
     if role == "deal":
         parties, _, quarter = key.value.rpartition("|")
         return [

@@ -15,10 +15,8 @@ from counterfoil.documents.matching.neighbourhood import Neighbourhood
 from counterfoil.documents.matching.profile import CONTRACT, Document, document
 from counterfoil.documents.matching.rules import Link
 from counterfoil.documents.matching.store import Documents, NewEdge, Pair
+from counterfoil.documents.matching.weights import current
 from counterfoil.errors import CancelledError, DeferredError, PermanentError, StaleClaimError
-
-MODEL = "weights-1"
-"""Version of the rules and weights, kept with each edge."""
 
 CACHE = Documents()
 """Documents that were read before, of all tenants."""
@@ -239,8 +237,8 @@ def _edge(pair: Pair, link: Link) -> NewEdge:
     evidence: dict[str, Any] = {
         "by": link.by,
         "child": str(link.child),
-        "model": MODEL,
-        "probability": round(link.score.probability, 6),
+        "model": current().version,
+        "probability": round(link.chance, 6),
         "features": [list(item) for item in link.score.evidence],
     }
     if link.judged is not None:

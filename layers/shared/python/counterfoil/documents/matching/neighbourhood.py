@@ -134,6 +134,14 @@ class Neighbourhood:
         """The documents of `kinds` between the same parties that the child may belong to."""
         return self.documents(self.holders(keyed.deals(child, kinds)), but=child.id)
 
+    def fellows(self, documents: Collection[Document]) -> set[UUID]:
+        """The documents that name an order which one of these names; they and their edges are read."""
+        wanted = {key for document in documents for key in keyed.fellows(document)}
+        self.follow(wanted)
+        found = self.holders(wanted)
+        self._take(found)
+        return found
+
     def surround(self, children: Collection[Document]) -> None:
         """Read all that the decisions of these children need."""
         wanted = {key for child in children for key in keyed.numbers_named(child) | keyed.copies(child)}

@@ -109,6 +109,14 @@ def _as_letters(word: str) -> str:
     return letters.replace("rn", "m")
 
 
+_MISREAD = re.compile(r"(?<![^\W\d_])(?:[^\W\d_]+[0156]+[^\W\d_]{2,}|[^\W\d_]{3,}[0156]|[0156][^\W\d_]{3,})(?!\w)")
+
+
+def misread(text: str) -> int:
+    """How many words hold a digit that capture put in a letter's place: `Stahlhande1`, `5upplies`."""
+    return len(_MISREAD.findall(text))
+
+
 def identifier(text: str) -> str:
     """A VAT id, IBAN, register number, ...: letters and digits, letters that look like digits read as digits."""
     return "".join(_GROUPS.findall(fold(text).upper())).translate(_CONFUSABLE_DIGITS)

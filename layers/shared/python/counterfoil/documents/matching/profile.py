@@ -13,6 +13,7 @@ from counterfoil.documents.matching.normalise import (
     code,
     day,
     identifier,
+    misread,
     name,
     quantity,
     reference,
@@ -91,6 +92,8 @@ class Document:
     lines: tuple[Line, ...]
     amounts: frozenset[int]
     """Net amounts of the lines that are not about goods."""
+    misread: int
+    """Words of names and lines in which a digit stands where a letter belongs: how badly it was captured."""
 
     @property
     def has_counterparty(self) -> bool:
@@ -121,7 +124,15 @@ def document(id_: UUID, received_at: datetime, kind: str, data: Mapping[str, Any
         cents(data.get("total_gross")),
         tuple(_line(item) for item in goods),
         frozenset(net for item in items if item not in goods and (net := cents(item.get("net_amount")))),
+        sum(misread(text) for text in _said(data, items)),
     )
+
+
+def _said(data: Mapping[str, Any], items: list[Mapping[str, Any]]) -> Iterator[str]:
+    """Names of parties, and descriptions."""
+    for part in (*(data.get(side) for side in ("issuer", "recipient", "supplier", "buyer")), *items):
+        if isinstance(part, Mapping):
+            yield from (text for field in ("name", "description") if isinstance(text := part.get(field), str))
 
 
 def _named(data: Mapping[str, Any], items: list[Mapping[str, Any]]) -> dict[str, tuple[Reference, ...]]:

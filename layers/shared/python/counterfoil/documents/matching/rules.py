@@ -11,31 +11,24 @@ rules make links, and a fourth follows from theirs:
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
 from itertools import combinations
 from typing import Literal
 from uuid import UUID
 
 from counterfoil.documents.matching.keys import COPIED, PARENTS, SOUGHT
+from counterfoil.documents.matching.lines import close, match_lines
 from counterfoil.documents.matching.normalise import Reference
 from counterfoil.documents.matching.profile import CONTRACT, DELIVERY, INVOICE, ORDER, RECEIPT, Document
-from counterfoil.documents.matching.score import (
-    DOUBTFUL,
-    MARGIN,
-    SURE,
-    SURE_BY_CONTENT,
-    Evidence,
-    Score,
-    close,
-    match_lines,
-    parties,
-    score,
-)
+from counterfoil.documents.matching.score import DOUBTFUL, SURE, Evidence, Score, chances, same_parties, score, settles
 
 _COUNTS = {2: "Two", 3: "Three", 4: "Four"}
 
 By = Literal["copy", "reference", "content", "through"]
 
+_ALIKE = 8.0
+"""Candidates of which one is so many times likelier than another are told apart."""
 _COPY_DAYS = 3
 _COPY_UNDER_NEW_NUMBER_DAYS = 27
 """Shorter than a month: the same amount every month is not a copy."""
@@ -73,6 +66,8 @@ class Link:
     """The parent's kind."""
     by: By
     score: Score
+    chance: float = 1.0
+    """The probability that it is right."""
     judged: Judgement | None = None
     """None where rules alone decided."""
 
@@ -81,9 +76,8 @@ class Link:
 class Doubt:
     """Candidates of which one at most is the child's parent, and rules cannot tell which, or whether any is."""
 
-    kind: str
-    """The parent's kind, or several kinds."""
-    by: By
+    kinds: tuple[str, ...]
+    """The candidates' kinds."""
     number: str | None
     """What the child names, where it names a number."""
     candidates: tuple[Link, ...]
@@ -122,13 +116,22 @@ def arrival(document: Document) -> tuple[object, ...]:
 
 def original(document: Document, candidates: Candidates) -> Document | None:
     """The first of the documents that this one is a copy of, or None where it is the first itself."""
-    earlier = (other for other in candidates if arrival(other) < arrival(document) and same_again(document, other))
-    return min(earlier, key=arrival, default=None)
+    earlier = (other for other in candidates if _rank(other) < _rank(document) and same_again(document, other))
+    return min(earlier, key=_rank, default=None)
+
+
+def _rank(document: Document) -> tuple[object, ...]:
+    """Copies in the order of their claim to be the original: what was issued first; of one bill, what was read best.
+
+    A clerk checks the figures of the original, and a bad scan of it that came first must not stand for it.
+    """
+    day = document.day if document.day is not None else date.max.toordinal()
+    return day, document.misread if document.kind == INVOICE else 0, *arrival(document)
 
 
 def same_again(a: Document, b: Document) -> bool:
     """Whether two documents are one: a duplicate invoice and its original, an order and its change. Symmetric."""
-    if a.kind != b.kind or a.kind not in COPIED or a.number is None or b.number is None or parties(a, b) <= 0:
+    if a.kind != b.kind or a.kind not in COPIED or a.number is None or b.number is None or same_parties(a, b) <= 0:
         return False
     days = None if a.day is None or b.day is None else abs(a.day - b.day)
     same_number = bool(a.number.folded & b.number.folded)
@@ -179,41 +182,32 @@ def choose(child: Document, named: Candidates, similar: Candidates, copies: Cand
             "copy", "the same number" if _same_number(child, first) else "the same bill, another number", 20.0
         )
         return Choice((Link(child.id, first.id, first.kind, "copy", Score((evidence,), named=True)),))
-    links, doubts = _by_reference(child, [other for other in named if not is_copy(other)])
-    if kinds := _undecided(child, links):
-        found, doubt = _by_content(child, [other for other in similar if other.kind in kinds and not is_copy(other)])
-        links += found
-        doubts += doubt
-    reasons = [doubt.reason for doubt in doubts if doubt.reason]
-    if not links:
+    bearers = [other for other in named if not is_copy(other)]
+    decided = _by_reference(child, bearers)
+    if kinds := _undecided(child, decided.links):
+        others = {other.id: other for other in (*similar, *bearers) if other.kind in kinds and not is_copy(other)}
+        decided = _overruled(decided, _by_content(child, others.values()))
+    reasons = [doubt.reason for doubt in decided.doubts if doubt.reason]
+    if not decided.links:
         reasons = reasons or [_not_here(child, named)]
-    return Choice(tuple(links), reasons[0] if reasons else None, _open(doubts, links))
-
-
-def _open(doubts: Sequence[Doubt], links: Sequence[Link]) -> tuple[Doubt, ...]:
-    """The doubts that matter still. What a number left open, similar documents may have settled, or repeat."""
-    settled = {link.kind for link in links if link.by == "content"}
-    named = tuple(doubt for doubt in doubts if doubt.by == "reference" and doubt.kind not in settled)
-    return named or tuple(doubt for doubt in doubts if doubt.by == "content")
+    return replace(decided, reason=reasons[0] if reasons else None)
 
 
 def undecided(child: Document, named: Candidates, is_copy: IsCopy) -> tuple[str, ...]:
     """The kinds of parent for which a child's numbers decide nothing, and similar documents have to be looked at."""
-    links, _ = _by_reference(child, [other for other in named if not is_copy(other)])
-    return _undecided(child, links)
+    return _undecided(child, _by_reference(child, [other for other in named if not is_copy(other)]).links)
 
 
 def _undecided(child: Document, links: Sequence[Link]) -> tuple[str, ...]:
     found = {link.kind for link in links}
     kinds = []
     for kind in PARENTS[child.kind]:
-        if kind in found or kind not in SOUGHT:
+        if kind not in SOUGHT or len(child.named.get(kind, ())) > 1:
+            continue  # who names several has several, and what is alike is one
+        if kind in found and all(settles(link.score.total) for link in links if link.kind == kind):
             continue
-        if kind == ORDER and found & {
-            DELIVERY,
-            CONTRACT,
-        }:  # the order is that of the delivery; a contract can do without one
-            continue
+        if kind == ORDER and found & {DELIVERY, CONTRACT}:
+            continue  # the order is that of the delivery; a contract can do without one
         if kind == CONTRACT and (
             child.named.get(CONTRACT) or (child.kind == INVOICE and (child.named.get(ORDER) or found))
         ):
@@ -222,7 +216,7 @@ def _undecided(child: Document, links: Sequence[Link]) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-def _by_reference(child: Document, candidates: Sequence[Document]) -> tuple[list[Link], list[Doubt]]:
+def _by_reference(child: Document, candidates: Sequence[Document]) -> Choice:
     links: dict[UUID, Link] = {}
     doubts: list[Doubt] = []
     for kind in PARENTS[child.kind]:
@@ -232,24 +226,56 @@ def _by_reference(child: Document, candidates: Sequence[Document]) -> tuple[list
             if other.kind == kind and _reached(child.named.get(kind, ()), other)
         ]
         for reference in child.named.get(kind, ()):
-            reached = [pair for pair in scored if _reached([reference], pair[1])]
-            best, equal = _best(reached, SURE)
+            best, doubt = _one_of(child, [pair for pair in scored if _reached([reference], pair[1])], reference.text)
             if best:
-                links[best[1].id] = _link(child, best, "reference")
-            elif equal:
-                doubts.append(_doubt(child, equal, kind, reference.text, _equally(equal)))
-            elif near := _fitting(reached, DOUBTFUL):
-                doubts.append(_doubt(child, near, kind, reference.text, None))
-    return list(links.values()), doubts
+                links[best.parent] = best
+            elif doubt:
+                doubts.append(doubt)
+    return Choice(tuple(links.values()), None, tuple(doubts))
 
 
-def _link(child: Document, found: _Scored, by: By) -> Link:
-    return Link(child.id, found[1].id, found[1].kind, by, found[0])
+def _by_content(child: Document, candidates: Iterable[Document]) -> Choice:
+    """The best of all candidates: without a number, an invoice may as well be for an order as for a contract."""
+    scored = [(score(child, other), other) for other in candidates]
+    named = {reference.text for _, other in scored for reference in child.named.get(other.kind, ())}
+    best, doubt = _one_of(child, scored, ", ".join(sorted(named)) or None)
+    return Choice((best,) if best else (), None, (doubt,) if doubt else ())
 
 
-def _doubt(child: Document, found: Sequence[_Scored], kind: str, number: str | None, reason: str | None) -> Doubt:
-    by: By = "content" if number is None else "reference"
-    return Doubt(kind, by, number, tuple(_link(child, pair, by) for pair in found), reason)
+def _overruled(by_number: Choice, by_content: Choice) -> Choice:
+    """What similar documents say takes the place of what a number of the same kind said without settling it."""
+    heard = {link.kind for link in by_content.links} | {kind for doubt in by_content.doubts for kind in doubt.kinds}
+    return Choice(
+        (*(link for link in by_number.links if link.kind not in heard), *by_content.links),
+        None,
+        (*(doubt for doubt in by_number.doubts if not heard & set(doubt.kinds)), *by_content.doubts),
+    )
+
+
+def _one_of(child: Document, scored: Sequence[_Scored], number: str | None) -> tuple[Link | None, Doubt | None]:
+    """The one of the candidates that is surely meant; else those of which nobody can tell."""
+    ranked = sorted(
+        zip(chances([found for found, _ in scored]), scored, strict=True),
+        key=lambda item: (-item[0], -item[1][0].total, arrival(item[1][1])),
+    )
+    if not ranked:
+        return None, None
+    (chance, best), *_ = ranked
+    if chance >= SURE:
+        return _link(child, best, chance), None
+    if sum(share for share, _ in ranked) < DOUBTFUL:
+        return None, None
+    return None, _doubt(child, [(share, pair) for share, pair in ranked if share * _ALIKE >= chance], number)
+
+
+def _link(child: Document, found: _Scored, chance: float) -> Link:
+    return Link(child.id, found[1].id, found[1].kind, "reference" if found[0].named else "content", found[0], chance)
+
+
+def _doubt(child: Document, found: Sequence[tuple[float, _Scored]], number: str | None) -> Doubt:
+    kinds = tuple(sorted({other.kind for _, (_, other) in found}))
+    reason = _equally([other for _, (_, other) in found]) if len(found) > 1 else None
+    return Doubt(kinds, number, tuple(_link(child, pair, chance) for chance, pair in found), reason)
 
 
 def _reached(references: Iterable[Reference], other: Document) -> bool:
@@ -260,34 +286,9 @@ def _reached(references: Iterable[Reference], other: Document) -> bool:
     )
 
 
-def _by_content(child: Document, candidates: Sequence[Document]) -> tuple[list[Link], list[Doubt]]:
-    """The best of all candidates: without a number, an invoice may as well be for an order as for a contract."""
-    best, equal = _best([(score(child, other), other) for other in candidates], SURE_BY_CONTENT)
-    if best:
-        return [_link(child, best, "content")], []
-    kinds = " or ".join(sorted({other.kind for _, other in equal}))
-    return [], [_doubt(child, equal, kinds, None, _equally(equal))] if equal else []
-
-
-def _best(scored: Sequence[_Scored], enough: float) -> tuple[_Scored | None, list[_Scored]]:
-    """The best of the candidates that fit well enough; where none is clearly better than the next, those that equal."""
-    fitting = _fitting(scored, enough)
-    if not fitting:
-        return None, []
-    best = fitting[0][0].fit
-    equal = [pair for pair in fitting if best - pair[0].fit < MARGIN]
-    return (fitting[0], []) if len(equal) == 1 else (None, equal)
-
-
-def _fitting(scored: Sequence[_Scored], enough: float) -> list[_Scored]:
-    return sorted(
-        (pair for pair in scored if pair[0].total >= enough), key=lambda pair: (-pair[0].fit, arrival(pair[1]))
-    )
-
-
-def _equally(equal: Sequence[_Scored]) -> str:
+def _equally(equal: Sequence[Document]) -> str:
     named = ", ".join(
-        f"{_WORDS[other.kind]} {other.number.text if other.number else 'without a number'}" for _, other in equal[:3]
+        f"{_WORDS[other.kind]} {other.number.text if other.number else 'without a number'}" for other in equal[:3]
     )
     return f"{_COUNTS.get(len(equal), str(len(equal)))} documents fit equally: {named}."
 
@@ -313,6 +314,11 @@ def _same_number(a: Document, b: Document) -> bool:
 def follows_through(child: Document) -> bool:
     """Whether links of this child can follow from others'."""
     return child.kind in (INVOICE, RECEIPT)
+
+
+def fellows(child: Document, deliveries: Sequence[Document]) -> list[Document]:
+    """Those of the deliveries for an order which is not here that belong to a child which names that order, too."""
+    return belonging(child, [other for other in deliveries if same_parties(child, other) > 0])
 
 
 def belonging(child: Document, deliveries: Sequence[Document]) -> list[Document]:

@@ -1,0 +1,65 @@
+"""`counterfoil train`: learn match weights from labelled sets, and say how far they are to be trusted."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.labelled import read_set
+from cli.terminal import Checklist, aside, print_json
+from cli.training.candidates import Tenant, tenants
+from cli.training.file import write_weights
+from cli.training.learning import held_out, learn
+from counterfoil.errors import PermanentError
+
+
+class NothingToLearnError(PermanentError):
+    """Labels are missing."""
+
+
+def train(
+    directories: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DIR...", exists=True, file_okay=False, help="Folders with documents.jsonl and edges.csv."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FILE", dir_okay=False, help="Where the weights are written.")],
+    *,
+    check: Annotated[
+        bool,
+        typer.Option(help="Measure each tenant with weights learned from the others: as long again for each."),
+    ] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Learn match weights from labelled sets of documents.
+
+    Every pair of documents that a key leads to is compared; logistic regression fits to each level of agreement the
+    bits that tell true pairs from others, beginning from what is thought of it without labels. Probabilities are
+    calibrated on tenants that were left out. With --check the figures are those of tenants left out.
+    """
+    steps = Checklist()
+    with steps.shown():
+        steps.begin("Read")
+        found = [tenant for directory in directories for tenant in _tenants(directory)]
+        steps.begin("Learn")
+        weights = learn(found)
+        write_weights(out, weights)
+        figures = {"version": weights["version"], "tenants": len(found)}
+        if check and len(found) > 1:
+            steps.begin("Check on tenants left out")
+            figures |= asdict(held_out(found))
+    if as_json:
+        print_json(figures)
+    else:
+        for name, value in figures.items():
+            aside().print(f"{name.replace('_', ' ')}: {value}")
+
+
+def _tenants(directory: Path) -> list[Tenant]:
+    labelled = read_set(directory)
+    if not labelled.edges:
+        message = f"{directory} has no edges.csv, so nothing says which of its documents belong together."
+        raise NothingToLearnError(message)
+    return tenants(labelled)
