@@ -20,6 +20,7 @@ from psycopg.types.json import Jsonb
 from rich.table import Table
 
 from cli import variances
+from cli.agreement import Agreement, Edge, bills, edges_agreement, edges_agreement_of_bills, pairs_agreement
 from cli.cloud import processes
 from cli.labelled import LabelledDocument, LabelledSet, read_set
 from cli.postgres import Server, temporary_server
@@ -35,29 +36,7 @@ NAMESPACE = UUID("0d1f5c0a-52a7-5f0e-8f0c-6f6b1f4b9c5e")
 """Tenants of a set get the same ids in every run."""
 DATABASE = "evaluation"
 
-Edge = frozenset[str]
-Pair = frozenset[str]
 Findings = Mapping[variances.Finding, str]
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """How far what was found agrees with the truth; nothing found is precise, and without any truth recall is 1."""
-
-    precision: float
-    recall: float
-    f1: float
-    found: int
-    true: int
-    both: int
-
-    @classmethod
-    def of(cls, found: int, true: int, both: int) -> "Agreement":
-        """From counts: found, true, and found and true."""
-        precision = both / found if found else 1.0
-        recall = both / true if true else 1.0
-        f1 = 2 * precision * recall / (precision + recall) if both else float(found == true == 0)
-        return cls(round(precision, 4), round(recall, 4), round(f1, 4), found, true, both)
 
 
 @dataclass(frozen=True)
@@ -66,7 +45,10 @@ class Matched:
 
     clusters: Mapping[str, str]
     """By document, the name of its cluster."""
-    edges: frozenset[Edge]
+    edges: Mapping[Edge, Mapping[str, Any]]
+    """Links, each with its evidence as it is kept."""
+    reasons: Mapping[str, str]
+    """By document, why it found no partner, or why it is in doubt."""
     skipped: int
     decided_again: int
     seconds: float
@@ -107,21 +89,10 @@ def evaluate(
         random.Random(shuffle).shuffle(order)  # noqa: S311  # an order that can be repeated, no secret
     steps = Checklist()
     out.mkdir(parents=True, exist_ok=True)
-    with processes.interruptible(), steps.shown():
-        steps.begin("Start PostgreSQL")
-        with temporary_server() as server:
-            steps.begin(f"Load {len(order)} documents")
-            ids = _ids(order)
-            tenants = _load(server, order, ids)
-            steps.begin("Match them")
-            with (
-                using(read_weights(weights)) if weights else nullcontext(),
-                closing(Database(server.url(DATABASE, "counterfoil_worker"), max_connections=concurrency)) as database,
-            ):
-                outcomes, seconds = _match(database, tenants, ids, order, concurrency, steps)
-            matched = _read(server, ids, outcomes, seconds)
+    with processes.interruptible(), steps.shown(), using(read_weights(weights)) if weights else nullcontext():
+        matched = match(order, steps, concurrency)
     _write(out, order, matched)
-    found = _variances(labelled, ids, matched)
+    found = _variances(labelled, ids_of(order), matched)
     for name, findings in found.items():
         place = "" if name == "variance_agreement" else "_in_true_clusters"
         _write_variances(out / f"variances{place}.csv", labelled.variances or (), findings)
@@ -131,6 +102,19 @@ def evaluate(
         print_json(figures)
     else:
         _show(figures)
+
+
+def match(order: Collection[LabelledDocument], steps: Checklist, concurrency: int = 1) -> Matched:
+    """Match documents in this order, with the real code on a database of its own."""
+    ids = ids_of(order)
+    steps.begin("Start PostgreSQL")
+    with temporary_server() as server:
+        steps.begin(f"Load {len(order)} documents")
+        tenants = _load(server, order, ids)
+        steps.begin("Match them")
+        with closing(Database(server.url(DATABASE, "counterfoil_worker"), max_connections=concurrency)) as database:
+            outcomes, seconds = _match(database, tenants, ids, order, concurrency, steps)
+        return _read(server, ids, outcomes, seconds)
 
 
 # -- loading --------------------------------------------------------------------------------------------------------
@@ -179,7 +163,7 @@ def _load(server: Server, documents: Collection[LabelledDocument], ids: Mapping[
     return tenants
 
 
-def _ids(documents: Iterable[LabelledDocument]) -> dict[str, UUID]:
+def ids_of(documents: Iterable[LabelledDocument]) -> dict[str, UUID]:
     """Ids in the order of the set's own, which settle ties between documents received at the same moment."""
     return {id_: UUID(int=rank) for rank, id_ in enumerate(sorted(document.id for document in documents), start=1)}
 
@@ -210,11 +194,12 @@ def _read(server: Server, ids: Mapping[str, UUID], outcomes: Counter[str], secon
     """What the database holds in the end, under the set's own names."""
     names = {id_: name for name, id_ in ids.items()}
     with psycopg.connect(server.url(DATABASE)) as connection:
-        rows = connection.execute("SELECT id, coalesce(cluster_id, id) FROM document").fetchall()
-        clusters = {names[id_]: names[cluster_id] for id_, cluster_id in rows}
-        pairs = connection.execute("SELECT a, b FROM document_match").fetchall()
-    edges = frozenset(frozenset((names[a], names[b])) for a, b in pairs)
-    return Matched(clusters, edges, outcomes["skipped"], outcomes["decided again"], seconds)
+        rows = connection.execute("SELECT id, coalesce(cluster_id, id), matching_reason FROM document").fetchall()
+        clusters = {names[id_]: names[cluster_id] for id_, cluster_id, _ in rows}
+        reasons = {names[id_]: reason for id_, _, reason in rows if reason}
+        pairs = connection.execute("SELECT a, b, evidence FROM document_match").fetchall()
+    edges = {frozenset((names[a], names[b])): evidence for a, b, evidence in pairs}
+    return Matched(clusters, edges, reasons, outcomes["skipped"], outcomes["decided again"], seconds)
 
 
 def _match_one(database: Database, tenant_id: UUID, document_id: UUID) -> str:
@@ -264,8 +249,11 @@ def _figures(labelled: LabelledSet, matched: Matched) -> dict[str, Any]:
         "documents_per_second": round(count / matched.seconds, 1) if matched.seconds else None,
     }
     if labelled.edges is not None:
-        both = len(matched.edges & labelled.edges)
-        figures["edge_agreement"] = asdict(Agreement.of(len(matched.edges), len(labelled.edges), both))
+        figures["edge_agreement"] = asdict(edges_agreement(matched.edges.keys(), labelled.edges))
+        bill = bills(labelled.documents, labelled.edges)
+        figures["edge_agreement_copies_as_one"] = asdict(
+            edges_agreement_of_bills(matched.edges.keys(), labelled.edges, bill)
+        )
     if labelled.clusters is not None:
         figures["cluster_pair_agreement"] = asdict(pairs_agreement(matched.clusters, labelled.clusters))
     return figures
@@ -303,17 +291,6 @@ def _write_variances(path: Path, true: Collection[variances.Finding], found: Fin
         for finding in sorted(found.keys() | set(true)):
             verdict = "missed" if finding not in found else "right" if finding in true else "wrong"
             rows.writerow((*finding, verdict, found.get(finding, "")))
-
-
-def pairs_agreement(found: Mapping[str, str], true: Mapping[str, str]) -> Agreement:
-    """Compare two ways of putting the same documents into clusters by the pairs of documents that are together."""
-    sizes_found, sizes_true = Counter(found.values()), Counter(true.values())
-    sizes_both = Counter((found[document], true[document]) for document in true)
-    return Agreement.of(_pairs(sizes_found), _pairs(sizes_true), _pairs(sizes_both))
-
-
-def _pairs(sizes: Mapping[Any, int]) -> int:
-    return sum(size * (size - 1) // 2 for size in sizes.values())
 
 
 def _show(figures: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
+from cli.agreement import Edge, bills
 from cli.labelled import LabelledDocument
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.variances import examine, read_document
@@ -18,7 +19,7 @@ def find(
     documents: Iterable[LabelledDocument],
     ids: Mapping[str, UUID],
     clusters: Mapping[str, str],
-    edges: Iterable[frozenset[str]],
+    edges: Iterable[Edge],
 ) -> dict[Finding, str]:
     """The open variances of all clusters, each with its sentence. Those within the default tolerances are left out."""
     read = {
@@ -27,7 +28,7 @@ def find(
         if document.type != DocumentType.OTHER
     }
     names = {id_: name for name, id_ in ids.items()}
-    edges_of: dict[str, set[frozenset[str]]] = defaultdict(set)
+    edges_of: dict[str, set[Edge]] = defaultdict(set)
     for edge in edges:
         for end in edge:
             edges_of[clusters[end]].add(edge)
@@ -48,24 +49,12 @@ def find(
 
 
 def counted(
-    findings: Iterable[Finding], documents: Iterable[LabelledDocument], edges: Iterable[frozenset[str]]
+    findings: Iterable[Finding], documents: Iterable[LabelledDocument], edges: Iterable[Edge]
 ) -> set[tuple[str, str, int]]:
     """Findings to be compared, those about copies of one bill without regard to which of the copies they name.
 
-    Invoices that a true edge links are one bill, sent twice. Which of them is called the duplicate is a convention:
-    nothing that they state tells it, and the first to arrive need not be the first that was sent.
+    Which of them is called the duplicate is a convention (`agreement.bills`).
     """
-    invoices = {document.id for document in documents if document.type == DocumentType.INVOICE}
-    copies = [sorted(edge) for edge in edges if edge <= invoices]
-    bill: dict[str, str] = {}
-
-    def first(name: str) -> str:
-        while bill.get(name, name) != name:
-            name = bill[name]
-        return name
-
-    for one, other in copies:
-        low, high = sorted((first(one), first(other)))
-        bill[high] = low
-    counts = Counter((first(name), code) for name, code in findings)
+    bill = bills(documents, edges)
+    counts = Counter((bill.get(name, name), code) for name, code in findings)
     return {(*finding, number) for finding, count in counts.items() for number in range(count)}

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from cli import variances
-from cli.evaluate import Agreement, _ids
+from cli.agreement import Agreement
+from cli.evaluate import ids_of
 from cli.labelled import read_set
 
 SETS = Path(__file__).parents[4] / "shared" / "data"
@@ -21,6 +22,6 @@ def test_true_variances_are_found_in_true_clusters(name: str, least: float):
     assert labelled.clusters is not None
     assert labelled.edges is not None
     assert labelled.variances is not None
-    found = variances.find(labelled.documents, _ids(labelled.documents), labelled.clusters, labelled.edges).keys()
+    found = variances.find(labelled.documents, ids_of(labelled.documents), labelled.clusters, labelled.edges).keys()
     agreement = Agreement.of(len(found), len(labelled.variances), len(found & labelled.variances))
     assert (agreement.precision >= least, agreement.recall >= least) == (True, True), agreement
