@@ -389,6 +389,24 @@ CREATE TABLE public.document_replacement (
 
 ALTER TABLE ONLY public.document_replacement FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.document_review (
+    document_id uuid NOT NULL,
+    tenant_id uuid NOT NULL,
+    type text NOT NULL,
+    state text DEFAULT 'open'::text NOT NULL,
+    doubts jsonb NOT NULL,
+    chance double precision NOT NULL,
+    weights text NOT NULL,
+    opened_at timestamp with time zone NOT NULL,
+    changed_at timestamp with time zone NOT NULL,
+    closed_at timestamp with time zone,
+    CONSTRAINT document_review_chance_check CHECK (((chance >= (0)::double precision) AND (chance <= (1)::double precision))),
+    CONSTRAINT document_review_check CHECK (((closed_at IS NULL) = (state = 'open'::text))),
+    CONSTRAINT document_review_state_check CHECK ((state = ANY (ARRAY['open'::text, 'decided'::text, 'gone'::text])))
+);
+
+ALTER TABLE ONLY public.document_review FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.ingestion_job (
     id uuid NOT NULL,
     tenant_id uuid NOT NULL,
@@ -445,6 +463,33 @@ CREATE TABLE public.mapping_pause (
     opened_at timestamp with time zone NOT NULL,
     intended_at timestamp with time zone NOT NULL,
     CONSTRAINT mapping_pause_status_check CHECK ((status = ANY (ARRAY['pausing'::text, 'paused'::text, 'released'::text])))
+);
+
+CREATE TABLE public.match_decision (
+    id bigint NOT NULL,
+    tenant_id uuid NOT NULL,
+    a uuid NOT NULL,
+    b uuid NOT NULL,
+    verdict text NOT NULL,
+    decided_by text NOT NULL,
+    reason text,
+    decided_at timestamp with time zone NOT NULL,
+    written_by xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    CONSTRAINT match_decision_check CHECK ((a < b)),
+    CONSTRAINT match_decision_decided_by_check CHECK (((length(decided_by) >= 1) AND (length(decided_by) <= 254))),
+    CONSTRAINT match_decision_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 2000))),
+    CONSTRAINT match_decision_verdict_check CHECK ((verdict = ANY (ARRAY['confirmed'::text, 'rejected'::text])))
+);
+
+ALTER TABLE ONLY public.match_decision FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE public.match_decision ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.match_decision_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 
 CREATE TABLE public.notice (
@@ -693,6 +738,9 @@ ALTER TABLE ONLY public.document_replacement
 ALTER TABLE ONLY public.document_replacement
     ADD CONSTRAINT document_replacement_tenant_id_bucket_key_key UNIQUE (tenant_id, bucket, key);
 
+ALTER TABLE ONLY public.document_review
+    ADD CONSTRAINT document_review_pkey PRIMARY KEY (document_id);
+
 ALTER TABLE ONLY public.document
     ADD CONSTRAINT document_tenant_id_content_hash_key UNIQUE (tenant_id, content_hash);
 
@@ -710,6 +758,9 @@ ALTER TABLE ONLY public.llm_call
 
 ALTER TABLE ONLY public.mapping_pause
     ADD CONSTRAINT mapping_pause_pkey PRIMARY KEY (mapping);
+
+ALTER TABLE ONLY public.match_decision
+    ADD CONSTRAINT match_decision_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.notice_delivery
     ADD CONSTRAINT notice_delivery_pkey PRIMARY KEY (notice_id, channel, recipient);
@@ -820,6 +871,8 @@ CREATE INDEX document_removal_by_transaction ON public.document_removal USING bt
 
 CREATE INDEX document_replacement_by_successor ON public.document_replacement USING btree (successor) WHERE ((successor IS NOT NULL) AND (settled_at IS NULL));
 
+CREATE INDEX document_review_in_order ON public.document_review USING btree (state, opened_at, document_id);
+
 CREATE INDEX idx_document_matching_status ON public.document USING btree (matching_status) WHERE (matching_status IS NOT NULL);
 
 CREATE INDEX ingestion_job_status ON public.ingestion_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
@@ -827,6 +880,12 @@ CREATE INDEX ingestion_job_status ON public.ingestion_job USING btree (status) W
 CREATE INDEX llm_call_by_age ON public.llm_call USING btree (created_at);
 
 CREATE INDEX llm_call_by_time ON public.llm_call USING btree (tenant_id, created_at);
+
+CREATE INDEX match_decision_by_a ON public.match_decision USING btree (a, b, id);
+
+CREATE INDEX match_decision_by_b ON public.match_decision USING btree (b);
+
+CREATE INDEX match_decision_by_transaction ON public.match_decision USING btree (tenant_id, written_by);
 
 CREATE INDEX notice_by_age ON public.notice USING btree (created_at);
 
@@ -897,6 +956,9 @@ ALTER TABLE ONLY public.document_removal
 ALTER TABLE ONLY public.document_replacement
     ADD CONSTRAINT document_replacement_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.document_review
+    ADD CONSTRAINT document_review_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.document
     ADD CONSTRAINT document_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
@@ -914,6 +976,12 @@ ALTER TABLE ONLY public.judgement
 
 ALTER TABLE ONLY public.llm_call
     ADD CONSTRAINT llm_call_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.match_decision
+    ADD CONSTRAINT match_decision_tenant_id_a_fkey FOREIGN KEY (tenant_id, a) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.match_decision
+    ADD CONSTRAINT match_decision_tenant_id_b_fkey FOREIGN KEY (tenant_id, b) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.notice_delivery
     ADD CONSTRAINT notice_delivery_notice_id_fkey FOREIGN KEY (notice_id) REFERENCES public.notice(id) ON DELETE CASCADE;
@@ -980,6 +1048,8 @@ CREATE POLICY delivery ON public.destination FOR SELECT TO counterfoil_delivery 
 
 CREATE POLICY delivery ON public.document TO counterfoil_delivery USING (true) WITH CHECK (true);
 
+CREATE POLICY delivery ON public.document_review TO counterfoil_delivery USING (true) WITH CHECK (true);
+
 CREATE POLICY delivery ON public.ingestion_job TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.notification TO counterfoil_delivery USING (true) WITH CHECK (true);
@@ -1010,6 +1080,8 @@ ALTER TABLE public.document_removal ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.document_replacement ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.document_review ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.ingestion_job ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.judgement ENABLE ROW LEVEL SECURITY;
@@ -1021,6 +1093,8 @@ CREATE POLICY keeper ON public.notice_delivery TO counterfoil_keeper USING (true
 CREATE POLICY keeper ON public.tenant_admin TO counterfoil_keeper USING (true) WITH CHECK (true);
 
 ALTER TABLE public.llm_call ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.match_decision ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.notice ENABLE ROW LEVEL SECURITY;
 
@@ -1074,11 +1148,15 @@ CREATE POLICY own_tenant ON public.document_removal TO counterfoil_worker USING 
 
 CREATE POLICY own_tenant ON public.document_replacement TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.document_review TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.ingestion_job TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.judgement TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.llm_call TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.match_decision TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.notice FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -1341,6 +1419,32 @@ GRANT UPDATE(settled_at) ON TABLE public.document_replacement TO counterfoil_wor
 
 GRANT UPDATE(successor) ON TABLE public.document_replacement TO counterfoil_worker;
 
+GRANT SELECT,INSERT ON TABLE public.document_review TO counterfoil_worker;
+
+GRANT SELECT(document_id) ON TABLE public.document_review TO counterfoil_delivery;
+
+GRANT SELECT(tenant_id) ON TABLE public.document_review TO counterfoil_delivery;
+
+GRANT UPDATE(type) ON TABLE public.document_review TO counterfoil_worker;
+GRANT SELECT(type) ON TABLE public.document_review TO counterfoil_delivery;
+
+GRANT UPDATE(state) ON TABLE public.document_review TO counterfoil_worker;
+GRANT SELECT(state) ON TABLE public.document_review TO counterfoil_delivery;
+
+GRANT UPDATE(doubts) ON TABLE public.document_review TO counterfoil_worker;
+
+GRANT UPDATE(chance) ON TABLE public.document_review TO counterfoil_worker;
+GRANT SELECT(chance) ON TABLE public.document_review TO counterfoil_delivery;
+
+GRANT UPDATE(weights) ON TABLE public.document_review TO counterfoil_worker;
+
+GRANT UPDATE(opened_at) ON TABLE public.document_review TO counterfoil_worker;
+GRANT SELECT(opened_at) ON TABLE public.document_review TO counterfoil_delivery;
+
+GRANT UPDATE(changed_at) ON TABLE public.document_review TO counterfoil_worker;
+
+GRANT UPDATE(closed_at) ON TABLE public.document_review TO counterfoil_worker;
+
 GRANT SELECT,INSERT ON TABLE public.ingestion_job TO counterfoil_worker;
 
 GRANT SELECT(id) ON TABLE public.ingestion_job TO counterfoil_delivery;
@@ -1396,6 +1500,8 @@ GRANT SELECT(id) ON TABLE public.llm_call TO counterfoil_keeper;
 GRANT SELECT(created_at) ON TABLE public.llm_call TO counterfoil_keeper;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.mapping_pause TO counterfoil_delivery;
+
+GRANT SELECT,INSERT ON TABLE public.match_decision TO counterfoil_worker;
 
 GRANT SELECT ON TABLE public.notice TO counterfoil_worker;
 GRANT SELECT,INSERT,DELETE ON TABLE public.notice TO counterfoil_keeper;

@@ -28,6 +28,10 @@ ROWS = {
     "document_match": """INSERT INTO {} (tenant_id, a, b, score, confidence, evidence,
                                          decided_by, reasoning, decided_at)
                          VALUES (%(tenant)s, %(a)s, %(b)s, 1, 'high', '{{}}', 'rules', '', now())""",
+    "match_decision": """INSERT INTO {} (tenant_id, a, b, verdict, decided_by, decided_at)
+                         VALUES (%(tenant)s, %(a)s, %(b)s, 'rejected', 'somebody', now())""",
+    "document_review": """INSERT INTO {} (document_id, tenant_id, type, doubts, chance, weights, opened_at, changed_at)
+                          VALUES (%(a)s, %(tenant)s, 'invoice', '[]', 0.5, 'w', now(), now())""",
     "llm_call": """INSERT INTO {} (id, tenant_id, work_id, purpose, provider, model, outcome, latency_ms, created_at)
                    VALUES (%(id)s, %(tenant)s, %(a)s, 'matching', 'openai', 'm', 'answered', 1, now())""",
     "judgement": """INSERT INTO {} (tenant_id, document_id, question, answer, model, judged_at)

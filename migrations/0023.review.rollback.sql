@@ -1,0 +1,2 @@
+DROP TABLE document_review;
+DROP TABLE match_decision;
