@@ -26,6 +26,9 @@ from counterfoil.documents.matching.rules import Choice, Link
 from counterfoil.documents.matching.score import score, settles
 from counterfoil.documents.matching.store import Pair
 
+_OWN = ("reference", "content", "person")
+"""Links that others can follow from."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -69,7 +72,7 @@ def touched(near: Neighbourhood, document: Document, obsolete: Collection[Key]) 
     near.follow_back(waiting | keyed.seekers(document))
     again = near.holders(copies) | near.crowd(copies) | near.waiting(waiting)
     near.read_edges({document.id} | again | near.waiting(keyed.seekers(document)))
-    linked = {edge.child for edge in near.edges(document.id)}
+    linked = {end for edge in near.edges(document.id) for end in (edge.pair if edge.by_person else (edge.child,))}
     again |= linked | _unsettled(near, document)
     near.load(again)
     always = linked | near.crowd(copies) | (again if obsolete else set())
@@ -122,11 +125,11 @@ def _through(near: Neighbourhood, choices: Mapping[UUID, Choice], arrived: UUID)
     now = _Stand(near, choices)
     touched = set(choices)
     deliveries = [id_ for id_ in choices if (found := near.document(id_)) and found.kind == DELIVERY]
-    moved = [id_ for id_ in deliveries if now.stored(id_, ORDER) != choices[id_].parents(ORDER)]
-    orders = {order for id_ in moved for order in now.stored(id_, ORDER) | choices[id_].parents(ORDER)}
+    moved = [id_ for id_ in deliveries if now.stored(id_, ORDER) != now.parents(id_, ORDER)]
+    orders = {order for id_ in moved for order in now.stored(id_, ORDER) | now.parents(id_, ORDER)}
     if arrived in deliveries:
         moved.append(arrived)
-        orders |= choices[arrived].parents(ORDER)
+        orders |= now.parents(arrived, ORDER)
     orders |= {end for edge in near.edges(arrived) for end in edge.pair}  # whatever it was before
     near.read_edges(orders)
     touched |= {child for order in orders for child in now.children(order)}
@@ -143,25 +146,27 @@ def _through(near: Neighbourhood, choices: Mapping[UUID, Choice], arrived: UUID)
 def _follow(near: Neighbourhood, now: "_Stand", child: Document) -> list[Link]:
     """The orders of the deliveries that a child names, or the deliveries of its order that belong to it.
 
-    Where the order is not here, those of the deliveries that name it as well.
+    Where the order is not here, those of the deliveries that name it as well. What a person confirmed beside that adds
+    to it: who confirms one of several links keeps the others.
     """
-    orders, deliveries = now.parents(child.id, ORDER), now.parents(child.id, DELIVERY)
+    orders, deliveries = now.decided(child.id, ORDER), now.decided(child.id, DELIVERY)
     if (orders and deliveries) or now.is_copy(child.id):
         return []
     if not orders and not deliveries:
-        candidates = [other for other in near.documents(near.fellows([child])) if other.kind == DELIVERY]
-        alone = [other for other in candidates if not now.parents(other.id, ORDER)]
-        partners, kind = rules.fellows(child, alone), DELIVERY
+        orders, deliveries = now.parents(child.id, ORDER), now.parents(child.id, DELIVERY)
+        if orders and deliveries:
+            return []
+    found: list[Document] = []
+    if orders:
+        ids = {other for order in now.parents(child.id, ORDER) for other in now.children(order)}
+        found = rules.belonging(child, near.candidates(child, ids, DELIVERY))
     elif deliveries:
-        ids = {order for delivery in deliveries for order in now.parents(delivery, ORDER)}
-        near.load(ids)
-        partners, kind = near.documents(ids), ORDER
-    else:
-        ids = {other for order in orders for other in now.children(order)}
-        near.load(ids)
-        candidates = [other for other in near.documents(ids) if other.kind == DELIVERY]
-        partners, kind = rules.belonging(child, candidates), DELIVERY
-    return [Link(child.id, other.id, kind, "through", score(child, other)) for other in partners]
+        ids = {order for delivery in now.parents(child.id, DELIVERY) for order in now.parents(delivery, ORDER)}
+        found = near.candidates(child, ids, ORDER)
+    if not orders and not found and deliveries == now.confirmed(child.id, DELIVERY):
+        fellows = near.candidates(child, near.fellows([child]), DELIVERY)
+        found = rules.fellows(child, [other for other in fellows if not now.parents(other.id, ORDER)])
+    return [Link(child.id, other.id, other.kind, "through", score(child, other)) for other in found]
 
 
 class _Stand:
@@ -176,34 +181,40 @@ class _Stand:
                 self._children.setdefault(link.parent, set()).add(id_)
 
     def stored(self, child: UUID, kind: str) -> frozenset[UUID]:
-        return frozenset(
-            edge.parent
-            for edge in self._near.decided_by(child)
-            if edge.kind == kind and edge.by in ("reference", "content")
-        )
+        """As they were when all this was read: a person's among them, even one that is not the person's any more."""
+        return frozenset(edge.parent for edge in self._near.decided_by(child) if edge.kind == kind and edge.by in _OWN)
 
     def parents(self, child: UUID, kind: str) -> frozenset[UUID]:
+        return self.decided(child, kind) | self.confirmed(child, kind)
+
+    def decided(self, child: UUID, kind: str) -> frozenset[UUID]:
+        """By the child's own decision: what a person confirmed is part of it where the child names it."""
         choice = self._choices.get(child)
-        if choice is None:
-            self._near.read_edges([child])
-            return self.stored(child, kind)
-        confirmed = {edge.parent for edge in self._near.decided_by(child) if edge.by_person and edge.kind == kind}
-        return choice.parents(kind) | confirmed
+        if choice is not None:
+            return choice.parents(kind)
+        self._near.read_edges([child])
+        return self.stored(child, kind) - {
+            other for other in self.confirmed(child, kind) if not self._near.names(child, other)
+        }
+
+    def confirmed(self, child: UUID, kind: str) -> frozenset[UUID]:
+        """By a person."""
+        self._near.read_edges([child])
+        return frozenset(edge.parent for edge in self._near.decided_by(child) if edge.by_person and edge.kind == kind)
 
     def is_copy(self, child: UUID) -> bool:
         choice = self._choices.get(child)
         if choice is not None:
             return any(link.by == "copy" for link in choice.links)
-        return any(edge.by == "copy" for edge in self._near.decided_by(child))
+        found = self._near.document(child)
+        return found is not None and self._near.was_copy(found)
 
     def children(self, parent: UUID) -> set[UUID]:
         self._near.read_edges([parent])
         kept = {
             edge.child
             for edge in self._near.edges(parent)
-            if edge.parent == parent
-            and edge.by in ("reference", "content")
-            and (edge.by_person or edge.child not in self._choices)
+            if edge.parent == parent and edge.by in _OWN and (edge.by_person or edge.child not in self._choices)
         }
         return kept | self._children.get(parent, set())
 

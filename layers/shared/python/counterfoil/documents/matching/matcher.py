@@ -208,7 +208,7 @@ def _still_holds(connection: Connection, decided: Decided) -> bool:
         return True
     if store.changed_since(connection, decided.prepared.tenant_id, decided.followed, decided.seen):
         return False
-    return store.edges(connection, decided.edges_of) == decided.edges
+    return store.edges(connection, decided.edges_of)[0] == decided.edges
 
 
 def _seeds(document_id: UUID, outcome: Outcome) -> set[UUID]:

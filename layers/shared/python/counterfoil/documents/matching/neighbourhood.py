@@ -9,6 +9,7 @@ from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching.judge import Case, Verdict
 from counterfoil.documents.matching.keys import Key
 from counterfoil.documents.matching.profile import Document
+from counterfoil.documents.matching.rules import Said
 from counterfoil.documents.matching.store import Documents, Edge, Pair
 
 
@@ -30,6 +31,7 @@ class Neighbourhood:
         self._asked: set[UUID] = set()
         self._edges: dict[Pair, Edge] = {}
         self._edges_of: dict[UUID, set[Pair]] = {}
+        self._rejected: dict[UUID, set[UUID]] = {}
         self.seen = store.snapshot(connection)
 
     # -- reading ----------------------------------------------------------------------------------------------------
@@ -60,15 +62,20 @@ class Neighbourhood:
             self._documents |= self._cache.load(self._connection, missing)
 
     def read_edges(self, ids: Iterable[UUID]) -> None:
-        """Read the stored edges of documents."""
+        """Read the stored edges of documents, and what people decided about them."""
         missing = set(ids) - self._edges_of.keys()
         if missing:
             self._edges_of |= {id_: set() for id_ in missing}
-            for pair, edge in store.edges(self._connection, missing).items():
+            found, rejected = store.edges(self._connection, missing)
+            for pair, edge in found.items():
                 self._edges[pair] = edge
                 for end in pair:
                     if end in self._edges_of:
                         self._edges_of[end].add(pair)
+            for a, b in rejected:
+                self._rejected.setdefault(a, set()).add(b)
+                self._rejected.setdefault(b, set()).add(a)
+            self.load({end for pair, edge in found.items() if edge.by == "person" or edge.by_person for end in pair})
 
     def add(self, document: Document) -> None:
         """Take in a document that has been read already."""
@@ -120,6 +127,16 @@ class Neighbourhood:
         """The stored edges that are a child's decision, or a person's about it."""
         return [edge for edge in self.edges(child) if edge.child == child]
 
+    def said(self, id_: UUID) -> Said:
+        """What people said about a document whose edges have been read."""
+        ends = {end for edge in self.edges(id_) if edge.by_person for end in edge.pair}
+        return Said(tuple(self.documents(ends, but=id_)), frozenset(self._rejected.get(id_, ())))
+
+    def names(self, child: UUID, parent: UUID) -> bool:
+        """Whether a child names its parent's number; both have been loaded."""
+        one, other = self._documents.get(child), self._documents.get(parent)
+        return one is not None and other is not None and rules.names(one, other)
+
     # -- what a decision needs --------------------------------------------------------------------------------------
 
     def named(self, child: Document) -> list[Document]:
@@ -133,6 +150,13 @@ class Neighbourhood:
     def similar(self, child: Document, kinds: Collection[str]) -> list[Document]:
         """The documents of `kinds` between the same parties that the child may belong to."""
         return self.documents(self.holders(keyed.deals(child, kinds)), but=child.id)
+
+    def candidates(self, child: Document, ids: Collection[UUID], kind: str) -> list[Document]:
+        """Those of these documents that are of a kind and may follow from a child's links; they are read."""
+        self.load(ids)
+        self.read_edges([child.id])
+        rejected = self.said(child.id).rejected
+        return [other for other in self.documents(ids, but=child.id) if other.kind == kind and other.id not in rejected]
 
     def fellows(self, documents: Collection[Document]) -> set[UUID]:
         """The documents that name an order which one of these names; they and their edges are read."""
@@ -157,12 +181,13 @@ class Neighbourhood:
 
     def undecided(self, child: Document) -> tuple[str, ...]:
         """The kinds of parent that have to be looked for without a number."""
-        return rules.undecided(child, self.named(child), self.is_copy)
+        return rules.undecided(child, self.named(child), self.is_copy, self.said(child.id))
 
     def choose(self, child: Document) -> rules.Choice:
         """A surrounded child's decision."""
         similar = self.similar(child, self.undecided(child))
-        return rules.choose(child, self.named(child), similar, self.copies(child), self.is_copy)
+        said = self.said(child.id)
+        return rules.choose(child, self.named(child), similar, self.copies(child), self.is_copy, said)
 
     def cases(self, choices: Mapping[UUID, rules.Choice]) -> tuple[dict[UUID, Case], dict[UUID, Verdict]]:
         """What a language model can be asked about decisions, and what it has answered already.
@@ -192,9 +217,12 @@ class Neighbourhood:
             return False
         wanted = keyed.copies(document)
         if wanted <= self._holders.keys():
-            return rules.original(document, self.copies(document)) is not None
+            return rules.original(document, self.copies(document), self.said(document.id)) is not None
         return self.was_copy(document)
 
     def was_copy(self, document: Document) -> bool:
         """Whether a document is stored as an earlier one again."""
-        return any(edge.by == "copy" for edge in self.decided_by(document.id))
+        if any(edge.by == "copy" for edge in self.decided_by(document.id)):
+            return True
+        ends = {end for edge in self.edges(document.id) if edge.by == "person" for end in edge.pair}
+        return rules.original(document, self.documents(ends, but=document.id)) is not None

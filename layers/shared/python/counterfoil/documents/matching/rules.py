@@ -8,6 +8,9 @@ rules make links, and a fourth follows from theirs:
     content    the child names no such number, and one candidate fits clearly better than all others
     through    what a child's order or delivery note is linked to: the deliveries that an invoice for the order bills,
                the order of the delivery note that an invoice names
+
+What a person said comes first (`Said`): whom a document was said not to belong to is no candidate of any rule; where it
+was said whom it belongs to, its number, or the kind of parent, is settled. The link itself is the person's.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -25,7 +28,7 @@ from counterfoil.documents.matching.score import DOUBTFUL, SURE, Evidence, Score
 
 _COUNTS = {2: "Two", 3: "Three", 4: "Four"}
 
-By = Literal["copy", "reference", "content", "through"]
+By = Literal["copy", "reference", "content", "through", "person"]
 
 _ALIKE = 8.0
 """Candidates of which one is so many times likelier than another are told apart."""
@@ -101,6 +104,17 @@ class Choice:
         return frozenset(link.parent for link in self.links if link.kind == kind)
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What people said about one document."""
+
+    confirmed: tuple[Document, ...] = ()
+    """Documents that it belongs together with."""
+    rejected: frozenset[UUID] = frozenset()
+    """Documents that it does not belong together with."""
+
+
+NOTHING_SAID = Said()
 Candidates = Collection[Document]
 _Scored = tuple[Score, Document]
 IsCopy = Callable[[Document], bool]
@@ -114,9 +128,13 @@ def arrival(document: Document) -> tuple[object, ...]:
 # -- copies ---------------------------------------------------------------------------------------------------------
 
 
-def original(document: Document, candidates: Candidates) -> Document | None:
+def original(document: Document, candidates: Candidates, said: Said = NOTHING_SAID) -> Document | None:
     """The first of the documents that this one is a copy of, or None where it is the first itself."""
-    earlier = (other for other in candidates if _rank(other) < _rank(document) and same_again(document, other))
+    earlier = (
+        other
+        for other in (*candidates, *said.confirmed)
+        if other.id not in said.rejected and _rank(other) < _rank(document) and same_again(document, other)
+    )
     return min(earlier, key=_rank, default=None)
 
 
@@ -171,38 +189,60 @@ def _all_forms(document: Document, kind: str) -> frozenset[str]:
 # -- partners -------------------------------------------------------------------------------------------------------
 
 
-def choose(child: Document, named: Candidates, similar: Candidates, copies: Candidates, is_copy: IsCopy) -> Choice:
-    """Decide a child's partners.
+def choose(
+    child: Document,
+    named: Candidates,
+    similar: Candidates,
+    copies: Candidates,
+    is_copy: IsCopy,
+    said: Said = NOTHING_SAID,
+) -> Choice:
+    """Decide a child's partners. Those that a person confirmed are among them where the child names them.
 
     `named` are the documents that bear a number which the child names, `similar` those of the kinds that `undecided`
     asks for, `copies` those that may be the same document. None of them is linked to where `is_copy` holds.
     """
-    if first := original(child, copies):
+    if first := original(child, copies, said):
         evidence = Evidence(
             "copy", "the same number" if _same_number(child, first) else "the same bill, another number", 20.0
         )
         return Choice((Link(child.id, first.id, first.kind, "copy", Score((evidence,), named=True)),))
-    bearers = [other for other in named if not is_copy(other)]
-    decided = _by_reference(child, bearers)
-    if kinds := _undecided(child, decided.links):
-        others = {other.id: other for other in (*similar, *bearers) if other.kind in kinds and not is_copy(other)}
+    bearers = _possible(named, is_copy, said)
+    decided = _by_reference(child, bearers, said)
+    if kinds := _undecided(child, decided.links, said):
+        others = {other.id: other for other in (*_possible(similar, is_copy, said), *bearers) if other.kind in kinds}
         decided = _overruled(decided, _by_content(child, others.values()))
     reasons = [doubt.reason for doubt in decided.doubts if doubt.reason]
-    if not decided.links:
-        reasons = reasons or [_not_here(child, named)]
+    if not decided.links and not _confirmed(child, said):
+        reasons = reasons or [_not_here(child, named, said)]
     return replace(decided, reason=reasons[0] if reasons else None)
 
 
-def undecided(child: Document, named: Candidates, is_copy: IsCopy) -> tuple[str, ...]:
+def undecided(child: Document, named: Candidates, is_copy: IsCopy, said: Said = NOTHING_SAID) -> tuple[str, ...]:
     """The kinds of parent for which a child's numbers decide nothing, and similar documents have to be looked at."""
-    return _undecided(child, _by_reference(child, [other for other in named if not is_copy(other)]).links)
+    return _undecided(child, _by_reference(child, _possible(named, is_copy, said), said).links, said)
 
 
-def _undecided(child: Document, links: Sequence[Link]) -> tuple[str, ...]:
-    found = {link.kind for link in links}
+def _possible(candidates: Candidates, is_copy: IsCopy, said: Said) -> list[Document]:
+    return [other for other in candidates if other.id not in said.rejected and not is_copy(other)]
+
+
+def names(child: Document, parent: Document) -> bool:
+    """Whether a child names its parent's number."""
+    return _reached(child.named.get(parent.kind, ()), parent)
+
+
+def _confirmed(child: Document, said: Said) -> list[Document]:
+    """Those that a person said the child belongs to."""
+    return [other for other in said.confirmed if other.kind in PARENTS[child.kind]]
+
+
+def _undecided(child: Document, links: Sequence[Link], said: Said) -> tuple[str, ...]:
+    confirmed = {parent.kind for parent in _confirmed(child, said)}
+    found = confirmed | {link.kind for link in links}
     kinds = []
     for kind in PARENTS[child.kind]:
-        if kind not in SOUGHT or len(child.named.get(kind, ())) > 1:
+        if kind not in SOUGHT or kind in confirmed or len(child.named.get(kind, ())) > 1:
             continue  # who names several has several, and what is alike is one
         if kind in found and all(settles(link.score.total) for link in links if link.kind == kind):
             continue
@@ -216,22 +256,34 @@ def _undecided(child: Document, links: Sequence[Link]) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-def _by_reference(child: Document, candidates: Sequence[Document]) -> Choice:
+def _by_reference(child: Document, candidates: Sequence[Document], said: Said) -> Choice:
+    """The bearer of each number that the child names: whom a person said, where it bears the number.
+
+    A confirmed parent that bears none of these numbers takes the place of what is in doubt: one was misread, or wrong.
+    """
     links: dict[UUID, Link] = {}
     doubts: list[Doubt] = []
     for kind in PARENTS[child.kind]:
+        references = child.named.get(kind, ())
         scored = [
-            (score(child, other), other)
-            for other in candidates
-            if other.kind == kind and _reached(child.named.get(kind, ()), other)
+            (score(child, other), other) for other in candidates if other.kind == kind and _reached(references, other)
         ]
-        for reference in child.named.get(kind, ()):
+        confirmed = [other for other in _confirmed(child, said) if other.kind == kind]
+        is_settled = any(not _reached(references, other) for other in confirmed)
+        links |= {other.id: _named(child, other) for other in confirmed if _reached(references, other)}
+        for reference in references:
+            if any(_reached([reference], other) for other in confirmed):
+                continue
             best, doubt = _one_of(child, [pair for pair in scored if _reached([reference], pair[1])], reference.text)
             if best:
                 links[best.parent] = best
-            elif doubt:
+            elif doubt and not is_settled:
                 doubts.append(doubt)
     return Choice(tuple(links.values()), None, tuple(doubts))
+
+
+def _named(child: Document, parent: Document) -> Link:
+    return Link(child.id, parent.id, parent.kind, "reference", score(child, parent))
 
 
 def _by_content(child: Document, candidates: Iterable[Document]) -> Choice:
@@ -293,12 +345,15 @@ def _equally(equal: Sequence[Document]) -> str:
     return f"{_COUNTS.get(len(equal), str(len(equal)))} documents fit equally: {named}."
 
 
-def _not_here(child: Document, named: Candidates) -> str:
+def _not_here(child: Document, named: Candidates, said: Said) -> str:
     """Why a document found no partner."""
     for kind in PARENTS[child.kind]:
         for reference in child.named.get(kind, ()):
             what = f"{_WORDS[kind]} {reference.text}"
-            if any(other.kind == kind and _reached([reference], other) for other in named):
+            here = {other.id for other in named if other.kind == kind and _reached([reference], other)}
+            if here and here <= said.rejected:
+                return f"Names {what}, but a person said that it is not what is here under that number."
+            if here:
                 return f"Names {what}, but what is here under that number does not fit."
             return f"Names {what}, which is not here."
     return "No partner found."

@@ -87,7 +87,8 @@ CROSS JOIN LATERAL (
 WHERE holders.ids IS NOT NULL
 """
 
-# Both ends' kinds come along: they say which end is the child.
+# Both ends' kinds come along: they say which end is the child. So do pairs of which a person said last that they do not
+# belong together.
 _EDGES = """
 SELECT m.a, m.b, a.type, b.type, m.evidence ->> 'by', m.evidence ->> 'child', m.decided_by, m.score,
        m.evidence ->> 'question'
@@ -98,6 +99,18 @@ FROM (
 ) AS m
 JOIN document a ON a.id = m.a
 JOIN document b ON b.id = m.b
+UNION ALL
+SELECT said.a, said.b, NULL, NULL, NULL, NULL, said.verdict, NULL, NULL
+FROM (
+    SELECT DISTINCT ON (a, b) a, b, verdict
+    FROM (
+        SELECT a, b, verdict, id FROM match_decision WHERE a = ANY(%(ids)s)
+        UNION ALL
+        SELECT a, b, verdict, id FROM match_decision WHERE b = ANY(%(ids)s)
+    ) AS d
+    ORDER BY a, b, id DESC
+) AS said
+WHERE said.verdict = 'rejected'
 """
 
 _VERSIONS = """
@@ -139,10 +152,17 @@ def holders(connection: Connection, tenant_id: UUID, keys: Collection[Key], limi
     return {wanted[n - 1]: ids for n, ids in rows}
 
 
-def edges(connection: Connection, ids: Collection[UUID]) -> dict[Pair, Edge]:
-    """The edges of documents."""
-    found = [_edge(row) for row in connection.execute(_EDGES, {"ids": list(ids)})]
-    return {edge.pair: edge for edge in found}
+def edges(connection: Connection, ids: Collection[UUID]) -> tuple[dict[Pair, Edge], set[Pair]]:
+    """The edges of documents, and the pairs of which a person said that they do not belong together."""
+    found: dict[Pair, Edge] = {}
+    rejected: set[Pair] = set()
+    for row in connection.execute(_EDGES, {"ids": list(ids)}):
+        if row[6] == "rejected":
+            rejected.add(Pair(*row[:2]))
+        else:
+            edge = _edge(row)
+            found[edge.pair] = edge
+    return found, rejected
 
 
 def _edge(row: tuple[Any, ...]) -> Edge:
@@ -322,6 +342,10 @@ SELECT EXISTS (
     SELECT FROM document_removal r
     WHERE r.tenant_id = %(tenant)s AND r.written_by >= pg_snapshot_xmin(%(seen)s::pg_snapshot)
       AND NOT pg_visible_in_snapshot(r.written_by, %(seen)s::pg_snapshot)
+) OR EXISTS (
+    SELECT FROM match_decision d
+    WHERE d.tenant_id = %(tenant)s AND d.written_by >= pg_snapshot_xmin(%(seen)s::pg_snapshot)
+      AND NOT pg_visible_in_snapshot(d.written_by, %(seen)s::pg_snapshot)
 )
 """
 
@@ -414,7 +438,7 @@ def wait_for_lock(connection: Connection, tenant_id: UUID) -> None:
 
 
 def changed_since(connection: Connection, tenant_id: UUID, followed: Collection[Key], seen: str) -> bool:
-    """Whether a document with one of these keys was written, or any document removed, since a snapshot."""
+    """Whether a document with one of these keys was written, any removed, or any pair decided, since a snapshot."""
     return bool(
         _one(connection.execute(_CHANGED, {"tenant": tenant_id, "seen": seen, **_columns(followed)}).fetchone())[0]
     )
