@@ -2,7 +2,7 @@
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID, uuid5
 
@@ -21,6 +21,8 @@ class Pair(NamedTuple):
     child: Document
     parent: Document
     true: bool
+    claims: tuple[Document, ...] = ()
+    """Which other documents name the parent."""
 
 
 class Group(NamedTuple):
@@ -29,6 +31,8 @@ class Group(NamedTuple):
     child: Document
     candidates: tuple[Document, ...]
     true: frozenset[UUID]
+    claims: Mapping[UUID, Sequence[Document]]
+    """By candidate, which documents name it."""
 
 
 class Tenant:
@@ -53,7 +57,7 @@ class Tenant:
         """Every pair that a key leads to."""
         for child in self._documents.values():
             for parent in self._found(child, self._keys(child)):
-                yield Pair(child, parent, parent.id in self._linked[child.id])
+                yield Pair(child, parent, parent.id in self._linked[child.id], tuple(self._claims(parent)))
 
     def groups(self) -> Iterator[Group]:
         """What is decided at once: the bearers of each number that a child names, or else all that it is like."""
@@ -64,11 +68,11 @@ class Tenant:
                 for reference in references:
                     group = tuple(other for other in bearers if other.kind == kind and _bears(other, reference))
                     if group:
-                        yield Group(child, group, true)
+                        yield Group(child, group, true, {})
             named = {other.kind for other in bearers}
             kinds = [kind for kind in PARENTS[child.kind] if kind in SOUGHT and kind not in named]
             if kinds and (similar := self._found(child, keyed.deals(child, kinds))):
-                yield Group(child, tuple(similar), true)
+                yield Group(child, tuple(similar), true, {other.id: self._claims(other) for other in similar})
 
     def strangers(self, rng: random.Random) -> Iterator[Pair]:
         """Pairs of a child and a document of a kind that it names, drawn at random, none of them true.
@@ -85,6 +89,9 @@ class Tenant:
                     parent = rng.choice(by_kind[kind])
                     if parent.number and parent.id not in self._linked[child.id]:
                         yield Pair(child, parent, False)
+
+    def _claims(self, parent: Document) -> list[Document]:
+        return self._found(parent, keyed.waiting(parent))
 
     def _keys(self, child: Document) -> frozenset[Key]:
         return keyed.numbers_named(child) | keyed.deals(child, [kind for kind in PARENTS[child.kind] if kind in SOUGHT])

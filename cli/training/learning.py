@@ -76,13 +76,13 @@ def calibration_error(seen: Collection[tuple[float, bool]]) -> float:
 
 def _best(group: Group) -> tuple[float, bool]:
     """The chance of the best of a group's candidates, and whether it is a partner."""
-    found = chances([score(group.child, other) for other in group.candidates])
+    found = chances([score(group.child, other, group.claims.get(other.id, ())) for other in group.candidates])
     first = max(range(len(found)), key=lambda index: found[index])
     return found[first], group.candidates[first].id in group.true
 
 
 def _surprise(pair: Pair) -> float:
-    chance = probability(score(pair.child, pair.parent).total)
+    chance = probability(score(pair.child, pair.parent, pair.claims).total)
     return -log2(chance if pair.true else 1.0 - chance)
 
 
@@ -141,7 +141,7 @@ def _seen(tenants: Iterable[Tenant]) -> dict[_Seen, tuple[float, float]]:
     true: dict[_Seen, float] = defaultdict(float)
     for tenant in tenants:
         for pair in tenant.pairs():
-            compared = compare(pair.child, pair.parent)
+            compared = compare(pair.child, pair.parent, pair.claims)
             key = (compared.named, pair.child.kind, pair.parent.kind, compared.levels)
             count[key] += 1
             true[key] += pair.true
@@ -184,7 +184,10 @@ def _calibrate(parts: Iterable[tuple[Weights, Sequence[Tenant]]]) -> dict[bool, 
     for weights, tenants in parts:
         with using(weights):
             for group in (group for tenant in tenants for group in tenant.groups()):
-                best = max((score(group.child, other) for other in group.candidates), key=lambda item: item.total)
+                best = max(
+                    (score(group.child, other, group.claims.get(other.id, ())) for other in group.candidates),
+                    key=lambda item: item.total,
+                )
                 any_true = any(other.id in group.true for other in group.candidates)
                 cases[best.named].append(
                     Case({"added": 1.0, "times": max(-_MOST, min(_MOST, best.total))}, 1.0, float(any_true))

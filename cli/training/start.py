@@ -41,6 +41,7 @@ _LEVELS: dict[str, dict[str, float]] = {
     "quantities": {
         "all one the same": 2, "all two the same": 3, "all several the same": 4, "none more": 0, "some more": -2,
     },
+    "left": {"just what is left": 4, "no more than is left": 1, "more than is left": -5, "nothing is left": -8},
     "rest": {"lines left over": -1},
     "total": {
         "same": 5, "a line over the whole": 5, "a usual share in advance": 4, "differs, no lines": -2,

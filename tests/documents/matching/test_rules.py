@@ -190,3 +190,35 @@ def test_of_one_bill_under_two_numbers_the_one_that_was_issued_first_is_the_orig
     later, first = (invoice(number, when, received=received, po_reference="4711")
                     for number, when, received in (("R-90", 20, 21), ("R-81", 10, 30)))  # fmt: skip
     assert linked(order("4711"), later, first) == {(1, 2, "copy"), (2, 0, "reference")}
+
+
+def test_an_invoice_without_a_number_is_for_the_order_that_another_has_left() -> None:
+    billed, open_ = order("4711"), order("4712", 1)
+    assert linked(billed, open_, invoice("R-1", 8, po_reference="4711"), invoice("R-2")) == {
+        (2, 0, "reference"),
+        (3, 1, "content"),
+    }
+
+
+def test_an_order_that_is_billed_in_full_has_no_second_invoice() -> None:
+    again = invoice("R-2", 16)
+    assert (1, 0, "content") in linked(order("4711"), again)
+    assert linked(order("4711"), again, invoice("R-1", 8, po_reference="4711")) == {(2, 0, "reference")}
+
+
+def test_a_delivery_of_just_what_is_left_completes_the_order() -> None:
+    part, rest = ([line("A-100", amount)] for amount in ("6", "4"))
+    papers = [
+        order("4711", lines=[line("A-100", "10")]),
+        order("4712", lines=[line("A-100", "10")]),
+        delivery("LS-1", 5, po_reference="4711", lines=part),
+        delivery("LS-2", 9, lines=rest),
+    ]
+    assert linked(*papers) == {(2, 0, "reference"), (3, 0, "content")}
+
+
+def test_a_document_that_came_twice_takes_its_share_once() -> None:
+    part, rest = ([line("A-100", amount)] for amount in ("6", "4"))
+    note = delivery("LS-1", 5, po_reference="4711", lines=part)
+    papers = [order("4711", lines=[line("A-100", "10")]), note, note, delivery("LS-2", 9, lines=rest)]
+    assert (3, 0, "content") in linked(*papers)

@@ -51,7 +51,8 @@ class Whole:
     def _choose(self, child: Document) -> Choice:
         named = self._holding(keyed.numbers_named(child), child)
         similar = self._holding(keyed.deals(child, rules.undecided(child, named, self._is_copy)), child)
-        return rules.choose(child, named, similar, self._copies_of(child), self._is_copy)
+        claims = {other.id: self._holding(keyed.waiting(other), other) for other in rules.weighed(child, similar)}
+        return rules.choose(child, named, similar, self._copies_of(child), claims, self._is_copy)
 
     def _through(self, child: Document) -> list[Link]:
         orders, deliveries = self._choices[child.id].parents(ORDER), self._choices[child.id].parents(DELIVERY)

@@ -17,8 +17,9 @@ The edges of a tenant are a function E of the set D of its documents, and not of
   child.
 * What a child c decides depends on c and on the documents that its keys lead to: the bearers of the numbers that it
   names, its possible copies, and, for a kind of parent that its numbers do not settle, the documents of that kind
-  between the same parties in the same quarters. Of each of them it depends on the contents and on one flag, whether it
-  is a copy; and that flag depends on the contents of a document and of its possible copies.
+  between the same parties in the same quarters, and what others that name those leave of them. Of each of them it
+  depends on the contents and on one flag, whether it is a copy; and that flag depends on the contents of a document and
+  of its possible copies.
 * What follows through an order or a delivery depends on decisions of that kind alone, never on other consequences. An
   invoice that has neither follows the deliveries that name the same order, where they have none either.
 * Keys lead to bounded groups. A key that more than MAX_HOLDERS documents hold leads to nobody, whoever asks; so this,

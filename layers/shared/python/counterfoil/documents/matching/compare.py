@@ -4,7 +4,7 @@ A level is a word or two, for a table of weights and for people. What one of the
 silence is no evidence. Nor is what nearly all candidates have alike, such as the currency.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,8 +34,11 @@ class Comparison:
     """Whether the child names the parent's number, as far as capture lets it be read."""
 
 
-def compare(child: Document, parent: Document) -> Comparison:
-    """Compare a document with one that it may belong to."""
+def compare(child: Document, parent: Document, claims: Collection[Document] = ()) -> Comparison:
+    """Compare a document with one that it may belong to.
+
+    `claims` are the documents that name the parent's number, which leave less of it to a child that does not.
+    """
     number = _best(child.named.get(parent.kind, ()), parent.number)
     named = number is not None and number not in ("another", "one character differs")
     found = [Level("number", number)] if number else []
@@ -48,6 +51,8 @@ def compare(child: Document, parent: Document) -> Comparison:
     if not (named and parent.kind == CONTRACT):  # a frame contract does not list all that is called off under it
         found += _lines(child, parent)
     found += _total(child, parent)
+    if not named and parent.kind != CONTRACT:
+        found += _left(child, parent, claims)
     return Comparison(tuple(found), named)
 
 
@@ -266,6 +271,55 @@ def _quantities(matched: Sequence[LineMatch]) -> list[Level]:
         return [Level("quantities", f"all {_count(len(stated))} the same")]
     more = any(a > b and not close(a, b) for a, b in stated)
     return [Level("quantities", "some more" if more else "none more")]
+
+
+def _left(child: Document, parent: Document, claims: Collection[Document]) -> list[Level]:
+    """What others of its kind that name the parent leave of its quantities to the child, which does not name it."""
+    others = {
+        _once(other): other
+        for other in claims
+        if other.kind == child.kind and other.id != child.id and _names(other, parent)
+    }
+    taken: dict[int, float] = {}
+    for other in others.values():
+        if not any("another" in level.level for level in parties(other, parent)):
+            for line, quantity in _taken(other, parent):
+                taken[line] = taken.get(line, 0.0) + quantity
+    if not taken:
+        return []
+    fits = [
+        (quantity, (parent.lines[line].quantity or 0.0) - taken.get(line, 0.0))
+        for line, quantity in _taken(child, parent)
+    ]
+    if not fits:
+        return []
+    if all(left <= 0 for _, left in fits):
+        return [Level("left", "nothing is left")]
+    if all(close(quantity, left) for quantity, left in fits):
+        return [Level("left", "just what is left")]
+    more = any(quantity > left and not close(quantity, left) for quantity, left in fits)
+    return [Level("left", "more than is left" if more else "no more than is left")]
+
+
+def _names(other: Document, parent: Document) -> bool:
+    """Whether a document names the parent's whole number."""
+    return (_best(other.named.get(parent.kind, ()), parent.number) or "").startswith("same")
+
+
+def _once(other: Document) -> str:
+    """Two papers of one number take once what they are about."""
+    return min(other.number.folded) if other.number else str(other.id)
+
+
+def _taken(child: Document, parent: Document) -> list[tuple[int, float]]:
+    """How much of which of the parent's lines a child is about."""
+    index = {id(line): number for number, line in enumerate(parent.lines)}
+    priced = child.kind in _PRICED and parent.kind in _PRICED
+    return [
+        (index[id(pair.parent)], pair.child.quantity)
+        for pair in match_lines(child.lines, parent.lines, priced=priced)
+        if pair.child.quantity is not None and pair.parent.quantity is not None
+    ]
 
 
 _SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)

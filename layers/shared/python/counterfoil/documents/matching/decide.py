@@ -74,8 +74,10 @@ def touched(near: Neighbourhood, document: Document, obsolete: Collection[Key]) 
     near.read_edges({document.id} | again | near.waiting(keyed.seekers(document)))
     linked = {end for edge in near.edges(document.id) for end in (edge.pair if edge.by_person else (edge.child,))}
     again |= linked | _unsettled(near, document)
+    rivals = _rivals(near, document, obsolete)
+    again |= rivals
     near.load(again)
-    always = linked | near.crowd(copies) | (again if obsolete else set())
+    always = linked | rivals | near.crowd(copies) | (again if obsolete else set())
     others = near.documents(again, but=document.id)
     return _distinct([document, *(other for other in others if other.id in always or _concerns(document, other))])
 
@@ -85,13 +87,31 @@ def _unsettled(near: Neighbourhood, document: Document) -> set[UUID]:
 
     A number that took a judgement to follow did not settle anything: similar documents are still looked at.
     """
+    return {id_ for id_ in near.waiting(keyed.seekers(document)) if not _settled(near, id_, document.kind)}
+
+
+def _settled(near: Neighbourhood, id_: UUID, kind: str) -> bool:
+    """Whether a number has settled which document of a kind another one belongs to."""
+    return any(
+        edge.by == "reference" and edge.question is None and edge.kind == kind and settles(edge.score)
+        for edge in near.decided_by(id_)
+    )
+
+
+def _rivals(near: Neighbourhood, document: Document, obsolete: Collection[Key]) -> set[UUID]:
+    """Those of its kind that may belong to what a document names, or named: it takes a share of that."""
+    named = keyed.numbers_named(document) | {key for gone in obsolete for key in keyed.claimed(gone)}
+    near.follow(named)
+    near.load(near.holders(named))
+    claimed = [other for other in near.documents(near.holders(named)) if other.kind in keyed.SOUGHT]
+    seekers = {key: other for other in claimed for key in keyed.seekers(other) if key.type == f"deal:{document.kind}"}
+    near.follow_back(seekers)
+    near.read_edges(near.waiting(seekers))
     return {
         id_
-        for id_ in near.waiting(keyed.seekers(document))
-        if not any(
-            edge.by == "reference" and edge.question is None and edge.kind == document.kind and settles(edge.score)
-            for edge in near.decided_by(id_)
-        )
+        for key, other in seekers.items()
+        for id_ in near.waiting([key])
+        if id_ != document.id and not _settled(near, id_, other.kind)
     }
 
 

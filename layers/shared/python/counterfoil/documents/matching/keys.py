@@ -119,6 +119,12 @@ def forsaken(key: Key) -> list[Key]:
     return []
 
 
+def claimed(key: Key) -> list[Key]:
+    """Where the documents are found that a key's holder names."""
+    role, _, kind = key.type.partition(":")
+    return [Key(f"own:{kind}", key.value)] if role == "names" else []
+
+
 def _seeking(kind: str) -> list[str]:
     """The kinds of document that may look for one of `kind` without naming it."""
     return [child for child, parents in PARENTS.items() if kind in SOUGHT and kind in parents]

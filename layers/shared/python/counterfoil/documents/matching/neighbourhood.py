@@ -151,6 +151,10 @@ class Neighbourhood:
         """The documents of `kinds` between the same parties that the child may belong to."""
         return self.documents(self.holders(keyed.deals(child, kinds)), but=child.id)
 
+    def claims(self, document: Document) -> list[Document]:
+        """The documents that name this one's number."""
+        return self.documents(self.holders(keyed.waiting(document)), but=document.id)
+
     def candidates(self, child: Document, ids: Collection[UUID], kind: str) -> list[Document]:
         """Those of these documents that are of a kind and may follow from a child's links; they are read."""
         self.load(ids)
@@ -174,6 +178,12 @@ class Neighbourhood:
         wanted = {key for child in children for key in keyed.deals(child, self.undecided(child))}
         self.follow(wanted)
         self._take(self.holders(wanted))
+        weighed = [
+            other for child in children for other in rules.weighed(child, self.similar(child, self.undecided(child)))
+        ]
+        wanted = {key for other in weighed for key in keyed.waiting(other)}
+        self.follow(wanted)
+        self.load(self.holders(wanted))
 
     def _take(self, ids: set[UUID]) -> None:
         self.load(ids)
@@ -187,7 +197,8 @@ class Neighbourhood:
         """A surrounded child's decision."""
         similar = self.similar(child, self.undecided(child))
         said = self.said(child.id)
-        return rules.choose(child, self.named(child), similar, self.copies(child), self.is_copy, said)
+        claims = {other.id: self.claims(other) for other in rules.weighed(child, similar)}
+        return rules.choose(child, self.named(child), similar, self.copies(child), claims, self.is_copy, said)
 
     def cases(self, choices: Mapping[UUID, rules.Choice]) -> tuple[dict[UUID, Case], dict[UUID, Verdict]]:
         """What a language model can be asked about decisions, and what it has answered already.

@@ -30,6 +30,8 @@ _COUNTS = {2: "Two", 3: "Three", 4: "Four"}
 
 By = Literal["copy", "reference", "content", "through", "person"]
 
+_WEIGHED = -10.0
+"""Bits: what is left of a candidate that fits worse does not matter."""
 _ALIKE = 8.0
 """Candidates of which one is so many times likelier than another are told apart."""
 _COPY_DAYS = 3
@@ -194,13 +196,15 @@ def choose(
     named: Candidates,
     similar: Candidates,
     copies: Candidates,
+    claims: Mapping[UUID, Candidates],
     is_copy: IsCopy,
     said: Said = NOTHING_SAID,
 ) -> Choice:
     """Decide a child's partners. Those that a person confirmed are among them where the child names them.
 
     `named` are the documents that bear a number which the child names, `similar` those of the kinds that `undecided`
-    asks for, `copies` those that may be the same document. None of them is linked to where `is_copy` holds.
+    asks for, `copies` those that may be the same document. None of them is linked to where `is_copy` holds. `claims`
+    are the documents that name those of the similar ones which `weighed` finds.
     """
     if first := original(child, copies, said):
         evidence = Evidence(
@@ -211,7 +215,7 @@ def choose(
     decided = _by_reference(child, bearers, said)
     if kinds := _undecided(child, decided.links, said):
         others = {other.id: other for other in (*_possible(similar, is_copy, said), *bearers) if other.kind in kinds}
-        decided = _overruled(decided, _by_content(child, others.values()))
+        decided = _overruled(decided, _by_content(child, others.values(), claims))
     reasons = [doubt.reason for doubt in decided.doubts if doubt.reason]
     if not decided.links and not _confirmed(child, said):
         reasons = reasons or [_not_here(child, named, said)]
@@ -221,6 +225,15 @@ def choose(
 def undecided(child: Document, named: Candidates, is_copy: IsCopy, said: Said = NOTHING_SAID) -> tuple[str, ...]:
     """The kinds of parent for which a child's numbers decide nothing, and similar documents have to be looked at."""
     return _undecided(child, _by_reference(child, _possible(named, is_copy, said), said).links, said)
+
+
+def weighed(child: Document, similar: Candidates) -> list[Document]:
+    """Those of the similar documents of which it makes a difference what others leave of them."""
+    return [
+        other
+        for other in similar
+        if other.kind != CONTRACT and not names(child, other) and score(child, other).total >= _WEIGHED
+    ]
 
 
 def _possible(candidates: Candidates, is_copy: IsCopy, said: Said) -> list[Document]:
@@ -286,9 +299,9 @@ def _named(child: Document, parent: Document) -> Link:
     return Link(child.id, parent.id, parent.kind, "reference", score(child, parent))
 
 
-def _by_content(child: Document, candidates: Iterable[Document]) -> Choice:
+def _by_content(child: Document, candidates: Iterable[Document], claims: Mapping[UUID, Candidates]) -> Choice:
     """The best of all candidates: without a number, an invoice may as well be for an order as for a contract."""
-    scored = [(score(child, other), other) for other in candidates]
+    scored = [(score(child, other, claims.get(other.id, ())), other) for other in candidates]
     named = {reference.text for _, other in scored for reference in child.named.get(other.kind, ())}
     best, doubt = _one_of(child, scored, ", ".join(sorted(named)) or None)
     return Choice((best,) if best else (), None, (doubt,) if doubt else ())

@@ -11,7 +11,7 @@ that many documents have alike (the number `34`) brings many candidates, and the
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -56,9 +56,9 @@ class Score:
         return sum(item.weight for item in self.evidence if item.feature not in ("seller", "buyer") or item.weight < 0)
 
 
-def score(child: Document, parent: Document) -> Score:
-    """Weigh whether `child` belongs to `parent`."""
-    compared = compare(child, parent)
+def score(child: Document, parent: Document, claims: Collection[Document] = ()) -> Score:
+    """Weigh whether `child` belongs to `parent`, which `claims` name."""
+    compared = compare(child, parent, claims)
     weights = current()
     found = (
         (level, weights.bits(level, child.kind, parent.kind, named=compared.named))
