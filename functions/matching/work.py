@@ -47,10 +47,10 @@ def match(attempt: Attempt, language_model: Callable[[Database], Llm] | None = N
 
 def _withdraw(connection: Connection, attempt: Attempt) -> Sequence[Send]:
     assert attempt.tenant_id is not None
-    parts = matching.withdraw(connection, attempt.tenant_id, attempt.work_id)
+    now = attempt.now()
+    parts = matching.withdraw(connection, attempt.tenant_id, attempt.work_id, now)
     if parts is None:
         return ()
-    now = attempt.now()
     sends = renew(connection, "matching", parts.touched, now, actor="matching", why=WITHDRAWN)
     return sends + diagnostics.request(
         connection, attempt.tenant_id, parts.clusters, now, document_ids=parts.neighbours

@@ -8,6 +8,8 @@ from uuid import UUID
 
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.documents import matching
+from counterfoil.documents.matching import decisions, reviews
+from counterfoil.documents.matching.store import Pair
 from counterfoil.errors import DeferredError
 from tests import factories
 from tests.documents.matching.papers import Paper
@@ -65,6 +67,16 @@ class Office:
             except DeferredError:  # as delivery does: another try, which costs no attempt
                 continue
 
+    def decide(self, one: int, other: int, verdict: reviews.Verdict, by: str = "clerk") -> decisions.Settled:
+        """Let a person decide about two documents."""
+        pair = Pair.of(self.ids[one], self.ids[other])
+
+        def settle() -> decisions.Settled:
+            with self.database.tenant(self.tenant_id) as connection:
+                return decisions.settle(connection, self.tenant_id, pair, verdict, NOW, by=by)
+
+        return retry_conflicts(settle)
+
     def write(self, decided: matching.Decided) -> matching.Written:
         """The last step alone."""
 
@@ -104,6 +116,17 @@ class Office:
         ).fetchall()
         found = {names[id_]: names[cluster_id] for id_, cluster_id in rows}
         return [found[position] for position in range(len(self.ids))]
+
+    def reviews(self) -> dict[int, list[list[int]]]:
+        """By document in doubt, the candidates of each doubt."""
+        names = {id_: position for position, id_ in enumerate(self.ids)}
+        rows = self.admin.execute(
+            "SELECT document_id, doubts FROM document_review WHERE tenant_id = %s AND state = 'open'", [self.tenant_id]
+        ).fetchall()
+        return {
+            names[id_]: [[names[UUID(one["document"])] for one in doubt["candidates"]] for doubt in doubts]
+            for id_, doubts in rows
+        }
 
     def reason(self, position: int) -> str | None:
         """What the document says about why it is alone."""

@@ -1,13 +1,17 @@
 """The same documents in any order, concurrently, again: the same edges and the same clusters."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
+from uuid import UUID
 
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.documents.matching import reviews
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import (
+    Paper,
     confirmation,
     contract,
     credit,
@@ -16,8 +20,10 @@ from tests.documents.matching.papers import (
     line,
     order,
     pile,
+    read,
     receipt,
 )
+from tests.documents.matching.whole import Whole
 
 ORDERS = 20
 HANDS = (1, 2, 8)
@@ -86,3 +92,68 @@ def test_matching_everything_again_changes_nothing(database: Database, admin: Co
     edges, clusters = office.edges(), office.clusters()
     office.match_all(Random(1).sample(range(len(papers)), len(papers)), hands)
     assert (office.edges(), office.clusters()) == (edges, clusters)
+
+
+Said = tuple[int, int, reviews.Verdict]
+
+
+def said(papers: Sequence[Paper], seed: int, count: int) -> list[Said]:
+    """What a person might decide: likely pairs and unlikely ones, each decided once."""
+    random = Random(seed)
+    read_ = [read(paper, position + 1) for position, paper in enumerate(papers)]
+    links = [(link.child.int - 1, link.parent.int - 1) for link in Whole(read_).links()]
+    doubts = [
+        (id_.int - 1, other.int - 1) for id_, found in Whole(read_).reviews().items() for one in found for other in one
+    ]
+    pairs = {tuple(sorted(pair)) for pair in random.sample(links, min(count, len(links)))}
+    pairs |= {tuple(sorted(pair)) for pair in random.sample(doubts, min(count, len(doubts)))}
+    pairs |= {tuple(sorted(random.sample(range(len(papers)), 2))) for _ in range(count)}
+    return [(a, b, random.choice(("confirmed", "rejected"))) for a, b in sorted(pairs)]
+
+
+def carry_out(office: Office, decided: Sequence[Said], order: Sequence[int], hands: int) -> None:
+    """Match and decide in this order; numbers beyond the documents are decisions."""
+
+    def one(number: int) -> None:
+        if number < len(office.ids):
+            office.match(number)
+        else:
+            office.decide(*decided[number - len(office.ids)])
+
+    with ThreadPoolExecutor(hands) as pool:
+        list(pool.map(one, order))
+
+
+def whole(papers: Sequence[Paper], decided: Sequence[Said]) -> Whole:
+    def pairs(verdict: str) -> list[frozenset[UUID]]:
+        return [frozenset((UUID(int=a + 1), UUID(int=b + 1))) for a, b, found in decided if found == verdict]
+
+    documents = [read(paper, position + 1) for position, paper in enumerate(papers)]
+    return Whole(documents, pairs("confirmed"), pairs("rejected"))
+
+
+@pytest.mark.parametrize("hands", HANDS)
+@pytest.mark.parametrize("seed", range(300, 303))
+def test_what_a_person_decides_at_any_moment_holds_in_the_end(
+    database: Database, admin: Connection, seed: int, hands: int
+) -> None:
+    papers = pile(seed, 30)
+    decided = said(papers, seed, 8)
+    expected = whole(papers, decided)
+    edges = {
+        (min(link.child.int, link.parent.int) - 1, max(link.child.int, link.parent.int) - 1): (
+            link.by,
+            round(link.score.total, 6),
+        )
+        for link in expected.links()
+    }
+    waiting = {
+        id_.int - 1: [[other.int - 1 for other in found] for found in doubts]
+        for id_, doubts in expected.reviews().items()
+    }
+    for number in range(ORDERS // 5):
+        office = Office(database, admin, papers)
+        everything = range(len(papers) + len(decided))
+        carry_out(office, decided, Random(number).sample(everything, len(everything)), hands)
+        assert (number, office.edges()) == (number, edges)
+        assert (number, office.reviews()) == (number, waiting)

@@ -12,27 +12,43 @@ from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching import rules
 from counterfoil.documents.matching.keys import Key
 from counterfoil.documents.matching.profile import DELIVERY, ORDER, Document
-from counterfoil.documents.matching.rules import Choice, Link
-from counterfoil.documents.matching.score import score
+from counterfoil.documents.matching.rules import Choice, Link, Said
+from counterfoil.documents.matching.score import Score, score
 
 
 class Whole:
-    """All documents of a tenant, by the keys that lead to them."""
+    """All documents of a tenant, by the keys that lead to them, and what people said about pairs of them."""
 
-    def __init__(self, documents: Collection[Document]) -> None:
+    def __init__(
+        self,
+        documents: Collection[Document],
+        confirmed: Collection[frozenset[UUID]] = (),
+        rejected: Collection[frozenset[UUID]] = (),
+    ) -> None:
         self._documents = {document.id: document for document in documents}
+        self._confirmed, self._rejected = confirmed, rejected
         self._holders: dict[Key, set[UUID]] = defaultdict(set)
         for document in documents:
             for key in keyed.keys(document):
                 self._holders[key].add(document.id)
-        self._copies = {document.id for document in documents if rules.original(document, self._copies_of(document))}
+        self._copies = {document.id for document in documents if self._original(document)}
         self._deliveries = [document for document in documents if document.kind == DELIVERY]
         self._choices = {document.id: self._choose(document) for document in documents}
 
     def links(self) -> list[Link]:
-        """Every link."""
+        """Every link: a person's in the place of what follows from rules."""
         chosen = [link for choice in self._choices.values() for link in choice.links]
-        return chosen + [link for document in self._documents.values() for link in self._through(document)]
+        found = chosen + [link for document in self._documents.values() for link in self._through(document)]
+        said = [self._of_person(*(self._documents[id_] for id_ in pair)) for pair in self._confirmed]
+        return [link for link in found if {link.child, link.parent} not in self._confirmed] + said
+
+    def reviews(self) -> dict[UUID, list[list[UUID]]]:
+        """By document in doubt, the candidates of each doubt."""
+        return {
+            id_: [[link.parent for link in doubt.candidates] for doubt in found]
+            for id_, choice in self._choices.items()
+            if (found := rules.open_doubts(choice))
+        }
 
     def reason(self, document: Document) -> str | None:
         """What a document says about why it is alone."""
@@ -45,29 +61,62 @@ class Whole:
     def _copies_of(self, document: Document) -> list[Document]:
         return self._holding(keyed.copies(document), document)
 
+    def _original(self, document: Document) -> Document | None:
+        return rules.original(document, self._copies_of(document), self._said(document))
+
+    @staticmethod
+    def _of_person(one: Document, other: Document) -> Link:
+        child, parent = rules.ends(one, other)
+        found = score(child, parent) if rules.is_parent(child, parent) else Score((), named=False)
+        return Link(child.id, parent.id, parent.kind, "person", found)
+
+    def _others(self, document: Document, pairs: Collection[frozenset[UUID]]) -> list[Document]:
+        return [self._documents[id_] for pair in pairs if document.id in pair for id_ in pair - {document.id}]
+
+    def _said(self, document: Document) -> Said:
+        rejected = frozenset(other.id for other in self._others(document, self._rejected))
+        return Said(tuple(self._others(document, self._confirmed)), rejected)
+
     def _is_copy(self, document: Document) -> bool:
         return document.id in self._copies
 
     def _choose(self, child: Document) -> Choice:
-        named = self._holding(keyed.numbers_named(child), child)
-        similar = self._holding(keyed.deals(child, rules.undecided(child, named, self._is_copy)), child)
+        named, said = self._holding(keyed.numbers_named(child), child), self._said(child)
+        similar = self._holding(keyed.deals(child, rules.undecided(child, named, self._is_copy, said)), child)
         claims = {other.id: self._holding(keyed.waiting(other), other) for other in rules.weighed(child, similar)}
-        return rules.choose(child, named, similar, self._copies_of(child), claims, self._is_copy)
+        return rules.choose(child, named, similar, self._copies_of(child), claims, self._is_copy, said)
+
+    def _parents(self, child: UUID, kind: str) -> frozenset[UUID]:
+        """The child's own links and those that a person confirmed."""
+        confirmed = self._others(self._documents[child], self._confirmed)
+        return self._choices[child].parents(kind) | {other.id for other in confirmed if other.kind == kind}
 
     def _through(self, child: Document) -> list[Link]:
-        orders, deliveries = self._choices[child.id].parents(ORDER), self._choices[child.id].parents(DELIVERY)
+        own = self._choices[child.id]
+        orders, deliveries = own.parents(ORDER), own.parents(DELIVERY)
         if not rules.follows_through(child) or (orders and deliveries) or child.id in self._copies:
             return []
-        if deliveries:
-            ids = {order for delivery in deliveries for order in self._choices[delivery].parents(ORDER)}
-            found = [self._documents[id_] for id_ in ids]
-        elif orders:
-            found = rules.belonging(
-                child, [one for one in self._deliveries if self._choices[one.id].parents(ORDER) & orders]
-            )
+        all_orders, all_deliveries = self._parents(child.id, ORDER), self._parents(child.id, DELIVERY)
+        if not orders and not deliveries:
+            if all_orders and all_deliveries:
+                return []
+            orders = all_orders
+        found: list[Document] = []
+        if orders:
+            found = rules.belonging(child, self._possible(child, self._of_orders(all_orders)))
         else:
-            named = self._holding(keyed.fellows(child), child)
+            ids = {order for delivery in all_deliveries for order in self._parents(delivery, ORDER)}
+            found = self._possible(child, [self._documents[id_] for id_ in ids])
+        if not orders and not deliveries and not found:
+            named = self._possible(child, self._holding(keyed.fellows(child), child))
             found = rules.fellows(
-                child, [one for one in named if one in self._deliveries and not self._choices[one.id].parents(ORDER)]
+                child, [one for one in named if one in self._deliveries and not self._parents(one.id, ORDER)]
             )
         return [Link(child.id, other.id, other.kind, "through", score(child, other)) for other in found]
+
+    def _of_orders(self, orders: Collection[UUID]) -> list[Document]:
+        return [one for one in self._deliveries if self._parents(one.id, ORDER) & frozenset(orders)]
+
+    def _possible(self, child: Document, found: Iterable[Document]) -> list[Document]:
+        rejected = self._said(child).rejected
+        return [other for other in found if other.id not in rejected]

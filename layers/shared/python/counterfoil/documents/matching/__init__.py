@@ -7,11 +7,13 @@ the tenant's matching lock.
 The pure part is `normalise` (canonical forms) -> `profile` (a document in them) -> `keys`, and for a pair of documents
 `lines` and `compare` (levels of agreement) -> `weights` (bits per level, learned) -> `score` -> `rules` (decisions).
 `neighbourhood` reads what a decision needs, `decide` finds out which decisions are touched,
-`judge` asks a language model about what rules leave in doubt, `store` has the SQL.
+`judge` asks a language model about what rules leave in doubt, `store` has the SQL. What is left after that waits for a
+person (`reviews`), and what a person decides about two documents is written by `decisions`.
 
 Why the order of arrival makes no difference
 --------------------------------------------
-The edges of a tenant are a function E of the set D of its documents, and not of the order in which they came:
+The edges of a tenant are a function E of the set D of its documents and of the set P of what people decided about pairs
+of them (see below), and not of the order in which they came:
 
 * A link has a child and a parent (an invoice and its order; of two copies, the later received). It is decided by the
   child.
@@ -35,8 +37,19 @@ was followed is newer than the search's snapshot, and no edge that was read is a
 each write decides as if it had searched under the lock. For a child c and a document d in its context, the later one of
 their two writes sees the keys of both, and decides c again; so after the last write every decision has been made from
 all of its inputs, and the edges are E(D), whatever the interleaving. A write may see a document that has keys and no
-write of its own yet: it may link to it, and the write still to come finds nothing to change there. An edge that a
-person decided is never deleted and never replaced.
+write of its own yet: it may link to it, and the write still to come finds nothing to change there.
+
+What people decided is part of E: P holds the last decision about each pair that anybody decided on. A confirmed pair
+is an edge, whatever rules say. A rejected one is none: neither is a candidate of the other for any rule, and nothing
+links them and no doubt names them. A child knows what was said about it, whether by number or by kind (`rules.Said`):
+a confirmed parent settles the number that it bears, or, bearing none of those that the child names, its kind; and one
+more confirmed link takes nothing away that rules link. Whether one of two documents is a copy of the other is still a
+matter of what they say, where nobody rejected that. What is decided about a pair is read with the edges of both ends
+(`store.edges`), and so part of what every decision about either is made from. A decision is written like a match of
+both: under the lock, with all decisions made again that the arrival of either would touch, in the same transaction
+(`decisions`); only for a document without keys there are none, and its own match, still to come, sees it. A search that
+began before a decision was committed looks again (`changed_since`). So after the last write, of a match or of a
+decision, all have been made from all of their inputs, whichever came first. A decision leaves P with either document.
 
 A document that is removed leaves D under the same lock, with all its edges, and those whose decisions it was part of
 are matched anew (`departure`). A search from before looks again under the lock, since a document has been removed. One
@@ -46,7 +59,9 @@ committed finds it, and whoever searched before has keys by then, by which the d
 Clusters are the connected components of the edges, those to contracts left out, named by their smallest document: a
 function of the edges. A write renames the components that it changed.
 
-What a language model judges is part of E as well: E is a function of D and of the answers kept, and an answer, once
+What is in doubt is a function of the same (`rules.open_doubts`), and written with the edges.
+
+What a language model judges is part of E as well: E is a function of D, P and of the answers kept, and an answer, once
 kept, never changes (`judge`). Decisions by a judgement are made again with every document that could bring another
 question, those by a number alone are not. A write that meets a question without an
 answer under the lock writes nothing.
@@ -56,6 +71,7 @@ arrives late finds none of them. And what a tenant has more than MAX_HOLDERS of 
 matched by numbers only.
 """
 
+from counterfoil.documents.matching.decisions import Settled, settle
 from counterfoil.documents.matching.departure import Leaving, leaving, left, withdraw
 from counterfoil.documents.matching.judge import Judge
 from counterfoil.documents.matching.matcher import (
@@ -74,12 +90,14 @@ __all__ = [
     "Judge",
     "Leaving",
     "Prepared",
+    "Settled",
     "Skip",
     "Written",
     "leaving",
     "left",
     "prepare",
     "search_and_decide",
+    "settle",
     "wait_for_lock",
     "withdraw",
     "write",

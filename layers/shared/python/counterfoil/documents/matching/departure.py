@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.documents.matching import matcher, store
+from counterfoil.documents.matching import matcher, reviews, store
 from counterfoil.documents.matching.decide import touched
 from counterfoil.documents.matching.keys import Key, keys
 from counterfoil.documents.matching.neighbourhood import Neighbourhood
@@ -58,7 +58,7 @@ def _stating_nothing(id_: UUID) -> Document:
     return document(id_, datetime.min.replace(tzinfo=UTC), CONTRACT, {})
 
 
-def withdraw(connection: Connection, tenant_id: UUID, id_: UUID) -> Leaving | None:
+def withdraw(connection: Connection, tenant_id: UUID, id_: UUID, now: datetime) -> Leaving | None:
     """Take a document that is there, but cannot be matched any more, out of its cluster; None where it is in none.
 
     What it states now must have been committed before. Its keys go, and its edges but for a person's: as long as it has
@@ -68,6 +68,7 @@ def withdraw(connection: Connection, tenant_id: UUID, id_: UUID) -> Leaving | No
         return None
     parts = leaving(connection, tenant_id, [id_])
     store.forget(connection, id_)
+    reviews.close(connection, [id_], now)
     return replace(parts, clusters=left(connection, parts))
 
 

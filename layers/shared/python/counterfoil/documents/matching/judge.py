@@ -22,6 +22,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
+from counterfoil.documents.matching import rules
 from counterfoil.documents.matching.rules import Choice, Doubt, Judgement, Link
 from counterfoil.errors import ContextWindowError, sentence
 from counterfoil.llm import Asks, Question, RefusedQuestionError
@@ -206,11 +207,11 @@ def settled(choice: Choice, case: Case, verdict: Verdict) -> Choice:
             continue
         chosen = case.offered[match.candidate]
         judgement = Judgement(match.confidence, match.reasoning, case.question.hex())
-        found = [link for doubt in open_ for link in doubt.candidates if link.parent == chosen]
+        offered = [link for doubt in open_ for link in doubt.candidates if link.parent == chosen]
         if chosen not in _parents(links):
-            links.append(replace(found[0], judged=judgement))
-    left = any(not _parents(doubt.candidates) & _parents(links) for doubt in choice.doubts)
-    return replace(choice, links=tuple(links), reason=choice.reason if left else None)
+            links.append(replace(offered[0], judged=judgement))
+    found = replace(choice, links=tuple(links))
+    return found if rules.open_doubts(found) else replace(found, reason=None)
 
 
 def _parents(links: Iterable[Link]) -> set[UUID]:

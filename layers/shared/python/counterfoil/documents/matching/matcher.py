@@ -1,13 +1,13 @@
 """The three steps of matching a document: prepare, search and decide, write."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from counterfoil.db import Connection, Database
-from counterfoil.documents.matching import store
+from counterfoil.documents.matching import reviews, store
 from counterfoil.documents.matching.decide import Outcome, decide
 from counterfoil.documents.matching.judge import Judge
 from counterfoil.documents.matching.keys import PARENTS, Key, keys
@@ -180,26 +180,55 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
         message = "Another document came in between, and the language model must be asked again"
         raise DeferredError(message, until=now + _PAUSE)
     outcome, id_ = decided.outcome, prepared.document_id
-    made = [_edge(pair, outcome.made[pair]) for pair in sorted(outcome.made)]
-    with connection.pipeline():
-        store.delete_keys(connection, id_, prepared.obsolete)
-        unlinked = store.delete_edges(connection, outcome.gone)
-        linked = store.insert_edges(connection, prepared.tenant_id, made, now)
-        if id_ in outcome.alone and not outcome.made and not outcome.gone:
-            moved = store.own_cluster(connection, id_)
-        else:
-            moved = store.rename_clusters(connection, _seeds(id_, outcome))
-        store.tell_reasons(connection, _reasons_of_others(id_, outcome))
-    moves = moved()
+    applied = apply(connection, prepared.tenant_id, id_, outcome, now, obsolete=prepared.obsolete)
     return Written(
-        linked(),
-        unlinked(),
-        len(moves),
+        applied.linked,
+        applied.unlinked,
+        len(applied.moves),
         again,
         outcome.choices[id_].reason,
-        frozenset(cluster for move in moves for cluster in move if cluster is not None),
+        frozenset(cluster for move in applied.moves for cluster in move if cluster is not None),
         frozenset({id_}.union(*outcome.made, *outcome.gone)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What putting an outcome down changed."""
+
+    linked: int
+    unlinked: int
+    moves: Sequence[tuple[UUID | None, UUID]]
+    """For each document that changed its cluster, which one it was in and is in."""
+
+
+def apply(
+    connection: Connection,
+    tenant_id: UUID,
+    document_id: UUID,
+    outcome: Outcome,
+    now: datetime,
+    *,
+    obsolete: Collection[Key] = (),
+    decided: Collection[UUID] = (),
+) -> Applied:
+    """Put down what was decided about a document and all that it touches, under the tenant's matching lock.
+
+    Edges, clusters, reviews, and what the others say about why they are alone. `obsolete` are keys that the document
+    has no more, `decided` those whose review a person has just closed, if it is closed by this.
+    """
+    made = [_edge(pair, outcome.made[pair]) for pair in sorted(outcome.made)]
+    with connection.pipeline():
+        store.delete_keys(connection, document_id, obsolete)
+        unlinked = store.delete_edges(connection, outcome.gone)
+        linked = store.insert_edges(connection, tenant_id, made, now)
+        if document_id in outcome.alone and not outcome.made and not outcome.gone:
+            moved = store.own_cluster(connection, document_id)
+        else:
+            moved = store.rename_clusters(connection, _seeds(document_id, outcome))
+        store.tell_reasons(connection, _reasons_of_others(document_id, outcome))
+        reviews.keep(connection, outcome.choices, now, decided)
+    return Applied(linked(), unlinked(), moved())
 
 
 def _still_holds(connection: Connection, decided: Decided) -> bool:

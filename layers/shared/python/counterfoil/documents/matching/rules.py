@@ -106,6 +106,12 @@ class Choice:
         return frozenset(link.parent for link in self.links if link.kind == kind)
 
 
+def open_doubts(choice: Choice) -> tuple[Doubt, ...]:
+    """The doubts that no link of the decision answers."""
+    parents = {link.parent for link in choice.links}
+    return tuple(doubt for doubt in choice.doubts if not any(link.parent in parents for link in doubt.candidates))
+
+
 @dataclass(frozen=True, slots=True)
 class Said:
     """What people said about one document."""
@@ -186,6 +192,20 @@ def _same_bill(a: Document, b: Document) -> bool:
 
 def _all_forms(document: Document, kind: str) -> frozenset[str]:
     return frozenset(form for named in document.named.get(kind, ()) for form in named.folded)
+
+
+def is_parent(child: Document, other: Document) -> bool:
+    """Whether a document of the child's kind can belong to the other."""
+    return other.kind in PARENTS[child.kind]
+
+
+def ends(one: Document, other: Document) -> tuple[Document, Document]:
+    """Child and parent: by their kinds, of one kind the later is the child of the earlier."""
+    if is_parent(one, other):
+        return one, other
+    if is_parent(other, one):
+        return other, one
+    return (one, other) if _rank(other) < _rank(one) else (other, one)
 
 
 # -- partners -------------------------------------------------------------------------------------------------------
