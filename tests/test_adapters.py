@@ -245,3 +245,13 @@ def test_a_queue_whose_answer_cannot_be_read_leaves_its_messages_in_the_outbox(
     sent = outbox.send([Send(uuid4(), "matching", None, Message(work_id=uuid4(), revision=1, send_number=0), NOW)])
 
     assert sent == 0
+
+
+def test_connections_that_died_in_the_pool_cost_nothing(database: Database, admin: Connection):
+    """As after a frozen environment has slept through a fail-over: the first statement finds out, and is given anew."""
+    with database.delivery() as one, database.delivery() as other:
+        pids = [connection.info.backend_pid for connection in (one, other)]
+    admin.execute("SELECT pg_terminate_backend(pid, 5000) FROM unnest(%s::int[]) AS dead (pid)", [pids])
+    with database.delivery() as connection:
+        assert connection.info.backend_pid not in pids
+        assert connection.execute("SELECT current_user").fetchone() == ("counterfoil_delivery",)

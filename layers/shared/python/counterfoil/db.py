@@ -111,7 +111,6 @@ class Database:
             min_size=0,
             max_size=max_connections,
             timeout=CONNECT_SECONDS,
-            check=ConnectionPool.check_connection,
             # The pool doubles its pauses while the database is away; after this long it starts again at the first.
             reconnect_timeout=CONNECT_SECONDS,
             kwargs={"connect_timeout": CONNECT_SECONDS, "tcp_user_timeout": CONNECT_SECONDS * 1000},
@@ -151,12 +150,11 @@ class Database:
     @contextmanager
     def _transaction(self, setting: str, value: str, lock_seconds: int = LOCK_SECONDS) -> Iterator[Connection]:
         try:
-            connection = self._pool.getconn()
+            connection = self._opened([setting, value, f"{lock_seconds}s"])
         except psycopg.Error as error:
             raise mapped(error) from error
         try:
             try:
-                connection.execute(_OPEN, [setting, value, f"{lock_seconds}s"])
                 yield connection
             except BaseException as error:
                 self._roll_back(connection)
@@ -175,6 +173,27 @@ class Database:
                 raise mapped(error) from error
         finally:
             self._pool.putconn(connection)
+
+    def _opened(self, settings: list[str]) -> Connection:
+        """A connection with a transaction begun.
+
+        One that died in the pool, while the environment was frozen or the database away, is found by the transaction's
+        first statement: nothing was done, so the next one is taken. No statement of its own asks whether it lives.
+        """
+        dead = 0
+        while True:
+            connection = self._pool.getconn()
+            try:
+                connection.execute(_OPEN, settings)
+            except BaseException as error:
+                self._roll_back(connection)
+                is_dead = connection.closed and isinstance(error, psycopg.OperationalError)
+                self._pool.putconn(connection)
+                dead += is_dead
+                if not is_dead or dead > self._pool.max_size:
+                    raise
+            else:
+                return connection
 
     @staticmethod
     def _roll_back(connection: Connection) -> None:
