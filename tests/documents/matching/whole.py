@@ -83,7 +83,10 @@ class Whole:
     def _choose(self, child: Document) -> Choice:
         named, said = self._holding(keyed.numbers_named(child), child), self._said(child)
         similar = self._holding(keyed.deals(child, rules.undecided(child, named, self._is_copy, said)), child)
-        claims = {other.id: self._holding(keyed.waiting(other), other) for other in rules.weighed(child, similar)}
+        claims = {
+            other.id: self._possible(other, self._holding(keyed.waiting(other), other))
+            for other in rules.weighed(child, similar)
+        }
         return rules.choose(child, named, similar, self._copies_of(child), claims, self._is_copy, said)
 
     def _parents(self, child: UUID, kind: str) -> frozenset[UUID]:

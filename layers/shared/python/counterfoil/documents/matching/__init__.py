@@ -71,7 +71,15 @@ arrives late finds none of them. And what a tenant has more than MAX_HOLDERS of 
 matched by numbers only.
 """
 
-from counterfoil.documents.matching.decisions import Settled, settle
+from counterfoil.documents.matching.decisions import (
+    Settled,
+    best_pair,
+    clusters,
+    matchable,
+    members,
+    pairs_of,
+    settle,
+)
 from counterfoil.documents.matching.departure import Leaving, leaving, left, withdraw
 from counterfoil.documents.matching.judge import Judge
 from counterfoil.documents.matching.matcher import (
@@ -83,18 +91,27 @@ from counterfoil.documents.matching.matcher import (
     search_and_decide,
     write,
 )
-from counterfoil.documents.matching.store import wait_for_lock
+from counterfoil.documents.matching.reviews import Decision, Verdict
+from counterfoil.documents.matching.store import Pair, wait_for_lock
 
 __all__ = [
     "Decided",
+    "Decision",
     "Judge",
     "Leaving",
+    "Pair",
     "Prepared",
     "Settled",
     "Skip",
+    "Verdict",
     "Written",
+    "best_pair",
+    "clusters",
     "leaving",
     "left",
+    "matchable",
+    "members",
+    "pairs_of",
     "prepare",
     "search_and_decide",
     "settle",

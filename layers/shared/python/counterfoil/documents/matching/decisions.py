@@ -17,13 +17,15 @@ from uuid import UUID
 from counterfoil.db import Connection
 from counterfoil.documents.matching import matcher, reviews, store
 from counterfoil.documents.matching.decide import decide
-from counterfoil.documents.matching.keys import PARENTS
 from counterfoil.documents.matching.neighbourhood import Neighbourhood
 from counterfoil.documents.matching.profile import Document
 from counterfoil.documents.matching.rules import ends, is_parent
 from counterfoil.documents.matching.score import Score, score
 from counterfoil.documents.matching.store import Pair
 from counterfoil.documents.matching.weights import current
+
+MAX_PAIRS = 2_500
+"""Pairs of two clusters that are weighed to find the best."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,52 @@ def _rename(connection: Connection, ids: Collection[UUID]) -> set[UUID]:
     return {cluster for move in moves for cluster in move if cluster is not None}
 
 
-def is_matched_kind(kind: str | None) -> bool:
-    """Whether documents of a kind can belong to others."""
-    return kind in PARENTS
+# -- what a decision is about ---------------------------------------------------------------------------------------
+
+_CLUSTERS = "SELECT id, cluster_id FROM document WHERE id = ANY(%(ids)s)"
+_MEMBERS = """
+SELECT id FROM document
+WHERE (tenant_id, cluster_id) = (SELECT tenant_id, cluster_id FROM document WHERE id = %(id)s)
+"""
+_PAIRS = "SELECT a, b FROM document_match WHERE a = %(id)s OR b = %(id)s ORDER BY a, b"
+
+
+def matchable(connection: Connection, ids: Collection[UUID]) -> bool:
+    """Whether these documents are all there, state something, and are of kinds that are matched."""
+    return matcher.CACHE.load(connection, ids).keys() == set(ids)
+
+
+def clusters(connection: Connection, ids: Collection[UUID]) -> dict[UUID, UUID | None]:
+    """The cluster of each of these documents that is there; None where it is in none yet."""
+    return dict(connection.execute(_CLUSTERS, {"ids": list(ids)}).fetchall())
+
+
+def members(connection: Connection, id_: UUID) -> frozenset[UUID]:
+    """The documents of the cluster that a document is in, itself among them; none where it is in none."""
+    return frozenset(found for (found,) in connection.execute(_MEMBERS, {"id": id_}))
+
+
+def pairs_of(connection: Connection, id_: UUID) -> list[Pair]:
+    """The edges of a document."""
+    return [Pair(*row) for row in connection.execute(_PAIRS, {"id": id_})]
+
+
+def best_pair(connection: Connection, one: UUID, other: UUID) -> Pair:
+    """Of the clusters of two documents, the one of each that fit best; the two themselves where none can belong.
+
+    What people rejected is left out. So are clusters of so many documents that all pairs would take long to weigh.
+    """
+    here = members(connection, one) | {one}
+    there = (members(connection, other) | {other}) - here
+    if len(here) * len(there) > MAX_PAIRS:
+        return Pair.of(one, other)
+    documents = matcher.CACHE.load(connection, here | there)
+    rejected = store.edges(connection, here)[1]
+    found = [
+        (score(child, parent).total, Pair.of(child.id, parent.id))
+        for a in sorted(here & documents.keys())
+        for b in sorted(there & documents.keys())
+        for child, parent in [ends(documents[a], documents[b])]
+        if is_parent(child, parent) and Pair.of(a, b) not in rejected
+    ]
+    return max(found, default=(0.0, Pair.of(one, other)))[1]

@@ -152,8 +152,9 @@ class Neighbourhood:
         return self.documents(self.holders(keyed.deals(child, kinds)), but=child.id)
 
     def claims(self, document: Document) -> list[Document]:
-        """The documents that name this one's number."""
-        return self.documents(self.holders(keyed.waiting(document)), but=document.id)
+        """The documents that name this one's number, but for those that people said do not belong to it."""
+        ids = self.holders(keyed.waiting(document)) - self.said(document.id).rejected
+        return self.documents(ids, but=document.id)
 
     def candidates(self, child: Document, ids: Collection[UUID], kind: str) -> list[Document]:
         """Those of these documents that are of a kind and may follow from a child's links; they are read."""

@@ -57,7 +57,8 @@ def keep(connection: Connection, choices: Mapping[UUID, Choice], now: datetime, 
                 "ids": list(doubtful),
                 "doubts": [Jsonb([_doubt(doubt) for doubt in found]) for found in doubtful.values()],
                 "chances": [
-                    max(link.chance for one in found for link in one.candidates) for found in doubtful.values()
+                    round(max(link.chance for one in found for link in one.candidates), 4)
+                    for found in doubtful.values()
                 ],
                 "weights": current().version,
                 "now": now,

@@ -1,0 +1,301 @@
+"""People decide pairs: what that does to edges, clusters, doubts, and to whoever decided or matched meanwhile."""
+
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.documents import matching, removal, review
+from counterfoil.documents.review import Answer, Done, Refused, Who
+from tests.documents.matching.office import NOW, Office
+from tests.documents.matching.papers import credit, delivery, invoice, line, order, receipt
+from tests.documents.matching.test_judge import TWICE, again
+
+CLERK = Who("clerk", "looked at the paper")
+IN_DOUBT = {2: [[0, 1]]}
+"""An invoice that may be for either of two orders of one number."""
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    database = Database(database_url, max_connections=4)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def doubtful(database: Database, admin: Connection) -> Office:
+    office = Office(database, admin, TWICE)
+    office.match_all()
+    assert office.reviews() == IN_DOUBT
+    return office
+
+
+def act(office: Office, what: str, *positions: int, who: Who = CLERK, exact: bool = False) -> Answer:
+    """Do what a person does with documents of the office."""
+    ids = [office.ids[position] for position in positions]
+    with office.database.tenant(office.tenant_id) as connection:
+        if what == "confirm":
+            return review.confirm(connection, office.tenant_id, *ids, NOW, who)
+        if what == "reject":
+            return review.reject(connection, office.tenant_id, ids[0], ids[1:], NOW, who)
+        if what == "merge":
+            return review.merge(connection, office.tenant_id, *ids, NOW, who, exact=exact)
+        return review.split(connection, office.tenant_id, *ids, NOW, who)
+
+
+def state(office: Office, position: int) -> str | None:
+    row = office.admin.execute(
+        "SELECT state FROM document_review WHERE document_id = %s", [office.ids[position]]
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def decisions(office: Office) -> list[tuple[int, int, str]]:
+    rows = office.admin.execute("SELECT a, b, verdict FROM match_decision ORDER BY id").fetchall()
+    return [(office.ids.index(a), office.ids.index(b), verdict) for a, b, verdict in rows]
+
+
+def number(office: Office) -> int:
+    """The last decision's."""
+    row = office.admin.execute("SELECT max(id) FROM match_decision").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+# The queue
+
+
+def test_what_is_in_doubt_is_kept_with_its_evidence(doubtful: Office) -> None:
+    row = doubtful.admin.execute("SELECT doubts, chance, weights, type FROM document_review").fetchone()
+    assert row is not None
+    ((doubt,), chance, weights, kind) = row
+    assert (kind, doubt["kinds"], doubt["number"], doubt["count"]) == ("invoice", ["purchase_order"], "4711", 2)
+    assert doubt["reason"] == "Two documents fit equally: order 4711, order 4711."
+    assert chance == doubt["candidates"][0]["chance"] >= doubt["candidates"][1]["chance"] > 0.1
+    for candidate in doubt["candidates"]:
+        assert candidate["bits"] == pytest.approx(sum(bits for _, _, bits in candidate["evidence"]), abs=0.02)
+    assert weights
+
+
+def test_a_doubt_that_goes_by_itself_closes_its_review(doubtful: Office) -> None:
+    with doubtful.database.tenant(doubtful.tenant_id) as connection:
+        removed = removal.remove(connection, doubtful.tenant_id, doubtful.ids[0], NOW, by="clerk")
+    assert removed is not None
+    doubtful.match(2)
+    assert (doubtful.links(), doubtful.reviews(), state(doubtful, 2)) == ({(1, 2)}, {}, "gone")
+
+
+def test_a_review_opens_again_when_the_doubt_comes_back(doubtful: Office) -> None:
+    act(doubtful, "confirm", 2, 0)
+    assert state(doubtful, 2) == "decided"
+    doubtful.file(again(2))
+    doubtful.match(3)
+    assert state(doubtful, 2) == "decided"  # the person knows
+    act(doubtful, "reject", 2, 0, who=Who("boss", None, [number(doubtful)]))
+    assert (doubtful.reviews().keys(), state(doubtful, 2)) == ({2}, "open")
+
+
+# Confirm and reject
+
+
+def test_a_confirmed_candidate_is_the_partner_and_closes_the_review(doubtful: Office) -> None:
+    answer = act(doubtful, "confirm", 2, 0)
+    assert isinstance(answer, Done)
+    assert (doubtful.edges().keys(), doubtful.clusters()) == ({(0, 2)}, [0, 1, 0])
+    assert (doubtful.reviews(), state(doubtful, 2), doubtful.reason(2)) == ({}, "decided", None)
+    row = doubtful.admin.execute("SELECT decided_by, reasoning, confidence FROM document_match").fetchone()
+    assert row == ("person", "Confirmed by clerk: looked at the paper", "high")
+    assert {doubtful.ids[0], doubtful.ids[2]} <= answer.clusters
+    assert doubtful.admin.execute("SELECT count(*) FROM outbox WHERE worker = 'diagnostics'").fetchone() == (2,)
+
+
+def test_of_two_candidates_one_rejected_leaves_the_other(doubtful: Office) -> None:
+    assert isinstance(act(doubtful, "reject", 2, 0), Done)
+    assert (doubtful.links(), doubtful.reviews(), state(doubtful, 2)) == ({(1, 2)}, {}, "decided")
+
+
+def test_all_rejected_leave_it_alone_with_the_reason(doubtful: Office) -> None:
+    assert isinstance(act(doubtful, "reject", 2, 0, 1), Done)
+    doubtful.match_all()
+    assert (doubtful.links(), doubtful.reviews(), state(doubtful, 2)) == (set(), {}, "decided")
+    assert doubtful.reason(2) == ("Names order 4711, but a person said that it is not what is here under that number.")
+
+
+def test_an_edge_that_rules_made_is_taken_away_and_stays_away(database: Database, admin: Connection) -> None:
+    papers = [order("4711"), delivery(po_reference="4711"), invoice(po_reference="4711")]
+    office = Office(database, admin, papers)
+    office.match_all()
+    assert office.links() == {(0, 1), (0, 2), (1, 2)}
+    assert isinstance(act(office, "reject", 2, 0), Done)
+    assert office.links() == {(0, 1)}
+    before = office.edges()
+    admin.execute('UPDATE document SET structured_data = structured_data || \'{"notes": "read anew"}\'')
+    office.match_all(reversed(range(3)))
+    assert office.edges() == before
+
+
+def test_a_link_that_follows_from_others_is_taken_away_and_stays_away(database: Database, admin: Connection) -> None:
+    office = Office(database, admin, [order("4711"), delivery(po_reference="4711"), invoice(po_reference="4711")])
+    office.match_all()
+    assert isinstance(act(office, "reject", 2, 1), Done)
+    office.match_all()
+    assert (office.links(), office.clusters()) == ({(0, 1), (0, 2)}, [0, 0, 0])
+
+
+def test_a_confirmed_link_takes_nothing_away_that_rules_link(database: Database, admin: Connection) -> None:
+    papers = [
+        order("4711"),
+        delivery("LS-1", 6, po_reference="4711", lines=[line("A-100")]),
+        delivery("LS-2", 8, po_reference="4711", lines=[line("A-200", "5", "12.50")]),
+        invoice(po_reference="4711"),
+    ]
+    office = Office(database, admin, papers)
+    office.match_all()
+    before = office.links()
+    assert before == {(0, 1), (0, 2), (0, 3), (1, 3), (2, 3)}
+    for parent in (0, 1):
+        assert isinstance(act(office, "confirm", 3, parent), Done)
+        assert office.links() == before
+    office.match_all()
+    assert office.links() == before
+
+
+def test_who_is_no_copy_by_a_persons_word_has_partners_of_its_own(database: Database, admin: Connection) -> None:
+    papers = [
+        order("4711"),
+        invoice("R-1", 12, po_reference="4711"),
+        invoice("R-1", 12, po_reference="4711", received=13),
+    ]
+    office = Office(database, admin, papers)
+    office.match_all()
+    assert office.links() == {(0, 1), (1, 2)}
+    assert isinstance(act(office, "reject", 1, 2), Done)
+    assert office.links() == {(0, 1), (0, 2)}
+    office.match_all([2, 1, 0])
+    assert office.links() == {(0, 1), (0, 2)}
+
+
+def test_a_confirmed_edge_stays_when_its_document_turns_out_to_be_a_copy(database: Database, admin: Connection) -> None:
+    office = Office(database, admin, [*TWICE, TWICE[2]._replace(received_at=TWICE[2].received_at.replace(year=2025))])
+    office.match_all([0, 1, 2])
+    act(office, "confirm", 2, 0)
+    office.match(3)
+    assert {(0, 2), (2, 3)} <= office.links()
+
+
+def test_a_removed_document_takes_its_decisions_along(doubtful: Office) -> None:
+    act(doubtful, "reject", 2, 0)
+    with doubtful.database.tenant(doubtful.tenant_id) as connection:
+        removal.remove(connection, doubtful.tenant_id, doubtful.ids[0], NOW, by="clerk")
+    assert decisions(doubtful) == []
+
+
+# Merge and split
+
+
+def test_two_clusters_are_joined_where_they_fit_best(database: Database, admin: Connection) -> None:
+    papers = [
+        order("4711"),
+        delivery(po_reference="4711"),
+        invoice("R-9", po_reference="B-1", lines=[line("Q-1")]),
+        credit(invoice_reference="R-9", lines=[line("Q-1")]),
+    ]
+    office = Office(database, admin, papers)
+    office.match_all()
+    assert office.clusters() == [0, 0, 2, 2]
+    answer = act(office, "merge", 1, 3)
+    assert isinstance(answer, Done)
+    assert answer.decided[0] in {matching.Pair.of(office.ids[a], office.ids[2]) for a in (0, 1)}
+    assert office.clusters() == [0, 0, 0, 0]
+    assert isinstance(act(office, "merge", 1, 3), Refused)
+    assert isinstance(act(office, "merge", 1, 3, exact=True), Done)
+    office.match_all()
+    assert (office.clusters(), (1, 3) in office.links()) == ([0, 0, 0, 0], True)
+
+
+def test_a_document_is_split_from_its_cluster_for_good(database: Database, admin: Connection) -> None:
+    papers = [
+        order("4711"),
+        delivery("LS-1", po_reference="4711"),
+        receipt(delivery_note_reference="LS-1"),
+        invoice(po_reference="4711"),
+    ]
+    office = Office(database, admin, papers)
+    office.match_all()
+    assert office.clusters() == [0, 0, 0, 0]
+    assert isinstance(act(office, "split", 3), Done)
+    assert office.clusters() == [0, 0, 0, 3]
+    office.match_all([3, 2, 1, 0])
+    assert office.clusters() == [0, 0, 0, 3]
+    again = act(office, "split", 3)
+    assert again == Refused("changed", "It is in a cluster of its own already.")
+
+
+# Meanwhile
+
+
+def test_a_pair_that_somebody_decided_meanwhile_is_left_to_who_knows_that(doubtful: Office) -> None:
+    act(doubtful, "confirm", 2, 0)
+    late = act(doubtful, "reject", 2, 0)
+    assert isinstance(late, Refused)
+    assert (late.why, late.sentence[:35]) == ("changed", "clerk confirmed this pair on 2026-0")
+    assert isinstance(act(doubtful, "confirm", 2, 0), Refused)
+    assert decisions(doubtful) == [(0, 2, "confirmed")]
+    assert isinstance(act(doubtful, "reject", 2, 0, who=Who("boss", None, [number(doubtful)])), Done)
+    assert (doubtful.links(), decisions(doubtful)) == ({(1, 2)}, [(0, 2, "confirmed"), (0, 2, "rejected")])
+
+
+def test_what_is_not_in_question_is_refused(doubtful: Office) -> None:
+    doubtful.file(order("9", 300, seller={"name": "Far"}))
+    doubtful.match(3)
+    for what in ("confirm", "reject"):
+        assert act(doubtful, what, 2, 3) == Refused(
+            "changed", "The two are not linked, and neither is in doubt about the other any more."
+        )
+    with doubtful.database.tenant(doubtful.tenant_id) as connection:
+        gone = review.confirm(connection, doubtful.tenant_id, doubtful.ids[2], UUID(int=7), NOW, CLERK)
+    assert isinstance(gone, Refused)
+    assert gone.why == "gone"
+    assert decisions(doubtful) == []
+
+
+def test_of_several_one_that_cannot_be_rejected_keeps_all(doubtful: Office) -> None:
+    doubtful.file(order("9", 300, seller={"name": "Far"}))
+    doubtful.match(3)
+    assert isinstance(act(doubtful, "reject", 2, 0, 3), Refused)
+    assert (doubtful.reviews(), decisions(doubtful)) == (IN_DOUBT, [])
+
+
+def test_a_match_under_way_sees_a_decision_that_was_made_since(database: Database, admin: Connection) -> None:
+    office = Office(database, admin, TWICE)
+    office.match(0)
+    office.match(1)
+    prepared = matching.prepare(database, office.tenant_id, office.ids[2])
+    assert isinstance(prepared, matching.Prepared)
+    decided = matching.search_and_decide(database, prepared)
+    office.decide(0, 2, "rejected")
+    assert office.write(decided).decided_again
+    assert office.links() == {(1, 2)}
+
+
+def test_a_document_that_was_not_matched_yet_can_be_decided(database: Database, admin: Connection) -> None:
+    office = Office(database, admin, TWICE)
+    office.match(0)
+    assert isinstance(act(office, "merge", 2, 0, exact=True), Done)
+    assert office.links() == {(0, 2)}
+    office.match(1)
+    office.match(2)
+    assert (office.links(), office.clusters(), office.reviews()) == ({(0, 2)}, [0, 1, 0], {})
+
+
+def test_no_decision_reaches_another_tenants_document(database: Database, admin: Connection) -> None:
+    ours, theirs = Office(database, admin, TWICE), Office(database, admin, TWICE)
+    ours.match_all()
+    theirs.match_all()
+    with database.tenant(ours.tenant_id) as connection:
+        answer = review.merge(connection, ours.tenant_id, ours.ids[2], theirs.ids[0], NOW, CLERK, exact=True)
+    assert isinstance(answer, Refused)
+    assert answer.why == "gone"
+    assert theirs.links() == set()
