@@ -13,7 +13,9 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from counterfoil.db import Database
 from counterfoil.errors import CounterfoilError, PermanentError, RejectedRequestError, TransientError, sentence
 from counterfoil.settings import settings
+from functions.admin_api import reviews
 from functions.admin_api.caller import Caller
+from functions.admin_api.reviews import ConflictError
 from functions.admin_api.uploads import ForbiddenError, NotFoundError, admit
 
 RETRY_AFTER_SECONDS = 5
@@ -35,6 +37,44 @@ def create_upload() -> Response[str]:
     assert bucket is not None  # the row lets files be uploaded, and the stack tells where
     found = admit(api.current_event.body or "", _caller(), database(), bucket, datetime.now(UTC))
     return _json(201, found)
+
+
+@api.get("/api/admin/reviews")
+def list_reviews() -> Response[str]:
+    """A page of the documents that are in doubt."""
+    return _json(200, reviews.listed(api.current_event.query_string_parameters or {}, _caller(), database()))
+
+
+@api.get("/api/admin/reviews/<document_id>")
+def show_review(document_id: str) -> Response[str]:
+    """One document in doubt, with its candidates and their evidence."""
+    return _json(200, reviews.shown(document_id, _caller(), database()))
+
+
+@api.post("/api/admin/reviews/merge")
+def merge() -> Response[str]:
+    """Two clusters are one."""
+    return _json(200, reviews.merge(api.current_event.body or "", _caller(), database(), datetime.now(UTC)))
+
+
+@api.post("/api/admin/reviews/split")
+def split() -> Response[str]:
+    """A document does not belong to its cluster."""
+    return _json(200, reviews.split(api.current_event.body or "", _caller(), database(), datetime.now(UTC)))
+
+
+@api.post("/api/admin/reviews/<document_id>/confirm")
+def confirm(document_id: str) -> Response[str]:
+    """A document belongs to another one."""
+    body = api.current_event.body or ""
+    return _json(200, reviews.confirm(document_id, body, _caller(), database(), datetime.now(UTC)))
+
+
+@api.post("/api/admin/reviews/<document_id>/reject")
+def reject(document_id: str) -> Response[str]:
+    """A document does not belong to others."""
+    body = api.current_event.body or ""
+    return _json(200, reviews.reject(document_id, body, _caller(), database(), datetime.now(UTC)))
 
 
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
@@ -74,6 +114,7 @@ def _broken(error: PermanentError) -> Response[str]:
 # The nearest class of an error decides.
 api.exception_handler(ForbiddenError)(_told(403))
 api.exception_handler(NotFoundError)(_told(404))
+api.exception_handler(ConflictError)(_told(409))
 api.exception_handler(RejectedRequestError)(_told(400))
 api.exception_handler(TransientError)(_later)
 api.exception_handler(PermanentError)(_broken)

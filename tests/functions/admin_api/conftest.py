@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import boto3
 import pytest
@@ -34,7 +35,7 @@ Ask = Callable[..., Answer]
 
 @pytest.fixture
 def ask(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
-    """`ask(body, groups=..., method=, path=)` calls the API with a token that the gateway has checked."""
+    """`ask(body, groups=..., method=, path=, query=)` calls the API with a token that the gateway has checked."""
     s3 = boto3.client(
         "s3",
         region_name="eu-central-1",
@@ -49,12 +50,19 @@ def ask(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
     handler.database.cache_clear()
 
     def ask(
-        body: object, *, groups: object = "[operator tenant:acme]", method: str = "POST", path: str = "/api/uploads"
+        body: object,
+        *,
+        groups: object = "[operator tenant:acme]",
+        method: str = "POST",
+        path: str = "/api/uploads",
+        query: dict[str, str] | None = None,
     ) -> Answer:
         event = copy.deepcopy(EVENT)
         event["body"] = body if isinstance(body, str) else json.dumps(body)
         event["rawPath"] = event["requestContext"]["http"]["path"] = path
         event["requestContext"]["http"]["method"] = method
+        if query:
+            event["rawQueryString"], event["queryStringParameters"] = urlencode(query), query
         event["requestContext"]["authorizer"]["jwt"]["claims"]["cognito:groups"] = groups
         answer = handler.handle(event, Context())
         return Answer(answer["statusCode"], json.loads(answer["body"] or "null"), answer["headers"])
