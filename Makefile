@@ -1,6 +1,6 @@
 # What can be done with this project. Each line calls one thing; everything begins with `setup`, which is quick the second time.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test lint format check bench-extraction bench-splitting fuzz clean
+.PHONY: help setup demo up down test lint format check bench-extraction bench-splitting bench-matching fuzz clean
 PYTHON := python3
 SEED := 1
 SECONDS := 600
@@ -41,6 +41,9 @@ bench-extraction: setup  ## Measure what is read from pages against the XML insi
 
 bench-splitting: setup  ## Measure how files of many documents are taken apart, on real PDFs glued at random (DATA=folder)
 	@.venv/bin/python -m tests.benchmarks.splitting $(DATA)
+
+bench-matching: setup  ## Measure matching on labelled sets, and beside Splink, dedupe and others (DATA=folder)
+	@.venv/bin/python -m tests.benchmarks.matching $(DATA)
 
 fuzz: setup  ## Feed every parser of foreign bytes with what a fuzzer makes up (SECONDS=600 for each)
 	@.venv/bin/python -m tests.fuzz --seconds $(SECONDS)

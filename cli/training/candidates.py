@@ -2,7 +2,7 @@
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID, uuid5
 
@@ -110,15 +110,16 @@ def _is_copy(id_: UUID, kinds: Mapping[UUID, str], linked: Mapping[UUID, set[UUI
     return len(others) == 1 and all(kinds.get(other) == kinds[id_] for other in others)
 
 
+def id_of(name: str) -> UUID:
+    """The id here of a document that the set calls so."""
+    return uuid5(_NAMESPACE, name)
+
+
 def tenants(labelled: LabelledSet) -> list[Tenant]:
     """A labelled set, tenant by tenant."""
-
-    def id_of(name: str) -> UUID:
-        return uuid5(_NAMESPACE, name)
-
     by_name: dict[str, list[Document]] = defaultdict(list)
     for found in labelled.documents:
-        if (read := _read(found, id_of)) is not None:
+        if (read := _read(found)) is not None:
             by_name[found.tenant].append(read)
     tenant_of = {found.id: found.tenant for found in labelled.documents}
     links: dict[str, list[frozenset[UUID]]] = defaultdict(list)
@@ -130,7 +131,7 @@ def tenants(labelled: LabelledSet) -> list[Tenant]:
     return [Tenant(name, documents, links[name]) for name, documents in sorted(by_name.items())]
 
 
-def _read(found: LabelledDocument, id_of: Callable[[str], UUID]) -> Document | None:
+def _read(found: LabelledDocument) -> Document | None:
     if found.type not in KINDS or not found.data:
         return None
     read = document(id_of(found.id), found.received_at, found.type, found.data)

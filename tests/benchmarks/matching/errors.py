@@ -1,0 +1,108 @@
+"""What matching got wrong, link by link, with what was said for and against each."""
+
+from collections.abc import Iterable, Iterator
+from csv import writer
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.evaluate import Matched, ids_of
+from cli.labelled import LabelledDocument, LabelledSet
+from counterfoil.documents.matching.keys import PARENTS
+from counterfoil.documents.matching.profile import KINDS, Document, document
+from counterfoil.documents.matching.rules import arrival
+from counterfoil.documents.matching.score import chances, score
+
+HEADER = (
+    "set", "learned_from", "error", "child", "child_type", "parent", "parent_type", "rule", "probability", "bits",
+    "waterfall", "what_the_child_says",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A link that is false, or one that was missed."""
+
+    error: str
+    """`false` or `missed`."""
+    child: str
+    child_type: str
+    parent: str
+    parent_type: str
+    rule: str
+    """Which rule made a false link; empty for one that was missed."""
+    probability: float | None
+    """As stored with a false link; of a missed one as if there were no other candidate."""
+    bits: float | None
+    waterfall: str
+    """Each feature with its level and bits. Empty for documents that are not matched at all."""
+    reason: str
+    """Why the child found no partner, or is in doubt."""
+
+
+def mistakes(labelled: LabelledSet, matched: Matched) -> Iterator[Mistake]:
+    """Every false and every missed link, under the current weights."""
+    assert labelled.edges is not None
+    known = {found.id: found for found in labelled.documents}
+    ids = ids_of(labelled.documents)
+    names = {str(id_): name for name, id_ in ids.items()}
+    read = {
+        name: document(ids[name], found.received_at, found.type, found.data)
+        for name, found in known.items()
+        if found.type in KINDS
+    }
+    for edge in sorted(matched.edges.keys() - labelled.edges, key=sorted):
+        evidence = matched.edges[edge]
+        child = names[evidence["child"]]
+        (parent,) = edge - {child}
+        features = [(name, level, float(bits)) for name, level, bits in evidence["features"]]
+        told = (str(evidence["by"]), float(evidence["probability"]), sum(bits for *_, bits in features))
+        yield _mistake("false", known[child], known[parent], *told, _waterfall(features), matched)
+    for edge in sorted(labelled.edges - matched.edges.keys(), key=sorted):
+        if edge <= read.keys():
+            child, parent = child_first(*(read[name] for name in edge))
+            found = score(child, parent)
+            told = ("", chances([found])[0], found.total, _waterfall(found.evidence))
+            yield _mistake("missed", known[names[str(child.id)]], known[names[str(parent.id)]], *told, matched)
+        else:
+            first, second = (known[name] for name in sorted(edge))
+            yield _mistake("missed", first, second, "", None, None, "", matched)
+
+
+def child_first(a: Document, b: Document) -> tuple[Document, Document]:
+    """The one whose decision a link between the two would be, and the other; of two of a kind, the later."""
+    if a.kind == b.kind:
+        first, second = sorted((a, b), key=arrival)
+        return second, first
+    return (a, b) if b.kind in PARENTS[a.kind] else (b, a)
+
+
+def _mistake(
+    error: str,
+    child: LabelledDocument,
+    parent: LabelledDocument,
+    rule: str,
+    probability: float | None,
+    bits: float | None,
+    waterfall: str,
+    matched: Matched,
+) -> Mistake:
+    reason = matched.reasons.get(child.id, "")
+    return Mistake(error, child.id, child.type, parent.id, parent.type, rule, probability, bits, waterfall, reason)
+
+
+def _waterfall(features: Iterable[tuple[str, str, float]]) -> str:
+    return "; ".join(f"{name}: {level} {bits:+.2f}" for name, level, bits in features)
+
+
+def write_mistakes(path: Path, found: Iterable[tuple[str, str, Mistake]]) -> int:
+    """Write a line for each, with its set and where its weights were learned. Returns how many there are."""
+    count = 0
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = writer(file, lineterminator="\n")
+        rows.writerow(HEADER)
+        for name, learned_from, one in found:
+            chance, bits = (None if number is None else round(number, 4) for number in (one.probability, one.bits))
+            parties = (one.child, one.child_type, one.parent, one.parent_type)
+            rows.writerow((name, learned_from, one.error, *parties, one.rule, chance, bits, one.waterfall, one.reason))
+            count += 1
+    return count

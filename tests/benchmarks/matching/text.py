@@ -1,0 +1,113 @@
+"""Text similarity alone, without training, on two public benchmarks of entity resolution.
+
+Two tables describe the same things once each. Each row is all its text, as `normalise.words` writes it; two rows are as
+alike as their letter sequences, weighed by how rare these are in both tables. The assignment with the greatest
+similarity in all pairs the rows one to one, and a pair stays where each row, or at least one of the two, has no better
+partner: what was only put together since all others were taken goes. There is no threshold to choose.
+"""
+
+import csv
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.sparse import csr_array
+
+from cli.agreement import Agreement
+from counterfoil.documents.matching.normalise import words
+
+LENGTHS = (3, 4, 5)
+"""Letters in a sequence: a word's root, and what is left of a model number that was written with and without dashes."""
+_EQUAL = 1e-9
+_Rows = list[dict[str, str]]
+_Table = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Two tables, and the pairs that are the same thing."""
+
+    name: str
+    goal: float
+    """The F1 that is wanted."""
+    files: tuple[str, str]
+    fields: tuple[str, ...]
+    delimiter: str
+
+
+TASKS = (
+    Task("abt-buy", 0.93, ("abt.csv", "buy.csv"), ("name", "description"), "|"),
+    Task("dblp-acm", 0.98, ("dblp.csv", "acm.csv"), ("title", "authors", "venue", "year"), "%"),
+)
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """What came of a task."""
+
+    task: str
+    goal: float
+    agreement: Agreement
+    forced: Agreement
+    """Every pair of the assignment: as if each row of the shorter table had to have a partner."""
+    seconds: float
+
+
+def measure(folder: Path, task: Task) -> Similarity:
+    """Pair the rows of a task, and compare with its truth."""
+    left, right = (_read(folder / task.name / file, task.delimiter) for file in task.files)
+    true = {(row["D1"], row["D2"]) for row in _read(folder / task.name / "gt.csv", task.delimiter)}
+    began = time.perf_counter()
+    alike = similarities([_text(row, task.fields) for row in left], [_text(row, task.fields) for row in right])
+    pairs = list(assigned(alike))
+    seconds = time.perf_counter() - began
+
+    def agreement(*, forced: bool) -> Agreement:
+        found = {(left[i]["id"], right[j]["id"]) for i, j, is_best in pairs if is_best or forced}
+        return Agreement.of(len(found), len(true), len(found & true))
+
+    return Similarity(task.name, task.goal, agreement(forced=False), agreement(forced=True), seconds)
+
+
+def similarities(left: Sequence[str], right: Sequence[str]) -> _Table:
+    """The cosine of each text of one side with each of the other, 0 to 1."""
+    grams = [Counter(_grams(text)) for text in (*left, *right)]
+    seen = Counter(gram for found in grams for gram in found)
+    columns = {gram: column for column, gram in enumerate(seen)}
+    entries = [
+        (row, columns[gram], log(1 + len(grams) / seen[gram])) for row, found in enumerate(grams) for gram in found
+    ]
+    rows, positions, weights = zip(*entries, strict=True)
+    vectors = csr_array((weights, (rows, positions)), shape=(len(grams), len(columns)))
+    lengths = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1)))
+    vectors = csr_array(vectors.multiply(1 / np.maximum(lengths, 1e-12)[:, None]))
+    return (vectors[: len(left)] @ vectors[len(left) :].T).toarray()
+
+
+def assigned(alike: _Table) -> Iterator[tuple[int, int, bool]]:
+    """The rows and columns that the best assignment pairs, and whether at least one of the two has no better one."""
+    rows, columns = linear_sum_assignment(alike, maximize=True)
+    least = np.minimum(alike.max(axis=1)[rows], alike.max(axis=0)[columns]) - _EQUAL
+    for row, column, wanted in zip(rows, columns, least, strict=True):
+        if alike[row, column] > 0:
+            yield int(row), int(column), bool(alike[row, column] >= wanted)
+
+
+def _grams(text: str) -> Iterator[str]:
+    padded = f" {text} "
+    for length in LENGTHS:
+        yield from (padded[start : start + length] for start in range(len(padded) - length + 1))
+
+
+def _text(row: Mapping[str, str], fields: Iterable[str]) -> str:
+    return words(" ".join(row[field] or "" for field in fields))
+
+
+def _read(path: Path, delimiter: str) -> _Rows:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file, delimiter=delimiter))

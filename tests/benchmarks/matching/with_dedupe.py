@@ -1,0 +1,65 @@
+"""dedupe 3 on given pairs: its distances and its classifier, without the predicates by which it would find pairs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import dedupe
+from dedupe import variables
+
+from counterfoil.documents.matching.keys import PARENTS
+from tests.benchmarks.matching.pairs import Half, records
+
+_SETS = ("others", "seller_ids", "buyer_ids", "articles", "words", "prices", "quantities", "lines")
+
+
+def trained(taught: Half) -> Callable[[Half], list[float]]:
+    """What gives the probabilities of a half's pairs, by a classifier trained with the labels of another."""
+    linker = dedupe.RecordLink(_variables(), num_cores=1)
+    linker.classifier.n_jobs = 1  # all in this process, whose memory is measured
+    linker.classifier.fit(linker.data_model.distances(_pairs(taught)), taught.truth)
+
+    def scores(half: Half) -> list[float]:
+        return [
+            float(chance) for _, chance in linker.classifier.predict_proba(linker.data_model.distances(_pairs(half)))
+        ]
+
+    return scores
+
+
+def _pairs(half: Half) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    found = []
+    for pair in half.pairs:
+        child, parent = (
+            {name: tuple(value) if isinstance(value, list) else value for name, value in one.items()}
+            for one in records(pair)
+        )
+        child["kinds"] = parent["kinds"] = f"{child['kind']}>{parent['kind']}"
+        found.append((child, parent))
+    return found
+
+
+def _variables() -> list[Any]:
+    names = [variables.String(name, has_missing=True) for name in ("number", "seller_name", "buyer_name")]
+    exact = [variables.Exact(name, has_missing=True) for name in ("tail", "seller_vat", "buyer_vat", "currency")]
+    sets = [variables.Set(name, has_missing=True) for name in _SETS]
+    days = [
+        variables.Custom("day", comparator=comparator, name=name, has_missing=True)
+        for name, comparator in (("days after", _after), ("days before", _before))
+    ]
+    kinds = [f"{child}>{parent}" for child, parents in PARENTS.items() for parent in parents]
+    return [
+        *names,
+        *exact,
+        *sets,
+        *days,
+        variables.Price("net", has_missing=True),
+        variables.Categorical("kinds", categories=kinds),
+    ]
+
+
+def _after(child: int, parent: int) -> float:
+    return max(child - parent, 0) / 100
+
+
+def _before(child: int, parent: int) -> float:
+    return max(parent - child, 0) / 10

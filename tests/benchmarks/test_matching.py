@@ -1,0 +1,182 @@
+"""The benchmark of matching counts right: sets, mistakes, thresholds, assignment; and what it needs is said."""
+
+import csv
+import sys
+from pathlib import Path
+from subprocess import run
+
+import numpy as np
+import pytest
+
+from cli.agreement import Agreement
+from cli.evaluate import Matched, ids_of
+from cli.labelled import read_set
+from counterfoil.documents.matching.keys import PARENTS
+from tests.benchmarks.matching import text
+from tests.benchmarks.matching.__main__ import main
+from tests.benchmarks.matching.errors import mistakes, write_mistakes
+from tests.benchmarks.matching.pairs import read_half, records, whole_text
+from tests.benchmarks.matching.peers import number_only, ours_decided, peak_megabytes
+from tests.benchmarks.matching.quality import Figures, Scored, average
+from tests.benchmarks.matching.sets import by_tenant, origin, read_samples
+from tests.benchmarks.matching.side_by_side import ROOT, Absent, best_threshold, compare, reach
+from tests.cli.test_evaluate import write_set
+from tests.documents.matching.papers import OTHER_SELLER, contract, delivery, invoice, line, order
+
+PAPERS = [
+    order("4711"),
+    delivery(po_reference="PO 4711"),
+    invoice("R-1", po_reference="4711"),
+    contract("RV-60"),
+    order("4711", seller=OTHER_SELLER, lines=[line("B-7", "3", "99.00")]),
+]
+LABELS = {
+    "edges_csv": "a,b\np0,p1\np0,p2\np1,p2\n",
+    "clusters_csv": "document,cluster\np0,k\np1,k\np2,k\np3,p3\np4,p4\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_set(tmp_path / "linked", PAPERS, **LABELS)
+
+
+def test_a_set_says_whether_anybody_really_sent_its_documents(folder: Path):
+    assert origin(folder) == "unknown"
+    (folder / "README.md").write_text("# linked\n\nGenerated data: a mix. Real firms are in it by chance.\n")
+    (sample,) = read_samples(folder.parent)
+    assert (sample.name, sample.origin, sample.teaches) == ("linked", "generated", False)
+
+
+def test_a_folder_without_truth_is_no_sample(folder: Path):
+    write_set(folder.parent / "bare", PAPERS)
+    assert [sample.name for sample in read_samples(folder.parent)] == ["linked"]
+
+
+def test_a_set_comes_apart_by_tenant(folder: Path):
+    other = write_set(folder.parent / "other", PAPERS, tenant="Ulm").joinpath("documents.jsonl").read_text()
+    renamed = other.replace('"id": "p', '"id": "q')
+    (folder / "documents.jsonl").write_text((folder / "documents.jsonl").read_text() + renamed)
+    (folder / "clusters.csv").write_text(
+        LABELS["clusters_csv"] + "".join(f"q{number},q{number}\n" for number in range(len(PAPERS)))
+    )
+    ours, theirs = by_tenant(read_set(folder))
+    assert (ours.name, len(ours.documents), len(ours.edges or ())) == ("linked/Brede", 5, 3)
+    assert (theirs.name, len(theirs.documents), len(theirs.edges or ())) == ("linked/Ulm", 5, 0)
+
+
+def test_a_false_link_and_a_missed_one_are_told_with_their_evidence(folder: Path, tmp_path: Path):
+    labelled = read_set(folder)
+    ids = ids_of(labelled.documents)
+    features = [["number", "same, medium", 8.5], ["seller", "another name", -1.5]]
+    false = {"by": "reference", "child": str(ids["p2"]), "probability": 0.9, "features": features}
+    right = {frozenset({"p0", "p1"}): {}, frozenset({"p1", "p2"}): {}}
+    matched = Matched({}, {**right, frozenset({"p4", "p2"}): false}, {"p2": "Why."}, 0, 0, 1.0)
+    wrong, missed = found = list(mistakes(labelled, matched))
+    assert (wrong.error, wrong.child, wrong.parent, wrong.rule, wrong.bits) == ("false", "p2", "p4", "reference", 7.0)
+    assert wrong.waterfall == "number: same, medium +8.50; seller: another name -1.50"
+    assert (missed.error, missed.child, missed.parent, missed.rule) == ("missed", "p2", "p0", "")
+    assert "number: same, medium" in missed.waterfall
+    assert missed.bits is not None
+    assert missed.bits > 0
+    assert missed.reason == "Why."
+    path = tmp_path / "errors.csv"
+    assert write_mistakes(path, (("linked", "others", one) for one in found)) == 2
+    with path.open(newline="", encoding="utf-8") as file:
+        assert [row["error"] for row in csv.DictReader(file)] == ["false", "missed"]
+
+
+def test_a_mean_is_of_each_figure_and_counts_add_up():
+    halves = [
+        Scored("", "", "", Figures(one, one, one, error, 10, 2.0), ())
+        for one, error in ((Agreement.of(4, 4, 4), 0.0), (Agreement.of(2, 4, 1), 0.1))
+    ]
+    mean = average(halves)
+    assert (mean.edges.precision, mean.edges.recall, mean.edges.true) == (0.75, 0.625, 8)
+    assert (mean.calibration_error, mean.documents, mean.seconds) == (0.05, 20, 4.0)
+
+
+def test_a_pair_says_the_number_that_the_child_names_and_the_parent_bears(folder: Path):
+    half = read_half(folder)
+    by_kinds = {(pair.child.kind, pair.parent.kind, pair.true): pair for pair in half.pairs}
+    child, parent = records(by_kinds["delivery_note", "purchase_order", True])
+    assert (child["number"], parent["number"]) == ("4711", "4711")
+    assert child.keys() == parent.keys()
+    child, parent = records(by_kinds["invoice", "purchase_order", False])
+    assert child["seller_vat"] != parent["seller_vat"]
+    assert not set(child["articles"]) & set(parent["articles"])
+    assert all(pair.parent.kind in PARENTS[pair.child.kind] for pair in half.pairs)
+
+
+def test_what_the_pairs_can_show_is_counted(folder: Path):
+    half = read_half(folder)
+    reached = reach(folder)
+    assert (reached.pairs, reached.true_pairs, reached.true_links) == (len(half.pairs), sum(half.truth), 3)
+
+
+def test_all_that_a_document_says_is_its_text():
+    assert whole_text({"a": "Größe M", "b": [{"c": "10"}, None, 7]}).split() == ["grosse", "m", "10"]
+
+
+def test_the_number_alone_takes_both_orders_and_the_decision_the_right_one(folder: Path):
+    half = read_half(folder)
+    named = [
+        score
+        for score, pair in zip(number_only(half)(half), half.pairs, strict=True)
+        if pair.parent.kind == "purchase_order"
+    ]
+    assert named.count(1.0) > sum(half.truth)
+    decided = ours_decided(half)(half)
+    assert [score == 1.0 for score in decided] == half.truth
+
+
+@pytest.mark.parametrize(
+    ("scores", "truth", "expected"),
+    [
+        ([0.9, 0.8, 0.3, 0.1], [True, True, False, False], 0.8),
+        ([0.5, 0.5, 0.5], [True, False, False], 0.5),
+        ([0.9, 0.5, 0.5, 0.1], [False, True, True, False], 0.5),
+        ([0.4], [False], float("inf")),
+    ],
+)
+def test_the_threshold_is_the_one_with_the_best_f1(scores: list[float], truth: list[bool], expected: float):
+    assert best_threshold(scores, truth) == expected
+
+
+def test_memory_is_the_most_of_this_process_alone():
+    before = peak_megabytes()
+    held = bytearray(64 * 1024 * 1024)
+    held[::4096] = b"x" * len(held[::4096])
+    assert peak_megabytes() >= max(before, 64)
+
+
+def test_a_peer_that_is_not_installed_is_named_and_left_out(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tests.benchmarks.matching.side_by_side.PEERS", {"Splink 5, EM": None})
+    hidden = run([sys.executable, "-c", "import splink"], capture_output=True, check=False, cwd=ROOT).returncode
+    if not hidden:
+        pytest.skip("Splink is installed")
+    (absent,) = compare(folder, folder)
+    assert isinstance(absent, Absent)
+    assert absent.reason.startswith("splink is not installed")
+
+
+def test_a_pair_that_only_the_assignment_put_together_is_told_from_the_best():
+    alike = np.array([[0.9, 0.5], [0.4, 0.1]])
+    assert list(text.assigned(alike)) == [(0, 0, True), (1, 1, False)]
+    alike = np.array([[0.9, 0.8], [0.7, 0.1], [0.0, 0.0]])
+    assert list(text.assigned(alike)) == [(0, 1, True), (1, 0, True)]
+
+
+def test_rare_letters_weigh_more_than_common_ones():
+    alike = text.similarities(["black phone kx7", "black phone"], ["phone kx 7 white", "black phone set"])
+    assert alike.shape == (2, 2)
+    assert alike[0, 0] > 0
+    assert alike[1, 1] > alike[1, 0]
+    assert alike.max() <= 1 + 1e-9
+
+
+def test_a_folder_without_sets_is_said_and_measured_as_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main([str(tmp_path), "--only", "quality", "peers", "text"]) == 1
+    said = capsys.readouterr().out
+    for missing in ("No labelled set", "linked-office or linked-hostile", "lacks abt-buy", "lacks dblp-acm"):
+        assert missing in said
