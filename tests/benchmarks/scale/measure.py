@@ -1,0 +1,126 @@
+"""Measure a search beside `SELECT 1`, what it finds, and how many documents are matched in a second."""
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median, quantiles
+from time import perf_counter
+from typing import TypeVar
+from uuid import UUID
+
+from counterfoil import aws
+from counterfoil.db import Connection, Database
+from counterfoil.documents.matching import keys as keyed
+from counterfoil.documents.matching import store
+from counterfoil.documents.matching.keys import PARENTS, SOUGHT, Key
+from counterfoil.documents.matching.profile import document
+from counterfoil.messages import Message
+from functions.matching.work import match
+from tests.benchmarks.scale.archive import Paper
+from tests.benchmarks.scale.database import tenant_id
+from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
+
+_BATCH = 10
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Search:
+    """Milliseconds, and what was found."""
+
+    select_1_p50: float
+    p50: float
+    p95: float
+    recall: float
+    candidates: float
+    """Mean."""
+
+    @property
+    def ratio(self) -> float:
+        """p95 of a search to the median of `SELECT 1` on the same connection."""
+        return self.p95 / self.select_1_p50
+
+
+def search(url: str, children: Sequence[Paper]) -> Search:
+    """Look for the partners of documents of one tenant by all their keys, each in one round trip."""
+    took, found, candidates = [], 0, 0
+    with closing(Database(url, max_connections=1)) as database, database.tenant(tenant_id(children[0].tenant)) as seen:
+        store.snapshot(seen)  # as every search begins: it keeps planner from reading whole tables
+        alone = [_timed(lambda: seen.execute("SELECT 1").fetchone())[0] for _ in range(1000)]
+        for child in children:
+            keys = _sought(child)
+            seconds, holders = _timed(partial(_holders, seen, child, keys))
+            ids = {id_ for held in holders.values() for id_ in held}
+            took.append(seconds)
+            found += child.order in ids
+            candidates += len(ids)
+    p95 = quantiles(took, n=20)[-1]
+    count = len(children)
+    return Search(median(alone) * 1e3, median(took) * 1e3, p95 * 1e3, found / count, candidates / count)
+
+
+def _holders(connection: Connection, child: Paper, keys: Collection[Key]) -> Mapping[Key, list[UUID]]:
+    return store.holders(connection, tenant_id(child.tenant), keys, store.MAX_HOLDERS + 1)
+
+
+def _sought(child: Paper) -> frozenset[Key]:
+    read = document(child.id, child.received_at, child.kind, child.data)
+    return keyed.numbers_named(read) | keyed.deals(read, [kind for kind in PARENTS[child.kind] if kind in SOUGHT])
+
+
+def _timed(call: Callable[[], T]) -> tuple[float, T]:
+    began = perf_counter()
+    result = call()
+    return perf_counter() - began, result
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Of whole matches, from the claim to the settled row, through the engine of delivery."""
+
+    documents: int
+    seconds: float
+    p95_ms: float
+    """Of a batch of one."""
+
+    @property
+    def per_second(self) -> float:
+        """Documents matched in a second."""
+        return self.documents / self.seconds
+
+
+def whole(url: str, ids: Sequence[UUID], processes: int) -> Speed:
+    """Match documents that wait, in batches of ten, in so many processes; the last fifth one by one, timed alone."""
+    cut = len(ids) * 4 // 5
+    parts = [ids[number:cut:processes] for number in range(processes)]
+    began = perf_counter()
+    with ProcessPoolExecutor(processes) as pool:
+        list(pool.map(_match, [url] * processes, parts, [_BATCH] * processes))
+        seconds = perf_counter() - began
+        [alone] = pool.map(_match, [url], [ids[cut:]], [1])
+    return Speed(cut, seconds, quantiles(alone, n=20)[-1] * 1e3)
+
+
+def _match(url: str, ids: Sequence[UUID], size: int) -> list[float]:
+    with Path(os.devnull).open("w") as nowhere:  # a process of its own: what the engine logs is no figure
+        os.dup2(nowhere.fileno(), 1)
+    aws.client = lambda name: FakeSqs()  # type: ignore[assignment]
+    took = []
+    with closing(Database(url, max_connections=4)) as database:
+        consumer = make_consumer(database, match, Clock())
+        for batch in _batches(ids, size):
+            messages = [record(Message(work_id=id_, revision=1, send_number=0)) for id_ in batch]
+            seconds, response = _timed(partial(consumer.handle, event(*messages), Context()))
+            if response["batchItemFailures"]:
+                raise RuntimeError(f"Not matched: {response}")
+            took.append(seconds)
+    return took
+
+
+def _batches(ids: Sequence[UUID], size: int) -> Iterator[Sequence[UUID]]:
+    for first in range(0, len(ids), size):
+        yield ids[first : first + size]
