@@ -35,6 +35,7 @@ COMMANDS = {
     "clusters": Command(
         "cli.clusters:app", "Show which documents belong together, and why; one cluster with its variances.", WORK
     ),
+    "review": Command("cli.review:app", "Decide what matching left in doubt, or decided wrongly.", WORK),
     "reprocess": Command("cli.reprocess:app", "Read or match a tenant's documents anew, so many a minute.", WORK),
     "cdk": Command("cli.cdk:app", "Run the CDK command line: for a real account.", ACCOUNT),
     "extract": Command("cli.extract:extract", "Read documents from files and show what they state.", READ),

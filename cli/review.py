@@ -1,0 +1,381 @@
+"""`counterfoil review`: what matching left in doubt, with the evidence side by side; people decide."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from cli import ids
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import place_of
+from cli.failures import UsageError
+from cli.tables import label
+from cli.tenants import Tenant, chosen
+from cli.terminal import page, print_json
+from cli.trail import By, Reason
+from counterfoil.db import Connection, retry_conflicts
+from counterfoil.documents import review as acts
+from counterfoil.documents import review_queue
+from counterfoil.documents.matching import reviews
+from counterfoil.documents.review import Answer, Done, Refused, Who
+from counterfoil.documents.review_queue import Item, Paper, Wanted
+from counterfoil.documents.structured import DocumentType
+
+SUMMARY = "Decide what matching left in doubt, or decided wrongly."
+SIDE_BY_SIDE = 3
+"""Candidates that are shown beside one another; the others follow in short."""
+_ROWS = ("number", "date", "seller", "buyer", "total", "file")
+
+
+class State(StrEnum):
+    """What became of a review."""
+
+    OPEN = "open"
+    DECIDED = "decided"
+    GONE = "gone"
+
+
+app = typer.Typer(
+    help=f"""{SUMMARY}
+
+    Without a command it lists the documents that are in doubt: several others fit, or one does, but not surely. Those
+    that have waited longest come first. A decision holds for good, whatever comes in or is read anew: a confirmed pair
+    stays together, a rejected one apart, until somebody decides about that pair again.
+    """,
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+Which = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="The document's id, or the end of it as tables show it.", show_default=False),
+]
+Supersede = Annotated[bool, typer.Option("--supersede", help="Take the place of what was decided about it before.")]
+
+
+@app.callback()
+def review(  # one for each option
+    context: typer.Context,
+    *,
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant's, by its slug.", show_default=False)] = None,
+    kind: Annotated[DocumentType | None, typer.Option(help="Only documents of this kind.", show_default=False)] = None,
+    min_chance: Annotated[float, typer.Option(min=0, max=1, help="Of the likeliest candidate, at least.")] = 0,
+    max_chance: Annotated[float, typer.Option(min=0, max=1, help="Of the likeliest candidate, at most.")] = 1,
+    state: Annotated[State, typer.Option(help="Open; decided by a person; or gone by itself.")] = State.OPEN,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, with all the evidence.")] = False,
+) -> None:
+    """List the documents that are in doubt."""
+    if context.invoked_subcommand is not None:
+        return
+    cloud = Cloud.at(place_of(context.obj))
+    wanted = Wanted(
+        state=state.value,
+        tenants=None if tenant is None else [one.slug for one in chosen(cloud, tenant)],
+        kind=kind,
+        min_chance=min_chance,
+        max_chance=max_chance,
+    )
+    with cloud.database.delivery() as connection:
+        places = review_queue.places(connection, wanted, limit)
+    found = review_queue.items(cloud.database, places)
+    if as_json:
+        print_json([item.record for item in found])
+    else:
+        show_queue(found, limit)
+
+
+def show_queue(found: Sequence[Item], limit: int) -> None:
+    """A row for each document in doubt."""
+    if not found:
+        page().print("Nothing is in doubt here.")
+        return
+    several = len({item.tenant for item in found}) > 1
+    columns = [Column("tenant", no_wrap=True)] if several else []
+    columns += [Column("id", no_wrap=True), Column("document", overflow="fold"), Column("seller", overflow="fold")]
+    columns += [Column("total", justify="right"), Column("may belong to", overflow="fold")]
+    table = Table(*columns, Column("chance", justify="right"), Column("since", no_wrap=True), box=None, pad_edge=False)
+    for item in found:
+        paper = item.papers.get(item.review.document_id)
+        cells = [item.tenant] if several else []
+        cells += [ids.short(item.review.document_id), title(paper), (paper and paper.seller) or ""]
+        cells += [(paper and paper.total) or "", _candidates(item), f"{item.review.chance:.0%}"]
+        table.add_row(*map(Text, [*cells, f"{item.review.opened_at:%Y-%m-%d}"]))
+    page().print(table)
+    more = f"; the first {limit}, more with --limit" if len(found) == limit else ""
+    page().print(f"{len(found)} in doubt{more}. One of them with its evidence: counterfoil review show ID")
+
+
+def title(paper: Paper | None) -> str:
+    """What people call a document."""
+    return "a document that is gone" if paper is None else f"{label(paper.type)} {paper.number or ids.short(paper.id)}"
+
+
+def _candidates(item: Item) -> str:
+    """The candidates of all doubts, in short."""
+    told = []
+    for doubt in item.review.doubts:
+        some = [title(item.papers.get(UUID(one["document"]))) for one in doubt["candidates"][:SIDE_BY_SIDE]]
+        left = doubt["count"] - len(some)
+        told.append(" or ".join(some) + (f" or {left} more" if left else ""))
+    return "; ".join(told)
+
+
+@app.command("show")
+def show(context: typer.Context, document: Which, *, as_json: AsJson = False) -> None:
+    """Show a document in doubt beside its candidates: what each says, and the evidence, feature by feature."""
+    cloud = Cloud.at(place_of(context.obj))
+    tenant, id_ = ids.document(cloud, document)
+    found = review_queue.item(cloud.database, tenant.id, tenant.slug, id_)
+    if found is None:
+        raise UsageError(f"The document '{document}' was never in doubt: 'counterfoil clusters show' shows its links.")
+    if as_json:
+        print_json(found.record)
+    else:
+        show_item(found)
+
+
+def show_item(item: Item) -> None:
+    """One review, with the waterfall of each candidate in a column of its own."""
+    review = item.review
+    heading = Text(title(item.papers.get(review.document_id)), "bold")
+    page().print(heading.append(f"  {item.tenant}  {ids.short(review.document_id)}  {review.state}", "dim"))
+    for doubt in review.doubts:
+        page().print()
+        page().print(Text(doubt["reason"] or _why(doubt)))
+        page().print(_side_by_side(item, doubt))
+        for candidate in doubt["candidates"][SIDE_BY_SIDE:]:
+            paper = item.papers.get(UUID(candidate["document"]))
+            page().print(
+                Text(f"  {candidate['document'][-ids.SHOWN :]}  {title(paper)}  {candidate['chance']:.0%}", "dim")
+            )
+    if item.decisions:
+        page().print()
+        page().print(Text("Decided", "bold"))
+    for one in item.decisions:
+        other = one.pair.a if one.pair.b == review.document_id else one.pair.b
+        why = f": {one.reason}" if one.reason else ""
+        page().print(Text(f"  {one.at:%Y-%m-%d %H:%M}  {one.by} {one.verdict} {ids.short(other)}{why}"))
+    if review.state == "open":
+        id_ = ids.short(review.document_id)
+        page().print(f"\nDecide: counterfoil review confirm {id_} CANDIDATE, or reject {id_} CANDIDATE...")
+
+
+def _why(doubt: dict[str, Any]) -> str:
+    if doubt["number"]:
+        return f"It names {doubt['number']}, but what is here under that number does not fit surely."
+    return "What fits best does not fit surely."
+
+
+def _side_by_side(item: Item, doubt: dict[str, Any]) -> Table:
+    shown = doubt["candidates"][:SIDE_BY_SIDE]
+    papers = [item.papers.get(UUID(one["document"])) for one in shown]
+    mine = item.papers.get(item.review.document_id)
+    table = Table(Column("", no_wrap=True), Column("this document", overflow="fold"), box=None, pad_edge=False)
+    for one, paper in zip(shown, papers, strict=True):
+        table.add_column(
+            f"{ids.short(UUID(one['document']))} {label(paper.type) if paper else 'gone'}", overflow="fold"
+        )
+    for name in _ROWS:
+        cells = [str(getattr(paper, name, None) or "") for paper in (mine, *papers)]
+        table.add_row(Text(name, "dim"), *map(Text, cells))
+    table.add_section()
+    steps = [{feature: (level, bits) for feature, level, bits in one["evidence"]} for one in shown]
+    for feature in dict.fromkeys(name for found in steps for name in found):
+        cells_ = [_step(found.get(feature)) for found in steps]
+        table.add_row(Text(feature, "dim"), "", *cells_)
+    table.add_section()
+    table.add_row(Text("in all", "bold"), "", *(Text(f"{one['bits']:+.1f} bits", "bold") for one in shown))
+    table.add_row(Text("chance", "bold"), "", *(Text(f"{one['chance']:.0%}", "bold") for one in shown))
+    return table
+
+
+def _step(found: tuple[str, float] | None) -> Text:
+    if found is None:
+        return Text("-", "dim")
+    level, bits = found
+    return Text(f"{bits:+6.1f}  ", "green" if bits > 0 else "red" if bits < 0 else "dim").append(level)
+
+
+# -- deciding -------------------------------------------------------------------------------------------------------
+
+
+@app.command("confirm")
+def confirm(  # one for each option
+    context: typer.Context,
+    document: Which,
+    candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="What it belongs to.", show_default=False)],
+    *,
+    reason: Reason = None,
+    by: By,
+    supersede: Supersede = False,
+    as_json: AsJson = False,
+) -> None:
+    """Confirm that a document belongs to a candidate, or to what it is linked to: they stay together."""
+    cloud = Cloud.at(place_of(context.obj))
+    tenant, id_, other = _two(cloud, document, candidate)
+    _decide(
+        cloud,
+        tenant,
+        [id_, other],
+        (by, reason, supersede),
+        lambda connection, now, who: acts.confirm(connection, tenant.id, id_, other, now, who),
+        as_json=as_json,
+    )
+
+
+@app.command("reject")
+def reject(  # one for each option
+    context: typer.Context,
+    document: Which,
+    candidates: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="CANDIDATE", help="What it does not belong to; several may be named.", show_default=False
+        ),
+    ] = None,
+    *,
+    every: Annotated[bool, typer.Option("--all", help="All candidates that it has now.")] = False,
+    reason: Reason = None,
+    by: By,
+    supersede: Supersede = False,
+    as_json: AsJson = False,
+) -> None:
+    """Reject candidates of a document, or what it is linked to: nothing links them again.
+
+    What is left is decided again: of two candidates, the other one may be sure then.
+    """
+    cloud = Cloud.at(place_of(context.obj))
+    tenant, id_ = ids.document(cloud, document)
+    if every == bool(candidates):
+        raise UsageError("Name what it does not belong to, or reject --all candidates.")
+    others = [_two(cloud, document, one)[2] for one in candidates or ()]
+    if every:
+        found = review_queue.item(cloud.database, tenant.id, tenant.slug, id_)
+        others = sorted(found.review.candidates) if found is not None and found.review.state == "open" else []
+        if not others:
+            raise UsageError(f"The document '{document}' is not in doubt.")
+    _decide(
+        cloud,
+        tenant,
+        [id_, *others],
+        (by, reason, supersede),
+        lambda connection, now, who: acts.reject(connection, tenant.id, id_, others, now, who),
+        as_json=as_json,
+    )
+
+
+@app.command("merge")
+def merge(  # one for each option
+    context: typer.Context,
+    document: Which,
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="A document of the other cluster.", show_default=False)],
+    *,
+    exact: Annotated[bool, typer.Option("--exact", help="Link just these two, not those that fit best.")] = False,
+    reason: Reason = None,
+    by: By,
+    supersede: Supersede = False,
+    as_json: AsJson = False,
+) -> None:
+    """Join two clusters, whatever matching thinks: the two of their documents that fit best are confirmed as a pair."""
+    cloud = Cloud.at(place_of(context.obj))
+    tenant, one, two = _two(cloud, document, other)
+    _decide(
+        cloud,
+        tenant,
+        [one, two],
+        (by, reason, supersede),
+        lambda connection, now, who: acts.merge(connection, tenant.id, one, two, now, who, exact=exact),
+        as_json=as_json,
+    )
+
+
+@app.command("split")
+def split(  # one for each option
+    context: typer.Context,
+    document: Which,
+    *,
+    reason: Reason = None,
+    by: By,
+    supersede: Supersede = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take a document out of its cluster: all its links there are rejected. Links to contracts stay."""
+    cloud = Cloud.at(place_of(context.obj))
+    tenant, id_ = ids.document(cloud, document)
+    _decide(
+        cloud,
+        tenant,
+        [id_],
+        (by, reason, supersede),
+        lambda connection, now, who: acts.split(connection, tenant.id, id_, now, who),
+        as_json=as_json,
+    )
+
+
+def _two(cloud: Cloud, document: str, other: str) -> tuple[Tenant, UUID, UUID]:
+    """Two documents of one tenant.
+
+    Raises:
+        UsageError: they are not, or one cannot be told.
+    """
+    tenant, id_ = ids.document(cloud, document)
+    theirs, other_id = ids.document(cloud, other)
+    if theirs.id != tenant.id:
+        raise UsageError(
+            f"'{document}' is of tenant '{tenant.slug}' and '{other}' of '{theirs.slug}': name two of one."
+        )
+    return tenant, id_, other_id
+
+
+def _decide(  # who decides what
+    cloud: Cloud,
+    tenant: Tenant,
+    about: Sequence[UUID],
+    trail: tuple[str, str | None, bool],
+    act: Callable[[Connection, datetime, Who], Answer],
+    *,
+    as_json: bool,
+) -> None:
+    by, reason, supersede = trail
+
+    def once() -> Answer:
+        with cloud.database.tenant(tenant.id) as connection:
+            known = [one.id for one in reviews.decisions(connection, about)] if supersede else []
+            return act(connection, datetime.now(UTC), Who(by, reason, known))
+
+    answer = retry_conflicts(once)
+    if isinstance(answer, Refused):
+        raise UsageError(answer.sentence)
+    if as_json:
+        print_json(_record(tenant, answer))
+    else:
+        _tell(cloud, tenant, answer)
+
+
+def _record(tenant: Tenant, done: Done) -> dict[str, Any]:
+    return {
+        "tenant": tenant.slug,
+        "verdict": done.verdict,
+        "decided": [list(pair) for pair in done.decided],
+        "clusters": sorted(done.clusters),
+        "matched_anew": done.rematched,
+    }
+
+
+def _tell(cloud: Cloud, tenant: Tenant, done: Done) -> None:
+    with cloud.database.tenant(tenant.id) as connection:
+        papers = review_queue.papers(connection, {end for pair in done.decided for end in pair})
+    what = "belong together" if done.verdict == "confirmed" else "do not belong together"
+    for a, b in done.decided:
+        page().print(Text(f"{title(papers.get(a))} and {title(papers.get(b))} {what}."))
+    if done.rematched:
+        page().print(f"Documents matched anew, since they are in doubt in another way now: {done.rematched}.")
+    page().print("Their clusters are computed anew: counterfoil clusters show ID")

@@ -1,0 +1,108 @@
+"""What is in doubt is listed, shown side by side and decided on the command line."""
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.cloud.cloud import Cloud
+from cli.failures import UsageError
+from cli.postgres import Server
+from cli.review import app
+from counterfoil.db import Connection, Database
+from tests.cli.test_tenants import CloudOf
+from tests.documents.matching.office import Office
+from tests.documents.matching.papers import delivery, invoice, order
+from tests.documents.matching.test_judge import TWICE
+
+
+@pytest.fixture
+def office(
+    postgres: Server, migrated_database: str, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> Office:
+    """Documents of which the third may belong to either of the first two, and a pair that is sure."""
+    cloud = CloudOf(postgres, migrated_database, database)
+    monkeypatch.setattr(Cloud, "at", lambda _: cloud)
+    papers = [*TWICE, order("X-900", 1, lines=[]), delivery("L-900", 2, po_reference="X-900", lines=[])]
+    office = Office(database, admin, papers)
+    office.match_all()
+    assert (office.links(), office.reviews()) == ({(3, 4)}, {2: [[0, 1]]})
+    return office
+
+
+def run(*words: object) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "160"})
+    if result.exception is not None:
+        raise result.exception
+    return result.output
+
+
+def call(*words: object) -> Any:
+    """What a call with --json prints."""
+    return json.loads(run(*words, "--json"))
+
+
+def test_the_list_says_what_may_belong_to_what(office: Office) -> None:
+    (row,) = [line for line in run().splitlines() if "invoice R-81" in line]
+    assert "purchase order 4711 or purchase order 4711" in row
+    assert run("--kind", "credit_note").strip() == "Nothing is in doubt here."
+    assert run("--min-chance", "0.9").strip() == "Nothing is in doubt here."
+    assert [one["id"] for one in call()] == [str(office.ids[2])]
+
+
+def test_one_is_shown_beside_its_candidates_with_the_evidence_in_bits(office: Office) -> None:
+    shown = run("show", office.ids[2])
+    assert "Two documents fit equally: order 4711, order 4711." in shown
+    (total,) = [line for line in shown.splitlines() if line.startswith("in all")]
+    (record,) = call("show", office.ids[2])["doubts"]
+    assert total.split()[2::2] == [f"{one['bits']:+.1f}" for one in record["candidates"]]
+    for step in record["candidates"][0]["evidence"]:
+        assert any(line.startswith(step["feature"]) and step["level"][:12] in line for line in shown.splitlines())
+
+
+def test_a_candidate_is_confirmed_with_who_and_why(office: Office) -> None:
+    told = run("confirm", office.ids[2], office.ids[1], "--by", "ann", "--reason", "the driver's note")
+    assert "invoice R-81" in told
+    assert "belong together." in told
+    assert office.links() == {(1, 2), (3, 4)}
+    assert run().strip() == "Nothing is in doubt here."
+    assert "ann confirmed" in run("show", office.ids[2])
+    assert "the driver's note" in run("show", office.ids[2])
+
+
+def test_all_candidates_are_rejected_at_once(office: Office) -> None:
+    done = call("reject", office.ids[2], "--all", "--by", "ann")
+    assert (done["verdict"], len(done["decided"]), office.reviews()) == ("rejected", 2, {})
+
+
+def test_what_somebody_decided_is_superseded_on_purpose_only(office: Office) -> None:
+    run("confirm", office.ids[2], office.ids[1], "--by", "ann")
+    with pytest.raises(UsageError, match="ann confirmed this pair"):
+        run("reject", office.ids[2], office.ids[1], "--by", "bob")
+    run("reject", office.ids[2], office.ids[1], "--by", "bob", "--supersede")
+    assert office.links() == {(0, 2), (3, 4)}
+
+
+def test_clusters_are_joined_and_taken_apart(office: Office) -> None:
+    assert call("merge", office.ids[2], office.ids[4], "--by", "ann")["verdict"] == "confirmed"
+    assert office.clusters() == [0, 1, 2, 2, 2]
+    run("split", office.ids[2], "--supersede", "--by", "ann")
+    assert office.clusters() == [0, 1, 2, 3, 3]
+
+
+def test_what_cannot_be_done_is_refused_with_a_sentence(office: Office, database: Database, admin: Connection) -> None:
+    other = Office(database, admin, [invoice()])
+    with pytest.raises(UsageError, match="name two of one"):
+        run("merge", office.ids[2], other.ids[0])
+    with pytest.raises(UsageError, match="not in doubt"):
+        run("reject", office.ids[0], "--all")
+    with pytest.raises(UsageError, match="or reject --all"):
+        run("reject", office.ids[2])
+    with pytest.raises(UsageError, match="was never in doubt"):
+        run("show", office.ids[0])
+    with pytest.raises(UsageError, match="There is no document"):
+        run("show", uuid4())
+    with pytest.raises(UsageError, match="neither is in doubt"):
+        run("confirm", office.ids[2], office.ids[3])
