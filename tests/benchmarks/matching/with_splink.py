@@ -1,5 +1,7 @@
 """Splink 5 on given pairs: one table for the children, one for the parents, linked by the number of the pair."""
 
+# What only this benchmark wants may be missing.
+# mypy: disable-error-code="import-not-found, import-untyped"
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
