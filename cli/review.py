@@ -377,5 +377,5 @@ def _tell(cloud: Cloud, tenant: Tenant, done: Done) -> None:
     for a, b in done.decided:
         page().print(Text(f"{title(papers.get(a))} and {title(papers.get(b))} {what}."))
     if done.rematched:
-        page().print(f"Documents matched anew, since they are in doubt in another way now: {done.rematched}.")
+        page().print(f"Documents matched anew, since they are in doubt otherwise than before: {done.rematched}.")
     page().print("Their clusters are computed anew: counterfoil clusters show ID")

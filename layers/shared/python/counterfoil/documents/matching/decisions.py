@@ -37,7 +37,7 @@ class Settled:
     documents: frozenset[UUID]
     """The two, and those whose edges changed."""
     unasked: frozenset[UUID]
-    """Documents that are in doubt in another way now, which a language model may be asked about."""
+    """Documents that are in doubt otherwise than before, which a language model may be asked about."""
 
 
 def settle(
@@ -107,7 +107,7 @@ def _again(connection: Connection, tenant_id: UUID, document: Document, pair: Pa
     return Settled(
         frozenset(cluster for move in applied.moves for cluster in move if cluster is not None),
         frozenset().union(*outcome.made, *outcome.gone),
-        frozenset(case.child for case in outcome.unasked),
+        applied.doubtful.intersection(case.child for case in outcome.unasked),
     )
 
 

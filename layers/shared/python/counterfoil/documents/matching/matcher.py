@@ -200,6 +200,8 @@ class Applied:
     unlinked: int
     moves: Sequence[tuple[UUID | None, UUID]]
     """For each document that changed its cluster, which one it was in and is in."""
+    doubtful: frozenset[UUID]
+    """Documents that are in doubt otherwise than before."""
 
 
 def apply(
@@ -227,8 +229,8 @@ def apply(
         else:
             moved = store.rename_clusters(connection, _seeds(document_id, outcome))
         store.tell_reasons(connection, _reasons_of_others(document_id, outcome))
-        reviews.keep(connection, outcome.choices, now, decided)
-    return Applied(linked(), unlinked(), moved())
+        doubtful = reviews.keep(connection, outcome.choices, now, decided)
+    return Applied(linked(), unlinked(), moved(), doubtful())
 
 
 def _still_holds(connection: Connection, decided: Decided) -> bool:

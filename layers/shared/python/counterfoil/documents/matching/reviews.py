@@ -4,7 +4,7 @@ A review is a document that is in doubt, with the candidates of each doubt. It i
 decides about the document: it opens when there is a doubt, changes with it, and closes when there is none any more.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -37,6 +37,7 @@ SET type = excluded.type, state = 'open', doubts = excluded.doubts, chance = exc
     opened_at = CASE WHEN review.state = 'open' THEN review.opened_at ELSE excluded.opened_at END
 WHERE (review.state, review.type, review.doubts, review.weights)
     IS DISTINCT FROM ('open', excluded.type, excluded.doubts, excluded.weights)
+RETURNING document_id
 """
 
 _CLOSE = """
@@ -47,25 +48,31 @@ WHERE document_id = ANY(%(ids)s) AND state = 'open'
 """
 
 
-def keep(connection: Connection, choices: Mapping[UUID, Choice], now: datetime, decided: Collection[UUID] = ()) -> None:
-    """Open, renew or close the reviews of documents that were decided again; `decided`: those that a person was at."""
+def keep(
+    connection: Connection, choices: Mapping[UUID, Choice], now: datetime, decided: Collection[UUID] = ()
+) -> Callable[[], frozenset[UUID]]:
+    """Open, renew or close the reviews of documents that were decided again; `decided`: those that a person was at.
+
+    Returns whose doubts are other ones now: to be asked after the pipeline that this was sent in.
+    """
     doubtful = {id_: found for id_, choice in choices.items() if (found := open_doubts(choice))}
-    if doubtful:
-        connection.execute(
-            _OPEN,
-            {
-                "ids": list(doubtful),
-                "doubts": [Jsonb([_doubt(doubt) for doubt in found]) for found in doubtful.values()],
-                "chances": [
-                    round(max(link.chance for one in found for link in one.candidates), 4)
-                    for found in doubtful.values()
-                ],
-                "weights": current().version,
-                "now": now,
-            },
-        )
     if settled := [id_ for id_ in choices if id_ not in doubtful]:
         close(connection, settled, now, decided)
+    if not doubtful:
+        return frozenset
+    cursor = connection.execute(
+        _OPEN,
+        {
+            "ids": list(doubtful),
+            "doubts": [Jsonb([_doubt(doubt) for doubt in found]) for found in doubtful.values()],
+            "chances": [
+                round(max(link.chance for one in found for link in one.candidates), 4) for found in doubtful.values()
+            ],
+            "weights": current().version,
+            "now": now,
+        },
+    )
+    return lambda: frozenset(id_ for (id_,) in cursor.fetchall())
 
 
 def close(connection: Connection, ids: Collection[UUID], now: datetime, decided: Collection[UUID] = ()) -> None:
