@@ -27,17 +27,19 @@ def scale(
     made = [archive.Tenant(number, size) for number, size in enumerate(archive.sizes(documents, tenants))]
     largest = list(archive.Tenant(0, made[0].size).papers())
     random = Random(1)  # a sample that can be repeated
-    children = random.sample([paper for paper in largest if paper.order is not None], 1_000)
     arriving = [paper.id for paper in random.sample(largest, min(new, len(largest) // 10))]
+    waiting = frozenset(arriving)
+    settled = [paper for paper in largest if paper.order is not None and not waiting & {paper.id, paper.order}]
+    children = random.sample(settled, 1_000)
     with TemporaryDirectory(dir=folder) as place:
         Path(place).chmod(0o711)
         embedded = PostgresServer(Path(place) / "postgres")
         try:
             server = embedded.start(durable=True)
             url = database.prepare(server, "scale", tenants)
-            print(f"load: {database.load(url, made, frozenset(arriving)):.0f} s for {documents} documents")  # noqa: T201
+            print(f"load: {database.load(url, made, waiting):.0f} s for {documents} documents")  # noqa: T201
             worker = server.url("scale", "counterfoil_worker")
-            found = measure.search(worker, [child for child in children if child.id not in set(arriving)])
+            found = measure.search(worker, children)
             print(f"SELECT 1: {found.select_1_p50:.3f} ms")  # noqa: T201
             print(f"search: p50 {found.p50:.2f} ms, p95 {found.p95:.2f} ms, {found.ratio:.0f} times SELECT 1")  # noqa: T201
             print(f"partners found: {found.recall:.4f} among {found.candidates:.0f} candidates")  # noqa: T201
