@@ -16,7 +16,15 @@ from tests.benchmarks.matching import text
 from tests.benchmarks.matching.__main__ import main
 from tests.benchmarks.matching.errors import mistakes, write_mistakes
 from tests.benchmarks.matching.pairs import read_half, records, whole_text
-from tests.benchmarks.matching.peers import number_only, ours_decided, peak_megabytes
+from tests.benchmarks.matching.peers import (
+    Peer,
+    dedupe,
+    number_only,
+    ours_decided,
+    peak_megabytes,
+    splink,
+    splink_labelled,
+)
 from tests.benchmarks.matching.quality import Figures, Scored, average
 from tests.benchmarks.matching.sets import by_tenant, origin, read_samples
 from tests.benchmarks.matching.side_by_side import ROOT, Absent, best_threshold, compare, reach
@@ -128,6 +136,22 @@ def test_the_number_alone_takes_both_orders_and_the_decision_the_right_one(folde
     assert named.count(1.0) > sum(half.truth)
     decided = ours_decided(half)(half)
     assert [score == 1.0 for score in decided] == half.truth
+
+
+@pytest.mark.parametrize(("module", "peer"), [("splink", splink_labelled), ("splink", splink), ("dedupe", dedupe)])
+def test_a_peer_tells_true_pairs_from_others(tmp_path: Path, module: str, peer: Peer):
+    pytest.importorskip(module, reason="the peers are not installed")
+    papers, edges, alone = [], [], []
+    for number in range(12):
+        items = [line(f"A-{number}{number}", str(number + 2), f"{number + 3}.50")]
+        papers += [order(f"47{number:02}", number, lines=items), order(f"47{number:02}", number, seller=OTHER_SELLER)]
+        papers.append(invoice(f"R-{number}", number + 9, po_reference=f"47{number:02}", lines=items))
+        edges.append(f"p{3 * number},p{3 * number + 2}")
+        alone += [f"p{position},{position}" for position in range(3 * number, 3 * number + 3)]
+    labels = {"edges_csv": "\n".join(["a,b", *edges]), "clusters_csv": "\n".join(["document,cluster", *alone])}
+    half = read_half(write_set(tmp_path / "many", papers, **labels))
+    ranked = sorted(zip(peer(half)(half), half.truth, strict=True), reverse=True)
+    assert sum(is_true for _, is_true in ranked[: len(edges)]) >= len(edges) * 0.9
 
 
 @pytest.mark.parametrize(

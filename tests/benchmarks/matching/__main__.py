@@ -3,7 +3,8 @@
 Run as `make bench-matching`, with DATA=... for another folder than the sibling `../shared/data`; `--only` names parts.
 Sets are the folders with documents.jsonl, edges.csv and clusters.csv, weights are never scored on what they were
 learned from. With linked-office and linked-hostile there, ours and the peers are compared on their candidate pairs;
-with er/abt-buy and er/dblp-acm, text similarity is measured. The peers want `uv sync --group benchmark`.
+with er/abt-buy and er/dblp-acm, text similarity is measured. The peers want
+`.venv/bin/uv sync --frozen --group benchmark`.
 """
 
 import argparse

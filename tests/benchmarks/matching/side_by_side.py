@@ -19,7 +19,7 @@ from tests.benchmarks.matching.pairs import read_half
 from tests.benchmarks.matching.peers import MISSING, PEERS
 
 ROOT = Path(__file__).resolve().parents[3]
-INSTALL = "uv sync --group benchmark"
+INSTALL = ".venv/bin/uv sync --frozen --group benchmark"
 
 
 @dataclass(frozen=True)
