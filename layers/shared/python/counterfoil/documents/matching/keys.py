@@ -3,18 +3,21 @@
 A key has a type and a value. Types say who wrote it and who looks it up, so that a lookup returns possible partners
 only:
 
-    own:KIND    a document of KIND bears this number        looked up by those that name it names:KIND  a document names
-    this number of a KIND      looked up by a document of KIND, for those that waited for it deal:KIND   a document of
-    KIND between these parties    looked up by those that may belong together without a number in this quarter copy:KIND
-    what two copies of a document have alike    looked up by documents of KIND
+    own:KIND    a document of KIND bears this number; looked up by those that name it
+    names:KIND  a document names this number of a KIND; looked up by a document of KIND, for those that waited for it
+    deal:KIND   a document of KIND between these parties, or about this article, in this quarter; looked up by those
+                that may belong together without a number
+    copy:KIND   what two copies of a document have alike; looked up by documents of KIND
 
 Numbers are keys in their folded forms (equal for what OCR confuses), with `~` before a mere tail. A deal is the pair of
-the parties, by VAT id and by name, and the quarter of the document's date; a child looks at its own quarter and at
-those before it in which its parent may be dated, a parent at its own and at those after it.
+the parties, by VAT id and by name, or an article (`#`), and the quarter of the document's date; a child looks at its
+own quarter and at those before it in which its parent may be dated, a parent at its own and at those after it. Articles
+find what is misspelled in its number and in its parties, too.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+from zlib import crc32
 
 from counterfoil.documents.matching.normalise import Reference
 from counterfoil.documents.matching.profile import (
@@ -44,6 +47,8 @@ COPIED = frozenset({INVOICE, ORDER})
 SOUGHT = frozenset({ORDER, INVOICE, CONTRACT})
 """Kinds of which a partner is looked for without its number. Deliveries are found through their order."""
 _QUARTER_DAYS = 91
+_ARTICLES = 4
+"""Of a document, those that it is found by."""
 _QUARTERS_BACK = {ORDER: 2, INVOICE: 2, CONTRACT: 5}
 """How many quarters before a seeker its partner may be dated."""
 
@@ -134,12 +139,18 @@ def _deals(document: Document, kind: str, first: int, last: int) -> set[Key]:
     if document.day is None:
         return set()
     quarter = document.day // _QUARTER_DAYS
+    about = [f"{seller}|{buyer}" for seller in _sides(document.seller) for buyer in _sides(document.buyer)]
     return {
-        Key(f"deal:{kind}", f"{seller}|{buyer}|{quarter + offset}")
-        for seller in _sides(document.seller)
-        for buyer in _sides(document.buyer)
+        Key(f"deal:{kind}", f"{what}|{quarter + offset}")
+        for what in (*about, *_articles(document))
         for offset in range(first, last + 1)
     }
+
+
+def _articles(document: Document) -> list[str]:
+    """A few of the articles that a document is about; of the same articles, every document takes the same ones."""
+    stated = {f"#{code}" for line in document.lines for code in (line.article, line.buyer_article) if code}
+    return sorted(stated, key=lambda code: crc32(code.encode()))[:_ARTICLES]
 
 
 def _numbers(number: Reference | None) -> Iterator[str]:

@@ -1,0 +1,55 @@
+"""By which keys documents find one another, whatever is misspelled or missing."""
+
+from counterfoil.documents.matching import keys as keyed
+from counterfoil.documents.matching.keys import Key
+from counterfoil.documents.matching.profile import Document
+from tests.documents.matching.papers import BUYER, SELLER, delivery, invoice, line, order, read
+
+
+def meet(child: Document, parent: Document) -> bool:
+    """Whether a search for the child's partners leads to the parent."""
+    sought = keyed.numbers_named(child) | keyed.deals(child, ["purchase_order"])
+    return bool(sought & keyed.keys(parent))
+
+
+def misspelled(party: dict[str, str]) -> dict[str, str]:
+    return {"name": f"X{party['name'][1:]}"}
+
+
+def test_a_number_leads_to_its_bearer_as_far_as_it_can_be_read() -> None:
+    elsewhere = [line("Z-9")]
+    for written in ("4711-22", "PO 47l1/22", "Bestellung 4711 22 vom 3.3.2026"):
+        bill = invoice(po_reference=written, when=900, lines=elsewhere)
+        assert meet(read(bill), read(order("4711-22"))), written
+    assert not meet(read(invoice(po_reference="4711-23", when=900, lines=elsewhere)), read(order("4711-22")))
+
+
+def test_parties_lead_to_their_deals_of_the_last_quarters() -> None:
+    elsewhere = [line("Z-9")]
+    assert meet(read(invoice(lines=elsewhere)), read(order()))
+    assert meet(read(invoice(seller=SELLER | {"name": "Other"}, lines=elsewhere)), read(order()))  # by the VAT id
+    assert not meet(read(invoice(when=900, lines=elsewhere)), read(order()))
+    assert not meet(read(invoice(seller=misspelled(SELLER), lines=elsewhere)), read(order()))
+
+
+def test_articles_lead_to_a_partner_whose_number_and_parties_are_misspelled() -> None:
+    damaged = {"po_reference": "1174", "seller": misspelled(SELLER), "buyer": misspelled(BUYER)}
+    assert meet(read(invoice(**damaged)), read(order()))
+    assert meet(read(delivery(**damaged)), read(order()))
+    assert not meet(read(invoice(**damaged, when=900)), read(order()))
+
+
+def test_of_many_articles_two_documents_take_the_same() -> None:
+    many = [line(f"A-{number}") for number in range(40)]
+    backwards = invoice(lines=many[::-1], seller=misspelled(SELLER), buyer=misspelled(BUYER))
+    found = {key for key in keyed.keys(read(backwards)) if "#" in key.value}
+    assert len(found) == 4
+    assert meet(read(backwards), read(order(lines=many)))
+
+
+def test_whoever_loses_a_key_is_missed_by_those_that_it_led_to() -> None:
+    assert Key("names:purchase_order", "4711") in keyed.forsaken(Key("own:purchase_order", "4711"))
+    followers = keyed.forsaken(Key("deal:purchase_order", "#A100|8"))
+    assert Key("deal:invoice", "#A100|8") in followers
+    assert Key("deal:invoice", "#A100|10") in followers
+    assert Key("deal:invoice", "#A100|7") not in followers
