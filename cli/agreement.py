@@ -54,7 +54,8 @@ def edges_agreement_of_bills(found: Collection[Edge], true: Collection[Edge], bi
     """
 
     def of_bills(edges: Iterable[Edge]) -> tuple[set[Edge], set[Edge]]:
-        outside, inside = set(), set()
+        outside: set[Edge] = set()
+        inside: set[Edge] = set()
         for edge in edges:
             ends = frozenset(bill.get(end, end) for end in edge)
             (outside if len(ends) == 2 else inside).add(ends if len(ends) == 2 else edge)

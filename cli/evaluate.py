@@ -263,7 +263,9 @@ def _variances(labelled: LabelledSet, ids: Mapping[str, UUID], matched: Matched)
     """What is found wrong, by where it was looked for: in the clusters found, and in the true ones."""
     if labelled.variances is None:
         return {}
-    looked_in = {"variance_agreement": (matched.clusters, matched.edges)}
+    looked_in: dict[str, tuple[Mapping[str, str], Collection[Edge]]] = {
+        "variance_agreement": (matched.clusters, matched.edges)
+    }
     if labelled.clusters is not None and labelled.edges is not None:
         looked_in["variance_agreement_in_true_clusters"] = (labelled.clusters, labelled.edges)
     return {

@@ -4,11 +4,12 @@ import csv
 import sys
 from pathlib import Path
 from subprocess import run
+from typing import Any
 
 import numpy as np
 import pytest
 
-from cli.agreement import Agreement
+from cli.agreement import Agreement, Edge
 from cli.evaluate import Matched, ids_of
 from cli.labelled import read_set
 from counterfoil.documents.matching.keys import PARENTS
@@ -78,7 +79,7 @@ def test_a_false_link_and_a_missed_one_are_told_with_their_evidence(folder: Path
     ids = ids_of(labelled.documents)
     features = [["number", "same, medium", 8.5], ["seller", "another name", -1.5]]
     false = {"by": "reference", "child": str(ids["p2"]), "probability": 0.9, "features": features}
-    right = {frozenset({"p0", "p1"}): {}, frozenset({"p1", "p2"}): {}}
+    right: dict[Edge, dict[str, Any]] = {frozenset({"p0", "p1"}): {}, frozenset({"p1", "p2"}): {}}
     matched = Matched({}, {**right, frozenset({"p4", "p2"}): false}, {"p2": "Why."}, 0, 0, 1.0)
     wrong, missed = found = list(mistakes(labelled, matched))
     assert (wrong.error, wrong.child, wrong.parent, wrong.rule, wrong.bits) == ("false", "p2", "p4", "reference", 7.0)

@@ -1,10 +1,11 @@
 """What matching got wrong, link by link, with what was said for and against each."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from csv import writer
 from dataclasses import dataclass
 from pathlib import Path
 
+from cli.agreement import Edge
 from cli.evaluate import Matched, ids_of
 from cli.labelled import LabelledDocument, LabelledSet
 from counterfoil.documents.matching.keys import PARENTS
@@ -51,21 +52,55 @@ def mistakes(labelled: LabelledSet, matched: Matched) -> Iterator[Mistake]:
         if found.type in KINDS
     }
     for edge in sorted(matched.edges.keys() - labelled.edges, key=sorted):
-        evidence = matched.edges[edge]
-        child = names[evidence["child"]]
-        (parent,) = edge - {child}
-        features = [(name, level, float(bits)) for name, level, bits in evidence["features"]]
-        told = (str(evidence["by"]), float(evidence["probability"]), sum(bits for *_, bits in features))
-        yield _mistake("false", known[child], known[parent], *told, _waterfall(features), matched)
+        yield _false(edge, known, names, matched)
     for edge in sorted(labelled.edges - matched.edges.keys(), key=sorted):
-        if edge <= read.keys():
-            child, parent = child_first(*(read[name] for name in edge))
-            found = score(child, parent)
-            told = ("", chances([found])[0], found.total, _waterfall(found.evidence))
-            yield _mistake("missed", known[names[str(child.id)]], known[names[str(parent.id)]], *told, matched)
-        else:
-            first, second = (known[name] for name in sorted(edge))
-            yield _mistake("missed", first, second, "", None, None, "", matched)
+        yield _missed(edge, known, read, names, matched)
+
+
+def _false(edge: Edge, known: Mapping[str, LabelledDocument], names: Mapping[str, str], matched: Matched) -> Mistake:
+    evidence = matched.edges[edge]
+    child = known[names[evidence["child"]]]
+    (parent,) = (known[name] for name in edge if name != child.id)
+    features = [(name, level, float(bits)) for name, level, bits in evidence["features"]]
+    return Mistake(
+        "false",
+        child.id,
+        child.type,
+        parent.id,
+        parent.type,
+        str(evidence["by"]),
+        float(evidence["probability"]),
+        sum(bits for *_, bits in features),
+        _waterfall(features),
+        matched.reasons.get(child.id, ""),
+    )
+
+
+def _missed(
+    edge: Edge,
+    known: Mapping[str, LabelledDocument],
+    read: Mapping[str, Document],
+    names: Mapping[str, str],
+    matched: Matched,
+) -> Mistake:
+    one, other = sorted(edge)
+    found = None
+    if edge <= read.keys():
+        child, parent = child_first(read[one], read[other])
+        one, other = names[str(child.id)], names[str(parent.id)]
+        found = score(child, parent)
+    return Mistake(
+        "missed",
+        one,
+        known[one].type,
+        other,
+        known[other].type,
+        "",
+        chances([found])[0] if found else None,
+        found.total if found else None,
+        _waterfall(found.evidence) if found else "",
+        matched.reasons.get(one, ""),
+    )
 
 
 def child_first(a: Document, b: Document) -> tuple[Document, Document]:
@@ -74,20 +109,6 @@ def child_first(a: Document, b: Document) -> tuple[Document, Document]:
         first, second = sorted((a, b), key=arrival)
         return second, first
     return (a, b) if b.kind in PARENTS[a.kind] else (b, a)
-
-
-def _mistake(
-    error: str,
-    child: LabelledDocument,
-    parent: LabelledDocument,
-    rule: str,
-    probability: float | None,
-    bits: float | None,
-    waterfall: str,
-    matched: Matched,
-) -> Mistake:
-    reason = matched.reasons.get(child.id, "")
-    return Mistake(error, child.id, child.type, parent.id, parent.type, rule, probability, bits, waterfall, reason)
 
 
 def _waterfall(features: Iterable[tuple[str, str, float]]) -> str:

@@ -5,7 +5,7 @@ tenant by tenant, from the other tenants of the same set; never from what is sco
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from statistics import fmean
 
 from cli.agreement import Agreement, bills, edges_agreement, edges_agreement_of_bills, pairs_agreement
@@ -78,12 +78,13 @@ def average(scored: Iterable[Scored]) -> Figures:
 
 def _mean(agreements: Sequence[Agreement]) -> Agreement:
     """Precision, recall and F1 averaged one by one; counts added up."""
-    ratios = {"precision", "recall", "f1"}
     return Agreement(
-        *(
-            (fmean if field.name in ratios else sum)([getattr(one, field.name) for one in agreements])
-            for field in fields(Agreement)
-        )
+        fmean(one.precision for one in agreements),
+        fmean(one.recall for one in agreements),
+        fmean(one.f1 for one in agreements),
+        sum(one.found for one in agreements),
+        sum(one.true for one in agreements),
+        sum(one.both for one in agreements),
     )
 
 

@@ -86,7 +86,7 @@ def similarities(left: Sequence[str], right: Sequence[str]) -> _Table:
     vectors = csr_array((weights, (rows, positions)), shape=(len(grams), len(columns)))
     lengths = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1)))
     vectors = csr_array(vectors.multiply(1 / np.maximum(lengths, 1e-12)[:, None]))
-    return (vectors[: len(left)] @ vectors[len(left) :].T).toarray()
+    return np.asarray((vectors[: len(left)] @ vectors[len(left) :].T).toarray(), dtype=np.float64)
 
 
 def assigned(alike: _Table) -> Iterator[tuple[int, int, bool]]:
