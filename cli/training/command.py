@@ -2,15 +2,19 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import place_of
+from cli.failures import UsageError
 from cli.labelled import read_set
 from cli.terminal import Checklist, aside, print_json
 from cli.training.candidates import Tenant, tenants
-from cli.training.file import write_weights
-from cli.training.learning import held_out, learn
+from cli.training.file import shipped, write_weights
+from cli.training.learning import held_out, learn, recalibrated
+from cli.training.reviewed import enough, reviewed
 from counterfoil.errors import PermanentError
 
 
@@ -18,15 +22,19 @@ class NothingToLearnError(PermanentError):
     """Labels are missing."""
 
 
-def train(
+def train(  # one for each option
+    context: typer.Context,
     directories: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
-            metavar="DIR...", exists=True, file_okay=False, help="Folders with documents.jsonl and edges.csv."
+            metavar="DIR", exists=True, file_okay=False, help="Folders with documents.jsonl and edges.csv; or several."
         ),
-    ],
-    out: Annotated[Path, typer.Option(metavar="FILE", dir_okay=False, help="Where the weights are written.")],
+    ] = None,
     *,
+    out: Annotated[Path, typer.Option(metavar="FILE", dir_okay=False, help="Where the weights are written.")],
+    from_reviews: Annotated[
+        bool, typer.Option("--from-reviews", help="Learn from what people decided in the local cloud, too.")
+    ] = False,
     check: Annotated[
         bool,
         typer.Option(help="Measure each tenant with weights learned from the others: as long again for each."),
@@ -38,16 +46,27 @@ def train(
     Every pair of documents that a key leads to is compared; logistic regression fits to each level of agreement the
     bits that tell true pairs from others, beginning from what is thought of it without labels. Probabilities are
     calibrated on tenants that were left out. With --check the figures are those of tenants left out.
+
+    With --from-reviews the pairs that people confirmed or rejected are labels as well. Without any folder only the
+    calibration is learned from them, and the weights stay as they are: people decide what is in doubt, which does not
+    tell how often documents belong together.
     """
+    if not directories and not from_reviews:
+        raise UsageError("Name folders with labelled documents, or learn --from-reviews.")
     steps = Checklist()
+    figures: dict[str, Any] = {}
     with steps.shown():
         steps.begin("Read")
-        found = [tenant for directory in directories for tenant in _tenants(directory)]
+        found = [tenant for directory in directories or () for tenant in _tenants(directory)]
+        if from_reviews:
+            decided = reviewed(Cloud.at(place_of(context.obj)))
+            figures["decided_pairs"] = enough(decided)
+            found += decided
         steps.begin("Learn")
-        weights = learn(found)
+        weights = learn(found) if directories else recalibrated(shipped(), found)
         write_weights(out, weights)
-        figures = {"version": weights["version"], "tenants": len(found)}
-        if check and len(found) > 1:
+        figures |= {"version": weights["version"], "tenants": len(found)}
+        if check and directories and len(found) > 1:
             steps.begin("Check on tenants left out")
             figures |= asdict(held_out(found))
     if as_json:

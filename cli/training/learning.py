@@ -29,6 +29,9 @@ _LEAST_SAID = 0.05
 _MOST = 30.0
 """Bits: beyond, a sum says no more for the calibration."""
 
+_PLAIN = dict.fromkeys(FOUND, (0.0, 1.0))
+"""A calibration that changes nothing."""
+
 _Seen = tuple[bool, str, str, tuple[Level, ...]]
 
 
@@ -48,9 +51,16 @@ def learn(tenants: Sequence[Tenant]) -> dict[str, Any]:
 
     Where there are several tenants, the calibration is learned from each with weights learned from the others.
     """
-    found = _weights(tenants, dict.fromkeys(FOUND, (0.0, 1.0)))
+    found = _weights(tenants, _PLAIN)
     calibration = _calibrate(_apart(tenants) if len(tenants) > 1 else [(parse(_finished(found)), tenants)])
     return _finished({name: {**found[name], "calibration": list(calibration[named])} for named, name in FOUND.items()})
+
+
+def recalibrated(known: Mapping[str, Any], tenants: Sequence[Tenant]) -> dict[str, Any]:
+    """A file of weights with the bits that are known, and the calibration learned anew, beginning from what it was."""
+    weights = parse(known)
+    calibration = _calibrate([(weights, tenants)], weights.calibration)
+    return _finished({name: {**known[name], "calibration": list(calibration[named])} for named, name in FOUND.items()})
 
 
 def held_out(tenants: Sequence[Tenant]) -> Held:
@@ -172,14 +182,15 @@ def _finished(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _apart(tenants: Sequence[Tenant]) -> list[tuple[Weights, list[Tenant]]]:
     """Each tenant, with weights learned from all others."""
-    plain = dict.fromkeys(FOUND, (0.0, 1.0))
     return [
-        (parse(_finished(_weights([*tenants[:number], *tenants[number + 1 :]], plain))), [left])
+        (parse(_finished(_weights([*tenants[:number], *tenants[number + 1 :]], _PLAIN))), [left])
         for number, left in enumerate(tenants)
     ]
 
 
-def _calibrate(parts: Iterable[tuple[Weights, Sequence[Tenant]]]) -> dict[bool, tuple[float, float]]:
+def _calibrate(
+    parts: Iterable[tuple[Weights, Sequence[Tenant]]], expected: Mapping[bool, tuple[float, float]] = _PLAIN
+) -> dict[bool, tuple[float, float]]:
     cases: dict[bool, list[Case]] = {named: [] for named in FOUND}
     for weights, tenants in parts:
         with using(weights):
@@ -192,9 +203,11 @@ def _calibrate(parts: Iterable[tuple[Weights, Sequence[Tenant]]]) -> dict[bool, 
                 cases[best.named].append(
                     Case({"added": 1.0, "times": max(-_MOST, min(_MOST, best.total))}, 1.0, float(any_true))
                 )
-    return {named: _platt(found) for named, found in cases.items()}
+    return {named: _platt(found, *expected[named]) for named, found in cases.items()}
 
 
-def _platt(cases: Sequence[Case]) -> tuple[float, float]:
-    found = fit(cases, {"added": Coefficient(0.0, 0.1), "times": Coefficient(1.0, 10.0)})
+def _platt(cases: Sequence[Case], added: float, times: float) -> tuple[float, float]:
+    if not cases:
+        return added, times
+    found = fit(cases, {"added": Coefficient(added, 0.1), "times": Coefficient(times, 10.0)})
     return round(found["added"], 3), round(found["times"], 3)

@@ -1,0 +1,97 @@
+"""What people decided about pairs is learned from, once it is enough."""
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from cli.cloud.cloud import Cloud
+from cli.failures import UsageError
+from cli.postgres import Server
+from cli.training.command import train
+from cli.training.file import read_weights, shipped
+from cli.training.reviewed import LEAST, TooFewDecisionsError, read_decided
+from counterfoil.db import Connection, Database
+from tests.cli.test_tenants import CloudOf
+from tests.cli.training.sets import orders_and_invoices
+from tests.documents.matching.office import Office
+from tests.documents.matching.papers import confirmation, invoice, order
+
+app = typer.Typer()
+app.command()(train)
+
+
+@pytest.fixture
+def office(
+    postgres: Server, migrated_database: str, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> Office:
+    cloud = CloudOf(postgres, migrated_database, database)
+    monkeypatch.setattr(Cloud, "at", lambda _: cloud)
+    return Office(database, admin)
+
+
+def decide(office: Office, confirmed: int, rejected: int) -> None:
+    """Invoices that name nothing: some belong to their order, some do not."""
+    for number in range(confirmed + rejected):
+        made = office.file(order(f"PO-{number:04}", number))
+        billed = office.file(invoice(f"R-{number:04}", number + 9))
+        office.decide(billed, made, "confirmed" if number < confirmed else "rejected")
+
+
+def run(*arguments: object) -> dict[str, object]:
+    found = CliRunner().invoke(app, [*map(str, arguments), "--json"])
+    if found.exception is not None:
+        raise found.exception
+    figures: dict[str, object] = json.loads(found.stdout)
+    return figures
+
+
+def test_the_last_decision_about_a_pair_is_its_label(office: Office) -> None:
+    decide(office, 1, 1)
+    office.decide(0, 1, "rejected")
+    office.decide(2, 3, "confirmed")
+    office.file(confirmation("AB-1", 1))
+    office.decide(3, 4, "confirmed")  # an invoice and a confirmation: no kinds of which one belongs to the other
+    with office.database.tenant(office.tenant_id) as connection:
+        found = read_decided(connection, "acme")
+    labels = [(office.ids.index(one.child.id), office.ids.index(one.parent.id), one.true) for one in found.pairs()]
+    assert sorted(labels) == [(1, 0, False), (3, 2, True)]
+    assert [(len(group.candidates), len(group.true)) for group in found.groups()] == [(1, 0), (1, 1)]
+
+
+@pytest.mark.parametrize(("confirmed", "rejected"), [(0, 0), (20, 20), (LEAST, 9)])
+def test_too_few_decisions_teach_nothing(office: Office, tmp_path: Path, confirmed: int, rejected: int) -> None:
+    decide(office, confirmed, rejected)
+    with pytest.raises(TooFewDecisionsError, match=f"{confirmed} confirmed and {rejected} rejected"):
+        run("--from-reviews", "--out", tmp_path / "w.json")
+    assert not (tmp_path / "w.json").exists()
+
+
+def test_decisions_alone_change_the_calibration_and_no_weight(office: Office, tmp_path: Path) -> None:
+    decide(office, 10, 50)
+    figures = run("--from-reviews", "--out", tmp_path / "w.json")
+    found, known = read_weights(tmp_path / "w.json"), shipped()
+    assert (figures["decided_pairs"], figures["version"]) == (60, found.version)
+    assert found.version != known["version"]
+    written = json.loads((tmp_path / "w.json").read_text())
+    for name in ("by number", "by content"):
+        assert written[name]["general"] == known[name]["general"]
+        assert written[name]["particular"] == known[name]["particular"]
+    assert written["by number"]["calibration"] == known["by number"]["calibration"]  # none of these was named
+    assert written["by content"]["calibration"][0] < known["by content"]["calibration"][0]  # most were wrong
+
+
+def test_decisions_beside_a_labelled_set_are_labels_like_its_own(office: Office, tmp_path: Path) -> None:
+    decide(office, 10, 50)
+    orders_and_invoices(tmp_path / "A", 12, "A")
+    figures = run(tmp_path / "A", "--from-reviews", "--no-check", "--out", tmp_path / "both.json")
+    assert figures["tenants"] == 2
+    alone = run(tmp_path / "A", "--no-check", "--out", tmp_path / "alone.json")
+    assert figures["version"] != alone["version"]
+
+
+def test_without_anything_to_learn_from_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--from-reviews"):
+        run("--out", tmp_path / "w.json")
