@@ -123,6 +123,16 @@ def test_all_rejected_leave_it_alone_with_the_reason(doubtful: Office) -> None:
     assert doubtful.reason(2) == ("Names order 4711, but a person said that it is not what is here under that number.")
 
 
+def test_who_is_in_doubt_otherwise_than_before_is_matched_anew(doubtful: Office) -> None:
+    doubtful.match(doubtful.file(again(2)))
+    assert doubtful.reviews() == {2: [[0, 1, 3]]}
+    answer = act(doubtful, "reject", 2, 1)
+    assert isinstance(answer, Done)
+    assert (doubtful.reviews(), answer.rematched) == ({2: [[0, 3]]}, 1)
+    owed = doubtful.admin.execute("SELECT work_id FROM outbox WHERE worker = 'matching'").fetchall()
+    assert owed == [(doubtful.ids[2],)]
+
+
 def test_an_edge_that_rules_made_is_taken_away_and_stays_away(database: Database, admin: Connection) -> None:
     papers = [order("4711"), delivery(po_reference="4711"), invoice(po_reference="4711")]
     office = Office(database, admin, papers)

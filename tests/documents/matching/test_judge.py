@@ -241,6 +241,30 @@ def test_where_a_person_has_decided_nobody_else_is_asked(office: Office, scripte
     assert (len(scripted.requests), office.links()) == (1, {(0, 2)})
 
 
+def test_what_a_person_rejected_is_not_offered(office: Office, scripted: Server):
+    third = office.file(again(2))
+    office.match(third)
+    office.decide(2, 0, "rejected")
+    scripted.then(answer(CHOICE))
+    office.match(2)
+    offered = case_of(scripted.requests[0])["groups"][0]["candidates"]
+    assert [one["says"]["order_date"] for one in offered] == ["2026-03-03", "2026-03-04"]
+    assert office.links() == {(1, 2)}
+
+
+def test_an_answer_that_a_person_rejects_is_gone_and_another_question_is_asked(office: Office, scripted: Server):
+    third = office.file(again(2))
+    office.match(third)
+    scripted.then(answer(CHOICE))
+    office.match(2)
+    assert office.links() == {(0, 2)}
+    assert office.decide(2, 0, "rejected").unasked == {office.ids[2]}
+    assert (office.links(), office.reviews()) == (set(), {2: [[1, 3]]})
+    scripted.then(answer(CHOICE))
+    office.match(2)
+    assert (office.links(), office.reviews(), len(scripted.requests)) == ({(1, 2)}, {}, 2)
+
+
 # Untrusted text
 
 

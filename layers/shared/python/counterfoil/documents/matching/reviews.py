@@ -28,7 +28,7 @@ MAX_CANDIDATES = 20
 _OPEN = """
 INSERT INTO document_review AS review
     (document_id, tenant_id, type, state, doubts, chance, weights, opened_at, changed_at)
-SELECT d.id, d.tenant_id, d.type, 'open', found.doubts, found.chance, %(weights)s, %(now)s, %(now)s
+SELECT d.id, d.tenant_id, coalesce(d.type, 'other'), 'open', found.doubts, found.chance, %(weights)s, %(now)s, %(now)s
 FROM unnest(%(ids)s::uuid[], %(doubts)s::jsonb[], %(chances)s::float8[]) AS found (id, doubts, chance)
 JOIN document d ON d.id = found.id
 ON CONFLICT (document_id) DO UPDATE
