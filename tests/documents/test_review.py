@@ -278,16 +278,15 @@ def test_of_several_one_that_cannot_be_rejected_keeps_all(doubtful: Office) -> N
     assert (doubtful.reviews(), decisions(doubtful)) == (IN_DOUBT, [])
 
 
-def test_a_match_under_way_sees_a_decision_that_was_made_since(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, TWICE)
-    office.match(0)
-    office.match(1)
+def test_a_match_under_way_sees_a_decision_that_changed_no_edge(database: Database, admin: Connection) -> None:
+    office = Office(database, admin, [*TWICE, again(2)])
+    office.match_all([0, 1, 3])
     prepared = matching.prepare(database, office.tenant_id, office.ids[2])
     assert isinstance(prepared, matching.Prepared)
     decided = matching.search_and_decide(database, prepared)
     office.decide(0, 2, "rejected")
     assert office.write(decided).decided_again
-    assert office.links() == {(1, 2)}
+    assert (office.links(), office.reviews()) == (set(), {2: [[1, 3]]})
 
 
 def test_a_document_that_was_not_matched_yet_can_be_decided(database: Database, admin: Connection) -> None:
