@@ -1,7 +1,7 @@
 """Ways to tell which candidate pairs belong together: ours, and others'. Each runs in a process of its own.
 
 `python -m tests.benchmarks.matching.peers NAME FOLDER FOLDER` learns from the first set what it learns, scores the
-pairs of both, and prints scores, seconds and peak memory as JSON. Splink, dedupe and scikit-learn are wanted by this
+pairs of both, and prints scores beside the truth, seconds and peak memory as JSON. Splink, dedupe and scikit-learn are wanted by this
 benchmark alone.
 """
 
@@ -135,8 +135,8 @@ def main(arguments: Sequence[str]) -> int:
     own = scores(taught)
     half_way = time.perf_counter()
     result = {
-        "taught": own,
-        "asked": scores(asked),
+        "taught": {"scores": own, "truth": taught.truth},
+        "asked": {"scores": scores(asked), "truth": asked.truth},
         "seconds_to_learn": learned - began,
         "seconds_to_score": time.perf_counter() - half_way,
         "peak_megabytes": peak_megabytes(),

@@ -62,7 +62,6 @@ def reach(folder: Path) -> Reach:
 
 def compare(taught: Path, asked: Path) -> Iterator[Result | Absent]:
     """Ask every peer about the second set."""
-    truths = [read_half(folder).truth for folder in (taught, asked)]
     for peer in PEERS:
         process = subprocess.run(
             [sys.executable, "-m", "tests.benchmarks.matching.peers", peer, str(taught), str(asked)],
@@ -77,15 +76,16 @@ def compare(taught: Path, asked: Path) -> Iterator[Result | Absent]:
         elif process.returncode != 0:
             yield Absent(peer, f"it failed: {process.stderr.strip().splitlines()[-1]}")
         else:
-            yield _result(peer, json.loads(process.stdout), truths)
+            yield _result(peer, json.loads(process.stdout))
 
 
-def _result(peer: str, said: Mapping[str, Any], truths: Sequence[Sequence[bool]]) -> Result:
-    threshold = best_threshold(said["taught"], truths[0])
-    found = [score >= threshold for score in said["asked"]]
+def _result(peer: str, said: Mapping[str, Any]) -> Result:
+    threshold = best_threshold(**said["taught"])
+    truth = said["asked"]["truth"]
+    found = [score >= threshold for score in said["asked"]["scores"]]
     return Result(
         peer,
-        Agreement.of(sum(found), sum(truths[1]), sum(map(and_, found, truths[1]))),
+        Agreement.of(sum(found), sum(truth), sum(map(and_, found, truth))),
         threshold,
         said["seconds_to_learn"],
         said["seconds_to_score"],
