@@ -1,8 +1,8 @@
 """Ways to tell which candidate pairs belong together: ours, and others'. Each runs in a process of its own.
 
 `python -m tests.benchmarks.matching.peers NAME FOLDER FOLDER` learns from the first set what it learns, scores the
-pairs of both, and prints scores beside the truth, seconds and peak memory as JSON. Splink, dedupe and scikit-learn are wanted by this
-benchmark alone.
+pairs of both, and prints scores beside the truth, seconds and peak memory as JSON. Splink, dedupe and scikit-learn are
+wanted by this benchmark alone.
 """
 
 # What only this benchmark wants may be missing.
