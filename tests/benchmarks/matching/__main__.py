@@ -1,6 +1,7 @@
 """Measures matching on labelled sets, beside other ways to link records, and what it waits for.
 
-Run as `make bench-matching`, with DATA=... for another folder than the sibling `../shared/data`; `--only` names parts.
+Run as `make bench-matching`, with DATA=... for another folder than the sibling `../shared/data`; with options as
+`.venv/bin/python -m tests.benchmarks.matching`: `--only` names parts, `--errors` and `--json` name files to write.
 Sets are the folders with documents.jsonl, edges.csv and clusters.csv, weights are never scored on what they were
 learned from. With linked-office and linked-hostile there, ours and the peers are compared on their candidate pairs;
 with er/abt-buy and er/dblp-acm, text similarity is measured. The peers want
@@ -34,7 +35,7 @@ Report = dict[str, Any]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the report; returns 1 where there is nothing to measure."""
-    parser = argparse.ArgumentParser(prog="make bench-matching", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.matching", description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=DATA, help="folder with labelled sets")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="leave other parts out")
     parser.add_argument("--errors", type=Path, metavar="FILE", help="write every false and missed link as CSV")
