@@ -232,7 +232,9 @@ def test_a_key_that_everybody_has_leads_to_nobody(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "MAX_HOLDERS", 2)
-    papers = [order("4711"), invoice()] + [order(f"B-{n}", lines=[line(f"Q-{n}")]) for n in range(2)]
+    unnamed = [{name: value for name, value in line("A").items() if name != "article_number"}]  # nor led to by articles
+    papers = [order("4711", lines=unnamed), invoice(lines=unnamed)]
+    papers += [order(f"B-{n}", lines=[line(f"Q-{n}")]) for n in range(2)]
     office = Office(database, admin, papers)
     office.match(0)
     office.match(1)
