@@ -156,6 +156,8 @@ def show_item(item: Item) -> None:
             page().print(
                 Text(f"  {candidate['document'][-ids.SHOWN :]}  {title(paper)}  {candidate['chance']:.0%}", "dim")
             )
+        if doubt["others"]:
+            page().print(Text(f"  and {len(doubt['others'])} more that are less likely", "dim"))
     if item.decisions:
         page().print()
         page().print(Text("Decided", "bold"))

@@ -7,6 +7,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents import matching, removal, review
+from counterfoil.documents.matching import reviews
 from counterfoil.documents.review import Answer, Done, Refused, Who
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import credit, delivery, invoice, line, order, receipt
@@ -95,6 +96,20 @@ def test_a_review_opens_again_when_the_doubt_comes_back(doubtful: Office) -> Non
     assert state(doubtful, 2) == "decided"  # the person knows
     act(doubtful, "reject", 2, 0, who=Who("boss", None, [number(doubtful)]))
     assert (set(doubtful.reviews()), state(doubtful, 2)) == ({2}, "open")
+
+
+def test_of_very_many_candidates_any_can_be_confirmed(
+    database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reviews, "MAX_CANDIDATES", 2)
+    office = Office(database, admin, [*map(again, range(5)), TWICE[2]])
+    office.match_all()
+    row = admin.execute("SELECT doubts FROM document_review").fetchone()
+    assert row is not None
+    ((doubt,),) = row
+    assert (doubt["count"], len(doubt["candidates"]), len(doubt["others"])) == (5, 2, 3)
+    assert isinstance(act(office, "confirm", 5, office.ids.index(UUID(doubt["others"][2]))), Done)
+    assert office.reviews() == {}
 
 
 # Confirm and reject

@@ -73,7 +73,7 @@ class Office:
 
         def settle() -> decisions.Settled:
             with self.database.tenant(self.tenant_id) as connection:
-                return decisions.settle(connection, self.tenant_id, pair, verdict, NOW, by=by)
+                return decisions.settle(connection, self.tenant_id, [pair], verdict, NOW, by=by)
 
         return retry_conflicts(settle)
 

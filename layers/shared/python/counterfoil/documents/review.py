@@ -139,9 +139,7 @@ def _decide(
         refused = _refused(connection, pair, verdict, who, in_question=in_question)
         if refused is not None:
             return refused
-    settled = [
-        matching.settle(connection, tenant_id, pair, verdict, now, by=who.by, reason=who.reason) for pair in pairs
-    ]
+    settled = matching.settle(connection, tenant_id, pairs, verdict, now, by=who.by, reason=who.reason)
     return _follow_up(connection, tenant_id, pairs, verdict, settled, now, who)
 
 
@@ -171,14 +169,11 @@ def _follow_up(
     tenant_id: UUID,
     pairs: Sequence[Pair],
     verdict: Verdict,
-    settled: Sequence[Settled],
+    settled: Settled,
     now: datetime,
     who: Who,
 ) -> Done:
     """Have computed what changed, and matched anew what a language model may be asked about."""
-    clusters = frozenset[UUID]().union(*(one.clusters for one in settled))
-    documents = frozenset[UUID]().union(*(one.documents for one in settled))
-    unasked = frozenset[UUID]().union(*(one.unasked for one in settled))
-    sends = renew(connection, "matching", unasked, now, actor=who.by, why=WHY)
-    sends += diagnostics.request(connection, tenant_id, clusters, now, document_ids=documents)
-    return Done(tuple(pairs), verdict, clusters, len(unasked), sends)
+    sends = renew(connection, "matching", settled.unasked, now, actor=who.by, why=WHY)
+    sends += diagnostics.request(connection, tenant_id, settled.clusters, now, document_ids=settled.documents)
+    return Done(tuple(pairs), verdict, settled.clusters, len(settled.unasked), sends)

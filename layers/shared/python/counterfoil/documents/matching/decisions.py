@@ -35,7 +35,7 @@ class Settled:
     clusters: frozenset[UUID]
     """The clusters that documents left or came into."""
     documents: frozenset[UUID]
-    """The two, and those whose edges changed."""
+    """Those decided about, and those whose edges changed."""
     unasked: frozenset[UUID]
     """Documents that are in doubt otherwise than before, which a language model may be asked about."""
 
@@ -43,38 +43,43 @@ class Settled:
 def settle(
     connection: Connection,
     tenant_id: UUID,
-    pair: Pair,
+    pairs: Collection[Pair],
     verdict: reviews.Verdict,
     now: datetime,
     *,
     by: str,
     reason: str | None = None,
 ) -> Settled:
-    """Confirm or reject a pair of documents that are both there and of a kind that is matched.
+    """Confirm or reject pairs of documents that are all there and of kinds that are matched.
 
     In the caller's transaction, which is the tenant's and READ COMMITTED; the tenant's matching lock is held until it
-    ends, and has to be taken before the pair is looked at.
+    ends, and has to be taken before the pairs are looked at.
 
     Raises:
-        KeyError: one of them is not there, or is of no kind that is matched.
+        KeyError: a document is not there, or is of no kind that is matched.
     """
     store.wait_for_lock(connection, tenant_id)
-    documents = matcher.CACHE.load(connection, pair)
-    one, other = documents[pair.a], documents[pair.b]
-    reviews.record(connection, tenant_id, pair, verdict, now, by=by, reason=reason)
-    if verdict == "confirmed":
-        _link(connection, tenant_id, one, other, now, by=by, reason=reason)
-    else:
-        reviews.release(connection, pair)
-    stored = store.stored_keys(connection, pair)
-    found = [_again(connection, tenant_id, end, pair, now) for end in (one, other) if end.id in stored]
-    clusters = {cluster for part in found for cluster in part.clusters}
+    decided = sorted({end for pair in pairs for end in pair})
+    documents = matcher.CACHE.load(connection, decided)
+    for pair in pairs:
+        one, other = documents[pair.a], documents[pair.b]
+        reviews.record(connection, tenant_id, pair, verdict, now, by=by, reason=reason)
+        if verdict == "confirmed":
+            _link(connection, tenant_id, one, other, now, by=by, reason=reason)
+        else:
+            reviews.release(connection, pair)
+    stored = store.stored_keys(connection, decided)
+    found = [_again(connection, tenant_id, documents[end], decided, now) for end in decided if end in stored]
     if verdict == "rejected":
-        reviews.unlink(connection, pair)
-    clusters |= _rename(connection, pair)
-    reviews.leave_alone(connection, [end for end in pair if end not in stored])
-    documents_ = frozenset(pair).union(*(part.documents for part in found))
-    return Settled(frozenset(clusters), documents_, frozenset().union(*(part.unasked for part in found)))
+        for pair in pairs:
+            reviews.unlink(connection, pair)
+    clusters = _rename(connection, decided).union(*(part.clusters for part in found))
+    reviews.leave_alone(connection, [end for end in decided if end not in stored])
+    return Settled(
+        frozenset(clusters),
+        frozenset(decided).union(*(part.documents for part in found)),
+        frozenset().union(*(part.unasked for part in found)),
+    )
 
 
 def _link(
@@ -99,10 +104,12 @@ def _link(
     reviews.link(connection, tenant_id, Pair.of(one.id, other.id), found.total, evidence, told, now)
 
 
-def _again(connection: Connection, tenant_id: UUID, document: Document, pair: Pair, now: datetime) -> Settled:
+def _again(
+    connection: Connection, tenant_id: UUID, document: Document, decided: Collection[UUID], now: datetime
+) -> Settled:
     """Make the decisions again that a decision about a document touches."""
     outcome = decide(Neighbourhood(connection, tenant_id, matcher.CACHE), document, ())
-    applied = matcher.apply(connection, tenant_id, document.id, outcome, now, decided=pair)
+    applied = matcher.apply(connection, tenant_id, document.id, outcome, now, decided=decided)
     store.tell_reasons(connection, {id_: choice.reason for id_, choice in outcome.choices.items()})
     return Settled(
         frozenset(cluster for move in applied.moves for cluster in move if cluster is not None),

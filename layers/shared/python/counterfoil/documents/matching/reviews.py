@@ -20,7 +20,7 @@ from counterfoil.documents.matching.weights import current
 Verdict = Literal["confirmed", "rejected"]
 State = Literal["open", "decided", "gone"]
 MAX_CANDIDATES = 20
-"""Candidates of a doubt that are kept, the likeliest first: among more, nobody chooses by looking."""
+"""Candidates of a doubt that are kept with their evidence, the likeliest first: nobody looks at more."""
 
 
 # -- the queue ------------------------------------------------------------------------------------------------------
@@ -87,6 +87,7 @@ def _doubt(doubt: Doubt) -> dict[str, Any]:
         "reason": doubt.reason,
         "count": len(doubt.candidates),
         "candidates": [_candidate(link) for link in doubt.candidates[:MAX_CANDIDATES]],
+        "others": [str(link.parent) for link in doubt.candidates[MAX_CANDIDATES:]],
     }
 
 
@@ -109,7 +110,7 @@ class Review:
     state: State
     doubts: Sequence[dict[str, Any]]
     """Each with `kinds`, `number`, `reason`, `count` and `candidates`, which have `document`, `type`, `chance`, `bits`
-    and `evidence` (feature, level, bits)."""
+    and `evidence` (feature, level, bits); `others` are candidates beyond those."""
     chance: float
     weights: str
     opened_at: datetime
@@ -119,7 +120,8 @@ class Review:
     @property
     def candidates(self) -> frozenset[UUID]:
         """The documents that are in question."""
-        return frozenset(UUID(one["document"]) for doubt in self.doubts for one in doubt["candidates"])
+        shown = {one["document"] for doubt in self.doubts for one in doubt["candidates"]}
+        return frozenset(map(UUID, shown.union(*(doubt["others"] for doubt in self.doubts))))
 
 
 _REVIEWS = """
