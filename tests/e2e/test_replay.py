@@ -30,6 +30,18 @@ def deployed(cloud: Cloud) -> dict[str, Any]:
     }
 
 
+@pytest.fixture(autouse=True)
+def nothing_waits(cloud: Cloud) -> None:
+    """A replay wants the queue for itself, and an interrupted one leaves in it what it had brought."""
+    sqs, url = cloud.client("sqs"), cloud.outputs["IngestionQueueUrl"]
+
+    def is_empty() -> bool:
+        found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+        return not any(int(number) for name, number in found.items() if name.startswith("ApproximateNumberOf"))
+
+    until(is_empty, 300)
+
+
 def test_with_a_visibility_shorter_than_the_queue_nothing_is_lost_or_done_twice(
     cloud: Cloud, command_line: CommandLine
 ):
