@@ -50,6 +50,7 @@ both: under the lock, with all decisions made again that the arrival of either w
 (`decisions`); only for a document without keys there are none, and its own match, still to come, sees it. A search that
 began before a decision was committed looks again (`changed_since`). So after the last write, of a match or of a
 decision, all have been made from all of their inputs, whichever came first. A decision leaves P with either document.
+It is about these two alone: what was said of a document was not said of its copies.
 
 A document that is removed leaves D under the same lock, with all its edges, and those whose decisions it was part of
 are matched anew (`departure`). A search from before looks again under the lock, since a document has been removed. One

@@ -58,16 +58,39 @@ def _stating_nothing(id_: UUID) -> Document:
     return document(id_, datetime.min.replace(tzinfo=UTC), CONTRACT, {})
 
 
+_IS_MATCHED = """
+SELECT EXISTS (SELECT FROM document_key WHERE document_id = %(id)s)
+    OR EXISTS (SELECT FROM document WHERE id = %(id)s AND cluster_id IS NOT NULL)
+"""
+_FORGET_KEYS = "DELETE FROM document_key WHERE document_id = %(id)s"
+_FORGET_EDGES = "DELETE FROM document_match WHERE (a = %(id)s OR b = %(id)s) AND decided_by <> 'person'"
+_FORGET_CLUSTER = """
+UPDATE document SET cluster_id = NULL
+WHERE id = %(id)s AND NOT EXISTS (SELECT FROM document_match WHERE a = %(id)s OR b = %(id)s)
+"""
+
+
+def _is_matched(connection: Connection, id_: UUID) -> bool:
+    """Whether a document is found by keys, or is in a cluster."""
+    return bool(connection.execute(_IS_MATCHED, {"id": id_}).fetchall()[0][0])
+
+
+def _forget(connection: Connection, id_: UUID) -> None:
+    """Delete a document's keys and edges, but none of a person's, and without any take it out of its cluster."""
+    for statement in (_FORGET_KEYS, _FORGET_EDGES, _FORGET_CLUSTER):
+        connection.execute(statement, {"id": id_})
+
+
 def withdraw(connection: Connection, tenant_id: UUID, id_: UUID, now: datetime) -> Leaving | None:
     """Take a document that is there, but cannot be matched any more, out of its cluster; None where it is in none.
 
     What it states now must have been committed before. Its keys go, and its edges but for a person's: as long as it has
     one, it stays with whom the person put it to. Returns what it was part of, `clusters` by their names then and now.
     """
-    if not store.is_matched(connection, id_):
+    if not _is_matched(connection, id_):
         return None
     parts = leaving(connection, tenant_id, [id_])
-    store.forget(connection, id_)
+    _forget(connection, id_)
     reviews.close(connection, [id_], now)
     return replace(parts, clusters=left(connection, parts))
 

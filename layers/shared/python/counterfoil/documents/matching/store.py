@@ -1,4 +1,4 @@
-"""Every SQL statement of matching. Each runs in a transaction that sees one tenant alone (`Database.tenant`)."""
+"""The SQL of matching: search and write. Each runs in a transaction that sees one tenant alone (`Database.tenant`)."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -285,29 +285,6 @@ def stored_keys(connection: Connection, ids: Collection[UUID]) -> dict[UUID, set
     for id_, *key in connection.execute(_STORED_KEYS, {"ids": list(ids)}):
         found.setdefault(id_, set()).add(Key(*key))
     return found
-
-
-_IS_MATCHED = """
-SELECT EXISTS (SELECT FROM document_key WHERE document_id = %(id)s)
-    OR EXISTS (SELECT FROM document WHERE id = %(id)s AND cluster_id IS NOT NULL)
-"""
-_FORGET_KEYS = "DELETE FROM document_key WHERE document_id = %(id)s"
-_FORGET_EDGES = "DELETE FROM document_match WHERE (a = %(id)s OR b = %(id)s) AND decided_by <> 'person'"
-_FORGET_CLUSTER = """
-UPDATE document SET cluster_id = NULL
-WHERE id = %(id)s AND NOT EXISTS (SELECT FROM document_match WHERE a = %(id)s OR b = %(id)s)
-"""
-
-
-def is_matched(connection: Connection, id_: UUID) -> bool:
-    """Whether a document is found by keys, or is in a cluster."""
-    return bool(_one(connection.execute(_IS_MATCHED, {"id": id_}).fetchone())[0])
-
-
-def forget(connection: Connection, id_: UUID) -> None:
-    """Delete a document's keys and edges, but none of a person's, and without any take it out of its cluster."""
-    for statement in (_FORGET_KEYS, _FORGET_EDGES, _FORGET_CLUSTER):
-        connection.execute(statement, {"id": id_})
 
 
 def delete_keys(connection: Connection, id_: UUID, keys: Collection[Key]) -> None:
