@@ -1,5 +1,7 @@
 """By which keys documents find one another, whatever is misspelled or missing."""
 
+from typing import Any
+
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching.keys import Key
 from counterfoil.documents.matching.profile import Document
@@ -33,7 +35,7 @@ def test_parties_lead_to_their_deals_of_the_last_quarters() -> None:
 
 
 def test_articles_lead_to_a_partner_whose_number_and_parties_are_misspelled() -> None:
-    damaged = {"po_reference": "1174", "seller": misspelled(SELLER), "buyer": misspelled(BUYER)}
+    damaged: dict[str, Any] = {"po_reference": "1174", "seller": misspelled(SELLER), "buyer": misspelled(BUYER)}
     assert meet(read(invoice(**damaged)), read(order()))
     assert meet(read(delivery(**damaged)), read(order()))
     assert not meet(read(invoice(**damaged, when=900)), read(order()))

@@ -104,14 +104,16 @@ def _rivals(near: Neighbourhood, document: Document, obsolete: Collection[Key]) 
     near.follow(named)
     near.load(near.holders(named))
     claimed = [other for other in near.documents(near.holders(named)) if other.kind in keyed.SOUGHT]
-    seekers = {key: other for other in claimed for key in keyed.seekers(other) if key.type == f"deal:{document.kind}"}
-    near.follow_back(seekers)
-    near.read_edges(near.waiting(seekers))
+    seekers = {
+        (key, other.kind) for other in claimed for key in keyed.seekers(other) if key.type == f"deal:{document.kind}"
+    }
+    near.follow_back({key for key, _ in seekers})
+    near.read_edges(near.waiting({key for key, _ in seekers}))
     return {
         id_
-        for key, other in seekers.items()
+        for key, kind in seekers
         for id_ in near.waiting([key])
-        if id_ != document.id and not _settled(near, id_, other.kind)
+        if id_ != document.id and not _settled(near, id_, kind)
     }
 
 
