@@ -30,30 +30,28 @@ def deployed(cloud: Cloud) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(autouse=True)
-def nothing_waits(cloud: Cloud) -> None:
-    """A replay wants the queue for itself, and an interrupted one leaves in it what it had brought."""
-    sqs, url = cloud.client("sqs"), cloud.outputs["IngestionQueueUrl"]
+@pytest.fixture(scope="module")
+def replayed(cloud: Cloud, command_line: CommandLine) -> dict[str, Any]:
+    """A whole replay, and what was deployed before and after it.
 
-    def is_empty() -> bool:
-        found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
-        return not any(int(number) for name, number in found.items() if name.startswith("ApproximateNumberOf"))
-
-    until(is_empty, 300)
-
-
-def test_with_a_visibility_shorter_than_the_queue_nothing_is_lost_or_done_twice(
-    cloud: Cloud, command_line: CommandLine
-):
+    It comes before the one that is interrupted, whatever the order of the tests: that one leaves work in the queue,
+    which a replay wants for itself, for as long as the leases of what it was at.
+    """
     before = deployed(cloud)
     report = json.loads(command_line.run("replay", *OPTIONS, "--json").stdout)
+    return {"before": before, "report": report, "after": deployed(cloud)}
+
+
+def test_with_a_visibility_shorter_than_the_queue_nothing_is_lost_or_done_twice(replayed: dict[str, Any]):
+    report = replayed["report"]
     wrong = [check for run in report["runs"] for check in run["checks"] if not check["holds"]]
     assert (report["all_hold"], wrong) == (True, [])
     assert [(run["batch_size"], run["permits"]) for run in report["runs"]] == [(1, 1), (10, 3)]
     assert report["runs"][1]["longest_wait_for_a_permit"] > report["visibility"]
-    assert deployed(cloud) == before
+    assert replayed["after"] == replayed["before"]
 
 
+@pytest.mark.usefixtures("replayed")
 def test_an_interrupted_replay_puts_everything_back(cloud: Cloud, command_line: CommandLine):
     before = deployed(cloud)
     replay = command_line.start("replay", *OPTIONS)
