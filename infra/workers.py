@@ -119,6 +119,14 @@ class Row:
         return self.reserved_concurrency * self.permits if self.polls else 0
 
     @property
+    def connections(self) -> int:
+        """Connections to PostgreSQL at full load: a worker with a queue has two more than permits, any other has one.
+
+        Each of them is one of PostgreSQL's own, for RDS Proxy pins it.
+        """
+        return self.reserved_concurrency * (self.permits + 2 if self.has_queue else 1)
+
+    @property
     def has_queue(self) -> bool:
         """Whether a queue and its dead-letter queue belong to this worker."""
         return self.fed_by in {FedBy.S3_EVENTS, FedBy.OUTBOX}
@@ -175,7 +183,7 @@ WORKERS: tuple[Row, ...] = (
         maximum_concurrency=10,
         batch_size=10,
         visibility=720,
-        permits=4,
+        permits=10,  # a whole batch: who waits for the language model holds up nobody
         start_margin=30,
         sends_to=("diagnostics",),
         calls_out=("llm",),

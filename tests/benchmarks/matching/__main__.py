@@ -167,16 +167,13 @@ def _text(folder: Path) -> Report:
 
 
 def _waiting() -> Report:
-    report: Report = {}
-    for permits in dict.fromkeys((waiting.permits(), waiting.DOCUMENTS)):
-        found = waiting.measure(permits)
-        report[f"{permits} permits"] = asdict(found)
-        typer.echo(
-            f"{waiting.DOCUMENTS} doubtful documents of one invocation, a model that answers after"
-            f" {waiting.ANSWER_SECONDS:.0f} s, {permits} permits: {found.seconds:.1f} s (wanted: under"
-            f" {waiting.GOAL_SECONDS:.0f}); {found.asked} questions, {found.at_once} at once, {found.matched} links"
-        )
-    return report
+    found = waiting.measure()
+    typer.echo(
+        f"{waiting.DOCUMENTS} doubtful documents of one invocation, a model that answers after"
+        f" {waiting.ANSWER_SECONDS:.0f} s, {found.permits} permits: {found.seconds:.1f} s (wanted: under"
+        f" {waiting.GOAL_SECONDS:.0f}); {found.asked} questions, {found.at_once} at once, {found.matched} links"
+    )
+    return asdict(found)
 
 
 if __name__ == "__main__":

@@ -55,20 +55,19 @@ class Waited:
     """Most of them under way at the same time."""
 
 
-def permits() -> int:
-    """What the table of workers gives to matching."""
-    return next(row.permits for row in WORKERS if row.name == "matching")
+_ROW = next(row for row in WORKERS if row.name == "matching")
 
 
-def measure(at_once: int) -> Waited:
-    """Hand ten doubtful documents to one invocation that may work on so many at once."""
+def measure() -> Waited:
+    """Hand ten doubtful documents to one invocation, which works on as many at once as the table of workers says."""
     with temporary_server() as server, Server(otherwise=_answer) as model:
         url = server.create_database(_DATABASE)
         apply(url, MIGRATIONS)
-        settings = _settings(at_once, model)
+        settings = _settings(model)
+        worker = server.url(_DATABASE, "counterfoil_worker")
         with (
             psycopg.connect(url, autocommit=True) as admin,
-            closing(Database(server.url(_DATABASE, "counterfoil_worker"), max_connections=at_once + 2)) as database,
+            closing(Database(worker, max_connections=_ROW.permits + 2)) as database,
             patch.object(aws, "client", lambda _: FakeSqs()),
             redirect_stdout(StringIO()),  # metrics
         ):
@@ -80,7 +79,7 @@ def measure(at_once: int) -> Waited:
             seconds = time.perf_counter() - began
             row = admin.execute("SELECT count(*) FROM document_match WHERE decided_by = 'llm'").fetchone()
         assert row is not None
-        return Waited(at_once, seconds, row[0], len(model.requests), model.at_once)
+        return Waited(_ROW.permits, seconds, row[0], len(model.requests), model.at_once)
 
 
 def _doubtful(database: Database, admin: Connection) -> list[UUID]:
@@ -109,10 +108,10 @@ def _answer(_: Request) -> str:
     return json.dumps({"matches": [choice]})
 
 
-def _settings(at_once: int, model: Server) -> Settings:
+def _settings(model: Server) -> Settings:
     return Settings.model_validate(
         {
-            "worker": {"name": "matching", "timeout": 120, "permits": at_once, "start_margin": 30},
+            "worker": {name: getattr(_ROW, name) for name in ("name", "timeout", "permits", "start_margin")},
             "queue_urls": dict.fromkeys(("matching", "diagnostics"), QUEUE_URL),
             "llm_provider": "openai",
             "llm_model": "scripted",
