@@ -13,7 +13,7 @@ from cli.labelled import read_set
 from cli.terminal import Checklist, aside, print_json
 from cli.training.candidates import Tenant, tenants
 from cli.training.file import shipped, write_weights
-from cli.training.learning import held_out, learn, recalibrated
+from cli.training.learning import held_out, learn, left_out, recalibrated
 from cli.training.reviewed import enough, reviewed
 from counterfoil.errors import PermanentError
 
@@ -49,7 +49,8 @@ def train(  # one for each option
 
     With --from-reviews the pairs that people confirmed or rejected are labels as well. Without any folder only the
     calibration is learned from them, and the weights stay as they are: people decide what is in doubt, which does not
-    tell how often documents belong together.
+    tell how often documents belong together. Documents that name a number and others have a calibration each; one that
+    people have decided too little about stays as it is. With --check its error is measured on decisions left out.
     """
     if not directories and not from_reviews:
         raise UsageError("Name folders with labelled documents, or learn --from-reviews.")
@@ -60,7 +61,7 @@ def train(  # one for each option
         found = [tenant for directory in directories or () for tenant in _tenants(directory)]
         if from_reviews:
             decided = reviewed(Cloud.at(place_of(context.obj)))
-            figures["decided_pairs"] = enough(decided)
+            figures["decided_pairs"] = enough(shipped(), decided)
             found += decided
         steps.begin("Learn")
         weights = learn(found) if directories else recalibrated(shipped(), found)
@@ -69,6 +70,9 @@ def train(  # one for each option
         if check and directories and len(found) > 1:
             steps.begin("Check on tenants left out")
             figures |= asdict(held_out(found))
+        elif check and not directories:
+            steps.begin("Check on decisions left out")
+            figures |= asdict(left_out(shipped(), found))
     if as_json:
         print_json(figures)
     else:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from json import dumps
 from math import log2
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from cli.training import start
 from cli.training.candidates import Group, Pair, Tenant
@@ -31,6 +32,9 @@ _MOST = 30.0
 
 _PLAIN = dict.fromkeys(FOUND, (0.0, 1.0))
 """A calibration that changes nothing."""
+LEAST, LEAST_OF_AN_ANSWER = 50, 10
+"""Questions that a calibration is learned anew from, and of those with one answer: fewer teach chance."""
+_FOLDS = 5
 
 _Seen = tuple[bool, str, str, tuple[Level, ...]]
 
@@ -46,6 +50,30 @@ class Held:
     """Mean bits of surprise at the truth about a pair (cross-entropy)."""
 
 
+class Question(NamedTuple):
+    """What is asked about the candidates of one document: is it any of them?"""
+
+    child: UUID
+    named: bool
+    """Whether the document names the number of the best candidate: which calibration answers."""
+    bits: float
+    """Of the best candidate."""
+    true: bool
+
+
+@dataclass(frozen=True)
+class Recalibration:
+    """How a calibration did on questions that it was not learned from, beside the one before it.
+
+    The errors are expected calibration errors in 10 bins, of the chance that any candidate is a partner. The questions
+    are in 5 parts, all of one document in one, and each part is answered with what was learned from the others.
+    """
+
+    decisions: int
+    calibration_error_before: float
+    calibration_error: float
+
+
 def learn(tenants: Sequence[Tenant]) -> dict[str, Any]:
     """The contents of a file of weights. Deterministic.
 
@@ -57,10 +85,53 @@ def learn(tenants: Sequence[Tenant]) -> dict[str, Any]:
 
 
 def recalibrated(known: Mapping[str, Any], tenants: Sequence[Tenant]) -> dict[str, Any]:
-    """A file of weights with the bits that are known, and the calibration learned anew, beginning from what it was."""
+    """A file of weights with the bits that are known, and calibrations learned anew, beginning from what they were.
+
+    One that there are too few questions for (`taught`) stays as it is.
+    """
     weights = parse(known)
-    calibration = _calibrate([(weights, tenants)], weights.calibration)
+    calibration = _fitted(taught(asked(weights, tenants)), weights.calibration)
     return _finished({name: {**known[name], "calibration": list(calibration[named])} for named, name in FOUND.items()})
+
+
+def taught(questions: Iterable[Question]) -> list[Question]:
+    """The questions of those calibrations that there are enough questions for, with either answer."""
+    found: dict[bool, list[Question]] = {named: [] for named in FOUND}
+    for one in questions:
+        found[one.named].append(one)
+    return [
+        one
+        for several in found.values()
+        if len(several) >= LEAST and min(counted(several)) >= LEAST_OF_AN_ANSWER
+        for one in several
+    ]
+
+
+def counted(questions: Iterable[Question]) -> tuple[int, int]:
+    """How many questions have the answer yes, and how many no."""
+    answers = [one.true for one in questions]
+    return sum(answers), len(answers) - sum(answers)
+
+
+def left_out(known: Mapping[str, Any], tenants: Sequence[Tenant]) -> Recalibration:
+    """How well calibrations hold that are learned as `recalibrated` learns them, on questions that were left out."""
+    weights = parse(known)
+    questions = taught(asked(weights, tenants))
+    before = [(_chance(weights.calibration, one), one.true) for one in questions]
+    after = []
+    for fold in range(_FOLDS):
+        calibration = _fitted([one for one in questions if _fold(one) != fold], weights.calibration)
+        after += [(_chance(calibration, one), one.true) for one in questions if _fold(one) == fold]
+    return Recalibration(len(questions), calibration_error(before), calibration_error(after))
+
+
+def _fold(question: Question) -> int:
+    return int(sha256(question.child.bytes).hexdigest(), 16) % _FOLDS
+
+
+def _chance(calibration: Mapping[bool, tuple[float, float]], question: Question) -> float:
+    added, times = calibration[question.named]
+    return probability(added + times * question.bits)
 
 
 def held_out(tenants: Sequence[Tenant]) -> Held:
@@ -188,21 +259,30 @@ def _apart(tenants: Sequence[Tenant]) -> list[tuple[Weights, list[Tenant]]]:
     ]
 
 
-def _calibrate(
-    parts: Iterable[tuple[Weights, Sequence[Tenant]]], expected: Mapping[bool, tuple[float, float]] = _PLAIN
+def asked(weights: Weights, tenants: Iterable[Tenant]) -> list[Question]:
+    """The questions that the groups of these tenants answer, with the bits that these weights give."""
+    found = []
+    with using(weights):
+        for group in (group for tenant in tenants for group in tenant.groups()):
+            best = max(
+                (score(group.child, other, group.claims.get(other.id, ())) for other in group.candidates),
+                key=lambda item: item.total,
+            )
+            any_true = any(other.id in group.true for other in group.candidates)
+            found.append(Question(group.child.id, best.named, max(-_MOST, min(_MOST, best.total)), any_true))
+    return found
+
+
+def _calibrate(parts: Iterable[tuple[Weights, Sequence[Tenant]]]) -> dict[bool, tuple[float, float]]:
+    return _fitted([one for weights, tenants in parts for one in asked(weights, tenants)], _PLAIN)
+
+
+def _fitted(
+    questions: Iterable[Question], expected: Mapping[bool, tuple[float, float]]
 ) -> dict[bool, tuple[float, float]]:
     cases: dict[bool, list[Case]] = {named: [] for named in FOUND}
-    for weights, tenants in parts:
-        with using(weights):
-            for group in (group for tenant in tenants for group in tenant.groups()):
-                best = max(
-                    (score(group.child, other, group.claims.get(other.id, ())) for other in group.candidates),
-                    key=lambda item: item.total,
-                )
-                any_true = any(other.id in group.true for other in group.candidates)
-                cases[best.named].append(
-                    Case({"added": 1.0, "times": max(-_MOST, min(_MOST, best.total))}, 1.0, float(any_true))
-                )
+    for one in questions:
+        cases[one.named].append(Case({"added": 1.0, "times": one.bits}, 1.0, float(one.true)))
     return {named: _platt(found, *expected[named]) for named, found in cases.items()}
 
 

@@ -7,18 +7,20 @@ partners at all.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 from cli.cloud.cloud import Cloud
 from cli.tenants import list_tenants
 from cli.training.candidates import Group, Pair, Tenant
+from cli.training.learning import LEAST, LEAST_OF_AN_ANSWER, asked, counted, taught
 from counterfoil.db import Connection
+from counterfoil.documents.matching import keys as keyed
+from counterfoil.documents.matching import store
 from counterfoil.documents.matching.profile import KINDS, Document, document
 from counterfoil.documents.matching.rules import ends, is_parent
+from counterfoil.documents.matching.weights import parse
 from counterfoil.errors import PermanentError
-
-LEAST, LEAST_OF_A_VERDICT = 50, 10
-"""Decided pairs that are learned from, and of those confirmed and rejected ones: fewer teach chance."""
 
 
 class TooFewDecisionsError(PermanentError):
@@ -28,8 +30,18 @@ class TooFewDecisionsError(PermanentError):
 class Reviewed(Tenant):
     """Of one tenant, the pairs that people decided about."""
 
-    def __init__(self, name: str, documents: Collection[Document], decided: Mapping[frozenset[UUID], bool]) -> None:
-        """`decided` says of pairs whether they belong together; those of kinds that never do are left out."""
+    def __init__(
+        self,
+        name: str,
+        documents: Collection[Document],
+        decided: Mapping[frozenset[UUID], bool],
+        claims: Mapping[UUID, Collection[UUID]],
+    ) -> None:
+        """`decided` says of pairs whether they belong together; those of kinds that never do are left out.
+
+        `claims` says of a document which others name it: what they leave of it is evidence, as it is when matching
+        decides. Those of which people said that they do not belong to it are no claims.
+        """
         super().__init__(name, (), ())
         known = {one.id: one for one in documents}
         found = [
@@ -37,7 +49,20 @@ class Reviewed(Tenant):
             for pair, true in decided.items()
             if pair <= known.keys()
         ]
-        self.decided = tuple(Pair(child, parent, true) for child, parent, true in found if is_parent(child, parent))
+        self.decided = tuple(
+            Pair(
+                child,
+                parent,
+                true,
+                tuple(
+                    known[id_]
+                    for id_ in sorted(claims.get(parent.id, ()))
+                    if id_ in known and decided.get(frozenset((id_, parent.id)), True)
+                ),
+            )
+            for child, parent, true in found
+            if is_parent(child, parent)
+        )
 
     def pairs(self) -> Iterator[Pair]:
         """Those that people decided about."""
@@ -50,24 +75,30 @@ class Reviewed(Tenant):
             found[pair.child.id, pair.parent.kind].append(pair)
         for pairs in found.values():
             true = frozenset(pair.parent.id for pair in pairs if pair.true)
-            yield Group(pairs[0].child, tuple(pair.parent for pair in pairs), true, {})
+            claims = {pair.parent.id: pair.claims for pair in pairs}
+            yield Group(pairs[0].child, tuple(pair.parent for pair in pairs), true, claims)
 
 
-def enough(tenants: Sequence[Reviewed]) -> int:
-    """How many pairs people decided about.
+def enough(known: Mapping[str, Any], tenants: Sequence[Reviewed]) -> int:
+    """How many pairs people decided about, if they teach anything to these weights.
 
     Raises:
-        TooFewDecisionsError: too few to learn from.
+        TooFewDecisionsError: for no calibration there are enough. All candidates of a document that are of one kind are
+            one question: to reject fifty of one document teaches as little as to reject one.
     """
-    confirmed = sum(pair.true for tenant in tenants for pair in tenant.decided)
-    rejected = sum(not pair.true for tenant in tenants for pair in tenant.decided)
-    if confirmed + rejected < LEAST or min(confirmed, rejected) < LEAST_OF_A_VERDICT:
+    questions = asked(parse(known), tenants)
+    if not taught(questions):
+        by_number, by_content = (
+            "{} confirmed and {} rejected".format(*counted(one for one in questions if one.named is named))
+            for named in (True, False)
+        )
         message = (
-            f"People have decided about too few pairs to learn from: {confirmed} confirmed and {rejected} rejected. "
-            f"It takes {LEAST}, {LEAST_OF_A_VERDICT} of each verdict among them: decide more with counterfoil review."
+            f"People have decided about too few documents to learn from: {by_number} of those that name a number, "
+            f"{by_content} of others. It takes {LEAST} of one sort, {LEAST_OF_AN_ANSWER} of each verdict among them; "
+            "all candidates of a document count as one. Decide more with counterfoil review."
         )
         raise TooFewDecisionsError(message)
-    return confirmed + rejected
+    return sum(len(tenant.decided) for tenant in tenants)
 
 
 # The last decision about a pair is what stands.
@@ -83,15 +114,26 @@ def reviewed(cloud: Cloud) -> list[Reviewed]:
     found = []
     for tenant in list_tenants(cloud):
         with cloud.database.tenant(tenant.id) as connection:
-            one = read_decided(connection, tenant.slug)
+            one = read_decided(connection, tenant.id, tenant.slug)
         if one.decided:
             found.append(one)
     return found
 
 
-def read_decided(connection: Connection, name: str) -> Reviewed:
+def read_decided(connection: Connection, tenant_id: UUID, name: str) -> Reviewed:
     """The decisions of the transaction's tenant."""
     decided = {frozenset((a, b)): true for a, b, true in connection.execute(_DECIDED)}
-    ids = {id_ for pair in decided for id_ in pair}
+    known = _read(connection, {id_ for pair in decided for id_ in pair})
+    keys = {one.id: keyed.waiting(one) for one in known}
+    most = store.MAX_HOLDERS
+    holders = store.holders(connection, tenant_id, frozenset().union(*keys.values()), most + 1)
+    found = {key: ids for key, ids in holders.items() if len(ids) <= most}
+    claims = {id_: {other for key in wanted for other in found.get(key, ())} - {id_} for id_, wanted in keys.items()}
+    there = {one.id for one in known}
+    known += _read(connection, {id_ for ids in claims.values() for id_ in ids} - there)
+    return Reviewed(name, known, decided, claims)
+
+
+def _read(connection: Connection, ids: Collection[UUID]) -> list[Document]:
     rows = connection.execute(_DOCUMENTS, {"ids": list(ids), "kinds": list(KINDS)})
-    return Reviewed(name, [document(*row) for row in rows], decided)
+    return [document(*row) for row in rows]

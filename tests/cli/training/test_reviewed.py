@@ -12,8 +12,10 @@ from cli.failures import UsageError
 from cli.postgres import Server
 from cli.training.command import train
 from cli.training.file import read_weights, shipped
-from cli.training.reviewed import LEAST, TooFewDecisionsError, read_decided
+from cli.training.learning import LEAST, asked, left_out
+from cli.training.reviewed import Reviewed, TooFewDecisionsError, read_decided
 from counterfoil.db import Connection, Database
+from counterfoil.documents.matching.weights import parse
 from tests.cli.test_tenants import CloudOf
 from tests.cli.training.sets import orders_and_invoices
 from tests.documents.matching.office import Office
@@ -40,6 +42,11 @@ def decide(office: Office, confirmed: int, rejected: int) -> None:
         office.decide(billed, made, "confirmed" if number < confirmed else "rejected")
 
 
+def read(office: Office) -> Reviewed:
+    with office.database.tenant(office.tenant_id) as connection:
+        return read_decided(connection, office.tenant_id, "acme")
+
+
 def run(*arguments: object) -> dict[str, object]:
     found = CliRunner().invoke(app, [*map(str, arguments), "--json"])
     if found.exception is not None:
@@ -54,8 +61,7 @@ def test_the_last_decision_about_a_pair_is_its_label(office: Office) -> None:
     office.decide(2, 3, "confirmed")
     office.file(confirmation("AB-1", 1))
     office.decide(3, 4, "confirmed")  # an invoice and a confirmation: no kinds of which one belongs to the other
-    with office.database.tenant(office.tenant_id) as connection:
-        found = read_decided(connection, "acme")
+    found = read(office)
     labels = [(office.ids.index(one.child.id), office.ids.index(one.parent.id), one.true) for one in found.pairs()]
     assert sorted(labels) == [(1, 0, False), (3, 2, True)]
     assert [(len(group.candidates), len(group.true)) for group in found.groups()] == [(1, 0), (1, 1)]
@@ -67,6 +73,52 @@ def test_too_few_decisions_teach_nothing(office: Office, tmp_path: Path, confirm
     with pytest.raises(TooFewDecisionsError, match=f"{confirmed} confirmed and {rejected} rejected"):
         run("--from-reviews", "--out", tmp_path / "w.json")
     assert not (tmp_path / "w.json").exists()
+
+
+def test_many_candidates_rejected_at_once_are_one_question(office: Office, tmp_path: Path) -> None:
+    decide(office, 12, 0)
+    billed = office.file(invoice("R-9999", 9))
+    for number in range(60):
+        office.decide(billed, office.file(order(f"PX-{number:04}", number)), "rejected")
+    with pytest.raises(TooFewDecisionsError, match="12 confirmed and 1 rejected of others"):
+        run("--from-reviews", "--out", tmp_path / "w.json")
+
+
+def test_a_calibration_that_few_decided_about_stays_as_it_is_beside_one_that_is_learned(
+    office: Office, tmp_path: Path
+) -> None:
+    decide(office, 10, 50)
+    made = office.file(order("PO-8000", 3))
+    office.decide(office.file(invoice("R-8000", 9, po_reference="PO-8000")), made, "rejected")
+    run("--from-reviews", "--out", tmp_path / "w.json")
+    written = json.loads((tmp_path / "w.json").read_text())
+    assert written["by number"]["calibration"] == shipped()["by number"]["calibration"]
+    assert written["by content"]["calibration"] != shipped()["by content"]["calibration"]
+
+
+def test_what_others_leave_of_an_order_is_weighed_as_it_was_when_matching_decided(office: Office) -> None:
+    made = office.file(order("PO-1", 1))
+    billed = office.file(invoice("R-1", 9))
+    office.decide(billed, made, "rejected")
+    (alone,) = asked(parse(shipped()), [read(office)])
+    office.match(office.file(invoice("R-2", 5, po_reference="PO-1")))  # it bills all of the order
+    (claimed,) = asked(parse(shipped()), [read(office)])
+    assert claimed.bits < alone.bits
+    office.decide(2, made, "rejected")  # and now it bills nothing of it
+    assert asked(parse(shipped()), [read(office)])[0].bits == alone.bits
+
+
+def test_decisions_are_scored_by_what_was_learned_from_others(office: Office, tmp_path: Path) -> None:
+    """People rejected what the shipped calibration takes for likely: learned from them, it errs less on the rest."""
+    decide(office, 10, 50)
+    figures = run("--from-reviews", "--out", tmp_path / "w.json")
+    assert figures["decisions"] == 60
+    before, after = float(str(figures["calibration_error_before"])), float(str(figures["calibration_error"]))
+    assert 0 < after < before
+    found = left_out(shipped(), [read(office)])
+    assert (found.calibration_error_before, found.calibration_error) == (before, after)
+    unchecked = run("--from-reviews", "--no-check", "--out", tmp_path / "w.json")
+    assert "calibration_error" not in unchecked
 
 
 def test_decisions_alone_change_the_calibration_and_no_weight(office: Office, tmp_path: Path) -> None:
