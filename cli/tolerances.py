@@ -115,10 +115,16 @@ def _remove(connection: Connection, tenant: Tenant, unwanted: Tolerance) -> bool
     return bool(same)
 
 
+_COMPUTED = "SELECT id FROM cluster_diagnostics WHERE outcome IS NOT NULL OR status = 'in-progress' ORDER BY id"
+
+
 def compute_anew(cloud: Cloud, tenant: Tenant) -> int:
-    """Have every cluster of a tenant computed with its tolerances as they are now. Returns how many."""
+    """Have every cluster of a tenant computed with its tolerances as they are now. Returns how many.
+
+    One that is being computed for the first time may have read them as they were before.
+    """
     with cloud.database.tenant(tenant.id) as connection:
-        ids = [row[0] for row in connection.execute("SELECT id FROM cluster_diagnostics WHERE outcome IS NOT NULL")]
+        ids = [row[0] for row in connection.execute(_COMPUTED)]
     for start in range(0, len(ids), AT_ONCE):
         with cloud.database.tenant(tenant.id) as connection:
             diagnostics.request(connection, tenant.id, ids[start : start + AT_ONCE], datetime.now(UTC))

@@ -96,6 +96,17 @@ def test_a_change_has_the_clusters_computed_anew_that_have_a_result(acme: UUID, 
     }
 
 
+def test_a_first_computation_under_way_which_may_have_read_the_tolerances_before_is_begun_again(
+    acme: UUID, database: Database, admin: Connection
+):
+    with database.tenant(acme) as connection:
+        diagnostics.request(connection, acme, [CLUSTER], datetime.now(UTC))
+    admin.execute("UPDATE cluster_diagnostics SET status = 'in-progress', attempts = 1")
+    run("acme", "--set", "total", "--within", "any")
+    (row,) = rows(admin, "cluster_diagnostics")
+    assert (row["status"], row["revision"]) == ("pending", 2)
+
+
 @pytest.mark.parametrize(
     ("said", "limits"),
     [
