@@ -2,6 +2,7 @@
 
 import io
 import struct
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -47,6 +48,35 @@ def test_a_page_whose_bytes_are_missing_or_that_is_not_there_is_empty():
     whole = tiff_of(10, 120)
     assert tiff.page(whole, 3) == b""
     assert {tiff.page(whole[:length], 2) for length in range(8, len(whole) - 8)} <= {b"", tiff.page(whole, 2)}
+
+
+BLOCK = 100_000
+"""Bytes that each entry of a hostile directory leads to."""
+PICTURE = [(273, 1, 0), (279, 1, BLOCK)]
+"""One strip, of the first bytes of the file: tag, number of values, value."""
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [*PICTURE, *((tag, BLOCK // 4, 0) for tag in range(1000, 4000))],
+        [*PICTURE, *[(273, 1, 0)] * 3000],
+    ],
+    ids=["each entry leads to the whole file", "each entry is the same strip"],
+)
+def test_a_directory_that_leads_to_the_same_bytes_over_and_over_takes_no_more_memory_than_the_file(
+    entries: list[tuple[int, int, int]],
+):
+    table = b"".join(struct.pack("<HHII", tag, 4, values, value) for tag, values, value in entries)
+    content = b"II*\0" + struct.pack("<IH", 8, len(entries)) + table + b"\0\0\0\0" + bytes(BLOCK)
+    tracemalloc.start()
+    try:
+        page = tiff.page(content, 1)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(page) <= 2 * len(content)
+    assert peak < 10 * len(content)
 
 
 @given(st.data())

@@ -5,7 +5,7 @@ their values, or lead to them; two pairs of them lead to the picture's bytes, in
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 MAX_PAGES = 1000
@@ -44,16 +44,25 @@ def directories(content: bytes) -> list[int]:
 
 
 def page(content: bytes, number: int) -> bytes:
-    """The page of this number, counted from 1, as a TIFF; empty where its bytes are not all there."""
+    """The page of this number, counted from 1, as a TIFF; empty where its bytes are not all there.
+
+    Empty, too, where its entries lead to more than the whole file has: they lead to the same bytes more than once.
+    """
     order = ORDERS[content[:4]]
+    by_tag: dict[int, _Entry] = {}
+    held = 0
     try:
-        entries = list(_entries(content, order, directories(content)[number - 1]))
+        for entry in _entries(content, order, directories(content)[number - 1]):
+            by_tag.setdefault(entry.tag, entry)
+            held += len(entry.value)
+            if held > len(content):
+                return b""
     except (struct.error, IndexError):
         return b""
-    parts = _parts(content, order, entries)
-    if parts is None or any(len(entry.value) != _SIZES[entry.type] * entry.values for entry in entries):
+    parts = _parts(content, order, by_tag)
+    if parts is None or any(len(entry.value) != _SIZES[entry.type] * entry.values for entry in by_tag.values()):
         return b""
-    kept = [entry for entry in entries if entry.tag not in _NOT_MOVED]
+    kept = [entry for entry in by_tag.values() if entry.tag not in _NOT_MOVED]
     start = 8 + 2 + 12 * len(kept) + 4
     body = bytearray()
     table = []
@@ -89,9 +98,8 @@ def _entries(content: bytes, order: str, directory: int) -> Iterator[_Entry]:
         yield _Entry(tag, type_, values, content[start : start + length])
 
 
-def _parts(content: bytes, order: str, entries: list[_Entry]) -> list[bytes] | None:
+def _parts(content: bytes, order: str, by_tag: Mapping[int, _Entry]) -> list[bytes] | None:
     """The bytes of a page's picture; None where they are not there, or more than the whole file."""
-    by_tag = {entry.tag: entry for entry in entries}
     for tag, lengths_tag in _PARTS.items():
         if tag in by_tag and lengths_tag in by_tag:
             places, lengths = (_numbers(order, by_tag[one]) for one in (tag, lengths_tag))
