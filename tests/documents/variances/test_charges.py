@@ -34,6 +34,11 @@ def charge(description: str, amount: str = "50.00", quantity: str = "1") -> dict
         "Brandstoftoeslag",
         "Miljøtillæg",
         "Rundungsdifferenz",
+        "Frais de dossier",
+        "Arrondi de caisse",
+        "Portes debidos",
+        "Gastos de portes",
+        "Bonus 2026",
     ],
 )
 def test_a_charge_with_a_unit_is_no_goods_that_nobody_ordered(description: str):
@@ -65,9 +70,21 @@ def test_a_down_payment_and_the_final_invoice_that_takes_it_off_agree(descriptio
         "Packing tape PVC",
         "Shipping container 20 ft",
         "Kostenstellenschild",
+        "Armoire 2 portes",
+        "Portes coupe-feu EI30",
+        "Fromage frais de chèvre",
+        "Burin à bout arrondi",
+        "Magnesium supplement 400 mg",
+        "Bonus pack AA batteries",
         "4711",
         "",
     ],
 )
 def test_goods_that_sound_like_a_charge_are_goods(goods: str):
     assert not is_charge(words(goods))
+
+
+def test_doors_that_nobody_ordered_are_no_carriage():
+    """`Portes` are carriage in Spanish and doors in French."""
+    found = result(order(), delivery(), receipt(), invoice(lines=[*TWO, charge("Armoire 2 portes")]))
+    assert (codes(found), found.outcome) == (["billed_beyond_order"], Outcome.EXCEPTION)

@@ -14,27 +14,30 @@ _ALONE = frozenset(
         "costs fee and surcharge insurance rounding "
         "frais de port transport livraison emballage expedition et d participation aux "
         "trasporto spese di spedizione imballo consegna e "
-        "portes gastos envio embalaje transporte y "
+        "portes debidos pagados gastos envio embalaje transporte y "
         "verzendkosten verzending vracht vrachtkosten verpakking verpakkingskosten transportkosten en "
-        "fragt forsendelse emballage og levering Zoll Versicherung"
+        "fragt forsendelse emballage og levering Zoll Versicherung Bonus"
     ).split()
 )
 """A line is a charge if it has none but these words: some of them also stand in the names of goods."""
 
 _HEADS = frozenset(
     words(
-        "Fracht Porto Maut Mautgebühr Zuschlag Zuschläge Zulage Rabatt Nachlass Skonto Bonus Abschlag Abschlagszahlung "
+        "Fracht Porto Maut Mautgebühr Zuschlag Zuschläge Zulage Rabatt Nachlass Skonto Abschlag Abschlagszahlung "
         "Anzahlung Anzahlungsrechnung Vorauszahlung Teilzahlung Pauschale Gebühr Gebühren Pfand Leergut Palettentausch "
         "Rundung Rundungsdifferenz Umlage "
         "freight postage surcharge surcharges discount rebate allowance prepayment toll "
-        "supplement frais remise rabais escompte ristourne acompte surcharge majoration arrondi "
+        "remise rabais escompte ristourne acompte surcharge majoration "
         "supplemento spese sconto acconto anticipo maggiorazione arrotondamento sovrapprezzo "
-        "suplemento portes gastos descuento anticipo recargo redondeo "
+        "suplemento gastos descuento anticipo recargo redondeo "
         "toeslag korting voorschot aanbetaling afronding statiegeld vracht "
         "fragt gebyr rabat aconto forudbetaling afrunding"
     ).split()
 )
 """A line with one of these words is a charge, whatever else it says: `Anzahlung 30 % auf Bestellung 4711`."""
+
+_FIRST = frozenset(words("frais supplement arrondi").split())
+"""A line that begins with one of these words is a charge. Behind others they tell of goods: fresh ones, round ones."""
 
 _TAILS = tuple(
     words(
@@ -74,6 +77,7 @@ def is_charge(said: str) -> bool:
         return False
     return (
         _ALONE.issuperset(telling)
+        or telling[0] in _FIRST
         or any(word in _HEADS or word.endswith(_TAILS) for word in telling)
         or any(phrase in f" {said} " for phrase in _PHRASES)
     )
