@@ -17,7 +17,7 @@ from counterfoil.errors import DeferredError
 MOST = 2
 """Calls at once to a slow destination: half of an invocation's permits."""
 SLOW_SECONDS = 5.0
-"""Who took longer for the last call is slow, for KNOWN_SECONDS or until a quicker answer."""
+"""Who took longer for the last call is slow, for KNOWN_SECONDS or until it takes a delivery quicker."""
 KNOWN_SECONDS = 60.0
 WAIT = timedelta(seconds=30)
 """After which what found its lane full is tried again. It loses no attempt."""
@@ -35,7 +35,7 @@ class Lanes:
 
     @contextmanager
     def lane(self, destination: UUID, name: str, now: datetime) -> Iterator[None]:
-        """Hold a place for one call to a destination.
+        """Hold a place for one call to a destination. What raises quickly may be no call, and says nothing of it.
 
         Raises:
             DeferredError: it is slow, and as many calls to it are under way as it may have.
@@ -47,12 +47,15 @@ class Lanes:
                 message = f"The destination '{name}' answers slowly: others go first"
                 raise DeferredError(message, until=now + WAIT)
             self._calls[destination] += 1
+        is_answered = False
         try:
             yield
+            is_answered = True
         finally:
             ended = self._clock()
             with self._lock:
                 self._calls[destination] -= 1
-                self._slow.pop(destination, None)
                 if ended - began > SLOW_SECONDS:
                     self._slow[destination] = ended
+                elif is_answered:
+                    self._slow.pop(destination, None)

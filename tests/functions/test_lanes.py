@@ -1,6 +1,6 @@
 """A destination that answers slowly leaves permits to the others, and loses no attempt by that."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.errors import DeferredError
+from counterfoil.errors import BreakerOpenError, DeferredError, ServiceUnavailableError
 from functions.document_output.lanes import KNOWN_SECONDS, MOST, SLOW_SECONDS, WAIT, Lanes
 from tests.delivery.harness import Clock, FakeSqs
 from tests.functions.output_world import World
@@ -60,6 +60,23 @@ def test_it_gets_all_again_after_a_quick_answer_or_a_minute(later: bool):
     else:
         call(lanes, seconds, SLOW, 0.1)
     assert held(lanes, SLOW, 4) == 4
+
+
+def test_a_call_that_was_not_made_is_no_quick_answer():
+    """The breaker was open, or no time was left."""
+    lanes = Lanes(seconds := Seconds())
+    call(lanes, seconds, SLOW, SLOW_SECONDS + 1)
+    with pytest.raises(BreakerOpenError), lanes.lane(SLOW, "office", NOW):
+        raise BreakerOpenError("It is away", until=NOW)
+    assert held(lanes, SLOW, 4) == MOST
+
+
+def test_a_call_that_fails_slowly_is_slow():
+    lanes = Lanes(seconds := Seconds())
+    with suppress(ServiceUnavailableError), lanes.lane(SLOW, "office", NOW):
+        seconds.now += SLOW_SECONDS + 1
+        raise ServiceUnavailableError("No answer within 20 seconds")
+    assert held(lanes, SLOW, 4) == MOST
 
 
 def test_a_delivery_whose_lane_is_full_waits_without_losing_an_attempt_while_another_is_made(
