@@ -17,6 +17,7 @@ from counterfoil.documents.files import File
 from counterfoil.documents.mail.attachments import Skipped
 from counterfoil.documents.mail.message import Envelope
 from counterfoil.errors import InvalidDocumentError
+from counterfoil.work import KINDS
 from functions.acquisition.parts import Stored, not_taken
 
 SEEN_BEFORE = "The tenant already has this file; it was counted as seen again"
@@ -40,15 +41,12 @@ class Arrival:
     """None for what is no mail."""
     documents: tuple[Stored, ...] = ()
     skipped: tuple[Skipped, ...] = ()
-    is_sent_again: bool = False
-    """The job is not at it for the first time: somebody wants it done."""
 
     @classmethod
     def of(cls, attempt: Attempt, file: File, received_at: datetime, **found: Any) -> "Arrival":
         """What arrived by the job that `attempt` is at, which has a tenant."""
         assert attempt.tenant_id is not None  # a job without one is passed on
-        is_sent_again = attempt.revision > 1
-        return cls(attempt.work_id, attempt.tenant_id, file, received_at, is_sent_again=is_sent_again, **found)
+        return cls(attempt.work_id, attempt.tenant_id, file, received_at, **found)
 
     @property
     def is_taken_apart(self) -> bool:
@@ -77,9 +75,9 @@ def write(connection: Connection, arrival: Arrival, *, refusal: str | None = Non
     """
     earlier = None if refusal else _mail_before(connection, arrival)
     if earlier is not None and _has_other_files(connection, arrival):
-        if not arrival.is_sent_again:
+        if not _is_another(connection, arrival):
             raise InvalidDocumentError(OTHER_FILES)
-        earlier = None  # a person says that it is another mail
+        earlier = None
     if earlier is not None:
         refusal = MAIL_SEEN_BEFORE
     source_id, counts = _source(connection, arrival, refusal)
@@ -107,7 +105,7 @@ def refuse_other_files(connection: Connection, arrival: Arrival) -> bool:
     dead letter is sent again is taken. A failure leaves no effects, and this has to be committed before it.
     """
     earlier = _mail_before(connection, arrival)
-    if arrival.is_sent_again or earlier is None or not _has_other_files(connection, arrival):
+    if earlier is None or not _has_other_files(connection, arrival) or _is_another(connection, arrival):
         return False
     source_id, counts = _source(connection, arrival, MAIL_SEEN_BEFORE)
     _again(connection, arrival, earlier, counts=counts)
@@ -120,6 +118,7 @@ _MAIL_BEFORE = """
 SELECT id FROM source
 WHERE tenant_id = %(tenant)s AND refusal IS NULL AND message_id IS NOT NULL
   AND md5(message_id || ' ' || coalesce(sender, '')) = md5(%(message_id)s || ' ' || %(sender)s) AND job_id <> %(job)s
+  AND NOT EXISTS (SELECT FROM source own WHERE own.job_id = %(job)s AND own.refusal IS NULL)
 ORDER BY id LIMIT 1
 """
 
@@ -127,7 +126,7 @@ ORDER BY id LIMIT 1
 def _mail_before(connection: Connection, arrival: Arrival) -> UUID | None:
     """The source of an earlier mail of the same Message-ID and sender, for another's may be forged or made up badly.
 
-    Two that come at the same moment go one after the other.
+    None for one that was taken: the job is only done again. Two that come at the same moment go one after the other.
     """
     if arrival.envelope is None or not arrival.envelope.message_id:
         return None
@@ -265,6 +264,18 @@ def _has_other_files(connection: Connection, arrival: Arrival) -> bool:
     """Whether it holds a file that the tenant never had."""
     values = [arrival.tenant_id, _hashes(arrival)]
     return connection.execute(_KNOWN_OR_REMOVED.encode(), values * 2).rowcount < len(arrival.documents)
+
+
+_SENT_AGAIN = "SELECT FROM dead_letter WHERE job_id = %s AND metadata #>> '{last_error,message}' = %s"
+
+
+def _is_another(connection: Connection, arrival: Arrival) -> bool:
+    """Whether a person says so: work that died of this is only at it again where somebody sent its dead letter again.
+
+    One that died of something else and was sent again is still to be asked about.
+    """
+    letter = KINDS["acquisition"].job_id(arrival.job_id)
+    return connection.execute(_SENT_AGAIN, [letter, OTHER_FILES]).rowcount > 0
 
 
 def _hashes(arrival: Arrival) -> list[bytes]:

@@ -53,6 +53,15 @@ class Mailbox:
             for entry in owed:
                 assert self.pipeline.acquire(entry["MessageBody"]) == NOTHING_KEPT
 
+    def send_again(self, keeper_database: Database) -> None:
+        """The one dead letter that there is, as a person who has read it does."""
+        (letter,) = rows(self.admin, "dead_letter")
+        with keeper_database.delivery() as connection:
+            (owed,) = begin(
+                connection, "acquisition", [letter["work_id"]], self.pipeline.consumers["acquisition"].clock()
+            )
+        self.pipeline.acquire(owed.message.model_dump_json())
+
     def read_anew(self, keeper_database: Database) -> None:
         """A later revision of every job, and what it owes."""
         jobs = [job["id"] for job in rows(self.admin, "acquisition_job")]
@@ -215,16 +224,33 @@ def test_another_mail_of_the_same_message_id_is_taken_when_a_person_sends_it_aga
 ):
     mailbox.receive(received(mail(("a.pdf", PDF))))
     mailbox.receive(received(mail(("a.pdf", PDF), ("b.pdf", CHANGED))))
-    (letter,) = rows(admin, "dead_letter")
-    with keeper_database.delivery() as connection:
-        (owed,) = begin(
-            connection, "acquisition", [letter["work_id"]], mailbox.pipeline.consumers["acquisition"].clock()
-        )
-    mailbox.pipeline.acquire(owed.message.model_dump_json())
+    mailbox.send_again(keeper_database)
 
     assert files_of(admin, acme) == ["a.pdf", "b.pdf"]
     assert [document["seen_again"] for document in rows(admin, "document")] == [1, 0]
     assert [source["refusal"] for source in rows(admin, "source")] == [None, None]
+    before = rows(admin, "source"), rows(admin, "document")
+    mailbox.read_anew(keeper_database)
+    assert (rows(admin, "source"), rows(admin, "document")) == before
+
+
+def test_a_mail_that_failed_for_another_reason_and_is_sent_again_is_not_called_another_one_by_that(
+    mailbox: Mailbox, admin: Connection, acme: UUID, keeper_database: Database
+):
+    mailbox.receive(received(mail(("a.pdf", PDF))))
+    changed = received(mail(("a.pdf", PDF), ("b.pdf", CHANGED)))
+    mailbox.pipeline.upload("inbox/late", changed, "99")
+    mailbox.pipeline.s3.delete_object(Bucket=BUCKET, Key="inbox/late")
+    mailbox.work()
+    mailbox.pipeline.s3.put_object(Bucket=BUCKET, Key="inbox/late", Body=changed)
+
+    mailbox.send_again(keeper_database)
+    assert files_of(admin, acme) == ["a.pdf"]
+    (letter,) = rows(admin, "dead_letter")
+    assert letter["metadata"]["last_error"]["message"] == OTHER_FILES
+
+    mailbox.send_again(keeper_database)
+    assert files_of(admin, acme) == ["a.pdf", "b.pdf"]
 
 
 def test_a_scanner_that_gives_each_mail_the_same_message_id_loses_none(mailbox: Mailbox, admin: Connection, acme: UUID):
