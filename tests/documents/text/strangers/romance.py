@@ -1,6 +1,6 @@
 """Papers in French, Italian and Spanish."""
 
-from tests.documents.text.strangers.sheet import Sheet, Stranger, lines, party
+from tests.documents.text.strangers.sheet import Sheet, Stranger, lines, party, totals
 
 
 def french_title() -> Stranger:
@@ -12,27 +12,26 @@ def french_title() -> Stranger:
     sheet.at(15, 75, "FACTURE N° FA-2024-0117", 15, bold=True)
     sheet.at(15, 82, "Date : 3 mars 2024")
     sheet.at(15, 87, "Échéance : 2 avril 2024")
-    columns = ((15, "l"), (115, "r"), (120, "l"), (150, "r"), (168, "r"), (195, "r"))
-    sheet.table(100, columns, ("Désignation", "Qté", "Unité", "P.U. HT", "TVA", "Total HT"), bold=True)
-    y = sheet.table(107, columns, ("Porte d'entrée en chêne massif", "1,00", "u", "1 890,00 €", "10 %", "1 890,00 €"))
+    columns = "15 115r 120 150r 168r 195r"
+    sheet.table(100, columns, "Désignation|Qté|Unité|P.U. HT|TVA|Total HT", bold=True)
+    y = sheet.table(107, columns, "Porte d'entrée en chêne massif|1,00|u|1 890,00 €|10 %|1 890,00 €")
     y = sheet.rows(15, y - 0.5, "dimensions 215 x 90 cm, pose comprise", size=8)
-    y = sheet.table(y + 2, columns, ("Plinthes chêne", "24,50", "m", "14,20 €", "20 %", "347,90 €"))
-    y = sheet.table(y + 1, columns, ("Main d'œuvre".replace("œ", "oe"), "8,00", "h", "45,00 €", "10 %", "360,00 €"))
-    totals = ((135, "l"), (195, "r"))
+    y = sheet.table(y + 2, columns, "Plinthes chêne|24,50|m|14,20 €|20 %|347,90 €")
+    y = sheet.table(y + 1, columns, "Main d'oeuvre|8,00|h|45,00 €|10 %|360,00 €")
     sheet.table(
-        y + 10, totals, ("Total HT", "2 597,90 €"), ("TVA 10 %", "225,00 €"), ("TVA 20 %", "69,58 €"),
-        ("Total TTC", "2 892,48 €"), ("Acompte versé", "800,00 €"), ("Net à payer", "2 092,48 €"),
+        y + 10, "135 195r", "Total HT|2 597,90 €", "TVA 10 %|225,00 €", "TVA 20 %|69,58 €",
+        "Total TTC|2 892,48 €", "Acompte versé|800,00 €", "Net à payer|2 092,48 €",
     )  # fmt: skip
     sheet.at(15, 220, "En cas de retard de paiement, une indemnité forfaitaire de 40 € sera appliquée.", 7)
     sheet.at(15, 282, "SARL au capital de 10 000 € - SIRET 303 265 045 00017 - TVA intracommunautaire FR40303265045", 7)
     sheet.at(15, 286, "IBAN FR14 2004 1010 0505 0001 3M02 606 - BIC PSSTFRPPXXX", 7)
-    return Stranger("french title", sheet.done(), "invoice", {
+    return sheet.states("invoice", {
         "invoice_number": "FA-2024-0117", "invoice_date": "2024-03-03", "payment_due_date": "2024-04-02",
-        "currency": "EUR", "total_net": "2597.90", "total_tax": "294.58", "total_gross": "2892.48",
-        "issuer": party("SARL Menuiserie Garonne", "8 chemin des Acacias", "31200", "Toulouse",
+        **totals("EUR 2597.90 294.58 2892.48"),
+        "issuer": party("SARL Menuiserie Garonne|8 chemin des Acacias|31200|Toulouse",
                          vat_id="FR40303265045", iban="FR1420041010050500013M02606",
                          registration_id="30326504500017"),
-        "recipient": party("Madame Claire Fontaine", "27 bis rue Victor Hugo", "31000", "TOULOUSE"),
+        "recipient": party("Madame Claire Fontaine|27 bis rue Victor Hugo|31000|TOULOUSE"),
         "line_items": lines(
             "description quantity unit unit_price net_amount tax_rate",
             "Porte d'entrée en chêne massif dimensions 215 x 90 cm, pose comprise|1.00|C62|1890.00|1890.00|10",
@@ -51,35 +50,31 @@ def french_row_of_labels() -> Stranger:
     sheet.at(115, 42, "Livré à", 8, bold=True)
     sheet.rows(115, 47, "Le Phare - Annexe", "9 rue du Marché", "56100 Lorient")
     sheet.at(195, 18, "Facture", 20, bold=True, right=True)
-    strip = ((17, "l"), (60, "l"), (95, "l"), (130, "l"), (165, "l"))
-    sheet.table(70, strip, ("N° de facture", "Date", "N° client", "Votre commande", "Échéance"), size=8, bold=True)
-    sheet.table(75, strip, ("2400981", "15/01/2024", "C0457", "BC-2024-33", "14/02/2024"))
-    columns = ((17, "l"), (42, "l"), (118, "r"), (145, "r"), (165, "r"), (195, "r"))
-    sheet.table(
-        88, columns, ("Référence", "Désignation", "Quantité", "Prix unitaire", "Remise", "Montant HT"), bold=True
-    )
+    strip = "17 60 95 130 165"
+    sheet.table(70, strip, "N° de facture|Date|N° client|Votre commande|Échéance", size=8, bold=True)
+    sheet.table(75, strip, "2400981|15/01/2024|C0457|BC-2024-33|14/02/2024")
+    columns = "17 42 118r 145r 165r 195r"
+    sheet.table(88, columns, "Référence|Désignation|Quantité|Prix unitaire|Remise|Montant HT", bold=True)
     sheet.table(
         95, columns,
-        ("SAR-125", "Sardines à l'huile 125 g", "120", "2,35", "", "282,00"),
-        ("HUI-5L", "Huile d'olive vierge extra 5 L", "12", "38,90", "10 %", "420,12"),
-        ("SEL-GR", "Sel gris de Guérande 10 kg", "6", "11,50", "", "69,00"),
+        "SAR-125|Sardines à l'huile 125 g|120|2,35||282,00",
+        "HUI-5L|Huile d'olive vierge extra 5 L|12|38,90|10 %|420,12",
+        "SEL-GR|Sel gris de Guérande 10 kg|6|11,50||69,00",
     )  # fmt: skip
-    taxes = ((17, "l"), (60, "r"), (90, "r"))
-    sheet.table(130, taxes, ("Taux TVA", "Base HT", "Montant TVA"), size=8, bold=True)
-    sheet.table(135, taxes, ("5,50 %", "771,12", "42,41"), size=8)
-    totals = ((140, "l"), (195, "r"))
-    sheet.table(130, totals, ("Montant total HT", "771,12"), ("Total TVA", "42,41"), ("Montant TTC EUR", "813,53"))
+    taxes = "17 60r 90r"
+    sheet.table(130, taxes, "Taux TVA|Base HT|Montant TVA", size=8, bold=True)
+    sheet.table(135, taxes, "5,50 %|771,12|42,41", size=8)
+    sheet.table(130, "140 195r", "Montant total HT|771,12", "Total TVA|42,41", "Montant TTC EUR|813,53")
     sheet.at(15, 280, "Distribution Atlantique SAS - RCS Saint-Nazaire 303 265 045 - N° TVA : FR 40 303265045", 7)
     sheet.at(15, 284, "Banque : Crédit Maritime - IBAN : FR1420041010050500013M02606", 7)
     names = "article_number description quantity unit_price net_amount tax_rate"
-    return Stranger("french row of labels", sheet.done(), "invoice", {
+    return sheet.states("invoice", {
         "invoice_number": "2400981", "invoice_date": "2024-01-15", "payment_due_date": "2024-02-14",
-        "po_reference": "BC-2024-33", "currency": "EUR", "total_net": "771.12", "total_tax": "42.41",
-        "total_gross": "813.53",
-        "issuer": party("Distribution Atlantique SAS", "Zone artisanale du Port, 12 rue des Docks", "44600",
-                         "Saint-Nazaire", country="FR",
-                         vat_id="FR40303265045", iban="FR1420041010050500013M02606", registration_id="303265045"),
-        "recipient": party("Restaurant Le Phare", "3 quai de l'Océan", "56100", "Lorient"),
+        "po_reference": "BC-2024-33", **totals("EUR 771.12 42.41 813.53"),
+        "issuer": party("Distribution Atlantique SAS|Zone artisanale du Port, 12 rue des Docks|44600|Saint-Nazaire",
+                         country="FR", vat_id="FR40303265045", iban="FR1420041010050500013M02606",
+                         registration_id="303265045"),
+        "recipient": party("Restaurant Le Phare|3 quai de l'Océan|56100|Lorient"),
         "line_items": lines(
             names, "SAR-125|Sardines à l'huile 125 g|120|2.35|282.00|5.50",
             "HUI-5L|Huile d'olive vierge extra 5 L|12|35.01|420.12|5.50",
@@ -98,26 +93,24 @@ def italian() -> Stranger:
     sheet.at(15, 75, "Fattura n. 128/2024 del 14/02/2024", 13, bold=True)
     sheet.at(15, 82, "Vs. ordine: OR-5567")
     sheet.at(15, 87, "Condizioni di pagamento: Bonifico 30 gg - Scadenza: 15/03/2024")
-    columns = ((15, "l"), (38, "l"), (105, "l"), (125, "r"), (145, "r"), (160, "r"), (183, "r"), (195, "r"))
-    sheet.table(100, columns, ("Codice", "Descrizione", "U.M.", "Q.tà", "Prezzo", "Sc.%", "Importo", "IVA"), bold=True)
+    columns = "15 38 105 125r 145r 160r 183r 195r"
+    sheet.table(100, columns, "Codice|Descrizione|U.M.|Q.tà|Prezzo|Sc.%|Importo|IVA", bold=True)
     sheet.table(
         107, columns,
-        ("GR6060", "Gres porcellanato 60x60 grigio", "MQ", "84,00", "18,50", "10", "1.398,60", "22"),
-        ("BT0860", "Battiscopa 8x60", "ML", "56,00", "4,20", "", "235,20", "22"),
-        ("COL25", "Colla per gres, sacco 25 kg", "PZ", "20,00", "9,75", "", "195,00", "22"),
+        "GR6060|Gres porcellanato 60x60 grigio|MQ|84,00|18,50|10|1.398,60|22",
+        "BT0860|Battiscopa 8x60|ML|56,00|4,20||235,20|22", "COL25|Colla per gres, sacco 25 kg|PZ|20,00|9,75||195,00|22",
     )  # fmt: skip
-    strip = ((20, "l"), (65, "l"), (110, "l"), (155, "l"))
-    sheet.table(240, strip, ("Totale imponibile", "Aliquota IVA", "Totale IVA", "Totale documento"), size=8)
-    sheet.table(245, strip, ("1.828,80", "22%", "402,34", "€ 2.231,14"), size=10, bold=True)
+    strip = "20 65 110 155"
+    sheet.table(240, strip, "Totale imponibile|Aliquota IVA|Totale IVA|Totale documento", size=8)
+    sheet.table(245, strip, "1.828,80|22%|402,34|€ 2.231,14", size=10, bold=True)
     sheet.at(15, 275, "Banca: Credem  IBAN: IT60X0542811101000000123456", 8)
     names = "article_number description unit quantity unit_price net_amount tax_rate"
-    return Stranger("italian", sheet.done(), "invoice", {
+    return sheet.states("invoice", {
         "invoice_number": "128/2024", "invoice_date": "2024-02-14", "payment_due_date": "2024-03-15",
-        "po_reference": "OR-5567", "currency": "EUR", "total_net": "1828.80", "total_tax": "402.34",
-        "total_gross": "2231.14",
-        "issuer": party("Ceramiche Valtaro S.r.l.", "Via Emilia Ovest 240", "43126", "Parma (PR)",
+        "po_reference": "OR-5567", **totals("EUR 1828.80 402.34 2231.14"),
+        "issuer": party("Ceramiche Valtaro S.r.l.|Via Emilia Ovest 240|43126|Parma (PR)",
                          vat_id="IT00743110157", iban="IT60X0542811101000000123456", tax_number="00743110157"),
-        "recipient": party("Edilizia Brambilla S.p.A.", "Corso Lodi 12", "20135", "Milano (MI)",
+        "recipient": party("Edilizia Brambilla S.p.A.|Corso Lodi 12|20135|Milano (MI)",
                             vat_id="IT12345670017"),
         "line_items": lines(
             names, "GR6060|Gres porcellanato 60x60 grigio|MTK|84.00|16.65|1398.60|22",
@@ -136,22 +129,20 @@ def spanish() -> Stranger:
     sheet.rows(20, 60, "Estudio Gráfico Levante, S.L.", "Calle Colón 18", "46004 Valencia", "CIF: B58378431")
     sheet.at(110, 55, "Cliente:", bold=True)
     sheet.rows(110, 60, "Hotel Mirador del Mar, S.A.", "Avenida de la Playa 55", "03502 Benidorm", "CIF: A13585625")
-    columns = ((20, "l"), (125, "r"), (155, "r"), (190, "r"))
-    sheet.table(92, columns, ("Concepto", "Cantidad", "Precio", "Importe"), bold=True)
+    columns = "20 125r 155r 190r"
+    sheet.table(92, columns, "Concepto|Cantidad|Precio|Importe", bold=True)
     sheet.table(
-        99, columns, ("Diseño de carta y menús", "1", "850,00 €", "850,00 €"),
-        ("Impresión folletos A5 (millar)", "3", "124,50 €", "373,50 €"),
-        ("Fotografía de habitaciones", "5", "60,00 €", "300,00 €"),
+        99, columns, "Diseño de carta y menús|1|850,00 €|850,00 €",
+        "Impresión folletos A5 (millar)|3|124,50 €|373,50 €", "Fotografía de habitaciones|5|60,00 €|300,00 €",
     )  # fmt: skip
-    totals = ((130, "l"), (190, "r"))
-    sheet.table(125, totals, ("Base imponible", "1.523,50 €"), ("IVA 21%", "319,94 €"), ("TOTAL FACTURA", "1.843,44 €"))
+    sheet.table(125, "130 190r", "Base imponible|1.523,50 €", "IVA 21%|319,94 €", "TOTAL FACTURA|1.843,44 €")
     sheet.at(20, 150, "Forma de pago: transferencia a ES91 2100 0418 4502 0005 1332")
-    return Stranger("spanish", sheet.done(), "invoice", {
+    return sheet.states("invoice", {
         "invoice_number": "A/2024/0093", "invoice_date": "2024-02-01", "payment_due_date": "2024-03-02",
-        "currency": "EUR", "total_net": "1523.50", "total_tax": "319.94", "total_gross": "1843.44",
-        "issuer": party("Estudio Gráfico Levante, S.L.", "Calle Colón 18", "46004", "Valencia",
+        **totals("EUR 1523.50 319.94 1843.44"),
+        "issuer": party("Estudio Gráfico Levante, S.L.|Calle Colón 18|46004|Valencia",
                          iban="ES9121000418450200051332"),
-        "recipient": party("Hotel Mirador del Mar, S.A.", "Avenida de la Playa 55", "03502", "Benidorm"),
+        "recipient": party("Hotel Mirador del Mar, S.A.|Avenida de la Playa 55|03502|Benidorm"),
         "line_items": lines(
             "description quantity unit_price net_amount", "Diseño de carta y menús|1|850.00|850.00",
             "Impresión folletos A5 (millar)|3|124.50|373.50", "Fotografía de habitaciones|5|60.00|300.00",
@@ -168,17 +159,17 @@ def french_delivery() -> Stranger:
     sheet.rows(15, 55, "Date de livraison : 12/01/2024", "Votre commande : BC-2024-33 du 08/01/2024")
     sheet.at(115, 48, "Client", 8, bold=True)
     sheet.rows(115, 53, "Restaurant Le Phare", "3 quai de l'Océan", "56100 Lorient")
-    columns = ((15, "l"), (45, "l"), (140, "r"), (165, "r"), (192, "r"))
-    sheet.table(85, columns, ("Référence", "Désignation", "Qté commandée", "Qté livrée", "Reste"), bold=True)
-    sheet.table(92, columns, ("SAR-125", "Sardines à l'huile 125 g", "120", "120", "0"),
-                ("HUI-5L", "Huile d'olive vierge extra 5 L", "12", "10", "2"),
-                ("SEL-GR", "Sel gris de Guérande 10 kg", "6", "6", "0"))  # fmt: skip
+    columns = "15 45 140r 165r 192r"
+    sheet.table(85, columns, "Référence|Désignation|Qté commandée|Qté livrée|Reste", bold=True)
+    sheet.table(92, columns, "SAR-125|Sardines à l'huile 125 g|120|120|0",
+                "HUI-5L|Huile d'olive vierge extra 5 L|12|10|2",
+                "SEL-GR|Sel gris de Guérande 10 kg|6|6|0")  # fmt: skip
     sheet.at(15, 130, "Poids total : 168 kg - 14 colis")
     sheet.at(15, 250, "Signature du client :")
-    return Stranger("french delivery", sheet.done(), "delivery_note", {
+    return sheet.states("delivery_note", {
         "delivery_note_number": "BL-88120", "delivery_date": "2024-01-12", "po_reference": "BC-2024-33",
-        "supplier": party("Distribution Atlantique SAS", "12 rue des Docks", "44600", "Saint-Nazaire"),
-        "buyer": party("Restaurant Le Phare", "3 quai de l'Océan", "56100", "Lorient"),
+        "supplier": party("Distribution Atlantique SAS|12 rue des Docks|44600|Saint-Nazaire"),
+        "buyer": party("Restaurant Le Phare|3 quai de l'Océan|56100|Lorient"),
         "line_items": lines(
             "article_number description quantity", "SAR-125|Sardines à l'huile 125 g|120",
             "HUI-5L|Huile d'olive vierge extra 5 L|10", "SEL-GR|Sel gris de Guérande 10 kg|6",
@@ -192,21 +183,21 @@ def italian_transport() -> Stranger:
     sheet.at(15, 20, "Ceramiche Valtaro S.r.l.", 14, bold=True)
     sheet.rows(15, 25, "Via Emilia Ovest 240", "43126 Parma", "P.IVA IT00743110157", size=8)
     sheet.at(120, 20, "DOCUMENTO DI TRASPORTO", 13, bold=True)
-    strip = ((120, "l"), (160, "l"))
-    sheet.table(27, strip, ("Numero", "Data"), size=8, bold=True)
-    sheet.table(32, strip, ("DDT-551", "09/02/2024"))
+    strip = "120 160"
+    sheet.table(27, strip, "Numero|Data", size=8, bold=True)
+    sheet.table(32, strip, "DDT-551|09/02/2024")
     sheet.at(15, 48, "Destinatario", 8, bold=True)
     sheet.rows(15, 53, "Edilizia Brambilla S.p.A.", "Corso Lodi 12", "20135 Milano")
     sheet.at(15, 78, "Rif. ordine OR-5567 del 02/02/2024")
-    columns = ((15, "l"), (45, "l"), (130, "l"), (165, "r"))
-    sheet.table(90, columns, ("Articolo", "Descrizione", "U.M.", "Quantità"), bold=True)
-    sheet.table(97, columns, ("GR6060", "Gres porcellanato 60x60 grigio", "MQ", "84,00"),
-                ("BT0860", "Battiscopa 8x60", "ML", "56,00"))  # fmt: skip
-    sheet.table(250, ((15, "l"), (70, "l"), (130, "l")), ("Causale: Vendita", "N. colli 6", "Firma conducente"))
-    return Stranger("italian transport", sheet.done(), "delivery_note", {
+    columns = "15 45 130 165r"
+    sheet.table(90, columns, "Articolo|Descrizione|U.M.|Quantità", bold=True)
+    sheet.table(97, columns, "GR6060|Gres porcellanato 60x60 grigio|MQ|84,00",
+                "BT0860|Battiscopa 8x60|ML|56,00")  # fmt: skip
+    sheet.table(250, "15 70 130", "Causale: Vendita|N. colli 6|Firma conducente")
+    return sheet.states("delivery_note", {
         "delivery_note_number": "DDT-551", "delivery_date": "2024-02-09", "po_reference": "OR-5567",
-        "supplier": party("Ceramiche Valtaro S.r.l.", "Via Emilia Ovest 240", "43126", "Parma", vat_id="IT00743110157"),
-        "buyer": party("Edilizia Brambilla S.p.A.", "Corso Lodi 12", "20135", "Milano"),
+        "supplier": party("Ceramiche Valtaro S.r.l.|Via Emilia Ovest 240|43126|Parma", vat_id="IT00743110157"),
+        "buyer": party("Edilizia Brambilla S.p.A.|Corso Lodi 12|20135|Milano"),
         "line_items": lines(
             "article_number description unit quantity", "GR6060|Gres porcellanato 60x60 grigio|MTK|84.00",
             "BT0860|Battiscopa 8x60|-|56.00",
@@ -222,30 +213,29 @@ def french_credit() -> Stranger:
     sheet.rows(120, 45, "SCI Les Tilleuls", "5 impasse du Moulin", "63100 Clermont-Ferrand")
     sheet.at(15, 75, "Avoir n° AV-0042", 15, bold=True)
     sheet.rows(15, 82, "Date d'avoir : 22 mai 2024", "Facture d'origine n° FC-1187 du 02/05/2024")
-    columns = ((15, "l"), (120, "r"), (155, "r"), (195, "r"))
-    sheet.table(100, columns, ("Libellé", "Qté", "PU HT", "Total HT"), bold=True)
+    columns = "15 120r 155r 195r"
+    sheet.table(100, columns, "Libellé|Qté|PU HT|Total HT", bold=True)
     sheet.table(
         107,
         columns,
-        ("Retour chauffe-eau 200 L", "1", "489,00", "489,00"),
-        ("Retour kit de fixation", "2", "18,50", "37,00"),
+        "Retour chauffe-eau 200 L|1|489,00|489,00",
+        "Retour kit de fixation|2|18,50|37,00",
     )
-    totals = ((140, "l"), (195, "r"))
     sheet.table(
         125,
-        totals,
-        ("Total HT", "526,00 €"),
-        ("TVA 20,00 %", "105,20 €"),
-        ("Total TTC", "631,20 €"),
-        ("Net à déduire", "631,20 €"),
+        "140 195r",
+        "Total HT|526,00 €",
+        "TVA 20,00 %|105,20 €",
+        "Total TTC|631,20 €",
+        "Net à déduire|631,20 €",
     )
     sheet.at(15, 285, "N° TVA intracommunautaire : FR40303265045", 7)
-    return Stranger("french credit", sheet.done(), "credit_note", {
+    return sheet.states("credit_note", {
         "credit_note_number": "AV-0042", "credit_note_date": "2024-05-22", "invoice_reference": "FC-1187",
-        "currency": "EUR", "total_net": "526.00", "total_tax": "105.20", "total_gross": "631.20",
-        "issuer": party("ÉLECTRO CENTRE", "14 avenue Jean Jaurès", "63000", "Clermont-Ferrand",
+        **totals("EUR 526.00 105.20 631.20"),
+        "issuer": party("ÉLECTRO CENTRE|14 avenue Jean Jaurès|63000|Clermont-Ferrand",
                          vat_id="FR40303265045", registration_id="30326504500025"),
-        "recipient": party("SCI Les Tilleuls", "5 impasse du Moulin", "63100", "Clermont-Ferrand"),
+        "recipient": party("SCI Les Tilleuls|5 impasse du Moulin|63100|Clermont-Ferrand"),
         "line_items": lines(
             "description quantity unit_price net_amount", "Retour chauffe-eau 200 L|1|489.00|489.00",
             "Retour kit de fixation|2|18.50|37.00",
@@ -268,16 +258,16 @@ def spanish_delivery() -> Stranger:
     sheet.rows(120, 30, "Fecha: 17/05/2024", "Su pedido: P-2024-118")
     sheet.at(20, 55, "Cliente", 8, bold=True)
     sheet.rows(20, 60, "Supermercados Nervión S.A.", "Avenida Eduardo Dato 90", "41005 Sevilla")
-    columns = ((20, "l"), (50, "l"), (130, "l"), (160, "r"), (190, "r"))
-    sheet.table(90, columns, ("Código", "Descripción", "Lote", "Cajas", "Cantidad"), bold=True)
-    sheet.table(97, columns, ("AOVE-5", "Aceite de oliva virgen extra 5 L", "L24055", "30", "120"),
-                ("AOVE-1", "Aceite de oliva virgen extra 1 L", "L24061", "10", "150"))  # fmt: skip
+    columns = "20 50 130 160r 190r"
+    sheet.table(90, columns, "Código|Descripción|Lote|Cajas|Cantidad", bold=True)
+    sheet.table(97, columns, "AOVE-5|Aceite de oliva virgen extra 5 L|L24055|30|120",
+                "AOVE-1|Aceite de oliva virgen extra 1 L|L24061|10|150")  # fmt: skip
     sheet.at(20, 125, "Recibido conforme:")
-    return Stranger("spanish delivery", sheet.done(), "delivery_note", {
+    return sheet.states("delivery_note", {
         "delivery_note_number": "2024/3381", "delivery_date": "2024-05-17", "po_reference": "P-2024-118",
-        "supplier": party("Aceites del Guadalquivir S.L.", "Polígono Industrial El Olivar, nave 7", "41500",
-                           "Alcalá de Guadaíra", vat_id="ESB58378431"),
-        "buyer": party("Supermercados Nervión S.A.", "Avenida Eduardo Dato 90", "41005", "Sevilla"),
+        "supplier": party("Aceites del Guadalquivir S.L.|Polígono Industrial El Olivar, nave 7|41500|"
+                          "Alcalá de Guadaíra", vat_id="ESB58378431"),
+        "buyer": party("Supermercados Nervión S.A.|Avenida Eduardo Dato 90|41005|Sevilla"),
         "line_items": lines(
             "article_number description quantity", "AOVE-5|Aceite de oliva virgen extra 5 L|120",
             "AOVE-1|Aceite de oliva virgen extra 1 L|150",
@@ -300,25 +290,23 @@ def italian_freelancer() -> Stranger:
     sheet.rows(120, 45, "Spett.le", "Officine Langhe S.r.l.", "Strada Statale 29 n. 14", "12051 Alba (CN)")
     sheet.at(20, 80, "FATTURA", 14, bold=True)
     sheet.at(20, 87, "Numero: 17/2024     Data: 30/04/2024")
-    columns = ((20, "l"), (150, "r"), (190, "r"))
-    sheet.table(100, columns, ("Descrizione", "Quantità", "Importo"), bold=True)
+    columns = "20 150r 190r"
+    sheet.table(100, columns, "Descrizione|Quantità|Importo", bold=True)
     sheet.table(
         107,
         columns,
-        ("Progettazione linea di montaggio", "1", "€ 3.000,00"),
-        ("Sopralluogo in cantiere", "2", "€ 400,00"),
+        "Progettazione linea di montaggio|1|€ 3.000,00",
+        "Sopralluogo in cantiere|2|€ 400,00",
     )
-    totals = ((110, "l"), (190, "r"))
-    sheet.table(125, totals, ("Totale imponibile", "€ 3.400,00"), ("IVA 22%", "€ 748,00"),
-        ("Totale fattura", "€ 4.148,00"),
-                ("Ritenuta d'acconto 20%", "-€ 680,00"), ("Netto a pagare", "€ 3.468,00"))  # fmt: skip
+    sheet.table(125, "110 190r", "Totale imponibile|€ 3.400,00", "IVA 22%|€ 748,00", "Totale fattura|€ 4.148,00",
+                "Ritenuta d'acconto 20%|-€ 680,00", "Netto a pagare|€ 3.468,00")  # fmt: skip
     sheet.at(20, 165, "Pagamento entro il 31/05/2024 su IBAN IT60 X054 2811 1010 0000 0123 456")
-    return Stranger("italian freelancer", sheet.done(), "invoice", {
-        "invoice_number": "17/2024", "invoice_date": "2024-04-30", "payment_due_date": "2024-05-31", "currency": "EUR",
-        "total_net": "3400.00", "total_tax": "748.00", "total_gross": "4148.00",
-        "issuer": party("Ing. Giulia Ferrero", "Via Garibaldi 8", "10122", "Torino (TO)",
+    return sheet.states("invoice", {
+        "invoice_number": "17/2024", "invoice_date": "2024-04-30", "payment_due_date": "2024-05-31",
+        **totals("EUR 3400.00 748.00 4148.00"),
+        "issuer": party("Ing. Giulia Ferrero|Via Garibaldi 8|10122|Torino (TO)",
                          iban="IT60X0542811101000000123456", email="giulia@ferrero-ingegneria.example"),
-        "recipient": party("Officine Langhe S.r.l.", "Strada Statale 29 n. 14", "12051", "Alba (CN)"),
+        "recipient": party("Officine Langhe S.r.l.|Strada Statale 29 n. 14|12051|Alba (CN)"),
         "line_items": lines(
             "description quantity net_amount", "Progettazione linea di montaggio|1|3000.00",
                 "Sopralluogo in cantiere|2|400.00",
@@ -332,23 +320,21 @@ def rebates_between() -> Stranger:
     sheet.at(15, 18, "PAPETERIE DU CENTRE", 13, bold=True)
     sheet.rows(15, 23, "22 place Bellecour - 69002 LYON", "TVA intra. FR40303265045", size=8)
     sheet.rows(115, 42, "CABINET ROUSSEAU", "A l'attention de Mme Petit", "7 rue Garibaldi", "69006 LYON")
-    strip = ((15, "l"), (60, "l"), (105, "l"), (150, "l"))
-    sheet.table(75, strip, ("FACTURE N°", "DATE", "ÉCHÉANCE", "CODE CLIENT"), size=8, bold=True)
-    sheet.table(80, strip, ("F2024-3310", "06.09.2024", "06.10.2024", "ROU01"))
-    columns = ((15, "l"), (40, "l"), (120, "r"), (150, "r"), (195, "r"))
-    sheet.table(95, columns, ("CODE", "LIBELLÉ", "QTÉ", "PRIX UNIT. HT", "MONTANT HT"), bold=True)
-    y = sheet.table(102, columns, ("RAM-A4", "Ramette papier A4 80 g", "50", "4,10", "205,00"))
-    y = sheet.table(y, columns, ("", "Remise 10 %", "", "", "-20,50"))
-    y = sheet.table(y, columns, ("TON-26X", "Toner noir 26X", "2", "118,00", "236,00"))
-    y = sheet.table(y, columns, ("", "Frais de port", "", "", "12,00"))
-    sheet.table(
-        y + 8, ((140, "l"), (195, "r")), ("TOTAL HT", "432,50"), ("TVA 20 %", "86,50"), ("TOTAL TTC", "519,00 €")
-    )
-    return Stranger("rebates between", sheet.done(), "invoice", {
+    strip = "15 60 105 150"
+    sheet.table(75, strip, "FACTURE N°|DATE|ÉCHÉANCE|CODE CLIENT", size=8, bold=True)
+    sheet.table(80, strip, "F2024-3310|06.09.2024|06.10.2024|ROU01")
+    columns = "15 40 120r 150r 195r"
+    sheet.table(95, columns, "CODE|LIBELLÉ|QTÉ|PRIX UNIT. HT|MONTANT HT", bold=True)
+    y = sheet.table(102, columns, "RAM-A4|Ramette papier A4 80 g|50|4,10|205,00")
+    y = sheet.table(y, columns, "|Remise 10 %|||-20,50")
+    y = sheet.table(y, columns, "TON-26X|Toner noir 26X|2|118,00|236,00")
+    y = sheet.table(y, columns, "|Frais de port|||12,00")
+    sheet.table(y + 8, "140 195r", "TOTAL HT|432,50", "TVA 20 %|86,50", "TOTAL TTC|519,00 €")
+    return sheet.states("invoice", {
         "invoice_number": "F2024-3310", "invoice_date": "2024-09-06", "payment_due_date": "2024-10-06",
-        "currency": "EUR", "total_net": "432.50", "total_tax": "86.50", "total_gross": "519.00",
-        "issuer": party("PAPETERIE DU CENTRE", "22 place Bellecour", "69002", "LYON", vat_id="FR40303265045"),
-        "recipient": party("CABINET ROUSSEAU", "7 rue Garibaldi", "69006", "LYON"),
+        **totals("EUR 432.50 86.50 519.00"),
+        "issuer": party("PAPETERIE DU CENTRE|22 place Bellecour|69002|LYON", vat_id="FR40303265045"),
+        "recipient": party("CABINET ROUSSEAU|7 rue Garibaldi|69006|LYON"),
         "line_items": [
             *lines("article_number description quantity unit_price net_amount",
                     "RAM-A4|Ramette papier A4 80 g|50|4.10|184.50", "TON-26X|Toner noir 26X|2|118.00|236.00"),

@@ -1,6 +1,10 @@
-"""Sheets of paper to draw on, and the form in which is told what they state."""
+"""Sheets of paper to draw on, and the form in which is told what they state.
 
-from collections.abc import Sequence
+What is drawn side by side is written with bars between: `"Menge|Preis"`; where, is a list of places in millimetres from
+the left edge: `"20 120r"`, with an `r` where the text ends at its place.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +15,6 @@ from fpdf import FPDF
 class Stranger:
     """A paper: its pages as a PDF, its type, and what it states in the form of structured data."""
 
-    name: str
     content: bytes
     type: str
     states: dict[str, Any]
@@ -37,28 +40,37 @@ class Sheet:
         width = self._pdf.get_string_width(text)
         self._pdf.text(x - width if right else x, y, text)
 
-    def rows(self, x: float, y: float, *texts: str, size: float = 9, pitch: float = 4.4) -> float:
+    def rows(
+        self, x: float, y: float, *texts: str, size: float = 9, pitch: float = 4.4, bold: bool = False,
+        right: bool = False,
+    ) -> float:  # fmt: skip
         """Write texts below one another; returns the place of the next."""
         for text in texts:
-            self.at(x, y, text, size)
+            self.at(x, y, text, size, bold=bold, right=right)
             y += pitch
         return y
 
     def table(
-        self, y: float, columns: Sequence[tuple[float, str]], *rows: Sequence[str], size: float = 9, pitch: float = 5,
+        self, y: float, places: str, *rows: str, head: str | None = None, size: float = 9, pitch: float = 5,
         bold: bool = False,
     ) -> float:  # fmt: skip
-        """Write rows of cells; a column is its place and `l` or `r`. Returns the place of the next row."""
+        """Write rows of cells, below a bold row of headings if any. Returns the place of the next row."""
+        if head is not None:
+            y = self.table(y, places, head, size=size, bold=True) + 2
         for row in rows:
-            for (x, align), text in zip(columns, row, strict=True):
+            for place, text in zip(places.split(), row.split("|"), strict=True):
                 if text:
-                    self.at(x, y, text, size, bold=bold, right=align == "r")
+                    self.at(float(place.rstrip("r")), y, text, size, bold=bold, right=place.endswith("r"))
             y += pitch
         return y
 
-    def done(self) -> bytes:
-        """The file."""
-        return bytes(self._pdf.output())
+    def rule(self, y: float, left: float = 20, right: float = 190) -> None:
+        """Draw a line across."""
+        self._pdf.line(left, y, right, y)
+
+    def states(self, kind: str, data: Mapping[str, Any]) -> Stranger:
+        """The drawn paper, and what it states."""
+        return Stranger(bytes(self._pdf.output()), kind, dict(data))
 
 
 def line(text: str, names: str) -> dict[str, str]:
@@ -68,8 +80,15 @@ def line(text: str, names: str) -> dict[str, str]:
 
 
 def lines(names: str, *texts: str) -> list[dict[str, str]]:
+    """Lines of goods, all with the same fields."""
     return [line(text, names) for text in texts]
 
 
-def party(name: str, street: str, code: str, city: str, **more: str) -> dict[str, str]:
-    return {"name": name, "street": street, "postal_code": code, "city": city, **more}
+def party(written: str, **more: str) -> dict[str, str]:
+    """A firm from its name, street, postal code and town with bars between."""
+    return line(written, "name street postal_code city") | more
+
+
+def totals(written: str) -> dict[str, str]:
+    """The sums from a currency, the net, the tax and the gross amount."""
+    return dict(zip(("currency", "total_net", "total_tax", "total_gross"), written.split(), strict=True))
