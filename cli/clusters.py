@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 from rich.tree import Tree
 
-from cli import ids, outcomes
+from cli import ids, listing, outcomes
 from cli.case import Link, case_of, place_of_type, show_case
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
@@ -165,7 +165,7 @@ def clusters(
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, with all the evidence.")] = False,
 ) -> None:
     """Show which documents belong together, and why."""
-    if context.invoked_subcommand is not None:
+    if not listing.is_wanted(context, "clusters"):
         return
     cloud = Cloud.at(place_of(context.obj))
     found = [cluster for one in chosen(cloud, tenant) for cluster in of_tenant(cloud, one)]

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import typer
 
-from cli import ids, outcomes
+from cli import ids, listing, outcomes
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
 from cli.failures import UsageError
@@ -47,12 +47,7 @@ def documents(
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
 ) -> None:
     """Show what became of every uploaded file."""
-    if context.invoked_subcommand is not None:
-        if tenant is not None or state is not None or as_json:
-            raise UsageError(
-                f"--tenant, --state and --json before '{context.invoked_subcommand}' would mean the list of documents: "
-                "leave them out, or write --json behind it."
-            )
+    if not listing.is_wanted(context, "documents"):
         return
     cloud = Cloud.at(place_of(context.obj))
     found = [outcome for one in chosen(cloud, tenant) for outcome in outcomes.of_tenant(cloud, one)]

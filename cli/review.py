@@ -10,7 +10,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cli import ids
+from cli import ids, listing
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
 from cli.failures import UsageError
@@ -39,6 +39,13 @@ class State(StrEnum):
     DECIDED = "decided"
     GONE = "gone"
 
+
+_BECAME = {State.OPEN: "in doubt", State.DECIDED: "decided by a person", State.GONE: "in doubt no more, by themselves"}
+_NOTHING = {
+    State.OPEN: "Nothing is in doubt here.",
+    State.DECIDED: "Nothing is here that was in doubt and was decided by a person.",
+    State.GONE: "Nothing is here that was in doubt and is no more.",
+}
 
 app = typer.Typer(
     help=f"""{SUMMARY}
@@ -73,7 +80,7 @@ def review(  # one for each option
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, with all the evidence.")] = False,
 ) -> None:
     """List the documents that are in doubt."""
-    if context.invoked_subcommand is not None:
+    if not listing.is_wanted(context, "documents in doubt"):
         return
     cloud = Cloud.at(place_of(context.obj))
     wanted = Wanted(
@@ -84,18 +91,18 @@ def review(  # one for each option
         max_chance=max_chance,
     )
     with cloud.database.delivery() as connection:
-        places = review_queue.places(connection, wanted, limit)
-    found = review_queue.items(cloud.database, places)
+        places = review_queue.places(connection, wanted, limit + 1)
+    found = review_queue.items(cloud.database, places[:limit])
     if as_json:
         print_json([item.record for item in found])
     else:
-        show_queue(found, limit)
+        show_queue(found, state, has_more=len(places) > limit)
 
 
-def show_queue(found: Sequence[Item], limit: int) -> None:
-    """A row for each document in doubt."""
+def show_queue(found: Sequence[Item], state: State, *, has_more: bool) -> None:
+    """A row for each document that is, or was, in doubt."""
     if not found:
-        page().print("Nothing is in doubt here.")
+        page().print(_NOTHING[state])
         return
     several = len({item.tenant for item in found}) > 1
     columns = [Column("tenant", no_wrap=True)] if several else []
@@ -109,8 +116,8 @@ def show_queue(found: Sequence[Item], limit: int) -> None:
         cells += [(paper and paper.total) or "", _candidates(item), f"{item.review.chance:.0%}"]
         table.add_row(*map(Text, [*cells, f"{item.review.opened_at:%Y-%m-%d}"]))
     page().print(table)
-    more = f"; the first {limit}, more with --limit" if len(found) == limit else ""
-    page().print(f"{len(found)} in doubt{more}. One of them with its evidence: counterfoil review show ID")
+    more = f"; the first {len(found)}, more with --limit" if has_more else ""
+    page().print(f"{len(found)} {_BECAME[state]}{more}. One of them with its evidence: counterfoil review show ID")
 
 
 def title(paper: Paper | None) -> str:

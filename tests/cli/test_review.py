@@ -106,3 +106,19 @@ def test_what_cannot_be_done_is_refused_with_a_sentence(office: Office, database
         run("show", uuid4())
     with pytest.raises(UsageError, match="neither is in doubt"):
         run("confirm", office.ids[2], office.ids[3])
+
+
+@pytest.mark.parametrize("option", [("--tenant", "acme"), ("--state", "gone"), ("--limit", "3"), ("--json",)])
+def test_an_option_of_the_list_is_not_left_unheard_before_a_decision(option: tuple[str, ...], office: Office) -> None:
+    with pytest.raises(UsageError, match=f"{option[0]} before 'reject' would mean the list"):
+        run(*option, "reject", office.ids[2], "--all")
+    assert office.reviews() == {2: [[0, 1]]}
+
+
+def test_the_list_says_what_became_of_what_it_shows_and_whether_there_is_more(office: Office) -> None:
+    assert run("--limit", "1").splitlines()[-1].startswith("1 in doubt. ")
+    office.match(office.file(invoice("R-82", 40, po_reference="4711", lines=[], total_gross="333.00")))
+    assert run("--limit", "1").splitlines()[-1].startswith("1 in doubt; the first 1, more with --limit. ")
+    run("reject", office.ids[2], "--all", "--by", "ann")
+    assert run("--state", "decided").splitlines()[-1].startswith("1 decided by a person. ")
+    assert run("--state", "gone").strip() == "Nothing is here that was in doubt and is no more."
