@@ -364,19 +364,9 @@ def _decide(  # who decides what
     if isinstance(answer, Refused):
         raise UsageError(answer.sentence)
     if as_json:
-        print_json(_record(tenant, answer))
+        print_json({"tenant": tenant.slug, **answer.record})
     else:
         _tell(cloud, tenant, answer)
-
-
-def _record(tenant: Tenant, done: Done) -> dict[str, Any]:
-    return {
-        "tenant": tenant.slug,
-        "verdict": done.verdict,
-        "decided": [list(pair) for pair in done.decided],
-        "clusters": sorted(done.clusters),
-        "matched_anew": done.rematched,
-    }
 
 
 def _tell(cloud: Cloud, tenant: Tenant, done: Done) -> None:

@@ -250,13 +250,7 @@ def _carried_out(id_: UUID, asked: _Deciding, caller: Caller, database: Database
     answer = retry_conflicts(once)
     if isinstance(answer, Refused):
         raise (NotFoundError if answer.why == "gone" else ConflictError)(answer.sentence)
-    return {
-        "tenant": slug,
-        "verdict": answer.verdict,
-        "decided": [list(pair) for pair in answer.decided],
-        "clusters": sorted(answer.clusters),
-        "matched_anew": answer.rematched,
-    }
+    return {"tenant": slug, **answer.record}
 
 
 def _wrong(problem: Problem) -> RejectedRequestError:

@@ -9,7 +9,7 @@ a pair that somebody decided meanwhile is decided again only by whoever says tha
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from counterfoil.db import Connection
@@ -33,6 +33,16 @@ class Done:
     """Documents that are matched anew."""
     sends: Sequence[Send]
     """Messages owed, to be sent after the commit."""
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "verdict": self.verdict,
+            "decided": [list(pair) for pair in self.decided],
+            "clusters": sorted(self.clusters),
+            "matched_anew": self.rematched,
+        }
 
 
 @dataclass(frozen=True)
