@@ -86,7 +86,10 @@ def test_every_context_of_a_deployment_is_in_the_runbook_and_is_one() -> None:
     assert listed == set(re.findall(r"^\| `(\w+)` \|", infra.context.__doc__ or "", re.MULTILINE)) - LOCAL_CONTEXT
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/why.md", "docs/operations.md", "docs/webhooks.md"])
+PAGES = ["README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_every_link_to_a_file_or_heading_of_the_project_leads_somewhere(page: str) -> None:
     path = ROOT / page
     for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text()):
