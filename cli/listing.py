@@ -16,8 +16,7 @@ def is_wanted(context: typer.Context, what: str) -> bool:
     given = [
         option.opts[0]
         for option in context.command.params
-        if option.name is not None and (source := context.get_parameter_source(option.name)) is not None
-        if source.name == "COMMANDLINE"
+        if (source := context.get_parameter_source(option.name or "")) is not None and source.name == "COMMANDLINE"
     ]
     if given:
         raise UsageError(
