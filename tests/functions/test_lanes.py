@@ -10,6 +10,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.errors import BreakerOpenError, DeferredError, ServiceUnavailableError
 from functions.document_output.lanes import KNOWN_SECONDS, MOST, SLOW_SECONDS, WAIT, Lanes
+from infra.workers import WORKERS
 from tests.delivery.harness import Clock, FakeSqs
 from tests.functions.output_world import World
 from tests.llm.server import Raw, Server
@@ -42,6 +43,11 @@ def held(lanes: Lanes, destination: UUID, wanted: int) -> int:
             except DeferredError:
                 return number
     return wanted
+
+
+def test_the_part_of_a_slow_destination_is_half():
+    (row,) = [row for row in WORKERS if row.name == "document_output"]
+    assert row.permits == 2 * MOST
 
 
 def test_a_slow_destination_gets_a_part_and_a_quick_one_all():
