@@ -35,7 +35,7 @@ def create_upload() -> Response[str]:
     """Leave to upload a file: a form to be posted to S3 (201)."""
     bucket = settings().uploads_bucket
     assert bucket is not None  # the row lets files be uploaded, and the stack tells where
-    found = admit(api.current_event.body or "", _caller(), database(), bucket, datetime.now(UTC))
+    found = admit(_body(), _caller(), database(), bucket, datetime.now(UTC))
     return _json(201, found)
 
 
@@ -54,27 +54,25 @@ def show_review(document_id: str) -> Response[str]:
 @api.post("/api/admin/reviews/merge")
 def merge() -> Response[str]:
     """Two clusters are one."""
-    return _json(200, reviews.merge(api.current_event.body or "", _caller(), database(), datetime.now(UTC)))
+    return _json(200, reviews.merge(_body(), _caller(), database(), datetime.now(UTC)))
 
 
 @api.post("/api/admin/reviews/split")
 def split() -> Response[str]:
     """A document does not belong to its cluster."""
-    return _json(200, reviews.split(api.current_event.body or "", _caller(), database(), datetime.now(UTC)))
+    return _json(200, reviews.split(_body(), _caller(), database(), datetime.now(UTC)))
 
 
 @api.post("/api/admin/reviews/<document_id>/confirm")
 def confirm(document_id: str) -> Response[str]:
     """A document belongs to another one."""
-    body = api.current_event.body or ""
-    return _json(200, reviews.confirm(document_id, body, _caller(), database(), datetime.now(UTC)))
+    return _json(200, reviews.confirm(document_id, _body(), _caller(), database(), datetime.now(UTC)))
 
 
 @api.post("/api/admin/reviews/<document_id>/reject")
 def reject(document_id: str) -> Response[str]:
     """A document does not belong to others."""
-    body = api.current_event.body or ""
-    return _json(200, reviews.reject(document_id, body, _caller(), database(), datetime.now(UTC)))
+    return _json(200, reviews.reject(document_id, _body(), _caller(), database(), datetime.now(UTC)))
 
 
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
@@ -85,6 +83,14 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 def _caller() -> Caller:
     authorizer = api.current_event.request_context.authorizer
     return Caller.of((authorizer.jwt_claim if authorizer else None) or {})
+
+
+def _body() -> str:
+    """What was sent; empty where it is no text. The gateway encodes what is not declared as JSON or text (base64)."""
+    try:
+        return api.current_event.decoded_body or ""
+    except ValueError:
+        return ""
 
 
 def _json(status: int, body: Any, **headers: str) -> Response[str]:

@@ -1,5 +1,6 @@
 """`/api/admin/reviews`: the queue, page by page, and what people may decide about it."""
 
+import json
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -134,6 +135,11 @@ def test_an_operator_confirms_a_candidate(ask: Ask, office: Office) -> None:
     ((decision,), state) = (shown["decisions"], shown["state"])
     assert (state, decision["verdict"], decision["reason"]) == ("decided", "confirmed", body["reason"])
     assert decision["by"] == "b1a2c3d4-0000-4000-8000-1234567890ab"
+
+
+def test_a_decision_that_is_not_declared_as_json_is_read(ask: Ask, office: Office) -> None:
+    body = json.dumps({"document": str(office.ids[0])}).encode()
+    assert ask(body, path=f"{PATH}/{office.ids[2]}/confirm", groups=EVERYWHERE).status == 200
 
 
 def test_who_comes_second_is_told_of_the_first(ask: Ask, office: Office) -> None:

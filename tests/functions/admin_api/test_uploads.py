@@ -39,6 +39,11 @@ def test_an_operator_gets_a_form_for_one_key_and_so_many_bytes(ask: Ask) -> None
     assert timedelta(minutes=14) < expires - before < timedelta(minutes=16)
 
 
+def test_what_curl_sends_without_a_content_type_is_read(ask: Ask) -> None:
+    answer = ask(json.dumps(WANTED, ensure_ascii=False).encode())
+    assert (answer.status, answer.body["key"].rsplit("/", 1)[1]) == (201, WANTED["file_name"])
+
+
 def test_two_forms_for_one_name_have_two_keys(ask: Ask) -> None:
     assert ask(WANTED).body["key"] != ask(WANTED).body["key"]
 
@@ -84,6 +89,7 @@ def test_a_tenant_that_does_not_exist_is_not_found(ask: Ask) -> None:
     ("body", "says"),
     [
         ("", "must be JSON"),
+        (b"\xff\xfe", "must be JSON"),
         ("{", "must be JSON"),
         ("[]", "wrong at a field"),
         ({"tenant": "acme"}, "wrong at file_name"),
