@@ -1,0 +1,62 @@
+"""Letters of every alphabet as Latin letters without marks, as far as that is certain. Pure.
+
+Cyrillic and Greek are transliterated, which makes two writings of such a name one. Scripts that are written in many
+ways in Latin letters (Hebrew, Arabic, those of East Asia) stay as they are, in one width and without vowel points.
+"""
+
+# ruff: noqa: RUF001 - letters of other alphabets are what is transliterated here
+import re
+import unicodedata
+from functools import lru_cache
+
+_LETTERS = {
+    "ß": "ss", "ø": "o", "æ": "a", "œ": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ı": "i", "ħ": "h", "ŧ": "t",
+    "ŋ": "n", "ə": "a", "ĸ": "k",
+    # Cyrillic (scientific transliteration without diacritics)
+    "а": "a", "б": "b", "в": "v", "г": "g", "д": "d", "е": "e", "ж": "zh", "з": "z", "и": "i", "й": "i", "к": "k",
+    "л": "l", "м": "m", "н": "n", "о": "o", "п": "p", "р": "r", "с": "s", "т": "t", "у": "u", "ф": "f", "х": "h",
+    "ц": "ts", "ч": "ch", "ш": "sh", "щ": "sht", "ъ": "a", "ы": "y", "ь": "", "э": "e", "ю": "yu", "я": "ya",
+    "і": "i", "є": "e", "ґ": "g", "ђ": "d", "ј": "j", "љ": "lj", "њ": "nj", "ћ": "c", "џ": "dz", "ѕ": "z",
+    "ә": "a", "ғ": "g", "қ": "k", "ң": "n", "ө": "o", "ү": "u", "ұ": "u", "һ": "h",
+    # Greek (ELOT 743, letter by letter)
+    "α": "a", "β": "v", "γ": "g", "δ": "d", "ε": "e", "ζ": "z", "η": "i", "θ": "th", "ι": "i", "κ": "k", "λ": "l",
+    "μ": "m", "ν": "n", "ξ": "x", "ο": "o", "π": "p", "ρ": "r", "σ": "s", "ς": "s", "τ": "t", "υ": "y", "φ": "f",
+    "χ": "ch", "ψ": "ps", "ω": "o",
+    # Arabic as Persian and Urdu write it
+    "ی": "ي", "ى": "ي", "ک": "ك", "ة": "ه",
+}  # fmt: skip
+_MARKS_END = 0x2100
+"""Behind it are only the marks of kana, without which two syllables would be one."""
+_PLAIN = str.maketrans(_LETTERS) | {
+    code: None for code in range(0x300, _MARKS_END) if unicodedata.category(chr(code)) in ("Mn", "Mc")
+}
+_UMLAUTS = re.compile("([aou])e")
+_GREEK_PAIRS = re.compile(r"(ο[υύ])|(γ(?=[γξχ]))|\bμπ|([αεη])[υύ](?:(?=[θκξπσςτφχψ]|\b)|(v?))")
+
+
+def plain(text: str) -> str:
+    """Lower-case Latin letters, digits and punctuation: transliterated, without diacritics, `ue` and `ü` alike `u`."""
+    return _UMLAUTS.sub(r"\1", latin(text))
+
+
+fold = lru_cache(maxsize=20_000)(plain)
+"""`plain`, remembered."""
+
+
+def latin(text: str) -> str:
+    """A text in lower-case Latin letters without marks, where its letters have any; punctuation stays."""
+    if text.isascii():
+        return text.lower()
+    lower = _GREEK_PAIRS.sub(_pair, text.replace("\N{MICRO SIGN}", "u").casefold())
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFKD", lower).translate(_PLAIN))
+
+
+def _pair(match: re.Match[str]) -> str:
+    """Two Greek letters that are one sound (ELOT 743): alpha and ypsilon are `af` before a voiceless one, else `av`."""
+    if match[1]:
+        return "ou"
+    if match[2]:
+        return "n"
+    if match[3]:
+        return match[3] + ("v" if match[4] is not None else "f")
+    return "b"

@@ -1,0 +1,268 @@
+"""A firm's name taken apart: its core, its legal form, its other names. Pure.
+
+A form never eats a word of the name: short forms, which are words and initials, too, count at the end of a name only.
+Where a form may stand before a name as well (`AS Tallink`, `AS Roma`), both readings are kept.
+"""
+
+# ruff: noqa: RUF001 - letters of other alphabets
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from counterfoil.documents.matching.wording import (
+    ATTACHED,
+    LEADING,
+    LEADING_CYRILLIC,
+    MEANINGS,
+    PERHAPS_LEADING,
+    PHRASES,
+    SIGNS,
+    SLASHED,
+    Meaning,
+    Role,
+    Sign,
+    spelled,
+)
+
+_TOKEN = re.compile(r"[^\W_]+|[,;()\[\]|&+]")
+_DOUBLED = re.compile(r"(.)\1+")
+_DIGIT = re.compile(r"\d")
+_CYRILLIC = re.compile(r"[\u0400-\u04ff]")
+_SLASHED = re.compile(rf"\b(?:{'|'.join(SLASHED)})\b|(?<!\w)(\w)/(\w)(?!\w)")
+_UMLAUT_FORM = re.compile(r"(?<=\s)([AO])(E)$|\b([ΑΟ])(Ε)\b")
+"""Greek forms (Α.Ε., Ο.Ε.) without dots, which would be taken for umlauts."""
+_CONFUSABLE = str.maketrans("015826", "olsbzg")
+_WORD = Meaning(Role.WORD)
+_SURE, _LAST, _KIND, _FILLER, _LINK, _LETTER, _BREAK = list(Role)[1:]
+"""Looked up once: members of an enumeration are slow to reach."""
+_COMPOUNDS = {
+    "aktiengesellschaft": "stock",
+    "gesellschaft": None,
+    "gesmbh": "limited",
+    "gmbh": "limited",
+    "ges": None,  # codespell:ignore ges
+    "aktiebolaget": "limited",
+    "aktiebolag": "limited",
+    "aktieselskab": "stock",
+}
+"""Forms that German and the Nordic languages write in one word with the name."""
+_COMPOUNDS_END = tuple(_COMPOUNDS)
+_KEY_LETTERS = 6
+_ACRONYM = 4
+"""Letters of a single word that may have its place behind it: `TIL Manchester`."""
+_BRANCHES = {
+    "uk", "us", "eu", "uae", "german", "french", "swiss", "italian", "spanish", "dutch", "irish", "polish", "belgian",
+    "european", "europe", "ireland", "india", "london", "dublin", "dubai", "singapore", "paris", "frankfurt",
+}  # fmt: skip
+"""What most often stands before `Branch`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A firm's name. `core` has neither legal form, branch, filler words nor the place; its words are sorted."""
+
+    core: str
+    form: str | None
+    """The group of legal forms that the name states: limited, stock, partners, trader, cooperative, association,
+    foundation or public."""
+    key: str
+    """How a search finds it: the beginning of its first word, which is what abbreviating and dropping words leave; `i`
+    and `l` alike, no letter twice in a row."""
+    others: frozenset[str] = frozenset()
+    """Cores of other names that the text states (trading as, formerly, owner), and of the other reading of a word that
+    may be a form."""
+
+
+@lru_cache(maxsize=20_000)
+def name(text: str, place: str = "") -> Name:
+    """Take a name apart; `place` is the firm's city, which many write behind the name."""
+    words = _words(text)
+    aliases: list[list[str]] = []
+    of_place = _place(place) if place else frozenset()
+    if not SIGNS.keys().isdisjoint(words):
+        words, aliases = _without_signs(words, of_place)
+    kept, form = _reduced(words, of_place)
+    others = {" ".join(sorted(_reduced(alias, of_place)[0])) for alias in aliases}
+    first = kept[0] if kept else ""
+    if len(kept) > 1 and words[0] == first:
+        group = LEADING.get(first) or (LEADING_CYRILLIC.get(first) if _CYRILLIC.search(text) else None)
+        if group is not None and form is None:
+            form = group
+            others.add(" ".join(sorted(kept)))
+            kept = kept[1:]
+        elif group is not None or first in PERHAPS_LEADING:
+            others.add(" ".join(sorted(kept[1:])))
+    core = " ".join(sorted(kept))
+    found = next(
+        (word for word in kept if word not in MEANINGS and word not in LEADING and word not in of_place), first
+    )
+    key = _DOUBLED.sub(r"\1", found.replace("i", "l"))
+    return Name(core, form, key[:_KEY_LETTERS], frozenset(others - {core, ""}))
+
+
+@lru_cache(maxsize=5_000)
+def _place(place: str) -> frozenset[str]:
+    return frozenset(_TOKEN.findall(spelled(place)))
+
+
+def _words(text: str) -> list[str]:
+    """The words of a name and the marks between them: initials joined, phrases of several words as one."""
+    if not text.isascii() or text.endswith(("AE", "OE")):
+        text = _UMLAUT_FORM.sub(_dotted, text)
+    written = spelled(text)
+    if "/" in written:
+        written = _SLASHED.sub(_unslashed, written)
+    if not written.isascii():
+        written = ATTACHED.sub(r" \g<0> ", written)
+    words = _TOKEN.findall(written)
+    if _DIGIT.search(written):
+        words = [word if word.isdigit() else word.translate(_CONFUSABLE) for word in words]
+    if 1 in map(len, words):
+        words = _initials_joined(words)
+    if not PHRASES.keys().isdisjoint(words):
+        words = _phrases_joined(words)
+    return words
+
+
+def _unslashed(match: re.Match[str]) -> str:
+    """`t/a` in words; two initials, such as those of `A/S`, as one word."""
+    return f"{match[1]}{match[2]}" if match[1] else f" {SLASHED[match[0]]} "
+
+
+def _dotted(match: re.Match[str]) -> str:
+    return ".".join(letter for letter in match.groups() if letter) + "."
+
+
+def _initials_joined(words: Sequence[str]) -> list[str]:
+    """`S. A. S.` as `sas`; of `M S A/S` the end, which is a form, apart."""
+    found: list[str] = []
+    run = ""
+    for word in (*words, ""):
+        if len(word) == 1 and word.isalpha():
+            run += word
+            continue
+        if len(run) > 1 and run not in MEANINGS:
+            if run[0] in "eyu":
+                found.append(run[0])
+                run = run[1:]
+            ends = (run[-length:] for length in (4, 3, 2) if len(run) > length)
+            end = next((end for end in ends if end in MEANINGS), "")
+            found += [run.removesuffix(end), end] if end else [run]
+        elif run:
+            found.append(run)
+        run = ""
+        if word:
+            found.append(word)
+    return found
+
+
+def _phrases_joined(words: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    at = 0
+    while at < len(words):
+        phrases = PHRASES.get(words[at], ())
+        phrase = next((one for one in phrases if tuple(words[at : at + len(one)]) == one), words[at : at + 1])
+        found.append(" ".join(phrase))
+        at += len(phrase)
+    return found
+
+
+def _without_signs(words: list[str], of_place: frozenset[str]) -> tuple[list[str], list[list[str]]]:
+    """The words of the name alone, and those of its other names."""
+    aliases: list[list[str]] = []
+    if SIGNS.get(words[0]) is Sign.CARE_OF:
+        words = words[1:]
+    at = 1
+    while at < len(words):
+        sign = SIGNS.get(words[at])
+        if sign is None:
+            at += 1
+            continue
+        end = next((i for i in range(at, len(words)) if words[i] in (")", "]")), len(words))
+        begin = _begin(words, at, end, sign, of_place)
+        if begin is None or not any(word[0].isalnum() for word in words[:begin]):
+            at += 1
+            continue
+        if sign in (Sign.ALIAS, Sign.ALIAS_AFTER_FORM) and at + 1 < end:
+            aliases.append(words[at + 1 : end])
+        words = words[:begin] + words[end:]
+        at = begin
+    return words, aliases
+
+
+def _begin(words: Sequence[str], at: int, end: int, sign: Sign, of_place: frozenset[str]) -> int | None:
+    """Where what the sign at `at` introduces begins; None where it is a word of the name."""
+    behind = words[at + 1 : end]
+    over = _is_over(words[at - 1])
+    if sign in (Sign.BRANCH_AFTER_FORM, Sign.ALIAS_AFTER_FORM):
+        named = bool(behind) and not any(_is_over(word) for word in behind)
+        return at if over or (sign is Sign.BRANCH_AFTER_FORM and named) else None
+    if sign is Sign.BRANCH_BEFORE and not over:
+        before = max((i + 1 for i in range(at) if _is_over(words[i])), default=0)
+        if before > 0:
+            return before
+        if words[at - 1] in _BRANCHES or words[at - 1] in of_place:
+            return at - 1 if at > 1 else None
+        return at if of_place.intersection(behind) else None
+    if sign is Sign.BRANCH and not over and behind and all(_is_over(word) for word in behind):
+        return None
+    return at
+
+
+def _is_over(word: str) -> bool:
+    """Whether a word ends a name: a form, or a comma or bracket."""
+    meaning = MEANINGS.get(word)
+    return meaning is not None and meaning.role in (Role.SURE, Role.LAST, Role.BREAK)
+
+
+def _reduced(words: Sequence[str], of_place: frozenset[str]) -> tuple[list[str], str | None]:
+    """The words that are the name, in their order, and the group of its form. Reads from the end."""
+    kept: list[str] = []
+    places: list[str] = []
+    form: str | None = None
+    at_end = behind_company = True
+    for at in range(len(words) - 1, -1, -1):
+        word = words[at]
+        role, group = MEANINGS.get(word, _WORD)
+        if role is _SURE or (role is _LAST and at_end and (form is None or behind_company)):
+            if form is None and at > 0 and words[at + 1 : at + 2] == [","]:
+                kept.clear()  # `Lyngcombe Chemicals GmbH, Abteilung Einkauf`
+            places.clear()
+            form, at_end, behind_company = form or group, True, False
+        elif role is _BREAK:
+            places.clear()
+            at_end = True
+        elif role is _FILLER and at_end:
+            behind_company = True  # `AG & Co. KG`
+        elif role is _LINK or (role is _LETTER and kept and at > 0):
+            continue
+        elif at_end and form is None and word in of_place:
+            places.append(word)
+        else:
+            word, stated = _stated(word, words[at + 1 : at + 2], group if role is _KIND else None)
+            form = form or stated
+            kept.append(word)
+            at_end = behind_company = False
+    # A place with no comma or form before it is one behind a whole name only: it is part of `Stadtwerke Köln`.
+    if len(kept) > 1 or (kept and len(kept[0]) <= _ACRONYM):
+        places = []
+    whole = (places + kept)[::-1]
+    return (whole, form) if whole else _nothing_but_forms(words, form)
+
+
+def _stated(word: str, behind: Sequence[str], group: str | None) -> tuple[str, str | None]:
+    """A word of the name and the form that it states, without one that is written in one with it."""
+    if word.endswith(_COMPOUNDS_END):
+        for ending, meant in _COMPOUNDS.items():
+            if ending == "ges" and "mbh" not in behind:  # codespell:ignore ges
+                continue
+            if word.endswith(ending) and len(word) > len(ending):
+                return word.removesuffix(ending), meant
+    return word, group
+
+
+def _nothing_but_forms(words: Sequence[str], form: str | None) -> tuple[list[str], str | None]:
+    """The first of several forms is the name of a firm that has no other."""
+    said = [word for word in words if MEANINGS.get(word, _WORD).role not in (Role.LINK, Role.LETTER, Role.BREAK)]
+    return said[:1] or [word for word in words if word[0].isalnum()], form if len(said) > 1 else None
