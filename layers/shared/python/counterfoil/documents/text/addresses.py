@@ -26,8 +26,17 @@ _STREET_WORDS = re.compile(
     r"|impasse|\bvia\b|viale|piazza|corso|calle|avenida|plaza|paseo|straat|laan\b|plein\b|gracht|\bvej\b|vej\b|gade\b"
     r"|alle\b|street|road|\bpark\b|\bunit \d|\bcourt\b|\bwharf\b|crescent|\bclose\b|\bterrace\b|estate\b"
     r"|\broute\b|\blane\b|drive\b|square|postfach|p\.? ?o\.? box|boite postale|\bbp\b|apartado"
-    r"|casella postale|postboks"
+    r"|casella postale|postboks|case postale|postbus"
+    r"|\bcarrer\b|\bc/|avinguda|\bavda\b|\bpza\b|passeig|\bronda\b|poligono|camino|carretera|\bctra\b|travesia"
+    r"|\bstrada\b|\blargo\b|vicolo|localita\b|contrada|frazione|\bcours\b|\ballee|\bplace\b|faubourg"
+    r"|\bzone (?:art|ind|d'act)|\bz\.?[ia]\.?\b|lieu[ -]dit|lotissement|\bkade\b"
+    r"|\w{3}(?:kade|dijk|singel|dreef|hof|steeg|straede|torv|vanget|parken)\b"
+    r"|\bmews\b|\bgardens\b|\byard\b|\bquay\b|\bblvd\b|\bsuite \d"
 )
+_DEPARTMENT = re.compile(
+    r"dep(?:artmen)?t|accounts|purchas|finance|office|procure|goods in|ware(?:house|n)|c/o|invoice"
+)
+_BOX = re.compile(r"postfach|p\.? ?o\.? box|boite postale|case postale|bp\b|apartado|casella postale|postboks|postbus")
 _HOUSE_NUMBER = re.compile(
     r"(?:^\d{1,5}[a-z]?(?: ?(?:bis|ter))?,? [a-z].{2,}|.{3,} \d{1,5} ?[a-z]?(?:[-/ ]\d{1,4} ?[a-z]?)?$)"
 )
@@ -46,7 +55,7 @@ _NOT_OF_ADDRESS = re.compile(
     r"|kunden-?(?:nr|nummer)|lief-?nr|kd-?nr|hr[ab]|nr)\b"
     r"|@|https?:|www\.|^[+(]?\d[\d\s()/.-]{6,}$"
 )
-_SEPARATOR = re.compile(r"\s*(?:[·•●∙|;,*]|\s[-\u2013\u2014]\s|\x1f)\s*")
+_SEPARATOR = re.compile(r"\s*(?:[·•●∙|;,*]|\s[-\u2013\u2014/]\s|\x1f)\s*")
 _REACH = 3.0  # heights of the text between the lines of an address
 _REACH_IN_WINDOW = 4.2  # letters leave lines of an address window empty
 _MAX_LINES = 7
@@ -68,13 +77,17 @@ class Town:
 
 @dataclass(frozen=True)
 class Address:
-    """Name, street and town with the cells that they were read from, top to bottom; `inline` stood on one line."""
+    """Name, street and town with the cells that they were read from, top to bottom.
+
+    An `inline` address stood on one line; one `to_person` names by label whose attention it seeks.
+    """
 
     name: str | None
     street: str | None
     town: Town
     cells: tuple[Cell, ...]
     inline: bool = False
+    to_person: bool = False
 
     @property
     def top(self) -> Cell:
@@ -148,11 +161,11 @@ def _town_of(layout: Layout, cell: Cell) -> Town | None:
 
 
 def _nearest_over(layout: Layout, cell: Cell) -> Cell | None:
-    column = [other for other in layout.over(cell, 2 * cell.height) if _is_flush(other, cell)]
+    column = [other for other in layout.over(cell, 2 * cell.height) if is_flush(other, cell)]
     return column[-1] if column else None
 
 
-def _is_flush(a: Cell, b: Cell) -> bool:
+def is_flush(a: Cell, b: Cell) -> bool:
     """Tell whether cells are lines of one block: they begin at one place, or end there."""
     return abs(a.left - b.left) < b.height or abs(a.right - b.right) < _SAME_END * b.height
 
@@ -223,7 +236,7 @@ def _above(layout: Layout, bottom: Cell, taken: set[Cell]) -> Iterator[Cell]:
     over = layout.over(bottom, _HIGHEST * bottom.height)
     column = [cell for cell in over if abs(cell.left - bottom.left) < bottom.height]
     if not column:
-        column = [cell for cell in over if _is_flush(cell, bottom)]
+        column = [cell for cell in over if is_flush(cell, bottom)]
     is_window = any(cell in taken and bottom.top - cell.bottom < _WINDOW * bottom.height for cell in over)
     below, count = bottom, 0
     for cell in reversed(column):
@@ -232,7 +245,7 @@ def _above(layout: Layout, bottom: Cell, taken: set[Cell]) -> Iterator[Cell]:
         reach = (_REACH_IN_WINDOW if is_wide else _REACH) - 1
         if below.top - cell.bottom > reach * bottom.height or count >= _MAX_LINES or cell in taken:
             return
-        if label == "other" and _is_contact(layout, cell):
+        if (label == "other" and _CONTACT.search(layout.left_of(cell)[-1].plain)) or _names_contact(cell):
             below = cell
             continue
         if label == "other" or ends_address(cell):
@@ -259,6 +272,10 @@ _NAME = wording.pattern(wording.NAME)
 _ADDRESS = wording.pattern(wording.ADDRESS)
 
 
+_TITLES = re.compile("|".join(word for words in wording.TITLES.values() for word in words))
+"""What a document calls itself, with nothing beside."""
+
+
 def _label_of(layout: Layout, cell: Cell) -> str | None:
     """Whether a label with a colon left of a cell says that it is a name, an address or something other."""
     left = layout.left_of(cell)
@@ -268,8 +285,9 @@ def _label_of(layout: Layout, cell: Cell) -> str | None:
     return "name" if _NAME.search(label) else "address" if _ADDRESS.search(label) else "other"
 
 
-def _is_contact(layout: Layout, cell: Cell) -> bool:
-    return _CONTACT.search(layout.left_of(cell)[-1].plain) is not None
+def _names_contact(cell: Cell) -> bool:
+    """Tell whether a line of an address names a person by label: `Attention: Fiona Baird`."""
+    return ":" in cell.text and _CONTACT.match(cell.plain.strip(" *.")) is not None
 
 
 def ends_address(cell: Cell) -> bool:
@@ -281,6 +299,7 @@ def ends_address(cell: Cell) -> bool:
         or _LABEL_BEHIND.match(words) is not None
         or _NOT_OF_ADDRESS.search(words) is not None
         or is_heading(cell)
+        or _TITLES.fullmatch(words.strip(" .:*")) is not None
         or any(True for _ in dates.find(cell.text, "day first"))
         or not any(map(str.isalpha, words))
         or len(words) > 70
@@ -300,10 +319,17 @@ _HEADINGS = re.compile(
 )
 
 
+_ABOUT_ADDRESS = re.compile(
+    r"(?:^(?:adresse|indirizzo|direccion|coordonnees|dati|datos)(?: (?:del?|du|della?))? )|\s*\([a-z ]{3,30}\)$"
+    r"|[ -](?:addres{1,2}|adresse?|anschrift|indirizzo|direccion|details|data|daten|gegevens|information)$"
+)
+"""What a heading says beside the role: `Vendor address`, `Adresse du client`, `Cedente (fornitore)`."""
+
+
 def heading(cell: Cell) -> str | None:
     """The role that a cell gives to the address below it: seller, buyer, invoiced or elsewhere; None for others."""
     words = cell.plain.strip(" :.*")
-    match = _HEADINGS.fullmatch(words)
+    match = _HEADINGS.fullmatch(words) or _HEADINGS.fullmatch(_ABOUT_ADDRESS.sub("", words))
     if match is not None:
         return match.lastgroup
     parts = [_HEADINGS.fullmatch(part.strip()) for part in words.split("/")]
@@ -320,16 +346,21 @@ def _block(layout: Layout, bottom: Cell, place: Town, above: Sequence[Cell]) -> 
     lines = list(reversed(above))
     if lines and plain(lines[-1].text.strip(" ,.")) == plain(place.city):
         lines.pop()  # the town over its code
-    streets = [cell for cell in lines[1:] if _is_street(cell.text)] or [
+    named = lines[1:] if len(lines) != 1 or _LEGAL_FORM.search(lines[0].plain) else lines  # a street may stand alone
+    streets = [cell for cell in named if _is_street(cell.text)] or [
         cell for cell in lines[1:] if _label_of(layout, cell) == "address"
     ]
+    if not streets and len(lines) == 2 and _CODE_ALONE.fullmatch(bottom.text.strip(" ,.")):
+        streets = [cell for cell in lines[1:] if not _DEPARTMENT.search(cell.plain)]  # villages have no streets
     street = streets[0] if streets else None
     before = [cell for cell in lines if street is None or cell.top < street.top]
     below = layout.below(bottom)
     stated = place.country or (country(below.text) if below is not None else None)
     cells = (*lines, bottom)
     name = _name([cell.text for cell in before]) if before else None
-    return Address(name, street.text if street else None, Town(place.code, place.city, stated), cells)
+    between = layout.over(bottom, bottom.top - cells[0].top)
+    to_person = any(_names_contact(cell) for cell in between if is_flush(cell, bottom))
+    return Address(name, street.text if street else None, Town(place.code, place.city, stated), cells, False, to_person)
 
 
 def _name(lines: Sequence[str]) -> str:
@@ -340,3 +371,13 @@ def _name(lines: Sequence[str]) -> str:
     if others and not _LEGAL_FORM.search(plain(first)) and _LEGAL_FORM.search(plain(others[0])):
         return f"{first} {others[0]}"
     return first
+
+
+def has_legal_form(cell: Cell) -> bool:
+    """Tell whether a cell names a firm with its legal form."""
+    return _LEGAL_FORM.search(cell.plain) is not None
+
+
+def is_box(address: Address) -> bool:
+    """Tell whether an address has a box at the post office instead of a street."""
+    return _BOX.match(plain(address.street or "")) is not None

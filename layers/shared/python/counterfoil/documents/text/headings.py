@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from counterfoil.documents.structured import ROLES, DocumentType
-from counterfoil.documents.text import dates, identifiers, wording
+from counterfoil.documents.text import dates, identifiers, wording, wording_sums
 from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.labelled import Found, find
 from counterfoil.documents.text.layout import Cell, Layout, plain
@@ -34,18 +34,28 @@ _BARE = {kind: wording.pattern(phrases) for kind, phrases in wording.BARE_REFERE
 _PRECEDING = wording.pattern(wording.PRECEDING_INVOICE)
 _QUOTATION = wording.pattern(wording.QUOTATION)
 _YOUR_REFERENCE = wording.pattern(wording.YOUR_REFERENCE)
+_ANY_REFERENCE = wording.pattern(wording.ANY_REFERENCE)
 _OWN_DATE = {kind: wording.pattern(phrases) for kind, phrases in wording.OWN_DATE.items()}
 _ANY_DATE = wording.pattern(wording.ANY_DATE)
 _DUE_DATE = wording.pattern(wording.DUE_DATE)
-_CURRENCY = wording.pattern(wording.CURRENCY)
-_CODE = re.compile(rf"(?<![A-Za-z])(?:{wording.CODES})(?![A-Za-z])")
+_CURRENCY = wording.pattern(wording_sums.CURRENCY)
+_CODE = re.compile(rf"(?<![A-Za-z])(?:{wording_sums.CODES})(?![A-Za-z])")
 _LOOKS_LIKE_AN_ORDER = re.compile(r"[A-Z]{2,}[-./]?\d[\w./-]*|45\d{8}")
+_IS_AN_ORDER = re.compile(r"(?:PO|ORD|BEST|PED|CDE)[-./]?\d[\w./-]*|45\d{8}")
+_IS_AN_INVOICE = re.compile(r"(?:INV|RE|RG|RN|FA|FAC|FACT|FT|FV)[-./]?\d[\w./-]*")
 _DATE_TAIL = re.compile(
-    r"\s*[,(/]?\s*(?:vom|von|from|dated|du|del|van|af|of|den|dd|(?:datum|date|data|fecha|dato)\b\s*:?)?\s*"
+    r"\s*[,(/]?\s*(?:vom|von|v\.|from|dated|du|del|van|af|of|den|dd|d\.d\.|(?:datum|date|data|fecha|dato)\b\s*:?)?\s*"
 )
 _LIST = re.compile(r"\s*(?:,|;|/|und|and|et|e|y|en|og|\+|&)\s+")
 _LINE_OF_ORDER = re.compile(r"\s*,?\s*(?:zeile|position|pos|line|ligne|riga|linea|regel|linje)\W*\d+\W*")
 _UPPER_PART = 0.45
+_TOWN_BEFORE_DATE = re.compile(r"[A-Z\u00c0-\u00dd][\w.' -]{2,25},\s*(?:den |le |l\u00ec |li |am |the |a |d\. |den )?")
+_UNTIL = re.compile(r"(?:^|\s)(?:bis(?: zum)?|until|by|jusqu'au|entro il|hasta el|voor|senest)\s*$")
+_IN_FULL = re.compile(
+    r"\s*(?:ohne abzug|rein netto|netto\b|net\b|without deduction|in full|sans escompte|senza sconto|sin descuento"
+    r"|zonder korting|uden fradrag)"
+)
+"""Behind the day until which all is to be paid: `bis zum 11.07.2024 ohne Abzug`."""
 
 Fields = dict[str, str | list[str]]
 
@@ -99,10 +109,14 @@ class Headings:
             self._read_references("preceding_invoice_reference", find(self._layout, _PRECEDING, self._reference))
         if self._kind is DocumentType.CREDIT_NOTE and "invoice_reference" not in self.fields:
             self._read_references("invoice_reference", find(self._layout, _PRECEDING, self._reference))
+        if self._kind is DocumentType.CREDIT_NOTE and "invoice_reference" not in self.fields:
+            self._read_references("invoice_reference", self._like(_IS_AN_INVOICE, _YOUR_REFERENCE, _ANY_REFERENCE))
         if self._kind is DocumentType.PURCHASE_ORDER:
             self._read_references("quotation_reference", find(self._layout, _QUOTATION, self._reference))
         if "po_reference" in _REFERENCES[self._kind].values() and "po_reference" not in self.fields:
-            self._read_references("po_reference", self._your_reference())
+            self._read_references("po_reference", self._like(_LOOKS_LIKE_AN_ORDER, _YOUR_REFERENCE))
+        if "po_reference" in _REFERENCES[self._kind].values() and "po_reference" not in self.fields:
+            self._read_references("po_reference", self._like(_IS_AN_ORDER, _ANY_REFERENCE))
         self._read_dates()
 
     def _stated(self, other: DocumentType) -> Iterator[Found]:
@@ -115,10 +129,12 @@ class Headings:
         if other in _BARE:
             yield from find(self._layout, _BARE[other], self._reference, below=False)
 
-    def _your_reference(self) -> Iterator[Found]:
-        for found in find(self._layout, _YOUR_REFERENCE, self._reference):
-            if _LOOKS_LIKE_AN_ORDER.fullmatch(found.value):
-                yield Found(found.value, 0.6, found.label, found.cell)
+    def _like(self, form: "re.Pattern[str]", *labels: "re.Pattern[str]") -> Iterator[Found]:
+        """What labels only call a reference, where it looks like the number of what is wanted."""
+        for label in labels:
+            for found in find(self._layout, label, self._reference):
+                if form.fullmatch(found.value):
+                    yield Found(found.value, 0.6, found.label, found.cell)
 
     def _reference(self, text: str) -> tuple[str, float] | None:
         return parse_reference(text, self._order)
@@ -150,10 +166,10 @@ class Headings:
             if found is not None:
                 self._set(roles.date, found)
                 break
-        else:
-            self._read_lone_date(roles.date)
         due = next(find(self._layout, _DUE_DATE, self._day), None)
         due = due or next(self._asked_until(), None)
+        if roles.date not in self.fields:
+            self._read_lone_date(roles.date, None if due is None else due.value)
         if due is not None and self._kind in {DocumentType.INVOICE, DocumentType.CREDIT_NOTE}:
             self._set("payment_due_date", due)
 
@@ -171,25 +187,35 @@ class Headings:
             return None
         return None
 
-    def _read_lone_date(self, name: str) -> None:
-        """A date that stands alone in the upper part of the first page, where it is the only such date."""
+    def _read_lone_date(self, name: str, due: str | None) -> None:
+        """A date that stands alone in the upper part of the first page, where it is the only such date but that due.
+
+        One that stands behind a town says so itself: `Cully, le 23 août 2024`.
+        """
         days: dict[str, Cell] = {}
+        written: dict[str, Cell] = {}
         for cell in self._layout.cells:
             if cell.page == 1 and cell.top < _UPPER_PART * self._layout.pages[0].height:
-                day = dates.whole(re.sub(r"^[A-Z][\w. ]{2,25},\s*(?:den |le |li |the )?", "", cell.text), self._order)
+                town = _TOWN_BEFORE_DATE.match(cell.text)
+                day = dates.whole(cell.text[town.end() :] if town else cell.text, self._order)
                 if day is not None:
-                    days.setdefault(day, cell)
-        if len(days) == 1:
-            ((day, cell),) = days.items()
-            self._set(name, Found(day, 0.7, cell, cell), source="place")
+                    (written if town else days).setdefault(day, cell)
+        days.pop(due or "", None)
+        for found in (written, written | days):
+            if len(found) == 1:
+                ((day, cell),) = found.items()
+                self._set(name, Found(day, 0.7, cell, cell), source="place")
+                return
 
     def _asked_until(self) -> Iterator[Found]:
         """The day until which a sentence asks for payment; days for a discount are left aside."""
         for line in self._layout.lines:
             text = " ".join(cell.text for cell in line)
-            for start, _, day in dates.find(text, self._order):
+            for start, end, day in dates.find(text, self._order):
                 before = plain(text[:start])
                 asked = wording.PAY_UNTIL.search(before)
+                if asked is None and _IN_FULL.match(plain(text[end:])):
+                    asked = _UNTIL.search(before)
                 if asked and day is not None and not wording.DISCOUNT.search(asked[0]):
                     yield Found(day, 0.85, line[0], line[0])
 
@@ -203,7 +229,7 @@ def currency(layout: Layout) -> tuple[str, Evidence] | None:
 
     def code(text: str) -> tuple[str, float] | None:
         match = _CODE.search(text[:12])
-        symbol = next((iso for sign, iso in wording.CURRENCIES.items() if text.strip(" :").casefold() == sign), None)
+        symbol = wording_sums.CURRENCIES.get(text.strip(" :").casefold())
         return (match[0], 1.0) if match else (symbol, 1.0) if symbol else None
 
     found = next(find(layout, _CURRENCY, code), None)
@@ -215,7 +241,7 @@ def currency(layout: Layout) -> tuple[str, Evidence] | None:
             seen.setdefault(match[0], cell)
         for sign in "€£":
             if sign in cell.text:
-                seen.setdefault(wording.CURRENCIES[sign], cell)
+                seen.setdefault(wording_sums.CURRENCIES[sign], cell)
     if len(seen) == 1:
         ((only, cell),) = seen.items()
         return only, Evidence("only currency", 0.9, cell.page)

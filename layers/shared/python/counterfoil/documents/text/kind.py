@@ -31,6 +31,8 @@ _CITES = re.compile(rf"\s*(?:zu|zur|to|for|sur|su|sobre|op|til|vedr)\b\.?\s*(?:[
 _ENDS_IN_DATE_WORD = re.compile(rf"[\s,(]*(?:{_FROM})\s*")
 _SPACED = re.compile(r"(?:[\w-] ){3,}[\w-]")
 _MARKS = " .:,|-\u2013"
+_TYPE_CODE = re.compile(r"td\d\d\s*[-:(]?\s*")
+"""The code that Italian electronic invoices name their type by: `TD01 (fattura)`, `TD04 - Nota di credito`."""
 _TALL = 1.2
 _WORDS_BEFORE, _WORDS_BETWEEN = 3, 3
 
@@ -73,6 +75,8 @@ def title(layout: Layout, order: dates.Order | None) -> Title | None:
 def _titles(layout: Layout, order: dates.Order | None, usual: float) -> Iterator[Title]:
     for cell in layout.cells:
         text = cell.text.replace(" ", "") if _SPACED.fullmatch(cell.text) else cell.text
+        if coded := _TYPE_CODE.match(plain(text)):
+            text = text[coded.end() :].replace(")", " ")
         words = plain(text)
         match = _TITLE.search(words)
         if match is None or not _may_precede(words[: match.start()]):
@@ -86,7 +90,7 @@ def _titles(layout: Layout, order: dates.Order | None, usual: float) -> Iterator
             continue
         number, day = read
         is_bare = number is None and day is None
-        if is_bare and cell.height < _TALL * usual and _is_label(layout, cell):
+        if is_bare and not coded and cell.height < _TALL * usual and _is_label(layout, cell):
             continue
         is_tall = cell.height >= _TALL * usual
         yield Title(kind, cell, number, day, 0.7 if is_bare and not is_tall else 0.95, is_tall)
@@ -169,11 +173,17 @@ def type_by_number(layout: Layout, parse: Parse, title: Title | None) -> tuple[D
 
 
 def _labelled(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[Found]:
-    """The numbers of a type by their labels, then those behind a cell that is its name: `Sammelrechnung   R-1`."""
+    """The numbers of a type by their labels, then those behind its name."""
     yield from find(layout, _NUMBER_OF[kind], parse)
+    yield from named_numbers(layout, kind, parse)
+
+
+def named_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[Found]:
+    """The numbers that stand behind a cell which is the name of a type, or in it: `Sammelrechnung   R-1`."""
     name = _NAMES[kind]
     for found in find(layout, name, parse, below=False):
-        if name.fullmatch(found.label.plain.strip(" .:")) and found.cell is not found.label:
+        words = found.label.text if found.cell is not found.label else found.label.text.removesuffix(found.value)
+        if name.fullmatch(plain(words).strip(" .:")):
             yield found
 
 

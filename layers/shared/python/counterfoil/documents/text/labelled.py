@@ -58,10 +58,11 @@ def find(
         for match in label.finditer(cell.plain):
             if not anywhere and not begins(cell, match.start()):
                 continue
-            if _GOES_ON.match(cell.text, match.end()):
+            if _GOES_ON.match(cell.text, match.end()) and not _WITH_DATE.match(cell.plain, match.end()):
                 continue  # a word of its own, or the first letters of a number
             end = whole_end(label, cell, match.end())
-            found = _beside(layout, cell, end, parse, below=_is_over(layout, cell, below=below))
+            is_over = _is_over(layout, cell, below=below or _WITH_DATE.match(cell.plain, end) is not None)
+            found = _beside(layout, cell, end, parse, below=is_over)
             if found is not None:
                 yield found
                 break

@@ -30,6 +30,8 @@ _NEXT_LINE = 0.9
 _MAX_WORDS = 40
 _MAX_READINGS = 12
 _MONEY = frozenset({Kind.NET, Kind.PRICE, Kind.GROSS})
+_REPEATED = frozenset({Kind.OTHER, Kind.GTIN, Kind.GROSS, Kind.TAX_AMOUNT, Kind.DESCRIPTION})
+"""What several columns of a table may hold; a product and what is said of it are a description together."""
 _NAMING = frozenset({Kind.DESCRIPTION, Kind.ARTICLE, Kind.BUYER_ARTICLE, Kind.GTIN})
 
 
@@ -85,7 +87,7 @@ class Heading:
         count = 0
         for choice in sorted(product(*(range(len(name)) for name in self._names())), key=sum):
             kinds = [name[index] for name, index in zip(self._names(), choice, strict=True)]
-            unique = [kind for kind in kinds if kind not in {Kind.OTHER, Kind.GTIN, Kind.GROSS, Kind.TAX_AMOUNT}]
+            unique = [kind for kind in kinds if kind not in _REPEATED]
             if len(set(unique)) == len(unique):
                 yield self._read_as(kinds)
                 count += 1
@@ -105,7 +107,8 @@ class Heading:
 
 def _without_repeats(kinds: Sequence[Kind]) -> list[Kind]:
     """The first of several columns of one kind is that kind; the others are something else."""
-    return [Kind.OTHER if kind in kinds[:index] else kind for index, kind in enumerate(kinds)]
+    repeated = {kind for index, kind in enumerate(kinds) if kind in kinds[:index]} - {Kind.DESCRIPTION}
+    return [Kind.OTHER if kind in repeated and kind in kinds[:index] else kind for index, kind in enumerate(kinds)]
 
 
 @dataclass(frozen=True)

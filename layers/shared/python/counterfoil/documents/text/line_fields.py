@@ -39,6 +39,8 @@ _LABELS = (
     r"|serien-?nr\.?|serial (?:no|number)\.?|chargen?(?:-?nr)?\.?|batch(?: no)?\.?|lot(?: no)?\.?|liefer-?datum"
     r"|liefer-?termin|lieferschein[\w.-]*|delivery (?:date|note)|leistungs(?:datum|zeitraum)|abrechnungszeitraum"
     r"|berechnungszeitraum|warenempf\w+|kostenstelle|cost cent(?:er|re)"
+    r"|(?:your|our|ihre?|unsere?|votre|notre|vostr[oa]|nostr[oa]|su|uw|onze|deres|vores)"
+    r" (?:material|article|artikel|articolo|item|part|product|teile?|vare)[ -]?(?:no|nr|num\w*|code|number)?"
 )
 _ATTRIBUTE = re.compile(rf"[*•·-]?\s*(?:{_LABELS})\b[^:=]{{0,30}}[:=]?\s*\S.*", re.IGNORECASE)
 _PROPERTIES = re.compile(
@@ -62,6 +64,8 @@ _ARTICLE = re.compile(
 )
 _GTIN = re.compile(r"\d{8}|\d{12,14}")
 _IN_BRACKETS = re.compile(r"\([^()]*\)")
+_CODE_BEFORE = re.compile(r"\[(?P<code>[\w./-]{2,40})\] (?P<name>\S.*)")
+_ZERO_RATED = re.compile(r"(?:zero|0)[ -]?rated\b.*", re.IGNORECASE)
 _CODE = re.compile(r"(?=.*\w).{1,40}")
 
 
@@ -105,6 +109,8 @@ def read_fields(line: RawLine, heading: Heading, form: NumberFormat, *, collapse
     rate = line.values.get(Kind.TAX_RATE)
     if rate is not None and rate.value is not None and 0 <= rate.value <= _HIGHEST_RATE:
         found.put("tax_rate", plain(rate.value), 0.95 if rate.is_percent else _STATED)
+    elif any(_ZERO_RATED.fullmatch(piece.text) for piece in cells.get(Kind.TAX_RATE, [])):
+        found.put("tax_rate", "0", 0.9)
     _prove(found, line.values)
     if form.by_language:
         for kind, token in line.values.items():
@@ -191,6 +197,9 @@ def _put_texts(found: Found, cells: Mapping[Kind, Sequence[Piece]]) -> None:
             found.put(kind.value, text.rstrip(".,;"), 0.85)
     paragraphs = list(_paragraphs(cells.get(Kind.DESCRIPTION, [])))
     found.put("description", next(filter(None, map(described, paragraphs)), ""), 0.85)
+    if (coded := _CODE_BEFORE.fullmatch(found.fields.get("description", ""))) and Kind.ARTICLE not in cells:
+        found.put("article_number", coded["code"], 0.85)
+        found.fields["description"] = coded["name"]
     texts = [text for paragraph in paragraphs for text in paragraph]
     order = " ".join(piece.text for piece in cells.get(Kind.ORDER, []))
     found.put("po_reference", order if any(map(str.isdigit, order)) else None, 0.85)

@@ -138,4 +138,4 @@ def is_sum_aside(row: Row) -> bool:
 
 def is_position(text: str) -> bool:
     """Tell whether a word can be a line's position: `1`, `010`, `2.1`, `A3`."""
-    return re.fullmatch(r"[A-Z]?\d{1,5}(?:[.-]\d{1,4})*[.)]?", text) is not None
+    return re.fullmatch(r"(?:[A-Z]?\d{1,5}|0\d{5})(?:[.-]\d{1,4})*[.)]?", text) is not None

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import pairwise, permutations
+from itertools import islice, pairwise, permutations
 
 from counterfoil.documents.text import arithmetic
 from counterfoil.documents.text.line_numbers import Token
@@ -18,6 +18,7 @@ from counterfoil.documents.text.line_vocabulary import Kind, heading, plain_head
 _ALIGNED = 5.0
 _WITHIN_A_NAME = 0.8
 _HIGHEST_RATE = 40
+_MOST_NUMBERS, _MOST_CODES = 8, 100
 """Points; of the text's height; percent of tax."""
 
 _ALLOWANCES = (
@@ -163,6 +164,20 @@ def tax_rates(rows: Sequence[Row], nets: Sequence[Decimal | None]) -> list[Decim
         for index in chosen:
             found[index] = rate
     return unknown if None in found else found
+
+
+def tax_codes(rows: Sequence[Row]) -> dict[Decimal, Decimal]:
+    """The rates that a table of taxes gives to the codes in its first column: `1 | 1 134,56 | 20,00 | 226,91`."""
+    codes: dict[Decimal, Decimal] = {}
+    coded = (row for row in rows if (first := row.tokens[0].value) is not None and first == first.to_integral_value())
+    for row in islice(coded, _MOST_CODES):
+        code = row.tokens[0].value or Decimal(0)
+        numbers = [token.value for token in row.tokens[1:] if token.value is not None]
+        for rate, base, tax in permutations(numbers[:_MOST_NUMBERS], 3):
+            if 0 < rate <= _HIGHEST_RATE and abs(tax) < abs(base) and arithmetic.tax_agrees(base, rate, tax):
+                codes.setdefault(code, rate)
+                break
+    return codes
 
 
 def _bases(rows: Sequence[Row], total: Decimal, count: int) -> Iterator[tuple[Decimal, Decimal]]:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from counterfoil.documents.matching.normalise import fold
 
 _WORDS = {
-    "C62": "u st stk stck stuck pc pcs pce pces pz pza pzs pezzo pezzi pieza piezas piece pieces each ea unit units"
+    "C62": "u nr st stk stck stuck pc pcs pce pces pz pza pzs pezzo pezzi pieza piezas piece pieces each ea unit units"
     " unite unites unita unidad unidades ud uds eenheid eenheden enhed enheder stuks styk einheit einheiten",
     "HUR": "h hr hrs hour hours std stde stdn stunde stunden heure heures ora ore hora horas uur uren time timer",
     "DAY": "day days tag tage tagen tg jour jours giorno giorni dia dias dag dagen dage",

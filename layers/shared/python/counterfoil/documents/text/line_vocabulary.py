@@ -270,7 +270,7 @@ def basis(text: str) -> int:
 def plain_heading(text: str) -> str:
     """A heading's words, without case, diacritics, punctuation and the currency that it names."""
     decomposed = unicodedata.normalize("NFKD", text.casefold().translate(_LETTERS))
-    letters = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
+    letters = "".join(letter for letter in decomposed if not unicodedata.combining(letter)).replace("%", " % ")
     words = _NOT_HEADING.sub(" ", letters).split()
     kept = [word for word in words if word not in _CURRENCIES]
     if len(kept) < len(words) and kept and kept[-1] == "in":
@@ -318,7 +318,8 @@ _SECTION = re.compile(
     r"(?:"
     r"zahlungs\w*|zahlbar|zahlung|payment|conditions? de paiement|modalites?|reglement|pagamento|condizioni"
     r"|forma de pago|condiciones|betalings?\w*|betaling|bankverbindung|bank details|coordonnees bancaires"
-    r"|coordinate bancarie|datos bancarios|iban|bic|umsatzsteueraufschlusselung|steueraufschlusselung|belegsummen"
+    r"|coordinate bancarie|datos bancarios|riepilog\w+|iban|bic"
+    r"|umsatzsteueraufschlusselung|steueraufschlusselung|belegsummen"
     r"|zu und abschlage|lieferbedingungen|incoterms|hinweise?|notes?|remarks?|bemerkungen?|rechnungsbegleitende"
     r"|unterschrift|signature|firma|handtekening|underskrift|vielen dank|thank you|merci|grazie|gracias|bedankt"
     r"|wir danken|bitte|please|lieferanschrift|delivery address|es gelten"

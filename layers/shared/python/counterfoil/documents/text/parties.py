@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from counterfoil.documents.structured import ROLES, DocumentType
-from counterfoil.documents.text import addresses, identifiers, wording
+from counterfoil.documents.text import addresses, identifiers, labelled_addresses, wording
 from counterfoil.documents.text.addresses import Address
 from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.labelled import find
@@ -47,6 +47,7 @@ class _Id:
     value: str
     confidence: float
     cell: Cell
+    label: Cell
     side: str | None
 
 
@@ -55,7 +56,9 @@ def read(layout: Layout, kind: DocumentType) -> dict[str, Party]:
     roles, writer = ROLES[kind], "buyer" if kind in _BUYER_WRITES else "seller"
     sides = _sides(layout, writer)
     names = {side: address.name or "" for side, (address, _, _) in sides.items()}
-    ids = _assigned([_by_domain(one, names) for one in islice(_ids(layout), _MAX_IDS)], writer, layout)
+    blocks = _blocks(layout, {side: address for side, (address, _, _) in sides.items()})
+    claimed = (_in_block(_by_domain(one, names), blocks) for one in islice(_ids(layout), _MAX_IDS))
+    ids = _assigned(claimed, writer, layout)
     found = {}
     for side, role in (("seller", roles.seller), ("buyer", roles.buyer)):
         party = _party(layout, side, sides.get(side), ids.get(side, []))
@@ -66,7 +69,7 @@ def read(layout: Layout, kind: DocumentType) -> dict[str, Party]:
 
 def _sides(layout: Layout, writer: str) -> dict[str, tuple[Address, float, str]]:
     """The address of each side, with confidence and the way it was found."""
-    headed: dict[str, Address] = {}
+    headed: dict[str, Address] = labelled_addresses.find(layout)
     loose: list[Address] = []
     for address in addresses.find(layout):
         role = _role(layout, address)
@@ -120,24 +123,48 @@ def _heading_over(layout: Layout, top: Cell) -> str | None:
 
 
 def _sender(layout: Layout, loose: Iterable[Address]) -> Address | None:
-    """Who writes: in one line over the window, else in the letterhead, else at the foot of the first page."""
-    first = [address for address in loose if address.top.page == 1]
+    """Who writes: in one line over the window, else in the letterhead, else at the foot of the first page.
+
+    A line over the window that has a box at the post office gives way to the street that the same firm states.
+    """
+    first = [address for address in loose if address.top.page == 1 and not address.to_person]
     height = layout.pages[0].height
-    for address in first:
-        if address.inline and address.top.top < _WINDOW_BOTTOM * height:
-            return address
-    for address in first:
-        if address.top.top < _LETTERHEAD * height:
-            return address
-    return next((address for address in first if address.top.top > _FOOTER * height), None)
+    over = next((one for one in first if one.inline and one.top.top < _WINDOW_BOTTOM * height), None)
+    if over is not None and addresses.is_box(over):
+        name = plain(over.name or "")
+        return next((one for one in first if plain(one.name or "") == name and not addresses.is_box(one)), over)
+    if over is not None:
+        return over
+    sender = next((one for one in first if one.top.top < _LETTERHEAD * height), None)
+    sender = sender or next((one for one in first if one.top.top > _FOOTER * height), None)
+    if sender is not None and sender.name is None:
+        return replace(sender, name=_letterhead(layout, loose))
+    return sender
+
+
+def _letterhead(layout: Layout, found: Iterable[Address]) -> str | None:
+    """The only firm that the top of the first page names beside its addresses, by its legal form."""
+    taken = {cell for address in found for cell in address.cells}
+    names = {
+        cell.text
+        for cell in layout.cells
+        if cell.page == 1
+        and cell.top < _LETTERHEAD * layout.pages[0].height
+        and cell not in taken
+        and addresses.has_legal_form(cell)
+        and not addresses.ends_address(cell)
+    }
+    return names.pop() if len(names) == 1 else None
 
 
 def _addressee(layout: Layout, loose: Iterable[Address], sender: Address | None) -> Address | None:
     """Whom the letter goes to: the first address in the window that is not the sender's own."""
     height = layout.pages[0].height
-    for address in loose:
+    for address in sorted(loose, key=lambda one: not one.to_person):
         top = address.top.top
         if address.top.page != 1 or address.inline or not _WINDOW_TOP * height < top < _WINDOW_BOTTOM * height:
+            continue
+        if address.name is None:
             continue
         if sender is not None and (address is sender or _same_place(address, sender)):
             continue
@@ -149,6 +176,38 @@ def _same_place(a: Address, b: Address) -> bool:
     return a.town.code == b.town.code and plain(a.street or "") == plain(b.street or "")
 
 
+def _blocks(layout: Layout, sides: Mapping[str, Address]) -> dict[Cell, str]:
+    """The cells of each side's address and of what follows it closely in its column, by the side."""
+    blocks = {cell: side for side, address in sides.items() if not address.inline for cell in address.cells}
+    for side, address in sides.items():
+        above = address.cells[-1]
+        column = [] if address.inline else [cell for cell in layout.under(above) if addresses.is_flush(cell, above)]
+        for cell in column:
+            if cell in blocks or cell.top - above.bottom > _CLOSE * above.height or not _goes_on(cell):
+                break
+            blocks[cell] = side
+            above = cell
+        # A number may stand between the lines of an address, too.
+        top, bottom = address.cells[0], address.cells[-1]
+        between = [] if address.inline else layout.over(bottom, bottom.top - top.top)
+        blocks |= {cell: side for cell in between if addresses.is_flush(cell, bottom)}
+    return blocks
+
+
+def _goes_on(cell: Cell) -> bool:
+    """Tell whether a line below an address is still about its party: the country, labelled numbers, a telephone."""
+    if addresses.is_heading(cell) or addresses.town(cell.text) is not None:
+        return False
+    is_number = bool(identifiers.find_vat_ids(cell.text) or identifiers.find_ibans(cell.text))
+    return is_number or addresses.ends_address(cell) or addresses.country(cell.text) is not None
+
+
+def _in_block(one: _Id, blocks: Mapping[Cell, str]) -> _Id:
+    """Give a number that nothing else claims to the side in whose block it stands."""
+    side = None if one.side is not None or wording.OURS.search(one.label.plain) else blocks.get(one.label)
+    return one if side is None else replace(one, side=side)
+
+
 def _ids(layout: Layout) -> Iterator[_Id]:
     kinds: tuple[tuple[str, tuple[str, ...], Parse], ...] = (
         ("vat_id", wording.VAT_ID, identifiers.vat_id),
@@ -158,16 +217,16 @@ def _ids(layout: Layout) -> Iterator[_Id]:
     )
     for field, labels, parse in kinds:
         for found in find(layout, wording.pattern(labels), parse, anywhere=True):
-            yield _Id(field, found.value, found.confidence, found.cell, _side_of(layout, found.label))
+            yield _Id(field, found.value, found.confidence, found.cell, found.label, _side_of(layout, found.label))
     for cell in layout.cells:
         for match in _COMMERCIAL_REGISTER.finditer(cell.text):
-            yield _Id("registration_id", f"{match[1]} {match[2]}", 0.9, cell, _side_of(layout, cell))
+            yield _Id("registration_id", f"{match[1]} {match[2]}", 0.9, cell, cell, _side_of(layout, cell))
         for email in identifiers.emails(cell.text):
-            yield _Id("email", email, 0.8, cell, _side_of(layout, cell))
+            yield _Id("email", email, 0.8, cell, cell, _side_of(layout, cell))
         for number in identifiers.find_vat_ids(cell.text):
-            yield _Id("vat_id", number, 0.8, cell, _side_of(layout, cell))
+            yield _Id("vat_id", number, 0.8, cell, cell, _side_of(layout, cell))
         for number in identifiers.find_ibans(cell.text):
-            yield _Id("iban", number, 0.8, cell, _side_of(layout, cell))
+            yield _Id("iban", number, 0.8, cell, cell, _side_of(layout, cell))
 
 
 def _tax_number(text: str) -> tuple[str, float] | None:

@@ -88,6 +88,8 @@ def _identity(layout: Layout, order: dates.Order | None) -> _Identity | None:
         return title.type, title.number, Evidence("title", title.confidence, title.cell.page), day
     labelled, share = next(iter(kind.own_numbers(layout, title.type, parse)), None), 1.0
     if labelled is None:
+        labelled, share = next(kind.named_numbers(layout, title.type, parse), None), 0.9
+    if labelled is None:
         labelled, share = kind.number_beside(layout, title, parse), 0.7
     if labelled is None:
         return None

@@ -17,9 +17,9 @@ from counterfoil.documents.text.line_columns import Heading, headings
 from counterfoil.documents.text.line_fields import Found, count_pieces, credit, is_collapsed, plain, read_fields
 from counterfoil.documents.text.line_numbers import NumberFormat, number_format, tokens
 from counterfoil.documents.text.line_rows import RawLine, Row, Stretch
-from counterfoil.documents.text.line_sums import Charge, charges, settle, tax_rates
+from counterfoil.documents.text.line_sums import Charge, charges, settle, tax_codes, tax_rates
 from counterfoil.documents.text.line_unheaded import added, multiplied
-from counterfoil.documents.text.line_vocabulary import Kind
+from counterfoil.documents.text.line_vocabulary import Kind, is_carried
 from counterfoil.documents.text.page import Page
 
 _MARGIN = 0.14
@@ -34,7 +34,12 @@ _LONGEST_WORD = 200
 """On a page, in a row, and letters in a word: more is not printed for people."""
 _PAGES_WEIGHED = 3
 """How a heading is to be understood shows on the first pages of a table."""
+_FIRST_POSITION = 100
+"""No table counts its lines from more."""
 _WITH_TAX = frozenset({"net_amount", "unit_price", "price_basis_quantity"})
+_TAX_CODES = frozenset(map(Decimal, (1, 2, 3)))
+_PERCENT = 0.9
+"""Numbers in a column of taxes that hardly are percentages, where no percent sign makes a rate as sure as this."""
 _SUMMED = 0.97
 _ADDED = 0.75
 _TABLED = 0.6
@@ -135,7 +140,8 @@ def _tables(
         found = list(headings(page.lines()))
         first = found[0].top if found else float("inf")
         goes_on = bool(table) and not (found and _is_same(table[-1].heading, found[0]))
-        if goes_on and (above := tuple(row for row in own if row.bottom <= first + 1)):
+        above = _below_carried([row for row in own if row.bottom <= first + 1], page) if goes_on else ()
+        if above:
             table.append(Stretch(number, table[-1].heading, above))
         for index, heading in enumerate(found):
             last = found[index + 1].top if index + 1 < len(found) else float("inf")
@@ -154,6 +160,12 @@ def _tables(
                 table = [Stretch(number, heading, below)]
     if table:
         yield table
+
+
+def _below_carried(rows: Sequence[Row], page: Page) -> tuple[Row, ...]:
+    """The rows below a sum that is carried from the page before; above it stands what heads every page."""
+    carried = [row.bottom for row in rows if is_carried(row.label) and row.bottom < page.height / 2]
+    return tuple(row for row in rows if not carried or row.top >= carried[0] - 1)
 
 
 def _is_same(a: Heading, b: Heading) -> bool:
@@ -197,8 +209,10 @@ def _worth(found: Found) -> int:
 
 
 def _counted(items: Sequence[tuple[RawLine, Found]]) -> int:
-    """How many positions are greater than the one before: what a column of positions holds grows."""
+    """How many positions are greater than the one before: what a column of positions holds grows, from little on."""
     positions = [found.fields.get("position", "") for _, found in items]
+    if positions and positions[0].isdecimal() and int(positions[0]) > _FIRST_POSITION:
+        return -len(positions)
     return sum(1 for a, b in pairwise(positions) if a.isdecimal() and b.isdecimal() and int(a) < int(b))
 
 
@@ -276,10 +290,26 @@ def _is_taken_up(charge: Charge, amount: Decimal, lines: Sequence[tuple[RawLine,
 
 def _put_rates(lines: Sequence[Found], charged: Sequence[Decimal], rows: Sequence[Row]) -> None:
     """State the tax rates that lines do not print, where the taxes of the document show them."""
+    _put_rates_of_codes(lines, rows)
     if any("tax_rate" in found.fields for found in lines):
         return
     nets = [*(found.number("net_amount") for found in lines), *charged]
     for found, rate in zip(lines, tax_rates(rows, nets), strict=False):
+        found.put("tax_rate", None if rate is None else plain(rate), _TABLED, "taxes")
+
+
+def _put_rates_of_codes(lines: Sequence[Found], rows: Sequence[Row]) -> None:
+    """Take codes of taxes for what a table of taxes says they are; without one, what can be no rate is left out."""
+    coded = [
+        found
+        for found in lines
+        if found.confidence.get("tax_rate", 1.0) < _PERCENT and found.number("tax_rate") in _TAX_CODES
+    ]
+    codes = tax_codes(rows) if coded else {}
+    for found in coded:
+        rate = codes.get(found.number("tax_rate") or Decimal(0))
+        for part in (found.fields, found.confidence, found.sources):
+            part.pop("tax_rate", None)
         found.put("tax_rate", None if rate is None else plain(rate), _TABLED, "taxes")
 
 

@@ -6,20 +6,21 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import takewhile
 
-from counterfoil.documents.text import arithmetic, wording
+from counterfoil.documents.text import arithmetic, wording_sums
 from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.labelled import IN_OTHER_WORDS, begins
 from counterfoil.documents.text.layout import Cell, Layout
 from counterfoil.documents.text.line_numbers import NumberFormat, tokens
 from counterfoil.documents.text.page import Word
+from counterfoil.documents.text.wording import pattern
 
 _KINDS = {
-    "total_net": wording.pattern(wording.NET),
-    "total_tax": wording.pattern(wording.TAX),
-    "total_gross": wording.pattern(wording.GROSS),
-    "payable": wording.pattern(wording.PAYABLE),
-    "tax_part": wording.pattern(wording.TAX_PART),
-    "sum": wording.pattern(wording.SUM),
+    "total_net": pattern(wording_sums.NET),
+    "total_tax": pattern(wording_sums.TAX),
+    "total_gross": pattern(wording_sums.GROSS),
+    "payable": pattern(wording_sums.PAYABLE),
+    "tax_part": pattern(wording_sums.TAX_PART),
+    "sum": pattern(wording_sums.SUM),
 }
 _TAXES = frozenset({"total_tax", "tax_part"})
 _WEIGHTS = {"total_net": 1.0, "total_tax": 1.0, "total_gross": 1.0, "payable": 0.6, "tax_part": 0.5, "sum": 0.3}
@@ -33,9 +34,11 @@ _MAY_FOLLOW = re.compile(
     r"(?:\([^()]*\)|[\s.:*=+@]|\d+(?:[.,]\d+)?\s*%|\b(?:in|of|von)\b|"
     r"\b(?:auf|von|aus|on|of|sur|su|sobre|over|van|af)\s+(?:eur\s|€\s?)?\d[\d.,' ]*|\b(?:at|a|zu|al|af)\s+(?=\d)|"
     r"\b(?:eur|euro|chf|gbp|usd|dkk|sek|nok|pln|czk|huf|dem)\b|[€£$]|"
-    r"(?:inkl|exkl|incl|excl|inc|ohne|zzgl|inklusive|exklusive|including|excluding)\.?(?:\s+(?:ust|mwst|vat|tva|iva|btw|moms)\.?)?|"
+    r"(?:inkl|exkl|incl|excl|inc|ohne|zzgl|inklusive|exklusive|including|excluding)\.?"
+    r"(?:\s+(?:ust|mwst|vat|tva|iva|btw|moms|tax|taxes|steuer)\.?)?|"
     r"\b(?:ust|mwst|vat|tva|iva|btw|moms|ht|ttc|htva|tvac|brutto|netto|gross|net)\b\.?)*"
 )
+_ROUNDING = re.compile(r"(?:rundung\w*|arrondi\w*|rounding|arrotondamento|redondeo|afronding|afrunding|oreafrunding)\b")
 _INCLUSIVE = re.compile(r"(?:inkl|incl|inc|brutto|ttc|inclusi)")
 _EXCLUSIVE = re.compile(r"(?:exkl|excl|ohne|netto|\bht\b|esclus|zzgl)")
 _LATER, _LOOSELY, _BESIDE = 0.01, 0.4, 0.45
@@ -71,7 +74,7 @@ def read(layout: Layout, form: NumberFormat) -> Totals:
             )
     nets, grosses = found["total_net"] + found["sum"], found["total_gross"] + found["payable"]
     taxes = found["total_tax"] + found["tax_part"]
-    best = _adding_up(nets, taxes, grosses)
+    best = _adding_up(nets, taxes, grosses) or _adding_up(nets, taxes, grosses, _rounding(layout, form))
     if best is not None:
         return _chosen(best, 0.98, "label and sum")
     summed = _tax_by_parts(nets, found["tax_part"] + found["total_tax"], grosses)
@@ -167,13 +170,27 @@ def _last_number(words: Sequence[Word], form: NumberFormat) -> Decimal | None:
     return numbers[-1].value if numbers and len(numbers) == 1 else None
 
 
-def _adding_up(nets: list[Amount], taxes: list[Amount], grosses: list[Amount]) -> dict[str, Amount | None] | None:
+def _rounding(layout: Layout, form: NumberFormat) -> Decimal:
+    """What the document states to have rounded its sum by; 0 where it states nothing."""
+    stated = (
+        amount.value
+        for cell in layout.cells
+        if (label := _ROUNDING.match(cell.plain))
+        for amount in _amounts(layout, cell, label.end(), form, 1.0)
+    )
+    return next((value for value in stated if abs(value) < 1), Decimal(0))
+
+
+def _adding_up(
+    nets: list[Amount], taxes: list[Amount], grosses: list[Amount], rounding: Decimal = Decimal(0)
+) -> dict[str, Amount | None] | None:
     best: tuple[float, dict[str, Amount | None]] | None = None
     for net in nets[-_MAX_CANDIDATES:]:
         for gross in grosses[-_MAX_CANDIDATES:]:
             for tax in taxes[-_MAX_CANDIDATES:]:
                 weight = net.weight + tax.weight + gross.weight
-                if arithmetic.gross_agrees(net.value, tax.value, gross.value) and (best is None or weight > best[0]):
+                agrees = arithmetic.gross_agrees(net.value, tax.value, gross.value - rounding)
+                if agrees and (best is None or weight > best[0]):
                     best = weight, {"total_net": net, "total_tax": tax, "total_gross": gross}
     return None if best is None else best[1]
 

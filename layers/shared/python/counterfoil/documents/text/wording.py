@@ -78,7 +78,8 @@ TITLES: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
 PREPOSITIONS = words(
     "zu zur zum gemass gem laut lt aus fur uber per in bei auf ihre ihrer unsere diese dieser der die den to for your",
     "our this of pour selon de la votre notre cette sur suite vostra questa para su esta segun voor uw onze til jeres",
-    "vores deres bezug betrifft original statt related ref",
+    "vores deres bezug betrifft original statt related ref ihr unser vs ns vos nos vostro nostra nostro nuestro",
+    "nuestra vuestro vuestra",
 )
 """Before the name of a type, or between it and a number, these make it a mention of another document."""
 
@@ -199,10 +200,14 @@ QUOTATION = (
 )  # fmt: skip
 
 YOUR_REFERENCE = (
-    "your reference", "your ref", "votre reference", "v ref", "vos references", "ihre referenz", "uw referentie",
+    "your reference", "your ref", "votre reference", "v ref", "vos references",
+    "ihre referenz", "uw referentie",
     "uw ref", "vs riferimento", "vs rif", "su referencia", "deres ref", "deres reference", "jeres ref",
 )  # fmt: skip
 """The buyer's own mark: an order's number where it looks like one."""
+
+ANY_REFERENCE = ("referenz", "referenz *", "reference", "reference *", "riferimento", "referencia", "referentie")
+"""Nobody's mark: a number of what it surely looks like."""
 
 OWN_DATE: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
     {
@@ -349,107 +354,23 @@ NAME = (
 
 ADDRESS = ("anschrift", "adresse", "address", "strasse", "indirizzo", "direccion", "domicilio", "adres")
 
-CURRENCY = (
-    "wahrung", "rechnungswahrung", "belegwahrung", "betrage in", "alle betrage in", "currency",
-    "invoice currency", "amounts in",
-    "all amounts in", "devise", "monnaie", "montants en", "valuta", "divisa", "moneta", "importi in", "moneda",
-    "importes en",
-    "bedragen in", "belob i",
+ADDRESS_LABELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "name": NAME,
+        "street": (*ADDRESS, "street", "rue", "calle", "via", "straat", "vej"),
+        "code": (
+            "plz", "postleitzahl", "postal code", "post code", "postcode", "zip", "zip code", "code postal", "cap",
+            "codigo postal", "cp", "postnummer", "postnr",
+        ),
+        "city": (
+            "ort", "stadt", "city", "town", "ville", "commune", "comune", "citta", "localita", "poblacion", "ciudad",
+            "localidad", "plaats", "woonplaats", "by",
+        ),
+        "country": ("land", "country", "pays", "nazione", "paese", "pais"),
+        "other": ("provincia", "prov", "state", "region", "kanton", "regime fiscale", "tel", "fax"),
+    }
 )  # fmt: skip
-
-NET = (
-    "nettobetrag", "netto betrag", "netto", "summe netto", "gesamt netto", "netto gesamt", "nettosumme",
-    "gesamtnetto", "gesamtbetrag netto",
-    "zwischensumme netto", "rechnungssumme netto", "rechnungssumme ohne ust", "summe ohne ust", "summe ohne mwst",
-    "gesamtbetrag ohne ust", "nettogesamtbetrag", "gesamtnettowert", "gesamtnettobetrag", "nettowert",
-    "gesamtwert netto", "nettorechnungsbetrag", "rechnungsbetrag netto", "total exkl mwst", "total ohne mwst",
-    "steuerbasisbetrag gesamt", "warenwert netto", "gesamtbeitrag",
-    "net total", "total net", "net amount", "total net amount", "subtotal", "sub total", "total before tax",
-    "total excl vat",
-    "total excluding vat", "total ex vat", "total without vat", "amount excl vat", "taxable amount",
-    "net invoice amount",
-    "total htva", "montant htva",
-    "total ht", "montant ht", "total hors taxe", "total hors taxes", "montant total ht", "sous total ht",
-    "net ht", "base ht",
-    "imponibile", "totale imponibile", "totale netto", "totale documento netto", "netto a pagare imponibile",
-    "base imponible", "total base imponible", "importe neto", "total neto", "subtotaal", "totaal excl btw",
-    "totaal exclusief btw", "nettobedrag", "netto totaal", "totaal netto", "bedrag excl btw", "netto i alt",
-    "subtotal ekskl moms", "i alt ekskl moms", "total ekskl moms", "total excl moms", "belob ekskl moms",
-    "momsgrundlag",
-)  # fmt: skip
-
-TAX = (
-    "steuerbetrag", "steuerbetrag in eur", "summe umsatzsteuer", "umsatzsteuer gesamt", "ust gesamt",
-    "gesamt ust", "mwst gesamt", "summe ust",
-    "summe mwst", "mehrwertsteuer gesamt", "mwst betrag", "ust betrag", "umsatzsteuerbetrag",
-    "mehrwertsteuerbetrag", "gesamtbetrag umsatzsteuer",
-    "zuzuglich ust", "zuzugl ust", "zzgl ust", "steuer gesamt", "gesamtsteuer", "gesamtsteuerbetrag",
-    "vat total", "total vat", "vat amount", "total tax", "tax total",
-    "total vat amount", "tax amount", "sales tax", "total taxes", "total tva", "montant tva",
-    "montant total tva", "taxes", "total de la tva",
-    "totale iva", "totale imposta", "imposta", "importo iva", "totale imposte", "total iva", "cuota iva",
-    "importe iva",
-    "total impuestos", "totaal btw", "btw bedrag", "btw totaal", "btw", "moms i alt", "moms", "momsbelob",
-    "total moms", "samlet moms",
-)  # fmt: skip
-"""The whole tax of a document."""
-
-TAX_PART = (
-    "ust", "umsatzsteuer", "mwst", "mehrwertsteuer", "zzgl ust", "zzgl umsatzsteuer", "zzgl mwst", "zuzuglich ust",
-    "zuzuglich umsatzsteuer", "zuzuglich mwst", "zzgl mehrwertsteuer", "steuerbasisbetrag ust",
-    "versicherungsteuer", "versicherungssteuer",
-    "enthaltene mwst", "vat", "plus vat", "vat at", "tva", "iva", "btw", "moms", "enthaltene ust", "inkl mwst",
-    "darin enthaltene mwst", "tax", "gst",
-)  # fmt: skip
-"""A tax, of one rate, or the whole where there is but one."""
-
-GROSS = (
-    "bruttobetrag", "bruttosumme", "brutto", "gesamtbetrag brutto", "gesamt brutto", "brutto gesamt",
-    "bruttogesamtbetrag", "summe brutto",
-    "rechnungssumme brutto", "rechnungssumme inkl ust", "summe inkl ust", "summe inkl mwst",
-    "gesamtbetrag inkl ust", "gesamtbetrag inkl mwst",
-    "gesamtsumme brutto", "gesamtbetrag", "rechnungsbetrag", "rechnungssumme", "gesamtsumme", "endbetrag",
-    "endsumme", "rechnungsbeitrag", "gesamt",
-    "auftragssumme", "bestellsumme", "auftragswert", "bestellwert", "gutschriftsbetrag", "gutschriftbetrag",
-    "gutschriftssumme", "rechnungsendbetrag", "gesamtrechnungsbetrag", "bruttorechnungsbetrag", "credit total",
-    "total credit", "montant de l'avoir", "totale nota di credito", "totale ordine", "totale generale",
-    "total general", "importe bruto", "total bruto", "total pedido", "kreditbelob", "creditbedrag",
-    "grand total", "total gross", "gross total", "gross amount", "total amount", "total incl vat",
-    "total including vat",
-    "total inc vat", "total including tax", "invoice total", "total invoice amount", "invoice amount", "total",
-    "order total", "total price", "total tvac", "montant tvac",
-    "total ttc", "montant ttc", "montant total ttc", "total toutes taxes comprises",
-    "montant total", "totale", "totale fattura", "totale documento", "importo totale", "totale iva inclusa",
-    "total factura",
-    "importe total", "total con iva", "total iva incluido", "totaal", "totaalbedrag", "totaal incl btw",
-    "totaal inclusief btw",
-    "factuurbedrag", "bedrag incl btw", "i alt", "i alt inkl moms", "total inkl moms", "fakturatotal",
-    "samlet belob", "totalbelob",
-)  # fmt: skip
-
-SUM = (
-    "summe", "zwischensumme", "positionssumme", "warenwert", "gesamtwert", "total des lignes", "somme", "totale merce",
-    "totale righe", "suma", "som", "varebelob", "sum", "goods total", "total goods", "line total", "summe positionen",
-)  # fmt: skip
-"""A sum that is the net amount only where the tax added to it shows so."""
-
-PAYABLE = (
-    "zahlbetrag", "zu zahlen", "zu zahlender betrag", "zahlungsbetrag", "offener betrag",
-    "zu zahlender beitrag", "falliger betrag",
-    "total a payer", "totale a pagare", "totaal te voldoen", "te voldoen", "amount due", "total due",
-    "balance due", "due payable", "amount payable", "total payable", "please pay", "net a payer",
-    "reste a payer",
-    "solde a payer", "montant a payer", "a payer", "totale da pagare", "netto a pagare", "da pagare",
-    "total a pagar", "importe a pagar", "a pagar",
-    "te betalen", "te betalen bedrag", "totaal te betalen", "at betale", "til betaling", "belob til betaling",
-)  # fmt: skip
-"""What is left to pay: the gross amount, where nothing was paid before."""
-
-CURRENCIES = MappingProxyType({"€": "EUR", "£": "GBP", "euro": "EUR", "euros": "EUR"})
-
-CODES = (
-    "EUR|GBP|CHF|USD|DKK|SEK|NOK|PLN|CZK|HUF|RON|BGN|DEM|CAD|AUD|JPY|CNY|TRY|ISK"
-)  # fmt: skip
+"""Labels of the parts of an address that stand on lines of their own, and of what else stands there."""
 
 COUNTRIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
