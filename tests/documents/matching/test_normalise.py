@@ -3,7 +3,17 @@
 # ruff: noqa: RUF001 - names in other alphabets
 import pytest
 
-from counterfoil.documents.matching.normalise import cents, day, fold, identifier, name, quantity, reference
+from counterfoil.documents.matching.normalise import (
+    cents,
+    day,
+    fold,
+    identifier,
+    name,
+    quantity,
+    reference,
+    vat_id,
+    words,
+)
 
 
 @pytest.mark.parametrize(
@@ -97,8 +107,54 @@ def test_identifiers_are_read_as_capture_may_have_meant_them() -> None:
 
 
 @pytest.mark.parametrize(
+    ("one", "other", "country"),
+    [
+        ("DE123456789", "DE 123 456 789", ""),
+        ("DE123456789", "123 456 789", "DE"),
+        ("DE123456789", "DEl23456789", "DE"),
+        ("CHE-123.456.789 MWST", "CHE123456789", ""),
+        ("CHE-123.456.789 TVA", "123.456.789", "CH"),
+        ("NO 123 456 789 MVA", "123456789", "NO"),
+        ("EL123456789", "GR 123456789", ""),
+        ("EL123456789", "123456789", "GR"),
+        ("ATU12345678", "U12345678", "AT"),
+        ("ESB12345678", "B-12345678", "ES"),
+        ("NL123456789B01", "123456789B01", "NL"),
+    ],
+)
+def test_writings_of_one_vat_id_are_equal(one: str, other: str, country: str) -> None:
+    assert vat_id(one, country) == vat_id(other, country)
+
+
+def test_a_vat_id_of_another_country_or_a_tax_number_is_another_thing() -> None:
+    assert vat_id("123456789", "DE") != vat_id("123456789", "PT")
+    assert vat_id("12/345/67890", "DE") is None
+    assert vat_id("-", "DE") is None
+
+
+@pytest.mark.parametrize(("one", "other"), [("12/345/67890", "12 345 67890"), ("DE89 3704 0044", "DE8937040044")])
+def test_marks_between_the_digits_of_an_identifier_say_nothing(one: str, other: str) -> None:
+    assert identifier(one) == identifier(other)
+
+
+def test_words_of_other_scripts_are_words() -> None:
+    assert words("六角ボルト M8×40, verzinkt") == "六角ボルト m8 40 verzinkt"
+    assert words("Болт M8") == "bolt m8"
+
+
+@pytest.mark.parametrize(
     ("text", "amount"),
-    [("1190.00", 119000), ("-0.5", -50), ("0.005", 1), ("1e400", None), ("NaN", None), ("", None), (None, None)],
+    [
+        ("1190.00", 119000),
+        ("-0.5", -50),
+        ("0.005", 1),
+        ("1.005", 101),
+        ("-1.005", -101),
+        ("1e400", None),
+        ("NaN", None),
+        ("", None),
+        (None, None),
+    ],
 )
 def test_amounts_are_cents(text: str | None, amount: int | None) -> None:
     assert cents(text) == amount

@@ -25,12 +25,19 @@ __all__ = [
     "name",
     "quantity",
     "reference",
+    "vat_id",
     "words",
 ]
 
 _NOT_WORD = re.compile(r"[\W_]+")
 
 _CONFUSABLE_DIGITS = str.maketrans("OQDILSBZG", "000115826")
+
+_TAX_NUMBER = re.compile(r"\d{2,3}\s?/\s?\d{3,4}\s?/\s?\d{4,5}")
+_VAT_ENDING = re.compile("(?:MWST|TVA|IVA|MVA)$")
+_BARE_VAT = re.compile(r"[A-Z]\d{7,8}[A-Z\d]?")
+"""A letter and a number, as ids of Austria, Spain and Cyprus are without their country."""
+_VAT_LETTERS = {"GR": "EL", "CH": "CHE"}
 
 _PREFIX_WORDS = re.compile(
     r"^(?:(?:P\.?\s?O|PURCHASE|ORDER|BESTELLUNG|BESTELLNUMMER|BESTELL|BEST|ORD|AUFTRAG|LIEFERSCHEIN|DELIVERY|NOTE|INVOICE|RECHNUNG|CONTRACT|VERTRAG"
@@ -61,6 +68,22 @@ def misread(text: str) -> int:
 def identifier(text: str) -> str:
     """A VAT id, IBAN, register number, ...: letters and digits, letters that look like digits read as digits."""
     return "".join(_GROUPS.findall(fold(text).upper())).translate(_CONFUSABLE_DIGITS)
+
+
+def vat_id(text: str, country: str = "") -> str | None:
+    """A VAT id as `identifier`, with its country's letters (Greece's are EL) and without what says that it is one.
+
+    `country` (ISO 3166 alpha-2) is that of the firm, for an id that is written without. None for a German tax number
+    (`12/345/67890`), which is no VAT id. Check digits are not looked at: a misread id is still nearly right.
+    """
+    if _TAX_NUMBER.fullmatch(text.strip()):
+        return None
+    number = _VAT_ENDING.sub("", "".join(_GROUPS.findall(text.upper())))
+    if number[:2].isdigit() or _BARE_VAT.fullmatch(number):
+        number = _VAT_LETTERS.get(country, country) + number
+    elif number.startswith("GR"):
+        number = "EL" + number[2:]
+    return number.translate(_CONFUSABLE_DIGITS) or None
 
 
 def code(text: str) -> str:
@@ -120,7 +143,10 @@ def _forms(text: str) -> set[str]:
 def cents(text: str | None) -> int | None:
     """An amount in minor units of two decimals, rounded half up; None where there is none or it is no number."""
     number = quantity(text)
-    return None if number is None else int(number * 100 + (0.5 if number >= 0 else -0.5))
+    if number is None:
+        return None
+    # Rounded to less than a cent first: the float of 1.005 is a little less.
+    return int(round(number * 100, 4) + (0.5 if number >= 0 else -0.5))
 
 
 def quantity(text: str | None) -> float | None:
