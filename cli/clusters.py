@@ -12,6 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from cli import ids, listing, outcomes
+from cli.acceptance import accept, dispute
 from cli.case import Link, case_of, place_of_type, show_case
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
@@ -196,3 +197,7 @@ def show(
         print_json(case.record)
     else:
         show_case(page(), case)
+
+
+app.command("accept")(accept)
+app.command("dispute")(dispute)

@@ -1,22 +1,23 @@
-"""`counterfoil tenants tolerances`: which differences a tenant tolerates."""
+"""`counterfoil tenants tolerances`: which differences a tenant tolerates, and which it might."""
 
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Annotated, Any
-from uuid import UUID
+from typing import Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
+from cli import suggestions, tolerance_table
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
 from cli.failures import UsageError
 from cli.tenants import Tenant, as_owner, chosen
 from cli.terminal import page, print_json
-from counterfoil.db import Connection
+from cli.tolerance_table import Entry, scope
+from cli.trail import By, Reason
 from counterfoil.documents import diagnostics
 from counterfoil.documents.variances import Key, Limits, Tolerance
 from counterfoil.documents.variances.tolerances import DEFAULTS
@@ -59,62 +60,6 @@ def _direction(said: Sequence[str], option: str) -> tuple[Decimal | None, Decima
     return absolute, percent
 
 
-def list_tolerances(connection: Connection, tenant_id: UUID) -> list[Tolerance]:
-    """A tenant's own tolerances, the general ones first."""
-    rows = connection.execute(
-        "SELECT key, lower_absolute, lower_percent, upper_absolute, upper_percent, supplier, article FROM tolerance "
-        "WHERE tenant_id = %s ORDER BY key, supplier NULLS FIRST, article NULLS FIRST",
-        [tenant_id],
-    ).fetchall()
-    return [Tolerance(Key(key), Limits(*limits), supplier, article) for key, *limits, supplier, article in rows]
-
-
-def set_tolerance(cloud: Cloud, tenant: Tenant, wanted: Tolerance) -> None:
-    """Set a tolerance, in the place of one of the same key and scope."""
-    with as_owner(cloud) as connection:
-        _remove(connection, tenant, wanted)
-        limits = wanted.limits
-        connection.execute(
-            "INSERT INTO tolerance (tenant_id, key, supplier, article, lower_absolute, lower_percent, upper_absolute, "
-            "upper_percent) VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
-            [
-                tenant.id,
-                wanted.key,
-                wanted.supplier,
-                wanted.article,
-                limits.lower_absolute,
-                limits.lower_percent,
-                limits.upper_absolute,
-                limits.upper_percent,
-            ],
-        )
-
-
-def remove_tolerance(cloud: Cloud, tenant: Tenant, unwanted: Tolerance) -> None:
-    """Remove the tolerance of a key and scope.
-
-    Raises:
-        UsageError: there is none.
-    """
-    with as_owner(cloud) as connection:
-        if not _remove(connection, tenant, unwanted):
-            raise UsageError(f"'{tenant.slug}' has no tolerance of {unwanted.key} for {_scope(unwanted)}.")
-
-
-def _remove(connection: Connection, tenant: Tenant, unwanted: Tolerance) -> bool:
-    """Remove those whose supplier and article say the same, however they are written."""
-    found = connection.execute(
-        "SELECT id, supplier, article FROM tolerance WHERE tenant_id = %s AND key = %s", [tenant.id, unwanted.key]
-    ).fetchall()
-    same = [
-        id_
-        for id_, supplier, article in found
-        if Tolerance(unwanted.key, unwanted.limits, supplier, article).scope == unwanted.scope
-    ]
-    connection.execute("DELETE FROM tolerance WHERE id = ANY(%s)", [same])
-    return bool(same)
-
-
 _COMPUTED = "SELECT id FROM cluster_diagnostics WHERE outcome IS NOT NULL OR status = 'in-progress' ORDER BY id"
 
 
@@ -153,31 +98,52 @@ def tolerances(  # noqa: PLR0913  # one for each option
     above: Annotated[
         list[str] | None, typer.Option(metavar="LIMIT", help="The same, for more than expected only.")
     ] = None,
+    suggest: Annotated[
+        bool, typer.Option("--suggest", help="Show what follows from differences that people accepted and disputed.")
+    ] = False,
+    accepted: Annotated[
+        str | None, typer.Option("--accept", metavar="ID", help="Put a proposal of --suggest in force, by its id.")
+    ] = None,
+    reason: Reason = None,
+    by: By,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Set, remove and list which differences a tenant tolerates: in prices, quantities, totals and tax rates.
 
     Of several that fit, the most specific one applies, as a whole: that of supplier and article, of the article, of
     the supplier, the tenant's own, the product's default. A change has the tenant's clusters computed anew.
+
+    With --suggest it proposes tolerances for suppliers of which people accepted differences in at least 20 documents
+    (counterfoil clusters accept), always below the smallest that they disputed. None applies before it is accepted.
     """
-    if key is not None and removed is not None:
-        raise UsageError("One change at a time, please: --set or --remove.")
-    cloud = Cloud.at(place_of(context.obj))
-    (tenant,) = chosen(cloud, slug)
+    if sum((key is not None, removed is not None, accepted is not None, suggest)) > 1:
+        raise UsageError("One thing at a time, please: --set, --remove, --suggest or --accept.")
     about = key or removed
     if about is None and (supplier or article or within or below or above):
         raise UsageError(f"Say what it is about: --set or --remove with one of {KEYS}.")
+    cloud = Cloud.at(place_of(context.obj))
+    (tenant,) = chosen(cloud, slug)
+    if suggest:
+        found = suggestions.suggest(cloud, tenant)
+        print_json(suggestions.record(found)) if as_json else suggestions.show(found, tenant.slug)
+        return
     if about is not None:
         limits = limits_of(within or (), below or (), above or ()) if key is not None else DEFAULTS[about]
         change = Tolerance(about, limits, _text(supplier), _text(article))
-        (set_tolerance if key is not None else remove_tolerance)(cloud, tenant, change)
-    anew = compute_anew(cloud, tenant) if about is not None else None
+        with as_owner(cloud) as connection:
+            if key is not None:
+                tolerance_table.put(connection, tenant, change, by, reason)
+            else:
+                tolerance_table.remove(connection, tenant, change)
+    elif accepted is not None:
+        suggestions.put_in_force(cloud, tenant, accepted, by, reason)
+    anew = compute_anew(cloud, tenant) if about is not None or accepted is not None else None
     with as_owner(cloud) as connection:
-        found = list_tolerances(connection, tenant.id)
+        entries = tolerance_table.entries(connection, tenant)
     if as_json:
-        print_json([_record(one) for one in found])
+        print_json([one.record for one in entries])
     else:
-        _show(found, anew)
+        _show(entries, anew)
 
 
 def _text(text: str | None) -> str | None:
@@ -188,23 +154,15 @@ def _text(text: str | None) -> str | None:
     return text.strip()
 
 
-def _record(tolerance: Tolerance) -> dict[str, Any]:
-    scope = {"supplier": tolerance.supplier, "article": tolerance.article}
-    return {"key": tolerance.key.value, **scope, **tolerance.limits.record}
-
-
-def _scope(tolerance: Tolerance) -> str:
-    parts = [f"supplier {tolerance.supplier}"] if tolerance.supplier else []
-    parts += [f"article {tolerance.article}"] if tolerance.article else []
-    return " and ".join(parts) or "everything"
-
-
-def _show(found: Sequence[Tolerance], anew: int | None) -> None:
-    table = Table("about", "for", "tolerated", box=None)
+def _show(found: Sequence[Entry], anew: int | None) -> None:
+    table = Table("about", "for", "tolerated", Column("set by", overflow="fold"), box=None)
     for default in DEFAULTS:
-        table.add_row(default, "everything, where nothing else is said", DEFAULTS[default].words, style="dim")
+        table.add_row(default, "everything, where nothing else is said", DEFAULTS[default].words, "", style="dim")
     for one in found:
-        table.add_row(one.key, escape(_scope(one)), one.limits.words)
+        why = ": ".join(filter(None, (one.set_by, one.reason)))
+        learned = f" ({one.evidence['accepted']} documents accepted)" if one.evidence else ""
+        cells = (one.tolerance.key, scope(one.tolerance), one.tolerance.limits.words, f"{why}{learned}")
+        table.add_row(*map(Text, cells))
     page().print(table)
     if anew is not None:
         page().print("1 cluster is computed anew." if anew == 1 else f"{anew} clusters are computed anew.")

@@ -676,16 +676,51 @@ CREATE TABLE public.tolerance (
     upper_absolute numeric,
     upper_percent numeric,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    set_by text,
+    reason text,
+    evidence jsonb,
     CONSTRAINT tolerance_article_check CHECK (((length(article) >= 1) AND (length(article) <= 200))),
     CONSTRAINT tolerance_key_check CHECK ((key = ANY (ARRAY['price'::text, 'billed_quantity'::text, 'delivered_quantity'::text, 'total'::text, 'tax'::text]))),
     CONSTRAINT tolerance_lower_absolute_check CHECK ((lower_absolute >= (0)::numeric)),
     CONSTRAINT tolerance_lower_percent_check CHECK ((lower_percent >= (0)::numeric)),
+    CONSTRAINT tolerance_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 2000))),
+    CONSTRAINT tolerance_set_by_check CHECK (((length(set_by) >= 1) AND (length(set_by) <= 254))),
     CONSTRAINT tolerance_supplier_check CHECK (((length(supplier) >= 1) AND (length(supplier) <= 200))),
     CONSTRAINT tolerance_upper_absolute_check CHECK ((upper_absolute >= (0)::numeric)),
     CONSTRAINT tolerance_upper_percent_check CHECK ((upper_percent >= (0)::numeric))
 );
 
 ALTER TABLE ONLY public.tolerance FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.variance_decision (
+    id bigint NOT NULL,
+    tenant_id uuid NOT NULL,
+    document_id uuid NOT NULL,
+    code text NOT NULL,
+    line text,
+    expected numeric NOT NULL,
+    actual numeric NOT NULL,
+    unit text,
+    currency text,
+    verdict text NOT NULL,
+    decided_by text NOT NULL,
+    reason text,
+    decided_at timestamp with time zone NOT NULL,
+    CONSTRAINT variance_decision_decided_by_check CHECK (((length(decided_by) >= 1) AND (length(decided_by) <= 254))),
+    CONSTRAINT variance_decision_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 2000))),
+    CONSTRAINT variance_decision_verdict_check CHECK ((verdict = ANY (ARRAY['accepted'::text, 'disputed'::text])))
+);
+
+ALTER TABLE ONLY public.variance_decision FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE public.variance_decision ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.variance_decision_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_object UNIQUE NULLS NOT DISTINCT (bucket, key, sequencer, tenant_id);
@@ -825,6 +860,9 @@ ALTER TABLE ONLY public.tolerance
 ALTER TABLE ONLY public.tolerance
     ADD CONSTRAINT tolerance_tenant_id_key_supplier_article_key UNIQUE NULLS NOT DISTINCT (tenant_id, key, supplier, article);
 
+ALTER TABLE ONLY public.variance_decision
+    ADD CONSTRAINT variance_decision_pkey PRIMARY KEY (id);
+
 CREATE INDEX acquisition_job_status ON public.acquisition_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
 CREATE INDEX cluster_diagnostics_outcome ON public.cluster_diagnostics USING btree (tenant_id, outcome);
@@ -910,6 +948,8 @@ CREATE INDEX output_job_status ON public.output_job USING btree (status) WHERE (
 CREATE INDEX source_by_message ON public.source USING btree (tenant_id, md5(((message_id || ' '::text) || COALESCE(sender, ''::text)))) WHERE ((message_id IS NOT NULL) AND (refusal IS NULL));
 
 CREATE INDEX tenant_address_by_tenant ON public.tenant_address USING btree (tenant_id);
+
+CREATE INDEX variance_decision_by_document ON public.variance_decision USING btree (document_id, id);
 
 CREATE TRIGGER count_told BEFORE UPDATE OF payload ON public.output_job FOR EACH ROW WHEN ((old.payload IS DISTINCT FROM new.payload)) EXECUTE FUNCTION public.count_told();
 
@@ -1027,6 +1067,9 @@ ALTER TABLE ONLY public.tenant
 
 ALTER TABLE ONLY public.tolerance
     ADD CONSTRAINT tolerance_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.variance_decision
+    ADD CONSTRAINT variance_decision_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
 ALTER TABLE public.acquisition_job ENABLE ROW LEVEL SECURITY;
 
@@ -1182,6 +1225,8 @@ CREATE POLICY own_tenant ON public.tenant_admin FOR SELECT TO counterfoil_worker
 
 CREATE POLICY own_tenant ON public.tolerance TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.variance_decision TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY past_keeping ON public.llm_call TO counterfoil_keeper USING ((created_at < (now() - '400 days'::interval))) WITH CHECK (false);
 
 ALTER TABLE public.reading ENABLE ROW LEVEL SECURITY;
@@ -1207,6 +1252,8 @@ ALTER TABLE public.tenant_address ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.tenant_admin ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.tolerance ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.variance_decision ENABLE ROW LEVEL SECURITY;
 
 GRANT ALL ON SCHEMA public TO counterfoil_owner;
 
@@ -1645,3 +1692,5 @@ GRANT SELECT ON TABLE public.tenant_admin TO counterfoil_worker;
 GRANT SELECT ON TABLE public.tenant_admin TO counterfoil_keeper;
 
 GRANT SELECT ON TABLE public.tolerance TO counterfoil_worker;
+
+GRANT SELECT,INSERT ON TABLE public.variance_decision TO counterfoil_worker;

@@ -23,7 +23,11 @@ def diagnose(attempt: Attempt) -> Outcome:
     with attempt.database.tenant(tenant_id) as connection:
         cluster = diagnostics.load(connection, tenant_id, cluster_id)
     attempt.check()
-    result = None if cluster is None else examine(cluster.documents, cluster.edges, cluster.tolerances)
+    result = (
+        None
+        if cluster is None
+        else examine(cluster.documents, cluster.edges, cluster.tolerances, cluster.verdicts)
+    )
     attempt.check()
 
     def effects(connection: Connection) -> Sequence[Send]:

@@ -46,7 +46,7 @@ def compute(office: Office, position: int = 0) -> None:
         diagnostics.request(connection, office.tenant_id, [cluster_id], NOW)
         found = diagnostics.load(connection, office.tenant_id, cluster_id)
         assert found is not None
-        result = examine(found.documents, found.edges, found.tolerances)
+        result = examine(found.documents, found.edges, found.tolerances, found.verdicts)
         rows = connection.execute("SELECT claim_token FROM cluster_diagnostics WHERE id = %s", [cluster_id]).fetchall()
         diagnostics.write(connection, cluster_id, rows[0][0], result, NOW)
     office.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")

@@ -54,7 +54,7 @@ def call(*words: str) -> Any:
 
 @pytest.mark.usefixtures("acme")
 def test_a_tolerance_is_set_for_its_tenant_alone():
-    call("acme", "--set", "price", "--within", "2%", "--within", "0.50")
+    call("acme", "--set", "price", "--within", "2%", "--within", "0.50", "--by", "ann", "--reason", "A frame contract")
     (found,) = call("acme")
     assert found == {
         "key": "price",
@@ -64,6 +64,9 @@ def test_a_tolerance_is_set_for_its_tenant_alone():
         "lower_percent": "2",
         "upper_absolute": "0.50",
         "upper_percent": "2",
+        "set_by": "ann",
+        "reason": "A frame contract",
+        "evidence": None,
     }
     assert call("zenith") == []
 
@@ -138,7 +141,7 @@ def test_what_is_no_limit_is_refused(text: str):
     [
         (["--set", "price"], "Say how far it may be off"),
         (["--set", "price", "--above", "1%"], "--below for this one"),
-        (["--set", "price", "--remove", "tax"], "One change at a time"),
+        (["--set", "price", "--remove", "tax"], "One thing at a time"),
         (["--within", "1%"], "Say what it is about"),
         (["--set", "price", "--within", "1%", "--article", "x" * 201], "200 characters at most"),
     ],

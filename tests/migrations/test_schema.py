@@ -30,6 +30,9 @@ ROWS = {
                          VALUES (%(tenant)s, %(a)s, %(b)s, 1, 'high', '{{}}', 'rules', '', now())""",
     "match_decision": """INSERT INTO {} (tenant_id, a, b, verdict, decided_by, decided_at)
                          VALUES (%(tenant)s, %(a)s, %(b)s, 'rejected', 'somebody', now())""",
+    "variance_decision": """INSERT INTO {} (tenant_id, document_id, code, expected, actual, verdict, decided_by,
+                                                decided_at)
+                            VALUES (%(tenant)s, %(a)s, 'price_mismatch', 1, 2, 'accepted', 'somebody', now())""",
     "document_review": """INSERT INTO {} (document_id, tenant_id, type, doubts, chance, weights, opened_at, changed_at)
                           VALUES (%(a)s, %(tenant)s, 'invoice', '[]', 0.5, 'w', now(), now())""",
     "llm_call": """INSERT INTO {} (id, tenant_id, work_id, purpose, provider, model, outcome, latency_ms, created_at)

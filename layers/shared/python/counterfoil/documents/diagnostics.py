@@ -10,7 +10,17 @@ from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection
 from counterfoil.documents.renewal import settle_letters
-from counterfoil.documents.variances import Document, Key, Limits, Result, Tolerance, Tolerances, read_document
+from counterfoil.documents.variances import (
+    Code,
+    Document,
+    Key,
+    Limits,
+    Result,
+    Tolerance,
+    Tolerances,
+    Verdict,
+    read_document,
+)
 from counterfoil.errors import StaleClaimError
 from counterfoil.messages import Message
 from counterfoil.work import KINDS, Send
@@ -93,6 +103,8 @@ class Cluster:
     """Its own, and contracts that they are linked to."""
     edges: tuple[tuple[UUID, UUID], ...]
     tolerances: Tolerances
+    verdicts: tuple[Verdict, ...]
+    """The last that people said of each difference."""
 
 
 _EDGES = """
@@ -130,15 +142,36 @@ def load(connection: Connection, tenant_id: UUID, cluster_id: UUID) -> Cluster |
     others = list({end for edge in edges for end in edge})
     rows = connection.execute(_DOCUMENTS, {**about, "others": others}).fetchall()
     return Cluster(
-        tuple(read_document(*row) for row in rows), tuple((a, b) for a, b in edges), _tolerances(connection, tenant_id)
+        tuple(read_document(*row) for row in rows),
+        tuple((a, b) for a, b in edges),
+        Tolerances(tolerances(connection, tenant_id)),
+        tuple(verdicts(connection, [row[0] for row in rows])),
     )
 
 
-def _tolerances(connection: Connection, tenant_id: UUID) -> Tolerances:
+def tolerances(connection: Connection, tenant_id: UUID) -> list[Tolerance]:
+    """What a tenant tolerates, the oldest entry first."""
     rows = connection.execute(_TOLERANCES, [tenant_id])
-    return Tolerances(
-        Tolerance(Key(key), Limits(*limits), supplier, article) for key, *limits, supplier, article in rows
-    )
+    return [Tolerance(Key(key), Limits(*limits), supplier, article) for key, *limits, supplier, article in rows]
+
+
+# The last one about a difference is what stands.
+_VERDICTS = """
+SELECT DISTINCT ON (document_id, code, line, expected, actual)
+    id, document_id, code, line, expected, actual, coalesce(currency, unit), verdict = 'accepted', decided_by,
+    decided_at, reason
+FROM variance_decision WHERE %(ids)s::uuid[] IS NULL OR document_id = ANY(%(ids)s)
+ORDER BY document_id, code, line, expected, actual, id DESC
+"""
+
+
+def verdicts(connection: Connection, document_ids: Collection[UUID] | None = None) -> list[Verdict]:
+    """The last that people said of each difference of these documents; of all documents of the tenant, where None."""
+    rows = connection.execute(_VERDICTS, {"ids": None if document_ids is None else list(document_ids)})
+    return [
+        Verdict(id_, (document_id, Code(code), line, expected, actual), measure, accepted, by, at, reason)
+        for id_, document_id, code, line, expected, actual, measure, accepted, by, at, reason in rows
+    ]
 
 
 _WRITE = """

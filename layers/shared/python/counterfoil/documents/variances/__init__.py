@@ -3,13 +3,15 @@
 `examine` is the whole of it, and pure: the same documents, links and tolerances give the same result, whatever their
 order. `model` is what it reads and finds, `case` says which documents count and what each is held against, `alignment`
 which lines are about the same (by `assignment`), `ledger` what each item comes to; `quantities`, `prices` and `totals`
-are the checks, `credits` what settles them, `tolerances` the limits, `charges` which lines nobody orders, `units` what
-can be converted for certain, `wording` how sentences name things.
+are the checks, `credits` what settles them, `tolerances` the limits, `verdicts` what people said of differences and
+`proposals` which limits follow from it, `charges` which lines nobody orders, `units` what can be converted for certain,
+`wording` how sentences name things.
 """
 
 from counterfoil.documents.variances.examination import examine
 from counterfoil.documents.variances.model import Code, Document, Outcome, Result, Variance, read_document
 from counterfoil.documents.variances.tolerances import Key, Limits, Tolerance, Tolerances
+from counterfoil.documents.variances.verdicts import Verdict
 
 __all__ = [
     "Code",
@@ -21,6 +23,7 @@ __all__ = [
     "Tolerance",
     "Tolerances",
     "Variance",
+    "Verdict",
     "examine",
     "read_document",
 ]

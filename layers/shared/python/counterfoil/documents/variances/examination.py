@@ -1,6 +1,6 @@
 """The examination of a case: every check, and what they come to. Pure: no clock, no I/O, no order of arrival."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from decimal import Decimal
 
 from counterfoil.documents.structured import DocumentType
@@ -23,6 +23,7 @@ from counterfoil.documents.variances.prices import currency_variances, price_var
 from counterfoil.documents.variances.quantities import quantity_variances
 from counterfoil.documents.variances.tolerances import Key, Tolerances
 from counterfoil.documents.variances.totals import tax_variances, total_variances
+from counterfoil.documents.variances.verdicts import Verdict, hear
 from counterfoil.documents.variances.wording import measured, naming
 
 _ORDER = {code: place for place, code in enumerate(Code)}
@@ -36,17 +37,22 @@ _ROLES = {
 }
 
 
-def examine(documents: Iterable[Document], edges: Edges, tolerances: Tolerances | None = None) -> Result:
+def examine(
+    documents: Iterable[Document],
+    edges: Edges,
+    tolerances: Tolerances | None = None,
+    verdicts: Collection[Verdict] = (),
+) -> Result:
     """Hold the documents of a cluster against one another.
 
     `documents` are the cluster's, and contracts that they are linked to; `edges` the links between them. Without
-    `tolerances` the defaults apply.
+    `tolerances` the defaults apply. `verdicts` are the last that people said of its differences.
     """
     limits = tolerances or Tolerances()
     case = Case(sorted(documents, key=lambda one: one.order_of_time), edges)
     ledger = keep(case.counting, case.anchors, case.held_against, case.confirmed)
     invoices = case.effective(DocumentType.INVOICE)
-    found = [
+    variances = [
         *_duplicates(case),
         *_missing_orders(case, ledger, invoices),
         *_missing_deliveries(case, ledger, invoices),
@@ -58,6 +64,7 @@ def examine(documents: Iterable[Document], edges: Edges, tolerances: Tolerances 
         *total_variances(invoices, limits),
         *tax_variances(invoices, limits),
     ]
+    found = list(hear(variances, verdicts))
     found.sort(key=lambda one: (one.is_tolerated, one.settled_by is not None, *_place(one)))
     outcome, reasons = _outcome(case, ledger, found)
     return Result(outcome, tuple(reasons), tuple(found), tuple(_rows(ledger)), tuple(_remarks(case, ledger)))

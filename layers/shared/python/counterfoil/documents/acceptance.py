@@ -1,0 +1,145 @@
+"""Acceptance: people say of differences in a case that they may be, or may not.
+
+An accepted difference needs nobody any more, a disputed one stays open whatever is tolerated. Both say something about
+what a supplier's bills may differ by (`variances.proposals`). Only differences between figures can be accepted, those
+that tolerances are about: a missing order or a bill that came twice is settled by documents.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal
+from uuid import UUID
+
+from counterfoil.db import Connection
+from counterfoil.documents import diagnostics
+from counterfoil.documents.review import Refused, Who
+from counterfoil.documents.variances import Code, Verdict, read_document
+from counterfoil.documents.variances.model import number_of
+from counterfoil.documents.variances.proposals import Label
+from counterfoil.work import Send
+
+Word = Literal["accepted", "disputed"]
+
+
+@dataclass(frozen=True)
+class Which:
+    """Which differences of a case are meant. None: whichever."""
+
+    document_id: UUID | None = None
+    code: Code | None = None
+    line: str | None = None
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a person said, and what came of it."""
+
+    word: Word
+    sentences: tuple[str, ...]
+    """The differences, as the case tells of them."""
+    left: tuple[str, ...]
+    """What is open otherwise."""
+    sends: Sequence[Send]
+    """Messages owed, to be sent after the commit."""
+
+
+_NOTHING = Refused("gone", "There is no such case, or it has not been computed.")
+_CASE = "SELECT result FROM cluster_diagnostics WHERE id = %s AND result IS NOT NULL FOR UPDATE"
+_SAY = """
+INSERT INTO variance_decision
+    (tenant_id, document_id, code, line, expected, actual, unit, currency, verdict, decided_by, reason, decided_at)
+VALUES (%(tenant)s, %(document)s, %(code)s, %(line)s, %(expected)s, %(actual)s, %(unit)s, %(currency)s, %(word)s,
+    %(by)s, %(reason)s, %(now)s)
+"""
+
+
+def say(  # who says what of which
+    connection: Connection, tenant_id: UUID, cluster_id: UUID, which: Which, word: Word, now: datetime, who: Who
+) -> Said | Refused:
+    """Accept or dispute differences of a case, all of those that are meant or none.
+
+    Where nothing is singled out, accepting means those that are open, disputing all. In the caller's transaction, which
+    is the tenant's; the case is locked until it ends, and computed anew afterwards.
+    """
+    row = connection.execute(_CASE, [cluster_id]).fetchone()
+    if row is None:
+        return _NOTHING
+    variances: list[Mapping[str, Any]] = row[0]["variances"]
+    said = {one.about: one for one in diagnostics.verdicts(connection, {UUID(one["document"]) for one in variances})}
+    wanted = [one for one in variances if _is_difference(one) and _is_meant(one, which)]
+    if which == Which() and word == "accepted":
+        wanted = [one for one in wanted if _is_open(one)]
+    if not wanted:
+        return Refused("changed", _nothing_meant(variances, which))
+    new = [one for one in wanted if _is_new(said.get(_about(one)), word)]
+    if not new:
+        last = said[_about(wanted[0])]
+        return Refused("changed", f"{last.sentence[:-1]}: there is nothing to be done.")
+    for verdict in (said.get(_about(one)) for one in new):
+        if verdict is not None and verdict.id not in who.supersedes:
+            return Refused(
+                "changed", f"{verdict.sentence[:-1]} (decision {verdict.id}): say that you supersede it, or leave it."
+            )
+    shared = {"tenant": tenant_id, "word": word, "by": who.by, "reason": who.reason, "now": now}
+    for one in new:
+        connection.execute(_SAY, {**one, **shared})
+    sends = diagnostics.request(connection, tenant_id, [cluster_id], now)
+    left = tuple(one["sentence"] for one in variances if _is_open(one) and one not in wanted)
+    return Said(word, tuple(one["sentence"] for one in new), left, sends)
+
+
+def _is_difference(variance: Mapping[str, Any]) -> bool:
+    return variance["tolerance"] is not None and None not in (
+        number_of(variance["expected"]),
+        number_of(variance["actual"]),
+    )
+
+
+def _is_open(variance: Mapping[str, Any]) -> bool:
+    return not variance["within_tolerance"] and variance["settled_by"] is None
+
+
+def _is_meant(variance: Mapping[str, Any], which: Which) -> bool:
+    return (
+        which.document_id in (None, UUID(variance["document"]))
+        and which.code in (None, variance["code"])
+        and which.line in (None, variance["line"])
+    )
+
+
+def _is_new(verdict: Verdict | None, word: Word) -> bool:
+    return verdict is None or verdict.is_accepted is not (word == "accepted")
+
+
+def _about(variance: Mapping[str, Any]) -> tuple[UUID, Code, str | None, Decimal, Decimal]:
+    return (
+        UUID(variance["document"]),
+        Code(variance["code"]),
+        variance["line"],
+        Decimal(variance["expected"]),
+        Decimal(variance["actual"]),
+    )
+
+
+def _nothing_meant(variances: Collection[Mapping[str, Any]], which: Which) -> str:
+    if which != Which() and any(_is_meant(one, which) for one in variances):
+        return "That is no difference between two figures: documents settle it, and nobody can accept or dispute it."
+    if which != Which():
+        return "The case has no such difference."
+    others = [one["sentence"] for one in variances if _is_open(one)]
+    return " ".join(["The case has no open difference that can be accepted or disputed.", *others])
+
+
+_SELLERS = "SELECT id, type, received_at, structured_data FROM document WHERE id = ANY(%s)"
+
+
+def labels(connection: Connection) -> Iterator[Label]:
+    """What the people of the transaction's tenant said of differences, with the seller of each document."""
+    found = diagnostics.verdicts(connection)
+    rows = connection.execute(_SELLERS, [list({verdict.about[0] for verdict in found})]).fetchall()
+    sellers = {row[0]: read_document(*row).sellers for row in rows if row[1] != "other" and row[3] is not None}
+    for verdict in found:
+        if stated := sellers.get(verdict.about[0]):
+            yield Label(stated, verdict)

@@ -1,0 +1,166 @@
+"""From a clerk's acceptances to a tolerance that a person puts in force, with real documents in a real database."""
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+from typer.testing import CliRunner
+
+from cli import clusters
+from cli.cloud.cloud import Cloud
+from cli.failures import UsageError
+from cli.postgres import Server
+from cli.tenancy import app
+from counterfoil.db import Connection, Database
+from tests.cli.test_tenants import CloudOf
+from tests.delivery.harness import rows
+from tests.documents.matching.office import Office
+from tests.documents.matching.papers import delivery, invoice, line, order
+from tests.documents.test_acceptance import compute
+
+
+@pytest.fixture
+def office(
+    postgres: Server, migrated_database: str, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> Office:
+    cloud = CloudOf(postgres, migrated_database, database)
+    monkeypatch.setattr(Cloud, "at", lambda _: cloud)
+    office = Office(database, admin)
+    admin.execute("UPDATE tenant SET slug = 'acme' WHERE id = %s", [office.tenant_id])
+    return office
+
+
+def bill(office: Office, number: int, price: str) -> int:
+    """An order at 100.00, delivered and billed at a price. Returns the position of the order."""
+    position = office.file(order(f"PO-{number:04}", lines=[line(f"A-{number}", "10", "100.00")]))
+    named = f"PO-{number:04}"
+    office.file(delivery(f"LS-{number:04}", po_reference=named, lines=[line(f"A-{number}", "10")]))
+    office.file(invoice(f"R-{number:04}", po_reference=named, lines=[line(f"A-{number}", "10", price)]))
+    office.match_all(range(position, position + 3))
+    compute(office, position)
+    return position
+
+
+def call(program: Any, *words: str) -> str:
+    result = CliRunner().invoke(program, words)
+    if result.exception is not None:
+        raise result.exception
+    return result.output
+
+
+def accept(office: Office, position: int, *words: str) -> str:
+    return call(clusters.app, "accept", str(office.ids[position]), "--by", "ann", *words)
+
+
+def suggested() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(call(app, "tolerances", "acme", "--suggest", "--json"))
+    return found
+
+
+def tolerated(office: Office, position: int) -> str:
+    outcome: str = compute(office, position)["outcome"]
+    return outcome
+
+
+@pytest.fixture
+def accepted(office: Office) -> Office:
+    """Of one supplier, twenty bills 1.5 percent too high were accepted, and one of 2.5 percent disputed."""
+    for number in range(20):
+        accept(office, bill(office, number, "101.50"))
+    disputed = bill(office, 20, "102.50")
+    call(clusters.app, "dispute", str(office.ids[disputed]), "--by", "bob", "--reason", "not agreed")
+    return office
+
+
+def test_nothing_is_tolerated_before_a_person_accepts_the_proposal(accepted: Office, admin: Connection):
+    (proposal,) = suggested()["proposals"]
+    assert (proposal["supplier"], proposal["key"], proposal["direction"]) == ("DE136695976", "price", "more")
+    assert (proposal["limits"]["upper_percent"], proposal["limits"]["lower_percent"]) == ("1.50", "1")
+    assert (proposal["accepted"], proposal["smallest_disputed"]) == (20, "2.5")
+    assert rows(admin, "tolerance") == []
+    assert tolerated(accepted, bill(accepted, 30, "101.50")) == "exception"
+
+
+def test_an_accepted_proposal_is_in_force_with_who_why_and_its_evidence(accepted: Office):
+    next_ = bill(accepted, 30, "101.50")
+    (proposal,) = suggested()["proposals"]
+    words = ("--accept", proposal["id"], "--by", "eve", "--reason", "agreed with the buyer", "--json")
+    (entry,) = json.loads(call(app, "tolerances", "acme", *words))
+    assert (entry["supplier"], entry["upper_percent"], entry["lower_percent"]) == ("DE136695976", "1.50", "1")
+    assert (entry["set_by"], entry["reason"], entry["evidence"]) == ("eve", "agreed with the buyer", proposal)
+    assert tolerated(accepted, next_) == "within-tolerance"
+    assert tolerated(accepted, bill(accepted, 31, "101.51")) == "exception"
+    assert tolerated(accepted, 60) == "exception"  # what was disputed stays disputed
+    assert suggested()["proposals"] == []
+
+
+def test_a_proposal_that_rests_on_something_else_by_now_is_not_put_in_force(accepted: Office, admin: Connection):
+    (proposal,) = suggested()["proposals"]
+    another = bill(accepted, 30, "101.20")
+    call(clusters.app, "dispute", str(accepted.ids[another]), "--by", "bob")
+    with pytest.raises(UsageError, match="or not any more: what people said or what is tolerated has changed"):
+        call(app, "tolerances", "acme", "--accept", proposal["id"])
+    assert rows(admin, "tolerance") == []
+    (withheld,) = suggested()["withheld"]
+    assert withheld["why"] == "0 documents accepted, below 1.2 %, which was disputed; it takes 20."
+
+
+def test_too_few_acceptances_are_counted_and_nothing_is_proposed(office: Office):
+    for number in range(3):
+        accept(office, bill(office, number, "101.50"))
+    shown = call(app, "tolerances", "acme", "--suggest")
+    assert "Nothing is proposed for" in shown
+    assert "Tarnow Schrauben AG (DE136695976), prices, more than expected: 3 documents accepted; it takes 20." in shown
+    assert "To accept one" not in shown
+
+
+def test_people_see_the_evidence_of_a_proposal(accepted: Office):
+    shown = " ".join(call(app, "tolerances", "acme", "--suggest").split())
+    assert accepted.ids
+    assert "Tolerated now: 1 % more or less. Proposed: 1 % less, 1.5 % more." in shown
+    assert "Accepted in 20 documents by ann, on" in shown
+    assert "95 of 100 within 1.5 %, the largest 1.5 %; the smallest disputed is 2.5 %." in shown
+    assert "20 of them would have needed nobody." in shown
+    assert "at least 86% of such differences" in shown
+
+
+@pytest.mark.usefixtures("office")
+def test_where_nobody_has_said_anything_it_tells_how():
+    assert "counterfoil clusters accept ID" in call(app, "tolerances", "acme", "--suggest")
+
+
+def test_an_acceptance_tells_what_it_was_about_and_what_is_open_still(office: Office):
+    position = office.file(order("PO-1", lines=[line("A-1", "10", "100.00")]))
+    office.file(invoice("R-1", po_reference="PO-1", lines=[line("A-1", "10", "101.50")]))
+    office.match_all()
+    compute(office, position)
+    shown = " ".join(accept(office, position).split())
+    assert "Accepted: Invoice R-1, line 1: 'Bolt A-1' is billed at 101.50 EUR per piece, ordered at 100.00 EUR" in shown
+    assert "Still open: Invoice R-1 bills 10 pieces of 'Bolt A-1'; there is no delivery note" in shown
+    compute(office, position)
+    case = json.loads(call(clusters.app, "show", str(office.ids[position]), "--json"))
+    assert case["result"]["outcome"] == "incomplete"
+
+
+def test_a_verdict_is_changed_by_whoever_says_so(office: Office):
+    position = bill(office, 1, "101.50")
+    accept(office, position)
+    id_ = str(office.ids[position])
+    with pytest.raises(UsageError, match="say that you supersede it"):
+        call(clusters.app, "dispute", id_, "--by", "bob")
+    found = json.loads(call(clusters.app, "dispute", id_, "--by", "bob", "--supersede", "--json"))
+    assert (found["verdict"], len(found["differences"]), found["tenant"]) == ("disputed", 1, "acme")
+
+
+def test_what_is_singled_out_wrongly_is_refused_in_a_sentence(office: Office):
+    position, other = bill(office, 1, "101.50"), bill(office, 2, "101.50")
+    with pytest.raises(UsageError, match="'prices' is no code of a variance"):
+        accept(office, position, "--code", "prices")
+    with pytest.raises(UsageError, match="is in another cluster"):
+        accept(office, position, "--document", str(office.ids[other]))
+    with pytest.raises(UsageError, match="The case has no such difference"):
+        accept(office, position, "--document", str(office.ids[position + 2]), "--line", "8")
+    with pytest.raises(UsageError, match="One thing at a time"):
+        call(app, "tolerances", "acme", "--suggest", "--set", "price")
+    assert isinstance(office.ids[position], UUID)
