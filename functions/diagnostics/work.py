@@ -24,9 +24,7 @@ def diagnose(attempt: Attempt) -> Outcome:
         cluster = diagnostics.load(connection, tenant_id, cluster_id)
     attempt.check()
     result = (
-        None
-        if cluster is None
-        else examine(cluster.documents, cluster.edges, cluster.tolerances, cluster.verdicts)
+        None if cluster is None else examine(cluster.documents, cluster.edges, cluster.tolerances, cluster.verdicts)
     )
     attempt.check()
 
