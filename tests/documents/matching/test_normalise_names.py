@@ -182,11 +182,16 @@ def test_other_names_are_kept_beside_the_name(text: str, core: str, others: set[
         ("Brede AG", "stock"), ("Brede plc", "limited"), ("Brede LLP", "partners"), ("Brede e.K.", "trader"),
         ("Brede eG", "cooperative"), ("Brede e.V.", "association"), ("Bertelsmann Stiftung", "foundation"),
         ("Стройка ООО", "limited"), ("ИП Иванов", "trader"), ("Møller I/S", "partners"), ("Lindqvist HB", "partners"),
-        ("株式会社日立", "stock"), ("有限会社山田", "limited"), ("Brede", None), ("AG", None),
+        ("株式会社日立", "stock"), ("有限会社山田", "limited"), ("Brede", None), ("AG", None), ("AG GmbH", "limited"),
     ],
 )  # fmt: skip
 def test_a_form_belongs_to_a_group(text: str, form: str | None) -> None:
     assert name(text).form == form
+
+
+def test_initials_that_look_like_a_form_are_the_name_of_a_firm_with_its_place() -> None:
+    found = name("WLL Reading", "Reading")
+    assert (found.core, found.form) == ("wll", None)
 
 
 @pytest.mark.parametrize(

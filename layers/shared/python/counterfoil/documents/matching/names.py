@@ -265,4 +265,5 @@ def _stated(word: str, behind: Sequence[str], group: str | None) -> tuple[str, s
 def _nothing_but_forms(words: Sequence[str], form: str | None) -> tuple[list[str], str | None]:
     """The first of several forms is the name of a firm that has no other."""
     said = [word for word in words if MEANINGS.get(word, _WORD).role not in (Role.LINK, Role.LETTER, Role.BREAK)]
-    return said[:1] or [word for word in words if word[0].isalnum()], form if len(said) > 1 else None
+    others = any(MEANINGS.get(word, _WORD).role in (Role.SURE, Role.LAST) for word in said[1:])
+    return said[:1] or [word for word in words if word[0].isalnum()], form if others else None

@@ -270,24 +270,25 @@ def spelled(text: str) -> str:
 
 
 def _entries(text: str) -> Iterator[str]:
-    return (entry for part in re.split("[;\n]", text) if (entry := part.strip()))
+    """The entries of a list, spelled; all at once, which is quick where a function starts."""
+    return (entry for part in re.split("[;\n]", spelled(text)) if (entry := part.strip()))
 
 
 def _meanings() -> Iterator[tuple[str, Meaning]]:
     for group, forms in _FORMS.items():
-        for form in _entries(forms):
-            yield form.removeprefix("-"), Meaning(Role.LAST if form.startswith("-") else Role.SURE, group)
+        sure, last = Meaning(Role.SURE, group), Meaning(Role.LAST, group)
+        yield from ((form.removeprefix("-"), last if form[0] == "-" else sure) for form in _entries(forms))
     for group, kinds in _KINDS.items():
-        yield from ((kind, Meaning(Role.KIND, group)) for kind in kinds.split())
+        yield from ((kind, Meaning(Role.KIND, group)) for kind in spelled(kinds).split())
     yield from ((filler, Meaning(Role.FILLER)) for filler in _entries(_FILLERS))
     for role, listed in ((Role.LINK, _LINKS), (Role.LETTER, _LETTERS), (Role.BREAK, _BREAKS)):
-        yield from ((word, Meaning(role)) for word in listed.split())
+        yield from ((word, Meaning(role)) for word in spelled(listed).split())
 
 
 # Of a word in two lists, the first one counts.
-MEANINGS = {spelled(text): meaning for text, meaning in reversed(list(_meanings()))}
+MEANINGS = dict(reversed(list(_meanings())))
 """What words and phrases mean in a name. Phrases have one space between their words."""
-SIGNS = {spelled(text): sign for sign, signs in _SIGNS.items() for text in _entries(signs)}
+SIGNS = {text: sign for sign, signs in _SIGNS.items() for text in _entries(signs)}
 """What words and phrases say about those behind them."""
 LEADING = {spelled(form): group for form, group in _LEADING.items()}
 """Forms that also stand before a name."""
