@@ -5,10 +5,10 @@ scans from the characters that are recognised on them; by rules, and where those
 of many documents has no data of its own: it is cut into its children, each with a file, a row and an ingestion of its
 own, and is done. What nobody can read is kept, with the reason.
 
-A document may be read anew. Where that finds nothing, or less because no language model is there any more, what was
-read of it before stands. Where it finds something, but nothing to match by, matching is begun all the same, if it ever
-was: it takes the document out of its cluster. A file that was taken apart stays so: what its parts state belongs to
-them.
+A document may be read anew. Where that finds nothing, or less because a language model or the recognition of
+characters is not there any more, what was read of it before stands. Where it finds something, but nothing to match by,
+matching is begun all the same, if it ever was: it takes the document out of its cluster. A file that was taken apart
+stays so: what its parts state belongs to them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -62,6 +62,8 @@ class _Document:
     is_child: bool
     method: str | None
     """By which it was read before, if anything was found then."""
+    recognised: frozenset[int]
+    """Its pages that told something then by their recognised characters."""
     parts: frozenset[tuple[int, int]]
     """First and last page of the parts that it was taken apart to before."""
 
@@ -76,6 +78,8 @@ class _Result:
     reason: str | None = None
     remarks: tuple[str, ...] = ()
     evidence: Mapping[str, Any] | None = None
+    unread: frozenset[int] = frozenset()
+    """Pages that could not be recognised."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,7 @@ def ingest(attempt: Attempt, language_model: MakeLlm | None = None, ocr: MakeOcr
         return Success(lambda _: (), reason=lambda: found.reason)
     if isinstance(found, _Divided):
         return _divided(attempt, found)
-    poorer = _poorer(found, document.method, has_model=language_model is not None)
+    poorer = _poorer(found, document, has_model=language_model is not None)
     return _done(attempt, found) if poorer is None else _as_read_before(attempt, poorer)
 
 
@@ -125,6 +129,9 @@ _READ = """
 SELECT d.bucket, d.key, d.version, coalesce(whole.content_hash, d.content_hash), coalesce(whole.id, d.id),
        coalesce(d.first_page, 1), d.parent_id IS NOT NULL,
        CASE WHEN d.structured_data IS NOT NULL THEN d.method END, ARRAY(
+           SELECT (field.value ->> 'page')::int FROM jsonb_each(d.evidence) AS field
+           WHERE field.value ->> 'source' LIKE 'ocr:%%'
+       ), ARRAY(
            SELECT ARRAY[first_page, last_page] FROM document part WHERE part.parent_id = d.id
            UNION ALL SELECT ARRAY[first_page, last_page] FROM document_copy copy WHERE copy.parent_id = d.id
        )
@@ -134,9 +141,9 @@ FROM document d LEFT JOIN document whole ON whole.id = d.parent_id WHERE d.id = 
 
 def _read(connection: Connection, id_: UUID) -> _Document:
     (row,) = connection.execute(_READ, [id_]).fetchall()
-    bucket, key, version, content_hash, root, first_page, is_child, method, parts = row
+    bucket, key, version, content_hash, root, first_page, is_child, method, recognised, parts = row
     file, ranges = File(bucket, key, version), frozenset((first, last) for first, last in parts)
-    return _Document(file, content_hash, root, first_page, is_child, method, ranges)
+    return _Document(file, content_hash, root, first_page, is_child, method, frozenset(recognised), ranges)
 
 
 class _AsBefore:
@@ -218,7 +225,8 @@ class _Ingestion:
             self.attempt.check,
         )
         read = reader.read(found)
-        return _Result(read.type, read.method, read.structured_data, read.reason, read.remarks, read.evidence)
+        unread = frozenset(found.unread)
+        return _Result(read.type, read.method, read.structured_data, read.reason, read.remarks, read.evidence, unread)
 
     def _recogniser(self) -> Recogniser | None:
         if self.ocr is None:
@@ -274,18 +282,21 @@ def _done(attempt: Attempt, found: _Result) -> Outcome:
     return Success(effects, reason=lambda: " ".join((*found.remarks, *told)) or None)
 
 
-def _poorer(found: _Result, before: str | None, *, has_model: bool) -> str | None:
-    """Why a reading must not replace the one before, which found something by the method `before`; None where it may.
+def _poorer(found: _Result, before: _Document, *, has_model: bool) -> str | None:
+    """Why a reading must not replace the one before, which found something; None where it may.
 
     A reading without data may where it says what that is: a document of a kind that has none. But rules alone neither
-    contradict a language model nor give up what it found, for it may only be away.
+    contradict a language model nor give up what it found, for it may only be away. Nor is given up what pages said that
+    were recognised then and cannot be now.
     """
-    if before is None:
+    if before.method is None:
         return None
-    is_alone = before == "model" and found.method != "model"
+    is_alone = before.method == "model" and found.method != "model"
     if found.structured_data is None:
         says_what = found.type == DocumentType.OTHER and found.method != "none" and not is_alone
         return None if says_what else found.reason or NOTHING
+    if found.unread & before.recognised:
+        return " ".join(found.remarks)
     if is_alone and not has_model and found.remarks:
         return " ".join(("No language model is configured, as there was then.", *found.remarks))
     return None

@@ -17,7 +17,7 @@ from counterfoil.work import KINDS, begin
 from functions.matching.work import match
 from tests.delivery.harness import Clock, rows
 from tests.documents.matching.papers import credit, invoice, order
-from tests.documents.reading.papers import LASKU, printed, said
+from tests.documents.reading.papers import LASKU, bundle, printed, recognised, said, scanned
 from tests.factories import NOW, make_document
 from tests.functions.desk import DONE, Desk, desk
 from tests.functions.test_children import BUNDLE, INVOICES
@@ -98,6 +98,35 @@ def test_what_only_a_model_could_read_stands_where_it_is_read_anew_without_one(d
     assert (after["matching_status"], after["matching_revision"]) == ("pending", before["matching_revision"] + 1)
     matched(desk.database, desk.tenant_id, desk.clock, read)
     assert len(rows(desk.admin, "document_match")) == 1
+
+
+FIRST_PAGE = (
+    "Kuusela Oy   Satamakatu 4   33200 Tampere",
+    "Invoice",
+    "Invoice number: L-2026/118",
+    "Invoice date: 14.03.2026",
+    "Bill to: Nordwind GmbH, Hafenstrasse 7, 20457 Hamburg",
+    "Your order number: PO 4711-22",
+    "The totals are stated on the page that follows, as our terms of payment are.",
+    "Page 1 of 2",
+)
+LAST_PAGE = ("Page 2 of 2", "Net total  1,200.00 EUR", "VAT 25.5 %  306.00 EUR", "Invoice total  1,506.00 EUR")
+
+
+def test_what_was_recognised_stands_where_it_is_read_anew_without_recognition(desk: Desk):
+    read = desk.file(bundle([printed(FIRST_PAGE), scanned()]))
+    desk.textract.then(*recognised(printed(LAST_PAGE)))
+    desk.ingest(model=False)
+    before = desk.document(read)
+    assert (before["method"], before["structured_data"]["total_gross"]) == ("ocr", "1506.00")
+    desk.admin.execute("TRUNCATE reading")
+
+    for _ in range(2):
+        begin(desk.admin, "ingestion", [read], desk.clock())
+        desk.again(read)
+        assert desk.ingest(model=False, ocr=False) == DONE
+        assert desk.document(read)["structured_data"] == before["structured_data"]
+        assert desk.job(read)["reason"].startswith("What was read of it before stands. This time: ")
 
 
 def test_a_document_that_is_read_anew_as_one_of_no_kind_that_is_matched_leaves_its_case(
