@@ -17,6 +17,11 @@ _TOWN = re.compile(
 )
 _TOWN_FIRST = re.compile(rf"(?P<city>[{_LETTERS}][{_LETTERS} .'\-]{{1,40}}),? (?P<code>{_GB_CODE})")
 _AMERICAN = re.compile(rf"(?P<city>[A-Z][{_LETTERS} .'\-]{{1,40}}), [A-Z]{{2}} (?P<code>\d{{5}}(?:-\d{{4}})?)")
+_AMERICAN_STREET = re.compile(
+    r"\b(?:street|road|avenue|lane|drive|boulevard|blvd|suite|court|highway|parkway|circle|(?:st|ave|rd|dr|ln|ct|pkwy)$|"
+    r"(?:st|ave|rd|dr|ln|ct|pkwy)[.,])"
+)
+"""What stands behind a house number of four digits, which is no postal code."""
 _OWNER = re.compile(r"(?:inh(?:aber(?:in)?)?|prop(?:rietor)?|titolare|gerante?)\b")
 _CODE_ALONE = re.compile(_GB_CODE)
 _CITY_ALONE = re.compile(rf"[A-Z][{_LETTERS} .'\-]{{2,30}}")
@@ -108,6 +113,8 @@ def town(text: str) -> Town | None:
         if country is None and len(match["code"]) < 5:
             return None
     words = city.split()
+    if _AMERICAN_STREET.search(plain(city)):
+        return None
     if not city or len(words) > _MAX_CITY_WORDS or not city.lstrip("'\u2019")[:1].isalpha() or identifiers.emails(city):
         return None
     if len(match["code"]) == 4 and not land and not city[0].isupper():
@@ -204,10 +211,17 @@ def _inline(line: Sequence[Cell]) -> Address | None:
 
 def _with_firm(layout: Layout, inline: Address | None) -> Address | None:
     """The address, with the firm that stands over it where the line names no more than its owner."""
-    if inline is None or not _OWNER.match(plain(inline.name or "")):
-        return inline
+    if inline is None:
+        return None
+    name, street = inline.name or "", inline.street or ""
     firm = _nearest_over(layout, inline.top)
-    return inline if firm is None or ends_address(firm) else replace(inline, name=firm.text)
+    if firm is None or ends_address(firm):
+        return inline
+    if _OWNER.match(plain(name)):
+        return replace(inline, name=firm.text)
+    is_place = not _LEGAL_FORM.search(plain(name)) and f"{name}, {street}" in inline.top.text
+    # `Mercamurcia, módulo 14 - 30120 Murcia` below a firm is where it is, and no firm itself.
+    return replace(inline, name=firm.text, street=f"{name}, {street}") if is_place and has_legal_form(firm) else inline
 
 
 def _below_name(layout: Layout, line: Sequence[Cell]) -> Address | None:
@@ -268,6 +282,11 @@ _CONTACT = wording.pattern(
         "referente",
     )
 )
+_ATTENTION = re.compile(
+    r"(?:z\.? ?h(?:d|dn)?\.|zu handen|att(?:n|ention)?[.:]|t\.?a\.?v\.?\b|ter attentie|a l'attention"
+    r"|c\.?a\.?:|alla c(?:ortese)?\.? ?a(?:ttenzione)?\b|a la atencion|a/a\b|f\.?a\.?o\.?\b)"
+)
+"""Whose attention a letter seeks, with a colon or without."""
 _NAME = wording.pattern(wording.NAME)
 _ADDRESS = wording.pattern(wording.ADDRESS)
 
@@ -287,7 +306,8 @@ def _label_of(layout: Layout, cell: Cell) -> str | None:
 
 def _names_contact(cell: Cell) -> bool:
     """Tell whether a line of an address names a person by label: `Attention: Fiona Baird`."""
-    return ":" in cell.text and _CONTACT.match(cell.plain.strip(" *.")) is not None
+    words = cell.plain.strip(" *.")
+    return _ATTENTION.match(words) is not None or (":" in words and _CONTACT.match(words) is not None)
 
 
 def ends_address(cell: Cell) -> bool:
@@ -310,9 +330,11 @@ _HEADINGS = re.compile(
     "|".join(
         rf"(?P<{role}>{wording.pattern(words).pattern})"
         for role, words in (
+            ("delivered", wording.DELIVERED),
             ("elsewhere", wording.ELSEWHERE),
             ("seller", wording.SELLER),
             ("buyer", wording.BUYER),
+            ("addressed", wording.ADDRESSED),
             ("invoiced", wording.INVOICED),
         )
     )
@@ -327,7 +349,10 @@ _ABOUT_ADDRESS = re.compile(
 
 
 def heading(cell: Cell) -> str | None:
-    """The role that a cell gives to the address below it: seller, buyer, invoiced or elsewhere; None for others."""
+    """The role that a cell gives to the address below it: None for others.
+
+    It is one of seller, buyer, invoiced, addressed (who does not write), delivered or elsewhere.
+    """
     words = cell.plain.strip(" :.*")
     match = _HEADINGS.fullmatch(words) or _HEADINGS.fullmatch(_ABOUT_ADDRESS.sub("", words))
     if match is not None:
@@ -368,7 +393,8 @@ def _name(lines: Sequence[str]) -> str:
     first, *others = lines
     if others and _SALUTATION.fullmatch(plain(first)):
         return f"{first} {others[0]}"
-    if others and not _LEGAL_FORM.search(plain(first)) and _LEGAL_FORM.search(plain(others[0])):
+    is_form = bool(others) and _LEGAL_FORM.search(plain(others[0])) and not any(map(str.isdigit, others[0]))
+    if is_form and not _LEGAL_FORM.search(plain(first)):
         return f"{first} {others[0]}"
     return first
 

@@ -44,7 +44,7 @@ _LOOKS_LIKE_AN_ORDER = re.compile(r"[A-Z]{2,}[-./]?\d[\w./-]*|45\d{8}")
 _IS_AN_ORDER = re.compile(r"(?:PO|ORD|BEST|PED|CDE)[-./]?\d[\w./-]*|45\d{8}")
 _IS_AN_INVOICE = re.compile(r"(?:INV|RE|RG|RN|FA|FAC|FACT|FT|FV)[-./]?\d[\w./-]*")
 _DATE_TAIL = re.compile(
-    r"\s*[,(/]?\s*(?:vom|von|v\.|from|dated|du|del|van|af|of|den|dd|d\.d\.|(?:datum|date|data|fecha|dato)\b\s*:?)?\s*"
+    r"\s*[,(/]?\s*(?:vom|von|v\.|from|dated|du|de|di|del|van|af|of|den|dd|d\.d\.|(?:datum|date|data|fecha|dato)\b\s*:?)?\s*"
 )
 _LIST = re.compile(r"\s*(?:,|;|/|und|and|et|e|y|en|og|\+|&)\s+")
 _LINE_OF_ORDER = re.compile(r"\s*,?\s*(?:zeile|position|pos|line|ligne|riga|linea|regel|linje)\W*\d+\W*")

@@ -38,6 +38,7 @@ _WORDS_BEFORE, _WORDS_BETWEEN = 3, 3
 
 _NUMBER_OF = {kind: wording.pattern(words) for kind, words in wording.NUMBERS.items()}
 OWN_NUMBER = {kind: wording.pattern((*wording.NUMBERS[kind], *wording.OWN_NUMBER)) for kind in wording.NUMBERS}
+_ORDER_NUMBER = wording.pattern(wording.ORDER_NUMBER)
 _BARE_NUMBER = wording.pattern(wording.BARE_NUMBER)
 _NEAR_TITLE = 8.0  # heights of the title
 _FEWEST_BELOW = 4  # characters of a number below its label; fewer may count lines
@@ -192,7 +193,10 @@ def own_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Sequence[Fo
     found = find(layout, OWN_NUMBER[kind], parse)
     if kind is DocumentType.INVOICE:
         return list(found)  # `Ihre Rechnung Nr. 4711` is what a seller writes
-    return [one for one in found if not wording.YOURS.search(one.label.plain)]
+    own = [one for one in found if not wording.YOURS.search(one.label.plain)]
+    if kind is DocumentType.ORDER_CONFIRMATION and not own:
+        own = [one for one in find(layout, _ORDER_NUMBER, parse) if not wording.YOURS.search(one.label.plain)]
+    return own
 
 
 def number_beside(layout: Layout, title: Title, parse: Parse) -> Found | None:

@@ -41,7 +41,7 @@ _NO_CHARGE = re.compile(
 )
 _SUM_OF = re.compile(r"(?:gesamt\w*|summe\w*|total\w*|sum|sub ?total|zwischensumme|warenwert|netto\w*|brutto\w*)\b.*")
 _LEAD = re.compile(
-    r"(?:abzgl|abzüglich|zzgl|zuzüglich|plus|less|minus|abschlag|zuschlag|allowance|charge|remise)\b\.?:?\s+(?=\S)",
+    r"(?:abzgl|abzüglich|zzgl|zuzüglich|plus|less|minus|abschlag|zuschlag|allowance|charge)\b\.?:?\s+(?=\S)",
     re.IGNORECASE,
 )
 _REASON_CODE = re.compile(r"\s*\([A-Z]{2,3}\)$")
@@ -89,7 +89,7 @@ def charges(rows: Sequence[Row], right: float | None) -> Iterator[Charge]:
         is_tabled = is_tabled or _is_heading(row)
         plain = plain_heading(_words(row))
         match = _CHARGE.fullmatch(plain)
-        if match is None or _NO_CHARGE.fullmatch(plain) or _SUM_OF.match(plain):
+        if match is None or not is_charge(_words(row)):
             is_tabled = is_tabled and not _SUM_OF.match(plain)
             continue
         last_name = _name(row) or last_name
@@ -100,6 +100,12 @@ def charges(rows: Sequence[Row], right: float | None) -> Iterator[Charge]:
         amount = (aligned or numbers)[-1]
         is_allowance = (match["type"] or match["lead"] or "") in _LESS or match["allowance"] is not None
         yield Charge(last_name or _words(row), amount, is_allowance, bool(aligned), is_tabled, row)
+
+
+def is_charge(text: str) -> bool:
+    """Tell whether a text names a discount or charge, and no sum or term of payment."""
+    plain = plain_heading(text)
+    return _CHARGE.fullmatch(plain) is not None and not (_NO_CHARGE.fullmatch(plain) or _SUM_OF.match(plain))
 
 
 def _has_cents(token: Token) -> bool:

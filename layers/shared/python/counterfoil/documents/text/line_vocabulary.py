@@ -95,7 +95,8 @@ _HEADINGS = {
         "|varetekst|varenavn|navn"
     ),
     (Kind.QUANTITY,): (
-        "menge|mng|mge|anzahl|anz|stuckzahl|menge einheit|menge me|geliefert|liefermenge|gelieferte menge"
+        "menge|mng|mge|anzahl|anz|gel|gelev|lev|livr|cons|gelief|liefermng"
+        "|stuckzahl|menge einheit|menge me|geliefert|liefermenge|gelieferte menge"
         "|menge geliefert|gelief menge|stunden|std|qty|quantity|quant|qnty|delivered|qty delivered|quantity delivered"
         "|delivered quantity|delivered qty|shipped|qty shipped|quantity shipped|shipped quantity|received"
         "|qty received|received quantity|quantity received|units|hours|hrs|pcs|pieces|qty unit|qty uom|quantity unit"
@@ -109,7 +110,8 @@ _HEADINGS = {
         "|ontvangen aantal|modtaget antal"
     ),
     (Kind.ORDERED,): (
-        "bestellt|bestellmenge|bestellte menge|menge bestellt|ordered|qty ordered|quantity ordered|ordered quantity"
+        "bestellt|best|bestellmng|cde|cdee|ord|bestellmenge"
+        "|bestellte menge|menge bestellt|ordered|qty ordered|quantity ordered|ordered quantity"
         "|ordered qty|commande|quantite commandee|qte commandee|commandee|ordinata|quantita ordinata|q ta ordinata"
         "|pedido|cantidad pedida|besteld|aantal besteld|bestilt|antal bestilt|offen|offene menge|restmenge|open"
         "|open qty|outstanding|backorder|back order|ruckstand|reste|soll|soll menge|restant|rest"
@@ -121,7 +123,7 @@ _HEADINGS = {
         "|aantal afgekeurd|afvist|antal afvist|ausschuss|mangelhaft"
     ),
     (Kind.UNIT,): (
-        "einheit|einh|eh|me|mengeneinheit|meng einheit|mengen einheit|unit|units of measure|uom|unit of measure"
+        "einheit|einh|eenh|eh|me|mengeneinheit|meng einheit|mengen einheit|unit|units of measure|uom|unit of measure"
         "|unit measure|u m|um|unita|unita di misura|unite|unites|u|unidad|ud|eenheid|enhed|enh|vpe|masseinheit"
     ),
     (Kind.PRICE, Kind.NET): "preis|price|prix|prezzo|precio|prijs|pris|cost",

@@ -54,7 +54,7 @@ class _Id:
 def read(layout: Layout, kind: DocumentType) -> dict[str, Party]:
     """Seller and buyer by the names that their type of document gives them; a side without a name is absent."""
     roles, writer = ROLES[kind], "buyer" if kind in _BUYER_WRITES else "seller"
-    sides = _sides(layout, writer)
+    sides = _sides(layout, kind, writer)
     names = {side: address.name or "" for side, (address, _, _) in sides.items()}
     blocks = _blocks(layout, {side: address for side, (address, _, _) in sides.items()})
     claimed = (_in_block(_by_domain(one, names), blocks) for one in islice(_ids(layout), _MAX_IDS))
@@ -67,16 +67,17 @@ def read(layout: Layout, kind: DocumentType) -> dict[str, Party]:
     return found
 
 
-def _sides(layout: Layout, writer: str) -> dict[str, tuple[Address, float, str]]:
+def _sides(layout: Layout, kind: DocumentType, writer: str) -> dict[str, tuple[Address, float, str]]:
     """The address of each side, with confidence and the way it was found."""
-    headed: dict[str, Address] = labelled_addresses.find(layout)
+    headed: dict[str, Address] = {}
     loose: list[Address] = []
-    for address in addresses.find(layout):
-        role = _role(layout, address)
+    addressed = "invoiced" if writer == "seller" else "seller"
+    found = [(_role(layout, address), address) for address in addresses.find(layout)]
+    for role, address in (*labelled_addresses.find(layout).items(), *found):
         if role is None:
             loose.append(address)
         else:
-            headed.setdefault(role, address)
+            headed.setdefault(addressed if role == "addressed" else role, address)
     if "buyer" not in headed and "invoiced" in headed:
         headed["buyer"] = headed["invoiced"]
     sides: dict[str, tuple[Address, float, str]] = {}
@@ -91,6 +92,8 @@ def _sides(layout: Layout, writer: str) -> dict[str, tuple[Address, float, str]]
         window = _addressee(layout, loose, known[0] if known else None)
         if window is not None:
             sides[addressee] = (window, 0.85, "address window")
+        elif kind is DocumentType.DELIVERY_NOTE and "delivered" in headed:
+            sides["buyer"] = (headed["delivered"], 0.6, "delivery address")
     return sides
 
 
@@ -255,7 +258,7 @@ def _side_of(layout: Layout, label: Cell) -> str | None:
             return None
         role = addresses.heading(cell)
         if role is not None:
-            return {"invoiced": "buyer"}.get(role, role)
+            return {"invoiced": "buyer", "addressed": None}.get(role, role)
         in_address = in_address or addresses.town(cell.text) is not None or addresses.country(cell.text) is not None
         if not in_address and not addresses.ends_address(cell):
             return None  # a text of its own stands between

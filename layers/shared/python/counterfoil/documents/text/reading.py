@@ -26,6 +26,7 @@ _PRICED = frozenset(
         DocumentType.CONTRACT,
     }
 )
+_ORDERS = frozenset({DocumentType.PURCHASE_ORDER, DocumentType.ORDER_CONFIRMATION})
 _TOTALS = ("total_net", "total_tax", "total_gross")
 
 
@@ -115,6 +116,9 @@ def _read_lines(
     net, gross = (Decimal(fields[name]) if name in fields else None for name in ("total_net", "total_gross"))
     is_credit_note = own is DocumentType.CREDIT_NOTE
     lines = tables.read_lines(pages, is_credit_note=is_credit_note, total_net=net, total_gross=gross)
+    if own in _ORDERS and net is None and "total_tax" not in fields and gross is not None and lines.net == gross:
+        # A sum of prices without tax is what an order calls its total.
+        fields["total_net"], evidence["total_net"] = fields.pop("total_gross"), evidence.pop("total_gross")
     if lines.items:
         fields["line_items"] = [item.fields for item in lines.items]
     for index, item in enumerate(lines.items):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import takewhile
 
-from counterfoil.documents.text import arithmetic, wording_sums
+from counterfoil.documents.text import arithmetic, line_sums, wording_sums
 from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.labelled import IN_OTHER_WORDS, begins
 from counterfoil.documents.text.layout import Cell, Layout
@@ -34,13 +34,15 @@ _MAY_FOLLOW = re.compile(
     r"(?:\([^()]*\)|[\s.:*=+@]|\d+(?:[.,]\d+)?\s*%|\b(?:in|of|von)\b|"
     r"\b(?:auf|von|aus|on|of|sur|su|sobre|over|van|af)\s+(?:eur\s|€\s?)?\d[\d.,' ]*|\b(?:at|a|zu|al|af)\s+(?=\d)|"
     r"\b(?:eur|euro|chf|gbp|usd|dkk|sek|nok|pln|czk|huf|dem)\b|[€£$]|"
-    r"(?:inkl|exkl|incl|excl|inc|ohne|zzgl|inklusive|exklusive|including|excluding)\.?"
+    r"(?:inkl|exkl|incl|excl|ekskl|eks|inc|ohne|uden|zzgl|inklusive|exklusive|including|excluding)\.?"
     r"(?:\s+(?:ust|mwst|vat|tva|iva|btw|moms|tax|taxes|steuer)\.?)?|"
     r"\b(?:ust|mwst|vat|tva|iva|btw|moms|ht|ttc|htva|tvac|brutto|netto|gross|net)\b\.?)*"
 )
 _ROUNDING = re.compile(r"(?:rundung\w*|arrondi\w*|rounding|arrotondamento|redondeo|afronding|afrunding|oreafrunding)\b")
 _INCLUSIVE = re.compile(r"(?:inkl|incl|inc|brutto|ttc|inclusi)")
-_EXCLUSIVE = re.compile(r"(?:exkl|excl|ohne|netto|\bht\b|esclus|zzgl)")
+_EXCLUSIVE = re.compile(
+    r"(?:exkl|excl|ekskl|\beks\b|ohne|uden|netto|\bht\b|hors|esclus|senza|\bsin\b|zonder|before|zzgl)"
+)
 _LATER, _LOOSELY, _BESIDE = 0.01, 0.4, 0.45
 _MAX_CANDIDATES = 40
 _LONGEST = 60  # letters between a label and its amount
@@ -74,9 +76,14 @@ def read(layout: Layout, form: NumberFormat) -> Totals:
             )
     nets, grosses = found["total_net"] + found["sum"], found["total_gross"] + found["payable"]
     taxes = found["total_tax"] + found["tax_part"]
-    best = _adding_up(nets, taxes, grosses) or _adding_up(nets, taxes, grosses, _rounding(layout, form))
+    best = _adding_up(nets, taxes, grosses)
+    if best is None and (rounding := _rounding(layout, form)):
+        best = _adding_up(nets, taxes, grosses, rounding)
     if best is not None:
         return _chosen(best, 0.98, "label and sum")
+    charged = _charged(layout, form, nets, taxes, grosses)
+    if charged is not None:
+        return charged
     summed = _tax_by_parts(nets, found["tax_part"] + found["total_tax"], grosses)
     if summed is not None:
         return summed
@@ -170,6 +177,31 @@ def _last_number(words: Sequence[Word], form: NumberFormat) -> Decimal | None:
     return numbers[-1].value if numbers and len(numbers) == 1 else None
 
 
+def _charged(
+    layout: Layout, form: NumberFormat, nets: list[Amount], taxes: list[Amount], grosses: list[Amount]
+) -> Totals | None:
+    """Tax and gross amount where a charge below the sum of the lines makes them add up; the net amount follows."""
+    charges = [
+        amount.value
+        for cell in layout.cells
+        if line_sums.is_charge(cell.text)
+        for amount in _amounts(layout, cell, len(cell.text), form, 1.0)
+        if amount.value
+    ]
+    for charge in charges[:_MAX_CANDIDATES]:
+        found = _adding_up(nets, taxes, grosses, charge)
+        if (
+            found is not None
+            and (tax := found["total_tax"]) is not None
+            and (gross := found["total_gross"]) is not None
+        ):
+            chosen = _chosen({"total_tax": tax, "total_gross": gross}, 0.9, "label and sum")
+            chosen.amounts["total_net"] = gross.value - tax.value
+            chosen.evidence["total_net"] = Evidence("arithmetic", 0.8, gross.cell.page)
+            return chosen
+    return None
+
+
 def _rounding(layout: Layout, form: NumberFormat) -> Decimal:
     """What the document states to have rounded its sum by; 0 where it states nothing."""
     stated = (
@@ -182,14 +214,14 @@ def _rounding(layout: Layout, form: NumberFormat) -> Decimal:
 
 
 def _adding_up(
-    nets: list[Amount], taxes: list[Amount], grosses: list[Amount], rounding: Decimal = Decimal(0)
+    nets: list[Amount], taxes: list[Amount], grosses: list[Amount], beside: Decimal = Decimal(0)
 ) -> dict[str, Amount | None] | None:
     best: tuple[float, dict[str, Amount | None]] | None = None
     for net in nets[-_MAX_CANDIDATES:]:
         for gross in grosses[-_MAX_CANDIDATES:]:
             for tax in taxes[-_MAX_CANDIDATES:]:
                 weight = net.weight + tax.weight + gross.weight
-                agrees = arithmetic.gross_agrees(net.value, tax.value, gross.value - rounding)
+                agrees = arithmetic.gross_agrees(net.value, tax.value, gross.value - beside)
                 if agrees and (best is None or weight > best[0]):
                     best = weight, {"total_net": net, "total_tax": tax, "total_gross": gross}
     return None if best is None else best[1]

@@ -142,6 +142,12 @@ OWN_NUMBER = (
 )  # fmt: skip
 """Labels that every type of document may give its own number."""
 
+ORDER_NUMBER = (
+    "order *", "commande *", "* de commande", "* commande", "ordine *", "* ordine", "pedido *", "* de pedido",
+    "ordre *",
+)  # fmt: skip
+"""Labels of the number that an order has with who prints it: of a confirmation its own, where no other is."""
+
 BARE_NUMBER = ("#", "nummer", "number", "numero", "nr", "no", "n", "num", "n o")
 """Labels beside a title that say no more than that a number follows."""
 
@@ -153,6 +159,7 @@ BARE_REFERENCES: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
             "your order *", "your purchase order", "commande", "votre commande", "bon de commande", "ordine",
             "vs ordine", "vostro ordine", "rif ordine", "pedido", "su pedido", "vuestro pedido", "bestelling",
             "uw bestelling", "uw order", "uw order *", "uw bestel *", "ordre", "jeres ordre", "deres ordre",
+            "rekvisition", "deres rekvisition", "jeres rekvisition", "votre reference commande", "vs commande",
             "deres ordre *", "jeres ordre *", "po", "po reference", "po ref", "order reference", "order ref",
             "customer reference order", "customer order", "kundenbestellung", "commande client", "ordine cliente",
             "pedido cliente", "klantorder", "kundeordre", "your purchase order *",
@@ -311,7 +318,7 @@ YOURS = re.compile(
 )
 """Beside the label of an id: it is the buyer's."""
 
-OURS = re.compile(r"^\W*(?:our|unsere?r?|notre|nostr[oa]|nuestr[oa]|onze|vores)\b")
+OURS = re.compile(r"^\W*(?:our|unsere?r?|notre|nos|nostr[oa]|ns|nuestr[oa]|onze|ons|vores|vor)\b")
 """Before the number of an order on a seller's paper: it is the seller's own."""
 
 SELLER = (
@@ -328,23 +335,34 @@ BUYER = (
 )  # fmt: skip
 
 INVOICED = (
-    "rechnungsempfanger", "rechnungsadresse", "rechnungsanschrift", "rechnung an", "empfanger", "bill to",
-    "billed to", "invoice to", "billing address", "invoice address", "to", "facture a", "facturer a",
-    "adresse de facturation", "destinataire", "fatturare a", "intestatario", "destinatario", "spettabile", "spett le",
-    "indirizzo di fatturazione", "facturar a", "direccion de facturacion", "factuuradres", "factureren aan", "aan",
-    "faktureres til", "faktureringsadresse", "modtager", "fakturamodtager",
+    "rechnungsempfanger", "rechnungsadresse", "rechnungsanschrift", "rechnung an", "bill to",
+    "billed to", "invoice to", "billing address", "invoice address", "facture a", "facturer a",
+    "adresse de facturation", "fatturare a", "intestatario",
+    "indirizzo di fatturazione", "facturar a", "direccion de facturacion", "factuuradres", "factureren aan",
+    "faktureres til", "faktureringsadresse", "fakturamodtager",
 )  # fmt: skip
 """Whom the invoice goes to: the buyer, where none is named as such."""
 
-ELSEWHERE = (
+ADDRESSED = (
+    "empfanger", "an", "to", "destinataire", "destinatario", "spettabile", "spett le", "egregio", "gentile", "aan",
+    "modtager", "til",
+)  # fmt: skip
+"""Whom a letter goes to: who does not write."""
+
+DELIVERED = (
     "lieferadresse", "lieferanschrift", "warenempfanger", "abweichender warenempfanger", "versandadresse",
+    "lieferung an", "ship to", "shipped to", "deliver to", "please deliver to", "delivery address",
+    "shipping address", "consignee", "adresse de livraison", "livre a", "livrer a", "livraison",
+    "indirizzo di consegna", "destinazione merce", "luogo di destinazione", "luogo di consegna",
+    "direccion de entrega", "enviar a", "afleveradres", "leveradres", "verzendadres", "leveringsadresse",
+    "shipping information",
+)  # fmt: skip
+"""Where the goods go: to the buyer, where a delivery note names no other."""
+
+ELSEWHERE = (
     "abweichender rechnungsempfanger", "abweichender zahlungsempfanger", "zahlungsempfanger", "steuervertreter",
-    "lieferung an", "ship to", "shipped to", "deliver to", "delivery address", "shipping address", "consignee",
-    "payee", "adresse de livraison", "livre a", "livrer a", "livraison", "indirizzo di consegna",
-    "destinazione merce",
-    "luogo di destinazione", "luogo di consegna", "direccion de entrega", "enviar a", "afleveradres", "leveradres",
-    "verzendadres", "leveringsadresse", "bei ruckfragen", "ansprechpartner", "contact", "contact commercial",
-    "abweichender kaufer", "endkunde", "shipping information", "information",
+    "payee", "bei ruckfragen", "ansprechpartner", "contact", "contact commercial",
+    "abweichender kaufer", "endkunde", "information",
 )  # fmt: skip
 
 NAME = (
