@@ -15,6 +15,7 @@ from cli.training.candidates import Tenant, tenants
 from cli.training.file import shipped, write_weights
 from cli.training.learning import held_out, learn, left_out, recalibrated
 from cli.training.reviewed import enough, reviewed
+from counterfoil.documents.matching.weights import FOUND
 from counterfoil.errors import PermanentError
 
 
@@ -67,6 +68,9 @@ def train(  # one for each option
         weights = learn(found) if directories else recalibrated(shipped(), found)
         write_weights(out, weights)
         figures |= {"version": weights["version"], "tenants": len(found)}
+        if not directories:
+            known = shipped()
+            figures["calibrated"] = [name for name in FOUND.values() if weights[name] != known[name]]
         if check and directories and len(found) > 1:
             steps.begin("Check on tenants left out")
             figures |= asdict(held_out(found))
@@ -77,7 +81,13 @@ def train(  # one for each option
         print_json(figures)
     else:
         for name, value in figures.items():
-            aside().print(f"{name.replace('_', ' ')}: {value}")
+            aside().print(f"{name.replace('_', ' ')}: {_plain(value)}")
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value)
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def _tenants(directory: Path) -> list[Tenant]:

@@ -63,6 +63,18 @@ def split() -> Response[str]:
     return _json(200, reviews.split(_body(), _caller(), database(), datetime.now(UTC)))
 
 
+@api.post("/api/admin/reviews/accept")
+def accept() -> Response[str]:
+    """A difference may be."""
+    return _json(200, reviews.say("accepted", _body(), _caller(), database(), datetime.now(UTC)))
+
+
+@api.post("/api/admin/reviews/dispute")
+def dispute() -> Response[str]:
+    """A difference may not be."""
+    return _json(200, reviews.say("disputed", _body(), _caller(), database(), datetime.now(UTC)))
+
+
 @api.post("/api/admin/reviews/<document_id>/confirm")
 def confirm(document_id: str) -> Response[str]:
     """A document belongs to another one."""

@@ -1,4 +1,4 @@
-"""`/api/admin/reviews`: the queue of documents in doubt, and what people decide about them.
+"""`/api/admin/reviews`: the queue of documents in doubt, what people decide about them, and about differences.
 
 A review has the id of the document that is in doubt. Reading takes the role viewer for its tenant, deciding the role
 operator.
@@ -6,19 +6,23 @@ operator.
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import Annotated, Any, TypeVar, get_args
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.documents import review, review_queue
+from counterfoil.documents import acceptance, review, review_queue
+from counterfoil.documents.acceptance import Said, Which, Word
 from counterfoil.documents.matching.reviews import State
-from counterfoil.documents.review import Answer, Refused, Who
+from counterfoil.documents.review import Answer, Done, Refused, Who
 from counterfoil.documents.review_queue import Place, Wanted
 from counterfoil.documents.structured import DocumentType
+from counterfoil.documents.variances import Code
 from counterfoil.errors import RejectedRequestError
 from counterfoil.validation import Problem, validate_json
 from functions.admin_api.caller import EVERY_TENANT, Caller, Role
@@ -64,6 +68,19 @@ class _Split(_Deciding):
     document: UUID
 
 
+_Figure = Annotated[Decimal, Field(allow_inf_nan=False, max_digits=60)]
+
+
+class _Difference(_Deciding):
+    cluster: UUID
+    document: UUID
+    code: Code
+    line: str | None = Field(default=None, max_length=1000)
+    expected: _Figure
+    actual: _Figure
+
+
+_SLUG = re.compile(r"[a-z0-9-]{1,63}")
 _Body = TypeVar("_Body", bound=_Deciding)
 
 
@@ -117,6 +134,8 @@ def shown(document_id: str, caller: Caller, database: Database) -> dict[str, Any
 def _tenants(slug: str | None, caller: Caller) -> frozenset[str] | None:
     if slug is not None and not caller.may(Role.VIEWER, slug):
         raise ForbiddenError("Reading takes the role viewer for this tenant: ask an admin for it.")
+    if slug is not None and not _SLUG.fullmatch(slug):
+        raise RejectedRequestError("tenant is the slug of a tenant: lower-case letters, digits and hyphens.")
     if caller.role < Role.VIEWER or not caller.tenants:
         raise ForbiddenError("Reading takes the role viewer for a tenant: ask an admin for it.")
     if slug is not None:
@@ -238,24 +257,71 @@ def split(body: str, caller: Caller, database: Database, now: datetime) -> dict[
 
 def _carried_out(id_: UUID, asked: _Deciding, caller: Caller, database: Database, decide: Deciding) -> dict[str, Any]:
     """Decide, and say what came of it. Messages owed are in the outbox, which the watchdog empties."""
+    slug, answer = _decided(id_, asked, caller, database, decide)
+    return {
+        "tenant": slug,
+        "verdict": answer.verdict,
+        "decided": [list(pair) for pair in answer.decided],
+        "clusters": sorted(answer.clusters),
+        "matched_anew": answer.rematched,
+    }
+
+
+def say(word: Word, body: str, caller: Caller, database: Database, now: datetime) -> dict[str, Any]:
+    """A difference of a cluster is accepted or disputed, with the figures that the caller saw.
+
+    `{"cluster": id, "document": id, "code": code, "line": line, "expected": "100", "actual": "101.5"}`, as a result
+    tells of it. As `confirm`; ConflictError where the cluster has no such difference any more.
+    """
+    asked = validate_json(_Difference, body, _wrong)
+    which = Which(asked.document, asked.code, asked.line, (asked.expected, asked.actual))
+    slug, said = _decided(
+        asked.cluster,
+        asked,
+        caller,
+        database,
+        lambda c, tenant, who: acceptance.say(c, tenant, asked.cluster, which, word, now, who),
+    )
+    return {
+        "tenant": slug,
+        "cluster": asked.cluster,
+        "verdict": said.word,
+        "differences": list(said.sentences),
+        "open": list(said.left),
+    }
+
+
+_Told = TypeVar("_Told", Done, Said)
+
+
+def _decided(
+    id_: UUID,
+    asked: _Deciding,
+    caller: Caller,
+    database: Database,
+    decide: Callable[[Connection, UUID, Who], _Told | Refused],
+) -> tuple[str, _Told]:
+    """Decide, if the caller may: the tenant's slug, and what came of it."""
     tenant_id, slug = _owner(id_, caller, database)
     if not caller.may(Role.OPERATOR, slug):
         raise ForbiddenError("Deciding takes the role operator for this tenant: ask an admin for it.")
     who = Who(caller.subject[:LONGEST_NAME] or "unknown", asked.reason, tuple(asked.supersedes))
 
-    def once() -> Answer:
+    def once() -> _Told | Refused:
         with database.tenant(tenant_id) as connection:
             return decide(connection, tenant_id, who)
 
     answer = retry_conflicts(once)
     if isinstance(answer, Refused):
         raise (NotFoundError if answer.why == "gone" else ConflictError)(answer.sentence)
-    return {"tenant": slug, **answer.record}
+    return slug, answer
 
 
 def _wrong(problem: Problem) -> RejectedRequestError:
-    fields = {name for model in (_Confirm, _Reject, _Merge) for name in model.model_fields}
+    fields = {name for model in (_Confirm, _Reject, _Merge, _Difference) for name in model.model_fields}
     known = [str(part) for part in problem.place if part in fields]
     if problem.type == "json_invalid":
         return RejectedRequestError("The body must be JSON, an object.")
+    if problem.type == "string_pattern_mismatch":
+        return RejectedRequestError("The body is wrong at reason: it takes one line, without control characters.")
     return RejectedRequestError(f"The body is wrong at {'.'.join(known) or 'a field'}: {problem.message}.")

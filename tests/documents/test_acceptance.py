@@ -87,6 +87,14 @@ def test_one_difference_is_singled_out_and_the_others_stay_open(office: Office):
     assert [one["code"] for one in result["variances"] if one["settled_by"]] == ["price_mismatch"]
 
 
+def test_what_was_accepted_a_moment_ago_is_not_called_open_before_the_case_is_computed_anew(office: Office):
+    say(office, "accepted", Which(code=Code.OVER_BILLED_QUANTITY))
+    said = say(office, "accepted", Which(code=Code.PRICE_MISMATCH))
+    assert isinstance(said, Said)
+    (left,) = said.left
+    assert "were ordered" in left
+
+
 def test_what_is_accepted_holds_until_the_figures_are_others(office: Office):
     say(office, "accepted")
     office.match(office.file(invoice("R-82", 12, po_reference="4711", lines=[line("A-200", "2", "12.50")])))

@@ -1,7 +1,9 @@
 """What people decided about pairs is learned from, once it is enough."""
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 import typer
@@ -10,9 +12,10 @@ from typer.testing import CliRunner
 from cli.cloud.cloud import Cloud
 from cli.failures import UsageError
 from cli.postgres import Server
+from cli.training import learning
 from cli.training.command import train
 from cli.training.file import read_weights, shipped
-from cli.training.learning import LEAST, asked, left_out
+from cli.training.learning import LEAST, Question, asked, left_out
 from cli.training.reviewed import Reviewed, TooFewDecisionsError, read_decided
 from counterfoil.db import Connection, Database
 from counterfoil.documents.matching.weights import parse
@@ -90,7 +93,7 @@ def test_a_calibration_that_few_decided_about_stays_as_it_is_beside_one_that_is_
     decide(office, 10, 50)
     made = office.file(order("PO-8000", 3))
     office.decide(office.file(invoice("R-8000", 9, po_reference="PO-8000")), made, "rejected")
-    run("--from-reviews", "--out", tmp_path / "w.json")
+    assert run("--from-reviews", "--out", tmp_path / "w.json")["calibrated"] == ["by content"]
     written = json.loads((tmp_path / "w.json").read_text())
     assert written["by number"]["calibration"] == shipped()["by number"]["calibration"]
     assert written["by content"]["calibration"] != shipped()["by content"]["calibration"]
@@ -119,6 +122,23 @@ def test_decisions_are_scored_by_what_was_learned_from_others(office: Office, tm
     assert (found.calibration_error_before, found.calibration_error) == (before, after)
     unchecked = run("--from-reviews", "--no-check", "--out", tmp_path / "w.json")
     assert "calibration_error" not in unchecked
+
+
+def test_no_question_is_answered_with_what_was_learned_from_it(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    decide(office, 10, 50)
+    learned_from: list[frozenset[UUID]] = []
+    fitted = learning._fitted  # what every calibration is learned with
+
+    def noted(questions: Iterable[Question], expected: Mapping[bool, tuple[float, float]]) -> object:
+        several = list(questions)
+        learned_from.append(frozenset(one.child for one in several))
+        return fitted(several, expected)
+
+    monkeypatch.setattr(learning, "_fitted", noted)
+    left_out(shipped(), [read(office)])
+    children = frozenset().union(*learned_from)
+    assert len(children) == 60
+    assert all(sum(child not in some for some in learned_from) == 1 for child in children)
 
 
 def test_decisions_alone_change_the_calibration_and_no_weight(office: Office, tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from tests.documents.matching.office import Office
-from tests.documents.matching.papers import order
+from tests.documents.matching.papers import invoice, line, order
 from tests.documents.matching.test_judge import TWICE
+from tests.documents.test_acceptance import compute
 from tests.functions.admin_api.conftest import Answer, Ask
 
 PATH = "/api/admin/reviews"
@@ -214,3 +215,75 @@ def test_a_decision_that_cannot_be_read_is_refused_with_a_sentence(
     answer = ask(body, path=f"{PATH}/{office.ids[2]}/confirm", groups=EVERYWHERE)
 
     assert (answer.status, says in answer.body["error"]) == (400, True)
+
+
+# Differences
+
+
+@pytest.fixture
+def billed(database: Database, admin: Connection) -> Office:
+    """A tenant whose invoice is 1.5 percent too high."""
+    papers = [
+        order(lines=[line("A-1", price="100.00")]),
+        invoice(po_reference="4711", lines=[line("A-1", price="101.50")]),
+    ]
+    office = Office(database, admin, papers)
+    office.match_all()
+    compute(office)
+    return office
+
+
+def difference(office: Office, **changed: object) -> str:
+    """The price, as the case's result tells of it."""
+    ids = {"cluster": str(office.ids[0]), "document": str(office.ids[1])}
+    found = {"code": "price_mismatch", "line": "1", "expected": "100.00", "actual": "101.5", "reason": "freight"}
+    return json.dumps(ids | found | changed)
+
+
+def said(ask: Ask, word: str, body: str, groups: str = EVERYWHERE) -> Answer:
+    return ask(body, path=f"{PATH}/{word}", groups=groups)
+
+
+def test_a_difference_is_accepted_with_the_figures_that_the_caller_saw(ask: Ask, billed: Office) -> None:
+    answer = said(ask, "accept", difference(billed))
+    assert (answer.status, answer.body["verdict"]) == (200, "accepted")
+    assert answer.body["differences"][0].startswith("Invoice R-81, line 1: 'Bolt A-1' is billed at 101.50 EUR")
+    (price,) = [one for one in compute(billed)["variances"] if one["code"] == "price_mismatch"]
+    assert price["settled_by"].endswith(": freight.")
+
+
+@pytest.mark.parametrize(
+    "changed", [{"actual": "101.6"}, {"expected": "99"}, {"line": None}, {"code": "total_mismatch"}]
+)
+def test_other_figures_than_the_case_has_are_a_conflict(ask: Ask, billed: Office, changed: dict[str, object]) -> None:
+    answer = said(ask, "accept", difference(billed, **changed))
+    assert (answer.status, answer.body["error"]) == (409, "The case has no such difference.")
+
+
+def test_another_word_about_a_difference_takes_the_number_of_the_first(ask: Ask, billed: Office) -> None:
+    said(ask, "accept", difference(billed))
+    refused = said(ask, "dispute", difference(billed))
+    assert refused.status == 409
+    number = int(refused.body["error"].partition("(decision ")[2].partition(")")[0])
+    assert said(ask, "dispute", difference(billed, supersedes=[number])).body["verdict"] == "disputed"
+
+
+def test_only_an_operator_of_the_tenant_says_anything_of_its_differences(ask: Ask, billed: Office) -> None:
+    assert said(ask, "accept", difference(billed), f"[viewer tenant:{slug(billed)}]").status == 403
+    assert said(ask, "accept", difference(billed), "[operator tenant:other]").status == 404
+    assert billed.admin.execute("SELECT count(*) FROM variance_decision").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"code": "prices"}, {"actual": "NaN"}, {"actual": None}, {"actual": "1e999999"}, {"reason": "a\nb"}, {"more": 1}],
+)
+def test_what_names_no_difference_is_refused(ask: Ask, billed: Office, changed: dict[str, object]) -> None:
+    answer = said(ask, "accept", difference(billed, **changed))
+    assert answer.status == 400
+    assert "\\x" not in answer.body["error"]
+
+
+def test_a_tenant_that_cannot_be_one_is_refused(ask: Ask, office: Office) -> None:
+    assert office.ids
+    assert listed(ask, tenant="\x00").status == 400

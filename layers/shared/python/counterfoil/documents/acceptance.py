@@ -18,6 +18,7 @@ from counterfoil.documents.review import Refused, Who
 from counterfoil.documents.variances import Code, Verdict, read_document
 from counterfoil.documents.variances.model import number_of
 from counterfoil.documents.variances.proposals import Label
+from counterfoil.documents.variances.verdicts import About
 from counterfoil.work import Send
 
 Word = Literal["accepted", "disputed"]
@@ -30,6 +31,8 @@ class Which:
     document_id: UUID | None = None
     code: Code | None = None
     line: str | None = None
+    figures: tuple[Decimal, Decimal] | None = None
+    """What was expected and found, as the person saw it. With it the line is meant as it is said: None is no line."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def say(  # who says what of which
     said = {one.about: one for one in diagnostics.verdicts(connection, {UUID(one["document"]) for one in variances})}
     wanted = [one for one in variances if _is_difference(one) and _is_meant(one, which)]
     if which == Which() and word == "accepted":
-        wanted = [one for one in wanted if _is_open(one)]
+        wanted = [one for one in wanted if _is_open(one, {})]
     if not wanted:
         return Refused("changed", _nothing_meant(variances, which))
     new = [one for one in wanted if _is_new(said.get(_about(one)), word)]
@@ -86,7 +89,7 @@ def say(  # who says what of which
     for one in new:
         connection.execute(_SAY, {**one, **shared})
     sends = diagnostics.request(connection, tenant_id, [cluster_id], now)
-    left = tuple(one["sentence"] for one in variances if _is_open(one) and one not in wanted)
+    left = tuple(one["sentence"] for one in variances if _is_open(one, said) and one not in wanted)
     return Said(word, tuple(one["sentence"] for one in new), left, sends)
 
 
@@ -97,15 +100,20 @@ def _is_difference(variance: Mapping[str, Any]) -> bool:
     )
 
 
-def _is_open(variance: Mapping[str, Any]) -> bool:
-    return not variance["within_tolerance"] and variance["settled_by"] is None
+def _is_open(variance: Mapping[str, Any], said: Mapping[About, Verdict]) -> bool:
+    """Whether somebody has to act, also after what people said since the case was computed."""
+    if variance["within_tolerance"] or variance["settled_by"] is not None:
+        return False
+    verdict = said.get(_about(variance)) if _is_difference(variance) else None
+    return verdict is None or not verdict.is_accepted
 
 
 def _is_meant(variance: Mapping[str, Any], which: Which) -> bool:
     return (
         which.document_id in (None, UUID(variance["document"]))
         and which.code in (None, variance["code"])
-        and which.line in (None, variance["line"])
+        and (which.line == variance["line"] or (which.line is None and which.figures is None))
+        and (which.figures is None or which.figures == (number_of(variance["expected"]), number_of(variance["actual"])))
     )
 
 
@@ -113,7 +121,7 @@ def _is_new(verdict: Verdict | None, word: Word) -> bool:
     return verdict is None or verdict.is_accepted is not (word == "accepted")
 
 
-def _about(variance: Mapping[str, Any]) -> tuple[UUID, Code, str | None, Decimal, Decimal]:
+def _about(variance: Mapping[str, Any]) -> About:
     return (
         UUID(variance["document"]),
         Code(variance["code"]),
@@ -128,7 +136,7 @@ def _nothing_meant(variances: Collection[Mapping[str, Any]], which: Which) -> st
         return "That is no difference between two figures: documents settle it, and nobody can accept or dispute it."
     if which != Which():
         return "The case has no such difference."
-    others = [one["sentence"] for one in variances if _is_open(one)]
+    others = [one["sentence"] for one in variances if _is_open(one, {})]
     return " ".join(["The case has no open difference that can be accepted or disputed.", *others])
 
 
