@@ -209,6 +209,9 @@ def _show_links(screen: Console, case: Case) -> None:
         line = Text(f"{titles[one]} ↔ {titles[other]}").append(f"  {link.confidence}, {link.decided_by}", "cyan")
         screen.print(Padding(line, (0, 0, 0, 1)))
         screen.print(Padding(Text(link.reasoning, "dim"), (0, 0, 0, 3)))
+        if link.decided_by == "llm":
+            where = f"What it was asked: counterfoil review asked {short(UUID(link.evidence['child']))}"
+            screen.print(Padding(Text(where, "dim"), (0, 0, 0, 3)))
 
 
 def _show_lines(screen: Console, lines: Sequence[dict[str, Any]]) -> None:

@@ -10,7 +10,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cli import ids, listing
+from cli import asked, ids, listing
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
 from cli.failures import UsageError
@@ -21,7 +21,8 @@ from cli.trail import By, Reason
 from counterfoil.db import Connection, retry_conflicts
 from counterfoil.documents import review as acts
 from counterfoil.documents import review_queue
-from counterfoil.documents.matching import reviews
+from counterfoil.documents.matching import judgements, reviews
+from counterfoil.documents.matching.judgements import Said
 from counterfoil.documents.review import Answer, Done, Refused, Who
 from counterfoil.documents.review_queue import Item, Paper, Wanted
 from counterfoil.documents.structured import DocumentType
@@ -142,21 +143,26 @@ def show(context: typer.Context, document: Which, *, as_json: AsJson = False) ->
     tenant, id_ = ids.document(cloud, document)
     found = review_queue.item(cloud.database, tenant.id, tenant.slug, id_)
     if found is None:
-        raise UsageError(f"The document '{document}' was never in doubt: 'counterfoil clusters show' shows its links.")
+        raise UsageError(
+            f"The document '{document}' was never in doubt: 'counterfoil clusters show' shows its links, and"
+            " 'counterfoil review asked' what a language model was asked about it."
+        )
     if as_json:
         print_json(found.record)
-    else:
-        show_item(found)
+        return
+    with cloud.database.tenant(tenant.id) as connection:
+        questions = judgements.about(connection, id_)
+    show_item(found, questions)
 
 
-def show_item(item: Item) -> None:
-    """One review, with the waterfall of each candidate in a column of its own."""
+def show_item(item: Item, questions: Sequence[Said] = ()) -> None:
+    """One review, with the waterfall of each candidate in a column of its own; `questions` were put to a model."""
     review = item.review
     heading = Text(title(item.papers.get(review.document_id)), "bold")
     page().print(heading.append(f"  {item.tenant}  {ids.short(review.document_id)}  {review.state}", "dim"))
     for doubt in review.doubts:
         page().print()
-        page().print(Text(doubt["reason"] or _why(doubt)))
+        page().print(Text(" ".join(filter(None, (doubt["reason"] or _why(doubt), doubt.get("unasked"))))))
         page().print(_side_by_side(item, doubt))
         for candidate in doubt["candidates"][SIDE_BY_SIDE:]:
             paper = item.papers.get(UUID(candidate["document"]))
@@ -165,16 +171,33 @@ def show_item(item: Item) -> None:
             )
         if doubt["others"]:
             page().print(Text(f"  and {len(doubt['others'])} more that are less likely", "dim"))
+    _show_questions(review.document_id, questions)
+    _show_decisions(item)
+    if review.state == "open":
+        id_ = ids.short(review.document_id)
+        page().print(f"\nDecide: counterfoil review confirm {id_} CANDIDATE, or reject {id_} CANDIDATE...")
+
+
+def _show_questions(document_id: UUID, questions: Sequence[Said]) -> None:
+    if not questions:
+        return
+    page().print()
+    page().print(Text("Asked of a language model", "bold"))
+    for said in questions:
+        page().print(Text("  ").append(asked.heading(said)))
+        for line in asked.answered(said):
+            page().print(Text(f"    {line}"))
+    page().print(f"  The questions: counterfoil review asked {ids.short(document_id)}")
+
+
+def _show_decisions(item: Item) -> None:
     if item.decisions:
         page().print()
         page().print(Text("Decided", "bold"))
     for one in item.decisions:
-        other = one.pair.a if one.pair.b == review.document_id else one.pair.b
+        other = one.pair.a if one.pair.b == item.review.document_id else one.pair.b
         why = f": {one.reason}" if one.reason else ""
         page().print(Text(f"  {one.at:%Y-%m-%d %H:%M}  {one.by} {one.verdict} {ids.short(other)}{why}"))
-    if review.state == "open":
-        id_ = ids.short(review.document_id)
-        page().print(f"\nDecide: counterfoil review confirm {id_} CANDIDATE, or reject {id_} CANDIDATE...")
 
 
 def _why(doubt: dict[str, Any]) -> str:
@@ -211,6 +234,9 @@ def _step(found: tuple[str, float] | None) -> Text:
         return Text("-", "dim")
     level, bits = found
     return Text(f"{bits:+6.1f}  ", "green" if bits > 0 else "red" if bits < 0 else "dim").append(level)
+
+
+app.command("asked")(asked.asked)
 
 
 # -- deciding -------------------------------------------------------------------------------------------------------

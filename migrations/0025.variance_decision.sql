@@ -1,4 +1,4 @@
--- depends: 0023.review
+-- depends: 0024.questions
 -- What people say of differences between the documents of a case, and who set a tolerance, and why.
 
 -- Rows are only ever added: the last one about a difference is what stands. It is about these figures: when a document

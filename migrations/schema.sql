@@ -434,10 +434,27 @@ CREATE TABLE public.judgement (
     question bytea NOT NULL,
     answer jsonb NOT NULL,
     model text NOT NULL,
-    judged_at timestamp with time zone NOT NULL
+    judged_at timestamp with time zone NOT NULL,
+    prompt text,
+    system text,
+    asked text,
+    temperature double precision,
+    input_tokens integer,
+    output_tokens integer
 );
 
 ALTER TABLE ONLY public.judgement FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.judgement_candidate (
+    tenant_id uuid NOT NULL,
+    document_id uuid NOT NULL,
+    question bytea NOT NULL,
+    label text NOT NULL,
+    candidate_id uuid NOT NULL,
+    says text NOT NULL
+);
+
+ALTER TABLE ONLY public.judgement_candidate FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.llm_call (
     id uuid NOT NULL,
@@ -446,16 +463,25 @@ CREATE TABLE public.llm_call (
     purpose text NOT NULL,
     provider text NOT NULL,
     model text NOT NULL,
-    outcome text NOT NULL,
+    outcome text,
     input_tokens integer,
     output_tokens integer,
-    latency_ms integer NOT NULL,
+    latency_ms integer,
     cost_usd numeric,
     created_at timestamp with time zone NOT NULL,
     CONSTRAINT llm_call_outcome_check CHECK ((outcome = ANY (ARRAY['answered'::text, 'invalid_answer'::text, 'too_long'::text, 'rejected'::text, 'unavailable'::text, 'cancelled'::text, 'failed'::text])))
 );
 
 ALTER TABLE ONLY public.llm_call FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.llm_day (
+    tenant_id uuid NOT NULL,
+    day date NOT NULL,
+    calls integer NOT NULL,
+    CONSTRAINT llm_day_calls_check CHECK ((calls > 0))
+);
+
+ALTER TABLE ONLY public.llm_day FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.mapping_pause (
     mapping uuid NOT NULL,
@@ -785,11 +811,17 @@ ALTER TABLE ONLY public.document
 ALTER TABLE ONLY public.ingestion_job
     ADD CONSTRAINT ingestion_job_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.judgement_candidate
+    ADD CONSTRAINT judgement_candidate_pkey PRIMARY KEY (document_id, question, label);
+
 ALTER TABLE ONLY public.judgement
     ADD CONSTRAINT judgement_pkey PRIMARY KEY (document_id, question);
 
 ALTER TABLE ONLY public.llm_call
     ADD CONSTRAINT llm_call_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.llm_day
+    ADD CONSTRAINT llm_day_pkey PRIMARY KEY (tenant_id, day);
 
 ALTER TABLE ONLY public.mapping_pause
     ADD CONSTRAINT mapping_pause_pkey PRIMARY KEY (mapping);
@@ -915,9 +947,13 @@ CREATE INDEX idx_document_matching_status ON public.document USING btree (matchi
 
 CREATE INDEX ingestion_job_status ON public.ingestion_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
+CREATE INDEX judgement_candidate_by_candidate ON public.judgement_candidate USING btree (tenant_id, candidate_id);
+
 CREATE INDEX llm_call_by_age ON public.llm_call USING btree (created_at);
 
 CREATE INDEX llm_call_by_time ON public.llm_call USING btree (tenant_id, created_at);
+
+CREATE INDEX llm_call_by_work ON public.llm_call USING btree (work_id, created_at);
 
 CREATE INDEX match_decision_by_a ON public.match_decision USING btree (a, b, id);
 
@@ -1011,11 +1047,23 @@ ALTER TABLE ONLY public.document
 ALTER TABLE ONLY public.ingestion_job
     ADD CONSTRAINT ingestion_job_tenant_id_id_fkey FOREIGN KEY (tenant_id, id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.judgement_candidate
+    ADD CONSTRAINT judgement_candidate_document_id_question_fkey FOREIGN KEY (document_id, question) REFERENCES public.judgement(document_id, question) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.judgement_candidate
+    ADD CONSTRAINT judgement_candidate_tenant_id_candidate_id_fkey FOREIGN KEY (tenant_id, candidate_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.judgement_candidate
+    ADD CONSTRAINT judgement_candidate_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.judgement
     ADD CONSTRAINT judgement_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.llm_call
     ADD CONSTRAINT llm_call_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.llm_day
+    ADD CONSTRAINT llm_day_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.match_decision
     ADD CONSTRAINT match_decision_tenant_id_a_fkey FOREIGN KEY (tenant_id, a) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
@@ -1129,6 +1177,8 @@ ALTER TABLE public.ingestion_job ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.judgement ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.judgement_candidate ENABLE ROW LEVEL SECURITY;
+
 CREATE POLICY keeper ON public.notice TO counterfoil_keeper USING (true) WITH CHECK (true);
 
 CREATE POLICY keeper ON public.notice_delivery TO counterfoil_keeper USING (true) WITH CHECK (true);
@@ -1136,6 +1186,8 @@ CREATE POLICY keeper ON public.notice_delivery TO counterfoil_keeper USING (true
 CREATE POLICY keeper ON public.tenant_admin TO counterfoil_keeper USING (true) WITH CHECK (true);
 
 ALTER TABLE public.llm_call ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.llm_day ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.match_decision ENABLE ROW LEVEL SECURITY;
 
@@ -1197,7 +1249,11 @@ CREATE POLICY own_tenant ON public.ingestion_job TO counterfoil_worker USING ((t
 
 CREATE POLICY own_tenant ON public.judgement TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.judgement_candidate TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.llm_call TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.llm_day TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.match_decision TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -1538,13 +1594,29 @@ GRANT SELECT(reason),UPDATE(reason) ON TABLE public.ingestion_job TO counterfoil
 
 GRANT SELECT,INSERT ON TABLE public.judgement TO counterfoil_worker;
 
+GRANT SELECT,INSERT ON TABLE public.judgement_candidate TO counterfoil_worker;
+
 GRANT SELECT,INSERT ON TABLE public.llm_call TO counterfoil_worker;
 GRANT INSERT ON TABLE public.llm_call TO counterfoil_delivery;
 GRANT DELETE ON TABLE public.llm_call TO counterfoil_keeper;
 
 GRANT SELECT(id) ON TABLE public.llm_call TO counterfoil_keeper;
 
+GRANT UPDATE(outcome) ON TABLE public.llm_call TO counterfoil_worker;
+
+GRANT UPDATE(input_tokens) ON TABLE public.llm_call TO counterfoil_worker;
+
+GRANT UPDATE(output_tokens) ON TABLE public.llm_call TO counterfoil_worker;
+
+GRANT UPDATE(latency_ms) ON TABLE public.llm_call TO counterfoil_worker;
+
+GRANT UPDATE(cost_usd) ON TABLE public.llm_call TO counterfoil_worker;
+
 GRANT SELECT(created_at) ON TABLE public.llm_call TO counterfoil_keeper;
+
+GRANT SELECT,INSERT ON TABLE public.llm_day TO counterfoil_worker;
+
+GRANT UPDATE(calls) ON TABLE public.llm_day TO counterfoil_worker;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.mapping_pause TO counterfoil_delivery;
 

@@ -15,7 +15,7 @@ from counterfoil.delivery import Attempt
 from counterfoil.documents.splitting import SURE, Boundary, Split
 from counterfoil.documents.text.page import Page
 from counterfoil.errors import ContextWindowError
-from counterfoil.llm import Asks, Question, RefusedQuestionError
+from counterfoil.llm import Asks, BudgetSpentError, Question, RefusedQuestionError
 
 MAX_DOUBTS = 20
 """With more, a file is a heap that a person should look at; and a question stays below about 20,000 tokens."""
@@ -66,11 +66,11 @@ class Choices(BaseModel):
 def decide(llm: Asks, attempt: Attempt, pages: Sequence[Page], doubtful: Split) -> Split:
     """The split with the model's word in the places that are in doubt; outside any transaction.
 
-    What the model is not certain of stays in doubt, and so does everything where there are more than MAX_DOUBTS, or
-    where the model refuses what the pages say.
+    What the model is not certain of stays in doubt, and so does everything where there are more than MAX_DOUBTS, where
+    the model refuses what the pages say, or where the budget of questions is used up.
 
     Raises:
-        CounterfoilError: as `Llm.ask`, but for a refusal. A model that fails decides nothing.
+        CounterfoilError: as `Llm.ask`, but for a refusal or a budget. A model that fails decides nothing.
     """
     if not 0 < len(doubtful.doubts) <= MAX_DOUBTS:
         return doubtful
@@ -84,7 +84,7 @@ def decide(llm: Asks, attempt: Attempt, pages: Sequence[Page], doubtful: Split) 
             cancelled=attempt.cancelled,
             check=attempt.check,
         )
-    except (RefusedQuestionError, ContextWindowError):
+    except (RefusedQuestionError, ContextWindowError, BudgetSpentError):
         return doubtful
     certain = (choice for choice in answer.boundaries if choice.confidence == "high")
     return doubtful.settled(

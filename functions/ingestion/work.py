@@ -121,7 +121,7 @@ def ingest(attempt: Attempt, language_model: MakeLlm | None = None, ocr: MakeOcr
         return Success(lambda _: (), reason=lambda: found.reason)
     if isinstance(found, _Divided):
         return _divided(attempt, found)
-    poorer = _poorer(found, document, has_model=language_model is not None)
+    poorer = _poorer(found, document, _without_model(ingestion.model))
     return _done(attempt, found) if poorer is None else _as_read_before(attempt, poorer)
 
 
@@ -185,7 +185,7 @@ class _Ingestion:
             return self._pages(found)
         division = self._division(found)
         if division.doubt is not None:
-            return _Result(DocumentType.OTHER, "none", None, " ".join(filter(None, (division.doubt, found.told))))
+            return _Result(DocumentType.OTHER, "none", None, self._why_whole(division, found))
         if len(division.parts) > 1:
             reason = f"The image holds {len(division.parts)} documents; send them as a PDF, which is taken apart."
             return _Result(DocumentType.OTHER, "none", None, reason)
@@ -200,7 +200,7 @@ class _Ingestion:
             if not self.document.parts <= _ranges(division):
                 return _AsBefore()
             if division.doubt is not None:
-                reason = " ".join(filter(None, (division.doubt, found.told)))
+                reason = self._why_whole(division, found)
                 return _Result(DocumentType.OTHER, "none", None, reason)
             if len(division.parts) > 1:
                 parts = children.store(self.attempt, self.document.file.bucket, content, division.parts)
@@ -213,6 +213,10 @@ class _Ingestion:
         if self.model is None:
             return division
         return boundaries.decide(self.model, self.attempt, found.pages, division)
+
+    def _why_whole(self, division: Split, found: Recognition) -> str:
+        unasked = None if self.model is None else self.model.unasked
+        return " ".join(filter(None, (division.doubt, unasked, found.told)))
 
     def _pages(self, found: Recognition) -> _Result:
         assert self.attempt.tenant_id is not None
@@ -282,7 +286,12 @@ def _done(attempt: Attempt, found: _Result) -> Outcome:
     return Success(effects, reason=lambda: " ".join((*found.remarks, *told)) or None)
 
 
-def _poorer(found: _Result, before: _Document, *, has_model: bool) -> str | None:
+def _without_model(model: Remembering | None) -> str | None:
+    """Why a language model had no part in a reading, in a sentence; None where it had, or could have had."""
+    return "No language model is configured, as there was then." if model is None else model.unasked
+
+
+def _poorer(found: _Result, before: _Document, without_model: str | None) -> str | None:
     """Why a reading must not replace the one before, which found something; None where it may.
 
     A reading without data may where it says what that is: a document of a kind that has none. But rules alone neither
@@ -297,8 +306,8 @@ def _poorer(found: _Result, before: _Document, *, has_model: bool) -> str | None
         return None if says_what else found.reason or NOTHING
     if found.unread & before.recognised:
         return " ".join(found.remarks)
-    if is_alone and not has_model and found.remarks:
-        return " ".join(("No language model is configured, as there was then.", *found.remarks))
+    if is_alone and without_model is not None and found.remarks:
+        return " ".join(dict.fromkeys((without_model, *found.remarks)))
     return None
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from cli.sample.bulk import deals
 from cli.sample.model import Document
 from cli.sample.ubl import write_ubl
-from counterfoil.llm import Question
+from counterfoil.llm import Answered, Question
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -115,7 +115,7 @@ def _goods(told: dict[str, Any]) -> set[tuple[str, str]]:
 class Model:
     """The judge in this process, and always well."""
 
-    def ask(
+    def consult(
         self,
         question: Question,
         answer_: type[M],
@@ -123,6 +123,6 @@ class Model:
         time_left: Callable[[], float],
         cancelled: Event,
         check: Callable[[], None],
-    ) -> M:
+    ) -> Answered[M]:
         """An answer in this form."""
-        return answer_.model_validate_json(answer(question.user))
+        return Answered(answer_.model_validate_json(answer(question.user)))

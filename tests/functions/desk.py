@@ -40,6 +40,7 @@ class Desk:
     def __init__(self, database: Database, url: str, admin: Connection, tenant_id: UUID, clock: Clock) -> None:
         self.model, self.textract = Server(), Server()
         self.model_name = "m"
+        self.questions_per_day = 100
         self.sqs = FakeSqs()
         self.url = url
         self.admin, self.tenant_id, self.clock, self.database = admin, tenant_id, clock, database
@@ -118,6 +119,7 @@ class Desk:
                 "LLM_MODEL": self.model_name,
                 "LLM_URL": f"{self.model.url}/v1",
                 "LLM_API_KEY": "k",
+                "LLM_QUESTIONS_PER_DAY": str(self.questions_per_day),
             }
         )
         found = Llm.from_settings(chosen, database, self.breakers)

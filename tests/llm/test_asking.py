@@ -20,13 +20,14 @@ from counterfoil.errors import (
     InvalidAnswerError,
     InvalidSettingsError,
     RejectedRequestError,
+    RejectedStatementError,
     ServiceUnavailableError,
 )
 from counterfoil.llm import Llm, Question, asking, calls
 from counterfoil.settings import Settings
 from tests.factories import NOW
 from tests.llm.conftest import KEY, PROVIDERS, Guards, Time
-from tests.llm.server import Answer, Failure, Raw, Server, Step
+from tests.llm.server import Answer, Failure, Raw, Request, Server, Step
 
 Make = Callable[..., Llm]
 GOOD = Answer('{"matches": [1]}')
@@ -294,28 +295,52 @@ def test_a_call_that_failed_for_good_is_on_record_too(step: Step, outcome: Any, 
 def test_an_answer_is_worth_more_than_its_record(
     ask: Any, admin: Connection, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ):
-    admin.execute("DROP TABLE llm_call")
+    admin.execute("REVOKE UPDATE ON llm_call FROM counterfoil_worker")
     assert ask(GOOD) == Form(matches=[1])
     assert "not on record" in capsys.readouterr().out + caplog.text
+    assert on_record(admin) == [(None, None, None)]  # that it was made is
 
 
 @only("openai")
+def test_a_call_that_cannot_be_put_on_record_is_not_made(ask: Any, admin: Connection, scripted: Server):
+    admin.execute("REVOKE INSERT ON llm_call FROM counterfoil_worker")
+    with pytest.raises(RejectedStatementError):
+        ask(GOOD)
+    assert scripted.requests == []
+
+
+@only("openai")
+def test_a_call_is_on_record_while_it_is_made(ask: Any, admin: Connection, scripted: Server):
+    found: list[Any] = []
+
+    def look(_: Request) -> str:
+        found.extend(on_record(admin))
+        return GOOD.text
+
+    scripted._otherwise = look
+    ask()
+    assert found == [(None, None, None)]  # a process that dies now has made it
+
+
+@only("openai")
+@pytest.mark.parametrize("which", ["_begin", "_end"])
 def test_a_record_whose_commit_is_in_doubt_is_written_once(
-    ask: Any, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
+    which: str, ask: Any, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
     written: list[Any] = []
-    insert = calls._insert
+    write = getattr(calls, which)
 
-    def lose_the_first_answer(to: Database, call: calls.Call) -> None:
-        insert(to, call)
-        written.append(call.id)
+    def lose_the_first_answer(*about: Any) -> None:
+        write(*about)
+        written.append(about)
         if len(written) == 1:
             raise CommitUnknownError("The connection was lost")
 
-    monkeypatch.setattr(calls, "_insert", lose_the_first_answer)
+    monkeypatch.setattr(calls, which, lose_the_first_answer)
     ask(GOOD)
     assert len(written) == 2
     assert on_record(admin) == [("answered", 120, 30)]
+    assert admin.execute("SELECT calls FROM llm_day").fetchall() == [(1,)]
 
 
 def test_nothing_of_question_answer_or_key_gets_into_a_log(

@@ -12,6 +12,7 @@ from counterfoil.delivery import Attempt, Success
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.llm import Llm, Question
 from counterfoil.llm.asking import Limits
+from counterfoil.llm.calls import Budget
 from counterfoil.llm.provider import Reply
 from counterfoil.messages import Message
 from tests.delivery.conftest import clock, pending, sqs, tenant
@@ -46,7 +47,7 @@ def test_a_document_whose_question_always_fails_ends_after_its_attempts(
         return False
 
     breakers = Breakers(database, clock, failures=5, open_seconds=30, spread=lambda: 0.0)
-    llm = Llm(failing, database, breakers, Limits(60, 100, 2, 0, 0), clock=clock, wait=wait)
+    llm = Llm(failing, database, breakers, Limits(60, 100, 2, 0, 0, Budget(100, 100)), clock=clock, wait=wait)
 
     def work(attempt: Attempt) -> Success:
         question = Question("Answer in JSON.", "How many?", "matching", attempt.tenant_id, attempt.work_id)

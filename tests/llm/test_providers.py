@@ -50,7 +50,7 @@ def reply(provider: str, configured: Configure, scripted: Server) -> Callable[..
 
 
 def test_the_model_s_words_and_tokens(reply: Any):
-    assert reply(Answer('{"a": 1}')) == Reply('{"a": 1}', True, 120, 30)
+    assert reply(Answer('{"a": 1}')) == Reply('{"a": 1}', True, 120, 30, temperature=0.0)
 
 
 def test_the_question_is_asked_as_the_api_wants_it(provider: str, reply: Any, scripted: Server):
@@ -215,13 +215,13 @@ def test_a_request_too_large_for_anthropic_does_not_fit(reply: Any):
 def test_what_a_model_thinks_is_no_part_of_its_answer(reply: Any):
     body = b"""{"content": [{"type": "thinking", "thinking": "Hm.", "signature": "x"}, {"type": "text", "text": "{}"}],
                 "stop_reason": "end_turn", "usage": {"input_tokens": 1, "output_tokens": 2}}"""
-    assert reply(Raw(body=body)) == Reply("{}", True, 1, 2)
+    assert reply(Raw(body=body)) == Reply("{}", True, 1, 2, temperature=0.0)
 
 
 @of("openai")
 def test_a_server_that_counts_no_tokens_is_good_enough(reply: Any):
     body = b'{"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}'
-    assert reply(Raw(body=body)) == Reply("{}", True, 0, 0)
+    assert reply(Raw(body=body)) == Reply("{}", True, 0, 0, temperature=0.0)
 
 
 @of("openai")

@@ -39,6 +39,14 @@ ROWS = {
                    VALUES (%(id)s, %(tenant)s, %(a)s, 'matching', 'openai', 'm', 'answered', 1, now())""",
     "judgement": """INSERT INTO {} (tenant_id, document_id, question, answer, model, judged_at)
                     VALUES (%(tenant)s, %(a)s, uuid_send(%(id)s), '{{}}', 'm', now())""",
+    "judgement_candidate": """WITH made AS (
+                                  INSERT INTO judgement (tenant_id, document_id, question, answer, model, judged_at)
+                                  VALUES (%(tenant)s, %(a)s, uuid_send(%(id)s), '{{}}', 'm', now())
+                                  RETURNING tenant_id, document_id, question)
+                              INSERT INTO {} (tenant_id, document_id, question, label, candidate_id, says)
+                              SELECT tenant_id, document_id, question, 'A1', %(b)s, '{{}}' FROM made""",
+    "llm_day": """INSERT INTO {} (tenant_id, day, calls)
+                  VALUES (%(tenant)s, now()::date + (SELECT count(*)::int FROM llm_day), 1)""",
     "reading": """INSERT INTO {} (tenant_id, document_id, question, answer, read_by, read_at)
                   VALUES (%(tenant)s, %(a)s, uuid_send(%(id)s), '{{}}', 'm', now())""",
     "outbox": "INSERT INTO {} " + MESSAGE.format("send_number, not_before, created_at", "0, now(), now()"),
@@ -302,7 +310,17 @@ def test_a_worker_gives_no_row_to_another_tenant(
 
 
 @pytest.mark.parametrize(
-    "table", ["source", "document", "ingestion_job", "document_key", "document_match", "judgement", "reading"]
+    "table",
+    [
+        "source",
+        "document",
+        "ingestion_job",
+        "document_key",
+        "document_match",
+        "judgement",
+        "judgement_candidate",
+        "reading",
+    ],
 )
 def test_a_row_never_joins_two_tenants(table: str, admin: Connection, ours: Tenant, theirs: Tenant):
     with pytest.raises(psycopg.errors.ForeignKeyViolation):

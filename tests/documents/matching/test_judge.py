@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from math import inf
 from random import Random
@@ -14,8 +15,9 @@ from pydantic import ValidationError
 from counterfoil.db import Connection, Database
 from counterfoil.documents import matching
 from counterfoil.documents.matching import judge as judging
-from counterfoil.documents.matching import store
-from counterfoil.documents.matching.judge import Case, Verdict, form
+from counterfoil.documents.matching import judgements
+from counterfoil.documents.matching.judge import Case, form
+from counterfoil.documents.matching.judgements import Said
 from counterfoil.errors import DeferredError, InvalidAnswerError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings
@@ -340,11 +342,11 @@ def test_the_first_of_two_answers_stands(office: Office, scripted: Server, admin
     class Hurried(judging.Judge):
         """Somebody else has asked the same, and was quicker."""
 
-        def decide(self, case: Case, tenant_id: Any, work_id: Any) -> Verdict:
+        def decide(self, case: Case, tenant_id: Any, work_id: Any) -> Said:
             found = super().decide(case, tenant_id, work_id)
-            first = {"matches": [CHOICE | {"candidate": "A2"}]}
+            first = replace(found, answer={"matches": [CHOICE | {"candidate": "A2"}]}, model="another")
             with office.database.tenant(tenant_id) as connection:
-                store.keep_judgement(connection, tenant_id, case.child, case.question, first, "another", NOW)
+                judgements.keep(connection, tenant_id, first)
             return found
 
     made = asked()

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from counterfoil.db import Connection, Database
 from counterfoil.documents import matching
 from counterfoil.errors import CancelledError, DeferredError, RejectedRequestError
-from counterfoil.llm import Question
+from counterfoil.llm import Answered, Question
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import invoice, order
 from tests.documents.matching.test_judge import (
@@ -98,7 +98,7 @@ class Slow:
     left = inf
     calls = 0
 
-    def ask(
+    def consult(
         self,
         question: Question,
         answer: type[M],
@@ -106,12 +106,12 @@ class Slow:
         time_left: Callable[[], float],
         cancelled: Event,
         check: Callable[[], None],
-    ) -> M:
+    ) -> Answered[M]:
         if time_left() < 5:
             raise CancelledError("There is no time left to ask the language model")
         self.left -= 5
         self.calls += 1
-        return answer.model_validate({"matches": []})
+        return Answered(answer.model_validate({"matches": []}))
 
 
 @pytest.fixture

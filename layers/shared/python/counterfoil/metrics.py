@@ -88,6 +88,8 @@ class Metric(StrEnum):
     # By provider.
     LLM_CALLS = "LlmCalls"
     LLM_FAILURES = "LlmFailures"
+    LLM_OVER_BUDGET = "LlmOverBudget"
+    """Questions that were not asked, since the budget of the day was used up."""
 
 
 def record(values: Mapping[Metric, float | Sequence[float]], **dimensions: str) -> None:

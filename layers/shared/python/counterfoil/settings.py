@@ -95,6 +95,10 @@ class Settings(BaseModel):
     """Longest answer."""
     llm_input_usd_per_million_tokens: float = Field(default=0, ge=0)
     llm_output_usd_per_million_tokens: float = Field(default=0, ge=0)
+    llm_questions_per_day: int = Field(default=2000, ge=0)
+    """Calls for one tenant on a day of UTC, those that fail among them; beyond, work goes on without the model."""
+    llm_questions_per_document: int = Field(default=20, ge=0)
+    """Of these, calls for one document."""
     llm_retry_base_seconds: float = Field(default=2, ge=0)
     """Wait before the second try of a call; it doubles, up to 8 s."""
 

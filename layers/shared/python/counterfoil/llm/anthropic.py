@@ -3,7 +3,7 @@
 from pydantic import BaseModel, SecretStr
 
 from counterfoil.llm.api import Api
-from counterfoil.llm.provider import Reply
+from counterfoil.llm.provider import Reply, at_low_temperature
 from counterfoil.settings import Settings
 
 URL = "https://api.anthropic.com"
@@ -44,9 +44,15 @@ class Anthropic:
 
     def reply(self, system: str, user: str, *, max_tokens: int, total: float) -> Reply:
         """See `Provider`."""
+        return at_low_temperature(
+            self._api.url, self.model, lambda *how: self._reply(system, user, max_tokens, *how), total
+        )
+
+    def _reply(self, system: str, user: str, max_tokens: int, temperature: float | None, total: float) -> Reply:
         body = {
             "model": self.model,
             "max_tokens": max_tokens,
+            "temperature": temperature,
             "system": system,
             "messages": [{"role": "user", "content": user}],
         }

@@ -1,5 +1,6 @@
 """What the providers' APIs over HTTP have in common."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -9,7 +10,13 @@ from pydantic import BaseModel
 from counterfoil import http
 from counterfoil.errors import ContextWindowError
 from counterfoil.llm.answers import read
-from counterfoil.llm.provider import RefusedQuestionError, is_about_the_settings, is_too_long
+from counterfoil.llm.provider import (
+    FixedTemperatureError,
+    RefusedQuestionError,
+    is_about_the_settings,
+    is_about_the_temperature,
+    is_too_long,
+)
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -28,13 +35,16 @@ class Api:
     read: float
     """Seconds, both; see Settings."""
 
-    def post(self, body: dict[str, Any], form: type[M], *, total: float) -> M:
-        """One call, and its answer in the API's own form. Raises as `Provider.reply`."""
+    def post(self, body: Mapping[str, Any], form: type[M], *, total: float) -> M:
+        """One call, and its answer in the API's own form. Raises as `Provider.reply`, and FixedTemperatureError.
+
+        What is None in `body` is left out.
+        """
         response = http.send(
             "POST",
             self.url,
             headers=self.headers,
-            json=body,
+            json={name: value for name, value in body.items() if value is not None},
             connect=min(self.connect, total),
             read=min(self.read, total),
             total=total,
@@ -50,6 +60,8 @@ def _check(response: httpx.Response) -> None:
         if is_too_long(text):
             told = f"{message}: the prompt is longer than the model reads"
             raise ContextWindowError(told)
+        if is_about_the_temperature(text):
+            raise FixedTemperatureError(message)
         if not is_about_the_settings(text):
             raise RefusedQuestionError(message)
     http.check(response)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Event
 from time import monotonic
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 from uuid import UUID, uuid4
 
 from pydantic import BaseModel, SecretStr
@@ -71,6 +71,17 @@ _PROBE = Question("Answer with one word.", "Are you there?", "probe")
 
 
 @dataclass(frozen=True)
+class Answered(Generic[M]):
+    """An answer, and how it was come by."""
+
+    said: M
+    temperature: float | None = None
+    """That the model was told; None: its own."""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+@dataclass(frozen=True)
 class Limits:
     """Bounds and prices. Seconds; US dollars for a million tokens."""
 
@@ -79,6 +90,7 @@ class Limits:
     retry_base_seconds: float
     input_usd: float
     output_usd: float
+    budget: calls.Budget
 
 
 class Asks(Protocol):
@@ -93,6 +105,21 @@ class Asks(Protocol):
         cancelled: Event,
         check: Callable[[], None],
     ) -> M:
+        """An answer in this form. Raises as `Llm.ask`."""
+
+
+class Consults(Protocol):
+    """What those see of a language model who keep how an answer was come by, too."""
+
+    def consult(
+        self,
+        question: Question,
+        answer: type[M],
+        *,
+        time_left: Callable[[], float],
+        cancelled: Event,
+        check: Callable[[], None],
+    ) -> Answered[M]:
         """An answer in this form. Raises as `Llm.ask`."""
 
 
@@ -139,6 +166,7 @@ class Llm:
             settings.llm_retry_base_seconds,
             settings.llm_input_usd_per_million_tokens,
             settings.llm_output_usd_per_million_tokens,
+            calls.Budget(settings.llm_questions_per_day, settings.llm_questions_per_document),
         )
         return cls(provider, database, breakers, limits)
 
@@ -163,16 +191,30 @@ class Llm:
         Raises:
             ServiceUnavailableError, InvalidAnswerError: the last try failed so.
             RejectedRequestError, ContextWindowError: no try can succeed.
+            BudgetSpentError: a day's budget does not last for this call, and no more calls were made.
             BreakerOpenError: the service has failed too often of late, and no call was made.
             CancelledError: `cancelled` was set, or there is no time left to ask at all.
             CounterfoilError: what `check` raises.
         """
+        return self.consult(question, answer, time_left=time_left, cancelled=cancelled, check=check).said
 
-        def use(reply: Reply) -> M:
+    def consult(
+        self,
+        question: Question,
+        answer: type[M],
+        *,
+        time_left: Callable[[], float],
+        cancelled: Event,
+        check: Callable[[], None] = lambda: None,
+    ) -> Answered[M]:
+        """As `ask`: the answer, and how it was come by."""
+
+        def use(reply: Reply) -> Answered[M]:
             if not reply.is_complete:
                 message = f"The answer was cut off, at {reply.output_tokens} tokens"
                 raise ContextWindowError(message)
-            return read(reply.text, answer)
+            said = read(reply.text, answer)
+            return Answered(said, reply.temperature, reply.input_tokens, reply.output_tokens)
 
         pause = self._limits.retry_base_seconds
         failure: CounterfoilError | None = None
@@ -206,6 +248,7 @@ class Llm:
     ) -> T:
         """One call behind the breaker, put on record."""
         with self._breakers.guard(f"llm:{self.provider.name}"):
+            call = self._begin(question)
             began, outcome = self._monotonic(), "failed"
             reply: Reply | None = None
             try:
@@ -217,7 +260,7 @@ class Llm:
                 outcome = next((name for kind, name in _OUTCOMES if isinstance(error, kind)), outcome)
                 raise
             finally:
-                self._record(question, outcome, reply, self._monotonic() - began)
+                self._end(call, outcome, reply, self._monotonic() - began)
 
     def _reply(self, question: Question, max_tokens: int, time_left: Callable[[], float]) -> Reply:
         total = min(self._limits.total_seconds, time_left())
@@ -229,29 +272,32 @@ class Llm:
                 raise CancelledError("The time was over before the language model had answered") from None
             raise
 
-    def _record(self, question: Question, outcome: str, reply: Reply | None, seconds: float) -> None:
+    def _begin(self, question: Question) -> calls.Call:
+        call = calls.Call(
+            uuid4(),
+            question.tenant_id,
+            question.work_id,
+            question.purpose,
+            self.provider.name,
+            self.provider.model,
+            self._clock(),
+        )
+        try:
+            calls.begin(self._database, call, self._limits.budget)
+        except calls.BudgetSpentError:
+            record({Metric.LLM_OVER_BUDGET: 1}, provider=self.provider.name)
+            raise
+        return call
+
+    def _end(self, call: calls.Call, outcome: str, reply: Reply | None, seconds: float) -> None:
         record({Metric.LLM_CALLS: 1, Metric.LLM_FAILURES: int(outcome != "answered")}, provider=self.provider.name)
+        tokens: tuple[int | None, int | None] = (None, None)
         cost = None
         if reply is not None:
+            tokens = reply.input_tokens, reply.output_tokens
             spent = reply.input_tokens * self._limits.input_usd + reply.output_tokens * self._limits.output_usd
             cost = spent / 1_000_000
-        calls.write(
-            self._database,
-            calls.Call(
-                id=uuid4(),
-                tenant_id=question.tenant_id,
-                work_id=question.work_id,
-                purpose=question.purpose,
-                provider=self.provider.name,
-                model=self.provider.model,
-                outcome=outcome,
-                input_tokens=reply.input_tokens if reply else None,
-                output_tokens=reply.output_tokens if reply else None,
-                latency_ms=round(seconds * 1000),
-                cost_usd=cost,
-                created_at=self._clock(),
-            ),
-        )
+        calls.end(self._database, call, calls.End(outcome, *tokens, round(seconds * 1000), cost))
 
 
 def _provider(settings: Settings) -> Provider | None:

@@ -7,7 +7,15 @@ from pydantic import BaseModel, Field
 
 from counterfoil import aws, http
 from counterfoil.errors import ContextWindowError, CounterfoilError, InvalidAnswerError, ServiceUnavailableError
-from counterfoil.llm.provider import RefusedQuestionError, Reply, is_about_the_settings, is_too_long
+from counterfoil.llm.provider import (
+    FixedTemperatureError,
+    RefusedQuestionError,
+    Reply,
+    at_low_temperature,
+    is_about_the_settings,
+    is_about_the_temperature,
+    is_too_long,
+)
 from counterfoil.validation import validate
 
 
@@ -44,6 +52,12 @@ class Bedrock:
 
     def reply(self, system: str, user: str, *, max_tokens: int, total: float) -> Reply:
         """See `Provider`."""
+        return at_low_temperature(
+            self.name, self.model, lambda *how: self._reply(system, user, max_tokens, *how), total
+        )
+
+    def _reply(self, system: str, user: str, max_tokens: int, temperature: float | None, total: float) -> Reply:
+        told = {} if temperature is None else {"temperature": temperature}
 
         def converse() -> Any:
             with aws.errors_mapped():
@@ -52,7 +66,7 @@ class Bedrock:
                         modelId=self.model,
                         system=[{"text": system}],
                         messages=[{"role": "user", "content": [{"text": user}]}],
-                        inferenceConfig={"maxTokens": max_tokens},
+                        inferenceConfig={"maxTokens": max_tokens, **told},
                     )
                 except ClientError as error:
                     raise _mapped(error) from None
@@ -72,6 +86,8 @@ def _mapped(error: ClientError) -> CounterfoilError:
         return ContextWindowError(
             "Bedrock answered with ValidationException: the prompt is longer than the model reads"
         )
+    if code == "ValidationException" and is_about_the_temperature(text):
+        return FixedTemperatureError("Bedrock answered with ValidationException: the model takes no temperature")
     if code == "ValidationException" and not is_about_the_settings(text):
         return RefusedQuestionError("Bedrock answered with ValidationException")
     retry_after = http.retry_after(about.get("ResponseMetadata", {}).get("HTTPHeaders", {}))

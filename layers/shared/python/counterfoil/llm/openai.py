@@ -6,7 +6,7 @@ import httpx
 from pydantic import BaseModel, Field, SecretStr
 
 from counterfoil.llm.api import Api
-from counterfoil.llm.provider import Reply
+from counterfoil.llm.provider import Reply, at_low_temperature
 from counterfoil.settings import Settings
 
 URL = "https://api.openai.com/v1"
@@ -53,8 +53,13 @@ class OpenAi:
 
     def reply(self, system: str, user: str, *, max_tokens: int, total: float) -> Reply:
         """See `Provider`."""
+        return at_low_temperature(
+            self._api.url, self.model, lambda *how: self._reply(system, user, max_tokens, *how), total
+        )
+
+    def _reply(self, system: str, user: str, max_tokens: int, temperature: float | None, total: float) -> Reply:
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        body = {"model": self.model, self._bound: max_tokens, "messages": messages}
+        body = {"model": self.model, self._bound: max_tokens, "temperature": temperature, "messages": messages}
         completion = self._api.post(body, _Completion, total=total)
         choice, usage = completion.choices[0], completion.usage or _Usage()
         return Reply(

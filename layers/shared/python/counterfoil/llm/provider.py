@@ -1,14 +1,23 @@
 """What every provider of language models is to us."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Protocol
 
 from counterfoil.errors import RejectedRequestError
 
+TEMPERATURE = 0.0
+"""Of every call: what is wanted is the likeliest answer, and the same one again."""
+
 
 class RefusedQuestionError(RejectedRequestError):
     """A model's API refused this question: there is something in it that it does not answer. Others may be answered."""
+
+
+class FixedTemperatureError(RejectedRequestError):
+    """A model's API refused to be told a temperature: this model takes none but its own."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +29,8 @@ class Reply:
     """False where it stopped for want of room, not since it had said all."""
     input_tokens: int
     output_tokens: int
+    temperature: float | None = None
+    """That the model was told; None: its own."""
 
 
 class Provider(Protocol):
@@ -43,6 +54,27 @@ class Provider(Protocol):
             RefusedQuestionError: refused for good, for what the question says.
             RejectedRequestError: refused for good, as any other question would be.
         """
+
+
+_FIXED: set[tuple[str, str]] = set()
+"""Models that were found to take no temperature, each with its API. Of the process: a call has told us."""
+
+
+def at_low_temperature(api: str, model: str, call: Callable[[float | None, float], Reply], total: float) -> Reply:
+    """A reply at TEMPERATURE, or at the model's own where it takes no other: newer ones refuse to be told any.
+
+    `call` is given the temperature and its longest time. It is made again where the temperature was refused; `total`
+    (seconds) is for both. Raises as `call`.
+    """
+    began = monotonic()
+    if (api, model) not in _FIXED:
+        try:
+            return replace(call(TEMPERATURE, total), temperature=TEMPERATURE)
+        except FixedTemperatureError:
+            pass
+    reply = call(None, max(0.001, total - (monotonic() - began)))
+    _FIXED.add((api, model))
+    return reply
 
 
 # Anthropic: invalid_request_error "prompt is too long: 208656 tokens > 200000 maximum", "input length and `max_tokens`
@@ -71,3 +103,18 @@ def is_too_long(message: str) -> bool:
 def is_about_the_settings(message: str) -> bool:
     """Whether a refusal says that no question would be answered as things are set up. To be asked after the length."""
     return _OF_THE_SETTINGS.search(message) is not None
+
+
+# OpenAI: "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is ..."
+# Anthropic, and Bedrock after it: "`temperature` is deprecated for this model."
+# LiteLLM: "gpt-5 models don't support temperature=0"; others: "`temperature` must be strictly positive".
+_OF_THE_TEMPERATURE = re.compile(
+    r"(support|only|remove|allow)[^.]{0,60}\btemperature\b"
+    r"|\btemperature\b[^.]{0,60}(support|deprecated|only|must|allow|cannot|remove)",
+    re.IGNORECASE,
+)
+
+
+def is_about_the_temperature(message: str) -> bool:
+    """Whether a refusal says that the model is not to be told a temperature, or not this one."""
+    return _OF_THE_TEMPERATURE.search(message) is not None

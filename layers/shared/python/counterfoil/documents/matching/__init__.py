@@ -62,10 +62,23 @@ function of the edges. A write renames the components that it changed.
 
 What is in doubt is a function of the same (`rules.open_doubts`), and written with the edges.
 
-What a language model judges is part of E as well: E is a function of D, P and of the answers kept, and an answer, once
-kept, never changes (`judge`). Decisions by a judgement are made again with every document that could bring another
-question, those by a number alone are not. A write that meets a question without an
-answer under the lock writes nothing.
+What a language model judges is part of E as well: E is a function of D, P and of the answers kept, A, and an answer,
+once kept, never changes (`judge`). Decisions by a judgement are made again with every document that could bring another
+question, those by a number alone are not. A write that meets a question without an answer under the lock writes
+nothing.
+
+Where nobody is asked, since no model is configured or the budget of questions is used up, a question without an answer
+is a doubt left open: E for the answers that there are. To be refused for the budget is no answer, and is not kept. So A
+can still grow, by any later match of the document or of one that touches it, and nothing has to be undone for that. A
+try that was refused once asks nobody any more, and writes whatever it finds under the lock, questions that came in
+between among it; to be put off, it would only be refused again. So no try waits for a budget, and none goes round.
+
+An answer reaches the edges by the try that keeps it: its write comes later, and decides that child again. A write that
+did not see the answer comes before that one, which reads what it wrote; or it comes after, and finds the edge that the
+answer made under the lock, which it has not read, and looks again. Where the try ends without a write, its answer is in
+A, and in the edges as soon as the child is decided again, at the latest when that try is redriven. Which questions a
+budget lasts for depends on who comes first: with a short one, A, and so E, are those of the order of arrival, until
+what was left open has been matched again.
 
 Two bounds are limits of this. A number is waited for by at most MAX_WAITING documents (store): beyond, a bearer that
 arrives late finds none of them. And what a tenant has more than MAX_HOLDERS of between the same parties in a quarter is

@@ -15,17 +15,17 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from hashlib import sha256
 from threading import Event
 from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
-from counterfoil.documents.matching import rules
+from counterfoil.documents.matching import judgements, rules
+from counterfoil.documents.matching.judgements import Said
 from counterfoil.documents.matching.rules import Choice, Doubt, Judgement, Link
 from counterfoil.errors import ContextWindowError, sentence
-from counterfoil.llm import Asks, Question, RefusedQuestionError
+from counterfoil.llm import Answered, Consults, Question, RefusedQuestionError
 
 MAX_CANDIDATES = 8
 """Among more, a model chooses no better than chance: people are asked."""
@@ -33,6 +33,9 @@ MAX_DOUBTS = 8
 _MAX_TEXT = 200
 _MAX_ITEMS = 25
 _MAX_REASONING = 600
+
+PROMPT = "matching-1"
+"""The version of SYSTEM, of the form of a case and of that of an answer, for people: a change of any is a new one."""
 
 SYSTEM = """\
 You decide which business documents belong together. You get one document and, in groups, candidates for what it belongs
@@ -86,14 +89,22 @@ class Case:
     """What is to be asked about one document."""
 
     child: UUID
-    text: str = field(repr=False)
+    asked: str = field(repr=False)
+    """The case as JSON, in which labels stand for the candidates."""
     offered: Mapping[str, UUID]
     """Document by label: the label's letter is the group."""
+    says: Mapping[str, str] = field(repr=False)
+    """What each candidate says, by label, as JSON."""
+
+    @property
+    def text(self) -> str:
+        """The question in full."""
+        return judgements.told(self.asked, self.says)
 
     @property
     def question(self) -> bytes:
         """What the answer is kept under."""
-        return sha256(f"{SYSTEM}\n{self.text}".encode()).digest()
+        return judgements.hash_of(SYSTEM, self.text)
 
 
 # -- asking ---------------------------------------------------------------------------------------------------------
@@ -108,20 +119,24 @@ def case(child: UUID, choice: Choice, contents: Mapping[UUID, tuple[str, Mapping
     """The question about a document. `contents` has type and structured data of it and of its candidates."""
     groups = []
     offered: dict[str, UUID] = {}
+    says: dict[str, str] = {}
     for letter, doubt in zip("ABCDEFGH", doubts(choice), strict=False):
         labels = {f"{letter}{number}": link for number, link in enumerate(doubt.candidates, 1)}
         offered |= {label: link.parent for label, link in labels.items()}
+        says |= {label: _json(_candidate(label, link, contents)) for label, link in labels.items()}
         groups.append(
             {
                 "group": letter,
                 "wanted": " or ".join(doubt.kinds),
                 "number named by the document": doubt.number,
-                "candidates": [_candidate(label, link, contents) for label, link in labels.items()],
+                "candidates": list(labels),
             }
         )
-    told = json.dumps({"document": _document(contents[child]), "groups": groups}, ensure_ascii=False)
-    # Nothing in a document can end the case: < is written as JSON writes any character.
-    return Case(child, f"<case>\n{told.replace('<', chr(92) + 'u003c')}\n</case>", offered)
+    return Case(child, _json({"document": _document(contents[child]), "groups": groups}), offered, says)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _candidate(label: str, link: Link, contents: Mapping[UUID, tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
@@ -149,7 +164,7 @@ def _excerpt(value: Any) -> Any:
 class Judge:
     """The language model as one try at one document uses it."""
 
-    llm: Asks
+    llm: Consults
     model: str
     """Its name, for the record."""
     now: Callable[[], datetime]
@@ -158,24 +173,39 @@ class Judge:
     check: Callable[[], None] = lambda: None
     """Raises where the try must not go on."""
 
-    def decide(self, case: Case, tenant_id: UUID, work_id: UUID) -> Verdict:
+    def decide(self, case: Case, tenant_id: UUID, work_id: UUID) -> Said:
         """Ask; outside any transaction. `work_id` is the document that is matched, which the call is made for.
 
         A question about another document that is refused, for what that one says, leaves that one in doubt: it must
         not keep every document that comes near it from being matched.
 
         Raises:
+            BudgetSpentError: nobody was asked, and nothing is to be kept: there may be an answer tomorrow.
             CounterfoilError: as `Llm.ask`. A model that fails decides nothing.
         """
         question = Question(SYSTEM, case.text, "matching", tenant_id, work_id)
         try:
-            return self.llm.ask(
+            found = self.llm.consult(
                 question, form(case.offered), time_left=self.time_left, cancelled=self.cancelled, check=self.check
             )
         except (RefusedQuestionError, ContextWindowError) as error:
             if case.child == work_id:
                 raise
-            return Refusal(refused=sentence(error))
+            found = Answered(Refusal(refused=sentence(error)))
+        return Said(
+            case.child,
+            case.question,
+            found.said.model_dump(mode="json"),
+            self.model,
+            self.now(),
+            PROMPT,
+            SYSTEM,
+            case.asked,
+            found.temperature,
+            found.input_tokens,
+            found.output_tokens,
+            {label: (id_, case.says[label]) for label, id_ in case.offered.items()},
+        )
 
 
 def form(offered: Iterable[str]) -> type[Verdict]:
@@ -212,6 +242,13 @@ def settled(choice: Choice, case: Case, verdict: Verdict) -> Choice:
             links.append(replace(offered[0], judged=judgement))
     found = replace(choice, links=tuple(links))
     return found if rules.open_doubts(found) else replace(found, reason=None)
+
+
+def unasked(choice: Choice, why: str) -> Choice:
+    """A decision whose doubts nobody was asked about: they stay open, and say why."""
+    could_be_asked = doubts(choice)
+    marked = tuple(replace(doubt, unasked=why) if doubt in could_be_asked else doubt for doubt in choice.doubts)
+    return replace(choice, doubts=marked, reason=" ".join(filter(None, (choice.reason, why))))
 
 
 def _parents(links: Iterable[Link]) -> set[UUID]:

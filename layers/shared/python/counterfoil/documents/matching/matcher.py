@@ -3,13 +3,15 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from counterfoil.db import Connection, Database
-from counterfoil.documents.matching import reviews, store
+from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.documents.matching import judgements, reviews, store
 from counterfoil.documents.matching.decide import Outcome, decide
-from counterfoil.documents.matching.judge import Judge
+from counterfoil.documents.matching.judge import Judge, unasked
+from counterfoil.documents.matching.judgements import Said
 from counterfoil.documents.matching.keys import PARENTS, Key, keys
 from counterfoil.documents.matching.neighbourhood import Neighbourhood
 from counterfoil.documents.matching.profile import CONTRACT, Document, document
@@ -17,6 +19,7 @@ from counterfoil.documents.matching.rules import Link
 from counterfoil.documents.matching.store import Documents, NewEdge, Pair
 from counterfoil.documents.matching.weights import current
 from counterfoil.errors import CancelledError, DeferredError, PermanentError, StaleClaimError
+from counterfoil.llm import BudgetSpentError
 
 CACHE = Documents()
 """Documents that were read before, of all tenants."""
@@ -62,6 +65,8 @@ class Decided:
     """The database's snapshot before the first read."""
     is_judged: bool = False
     """Whether a judge answers what rules leave in doubt."""
+    unasked: str | None = None
+    """Why a judge answers no more of it, in a sentence for people: what has no answer stays in doubt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,7 @@ def search_and_decide(database: Database, prepared: Prepared, judge: Callable[[]
     """Decide without a lock. What it read may change before the write, which looks and decides again where it did.
 
     What rules leave in doubt is asked of `judge`, which is made when it is needed, between transactions; without one it
-    stays in doubt.
+    stays in doubt, and so does what the budget of questions does not last for.
 
     Raises:
         DeferredError: the time is over, and answers were kept that the next try needs not ask for.
@@ -123,26 +128,24 @@ def search_and_decide(database: Database, prepared: Prepared, judge: Callable[[]
         asked = judge()
         for case in decided.outcome.unasked:
             try:
-                verdict = asked.decide(case, prepared.tenant_id, prepared.document_id)
+                said = asked.decide(case, prepared.tenant_id, prepared.document_id)
+            except BudgetSpentError as error:
+                return replace(_search(database, prepared) if kept else decided, unasked=str(error))
             except CancelledError as error:
                 if not kept:
                     raise
                 # No failure: each such try leaves fewer questions, so that they come to an end.
                 message = f"The time was over after {kept} answers of the language model, and there is more to ask"
                 raise DeferredError(message, until=asked.now()) from error
-            with database.tenant(prepared.tenant_id) as connection:
-                store.keep_judgement(
-                    connection,
-                    prepared.tenant_id,
-                    case.child,
-                    case.question,
-                    verdict.model_dump(mode="json"),
-                    asked.model,
-                    asked.now(),
-                )
+            retry_conflicts(partial(_keep, database, prepared.tenant_id, said))
             kept += 1
         decided = _search(database, prepared)
     return replace(decided, is_judged=True)
+
+
+def _keep(database: Database, tenant_id: UUID, said: Said) -> None:
+    with database.tenant(tenant_id) as connection:
+        judgements.keep(connection, tenant_id, said)
 
 
 def _search(database: Database, prepared: Prepared) -> Decided:
@@ -169,7 +172,7 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
         StaleClaimError: the document was removed meanwhile.
         psycopg.Error: unmapped; `Database.tenant` maps it.
     """
-    prepared, is_judged = decided.prepared, decided.is_judged
+    prepared, is_judged, why = decided.prepared, decided.is_judged, decided.unasked
     again = not _still_holds(connection, decided)
     if again:
         if store.read(connection, prepared.document_id) is None:
@@ -179,7 +182,7 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
     if is_judged and decided.outcome.unasked:
         message = "Another document came in between, and the language model must be asked again"
         raise DeferredError(message, until=now + _PAUSE)
-    outcome, id_ = decided.outcome, prepared.document_id
+    outcome, id_ = decided.outcome if why is None else _left_open(decided.outcome, why), prepared.document_id
     applied = apply(connection, prepared.tenant_id, id_, outcome, now, obsolete=prepared.obsolete)
     return Written(
         applied.linked,
@@ -190,6 +193,12 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
         frozenset(cluster for move in applied.moves for cluster in move if cluster is not None),
         frozenset({id_}.union(*outcome.made, *outcome.gone)),
     )
+
+
+def _left_open(outcome: Outcome, why: str) -> Outcome:
+    """An outcome whose questions were not asked, which its doubts say."""
+    told = {case.child: unasked(outcome.choices[case.child], why) for case in outcome.unasked}
+    return replace(outcome, choices={**outcome.choices, **told})
 
 
 @dataclass(frozen=True, slots=True)

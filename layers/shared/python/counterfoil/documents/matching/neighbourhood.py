@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.documents.matching import judge, rules, store
+from counterfoil.documents.matching import judge, judgements, rules, store
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching.judge import Case, Verdict
 from counterfoil.documents.matching.keys import Key
@@ -220,7 +220,7 @@ class Neighbourhood:
             for id_, choice in asked.items()
             if contents.keys() >= {id_, *(link.parent for doubt in judge.doubts(choice) for link in doubt.candidates)}
         }
-        kept = store.judgements(self._connection, {id_: case.question for id_, case in cases.items()})
+        kept = judgements.answers(self._connection, {id_: case.question for id_, case in cases.items()})
         return cases, {id_: Verdict.model_validate(answer) for id_, answer in kept.items()}
 
     def is_copy(self, document: Document) -> bool:

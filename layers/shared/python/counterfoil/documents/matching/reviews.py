@@ -88,6 +88,7 @@ def _doubt(doubt: Doubt) -> dict[str, Any]:
         "count": len(doubt.candidates),
         "candidates": [_candidate(link) for link in doubt.candidates[:MAX_CANDIDATES]],
         "others": [str(link.parent) for link in doubt.candidates[MAX_CANDIDATES:]],
+        **({} if doubt.unasked is None else {"unasked": doubt.unasked}),
     }
 
 
@@ -110,7 +111,8 @@ class Review:
     state: State
     doubts: Sequence[dict[str, Any]]
     """Each with `kinds`, `number`, `reason`, `count` and `candidates`, which have `document`, `type`, `chance`, `bits`
-    and `evidence` (feature, level, bits); `others` are candidates beyond those."""
+    and `evidence` (feature, level, bits); `others` are candidates beyond those, and `unasked` says why a language
+    model was not asked that could have been."""
     chance: float
     weights: str
     opened_at: datetime

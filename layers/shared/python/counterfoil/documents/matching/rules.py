@@ -89,6 +89,8 @@ class Doubt:
     """The best first."""
     reason: str | None = None
     """A sentence for people, where they fit equally."""
+    unasked: str | None = None
+    """Why no language model was asked that could have been, in a sentence for people."""
 
 
 @dataclass(frozen=True, slots=True)

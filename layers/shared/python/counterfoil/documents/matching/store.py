@@ -173,41 +173,12 @@ def _edge(row: tuple[Any, ...]) -> Edge:
     return Edge(a, b, kind_b, by or "reference", decided_by == "person", score, question)
 
 
-_JUDGEMENTS = """
-SELECT j.document_id, j.answer
-FROM unnest(%(ids)s::uuid[], %(questions)s::bytea[]) AS asked (id, question)
-JOIN judgement j ON j.document_id = asked.id AND j.question = asked.question
-"""
-
-# The first answer stands. Who asked at the same time and comes second finds it when it looks again.
-_KEEP_JUDGEMENT = """
-INSERT INTO judgement (tenant_id, document_id, question, answer, model, judged_at)
-VALUES (%(tenant)s, %(id)s, %(question)s, %(answer)s, %(model)s, %(now)s)
-ON CONFLICT (document_id, question) DO NOTHING
-"""
-
 _SAYS = "SELECT id, type, structured_data FROM document WHERE id = ANY(%(ids)s) AND structured_data IS NOT NULL"
 
 
 def contents(connection: Connection, ids: Collection[UUID]) -> dict[UUID, tuple[str, Mapping[str, Any]]]:
     """Type and structured data of documents, as they were extracted."""
     return {id_: (kind, data) for id_, kind, data in connection.execute(_SAYS, {"ids": list(ids)})}
-
-
-def judgements(connection: Connection, questions: Mapping[UUID, bytes]) -> dict[UUID, Any]:
-    """The answers kept to questions, each about one document."""
-    rows = connection.execute(_JUDGEMENTS, {"ids": list(questions), "questions": list(questions.values())})
-    return dict(rows.fetchall())
-
-
-def keep_judgement(
-    connection: Connection, tenant_id: UUID, id_: UUID, question: bytes, answer: Any, model: str, now: datetime
-) -> None:
-    """Keep an answer, unless the question has one."""
-    connection.execute(
-        _KEEP_JUDGEMENT,
-        {"tenant": tenant_id, "id": id_, "question": question, "answer": Jsonb(answer), "model": model, "now": now},
-    )
 
 
 class Documents:

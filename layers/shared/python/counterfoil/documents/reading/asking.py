@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from counterfoil.documents.reading.memory import Memory
 from counterfoil.errors import InvalidAnswerError
-from counterfoil.llm import Llm, Question
+from counterfoil.llm import BudgetSpentError, Llm, Question
 from counterfoil.validation import validate
 
 M = TypeVar("M", bound=BaseModel)
@@ -26,6 +26,8 @@ class Remembering:
         """`make` makes the model as it is configured now."""
         self._make = make
         self._memory = memory
+        self.unasked: str | None = None
+        """Why the model was not asked, in a sentence for people: a day's budget of questions is used up."""
 
     def ask(
         self,
@@ -47,6 +49,10 @@ class Remembering:
                 )
             except InvalidAnswerError:
                 pass  # forms change with the code: asked anew
-        said = llm.ask(question, answer, time_left=time_left, cancelled=cancelled, check=check)
+        try:
+            said = llm.ask(question, answer, time_left=time_left, cancelled=cancelled, check=check)
+        except BudgetSpentError as error:
+            self.unasked = str(error)
+            raise
         self._memory.keep(key, said.model_dump(mode="json", exclude_none=True), llm.provider.model)
         return said

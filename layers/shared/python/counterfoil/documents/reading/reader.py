@@ -17,7 +17,7 @@ from counterfoil.documents.structured import ROLES, DocumentType, structure
 from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.page import Page
 from counterfoil.errors import ContextWindowError, InvalidDocumentError
-from counterfoil.llm import Question, RefusedQuestionError
+from counterfoil.llm import BudgetSpentError, Question, RefusedQuestionError
 
 Method = Literal["text", "ocr", "model", "none"]
 """How pages were read: by rules from their text layer or from recognised characters, with a language model's help, or
@@ -56,7 +56,8 @@ class Reader:
         """Read one document; outside any transaction.
 
         Raises:
-            CounterfoilError: as `Llm.ask`, but for a refusal of this document. A model that fails decides nothing.
+            CounterfoilError: as `Llm.ask`, but for a refusal of this document or a budget. A model that fails decides
+                nothing.
         """
         if not any(page.words for page in recognition.pages):
             return Outcome(None, "none", None, _nothing(recognition))
@@ -65,6 +66,8 @@ class Reader:
         if self.model is not None and (found is None or not _reviewed(found).is_good):
             try:
                 found = choose(found, counted(*self._ask(self.model, recognition, found)))
+            except BudgetSpentError as error:
+                refused = str(error)
             except (RefusedQuestionError, ContextWindowError) as error:
                 refused = _REFUSED if isinstance(error, RefusedQuestionError) else _TOO_LONG
         return _outcome(found, recognition, refused)

@@ -1,0 +1,160 @@
+"""A day's budget of questions: counted once for each call that is made, whoever asks at the same time."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta, timezone
+from math import inf
+from threading import Event
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from pydantic import BaseModel
+
+from counterfoil.breaker import Breakers
+from counterfoil.db import Connection, Database
+from counterfoil.errors import BreakerOpenError, ServiceUnavailableError
+from counterfoil.llm import BudgetSpentError, Llm, Question
+from counterfoil.settings import Settings
+from tests.factories import NOW, make_document
+from tests.llm.conftest import Time
+from tests.llm.server import Answer, Failure, Server
+
+GOOD = '{"matches": [1]}'
+Ask = Callable[..., Any]
+
+
+class Form(BaseModel):
+    matches: list[int]
+
+
+@pytest.fixture
+def ask(model: Callable[..., Llm], scripted: Server, question: Question) -> Ask:
+    """`ask(about=..., at=..., **settings)`: one question to a model that always answers."""
+    scripted._otherwise = lambda _: GOOD
+
+    def once(about: Question = question, at: datetime = NOW, **more: str) -> Any:
+        llm = model("openai", **more)
+        llm._clock = lambda: at
+        return llm.ask(about, Form, time_left=lambda: inf, cancelled=Event())
+
+    return once
+
+
+def other_work(admin: Connection, question: Question) -> Question:
+    assert question.tenant_id is not None
+    return replace(question, work_id=make_document(admin, question.tenant_id))
+
+
+def counted(admin: Connection) -> list[Any]:
+    return admin.execute("SELECT day, calls FROM llm_day ORDER BY day").fetchall()
+
+
+def test_beyond_the_budget_of_a_day_nobody_is_asked_and_a_sentence_says_so(
+    ask: Ask, scripted: Server, admin: Connection, capsys: pytest.CaptureFixture[str]
+):
+    for _ in range(2):
+        ask(LLM_QUESTIONS_PER_DAY="2")
+    with pytest.raises(BudgetSpentError) as refused:
+        ask(LLM_QUESTIONS_PER_DAY="2")
+    assert str(refused.value) == (
+        f"The language model was not asked: today's budget of 2 questions is used up ({NOW:%Y-%m-%d}, UTC)."
+    )
+    assert refused.value.until == datetime(NOW.year, NOW.month, NOW.day, tzinfo=UTC) + timedelta(days=1)
+    assert (len(scripted.requests), counted(admin)) == (2, [(NOW.date(), 2)])
+    assert admin.execute("SELECT count(*) FROM llm_call").fetchone() == (2,)
+    assert capsys.readouterr().out.count('"LlmOverBudget": [1.0]') == 1
+
+
+def test_one_document_has_a_budget_of_its_own(ask: Ask, question: Question, admin: Connection):
+    ask(LLM_QUESTIONS_PER_DOCUMENT="1")
+    with pytest.raises(BudgetSpentError, match=r"today's budget of 1 questions for one document is used up"):
+        ask(LLM_QUESTIONS_PER_DOCUMENT="1")
+    ask(other_work(admin, question), LLM_QUESTIONS_PER_DOCUMENT="1")
+    assert counted(admin) == [(NOW.date(), 2)]  # what was refused took nothing from the tenant's
+
+
+def test_tenants_do_not_share_a_budget(ask: Ask, question: Question, make_tenant: Callable[..., UUID]):
+    ask(LLM_QUESTIONS_PER_DAY="1")
+    ask(replace(question, tenant_id=make_tenant("another"), work_id=uuid4()), LLM_QUESTIONS_PER_DAY="1")
+
+
+def test_a_day_begins_at_midnight_of_utc(ask: Ask, admin: Connection):
+    east = timezone(timedelta(hours=9))
+    last, first = datetime(2026, 3, 1, 23, 59, 59, tzinfo=UTC), datetime(2026, 3, 2, 9, 0, tzinfo=east)
+    budget = {"LLM_QUESTIONS_PER_DAY": "1", "LLM_QUESTIONS_PER_DOCUMENT": "1"}
+    ask(at=last, **budget)
+    with pytest.raises(BudgetSpentError):
+        ask(at=last.replace(hour=0), **budget)
+    ask(at=first, **budget)
+    assert counted(admin) == [(date(2026, 3, 1), 1), (date(2026, 3, 2), 1)]
+
+
+def test_a_budget_of_nothing_asks_nobody(ask: Ask, scripted: Server):
+    for name in ("LLM_QUESTIONS_PER_DAY", "LLM_QUESTIONS_PER_DOCUMENT"):
+        with pytest.raises(BudgetSpentError):
+            ask(**{name: "0"})
+    assert scripted.requests == []
+
+
+def test_each_call_counts_those_that_fail_among_them(ask: Ask, scripted: Server, admin: Connection):
+    scripted.then(Failure(503), Answer("no JSON"))
+    ask()
+    assert counted(admin) == [(NOW.date(), 3)]
+
+
+def test_a_budget_that_ends_between_two_tries_is_no_failure(ask: Ask, scripted: Server):
+    scripted.then(Failure(503))
+    with pytest.raises(BudgetSpentError):
+        ask(LLM_QUESTIONS_PER_DAY="1")
+
+
+@pytest.mark.parametrize("budget", [{"LLM_QUESTIONS_PER_DAY": "7"}, {"LLM_QUESTIONS_PER_DOCUMENT": "7"}])
+def test_many_who_ask_at_once_are_given_just_the_budget(
+    budget: dict[str, str], ask: Ask, scripted: Server, admin: Connection
+):
+    def one(_: int) -> bool:
+        try:
+            ask(**budget)
+        except BudgetSpentError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        answered = list(pool.map(one, range(24)))
+    assert (sum(answered), len(scripted.requests), counted(admin)) == (7, 7, [(NOW.date(), 7)])
+
+
+def test_a_question_that_was_not_asked_says_nothing_about_the_service(
+    configured: Callable[..., Settings], database: Database, question: Question, scripted: Server
+):
+    now = [NOW]
+    breakers = Breakers(database, lambda: now[0], failures=1, open_seconds=30, spread=lambda: 0.0)
+
+    def made(**more: str) -> Llm:
+        llm = Llm.from_settings(configured("openai", **more), database, breakers)
+        assert llm is not None
+        llm._clock, llm._wait = lambda: now[0], Time().wait
+        return llm
+
+    def ask(llm: Llm) -> Any:
+        return llm.ask(question, Form, time_left=lambda: inf, cancelled=Event())
+
+    scripted.then(Failure(503))
+    with pytest.raises(ServiceUnavailableError):
+        ask(made())
+    with pytest.raises(BreakerOpenError):
+        ask(made())
+    now[0] += timedelta(seconds=31)
+    with pytest.raises(BudgetSpentError):
+        ask(made(LLM_QUESTIONS_PER_DAY="1"))  # it was let through to try, and gave that back
+    scripted.then(Answer(GOOD))
+    assert ask(made()) == Form(matches=[1])
+
+
+def test_who_is_refused_by_the_breaker_has_not_spent_anything(ask: Ask, guards: Any, admin: Connection):
+    guards.closed = BreakerOpenError("open", until=NOW)
+    with pytest.raises(BreakerOpenError):
+        ask()
+    assert counted(admin) == []

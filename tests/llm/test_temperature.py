@@ -1,0 +1,89 @@
+"""Questions are asked at a low temperature, but of models that take none but their own."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from counterfoil.llm import provider as providers
+from counterfoil.llm.asking import _provider
+from counterfoil.llm.provider import RefusedQuestionError, Reply, is_about_the_temperature
+from counterfoil.settings import Settings
+from tests.llm.conftest import PROVIDERS
+from tests.llm.server import Answer, Raw, Server
+
+SAID = {
+    "openai": b"""{"error": {"message": "Unsupported value: 'temperature' does not support 0 with this model. Only the
+        default (1) value is supported.", "type": "invalid_request_error", "param": "temperature"}}""",
+    "anthropic": b"""{"type": "error", "error": {"type": "invalid_request_error",
+        "message": "`temperature` is deprecated for this model."}}""",
+    "bedrock": b"""{"message": "The model returned the following errors: temperature is deprecated for it."}""",
+}
+
+
+@pytest.fixture(params=PROVIDERS)
+def provider(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    providers._FIXED.clear()
+    yield
+    providers._FIXED.clear()
+
+
+@pytest.fixture
+def reply(provider: str, configured: Callable[..., Settings], scripted: Server) -> Callable[[], Reply]:
+    def call() -> Reply:
+        found = _provider(configured(provider))
+        assert found is not None
+        return found.reply("The rules.", "The case.", max_tokens=77, total=5)
+
+    return call
+
+
+def refusal(provider: str) -> Raw:
+    return Raw(400, SAID[provider].replace(b"\n        ", b" "), {"x-amzn-ErrorType": "ValidationException"})
+
+
+def told(body: dict[str, Any]) -> Any:
+    return body.get("inferenceConfig", body).get("temperature", "its own")
+
+
+def test_a_model_is_told_a_low_temperature(reply: Any, scripted: Server):
+    scripted.then(Answer("yes"))
+    assert reply().temperature == 0
+    assert [told(request.body) for request in scripted.requests] == [0]
+
+
+def test_a_model_that_takes_none_is_asked_at_its_own_and_remembered(provider: str, reply: Any, scripted: Server):
+    scripted.then(refusal(provider), Answer("yes"), Answer("yes"))
+    assert [reply().temperature for _ in range(2)] == [None, None]
+    assert [told(request.body) for request in scripted.requests] == [0, "its own", "its own"]
+
+
+def test_a_question_that_is_refused_in_any_case_is_no_lesson(provider: str, reply: Any, scripted: Server):
+    scripted.then(refusal(provider), Raw(400, b"{}", {"x-amzn-ErrorType": "ValidationException"}), Answer("yes"))
+    with pytest.raises(RefusedQuestionError):
+        reply()
+    assert reply().temperature == 0
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Unsupported parameter: 'temperature' is not supported with this model.",
+        "gpt-5 models don't support temperature=0. Only temperature=1 is supported.",
+        "This model doesn't support the temperature field. Remove temperature and try again.",
+        "temperature may only be set to 1 when thinking is enabled",
+        "`temperature` must be strictly positive",
+    ],
+)
+def test_wordings_of_a_refused_temperature(message: str):
+    assert is_about_the_temperature(message)
+
+
+@pytest.mark.parametrize("message", ["Invalid value for temperature", "This model does not support tools.", ""])
+def test_other_refusals(message: str):
+    assert not is_about_the_temperature(message)
