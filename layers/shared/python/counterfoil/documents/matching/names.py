@@ -85,20 +85,30 @@ def name(text: str, place: str = "") -> Name:
     kept, form = _reduced(words, of_place)
     others = {" ".join(sorted(_reduced(alias, of_place)[0])) for alias in aliases}
     first = kept[0] if kept else ""
-    if len(kept) > 1 and words[0] == first:
-        group = LEADING.get(first) or (LEADING_CYRILLIC.get(first) if _CYRILLIC.search(text) else None)
-        if group is not None and form is None:
-            form = group
-            others.add(" ".join(sorted(kept)))
-            kept = kept[1:]
-        elif group is not None or first in PERHAPS_LEADING:
-            others.add(" ".join(sorted(kept[1:])))
+    if len(kept) > 1:
+        cyrillic = not text.isascii() and _CYRILLIC.search(text) is not None
+        kept, form, reading = _doubtful_forms(kept, form, cyrillic=cyrillic)
+        others |= reading
     core = " ".join(sorted(kept))
     found = next(
         (word for word in kept if word not in MEANINGS and word not in LEADING and word not in of_place), first
     )
     key = _DOUBLED.sub(r"\1", found.replace("i", "l"))
     return Name(core, form, key[:_KEY_LETTERS], frozenset(others - {core, ""}))
+
+
+def _doubtful_forms(kept: list[str], form: str | None, *, cyrillic: bool) -> tuple[list[str], str | None, set[str]]:
+    """Forms before a name and in it: the words of the name, its form, and what the name is in the other reading."""
+    first, rest = kept[0], kept[1:]
+    group = LEADING.get(first) or (LEADING_CYRILLIC.get(first) if cyrillic else None)
+    if group is not None and form is None:
+        return rest, group, {" ".join(sorted(kept))}
+    if group is not None or first in PERHAPS_LEADING:
+        return kept, form, {" ".join(sorted(rest))}
+    if form is None and any(MEANINGS.get(word, _WORD).role is _LAST for word in rest):  # `Siemens AG Österreich`
+        without = [word for word in rest if MEANINGS.get(word, _WORD).role is not _LAST]
+        return kept, form, {" ".join(sorted([first, *without]))}
+    return kept, form, set()
 
 
 @lru_cache(maxsize=5_000)

@@ -49,12 +49,12 @@ _FORMS = {
         gemeinnützige gmbh; gemeinnützige gesellschaft mit beschränkter haftung
         -ug; unternehmergesellschaft
         ltd; -limited; private limited; private limited company; private company limited by shares; limited company
-        limited liability company; limited liability co; ltd liability company; ltd liability co; llc; -lc; -l3c
+        limited liability company; limited liability co; ltd liability company; ltd liability co; llc; -l3c
         ltd co
         -ltée; -limitée; -unltd; -ultd; -proprietary; proprietary ltd; -plc; public limited company; -clg; -dac
         designated activity company; -ulc
         unlimited company; company limited by guarantee; -cic; community interest company; -cyf; -cyfyngedig
-        -teoranta; -teo; sarl; sa rl; eurl; -selarl; société à responsabilité limitée
+        -teoranta; sarl; sa rl; eurl; -selarl; société à responsabilité limitée
         entreprise unipersonnelle à responsabilité limitée; sarlau; sarl au; -sagl; società a garanzia limitata
         srl; srls; srl semplificata; -srll; -srlp; società a responsabilità limitata
         società a responsabilità limitata semplificata
@@ -63,20 +63,20 @@ _FORMS = {
         spr de rl de cv
         societat limitada; lda; -limitada; unipessoal lda; sociedade por quotas; sociedade unipessoal por quotas
         ltda; ltda me; ltda epp; sociedade limitada; -eireli; -eirl; empresa individual de responsabilidad limitada
-        bv; -bvba; -sprl; besloten vennootschap; besloten vennootschap met beperkte aansprakelijkheid; bvba sprl
+        -bv; -bvba; -sprl; besloten vennootschap; besloten vennootschap met beperkte aansprakelijkheid; bvba sprl
         sprl bvba; bv srl; srl bv; société privée à responsabilité limitée
-        aps; anpartsselskab; anpartsselskabet; -ivs; iværksætterselskab; -smba; -ab; aktiebolag; aktiebolaget; oy
+        aps; anpartsselskab; anpartsselskabet; -ivs; iværksætterselskab; -smba; -ab; aktiebolag; aktiebolaget; -oy
         osakeyhtiö; oy ab; ab oy; aksjeselskap; aksjeselskapet; -ehf; einkahlutafélag
         -oü; osaühing; uab; uždaroji akcinė bendrovė; -mb; mažoji bendrija; -sia; sabiedrība ar ierobežotu atbildību
         spzoo; sp z oo; sp zoo; spz oo; spółka zoo; spółka z oo; spółka z ograniczoną odpowiedzialnością
-        -zoo; sro; s ro; spol s ro; spol sro; společnost s ručením omezeným; spoločnosť s ručením obmedzeným; kft
+        sro; s ro; spol s ro; spol sro; společnost s ručením omezeným; spoločnosť s ručením obmedzeným; kft
         korlátolt felelősségű társaság; societate cu răspundere limitată; -srld
         doo; jdoo; dooel; društvo s ograničenom odgovornošću; društvo sa ograničenom odgovornošću
         družba z omejeno odgovornostjo
         друштво са ограниченом одговорношћу; друштво со ограничена одговорност; -shpk
         shoqëri me përgjegjësi të kufizuar; eood; ood; дружество с ограничена отговорност
         еднолично дружество с ограничена отговорност; -odo
-        ooo; общество с ограниченной ответственностью; obshchestvo s ogranichennoi otvetstvennostyu; tov
+        ooo; общество с ограниченной ответственностью; obshchestvo s ogranichennoi otvetstvennostyu; -tov
         товариство з обмеженою відповідальністю; таварыства з абмежаванай адказнасцю;
         товарищество с ограниченной ответственностью; -mmc; məhdud məsuliyyətli cəmiyyəti; -shps
         -ε.π.ε.; -ι.κ.ε.; μον. ι.κ.ε.; μονοπρόσωπη ι.κ.ε.; μον. ε.π.ε.; μονοπρόσωπη ε.π.ε.
@@ -86,18 +86,18 @@ _FORMS = {
         pty; pty ltd; pty limited; ptyltd; proprietary limited; pvt; pvt ltd; pvtltd; pte; pte ltd; pteltd; -opc
         soc ltd; -cc; close corporation; sdn bhd; sdnbhd; sendirian berhad; coltd; company limited
         tnhh; công ty tnhh; công ty tnhh mtv; tnhh mtv; công ty trách nhiệm hữu hạn; -wll; with limited liability
-        -fze; -fzco; -fzc; -fzllc; fz llc; -dmcc; -gk; -pt; godo kaisha; godo gaisha; yugen kaisha; yugen gaisha; -yk
+        -fze; -fzco; -fzc; -fzllc; fz llc; -dmcc; -gk; godo kaisha; godo gaisha; yugen kaisha; yugen gaisha; -yk
         yuhan hoesa; youxian gongsi; youxian zeren gongsi; 有限公司; 有限责任公司; 有限責任公司; 有限会社; 合同会社
         有; 合; 유한회사; 유한책임회사; 유; בעמ; בע מ; baam; شمم; ذمم; ذات مسؤولية محدودة; ذات المسؤولية المحدودة; จำกัด
         """,
     "stock": """
-        -ag; aktiengesellschaft; -gag; -invag; reit ag; kommandit ag; kgaa; kommanditgesellschaft auf aktien
+        -ag; aktiengesellschaft; -invag; reit ag; kommandit ag; kgaa; kommanditgesellschaft auf aktien
         -cokgaa; -se; societas europaea
         europäische gesellschaft; -sa; société anonyme; -sas; -sasu; société par actions simplifiée; -sca
         société en commandite par actions; société européenne; sa nv; nv sa; -nv; naamloze vennootschap
-        -spa; società per azioni; -sapa; società in accomandita per azioni; -sau; -sal; -sad; sociedad anónima
+        -spa; società per azioni; -sapa; società in accomandita per azioni; -sau; sociedad anónima
         sociedad anónima unipersonal; sociedade anónima; sociedad por acciones simplificada; sociedad por acciones
-        societat anònima; -sgps; sa de cv; sas de cv; -sapi; -sab; sapib de cv; -slm; sapi de cv; sab de cv
+        societat anònima; -sgps; sa de cv; sas de cv; -sapi; sapib de cv; -slm; sapi de cv; sab de cv
         sociedad anónima de capital variable; -sac; -saa
         sociedad anónima cerrada; sociedad anónima abierta
         -inc; -incorporated; -incorporée; -incorporation; -corp; benefit corporation; -corporation; -pjsc
@@ -106,7 +106,7 @@ _FORMS = {
         -as; aktieselskab; aktieselskabet; akciová společnost; akciová spoločnosť; akc spol; anonim şirketi
         aktsiaselts
         akciju sabiedrība; akcinė bendrovė; -asa; allmennaksjeselskap; oyj; julkinen osakeyhtiö; -abp; -hf; hlutafélag
-        spółka akcyjna; prosta spółka akcyjna; -psa; nyrt; zrt; -rt; részvénytársaság
+        spółka akcyjna; prosta spółka akcyjna; -psa; nyrt; zrt; részvénytársaság
         zártkörűen működő részvénytársaság
         nyilvánosan működő részvénytársaság; societate pe acțiuni; -dd; dioničko društvo; delniška družba
         -ad; -ead; акционерно дружество; еднолично акционерно дружество; акционарско друштво; akcionarsko društvo
@@ -124,14 +124,14 @@ _FORMS = {
         gbr; gesbr; gesellschaft bürgerlichen rechts; partg; partgmbb; partg mbb; -mbb; partnerschaftsgesellschaft
         partnerschaftsgesellschaft mbb; kollektivgesellschaft; -ewiv; -geie; -eeig; -gie; -aie; -aeie
         -snc; société en nom collectif; -scs; société en commandite simple; -senc; -secs; -scsp; -sci; -scp; -scm
-        société civile; société civile immobilière; -scea; -gaec; -earl; -sencrl
+        société civile; société civile immobilière; -scea; -gaec; -sencrl
         società in nome collettivo; -sc; società in accomandita semplice; società semplice; -ss; -cb
         comunidad de bienes; sociedad civil; sociedad colectiva; sociedad en comandita; s en c; s en c por a
-        s en c de cv; -fa
+        s en c de cv
         -commva; comm va; -cva; -cvoa; -kommg; vof; vennootschap onder firma; -cv; commanditaire vennootschap
         -commv; maatschap; vof snc
         -is; interessentskab; -ks; kommanditselskab; -ps; partnerselskab; -hb; handelsbolag; -kb; kommanditbolag; -ky
-        kommandiittiyhtiö; avoin yhtiö; kommandittselskap; -ans; ansvarlig selskap; -da; -slf; -sf
+        kommandiittiyhtiö; avoin yhtiö; kommandittselskap; -ans; ansvarlig selskap; -da; -slf
         -tü; täisühing; -uü; usaldusühing; -kub; -tub; sp k; spk; spółka komandytowa; sp j; spj; spółka jawna; -ska
         spółka komandytowo akcyjna; spółka cywilna; sp p; -spp; -sj; spółka partnerska; -vos
         veřejná obchodní společnost
@@ -149,10 +149,10 @@ _FORMS = {
         """,
     "trader": """
         -ek; ekfm; ekfr; ekffr; e kfm; e kfr; e kffr; eingetragener kaufmann; eingetragene kauffrau; -eu
-        eingetragenes einzelunternehmen;        einzelunternehmen; einzelunternehmer; einzelfirma; -kfm; -ei
+        eingetragenes einzelunternehmen;        einzelunternehmen; einzelunternehmer; einzelfirma; -kfm
         entreprise individuelle
-        ditta individuale; impresa individuale; empresario individual; -mei; empresário individual; eenmanszaak
-        enkeltmandsvirksomhed; enkeltpersonforetak; -enk; enskild firma; -tmi; toiminimi; -fie
+        ditta individuale; impresa individuale; empresario individual; empresário individual; eenmanszaak
+        enkeltmandsvirksomhed; enkeltpersonforetak; -enk; enskild firma; -tmi; toiminimi
         individuālais komersants
         -ik; individuali įmonė; egyéni vállalkozó; egyéni cég; -pfa; persoană fizică autorizată;
         întreprindere individuală; -osvč; samostojni podjetnik; -sp; -fop; фізична особа підприємець
@@ -163,7 +163,7 @@ _FORMS = {
         -eg; -egen; eingetragene genossenschaft; -sce; soc coop; soc coop arl; soc coop a rl; società cooperativa
         società cooperativa a rl; società cooperativa a responsabilità limitata; -scarl; -scrl; scarl; s coop
         sociedad cooperativa; -scop; -scic; société coopérative; -cvba; coöperatieve vennootschap
-        -scl; -sat; sc de rl de cv; -fmba; -bbl; -amba; andelsselskab; -anl;        -osk; osuuskunta; andelslag
+        -scl; sc de rl de cv; -fmba; -bbl; -amba; andelsselskab; -anl;        -osk; osuuskunta; andelslag
         ekonomisk förening; ek för; -ekför
         samvirkeforetak; tulundusühistu; -tüh
         cooperative society; co operative society
@@ -175,7 +175,7 @@ _FORMS = {
         zapsaný spolek;        občianske združenie; asociación civil; автономная некоммерческая организация
         """,
     "foundation": """
-        stiftung bürgerlichen rechts; stiftung des privaten rechts; -cio; charitable incorporated organisation
+        stiftung bürgerlichen rechts; stiftung des privaten rechts; charitable incorporated organisation
         """,
     "public": """
         körperschaft des öffentlichen rechts; anstalt des öffentlichen rechts; -kdör; -aör; -gup; -fgup; -mup
@@ -201,12 +201,13 @@ _FILLERS = """
     en liquidation; en liquidación; w likwidacji; v likvidaci; v likvidácii; in insolvenz; in administration
     in oprichting; 公司
     """
-_LINKS = "and und et the + & ve og och firma gesellschaft شركة บริษัท"
+_LINKS = "and und et the + & ve og och firma fa gesellschaft شركة บริษัท"
 _LETTERS = "e y u"
 _BREAKS = ", ; ( ) [ ] |"
 
 _LEADING = {
-    "sia": "limited", "oü": "limited", "pt": "limited", "mtü": "association", "pao": "stock", "prat": "stock",
+    "sia": "limited", "oü": "limited", "oy": "limited", "tov": "limited",
+    "pt": "limited", "mtü": "association", "pao": "stock", "prat": "stock",
     "gup": "public", "fgup": "public", "mup": "public", "fop": "trader", "sci": "partners", "scea": "partners",
     "gaec": "partners", "asbl": "association", "vzw": "association", "sprl": "limited", "bvba": "limited",
 }  # fmt: skip
@@ -217,7 +218,7 @@ _LEADING_CYRILLIC = {
     "ано": "association", "нко": "association",
 }  # fmt: skip
 """In Cyrillic letters they are forms; in Latin ones, words and initials."""
-_PERHAPS_LEADING = "as ab nv sa sas snc bv cv kk kb hb"
+_PERHAPS_LEADING = "as ab nv sa sas sc snc bv cv kk kb hb"
 """Forms before the name in some countries as well as words and initials (`AB Volvo`, `AS Roma`)."""
 
 
