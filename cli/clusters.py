@@ -20,6 +20,7 @@ from cli.outcomes import Outcome, State
 from cli.tables import label
 from cli.tenants import Tenant, chosen
 from cli.terminal import page, print_json
+from counterfoil.documents import acceptance
 
 EXAMPLE_SIZE = 3
 """Documents of a cluster that shows what a link is made of, and still fits on a screen."""
@@ -197,6 +198,9 @@ def show(
         print_json(case.record)
     else:
         show_case(page(), case)
+        if case.result is not None and acceptance.is_to_be_accepted(case.result):
+            end = ids.short(case.id)
+            page().print(f"\nDecide: counterfoil clusters accept {end}, or dispute {end}")
 
 
 app.command("accept")(accept)

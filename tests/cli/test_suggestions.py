@@ -1,6 +1,8 @@
 """From a clerk's acceptances to a tolerance that a person puts in force, with real documents in a real database."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +13,9 @@ from cli import clusters
 from cli.cloud.cloud import Cloud
 from cli.failures import UsageError
 from cli.postgres import Server
+from cli.suggestions import put_in_force
 from cli.tenancy import app
+from cli.tenants import Tenant
 from counterfoil.db import Connection, Database
 from tests.cli.test_tenants import CloudOf
 from tests.delivery.harness import rows
@@ -106,6 +110,24 @@ def test_a_proposal_that_rests_on_something_else_by_now_is_not_put_in_force(acce
     assert withheld["why"] == "0 documents accepted, below 1.2 %, which was disputed; it takes 20."
 
 
+def test_of_two_people_who_accept_one_proposal_at_once_one_does(accepted: Office, admin: Connection):
+    (proposal,) = suggested()["proposals"]
+    cloud: Any = Cloud.at(Path())
+    tenant = Tenant(accepted.tenant_id, "acme")
+
+    def put(by: str) -> bool:
+        try:
+            put_in_force(cloud, tenant, proposal["id"], by, None)
+        except UsageError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(put, ("ann", "bob")))
+    assert sorted(done) == [False, True]
+    assert [row["set_by"] for row in rows(admin, "tolerance")] == [["ann", "bob"][done.index(True)]]
+
+
 def test_too_few_acceptances_are_counted_and_nothing_is_proposed(office: Office):
     for number in range(3):
         accept(office, bill(office, number, "101.50"))
@@ -135,10 +157,15 @@ def test_an_acceptance_tells_what_it_was_about_and_what_is_open_still(office: Of
     office.file(invoice("R-1", po_reference="PO-1", lines=[line("A-1", "10", "101.50")]))
     office.match_all()
     compute(office, position)
+    end = str(position_id := office.ids[position])[-8:]
+    assert f"Decide: counterfoil clusters accept {end}, or dispute {end}" in call(
+        clusters.app, "show", str(position_id)
+    )
     shown = " ".join(accept(office, position).split())
     assert "Accepted: Invoice R-1, line 1: 'Bolt A-1' is billed at 101.50 EUR per piece, ordered at 100.00 EUR" in shown
     assert "Still open: Invoice R-1 bills 10 pieces of 'Bolt A-1'; there is no delivery note" in shown
     compute(office, position)
+    assert "Decide:" not in call(clusters.app, "show", str(position_id))
     case = json.loads(call(clusters.app, "show", str(office.ids[position]), "--json"))
     assert case["result"]["outcome"] == "incomplete"
 

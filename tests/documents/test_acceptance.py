@@ -168,6 +168,26 @@ def test_labels_name_the_seller_and_only_the_last_word_of_the_own_tenant(office:
         assert list(acceptance.labels(connection)) == []
 
 
+def test_what_was_accepted_counts_while_the_case_has_it_and_what_was_disputed_for_good(office: Office):
+    say(office, "accepted", Which(code=Code.PRICE_MISMATCH))
+    say(office, "accepted", Which(code=Code.OVER_BILLED_QUANTITY))
+    say(office, "disputed", Which(code=Code.BILLED_BEYOND_ORDER))
+    assert labels(office) == [("billed_beyond_order", False), ("over_billed_quantity", True), ("price_mismatch", True)]
+    office.match(office.file(invoice("R-82", 12, po_reference="4711", lines=[line("A-200", "2", "12.50")])))
+    compute(office)  # more is billed now than was accepted
+    assert labels(office) == [("billed_beyond_order", False), ("price_mismatch", True)]
+    office.decide(2, 0, "rejected")
+    office.decide(2, 1, "rejected")
+    compute(office)
+    compute(office, 2)  # the bill is another order's
+    assert labels(office) == [("billed_beyond_order", False)]
+
+
+def labels(office: Office) -> list[tuple[str, bool]]:
+    with office.database.tenant(office.tenant_id) as connection:
+        return sorted((one.verdict.about[1].value, one.verdict.is_accepted) for one in acceptance.labels(connection))
+
+
 def test_a_document_that_is_removed_takes_along_what_was_said_of_it(office: Office, admin: Connection):
     say(office, "accepted")
     admin.execute("DELETE FROM document WHERE id = %s", [office.ids[2]])

@@ -93,6 +93,11 @@ def say(  # who says what of which
     return Said(word, tuple(one["sentence"] for one in new), left, sends)
 
 
+def is_to_be_accepted(result: Mapping[str, Any]) -> bool:
+    """Whether a case, by its result as it is kept, has a difference that is open and that people can accept."""
+    return any(_is_difference(one) and _is_open(one, {}) for one in result["variances"])
+
+
 def _is_difference(variance: Mapping[str, Any]) -> bool:
     return variance["tolerance"] is not None and None not in (
         number_of(variance["expected"]),
@@ -143,11 +148,26 @@ def _nothing_meant(variances: Collection[Mapping[str, Any]], which: Which) -> st
 _SELLERS = "SELECT id, type, received_at, structured_data FROM document WHERE id = ANY(%s)"
 
 
+# What the documents' cases come to now.
+_RESULTS = """
+SELECT result FROM cluster_diagnostics
+WHERE result IS NOT NULL AND id IN (SELECT cluster_id FROM document WHERE id = ANY(%s))
+"""
+
+
 def labels(connection: Connection) -> Iterator[Label]:
-    """What the people of the transaction's tenant said of differences, with the seller of each document."""
+    """What the people of the transaction's tenant said of differences, with the seller of each document.
+
+    What was accepted counts while its case still has that difference, and not after a document was found to belong
+    elsewhere, or to say something else. What was disputed counts for good.
+    """
     found = diagnostics.verdicts(connection)
-    rows = connection.execute(_SELLERS, [list({verdict.about[0] for verdict in found})]).fetchall()
+    ids = list({verdict.about[0] for verdict in found})
+    rows = connection.execute(_SELLERS, [ids]).fetchall()
     sellers = {row[0]: read_document(*row).sellers for row in rows if row[1] != "other" and row[3] is not None}
+    results = connection.execute(_RESULTS, [ids])
+    standing = {_about(one) for (result,) in results for one in result["variances"] if _is_difference(one)}
     for verdict in found:
-        if stated := sellers.get(verdict.about[0]):
+        stated = sellers.get(verdict.about[0])
+        if stated and (verdict.about in standing or not verdict.is_accepted):
             yield Label(stated, verdict)

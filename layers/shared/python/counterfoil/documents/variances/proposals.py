@@ -214,7 +214,7 @@ def _of(key: Key, direction: Direction, group: Sequence[Label], tolerances: Tole
     newest = max(group, key=lambda label: label.verdict.id)
     before = tolerances.limits(key, suppliers=newest.sellers)
     sort = _sort(before, direction)
-    if sort is None:
+    if sort is None or not any(one.verdict.is_accepted for one in group):
         return None
     disputed = [size for one in group if not one.verdict.is_accepted and (size := one.size(sort)) is not None]
     cut = min(disputed, default=None)
