@@ -126,9 +126,10 @@ def read_decided(connection: Connection, tenant_id: UUID, name: str) -> Reviewed
     known = _read(connection, {id_ for pair in decided for id_ in pair})
     keys = {one.id: keyed.waiting(one) for one in known}
     most = store.MAX_HOLDERS
-    holders = store.holders(connection, tenant_id, frozenset().union(*keys.values()), most + 1)
+    wanted = dict.fromkeys(frozenset().union(*keys.values()), most + 1)
+    holders = store.holders(connection, tenant_id, wanted)
     found = {key: ids for key, ids in holders.items() if len(ids) <= most}
-    claims = {id_: {other for key in wanted for other in found.get(key, ())} - {id_} for id_, wanted in keys.items()}
+    claims = {id_: {other for key in led for other in found.get(key, ())} - {id_} for id_, led in keys.items()}
     there = {one.id for one in known}
     known += _read(connection, {id_ for ids in claims.values() for id_ in ids} - there)
     return Reviewed(name, known, decided, claims)

@@ -1,6 +1,6 @@
-"""Fill a database with an archive: documents and their keys, as matching would have left them, in bulk."""
+"""Fill a database with an archive in bulk: documents, keys, edges and clusters, as matching leaves them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -12,8 +12,11 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from cli.postgres import Server
-from counterfoil.documents.matching.keys import keys
-from counterfoil.documents.matching.profile import document
+from counterfoil.documents.matching import rules
+from counterfoil.documents.matching.keys import Key, keys, seeks
+from counterfoil.documents.matching.profile import DELIVERY, Document, document
+from counterfoil.documents.matching.rules import By
+from counterfoil.documents.matching.score import score
 from functions.migrate.runner import apply
 from tests.benchmarks.scale.archive import Paper, Tenant
 
@@ -26,6 +29,9 @@ COPY document (id, tenant_id, source_id, bucket, key, file_name, size, content_h
 FROM STDIN
 """
 _KEYS = "COPY document_key (tenant_id, document_id, type, key) FROM STDIN"
+_EDGES = """
+COPY document_match (tenant_id, a, b, score, confidence, evidence, decided_by, reasoning, decided_at) FROM STDIN
+"""
 
 
 def tenant_id(number: int) -> UUID:
@@ -75,15 +81,26 @@ def _load(url: str, tenant: Tenant, left: frozenset[UUID]) -> None:
     chunk: list[Paper] = []
     with psycopg.connect(url) as connection:
         for paper in tenant.papers():
-            chunk.append(paper)
-            if len(chunk) == _CHUNK:
+            if paper.order is None and len(chunk) >= _CHUNK:  # a deal begins
                 _copy(connection, chunk, left)
                 chunk = []
+            chunk.append(paper)
         _copy(connection, chunk, left)
 
 
 def _copy(connection: psycopg.Connection, papers: Iterable[Paper], left: frozenset[UUID]) -> None:
     papers = list(papers)
+    matched = {
+        paper.id: document(paper.id, paper.received_at, paper.kind, paper.data)
+        for paper in papers
+        if paper.id not in left
+    }
+    clusters: dict[UUID, list[UUID]] = {}
+    for paper in papers:
+        if paper.id in matched:
+            deal = paper.order if paper.order in matched else paper.id
+            clusters.setdefault(deal, []).append(paper.id)
+    cluster = {id_: min(ids) for ids in clusters.values() for id_ in ids}
     with connection.cursor() as cursor:
         with cursor.copy(_DOCUMENTS) as copy:
             for paper in papers:
@@ -91,11 +108,35 @@ def _copy(connection: psycopg.Connection, papers: Iterable[Paper], left: frozens
                 name, hash_ = str(paper.id), sha256(paper.id.bytes).digest()
                 copy.write_row(
                     (paper.id, tenant, tenant, "scale", name, name, 0, hash_, paper.received_at, paper.received_at,
-                     paper.kind, Jsonb(paper.data), "pending" if waits else "succeeded", 1, None if waits else paper.id)
+                     paper.kind, Jsonb(paper.data), "pending" if waits else "succeeded", 1, cluster.get(paper.id))
                 )  # fmt: skip
         with cursor.copy(_KEYS) as copy:
             for paper in papers:
-                if paper.id not in left:
-                    for key in keys(document(paper.id, paper.received_at, paper.kind, paper.data)):
+                if paper.id in matched:
+                    for key in _keys(matched[paper.id], matched.get(paper.order) if paper.order else None):
                         copy.write_row((tenant_id(paper.tenant), paper.id, *key))
+        with cursor.copy(_EDGES) as copy:
+            tenant = tenant_id(papers[0].tenant)
+            for id_, ids in clusters.items():
+                for child, parent, by in _edges(matched[id_], [matched[other] for other in ids if other != id_]):
+                    bits = score(child, parent)
+                    evidence = {"by": by, "child": str(child.id), "features": [list(item) for item in bits.evidence]}
+                    ends = sorted((child.id, parent.id))
+                    copy.write_row((tenant, *ends, bits.total, "high", Jsonb(evidence), "rules", "", child.received_at))
     connection.commit()
+
+
+def _keys(child: Document, order: Document | None) -> frozenset[Key]:
+    """By which it is found: what it says, and what it seeks where its number did not settle the order."""
+    named = [order] if order is not None and rules.names(child, order) else []
+    return keys(child) | seeks(child, rules.undecided(child, named, lambda _: False))
+
+
+def _edges(order: Document, children: Sequence[Document]) -> Iterator[tuple[Document, Document, By]]:
+    """The links of a deal: of what follows from the order to it, and of what follows through it to its deliveries."""
+    for child in children:
+        yield child, order, "reference" if rules.names(child, order) else "content"
+        if rules.follows_through(child):
+            deliveries = [other for other in children if other.kind == DELIVERY]
+            for delivery in rules.belonging(child, deliveries):
+                yield child, delivery, "through"

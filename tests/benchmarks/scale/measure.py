@@ -20,11 +20,13 @@ from counterfoil.documents.matching.keys import PARENTS, SOUGHT, Key
 from counterfoil.documents.matching.profile import document
 from counterfoil.messages import Message
 from functions.matching.work import match
+from infra.workers import WORKERS
 from tests.benchmarks.scale.archive import Paper
 from tests.benchmarks.scale.database import tenant_id
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
 
-_BATCH = 10
+_ROW = next(row for row in WORKERS if row.name == "matching")
+_WORKER = {name: getattr(_ROW, name) for name in ("name", "timeout", "permits", "start_margin")}
 T = TypeVar("T")
 
 
@@ -64,7 +66,7 @@ def search(url: str, children: Sequence[Paper]) -> Search:
 
 
 def _holders(connection: Connection, child: Paper, keys: Collection[Key]) -> Mapping[Key, list[UUID]]:
-    return store.holders(connection, tenant_id(child.tenant), keys, store.MAX_HOLDERS + 1)
+    return store.holders(connection, tenant_id(child.tenant), dict.fromkeys(keys, store.MAX_HOLDERS + 1))
 
 
 def _sought(child: Paper) -> frozenset[Key]:
@@ -99,7 +101,7 @@ def whole(url: str, ids: Sequence[UUID], processes: int) -> Speed:
     parts = [ids[number:cut:processes] for number in range(processes)]
     began = perf_counter()
     with ProcessPoolExecutor(processes) as pool:
-        list(pool.map(_match, [url] * processes, parts, [_BATCH] * processes))
+        list(pool.map(_match, [url] * processes, parts, [_ROW.batch_size] * processes))
         seconds = perf_counter() - began
         [alone] = pool.map(_match, [url], [ids[cut:]], [1])
     return Speed(cut, seconds, quantiles(alone, n=20)[-1] * 1e3)
@@ -110,8 +112,8 @@ def _match(url: str, ids: Sequence[UUID], size: int) -> list[float]:
         os.dup2(nowhere.fileno(), 1)
     aws.client = lambda name: FakeSqs()  # type: ignore[assignment]
     took = []
-    with closing(Database(url, max_connections=4)) as database:
-        consumer = make_consumer(database, match, Clock())
+    with closing(Database(url, max_connections=_ROW.permits + 2)) as database:
+        consumer = make_consumer(database, match, Clock(), worker=_WORKER)
         for batch in _batches(ids, size):
             messages = [record(Message(work_id=id_, revision=1, send_number=0)) for id_ in batch]
             seconds, response = _timed(partial(consumer.handle, event(*messages), Context()))

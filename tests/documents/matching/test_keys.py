@@ -52,6 +52,12 @@ def test_of_many_articles_two_documents_take_the_same() -> None:
 def test_whoever_loses_a_key_is_missed_by_those_that_it_led_to() -> None:
     assert Key("names:purchase_order", "4711") in keyed.forsaken(Key("own:purchase_order", "4711"))
     followers = keyed.forsaken(Key("deal:purchase_order", "#A100|8"))
-    assert Key("deal:invoice", "#A100|8") in followers
-    assert Key("deal:invoice", "#A100|10") in followers
-    assert Key("deal:invoice", "#A100|7") not in followers
+    assert followers == [Key("seeks:purchase_order", f"#A100|{quarter}") for quarter in (8, 9, 10)]
+
+
+def test_who_seeks_a_parent_is_found_by_it() -> None:
+    late, early = read(invoice(when=160)), read(invoice(when=-160))
+    assert keyed.seeks(late, ["purchase_order"]) & keyed.seekers(read(order()))
+    assert not keyed.seeks(late, ["contract"]) & keyed.seekers(read(order()))
+    assert not keyed.seeks(early, ["purchase_order"]) & keyed.seekers(read(order()))
+    assert not keyed.seekers(read(delivery()))  # found through its order

@@ -110,6 +110,28 @@ def test_a_second_order_takes_a_link_by_content_back_and_says_so(database: Datab
     assert office.reason(1) == "Two documents fit equally: order 4711, order 4712."
 
 
+def sought(office: Office) -> set[tuple[int, str]]:
+    """Who is found as somebody who seeks a document of which kind."""
+    rows = office.admin.execute(
+        "SELECT document_id, type FROM document_key WHERE tenant_id = %s AND starts_with(type, 'seeks:')",
+        [office.tenant_id],
+    ).fetchall()
+    return {(office.ids.index(id_), type_.removeprefix("seeks:")) for id_, type_ in rows}
+
+
+def test_only_who_has_found_no_partner_by_number_is_found_by_what_is_like_it(
+    database: Database, admin: Connection
+) -> None:
+    office = Office(database, admin, [invoice(po_reference="4711"), invoice("R-2", 3), order("4711")])
+    office.match(0)
+    office.match(1)
+    assert {(0, "purchase_order"), (1, "purchase_order")} <= sought(office)
+    office.match(2)
+    assert {position for position, _ in sought(office)} == {1, 2}  # the order may still belong to a contract
+    office.decide(0, 2, "rejected")
+    assert (0, "purchase_order") in sought(office)
+
+
 def test_a_contract_does_not_glue_clusters(database: Database, admin: Connection) -> None:
     papers = [
         contract("RV-60"),

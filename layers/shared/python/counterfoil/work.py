@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, LiteralString
 from uuid import UUID, uuid5
 
-from psycopg.sql import SQL, Composed, Identifier
+from psycopg.sql import SQL, Identifier
 
 from counterfoil.db import Connection
 from counterfoil.messages import Message
@@ -48,9 +48,10 @@ class Kind:
         """The table and the columns of the life cycle, to be put into SQL by their plain names."""
         return {"table": Identifier(self.table)} | {name: Identifier(self.prefix + name) for name in LIFE_CYCLE}
 
-    def sql(self, template: LiteralString) -> Composed:
+    @cache  # noqa: B019  # of the few kinds there are, each with the few statements of this package
+    def sql(self, template: LiteralString) -> bytes:
         """A statement with `{table}`, `{status}`, `{attempts}`, ... put in for this kind."""
-        return SQL(template).format(**self.names)
+        return SQL(template).format(**self.names).as_bytes()
 
     def job_id(self, work_id: UUID) -> UUID:
         """The id of this worker's job in dead letters: the same for ever, UUIDv5 of worker and work."""

@@ -21,15 +21,19 @@ of them (see below), and not of the order in which they came:
   names, its possible copies, and, for a kind of parent that its numbers do not settle, the documents of that kind
   between the same parties in the same quarters, and what others that name those leave of them. Of each of them it
   depends on the contents and on one flag, whether it is a copy; and that flag depends on the contents of a document and
-  of its possible copies.
+  of its possible copies. Of the similar ones, those count that it considers at all (`rules.considers`), which is a
+  matter of the two contents alone.
 * What follows through an order or a delivery depends on decisions of that kind alone, never on other consequences. An
   invoice that has neither follows the deliveries that name the same order, where they have none either.
 * Keys lead to bounded groups. A key that more than MAX_HOLDERS documents hold leads to nobody, whoever asks; so this,
   too, is a property of D.
 
 Matching a document d maintains E: all decisions are made again whose inputs d changes, each from all of its inputs
-(`decide` lists them). A decision that a number settles beyond what similar documents could say against it is not made
-again when a merely similar document arrives, since it does not look at similar documents.
+(`decide` lists them). A child that looks at similar documents is found by them under what it seeks (`keys.seeks`); one
+that a number settles beyond what similar documents could say against it seeks nothing. So these keys are part of a
+decision and are written with it, under the lock: who decides a child otherwise than before also says what it seeks now.
+A document that was never matched before touches, of those that seek its like, only the ones that consider it; of one
+that was, nobody knows any more what it said, and all of them decide again.
 
 Concurrency: let W be the documents whose write has been committed. Writes of a tenant happen one after another (the
 lock), and keys are committed before. A write uses what its search read only if under the lock no row with a key that

@@ -4,8 +4,9 @@ Every decision depends on a child and on what its keys lead to (see the package)
 data, the decisions of these children are made again, each from all that it depends on, and no others:
 
  1. its own;
- 2. those that may have waited for it: they name its number, or look for a partner between the same parties and have
-    found none by number;
+ 2. those that may have waited for it: they name its number, or no number led them to a partner and it may be theirs.
+    Whoever does not consider it (`rules.considers`) is not touched by one that was not here before; of one that was
+    here, nobody knows any more what it said;
  3. those of its copies: it may be the original of what was an original so far. Where that is so, also those of the
     children that were, or might be, linked to what is a copy now;
  4. what follows from a delivery's order, where that changed: the children that name the delivery, and those linked to
@@ -23,7 +24,7 @@ from counterfoil.documents.matching.keys import PARENTS, Key
 from counterfoil.documents.matching.neighbourhood import Neighbourhood
 from counterfoil.documents.matching.profile import DELIVERY, ORDER, Document
 from counterfoil.documents.matching.rules import Choice, Link
-from counterfoil.documents.matching.score import score, settles
+from counterfoil.documents.matching.score import score
 from counterfoil.documents.matching.store import Pair
 
 _OWN = ("reference", "content", "person")
@@ -41,18 +42,23 @@ class Outcome:
     """The decisions made again."""
     alone: frozenset[UUID]
     """Of the documents decided again: those without any edge."""
+    sought: Mapping[UUID, frozenset[Key]]
+    """For each document decided again, by which keys similar documents find it."""
     unasked: tuple[Case, ...] = ()
     """What a language model could decide, and has not yet."""
 
 
-def decide(near: Neighbourhood, document: Document, obsolete: Collection[Key]) -> Outcome:
-    """Decide a document and all that its arrival touches."""
+def decide(near: Neighbourhood, document: Document, obsolete: Collection[Key] = (), *, is_new: bool = False) -> Outcome:
+    """Decide a document and all that its arrival touches.
+
+    `obsolete` are keys that it has no more, `is_new` says that it never had any.
+    """
     near.add(document)
-    again = touched(near, document, obsolete)
+    again = touched(near, document, obsolete, is_new=is_new)
     near.surround(again)
     displaced = [other for other in again if other.kind in keyed.COPIED and near.is_copy(other) != near.was_copy(other)]
     if displaced:
-        again = _distinct([*again, *_partners_of(near, displaced)])
+        again = _distinct([*again, *_partners_of(near, displaced, None if is_new else document)])
         near.surround(again)
     choices = {child.id: near.choose(child) for child in again}
     cases, verdicts = near.cases(choices)
@@ -61,60 +67,38 @@ def decide(near: Neighbourhood, document: Document, obsolete: Collection[Key]) -
     return replace(outcome, unasked=tuple(case for id_, case in cases.items() if id_ not in verdicts))
 
 
-def touched(near: Neighbourhood, document: Document, obsolete: Collection[Key]) -> list[Document]:
+def touched(
+    near: Neighbourhood, document: Document, obsolete: Collection[Key], *, is_new: bool = False
+) -> list[Document]:
     """The document, its possible copies, and those that may have waited for it.
 
     `obsolete` are keys that it has no more: all of them, where it leaves.
     """
     copies = keyed.copies(document) | {key for key in obsolete if key.type.startswith("copy:")}
     waiting = keyed.waiting(document) | {key for gone in obsolete for key in keyed.forsaken(gone)}
-    near.follow(keyed.numbers_named(document) | copies)
-    near.follow_back(waiting | keyed.seekers(document))
+    claimed = keyed.numbers_named(document) | {key for gone in obsolete for key in keyed.claimed(gone)}
+    alike = keyed.alike(document)
+    near.follow(claimed | copies | alike, waiting | keyed.seekers(document))
     again = near.holders(copies) | near.crowd(copies) | near.waiting(waiting)
-    near.read_edges({document.id} | again | near.waiting(keyed.seekers(document)))
+    seekers = near.waiting(keyed.seekers(document)) - again
+    near.read(again | seekers | near.holders(claimed), {document.id} | again)
     linked = {end for edge in near.edges(document.id) for end in (edge.pair if edge.by_person else (edge.child,))}
-    again |= linked | _unsettled(near, document)
-    rivals = _rivals(near, document, obsolete)
-    again |= rivals
+    if is_new and not near.crowd(alike):
+        seekers = {other.id for other in near.documents(seekers) if rules.considers(other, document)}
+    rivals = _rivals(near, document, claimed)
+    again |= linked | seekers | rivals
     near.load(again)
     always = linked | rivals | near.crowd(copies) | (again if obsolete else set())
     others = near.documents(again, but=document.id)
     return _distinct([document, *(other for other in others if other.id in always or _concerns(document, other))])
 
 
-def _unsettled(near: Neighbourhood, document: Document) -> set[UUID]:
-    """Those that may belong to a document and have found no partner of its kind that a number settles.
-
-    A number that took a judgement to follow did not settle anything: similar documents are still looked at.
-    """
-    return {id_ for id_ in near.waiting(keyed.seekers(document)) if not _settled(near, id_, document.kind)}
-
-
-def _settled(near: Neighbourhood, id_: UUID, kind: str) -> bool:
-    """Whether a number has settled which document of a kind another one belongs to."""
-    return any(
-        edge.by == "reference" and edge.question is None and edge.kind == kind and settles(edge.score)
-        for edge in near.decided_by(id_)
-    )
-
-
-def _rivals(near: Neighbourhood, document: Document, obsolete: Collection[Key]) -> set[UUID]:
+def _rivals(near: Neighbourhood, document: Document, claimed: Collection[Key]) -> set[UUID]:
     """Those of its kind that may belong to what a document names, or named: it takes a share of that."""
-    named = keyed.numbers_named(document) | {key for gone in obsolete for key in keyed.claimed(gone)}
-    near.follow(named)
-    near.load(near.holders(named))
-    claimed = [other for other in near.documents(near.holders(named)) if other.kind in keyed.SOUGHT]
-    seekers = {
-        (key, other.kind) for other in claimed for key in keyed.seekers(other) if key.type == f"deal:{document.kind}"
-    }
-    near.follow_back({key for key, _ in seekers})
-    near.read_edges(near.waiting({key for key, _ in seekers}))
-    return {
-        id_
-        for key, kind in seekers
-        for id_ in near.waiting([key])
-        if id_ != document.id and not _settled(near, id_, kind)
-    }
+    shared = [other for other in near.documents(near.holders(claimed)) if other.kind in keyed.SOUGHT]
+    ids = near.seekers({key for other in shared for key in keyed.seekers(other)}, document.kind)
+    near.load(ids)
+    return {rival.id for rival in near.documents(ids, but=document.id) if rules.weighed(rival, shared)}
 
 
 def _concerns(document: Document, other: Document) -> bool:
@@ -124,13 +108,19 @@ def _concerns(document: Document, other: Document) -> bool:
     return document.kind in PARENTS[other.kind]
 
 
-def _partners_of(near: Neighbourhood, displaced: Collection[Document]) -> list[Document]:
-    """The children that are, or may come to be, linked to documents that became copies, or are none any more."""
-    back = {key for other in displaced for key in keyed.waiting(other) | keyed.seekers(other)}
-    near.follow_back(back)
-    ids = near.waiting(back) | {edge.child for other in displaced for edge in near.edges(other.id)}
-    near.load(ids)
-    near.read_edges(ids)
+def _partners_of(near: Neighbourhood, displaced: Collection[Document], changed: Document | None) -> list[Document]:
+    """The children that are, or may come to be, linked to documents that became copies, or are none any more.
+
+    `changed` is the one of which nobody knows what it said before.
+    """
+    near.follow(back={key for other in displaced for key in keyed.waiting(other) | keyed.seekers(other)})
+    near.load({id_ for other in displaced for id_ in near.waiting(keyed.waiting(other) | keyed.seekers(other))})
+    ids = {edge.child for other in displaced for edge in near.edges(other.id)}
+    for other in displaced:
+        ids |= near.waiting(keyed.waiting(other))
+        seekers = near.documents(near.waiting(keyed.seekers(other)))
+        ids |= {child.id for child in seekers if other is changed or rules.considers(child, other)}
+    near.read(ids, ids)
     kinds = {other.kind for other in displaced}
     return [child for child in near.documents(ids) if kinds & set(PARENTS[child.kind])]
 
@@ -259,7 +249,8 @@ def _compare(near: Neighbourhood, choices: Mapping[UUID, Choice], through: Mappi
     gone = frozenset(stored - links.keys())
     standing = (near.edges_read.keys() - gone) | links.keys()
     connected = {end for pair in standing for end in pair}
-    return Outcome(made, gone, choices, frozenset(choices.keys() - connected))
+    alone = frozenset(choices.keys() - connected)
+    return Outcome(made, gone, choices, alone, {child.id: near.seeking(child) for child in near.documents(choices)})
 
 
 def _same(near: Neighbourhood, pair: Pair, link: Link) -> bool:

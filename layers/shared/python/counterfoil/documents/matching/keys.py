@@ -6,8 +6,12 @@ only:
     own:KIND    a document of KIND bears this number; looked up by those that name it
     names:KIND  a document names this number of a KIND; looked up by a document of KIND, for those that waited for it
     deal:KIND   a document of KIND between these parties, or about this article, in this quarter; looked up by those
-                that may belong together without a number
+                that may belong to it without a number
+    seeks:KIND  a document between these parties, or about this article, in this quarter, that no number led to the
+                document of KIND that it belongs to; looked up by documents of KIND
     copy:KIND   what two copies of a document have alike; looked up by documents of KIND
+
+All but `seeks` are what a document says. What it seeks is what its decision left open, and is written with that.
 
 Numbers are keys in their folded forms (equal for what OCR confuses), with `~` before a mere tail. A deal is the pair of
 the parties, by VAT id and by name, or an article (`#`), and the quarter of the document's date; a child looks at its
@@ -46,6 +50,8 @@ COPIED = frozenset({INVOICE, ORDER})
 """Kinds of which one document can be another one again: a duplicate invoice, the change of an order."""
 SOUGHT = frozenset({ORDER, INVOICE, CONTRACT})
 """Kinds of which a partner is looked for without its number. Deliveries are found through their order."""
+SEEKS = "seeks:"
+"""How the types begin whose keys a document has for what its decision left open."""
 _QUARTER_DAYS = 91
 _ARTICLES = 4
 """Of a document, those that it is found by."""
@@ -65,9 +71,15 @@ def keys(document: Document) -> frozenset[Key]:
     found = {Key(f"own:{document.kind}", value) for value in _numbers(document.number)}
     for kind, references in document.named.items():
         found |= {Key(f"names:{kind}", value) for named in references for value in _numbers(named)}
-    found |= _deals(document, document.kind, 0, 0)
+    if document.kind in SOUGHT:
+        found |= _deals(document, f"deal:{document.kind}", 0, 0)
     found |= copies(document)
     return frozenset(found)
+
+
+def seeks(document: Document, kinds: Iterable[str]) -> frozenset[Key]:
+    """The keys by which parents of `kinds` find a document that no number led to one."""
+    return frozenset(key for kind in kinds for key in _deals(document, f"{SEEKS}{kind}", 0, 0))
 
 
 def numbers_named(document: Document) -> frozenset[Key]:
@@ -87,7 +99,7 @@ def copies(document: Document) -> frozenset[Key]:
 
 def deals(document: Document, kinds: Iterable[str]) -> frozenset[Key]:
     """Where parents of `kinds` between the same parties are found, dated as a parent of this document can be."""
-    return frozenset(key for kind in kinds for key in _deals(document, kind, -_QUARTERS_BACK[kind], 0))
+    return frozenset(key for kind in kinds for key in _deals(document, f"deal:{kind}", -_QUARTERS_BACK[kind], 0))
 
 
 def waiting(document: Document) -> frozenset[Key]:
@@ -100,11 +112,16 @@ def fellows(document: Document) -> frozenset[Key]:
     return frozenset(Key(f"names:{ORDER}", value) for named in document.named.get(ORDER, ()) for value in named.folded)
 
 
+def alike(document: Document) -> frozenset[Key]:
+    """The keys that a document shares with others between the same parties, among which it is looked for."""
+    return frozenset(key for key in keys(document) if key.type == f"deal:{document.kind}")
+
+
 def seekers(document: Document) -> frozenset[Key]:
     """Where the documents are found that may belong to this one without naming it."""
-    return frozenset(
-        key for child in _seeking(document.kind) for key in _deals(document, child, 0, _QUARTERS_BACK[document.kind])
-    )
+    if document.kind not in SOUGHT:
+        return frozenset()
+    return frozenset(_deals(document, f"{SEEKS}{document.kind}", 0, _QUARTERS_BACK[document.kind]))
 
 
 def forsaken(key: Key) -> list[Key]:
@@ -116,11 +133,7 @@ def forsaken(key: Key) -> list[Key]:
         return [key]
     if role == "deal":
         parties, _, quarter = key.value.rpartition("|")
-        return [
-            Key(f"deal:{child}", f"{parties}|{int(quarter) + later}")
-            for child in _seeking(kind)
-            for later in range(_QUARTERS_BACK[kind] + 1)
-        ]
+        return [Key(f"{SEEKS}{kind}", f"{parties}|{int(quarter) + later}") for later in range(_QUARTERS_BACK[kind] + 1)]
     return []
 
 
@@ -130,18 +143,13 @@ def claimed(key: Key) -> list[Key]:
     return [Key(f"own:{kind}", key.value)] if role == "names" else []
 
 
-def _seeking(kind: str) -> list[str]:
-    """The kinds of document that may look for one of `kind` without naming it."""
-    return [child for child, parents in PARENTS.items() if kind in SOUGHT and kind in parents]
-
-
-def _deals(document: Document, kind: str, first: int, last: int) -> set[Key]:
+def _deals(document: Document, type_: str, first: int, last: int) -> set[Key]:
     if document.day is None:
         return set()
     quarter = document.day // _QUARTER_DAYS
     about = [f"{seller}|{buyer}" for seller in _sides(document.seller) for buyer in _sides(document.buyer)]
     return {
-        Key(f"deal:{kind}", f"{what}|{quarter + offset}")
+        Key(type_, f"{what}|{quarter + offset}")
         for what in (*about, *_articles(document))
         for offset in range(first, last + 1)
     }

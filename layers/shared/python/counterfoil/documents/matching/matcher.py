@@ -45,6 +45,8 @@ class Prepared:
     document: Document
     obsolete: frozenset[Key]
     """Keys of what the document said before. They are still there, and go with the write."""
+    is_new: bool
+    """Whether it had no keys before: nobody can have decided with it."""
 
     @property
     def document_id(self) -> UUID:
@@ -96,7 +98,7 @@ def prepare(database: Database, tenant_id: UUID, document_id: UUID) -> Prepared 
         CounterfoilError: mapped from psycopg's errors.
     """
     with database.tenant(tenant_id) as connection:
-        row = store.read(connection, document_id)
+        row = store.begin(connection, document_id)
         if row is None:
             message = "The document is not there any more."
             raise PermanentError(message)
@@ -106,7 +108,9 @@ def prepare(database: Database, tenant_id: UUID, document_id: UUID) -> Prepared 
         found = document(document_id, received_at, kind, data)
         if not found.has_counterparty:
             return Skip("No counterparty: the document names neither its sender nor its recipient.")
-        return Prepared(tenant_id, found, store.write_keys(connection, tenant_id, document_id, keys(found)))
+        now = keys(found)
+        before = store.write_keys(connection, tenant_id, document_id, now)
+        return Prepared(tenant_id, found, before - now, is_new=not before)
 
 
 def search_and_decide(database: Database, prepared: Prepared, judge: Callable[[], Judge] | None = None) -> Decided:
@@ -155,7 +159,7 @@ def _search(database: Database, prepared: Prepared) -> Decided:
 
 def _decide(connection: Connection, prepared: Prepared) -> Decided:
     near = Neighbourhood(connection, prepared.tenant_id, CACHE)
-    outcome = decide(near, prepared.document, prepared.obsolete)
+    outcome = decide(near, prepared.document, prepared.obsolete, is_new=prepared.is_new)
     return Decided(
         prepared, outcome, frozenset(near.followed), near.edges_read, frozenset(near.read_edges_of), near.seen
     )
@@ -231,6 +235,7 @@ def apply(
     made = [_edge(pair, outcome.made[pair]) for pair in sorted(outcome.made)]
     with connection.pipeline():
         store.delete_keys(connection, document_id, obsolete)
+        store.write_seeking(connection, tenant_id, outcome.sought)
         unlinked = store.delete_edges(connection, outcome.gone)
         linked = store.insert_edges(connection, tenant_id, made, now)
         if document_id in outcome.alone and not outcome.made and not outcome.gone:
@@ -246,9 +251,9 @@ def _still_holds(connection: Connection, decided: Decided) -> bool:
     """Take the lock. Whether a search now would read what the search before it read."""
     if store.lock(connection, decided.prepared.tenant_id, decided.seen):
         return True
-    if store.changed_since(connection, decided.prepared.tenant_id, decided.followed, decided.seen):
-        return False
-    return store.edges(connection, decided.edges_of)[0] == decided.edges
+    return not store.changed_since(
+        connection, decided.prepared.tenant_id, decided.followed, decided.edges, decided.edges_of, decided.seen
+    )
 
 
 def _seeds(document_id: UUID, outcome: Outcome) -> set[UUID]:

@@ -27,6 +27,7 @@ class Neighbourhood:
         self._holders: dict[Key, list[UUID]] = {}
         self._crowds: dict[Key, list[UUID]] = {}
         self._waiting: dict[Key, list[UUID]] = {}
+        self._looked_at: set[Key] = set()
         self._documents: dict[UUID, Document] = {}
         self._asked: set[UUID] = set()
         self._edges: dict[Pair, Edge] = {}
@@ -36,46 +37,59 @@ class Neighbourhood:
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
-    def follow(self, wanted: Iterable[Key]) -> None:
-        """Find the candidates that keys lead a decision to. A key with too many holders leads to nobody."""
-        missing = {key for key in wanted if key not in self._holders}
-        if missing:
-            limit = store.MAX_HOLDERS + store.NEAR_MAX_HOLDERS + 1
-            found = store.holders(self._connection, self._tenant_id, missing, limit)
-            for key in missing:
-                ids = found.get(key, [])
-                self._holders[key] = ids if len(ids) <= store.MAX_HOLDERS else []
-                self._crowds[key] = ids if store.MAX_HOLDERS < len(ids) < limit else []
+    def follow(self, wanted: Iterable[Key] = (), back: Iterable[Key] = ()) -> None:
+        """Find the candidates that keys lead a decision to. A key with too many holders leads to nobody.
 
-    def follow_back(self, wanted: Iterable[Key]) -> None:
-        """Find the holders of keys that lead to decisions which a document may be part of."""
-        missing = {key for key in wanted if key not in self._waiting}
-        if missing:
-            found = store.holders(self._connection, self._tenant_id, missing, store.MAX_WAITING)
-            self._waiting |= {key: found.get(key, []) for key in missing}
+        And the holders of keys that lead `back` to decisions which a document may be part of.
+        """
+        most = store.MAX_HOLDERS + store.NEAR_MAX_HOLDERS + 1
+        missing = {key: most for key in wanted if key not in self._holders}
+        missing_back = {key: store.MAX_WAITING for key in back if key not in self._waiting}
+        if not missing and not missing_back:
+            return
+        limits = missing | {key: max(limit, missing.get(key, 0)) for key, limit in missing_back.items()}
+        found = store.holders(self._connection, self._tenant_id, limits)
+        for key in missing:
+            ids = found.get(key, [])
+            self._holders[key] = ids if len(ids) <= store.MAX_HOLDERS else []
+            self._crowds[key] = ids if store.MAX_HOLDERS < len(ids) < most else []
+        self._waiting |= {key: found.get(key, [])[:limit] for key, limit in missing_back.items()}
+
+    def seekers(self, wanted: Iterable[Key], kind: str) -> set[UUID]:
+        """The documents of a kind that `seeks` keys lead to."""
+        limits = dict.fromkeys(wanted, store.MAX_WAITING)
+        if not limits:
+            return set()
+        found = store.holders(self._connection, self._tenant_id, limits, kind)
+        self._looked_at |= limits.keys()
+        return {id_ for ids in found.values() for id_ in ids}
 
     def load(self, ids: Iterable[UUID]) -> None:
         """Read documents."""
-        missing = set(ids) - self._asked
-        if missing:
-            self._asked |= missing
-            self._documents |= self._cache.load(self._connection, missing)
+        self.read(ids, ())
 
     def read_edges(self, ids: Iterable[UUID]) -> None:
         """Read the stored edges of documents, and what people decided about them."""
-        missing = set(ids) - self._edges_of.keys()
-        if missing:
-            self._edges_of |= {id_: set() for id_ in missing}
-            found, rejected = store.edges(self._connection, missing)
-            for pair, edge in found.items():
-                self._edges[pair] = edge
-                for end in pair:
-                    if end in self._edges_of:
-                        self._edges_of[end].add(pair)
-            for a, b in rejected:
-                self._rejected.setdefault(a, set()).add(b)
-                self._rejected.setdefault(b, set()).add(a)
-            self.load({end for pair, edge in found.items() if edge.by == "person" or edge.by_person for end in pair})
+        self.read((), ids)
+
+    def read(self, ids: Iterable[UUID], edges_of: Iterable[UUID]) -> None:
+        """Read documents, and the edges of some as `read_edges` does."""
+        missing, missing_edges = set(ids) - self._asked, set(edges_of) - self._edges_of.keys()
+        if not missing and not missing_edges:
+            return
+        self._asked |= missing
+        documents, (found, rejected) = self._cache.load_with_edges(self._connection, missing, missing_edges)
+        self._documents |= documents
+        self._edges_of |= {id_: set() for id_ in missing_edges}
+        for pair, edge in found.items():
+            self._edges[pair] = edge
+            for end in pair:
+                if end in self._edges_of:
+                    self._edges_of[end].add(pair)
+        for a, b in rejected:
+            self._rejected.setdefault(a, set()).add(b)
+            self._rejected.setdefault(b, set()).add(a)
+        self.load({end for pair, edge in found.items() if edge.by == "person" or edge.by_person for end in pair})
 
     def add(self, document: Document) -> None:
         """Take in a document that has been read already."""
@@ -87,7 +101,7 @@ class Neighbourhood:
     @property
     def followed(self) -> Collection[Key]:
         """Every key whose holders were looked at."""
-        return self._holders.keys() | self._waiting.keys()
+        return self._holders.keys() | self._waiting.keys() | self._looked_at
 
     @property
     def read_edges_of(self) -> Collection[UUID]:
@@ -149,7 +163,8 @@ class Neighbourhood:
 
     def similar(self, child: Document, kinds: Collection[str]) -> list[Document]:
         """The documents of `kinds` between the same parties that the child may belong to."""
-        return self.documents(self.holders(keyed.deals(child, kinds)), but=child.id)
+        found = self.documents(self.holders(keyed.deals(child, kinds)), but=child.id)
+        return [other for other in found if rules.considers(child, other)]
 
     def claims(self, document: Document) -> list[Document]:
         """The documents that name this one's number, but for those that people said do not belong to it."""
@@ -176,19 +191,22 @@ class Neighbourhood:
         wanted = {key for child in children for key in keyed.numbers_named(child) | keyed.copies(child)}
         self.follow(wanted)
         self._take(self.holders(wanted) | {child.id for child in children})
-        wanted = {key for child in children for key in keyed.deals(child, self.undecided(child))}
-        self.follow(wanted)
-        self._take(self.holders(wanted))
-        weighed = [
-            other for child in children for other in rules.weighed(child, self.similar(child, self.undecided(child)))
-        ]
-        wanted = {key for other in weighed for key in keyed.waiting(other)}
+        kinds = {child: self.undecided(child) for child in children}
+        wanted = {key for child in children for key in keyed.deals(child, kinds[child])}
         self.follow(wanted)
         self.load(self.holders(wanted))
+        similar = {child: self.similar(child, kinds[child]) for child in children}
+        weighed = {other for child in children for other in rules.weighed(child, similar[child])}
+        wanted = {key for other in weighed for key in keyed.waiting(other)}
+        self.follow(wanted)
+        self.read(self.holders(wanted), {other.id for found in similar.values() for other in found})
 
     def _take(self, ids: set[UUID]) -> None:
-        self.load(ids)
-        self.read_edges(ids)
+        self.read(ids, ids)
+
+    def seeking(self, child: Document) -> frozenset[Key]:
+        """Where a surrounded child is found by the documents among which it looks for a parent."""
+        return frozenset() if self.is_copy(child) else keyed.seeks(child, self.undecided(child))
 
     def undecided(self, child: Document) -> tuple[str, ...]:
         """The kinds of parent that have to be looked for without a number."""

@@ -95,6 +95,10 @@ class Document:
     misread: int
     """Words of names and lines in which a digit stands where a letter belongs: how badly it was captured."""
 
+    def __hash__(self) -> int:
+        """By the id alone: scores are kept by document."""
+        return hash(self.id)
+
     @property
     def has_counterparty(self) -> bool:
         """Whether any side says who it is."""

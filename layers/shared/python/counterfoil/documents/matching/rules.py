@@ -30,8 +30,8 @@ _COUNTS = {2: "Two", 3: "Three", 4: "Four"}
 
 By = Literal["copy", "reference", "content", "through", "person"]
 
-_WEIGHED = -10.0
-"""Bits: what is left of a candidate that fits worse does not matter."""
+_CONSIDERED = -10.0
+"""Bits: what fits worse, before it is looked at what others leave of it, is no candidate."""
 _ALIKE = 8.0
 """Candidates of which one is so many times likelier than another are told apart."""
 _COPY_DAYS = 3
@@ -225,8 +225,9 @@ def choose(
     """Decide a child's partners. Those that a person confirmed are among them where the child names them.
 
     `named` are the documents that bear a number which the child names, `similar` those of the kinds that `undecided`
-    asks for, `copies` those that may be the same document. None of them is linked to where `is_copy` holds. `claims`
-    are the documents that name those of the similar ones which `weighed` finds.
+    asks for, of which `considers` leaves the candidates, `copies` those that may be the same document. None of them is
+    linked to where `is_copy` holds. `claims` are the documents that name those of the similar ones that `weighed`
+    finds.
     """
     if first := original(child, copies, said):
         evidence = Evidence(
@@ -236,7 +237,8 @@ def choose(
     bearers = _possible(named, is_copy, said)
     decided = _by_reference(child, bearers, said)
     if kinds := _undecided(child, decided.links, said):
-        others = {other.id: other for other in (*_possible(similar, is_copy, said), *bearers) if other.kind in kinds}
+        like = _possible((other for other in similar if considers(child, other)), is_copy, said)
+        others = {other.id: other for other in (*like, *bearers) if other.kind in kinds}
         decided = _overruled(decided, _by_content(child, others.values(), claims))
     reasons = [doubt.reason for doubt in decided.doubts if doubt.reason]
     if not decided.links and not _confirmed(child, said):
@@ -249,16 +251,21 @@ def undecided(child: Document, named: Candidates, is_copy: IsCopy, said: Said = 
     return _undecided(child, _by_reference(child, _possible(named, is_copy, said), said).links, said)
 
 
+def considers(child: Document, other: Document) -> bool:
+    """Whether a child may be linked to a document: it names its number, or the two go together at all."""
+    return names(child, other) or score(child, other).total >= _CONSIDERED
+
+
 def weighed(child: Document, similar: Candidates) -> list[Document]:
     """Those of the similar documents of which it makes a difference what others leave of them."""
     return [
         other
         for other in similar
-        if other.kind != CONTRACT and not names(child, other) and score(child, other).total >= _WEIGHED
+        if other.kind != CONTRACT and not names(child, other) and score(child, other).total >= _CONSIDERED
     ]
 
 
-def _possible(candidates: Candidates, is_copy: IsCopy, said: Said) -> list[Document]:
+def _possible(candidates: Iterable[Document], is_copy: IsCopy, said: Said) -> list[Document]:
     return [other for other in candidates if other.id not in said.rejected and not is_copy(other)]
 
 

@@ -13,11 +13,12 @@ that many documents have alike (the number `34`) brings many candidates, and the
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from counterfoil.documents.matching.compare import compare, parties
 from counterfoil.documents.matching.profile import Document
-from counterfoil.documents.matching.weights import PRIOR, current
+from counterfoil.documents.matching.weights import PRIOR, Weights, current
 
 SURE = 0.8
 """The probability from which a link is made without asking."""
@@ -27,6 +28,8 @@ DOUBTFUL = 0.5
 
 _SETTLED = 0.99
 """The probability from which a number needs no look at similar documents."""
+_KEPT = 10_000
+"""Pairs whose scores are kept."""
 
 
 class Evidence(NamedTuple):
@@ -37,7 +40,7 @@ class Evidence(NamedTuple):
     weight: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Score:
     """A pair's evidence."""
 
@@ -45,12 +48,12 @@ class Score:
     named: bool
     """Whether the child names the parent's number, exactly or nearly."""
 
-    @property
+    @cached_property
     def total(self) -> float:
         """Bits for a match in all: log2 of the odds."""
         return sum(item.weight for item in self.evidence)
 
-    @property
+    @cached_property
     def fit(self) -> float:
         """Bits that tell candidates of one party apart: all but what says that the parties are the same."""
         return sum(item.weight for item in self.evidence if item.feature not in ("seller", "buyer") or item.weight < 0)
@@ -58,19 +61,26 @@ class Score:
 
 def score(child: Document, parent: Document, claims: Collection[Document] = ()) -> Score:
     """Weigh whether `child` belongs to `parent`, which `claims` name."""
-    compared = compare(child, parent, claims)
     weights = current()
-    found = (
-        (level, weights.bits(level, child.kind, parent.kind, named=compared.named))
-        for level in (PRIOR, *compared.levels)
-    )
-    return Score(tuple(Evidence(*level, round(bits, 2)) for level, bits in found), compared.named)
+    return _weigh(child, parent, claims, weights) if claims else _alone(child, parent, weights)
+
+
+def _weigh(child: Document, parent: Document, claims: Collection[Document], weights: Weights) -> Score:
+    compared = compare(child, parent, claims)
+    bits = weights.of(child.kind, parent.kind, named=compared.named)
+    return Score(tuple([Evidence(*level, bits.get(level, 0.0)) for level in (PRIOR, *compared.levels)]), compared.named)
+
+
+@lru_cache(maxsize=_KEPT)
+def _alone(child: Document, parent: Document, weights: Weights) -> Score:
+    """A pair without claims is weighed again with every document that comes near it."""
+    return _weigh(child, parent, (), weights)
 
 
 def same_parties(a: Document, b: Document) -> float:
     """Bits for two documents being between the same parties."""
-    weights = current()
-    return sum(weights.bits(level, a.kind, b.kind, named=False) for level in parties(a, b))
+    bits = current().of(a.kind, b.kind, named=False)
+    return sum(bits.get(level, 0.0) for level in parties(a, b))
 
 
 def chances(scores: Sequence[Score]) -> list[float]:

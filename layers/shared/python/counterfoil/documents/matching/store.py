@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from threading import Lock
@@ -11,7 +12,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection
-from counterfoil.documents.matching.keys import PARENTS, Key
+from counterfoil.documents.matching.keys import PARENTS, SEEKS, Key
 from counterfoil.documents.matching.profile import CONTRACT, Document, document
 from counterfoil.documents.matching.rules import By
 
@@ -63,10 +64,10 @@ class Edge:
 
 # Every statement here is a walk along indexes. psycopg prepares what runs often, and a plan made while tables were
 # small or not analysed would read them whole for as long as its connection lives: that choice is taken away for the
-# transaction.
+# transaction. Nor is there anything to gain from a plan of its own for each execution, which costs more than it.
 _INDEXES_ONLY = """
 set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
-set_config('enable_mergejoin', 'off', true)
+set_config('enable_mergejoin', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
 """
 
 _SNAPSHOT = f"SELECT pg_current_snapshot()::text, {_INDEXES_ONLY}"
@@ -75,13 +76,14 @@ _DOCUMENT = "SELECT type, received_at, structured_data FROM document WHERE id = 
 
 _HOLDERS = """
 SELECT wanted.n, holders.ids
-FROM unnest(%(types)s::text[], %(keys)s::text[]) WITH ORDINALITY AS wanted (type, key, n)
+FROM unnest(%(types)s::text[], %(keys)s::text[], %(limits)s::int[]) WITH ORDINALITY AS wanted (type, key, most, n)
 CROSS JOIN LATERAL (
     SELECT array_agg(few.document_id) AS ids
     FROM (
         SELECT k.document_id FROM document_key k
         WHERE k.tenant_id = %(tenant)s AND k.type = wanted.type AND k.key = wanted.key
-        LIMIT %(limit)s
+          AND (%(kind)s::text IS NULL OR %(kind)s = (SELECT d.type FROM document d WHERE d.id = k.document_id))
+        LIMIT wanted.most
     ) AS few
 ) AS holders
 WHERE holders.ids IS NOT NULL
@@ -113,22 +115,36 @@ FROM (
 WHERE said.verdict = 'rejected'
 """
 
-_VERSIONS = """
-SELECT id, type, received_at, jsonb_hash_extended(structured_data, 0)
-FROM document WHERE id = ANY(%(ids)s) AND type = ANY(%(kinds)s) AND structured_data IS NOT NULL
-"""
-
+# Of a version that is known, what it says does not come again.
 _CONTENTS = """
-SELECT id, type, received_at, jsonb_hash_extended(structured_data, 0), structured_data
-FROM document WHERE id = ANY(%(ids)s) AND type = ANY(%(kinds)s) AND structured_data IS NOT NULL
+SELECT d.id, d.version, d.type, d.received_at, CASE WHEN d.version IS DISTINCT FROM known.version THEN d.data END
+FROM unnest(%(ids)s::uuid[], %(versions)s::bigint[]) AS known (id, version)
+CROSS JOIN LATERAL (
+    SELECT id, type, received_at, structured_data AS data,
+           hashtextextended(type || extract(epoch FROM received_at), jsonb_hash_extended(structured_data, 0)) AS version
+    FROM document
+    WHERE id = known.id AND type = ANY(%(kinds)s) AND structured_data IS NOT NULL
+    OFFSET 0  -- so that the hash is computed once
+) AS d
 """
-
-_Version = tuple[UUID, str, datetime, int]
+_KINDS = list(PARENTS)
 
 
 def snapshot(connection: Connection) -> str:
     """What is committed now, to be asked later what has been committed since."""
     return str(_one(connection.execute(_SNAPSHOT).fetchone())[0])
+
+
+# What is committed later is on the disk only after it: no crash leaves a match without the keys that it was made with.
+_UNFLUSHED = "SELECT set_config('synchronous_commit', 'off', true)"
+
+
+def begin(connection: Connection, id_: UUID) -> tuple[str | None, datetime, Mapping[str, Any] | None] | None:
+    """Read a document, in a transaction whose commit need not wait for the disk."""
+    with connection.pipeline():
+        connection.execute(_UNFLUSHED)
+        row = connection.execute(_DOCUMENT, [id_])
+    return row.fetchone()
 
 
 def read(connection: Connection, id_: UUID) -> tuple[str | None, datetime, Mapping[str, Any] | None] | None:
@@ -137,26 +153,32 @@ def read(connection: Connection, id_: UUID) -> tuple[str | None, datetime, Mappi
     return None if row is None else (row[0], row[1], row[2])
 
 
-def holders(connection: Connection, tenant_id: UUID, keys: Collection[Key], limit: int) -> dict[Key, list[UUID]]:
-    """The documents that hold each key, at most `limit` of them; keys that nobody holds are left out."""
-    wanted = list(keys)
+def holders(
+    connection: Connection, tenant_id: UUID, limits: Mapping[Key, int], kind: str | None = None
+) -> dict[Key, list[UUID]]:
+    """The documents that hold each key, at most as many as its limit; keys that nobody holds are left out.
+
+    Where a `kind` is given, only those of that kind.
+    """
+    wanted = list(limits)
     rows = connection.execute(
-        _HOLDERS,
-        {
-            "tenant": tenant_id,
-            "types": [key.type for key in wanted],
-            "keys": [key.value for key in wanted],
-            "limit": limit,
-        },
+        _HOLDERS, {"tenant": tenant_id, "limits": list(limits.values()), "kind": kind, **_columns(wanted)}
     )
     return {wanted[n - 1]: ids for n, ids in rows}
 
 
-def edges(connection: Connection, ids: Collection[UUID]) -> tuple[dict[Pair, Edge], set[Pair]]:
+def edges(connection: Connection, ids: Collection[UUID]) -> "Edges":
     """The edges of documents, and the pairs of which a person said that they do not belong together."""
+    return _edges(connection.execute(_EDGES, {"ids": list(ids)}))
+
+
+Edges = tuple[dict[Pair, Edge], set[Pair]]
+
+
+def _edges(rows: Iterable[tuple[Any, ...]]) -> Edges:
     found: dict[Pair, Edge] = {}
     rejected: set[Pair] = set()
-    for row in connection.execute(_EDGES, {"ids": list(ids)}):
+    for row in rows:
         if row[6] == "rejected":
             rejected.add(Pair(*row[:2]))
         else:
@@ -184,40 +206,43 @@ def contents(connection: Connection, ids: Collection[UUID]) -> dict[UUID, tuple[
 class Documents:
     """Documents in canonical forms, kept between calls: a document's neighbours are much the same as the next one's.
 
-    Each is kept with a hash of its structured data, so that new data are read anew.
+    Each is kept with a hash of all that it is made from, so that new data are read anew.
     """
 
     def __init__(self, size: int = _CACHED_DOCUMENTS) -> None:
         """Keep at most `size` documents."""
         self._size = size
-        self._kept: OrderedDict[_Version, Document] = OrderedDict()
+        self._kept: OrderedDict[UUID, tuple[int, Document]] = OrderedDict()
         self._lock = Lock()
 
     def load(self, connection: Connection, ids: Collection[UUID]) -> dict[UUID, Document]:
         """The documents of these ids that are there and of a kind that is matched."""
-        if not ids:
-            return {}
-        found: dict[UUID, Document] = {}
-        missing: list[UUID] = []
-        for version in connection.execute(_VERSIONS, {"ids": list(ids), "kinds": list(PARENTS)}).fetchall():
-            with self._lock:
-                kept = self._kept.get(version)
-            if kept is None:
-                missing.append(version[0])
-            else:
-                found[kept.id] = kept
-        if missing:
-            rows = connection.execute(_CONTENTS, {"ids": missing, "kinds": list(PARENTS)})
-            for id_, kind, received_at, hash_, data in rows:
-                found[id_] = self._keep((id_, kind, received_at, hash_), document(id_, received_at, kind, data))
-        return found
+        return self.load_with_edges(connection, ids, ())[0]
 
-    def _keep(self, version: _Version, found: Document) -> Document:
+    def load_with_edges(
+        self, connection: Connection, ids: Collection[UUID], of: Collection[UUID]
+    ) -> tuple[dict[UUID, Document], Edges]:
+        """The documents of these ids as `load`, and the edges `of` some as `edges`, in one round trip."""
         with self._lock:
-            self._kept[version] = found
+            known = {id_: self._kept.get(id_, (None, None)) for id_ in ids}
+        asked = {"ids": list(known), "versions": [version for version, _ in known.values()], "kinds": _KINDS}
+        with connection.pipeline() if known and of else nullcontext():
+            contents = connection.execute(_CONTENTS, asked) if known else ()
+            rows = connection.execute(_EDGES, {"ids": list(of)}) if of else ()
+        found = {}
+        for id_, version, kind, received_at, data in contents:
+            kept = known[id_][1] if data is None else document(id_, received_at, kind, data)
+            assert kept is not None  # without data it is the version that was asked with
+            found[id_] = kept
+            self._keep(version, kept)
+        return found, _edges(rows)
+
+    def _keep(self, version: int, found: Document) -> None:
+        with self._lock:
+            self._kept[found.id] = version, found
+            self._kept.move_to_end(found.id)
             while len(self._kept) > self._size:
                 self._kept.popitem(last=False)
-        return found
 
 
 # -- keys -----------------------------------------------------------------------------------------------------------
@@ -229,7 +254,7 @@ WITH written AS (
     SELECT %(tenant)s, %(id)s, type, key FROM unnest(%(types)s::text[], %(keys)s::text[]) AS k (type, key)
     ON CONFLICT (document_id, type, key) DO UPDATE SET written_by = pg_current_xact_id()
 )
-SELECT type, key FROM document_key WHERE document_id = %(id)s
+SELECT type, key FROM document_key WHERE document_id = %(id)s AND NOT starts_with(type, %(seeks)s)
 """
 
 _DELETE_KEYS = """
@@ -239,12 +264,44 @@ WHERE document_id = %(id)s AND document_key.type = k.type AND document_key.key =
 
 
 def write_keys(connection: Connection, tenant_id: UUID, id_: UUID, keys: Collection[Key]) -> frozenset[Key]:
-    """Write a document's keys, and return those of an earlier content of it, which are still there.
+    """Write the keys of what a document says, and return those that it had before; all are there now.
 
     A key that was there is marked as written anew: who searched before may have read other data behind it.
     """
-    before = connection.execute(_WRITE_KEYS, {"tenant": tenant_id, "id": id_, **_columns(sorted(keys))})
-    return frozenset(Key(*row) for row in before).difference(keys)
+    written = {"tenant": tenant_id, "id": id_, "seeks": SEEKS, **_columns(sorted(keys))}
+    return frozenset(Key(*row) for row in connection.execute(_WRITE_KEYS, written))
+
+
+# What the documents seek, and nothing else that they sought before.
+_WRITE_SEEKING = """
+WITH wanted AS (
+    SELECT * FROM unnest(%(documents)s::uuid[], %(types)s::text[], %(keys)s::text[]) AS w (document_id, type, key)
+), settled AS (
+    DELETE FROM document_key k
+    WHERE k.document_id = ANY(%(ids)s) AND starts_with(k.type, %(seeks)s)
+      AND NOT EXISTS (SELECT FROM wanted w WHERE (w.document_id, w.type, w.key) = (k.document_id, k.type, k.key))
+)
+INSERT INTO document_key (tenant_id, document_id, type, key)
+SELECT %(tenant)s, document_id, type, key FROM wanted ORDER BY document_id, type, key
+ON CONFLICT (document_id, type, key) DO NOTHING
+"""
+
+
+def write_seeking(connection: Connection, tenant_id: UUID, sought: Mapping[UUID, Collection[Key]]) -> None:
+    """Write by which keys documents are found that no number led to a partner."""
+    rows = [(id_, *key) for id_, keys in sought.items() for key in keys]
+    documents, types, keys = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
+    connection.execute(
+        _WRITE_SEEKING,
+        {
+            "tenant": tenant_id,
+            "ids": list(sought),
+            "seeks": SEEKS,
+            "documents": documents,
+            "types": types,
+            "keys": keys,
+        },
+    )
 
 
 _STORED_KEYS = "SELECT document_id, type, key FROM document_key WHERE document_id = ANY(%(ids)s)"
@@ -385,11 +442,22 @@ def wait_for_lock(connection: Connection, tenant_id: UUID) -> None:
     connection.execute(_LOCK, [tenant_id])
 
 
-def changed_since(connection: Connection, tenant_id: UUID, followed: Collection[Key], seen: str) -> bool:
-    """Whether a document with one of these keys was written, any removed, or any pair decided, since a snapshot."""
-    return bool(
-        _one(connection.execute(_CHANGED, {"tenant": tenant_id, "seen": seen, **_columns(followed)}).fetchone())[0]
-    )
+def changed_since(
+    connection: Connection,
+    tenant_id: UUID,
+    followed: Collection[Key],
+    known: Mapping[Pair, Edge],
+    of: Collection[UUID],
+    seen: str,
+) -> bool:
+    """Whether since a snapshot a document with one of these keys was written, any removed, or any pair decided.
+
+    Or whether the edges `of` documents are other ones than `known`.
+    """
+    with connection.pipeline():
+        changed = connection.execute(_CHANGED, {"tenant": tenant_id, "seen": seen, **_columns(followed)})
+        rows = connection.execute(_EDGES, {"ids": list(of)})
+    return bool(_one(changed.fetchone())[0]) or _edges(rows)[0] != known
 
 
 Count = Callable[[], int]

@@ -7,7 +7,7 @@ or less there. `counterfoil train` writes such a file.
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -22,7 +22,7 @@ FOUND = {True: "by number", False: "by content"}
 """How a child comes to a candidate, by whether it names its number."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Weights:
     """Bits by level. What was never seen says nothing."""
 
@@ -34,10 +34,20 @@ class Weights:
     calibration: Mapping[bool, tuple[float, float]]
     """By that: what to add to the bits of the best of several candidates, and what to multiply them by before, for the
     odds that any of them is a partner (Platt, Probabilistic Outputs for Support Vector Machines, 1999)."""
+    _of: dict[tuple[bool, str, str], Mapping[Level, float]] = field(default_factory=dict, init=False, repr=False)
+    """The sums that were asked for."""
 
-    def bits(self, level: Level, child: str, parent: str, *, named: bool) -> float:
-        """What a level says about a pair of these kinds."""
-        return self.general[named].get(level, 0.0) + self.particular.get((named, child, parent), {}).get(level, 0.0)
+    def of(self, child: str, parent: str, *, named: bool) -> Mapping[Level, float]:
+        """What levels say about a pair of these kinds, to a hundredth of a bit; a level without bits says nothing."""
+        found = self._of.get((named, child, parent))
+        if found is None:
+            general, particular = self.general[named], self.particular.get((named, child, parent), {})
+            found = {
+                level: round(general.get(level, 0.0) + particular.get(level, 0.0), 2)
+                for level in {*general, *particular}
+            }
+            self._of[named, child, parent] = found
+        return found
 
 
 def parse(data: Mapping[str, Any]) -> Weights:
