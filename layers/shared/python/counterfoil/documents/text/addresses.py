@@ -9,7 +9,7 @@ from counterfoil.documents.text import dates, identifiers, wording
 from counterfoil.documents.text.layout import Cell, Layout, plain
 
 _LETTERS = r"A-Za-z\u00c0-\u024f"
-_GB_CODE = r"[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}"
+_GB_CODE = r"(?:[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}|[A-Z]\d[\dW] [A-Z\d]{4})"  # and the Irish
 _TOWN = re.compile(
     rf"(?:(?P<land>[A-Z]{{1,3}})(?:\s|\s?[-\u2013]\s?))?"
     rf"(?:(?P<code>\d{{5}}|\d{{4}} ?[A-Z]{{2}}(?= )|\d{{3}} \d{{2}}|\d{{2}}-\d{{3}}|\d{{4}}|{_GB_CODE})\s*[,-]?\s*)"

@@ -168,6 +168,7 @@ class Headings:
                 break
         due = next(find(self._layout, _DUE_DATE, self._day), None)
         due = due or next(self._asked_until(), None)
+        due = due or next(find(self._layout, _DUE_DATE, self._day, anywhere=True, below=False), None)
         if roles.date not in self.fields:
             self._read_lone_date(roles.date, None if due is None else due.value)
         if due is not None and self._kind in {DocumentType.INVOICE, DocumentType.CREDIT_NOTE}:

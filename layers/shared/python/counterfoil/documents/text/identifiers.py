@@ -17,7 +17,10 @@ _VAT = re.compile(rf"(?<![A-Z0-9])(?P<id>(?:{_COUNTRIES})[ -]?[0-9A-Z](?:[ .-]?[
 _LOOKS_RIGHT = re.compile(r"[A-Z]{2,3}(?=(?:[A-Z]*\d){7})[A-Z0-9]{8,13}")
 _IBAN = re.compile(r"(?<![A-Z0-9])[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?(?![A-Za-z0-9])")
 _EMAIL = re.compile(r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
-_REFERENCE = re.compile(r"(?:[A-Z]{1,5} )?(?=\S*\d)[A-Za-z0-9\u00c0-\u024f][\w./\-+]*(?<![./-])(?!\w)")
+_REFERENCE = re.compile(
+    r"(?:[A-Z]{1,5} |[A-Z\d]{1,3} [-/] (?=\d{4}))?"
+    r"(?=\S*\d)[A-Za-z0-9\u00c0-\u024f][\w./\-+]*(?<![./-])(?!\w)"
+)
 _MAX_REFERENCE = 40
 
 _MARKS = " .:#-\u2013"

@@ -33,6 +33,10 @@ _SPACED = re.compile(r"(?:[\w-] ){3,}[\w-]")
 _MARKS = " .:,|-\u2013"
 _TYPE_CODE = re.compile(r"td\d\d\s*[-:(]?\s*")
 """The code that Italian electronic invoices name their type by: `TD01 (fattura)`, `TD04 - Nota di credito`."""
+_TYPE_LABEL = re.compile(
+    r"(?:tip(?:o|ologia) (?:de |di )?)?documento|(?:type (?:of |de )?)?document(?: type)?|belegart"
+    r"|dokument(?:art|type)?"
+)
 _TALL = 1.2
 _WORDS_BEFORE, _WORDS_BETWEEN = 3, 3
 
@@ -91,7 +95,8 @@ def _titles(layout: Layout, order: dates.Order | None, usual: float) -> Iterator
             continue
         number, day = read
         is_bare = number is None and day is None
-        if is_bare and not coded and cell.height < _TALL * usual and _is_label(layout, cell):
+        is_told = coded is not None or _is_of_type(layout, cell)
+        if is_bare and not is_told and cell.height < _TALL * usual and _is_label(layout, cell):
             continue
         is_tall = cell.height >= _TALL * usual
         yield Title(kind, cell, number, day, 0.7 if is_bare and not is_tall else 0.95, is_tall)
@@ -105,6 +110,12 @@ def _may_precede(text: str) -> bool:
         and not any(mark in text for mark in ":,;")
         and not any(map(str.isdigit, text))
     )
+
+
+def _is_of_type(layout: Layout, cell: Cell) -> bool:
+    """Tell whether the label over a cell says that it is the name of a type: `Documento` over `FACTURA`."""
+    over = [one for one in layout.over(cell, 2 * cell.height) if abs(one.left - cell.left) < cell.height]
+    return bool(over) and _TYPE_LABEL.fullmatch(over[-1].plain.strip(" .:")) is not None
 
 
 def _is_label(layout: Layout, cell: Cell) -> bool:

@@ -80,7 +80,7 @@ class _Reader:
             for before, token in pairwise((None, *row.tokens)):
                 if token is None or (token.value is None and not token.is_doubtful):
                     continue
-                if before is not None and _PER.fullmatch(before.text):
+                if before is not None and token.left - before.right <= row.height and _PER.fullmatch(before.text):
                     continue
                 whole = _with_words(token, row)
                 column = self._column_of(whole)

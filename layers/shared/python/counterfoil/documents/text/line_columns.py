@@ -94,7 +94,9 @@ class Heading:
                 if count == _MAX_READINGS:
                     return
         if not count:
-            yield self._read_as(_without_repeats([name[0] for name in self._names()]))
+            kinds = [name[0] for name in self._names()]
+            for kept in _amounts_first(kinds):
+                yield self._read_as(_without_repeats(kept))
 
     def _names(self) -> list[tuple[Kind, ...]]:
         return [name for column in self.columns for name in column.names]
@@ -103,6 +105,15 @@ class Heading:
         left = iter(kinds)
         columns = (replace(column, names=tuple((next(left),) for _ in column.names)) for column in self.columns)
         return replace(self, columns=tuple(columns))
+
+
+def _amounts_first(kinds: Sequence[Kind]) -> Iterator[list[Kind]]:
+    """Every way to take one of several amounts for that of the line; first the last, where a discount stands before."""
+    places = [place for place, kind in enumerate(kinds) if kind is Kind.NET]
+    if places and Kind.DISCOUNT in kinds[places[0] : places[-1]]:
+        places.reverse()
+    for place in places or [-1]:
+        yield [Kind.OTHER if kind is Kind.NET and other != place else kind for other, kind in enumerate(kinds)]
 
 
 def _without_repeats(kinds: Sequence[Kind]) -> list[Kind]:

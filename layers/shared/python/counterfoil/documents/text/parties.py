@@ -5,7 +5,7 @@ the address window or in the letterhead, the addressee in the window. What fits 
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -23,6 +23,9 @@ _MAX_IDS = 400
 _CLOSE = 2.5  # heights of the text between lines that belong together
 _TELLING = 5  # letters of a name that a domain has not by chance
 _BUYER_WRITES = frozenset({DocumentType.PURCHASE_ORDER, DocumentType.GOODS_RECEIPT})
+_OF_WRITERS = re.compile(
+    r"\b(?:tel|telefon|telephone|phone|fon|fax|tlf|mobil|iban|bic|siren|siret|rcs|capital|capitale|kvk|hr[ab]|www)\b|@|https?:"
+)
 _TAX_NUMBER = re.compile(r"[A-Z]{0,2}\d[\dA-Z./ -]{4,20}[\dA-Z]")
 _SEAT = r"[A-Z\u00c0-\u00dd][\w'\u2019.-]+(?: [\w'\u2019.-]+){0,2}? (?:[AB] )?"
 _REGISTRATION = re.compile(rf"(?:{_SEAT})?(?P<number>(?:[A-Z]{{2}}[- ]?)?\d[\d ]{{4,18}}\d)")
@@ -85,7 +88,7 @@ def _sides(layout: Layout, kind: DocumentType, writer: str) -> dict[str, tuple[A
         if side in headed:
             sides[side] = (headed[side], 0.95, "heading")
     addressee = "buyer" if writer == "seller" else "seller"
-    if writer not in sides and (sender := _sender(layout, loose)) is not None:
+    if writer not in sides and (sender := _sender(layout, loose) or _other(layout, loose, headed)) is not None:
         sides[writer] = (sender, 0.85, "sender")
     if addressee not in sides:
         known = sides.get(writer)
@@ -145,6 +148,19 @@ def _sender(layout: Layout, loose: Iterable[Address]) -> Address | None:
     return sender
 
 
+def _other(layout: Layout, loose: Iterable[Address], headed: Mapping[str, Address]) -> Address | None:
+    """Who writes where letterheads say nothing: the only address without a heading, or with what firms state of them.
+
+    Below the address of a letter's writer stand a telephone, a register or an account, not below the reader's.
+    """
+    bottom = _WINDOW_BOTTOM * layout.pages[0].height
+    upper = [one for one in loose if one.top.page == 1 and not one.to_person and one.top.top < bottom]
+    if not headed.keys().isdisjoint({"seller", "buyer"}):
+        return upper[0] if len(upper) == 1 else None
+    telling = [one for one in upper if any(_OF_WRITERS.search(cell.plain) for cell in _block(layout, one, {}))]
+    return telling[0] if len(telling) == 1 else None
+
+
 def _letterhead(layout: Layout, found: Iterable[Address]) -> str | None:
     """The only firm that the top of the first page names beside its addresses, by its legal form."""
     taken = {cell for address in found for cell in address.cells}
@@ -183,18 +199,24 @@ def _blocks(layout: Layout, sides: Mapping[str, Address]) -> dict[Cell, str]:
     """The cells of each side's address and of what follows it closely in its column, by the side."""
     blocks = {cell: side for side, address in sides.items() if not address.inline for cell in address.cells}
     for side, address in sides.items():
-        above = address.cells[-1]
-        column = [] if address.inline else [cell for cell in layout.under(above) if addresses.is_flush(cell, above)]
-        for cell in column:
-            if cell in blocks or cell.top - above.bottom > _CLOSE * above.height or not _goes_on(cell):
-                break
-            blocks[cell] = side
-            above = cell
-        # A number may stand between the lines of an address, too.
-        top, bottom = address.cells[0], address.cells[-1]
-        between = [] if address.inline else layout.over(bottom, bottom.top - top.top)
-        blocks |= {cell: side for cell in between if addresses.is_flush(cell, bottom)}
+        if not address.inline:
+            blocks |= dict.fromkeys(_block(layout, address, blocks), side)
     return blocks
+
+
+def _block(layout: Layout, address: Address, taken: Container[Cell]) -> list[Cell]:
+    """The cells that stand between the lines of an address, and closely below it about the same party."""
+    top, bottom = address.cells[0], address.cells[-1]
+    cells = [cell for cell in layout.over(bottom, bottom.top - top.top) if addresses.is_flush(cell, bottom)]
+    above = bottom
+    for cell in layout.under(bottom):
+        if not addresses.is_flush(cell, bottom):
+            continue
+        if cell in taken or cell.top - above.bottom > _CLOSE * above.height or not _goes_on(cell):
+            break
+        cells.append(cell)
+        above = cell
+    return cells
 
 
 def _goes_on(cell: Cell) -> bool:

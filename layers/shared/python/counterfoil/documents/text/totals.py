@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from counterfoil.documents.text import arithmetic, line_sums, wording_sums
 from counterfoil.documents.text.evidence import Evidence
-from counterfoil.documents.text.labelled import IN_OTHER_WORDS, begins
+from counterfoil.documents.text.labelled import IN_OTHER_WORDS, begins, heads_goods
 from counterfoil.documents.text.layout import Cell, Layout
 from counterfoil.documents.text.line_numbers import NumberFormat, tokens
 from counterfoil.documents.text.page import Word
@@ -137,7 +137,7 @@ def _amounts(layout: Layout, cell: Cell, end: int, form: NumberFormat, weight: f
         first = re.search(r"[-\d]", rest)
         if first and _may_follow(rest[: first.start()].rstrip(" €£$")):
             yield Amount(own, weight, cell)
-    elif not numbers and _may_follow(rest):
+    elif not numbers and _may_follow(rest) and not heads_goods(layout, cell):
         yield from _below(layout, cell, form, weight)
 
 

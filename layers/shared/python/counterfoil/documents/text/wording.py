@@ -267,7 +267,8 @@ ANY_DATE = (
 
 DUE_DATE = (
     "falligkeits datum", "fallig am", "falligkeit", "falligkeitstag", "fallig bis", "zahlbar bis", "zahlbar bis zum",
-    "zahlungsziel", "zu zahlen bis", "due date", "payment due", "payment due date", "due", "due on", "payable by",
+    "zahlungsziel", "zu zahlen bis", "date due", "scadenza pagamenti", "scadenze", "scadenze pagamenti", "due date",
+    "payment due", "payment due date", "due", "due on", "payable by",
     "pay by", "due by", "date d'echeance", "date echeance", "echeance", "echeance le", "a payer avant le",
     "a regler avant le", "data scadenza", "data di scadenza", "scadenza", "scadenza pagamento",
     "fecha de vencimiento",

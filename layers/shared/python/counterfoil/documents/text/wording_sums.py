@@ -55,7 +55,7 @@ TAX_PART = (
     "zuzuglich umsatzsteuer", "zuzuglich mwst", "zzgl mehrwertsteuer", "steuerbasisbetrag ust",
     "versicherungsteuer", "versicherungssteuer",
     "enthaltene mwst", "vat", "plus vat", "vat at", "tva", "iva", "btw", "moms", "enthaltene ust", "inkl mwst",
-    "darin enthaltene mwst", "tax", "gst",
+    "darin enthaltene mwst", "tax", "gst", "i v a", "t v a", "b t w",
 )  # fmt: skip
 """A tax, of one rate, or the whole where there is but one."""
 
@@ -87,7 +87,8 @@ GROSS = (
 
 SUM = (
     "summe", "zwischensumme", "positionssumme", "warenwert", "gesamtwert", "total des lignes", "somme", "totale merce",
-    "totale righe", "suma", "som", "varebelob", "sum", "goods total", "total goods", "line total", "summe positionen",
+    "totale righe", "suma", "som", "varebelob", "sum", "base", "bases", "grundbetrag", "bemessungsgrundlage",
+    "grondslag", "grundlag", "importe", "goods total", "total goods", "line total", "summe positionen",
 )  # fmt: skip
 """A sum that is the net amount only where the tax added to it shows so."""
 
