@@ -94,9 +94,15 @@ def answered(said: Said) -> list[str]:
     """The answer, a line for each choice."""
     if refused := said.answer.get("refused"):
         return [f"It was refused: {refused}"]
-    if not said.answer["matches"]:
+    matches = said.answer["matches"]
+    if not matches:
         return ["It chose none."]
-    return [f"It chose {one['candidate']} ({one['confidence']}): {one['reasoning']}" for one in said.answer["matches"]]
+    return [f"It chose {_chosen(said, one['candidate'])} ({one['confidence']}): {one['reasoning']}" for one in matches]
+
+
+def _chosen(said: Said, name: str) -> str:
+    offered = said.offered.get(name)
+    return f"{name}, a document that is gone" if offered is None else f"{name}, {ids.short(offered[0])}"
 
 
 def _title(known: Papers, id_: UUID) -> str:

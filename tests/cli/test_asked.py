@@ -13,9 +13,10 @@ from cli.failures import UsageError
 from cli.postgres import Server as Postgres
 from cli.review import app
 from counterfoil.db import Connection, Database
+from counterfoil.documents import removal
 from tests.cli.test_review import run
 from tests.cli.test_tenants import CloudOf
-from tests.documents.matching.office import Office
+from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.test_judge import CHOICE, TWICE, Ask, again, answer, asked, scripted
 from tests.llm.server import Failure, Server
 
@@ -49,7 +50,7 @@ def test_a_question_is_shown_with_its_candidates_and_the_answer(office: Office, 
     shown = run("asked", office.ids[2])
     assert "2026-06-01 00:00  the-model  prompt matching-1, temperature 0, 120 tokens in, 30 out" in shown
     assert [line.split()[0] for line in shown.splitlines() if "purchase order 4711" in line] == ["A1", "A2"]
-    assert "It chose A1 (high): Both lines are the same." in shown
+    assert f"It chose A1, {str(office.ids[0])[-8:]} (high): Both lines are the same." in shown
     assert "<case>" not in shown
 
 
@@ -80,7 +81,7 @@ def test_a_document_in_doubt_is_shown_with_what_was_answered(office: Office, scr
     office.match(2)
     shown = run("show", office.ids[2])
     assert "Asked of a language model" in shown
-    assert "It chose A1 (low): Both lines are the same." in shown
+    assert f"It chose A1, {str(office.ids[0])[-8:]} (low): Both lines are the same." in shown
     assert f"counterfoil review asked {str(office.ids[2])[-8:]}" in shown
 
 
@@ -99,6 +100,18 @@ def test_a_refusal_is_told(office: Office, scripted: Server) -> None:
     shown = run("asked", office.ids[2])
     assert "It was refused: 127.0.0.1 answered with HTTP 400" in shown
     assert "tokens" not in shown
+
+
+def test_a_candidate_that_is_gone_is_not_quoted_any_more(office: Office, scripted: Server) -> None:
+    scripted.then(answer(CHOICE))
+    office.match(2)
+    with office.database.tenant(office.tenant_id) as connection:
+        removal.remove(connection, office.tenant_id, office.ids[0], NOW, by="clerk")
+    shown = run("asked", office.ids[2], "--text")
+    assert "It chose A1, a document that is gone (high)" in shown
+    assert "The words of the question are not kept any more." in shown
+    assert "<case>" not in shown
+    assert questions(office)[0]["user"] is None
 
 
 def test_a_link_leads_to_its_question(office: Office, scripted: Server) -> None:
