@@ -55,11 +55,16 @@ def train(  # one for each option
     """
     if not directories and not from_reviews:
         raise UsageError("Name folders with labelled documents, or learn --from-reviews.")
+    if not out.parent.is_dir():
+        raise UsageError(f"There is no folder {out.parent} to write the weights to.")
     steps = Checklist()
     figures: dict[str, Any] = {}
     with steps.shown():
         steps.begin("Read")
         found = [tenant for directory in directories or () for tenant in _tenants(directory)]
+        if directories and not any(True for tenant in found for _ in tenant.pairs()):
+            message = "No number, party or article leads from one of their documents to another: nothing to learn from."
+            raise NothingToLearnError(message)
         if from_reviews:
             decided = reviewed(Cloud.at(place_of(context.obj)))
             figures["decided_pairs"] = enough(shipped(), decided)

@@ -146,7 +146,9 @@ def held_out(tenants: Sequence[Tenant]) -> Held:
 
 
 def calibration_error(seen: Collection[tuple[float, bool]]) -> float:
-    """The mean distance between chance and truth, by tenths of chance."""
+    """The mean distance between chance and truth, by tenths of chance; 0 where nothing was seen."""
+    if not seen:
+        return 0.0
     bins: dict[int, list[tuple[float, bool]]] = defaultdict(list)
     for chance, true in seen:
         bins[min(int(chance * _BINS), _BINS - 1)].append((chance, true))

@@ -40,6 +40,11 @@ class Case:
 def fit(cases: Iterable[Case], beforehand: Mapping[Hashable, Coefficient]) -> dict[Hashable, float]:
     """The most probable coefficients, in bits. Coefficients that are not in `beforehand` are expected to be 0."""
     cases = list(cases)
+    if not cases:  # what was thought beforehand is the most probable
+        return {
+            name: one.expected if one.highest is None else min(one.expected, one.highest)
+            for name, one in beforehand.items()
+        }
     names = list(dict.fromkeys([*beforehand, *(name for case in cases for name in case.values)]))
     index = {name: position for position, name in enumerate(names)}
     entries = [(row, index[name], value) for row, case in enumerate(cases) for name, value in case.values.items()]

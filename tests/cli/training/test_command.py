@@ -8,11 +8,12 @@ import typer
 from typer.testing import CliRunner
 
 from cli.evaluate import evaluate
+from cli.failures import UsageError
 from cli.training.command import NothingToLearnError, train
 from cli.training.file import InvalidWeightsError, read_weights
 from tests.cli.test_evaluate import write_set
 from tests.cli.training.sets import orders_and_invoices
-from tests.documents.matching.papers import invoice, order
+from tests.documents.matching.papers import contract, invoice, order
 
 app = typer.Typer()
 app.command()(train)
@@ -45,6 +46,35 @@ def test_a_set_without_labels_teaches_nothing(tmp_path: Path) -> None:
     found = CliRunner().invoke(app, ["train", str(folder), "--out", str(tmp_path / "w.json")])
     assert isinstance(found.exception, NothingToLearnError)
     assert "edges.csv" in str(found.exception)
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> Path:
+    """A set of two documents of which no key leads to the other."""
+    other = {"name": "Vossberg Papier KG"}
+    papers = [contract("A", 0), order("B", 3, seller=other, buyer={"name": "Omega"}, lines=[])]
+    return write_set(tmp_path / "apart", papers, edges_csv="a,b\np0,p1\n")
+
+
+def test_documents_of_which_none_leads_to_another_teach_nothing(apart: Path, tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["train", str(apart), "--out", str(tmp_path / "w.json")])
+    assert isinstance(found.exception, NothingToLearnError)
+    assert "leads from one of their documents to another" in str(found.exception)
+
+
+def test_a_tenant_that_teaches_nothing_does_not_stop_the_others(apart: Path, tmp_path: Path) -> None:
+    """The one set is measured with weights that were learned from the other, which are what is thought without any."""
+    orders_and_invoices(tmp_path / "A", 12, "A")
+    arguments = ["train", str(apart), str(tmp_path / "A"), "--out", str(tmp_path / "w.json"), "--json"]
+    found = CliRunner().invoke(app, arguments)
+    assert found.exception is None
+    assert json.loads(found.stdout)["decisions"] == 12
+
+
+def test_it_is_known_beforehand_that_the_weights_cannot_be_written(tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["train", str(tmp_path), "--out", str(tmp_path / "no" / "w.json")])
+    assert isinstance(found.exception, UsageError)
+    assert "There is no folder" in str(found.exception)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 1, "by number": 3}'])

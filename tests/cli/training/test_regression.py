@@ -52,3 +52,8 @@ def test_a_value_counts_as_often_as_it_says() -> None:
     ]
     found = fit(cases, {"added": LOOSE, "times": LOOSE})
     assert found == {"added": pytest.approx(0.0, abs=1e-3), "times": pytest.approx(0.5 / 1.0, abs=1e-3)}
+
+
+def test_where_nothing_was_seen_what_was_thought_stays_within_its_bound() -> None:
+    thought = {"a": Coefficient(2.0), "b": Coefficient(2.0, highest=0.0), "c": Coefficient(-3.0, highest=-1.0)}
+    assert fit([], thought) == {"a": 2.0, "b": 0.0, "c": -3.0}
