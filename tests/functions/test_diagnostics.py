@@ -12,7 +12,8 @@ import pytest
 from counterfoil import metrics
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome
-from counterfoil.documents import diagnostics
+from counterfoil.documents import acceptance, diagnostics
+from counterfoil.documents.review import Who
 from counterfoil.errors import InvalidDocumentError
 from counterfoil.metrics import Metric
 from counterfoil.work import Send
@@ -118,6 +119,23 @@ def test_what_matching_changed_is_computed(desk: Desk):
         ["over_billed_quantity", "billed_beyond_order"],
     )
     assert row["reason"] == "Invoice R1 bills 12 pieces of 'Bolt A1'; 10 pieces were delivered, 2 pieces too many."
+
+
+def test_what_a_person_accepted_settles_the_case(desk: Desk):
+    ids = case(desk)
+    sends = desk.match(*ids)
+    desk.clock.pass_(seconds=5)
+    desk.compute(sends)
+    with desk.database.tenant(desk.tenant_id) as connection:
+        said = acceptance.say(
+            connection, desk.tenant_id, ids[0], acceptance.Which(), "accepted", desk.clock(), Who("ann", "a gift")
+        )
+    assert isinstance(said, acceptance.Said)
+    desk.clock.pass_(seconds=5)
+    assert desk.compute(said.sends) == []
+    row = desk.found(ids[0])
+    assert (row["status"], row["outcome"]) == ("succeeded", "matched")
+    assert row["reason"].endswith("2 pieces too many. Accepted by ann on 2026-01-02: a gift.")
 
 
 def test_a_computation_waits_a_moment_for_what_else_happens(desk: Desk):

@@ -1,5 +1,6 @@
 """The most probable bits: what was seen, drawn towards what was thought before."""
 
+from collections.abc import Hashable
 from math import log2
 
 import pytest
@@ -55,5 +56,9 @@ def test_a_value_counts_as_often_as_it_says() -> None:
 
 
 def test_where_nothing_was_seen_what_was_thought_stays_within_its_bound() -> None:
-    thought = {"a": Coefficient(2.0), "b": Coefficient(2.0, highest=0.0), "c": Coefficient(-3.0, highest=-1.0)}
+    thought: dict[Hashable, Coefficient] = {
+        "a": Coefficient(2.0),
+        "b": Coefficient(2.0, highest=0.0),
+        "c": Coefficient(-3.0, highest=-1.0),
+    }
     assert fit([], thought) == {"a": 2.0, "b": 0.0, "c": -3.0}
