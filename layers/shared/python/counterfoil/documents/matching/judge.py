@@ -5,13 +5,13 @@ its hash (table judgement), the first one that comes, and everyone who decides a
 edges stay a function of the documents and of the answers, in whatever order the documents come. A refusal of a question
 about another document than the one that is matched is kept as well, as an answer that chooses nothing. Under the
 matching lock nobody is asked. Where something came in between that makes it another question, which has no answer yet,
-nothing is written: the try gives its attempt back and begins again, and asks.
+nothing is written: the try gives its attempt back and begins again, and asks. Where the budget of questions is used up,
+nobody is asked any more by that try, and nothing is kept: what has no answer stays in doubt, and says why.
 
 What a document says is untrusted. It goes into the question as data, and of the answer counts only a choice among the
 candidates that were offered; anything else fails the answer's form.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -89,17 +89,12 @@ class Case:
     """What is to be asked about one document."""
 
     child: UUID
-    asked: str = field(repr=False)
-    """The case as JSON, in which labels stand for the candidates."""
+    told: Mapping[str, Any] = field(repr=False)
+    """As it is told to a model."""
+    text: str = field(repr=False)
+    """The same as text."""
     offered: Mapping[str, UUID]
     """Document by label: the label's letter is the group."""
-    says: Mapping[str, str] = field(repr=False)
-    """What each candidate says, by label, as JSON."""
-
-    @property
-    def text(self) -> str:
-        """The question in full."""
-        return judgements.told(self.asked, self.says)
 
     @property
     def question(self) -> bytes:
@@ -119,24 +114,19 @@ def case(child: UUID, choice: Choice, contents: Mapping[UUID, tuple[str, Mapping
     """The question about a document. `contents` has type and structured data of it and of its candidates."""
     groups = []
     offered: dict[str, UUID] = {}
-    says: dict[str, str] = {}
     for letter, doubt in zip("ABCDEFGH", doubts(choice), strict=False):
         labels = {f"{letter}{number}": link for number, link in enumerate(doubt.candidates, 1)}
         offered |= {label: link.parent for label, link in labels.items()}
-        says |= {label: _json(_candidate(label, link, contents)) for label, link in labels.items()}
         groups.append(
             {
                 "group": letter,
                 "wanted": " or ".join(doubt.kinds),
                 "number named by the document": doubt.number,
-                "candidates": list(labels),
+                "candidates": [_candidate(label, link, contents) for label, link in labels.items()],
             }
         )
-    return Case(child, _json({"document": _document(contents[child]), "groups": groups}), offered, says)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    told = {"document": _document(contents[child]), "groups": groups}
+    return Case(child, told, judgements.told(told), offered)
 
 
 def _candidate(label: str, link: Link, contents: Mapping[UUID, tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
@@ -192,6 +182,7 @@ class Judge:
             if case.child == work_id:
                 raise
             found = Answered(Refusal(refused=sentence(error)))
+        asked, says = judgements.apart(case.told)
         return Said(
             case.child,
             case.question,
@@ -200,11 +191,11 @@ class Judge:
             self.now(),
             PROMPT,
             SYSTEM,
-            case.asked,
+            asked,
             found.temperature,
             found.input_tokens,
             found.output_tokens,
-            {label: (id_, case.says[label]) for label, id_ in case.offered.items()},
+            {label: (id_, says[label]) for label, id_ in case.offered.items()},
         )
 
 

@@ -84,7 +84,7 @@ class Said:
         """The text that was asked; None where it was not kept, or quoted a document that was removed since."""
         if self.system is None or self.asked is None:
             return None
-        text = told(self.asked, {label: says for label, (_, says) in self.offered.items()})
+        text = _together(self.asked, {label: says for label, (_, says) in self.offered.items()})
         return text if hash_of(self.system, text) == self.question else None
 
 
@@ -93,16 +93,31 @@ def hash_of(system: str, user: str) -> bytes:
     return sha256(f"{system}\n{user}".encode()).digest()
 
 
-def told(asked: str, says: Mapping[str, str]) -> str:
-    """The text of a question: the case, with what the candidates say in the place of their labels.
+def told(case: Mapping[str, Any]) -> str:
+    """The text of a question. Nothing in a document can end the case: < is written as JSON writes any character."""
+    return f"<case>\n{_json(case).replace('<', chr(92) + 'u003c')}\n</case>"
 
-    Labels without words stay labels. Nothing in a document can end the case: < is written as JSON writes any character.
-    """
+
+def apart(case: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    """A case as it is kept, as JSON: with labels for the candidates; and what they say, by label."""
+    groups = [
+        {**group, "candidates": [candidate["candidate"] for candidate in group["candidates"]]}
+        for group in case["groups"]
+    ]
+    says = {candidate["candidate"]: _json(candidate) for group in case["groups"] for candidate in group["candidates"]}
+    return _json({**case, "groups": groups}), says
+
+
+def _together(asked: str, says: Mapping[str, str]) -> str:
+    """The text of a question that was taken apart. Labels without words stay labels."""
     case = json.loads(asked)
     for group in case["groups"]:
         group["candidates"] = [json.loads(says[label]) if label in says else label for label in group["candidates"]]
-    whole = json.dumps(case, ensure_ascii=False)
-    return f"<case>\n{whole.replace('<', chr(92) + 'u003c')}\n</case>"
+    return told(case)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def answers(connection: Connection, questions: Mapping[UUID, bytes]) -> dict[UUID, Any]:
