@@ -171,7 +171,7 @@ def belgian() -> Stranger:
     strip = "15 65 115 160"
     sheet.table(75, strip, "Numéro / Nummer|Date / Datum|Échéance / Vervaldag|Réf. client", size=8, bold=True)
     sheet.table(80, strip, "F24/00781|11/04/2024|11/05/2024|LEU-77")
-    columns = "15 110r 140r 160r 195r"
+    columns = "15 105r 145r 160r 195r"
     sheet.table(
         95,
         columns,

@@ -147,7 +147,8 @@ def subscription() -> Stranger:
                          email="billing@lumen.example"),
         "recipient": party("Weingut Sonnleiten KG|Kellergasse 14|3550|Langenlois", country="AT", vat_id="ATU50288148"),
         "line_items": lines(
-            "description quantity unit_price tax_rate net_amount", "Analytics Pro May 3 \u2013 Jun 3, 2024|4|229.00|0|916.00",
+            "description quantity unit_price tax_rate net_amount",
+            "Analytics Pro May 3 \u2013 Jun 3, 2024|4|229.00|0|916.00",
             "Additional data storage, 100 GB|8|28.90|0|231.20",
         ),
     })  # fmt: skip

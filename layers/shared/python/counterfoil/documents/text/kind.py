@@ -33,10 +33,7 @@ _SPACED = re.compile(r"(?:[\w-] ){3,}[\w-]")
 _MARKS = " .:,|-\u2013"
 _TYPE_CODE = re.compile(r"td\d\d\s*[-:(]?\s*")
 """The code that Italian electronic invoices name their type by: `TD01 (fattura)`, `TD04 - Nota di credito`."""
-_TYPE_LABEL = re.compile(
-    r"(?:tip(?:o|ologia) (?:de |di )?)?documento|(?:type (?:of |de )?)?document(?: type)?|belegart"
-    r"|dokument(?:art|type)?"
-)
+_TYPE_LABEL = wording.pattern(wording.TYPE_LABEL)
 _TALL = 1.2
 _WORDS_BEFORE, _WORDS_BETWEEN = 3, 3
 

@@ -228,6 +228,7 @@ _BASED = re.compile(
     r"(?P<price>[a-z ]+?) (?:(?:per|je|pro|par|por|pr|a|fur|for) )?(?P<basis>1|10|100|1000)"
     r"(?: (?:st|stk|stck|stuck|pcs|pc|pieces|einheiten|units|u|pz|pezzi|ud|uds|stuks|kg|m|l))?"
 )
+_MOST_LANGUAGES = 3
 _NOT_HEADING = re.compile(r"[^a-z0-9#%]+")
 _FUNCTION_WORDS = (
     "in|ohne|inkl|incl|exkl|excl|excluding|w|o|without|per|pro|je|pr|de|der|des|du|la|di|del|van|het|the|of|net|ht|h"
@@ -244,10 +245,22 @@ def heading(text: str) -> tuple[Kind, ...]:
         return _KINDS[plain]
     if (begun := _DANGLING.sub("", plain)) in _KINDS:
         return _KINDS[begun]
+    if (one := _in_two_languages(text)) is not None:
+        return one
     whose, _, own = plain.partition(" ")
     if Kind.ARTICLE in _KINDS.get(own, ()) and (whose in _OURS or whose in _YOURS):
         return (Kind.ARTICLE if whose in _OURS else Kind.BUYER_ARTICLE,)
     return _of_money(plain)
+
+
+def _in_two_languages(text: str) -> tuple[Kind, ...] | None:
+    """The kinds of a heading that says the same in several languages: `Qté / Aantal`; None for any other."""
+    parts = [part for part in text.split("/") if part.strip()]
+    if not 2 <= len(parts) <= _MOST_LANGUAGES:
+        return None
+    named = [_KINDS.get(plain_heading(part), ()) for part in parts]
+    common = [kind for kind in named[0] if all(kind in kinds for kinds in named)]
+    return tuple(common) or None
 
 
 def _of_money(plain: str) -> tuple[Kind, ...]:

@@ -148,6 +148,12 @@ ORDER_NUMBER = (
 )  # fmt: skip
 """Labels of the number that an order has with who prints it: of a confirmation its own, where no other is."""
 
+TYPE_LABEL = (
+    "documento", "tipo documento", "tipo de documento", "tipo di documento", "tipologia documento", "document",
+    "document type", "type of document", "type de document", "belegart", "dokumentart", "dokument", "dokumenttype",
+)  # fmt: skip
+"""Labels of the name of a document's type."""
+
 BARE_NUMBER = ("#", "nummer", "number", "numero", "nr", "no", "n", "num", "n o")
 """Labels beside a title that say no more than that a number follows."""
 
