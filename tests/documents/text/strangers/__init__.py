@@ -11,6 +11,7 @@ from tests.documents.text.strangers.programs_cloud import PROGRAMS_CLOUD
 from tests.documents.text.strangers.programs_mixed import PROGRAMS_MIXED
 from tests.documents.text.strangers.programs_north import PROGRAMS_NORTH
 from tests.documents.text.strangers.programs_south import PROGRAMS_SOUTH
+from tests.documents.text.strangers.programs_trades import PROGRAMS_TRADES
 from tests.documents.text.strangers.romance import ROMANCE
 from tests.documents.text.strangers.sheet import Stranger
 
@@ -23,6 +24,7 @@ STRANGERS = (
     *PROGRAMS_SOUTH,
     *PROGRAMS_MIXED,
     *PROGRAMS_CLOUD,
+    *PROGRAMS_TRADES,
 )
 
 __all__ = ["STRANGERS", "Stranger"]

@@ -18,7 +18,7 @@ _TOWN = re.compile(
 _TOWN_FIRST = re.compile(rf"(?P<city>[{_LETTERS}][{_LETTERS} .'\-]{{1,40}}),? (?P<code>{_GB_CODE})")
 _AMERICAN = re.compile(rf"(?P<city>[A-Z][{_LETTERS} .'\-]{{1,40}}), [A-Z]{{2}} (?P<code>\d{{5}}(?:-\d{{4}})?)")
 _AMERICAN_STREET = re.compile(
-    r"\b(?:street|road|avenue|lane|drive|boulevard|blvd|suite|court|highway|parkway|circle|(?:st|ave|rd|dr|ln|ct|pkwy)$|"
+    r"\b(?:street|road|avenue|lane|drive|boulevard|blvd|suite|court|highway|parkway|circle|broadway|floor|room|(?:st|ave|rd|dr|ln|ct|pkwy)$|"
     r"(?:st|ave|rd|dr|ln|ct|pkwy)[.,])"
 )
 """What stands behind a house number of four digits, which is no postal code."""
@@ -233,6 +233,8 @@ def _below_name(layout: Layout, line: Sequence[Cell]) -> Address | None:
         if place is None or not _is_street(street) or len(cell.text) > _MAX_INLINE:
             continue
         name = _nearest_over(layout, cell)
+        if name is not None and _OWNER.match(name.plain):
+            name = _nearest_over(layout, name)
         if name is None or ends_address(name) or not any(map(str.isalpha, name.text)):
             continue
         stated = place.country or (country(parts[2]) if len(parts) > 2 else None)

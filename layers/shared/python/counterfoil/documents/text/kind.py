@@ -41,6 +41,8 @@ _NUMBER_OF = {kind: wording.pattern(words) for kind, words in wording.NUMBERS.it
 OWN_NUMBER = {kind: wording.pattern((*wording.NUMBERS[kind], *wording.OWN_NUMBER)) for kind in wording.NUMBERS}
 _ORDER_NUMBER = wording.pattern(wording.ORDER_NUMBER)
 _BARE_NUMBER = wording.pattern(wording.BARE_NUMBER)
+_REMINDER = wording.pattern(wording.REMINDER)
+_UPPER_PART = 0.45
 _NEAR_TITLE = 8.0  # heights of the title
 _FEWEST_BELOW = 4  # characters of a number below its label; fewer may count lines
 _BY_NUMBER = (
@@ -178,6 +180,23 @@ def type_by_number(layout: Layout, parse: Parse, title: Title | None) -> tuple[D
         found = next(iter(own_numbers(layout, kind, parse)), None)
         if found is not None and found.label.page == 1:
             return kind, found
+    return _beside_its_name(layout, parse)
+
+
+def _beside_its_name(layout: Layout, parse: Parse) -> tuple[DocumentType, Found] | None:
+    """The type by whose name a number stands on the first page, where nothing else names a type.
+
+    Not where the page asks for payment: a reminder names invoices, and is none.
+    """
+    first = [cell for cell in layout.cells if cell.page == 1]
+    if any(_REMINDER.search(cell.plain) for cell in first):
+        return None
+    height = layout.pages[0].height if layout.pages else 0.0
+    for kind in _BY_NUMBER:
+        for found in named_numbers(layout, kind, parse):
+            is_yours = wording.YOURS.search(found.label.plain) is not None
+            if found.label.page == 1 and found.label.top < _UPPER_PART * height and not is_yours:
+                return kind, found
     return None
 
 

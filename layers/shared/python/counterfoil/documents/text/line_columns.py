@@ -211,7 +211,8 @@ def _gap(a: Word, b: Word) -> float:
 
 def _cell(words: Sequence[Word]) -> _Cell:
     text = " ".join(word.text for word in words)
-    return _Cell(text, words[0].left, max(word.right for word in words), heading(text))
+    kinds = heading(text) or tuple(kind for names in _code_over_name(text) for kind in names)
+    return _Cell(text, words[0].left, max(word.right for word in words), kinds)
 
 
 def _unnamed_joined(cells: Sequence[_Cell], height: float) -> Iterator[_Cell]:
@@ -288,8 +289,10 @@ def _names(stack: Sequence[_Cell]) -> tuple[tuple[Kind, ...], ...]:
 
 
 def _code_over_name(text: str) -> tuple[tuple[Kind, ...], ...]:
-    """The names of a heading such as `Material/Bezeichnung`, whose cells hold a code above a description."""
+    """The names of a heading such as `Material/Bezeichnung`, whose cells hold a code above a description, or below."""
     upper, _, lower = text.partition("/")
+    if Kind.DESCRIPTION in heading(upper) and heading(lower) == (Kind.ARTICLE,):
+        return ((Kind.DESCRIPTION,), (Kind.ARTICLE,))
     if lower and Kind.ARTICLE in heading(upper) and heading(lower) == (Kind.DESCRIPTION,):
         return ((Kind.ARTICLE,), (Kind.DESCRIPTION,))
     return ()

@@ -140,6 +140,11 @@ def _parted(
     if Kind.DESCRIPTION not in names and collapsed and len(rows) == 1 and Kind.ARTICLE in names:
         yield Kind.ARTICLE, rows[0]
         return
+    if list(names) == [Kind.DESCRIPTION, Kind.ARTICLE]:
+        codes = [place for place, piece in enumerate(pieces) if place and _is_code([piece])]
+        for place, piece in enumerate(pieces):
+            yield Kind.ARTICLE if [place] == codes[-1:] else Kind.DESCRIPTION, piece
+        return
     if names[0] is Kind.ARTICLE and Kind.DESCRIPTION in names and not _is_code(pieces):
         yield from ((Kind.DESCRIPTION, piece) for piece in pieces)
         return

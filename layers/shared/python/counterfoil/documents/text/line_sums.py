@@ -30,7 +30,7 @@ _CHARGES = (
     r"|\w+verpackung|bearbeitungsgebuhr|mautgebuhr|maut|shipping|freight|postage|carriage|delivery (?:charge|cost|fee)"
     r"|handling|packaging|packing|surcharge|charge|frais|port|transports?|livraison|emballage|supplement|spese"
     r"|trasporto|imballo|portes|gastos|envio|embalaje|verzendkosten|verzending|vracht\w*|toeslag|verpakking\w*"
-    r"|fragt|forsendelse|gebyr|tillaeg|emballage"
+    r"|fragt|forsendelse|gebyr|tillaeg|emballage|auslagen\w*|nebenkosten\w*|disbursements?|debours|rimborso|onkosten"
 )
 _CHARGE = re.compile(
     rf"(?P<lead>abzgl|abzuglich|zzgl|zuzuglich|plus|less|minus|(?P<type>abschlag|zuschlag|allowance|charge|remise))?"

@@ -50,7 +50,7 @@ _WORDS = {
     "KT": "kit kits",
 }
 _CODES = MappingProxyType({word: code for code, words in _WORDS.items() for word in words.split()})
-_DOUBTFUL = frozenset({"ML"})
+_DOUBTFUL = frozenset({"ML", "ml"})
 """Running metres in Italian and French, millilitres elsewhere."""
 _PRINTED_CODES = frozenset(_WORDS) - {"MIN"} | {"H87", "NAR", "NMP", "XBC", "E48", "PK", "BX"}
 _SYMBOLS = str.maketrans("²³", "23")

@@ -79,7 +79,7 @@ _HEADINGS = {
     ),
     (Kind.GTIN,): "gtin|ean|ean code|ean nr|upc|barcode|ean gtin|gtin ean|code barre|code ean|art nr art|codice ean",
     (Kind.DESCRIPTION,): (
-        "bezeichnung|beschreibung|artikelbezeichnung|artikelbeschreibung|produktbezeichnung|produktbeschreibung"
+        "bezeichnung|tatigkeit|leistungsart|vorgang|beschreibung|artikelbezeichnung|artikelbeschreibung|produktbezeichnung|produktbeschreibung"
         "|produkt beschreibung|warenbezeichnung|leistungsbeschreibung|leistungsbezeichnung|leistung|leistungen"
         "|produkt|produkte|produktname|text|artikeltext|positionstext|ware|gegenstand|material beschreibung"
         "|material bezeichnung|artikel bezeichnung|artikel beschreibung|bezeichnung beschreibung|art bezeichnung"
@@ -148,7 +148,8 @@ _HEADINGS = {
     ),
     (Kind.NET, Kind.QUANTITY): "amount",
     (Kind.NET,): (
-        "betrag|nettobetrag|netto betrag|positionsbetrag|positions betrag|gesamtbetrag|gesamt betrag|gesamt"
+        "gebuhr|honorar|vergutung|betrag|nettobetrag"
+        "|netto betrag|positionsbetrag|positions betrag|gesamtbetrag|gesamt betrag|gesamt"
         "|gesamtpreis|gesamt preis|gp|g preis|netto|nettowert|netto wert|wert|warenwert|summe|nettosumme|entgelt"
         "|gesamt netto|netto gesamt|gesamtnetto|gesamtpreis netto|preis gesamt|positionswert|positionssumme"
         "|zeilensumme|zeilenbetrag|gesamtwert|nettogesamt|total|line total|line amount|net|net amount|net total"
@@ -190,7 +191,8 @@ _HEADINGS = {
         "|ordrelinje|best pos"
     ),
     (Kind.OTHER,): (
-        "art|vke geb|vke|geb|gebinde|datum|date|fecha|dato|data|lieferdatum|delivery date|termin|liefertermin"
+        "art|gegenstandswert|geschaftswert|vke geb"
+        "|vke|geb|gebinde|datum|date|fecha|dato|data|lieferdatum|delivery date|termin|liefertermin"
         "|leistungsdatum|leistungszeitraum|zeitraum|period|periode|charge|chargennr|chargen nr|batch|batch no|lot"
         "|lot no|lotto|lote|seriennummer|serien nr|serial no|serial number|gewicht|weight|net weight|gross weight"
         "|poids|peso|gewicht kg|herkunft|origin|origine|ursprung|zolltarifnr|zolltarifnummer|tariff|hs code"
@@ -315,13 +317,19 @@ _TOTAL = re.compile(
     r"|total amount|nettobetrag|amount due|balance|montant (?:total|net|ht|ttc|du)|sous total|base ht|solde"
     r"|net a payer|imponibile|totale (?:imponibile|documento|fattura)|base imponible|importe total|suma|total a pagar"
     r"|subtotale|te betalen|totaalbedrag|i alt|sum|at betale|subtotal|momspligtig|netto(?:summe|betrag)?|zu zahlen\w*"
-    r"|zahlbetrag|offener|rechnungsbe\w+|vat|ust|mwst|umsatzsteuer|mehrwertsteuer|tva|iva|btw|moms|taxe?s?|steuer\w*"
+    r"|zahlbetrag|offener|rechnungsbe\w+|vat|ust|mwst|umsatzsteuer|mehrwertsteuer|tva|iva|btw|moms|taxe?s?|steuer(?:n|betrage?|summe|satz|basis\w*|gesamt|aufschlusselung)?"
     r"|zzgl|zuzuglich|plus|abzgl|abzuglich|less|enthaltene|due|payable|invoice (?:total|amount)|order total"
     r"|gesamtgewicht|bruttogewicht|nettogewicht|total weight|net weight|gross weight|poids (?:total|net|brut)"
     r"|peso (?:totale|netto|lordo)|gesamtbeitrag|beitrag|rechnungsbeitrag|versicherung(?:s)?teuer|steuern?"
     r"|total (?:ht|ttc)"
     r")(?: .*)?"
 )
+_NO_TOTAL = re.compile(
+    r"(?:ust|mwst|umsatzsteuer|steuer|lohnsteuer|vat|tax|btw|moms)-"
+    r"(?!(?:betrag|summe|satz|gesamt|total|bedrag|amount|rate|bel\u00f8b|basis)\b)[^\W\d]{3,}",
+    re.IGNORECASE,
+)
+"""Services that have a tax in their name: `Umsatzsteuer-Voranmeldung`."""
 _CARRY = re.compile(
     r"(?:"
     r"ubertrag|uebertrag|carried forward|carry forward|brought forward|carried over|c f|b f|report|a reporter"
@@ -345,7 +353,7 @@ _SECTION = re.compile(
 @lru_cache(maxsize=4096)
 def is_total(text: str) -> bool:
     """Tell whether a row's text is that of a sum, a tax or a weight, which are no lines."""
-    return _TOTAL.fullmatch(plain_heading(text)) is not None
+    return _TOTAL.fullmatch(plain_heading(text)) is not None and _NO_TOTAL.match(text) is None
 
 
 def is_tax_name(text: str) -> bool:

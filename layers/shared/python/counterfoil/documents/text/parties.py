@@ -26,6 +26,7 @@ _BUYER_WRITES = frozenset({DocumentType.PURCHASE_ORDER, DocumentType.GOODS_RECEI
 _OF_WRITERS = re.compile(
     r"\b(?:tel|telefon|telephone|phone|fon|fax|tlf|mobil|iban|bic|siren|siret|rcs|capital|capitale|kvk|hr[ab]|www)\b|@|https?:"
 )
+_APART = re.compile(r"\s[-\u2013|\u00b7]\s")
 _TAX_NUMBER = re.compile(r"[A-Z]{0,2}\d[\dA-Z./ -]{4,20}[\dA-Z]")
 _SEAT = r"[A-Z\u00c0-\u00dd][\w'\u2019.-]+(?: [\w'\u2019.-]+){0,2}? (?:[AB] )?"
 _REGISTRATION = re.compile(rf"(?:{_SEAT})?(?P<number>(?:[A-Z]{{2}}[- ]?)?\d[\d ]{{4,18}}\d)")
@@ -255,7 +256,7 @@ def _ids(layout: Layout) -> Iterator[_Id]:
 
 
 def _tax_number(text: str) -> tuple[str, float] | None:
-    match = _TAX_NUMBER.match(text.strip(" .:#-"))
+    match = _TAX_NUMBER.match(_APART.split(text.strip(" .:#-"))[0])
     return (match[0], 1.0) if match else None
 
 

@@ -87,7 +87,8 @@ NUMBERS: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
     {
         DocumentType.INVOICE: (
             "rechnungs *", "rechnung *", "honorarnote *", "kostennote *", "bill *", "ref facture", "reference facture",
-            "re *", "rg *", "faktura *", "fakturanummer", "rechnungskorrektur *",
+            "re *", "rg *", "piece *", "* de piece", "fatt *", "fra *", "fact *", "faktura *", "fakturanummer",
+            "rechnungskorrektur *",
             "invoice *", "tax invoice *", "inv *", "facture *", "* de facture", "* facture", "fattura *", "* fattura",
             "* della fattura", "factura *", "* de factura", "* factura", "factuur *",
         ),
@@ -147,6 +148,13 @@ ORDER_NUMBER = (
     "ordre *",
 )  # fmt: skip
 """Labels of the number that an order has with who prints it: of a confirmation its own, where no other is."""
+
+REMINDER = (
+    "mahnung", "zahlungserinnerung", "kontoauszug", "reminder", "statement", "relance", "rappel", "releve", "sollecito",
+    "estratto conto", "recordatorio", "extracto", "herinnering", "aanmaning", "rekeningoverzicht", "rykker",
+    "kontoudtog",
+)  # fmt: skip
+"""What asks for the payment of other documents, and names them without being one."""
 
 TYPE_LABEL = (
     "documento", "tipo documento", "tipo de documento", "tipo di documento", "tipologia documento", "document",
@@ -265,6 +273,7 @@ OWN_DATE: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
 )  # fmt: skip
 
 ANY_DATE = (
+    "date emission", "emesso il", "data emiss", "fecha emision", "fecha expedicion", "f emision",
     "datum", "beleg datum", "ausstellungsdatum", "ausgestellt am", "date", "document date", "issue date",
     "date of issue", "issued", "date d'emission", "date du document", "data", "data documento", "data emissione",
     "data di emissione", "fecha", "fecha de emision", "fecha de expedicion", "uitgiftedatum", "dato", "udstedt",
@@ -273,6 +282,10 @@ ANY_DATE = (
 
 DUE_DATE = (
     "falligkeits datum", "fallig am", "falligkeit", "falligkeitstag", "fallig bis", "zahlbar bis", "zahlbar bis zum",
+    "zahlungsfrist", "zahlung bis", "zahlbar am", "fallig", "netto bis", "please pay by", "pay before",
+    "payment due by", "date limite de paiement", "payable le", "date de reglement", "pagamento entro", "scad",
+    "fecha de pago", "fecha vto", "vto", "betaaldatum", "uiterlijk te betalen", "betales senest", "betalingsdato",
+    "forfaldsdag",
     "zahlungsziel", "zu zahlen bis", "date due", "scadenza pagamenti", "scadenze", "scadenze pagamenti", "due date",
     "payment due", "payment due date", "due", "due on", "payable by",
     "pay by", "due by", "date d'echeance", "date echeance", "echeance", "echeance le", "a payer avant le",
@@ -352,7 +365,7 @@ INVOICED = (
 
 ADDRESSED = (
     "empfanger", "an", "to", "destinataire", "destinatario", "spettabile", "spett le", "egregio", "gentile", "aan",
-    "modtager", "til",
+    "modtager", "til", "messrs", "doit", "a l'attention de",
 )  # fmt: skip
 """Whom a letter goes to: who does not write."""
 
@@ -417,11 +430,11 @@ COUNTRIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "DK": ("danemark", "denmark", "danimarca", "dinamarca", "denemarken", "danmark"),
         "GB": (
             "united kingdom", "grossbritannien", "great britain", "england", "royaume uni", "regno unito",
-            "reino unido", "verenigd koninkrijk", "storbritannien", "vereinigtes konigreich", "uk",
+            "reino unido", "verenigd koninkrijk", "storbritannien", "vereinigtes konigreich", "uk", "u k",
         ),
         "IE": ("irland", "ireland", "irlande", "irlanda", "ierland"),
         "US": (
-            "usa", "united states", "vereinigte staaten", "etats unis", "stati uniti", "estados unidos",
+            "usa", "u s a", "united states", "vereinigte staaten", "etats unis", "stati uniti", "estados unidos",
             "verenigde staten",
         ),
         "PL": ("polen", "poland", "pologne", "polonia"),
