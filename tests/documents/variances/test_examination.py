@@ -180,7 +180,7 @@ def test_units_that_cannot_be_converted_are_for_a_person():
     found = result(order(), delivery(), invoice(lines=[line(unit="BX", quantity="1", price="42"), TWO[1]]))
     assert (codes(found), found.outcome) == ([], Outcome.EXCEPTION)
     assert found.reasons[0] == (
-        "Invoice R-100, line 1: its unit BX cannot be compared with the order's; look at the quantity."
+        "Invoice R-100, line 1: its unit XBX cannot be compared with the order's; look at the quantity."
     )
 
 

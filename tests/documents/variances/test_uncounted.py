@@ -16,7 +16,7 @@ def test_a_delivery_in_boxes_of_who_knows_how_many_is_neither_short_nor_billed_b
     assert codes(found) == []
     assert found.outcome is Outcome.EXCEPTION
     assert found.reasons == (
-        "Delivery note L1, line 1: its unit BX cannot be compared with the order's; look at the quantity.",
+        "Delivery note L1, line 1: its unit XBX cannot be compared with the order's; look at the quantity.",
     )
 
 

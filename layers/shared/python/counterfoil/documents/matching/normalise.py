@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 
-from counterfoil.documents.matching.alphabets import fold
+from counterfoil.documents.alphabets import fold
 from counterfoil.documents.matching.names import Name, name
 
 __all__ = [

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from counterfoil.documents.matching.alphabets import plain
+from counterfoil.documents.alphabets import plain
 
 
 class Role(IntEnum):

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 from pydantic import ConfigDict, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
+from counterfoil.documents import units
 from counterfoil.documents.reading.grounds import Grounds
 from counterfoil.documents.structured import (
     ROLES,
@@ -26,7 +27,7 @@ from counterfoil.documents.structured import (
     Roles,
     Text,
 )
-from counterfoil.documents.text import identifiers, line_units
+from counterfoil.documents.text import identifiers
 from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.page import Line, Page
 
@@ -308,5 +309,5 @@ def _normalised(name: str, value: str) -> tuple[str, float]:
         number, share = _CHECKED[name](value) or (value, _STRANGE / _CERTAIN)
         return number, round(_CERTAIN * share, 4)
     if name == "unit":
-        return line_units.code(value) or value, _LIKELY
+        return units.code(value) or value, _LIKELY
     return value, _LIKELY if name in _WORDS else _CERTAIN

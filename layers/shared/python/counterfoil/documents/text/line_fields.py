@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import pairwise
 
+from counterfoil.documents import units
 from counterfoil.documents.text import arithmetic, line_units
 from counterfoil.documents.text.line_columns import Heading
 from counterfoil.documents.text.line_numbers import NumberFormat, Token, value
@@ -266,7 +267,7 @@ def _put_quantities(found: Found, line: RawLine, cells: Mapping[Kind, Sequence[P
     near.append(line.beside_quantity)
     for text in near:
         first = text.split()[0] if text.split() else ""
-        found.put("unit", line_units.code(text) or line_units.code(first), 0.9)
+        found.put("unit", units.code(text) or units.code(first), 0.9)
     found.has_unknown_unit = any(near) and "unit" not in found.fields
     if quantity is not None and "unit" not in found.fields:
         found.put("unit", line_units.stated_in(found.fields.get("description", "")), _ROUGH, "description")

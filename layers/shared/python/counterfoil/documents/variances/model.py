@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from counterfoil.documents import units
 from counterfoil.documents.matching.normalise import Reference, code, reference, words
 from counterfoil.documents.structured import ROLES, DocumentType
 from counterfoil.documents.variances.charges import is_charge
 from counterfoil.documents.variances.tolerances import Limits
-from counterfoil.documents.variances.units import canonical_unit
 
 _DIGITS = Context(prec=18)
 _COMPARED_TEXT = 400
@@ -209,7 +209,7 @@ def _line(place: int, item: Mapping[str, Any]) -> Line:
         words=words(description)[:_COMPARED_TEXT] if description else "",
         quantity=number_of(item.get("quantity")),
         rejected=number_of(item.get("rejected_quantity")),
-        unit=canonical_unit(_text(item.get("unit"))),
+        unit=units.canonical(_text(item.get("unit"))),
         unit_price=number_of(item.get("unit_price")),
         price_basis=basis if basis is not None and basis > 0 else Decimal(1),
         net=number_of(item.get("net_amount")),

@@ -1,16 +1,10 @@
-"""Units of measure (UN/ECE Recommendation 20): which are one, and which can be converted for certain. Pure.
+"""Units of measure, as canonical codes: which can be converted for certain, and how people call them. Pure.
 
 Factors are exact by the definitions of the SI, of the international yard and pound (1959), and of time. What depends on
 the goods (pieces in a box, metres on a reel) is not converted.
 """
 
 from decimal import Decimal
-
-_SAME = {
-    "PCE": "C62", "EA": "C62", "H87": "C62", "NAR": "C62", "PC": "C62", "ST": "C62", "STK": "C62", "NMP": "PK",
-    "PCK": "PK", "XPK": "PK", "XBX": "BX", "KG": "KGM", "G": "GRM", "M": "MTR", "L": "LTR", "H": "HUR", "T": "TNE",
-}  # fmt: skip
-"""Codes that say the same, those of Recommendation 21 with an X before them and what people write among them."""
 
 _FACTORS = {
     unit: (dimension, Decimal(factor))
@@ -37,7 +31,9 @@ _SERVICES = frozenset(
 
 
 _WORDS = {
-    "C62": ("piece", "pieces"), "BX": ("box", "boxes"), "PK": ("pack", "packs"), "DZN": ("dozen", "dozen"),
+    "C62": ("piece", "pieces"), "XBX": ("box", "boxes"), "XPK": ("pack", "packs"), "DZN": ("dozen", "dozen"),
+    "XCT": ("carton", "cartons"), "XRO": ("roll", "rolls"), "XBO": ("bottle", "bottles"), "XBG": ("bag", "bags"),
+    "XPX": ("pallet", "pallets"), "PR": ("pair", "pairs"), "SET": ("set", "sets"),
     "SEC": ("second", "seconds"), "MIN": ("minute", "minutes"), "HUR": ("hour", "hours"), "DAY": ("day", "days"),
     "WEE": ("week", "weeks"), "MON": ("month", "months"), "ANN": ("year", "years"), "E48": ("service", "services"),
     "MGM": ("mg", "mg"), "GRM": ("g", "g"), "KGM": ("kg", "kg"), "TNE": ("t", "t"), "MMT": ("mm", "mm"),
@@ -52,14 +48,6 @@ def spoken(unit: str | None, quantity: Decimal) -> str:
     if unit is None:
         return ""
     return _WORDS.get(unit, (unit, unit))[abs(quantity) != 1]
-
-
-def canonical_unit(text: str | None) -> str | None:
-    """A unit's code; of several that say the same, one."""
-    if not text:
-        return None
-    unit = text.strip().upper()
-    return _SAME.get(unit, unit)
 
 
 def factor(unit: str | None, wanted: str | None) -> Decimal | None:
