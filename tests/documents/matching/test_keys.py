@@ -34,6 +34,36 @@ def test_parties_lead_to_their_deals_of_the_last_quarters() -> None:
     assert not meet(read(invoice(seller=misspelled(SELLER), lines=elsewhere)), read(order()))
 
 
+def test_a_vat_id_leads_to_its_bearer_with_and_without_its_country() -> None:
+    elsewhere = [line("Z-9")]
+    written = {"name": "Unlike", "vat_id": "DE136695976"}
+    for other in (
+        {"name": "Other", "vat_id": "136 695 976"},
+        {"name": "Other", "vat_id": "136695976", "country": "DE"},
+        {"name": "Other", "vat_id": "DE l36695976"},
+    ):
+        assert meet(read(invoice(seller=other, lines=elsewhere)), read(order(seller=written))), other
+    strange = {"name": "Other", "vat_id": "DE136695977"}
+    assert not meet(read(invoice(seller=strange, lines=elsewhere)), read(order(seller=written)))
+
+
+def test_another_name_leads_to_who_bears_it() -> None:
+    elsewhere = [line("Z-9")]
+    for one, other in (
+        ("Max Mueller t/a Brede Bau", "Brede Bau"),
+        ("Brede Bau, Inh. Max Mueller", "Max Müller"),  # codespell:ignore inh
+        ("Vossberg KG formerly Tarnow KG", "Tarnow"),
+    ):
+        bill, sheet = invoice(seller={"name": one}, lines=elsewhere), order(seller={"name": other})
+        assert meet(read(bill), read(sheet)), one
+        assert meet(read(invoice(seller={"name": other}, lines=elsewhere)), read(order(seller={"name": one}))), one
+
+
+def test_of_many_other_names_two_are_keys() -> None:
+    one = read(order(seller={"name": "Brede (aka Alpha) (aka Gamma) (aka Delta)"}, buyer={"name": "Ulm"}))
+    assert {key.value.split("|")[0] for key in keyed.keys(one) if "|ulm|" in key.value} == {"brede", "alpha", "gama"}
+
+
 def test_articles_lead_to_a_partner_whose_number_and_parties_are_misspelled() -> None:
     damaged: dict[str, Any] = {"po_reference": "1174", "seller": misspelled(SELLER), "buyer": misspelled(BUYER)}
     assert meet(read(invoice(**damaged)), read(order()))

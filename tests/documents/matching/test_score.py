@@ -127,6 +127,56 @@ def test_a_vat_id_settles_who_a_renamed_seller_is() -> None:
     assert weight(score(read(invoice(seller=renamed)), read(order())), "seller") > same - 2
 
 
+def seller_level(one: dict[str, str], other: dict[str, str]) -> str:
+    found = score(read(invoice(seller=one)), read(order(seller=other)))
+    return next((str(item.level) for item in found.evidence if item.feature == "seller"), "")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "level"),
+    [
+        ("DE136695976", "136 695 976", "same VAT id"),
+        ("136695976", "DE136695976", "same VAT id"),
+        ("GR136695976", "EL 136695976", "same VAT id"),
+        ("ATU13669597", "U13669597", "same VAT id"),
+        ("DE136695976", "DE136695979", "VAT id differs by one character"),
+        ("DE136695976", "AT136695976", "another VAT id"),
+        ("DE136695976", "5976", "another VAT id"),
+        ("CHE-136.695.976 MWST", "CHE136695976", "same VAT id"),
+    ],
+)
+def test_levels_of_vat_ids(one: str, other: str, level: str) -> None:
+    assert seller_level({"vat_id": one}, {"vat_id": other}) == level
+
+
+def test_a_country_of_the_address_is_that_of_a_vat_id_without_one() -> None:
+    bare = {"vat_id": "136695976", "country": "PT"}
+    assert seller_level(bare, {"vat_id": "PT136695976"}) == "same VAT id"
+    assert seller_level(bare, {"vat_id": "DE136695976"}) == "another VAT id"
+
+
+def test_a_tax_number_in_the_place_of_a_vat_id_is_a_tax_number() -> None:
+    misplaced = {"vat_id": "181/815/08155"}
+    assert seller_level(misplaced, {"tax_number": "181/815/08155"}) == "same identifier"
+    assert seller_level(misplaced, {"vat_id": "DE136695976"}) == ""
+    assert seller_level({"vat_id": "-"}, {"vat_id": "-"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "level"),
+    [
+        ("Max Müller t/a Brede Bau", "Brede Bau GmbH", "similar name"),
+        ("Autohaus Brede, Inh. Max Müller", "Max Mueller", "similar name"),  # codespell:ignore inh
+        ("Max Müller t/a Brede Bau", "Moritz Meier t/a Brede Bau", "similar name"),
+        ("Brede GmbH (formerly Hartmann)", "Vossberg GmbH (formerly Hartmann)", "similar name"),
+        ("Max Müller t/a Brede Bau", "Tarnow Schrauben AG", "another name"),
+        ("SIA Abrasives AG", "Abrasives SIA", "similar name"),
+    ],
+)
+def test_other_names_that_a_document_states_count(one: str, other: str, level: str) -> None:
+    assert seller_level({"name": one}, {"name": other}) == level
+
+
 def test_a_party_that_nobody_states_is_no_evidence() -> None:
     assert weight(score(read(invoice(buyer=None)), read(order(buyer=BUYER))), "buyer") == 0
 

@@ -25,7 +25,7 @@ _WORDS = {
     "GRM": "g gr gramm gram grams gramme grammes grammo grammi gramos",
     "TNE": "t to tonne tonnen tonnes ton tonnellata tonnellate tonelada toneladas",
     "LTR": "l lt ltr ltrs liter liters litre litres litro litri litros",
-    "MLT": "ml milliliter millilitre",
+    "MLT": "milliliter millilitre",
     "HLT": "hl hektoliter hectolitre",
     "MTR": "m mtr meter meters metre metres metro metri metros lfm lfdm lm",
     "CMT": "cm zentimeter centimeter centimetre",
@@ -50,9 +50,8 @@ _WORDS = {
     "DZN": "dutzend dtz",
     "KT": "kit kits",
 }
+"""Neither `ml`, which is running metres in Italian and French, too, nor `dozen`, which is boxes in Dutch."""
 _CODES = MappingProxyType({word: code for code, words in _WORDS.items() for word in words.split()})
-_DOUBTFUL = frozenset({"ML", "ml"})
-"""Running metres in Italian and French, millilitres elsewhere. Likewise `dozen` is in no list: it is boxes in Dutch."""
 _PRINTED_CODES = frozenset(_WORDS) - {"MIN"} | {"H87", "NAR", "NMP", "XBC", "E48", "PK", "BX"}
 _ALIKE = MappingProxyType(
     {
@@ -69,8 +68,6 @@ _PLURAL = re.compile(r"\((?:s|e|n|en|es|i)\)$")
 def code(text: str) -> str | None:
     """Return the Rec 20 code of a unit as printed (`Stk.`, `m²`, `Liter(s)`, `HUR`), None where it is not certain."""
     plain = text.strip(" .,:;/()[]")
-    if plain in _DOUBTFUL:
-        return None
     if plain in _PRINTED_CODES:
         return plain
     return _CODES.get(fold(_PLURAL.sub("", text.strip(" .,:;/")).translate(_SYMBOLS)).strip("()[]. "))

@@ -12,7 +12,7 @@ from rapidfuzz import fuzz
 from rapidfuzz.distance import OSA
 
 from counterfoil.documents.matching.lines import LineMatch, close, match_lines
-from counterfoil.documents.matching.normalise import Reference
+from counterfoil.documents.matching.normalise import Name, Reference, same_vat
 from counterfoil.documents.matching.profile import CONTRACT, DELIVERY, INVOICE, ORDER, RECEIPT, Document, Party
 
 _PRICED = frozenset({INVOICE, ORDER, CONTRACT, "credit_note", "order_confirmation"})
@@ -142,7 +142,7 @@ def parties(a: Document, b: Document) -> list[Level]:
 
 def _identity(a: Party, b: Party) -> str | None:
     if a.vat and b.vat:
-        if a.vat == b.vat:
+        if same_vat(a.vat, b.vat):
             return "same VAT id"
         return (
             "VAT id differs by one character" if OSA.distance(a.vat, b.vat, score_cutoff=1) <= 1 else "another VAT id"
@@ -160,11 +160,16 @@ def _name(a: Party, b: Party) -> str | None:
         other_form = a.name.form is not None and b.name.form is not None and a.name.form != b.name.form
         return "same name, another legal form" if other_form else "same name"
     similarity = fuzz.ratio(a.name.core, b.name.core)
-    if similarity >= 88:
+    if similarity >= 88 or _other_name(a.name, b.name):
         return "similar name"
     if _abbreviated(a.name.core, b.name.core):
         return "shortened name"
     return "name resembles" if similarity >= 70 else "another name"
+
+
+def _other_name(a: Name, b: Name) -> bool:
+    """Whether one name is the other name that the other one states, or both state the same one."""
+    return a.core in b.others or b.core in a.others or not a.others.isdisjoint(b.others)
 
 
 def _abbreviated(a: str, b: str) -> bool:

@@ -14,16 +14,16 @@ only:
 All but `seeks` are what a document says. What it seeks is what its decision left open, and is written with that.
 
 Numbers are keys in their folded forms (equal for what OCR confuses), with `~` before a mere tail. A deal is the pair of
-the parties, by VAT id and by name, or an article (`#`), and the quarter of the document's date; a child looks at its
-own quarter and at those before it in which its parent may be dated, a parent at its own and at those after it. Articles
-find what is misspelled in its number and in its parties, too.
+the parties, by the end of the VAT id and by each of their names, or an article (`#`), and the quarter of the document's
+date; a child looks at its own quarter and at those before it in which its parent may be dated, a parent at its own and
+at those after it. Articles find what is misspelled in its number and in its parties, too.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from zlib import crc32
 
-from counterfoil.documents.matching.normalise import Reference
+from counterfoil.documents.matching.normalise import Reference, vat_end
 from counterfoil.documents.matching.profile import (
     CONFIRMATION,
     CONTRACT,
@@ -170,9 +170,10 @@ def _numbers(number: Reference | None) -> Iterator[str]:
 
 def _sides(party: Party) -> Iterator[str]:
     if party.vat:
-        yield party.vat
+        yield vat_end(party.vat)
     if party.name:
         yield party.name.key
+        yield from party.name.other_keys
 
 
 def _copies(document: Document) -> Iterator[str]:

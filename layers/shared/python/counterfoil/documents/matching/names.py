@@ -49,6 +49,7 @@ _COMPOUNDS = {
 """Forms that German and the Nordic languages write in one word with the name."""
 _COMPOUNDS_END = tuple(_COMPOUNDS)
 _KEY_LETTERS = 6
+_OTHER_KEYS = 2
 _ACRONYM = 4
 """Letters of a single word that may have its place behind it: `TIL Manchester`."""
 _BRANCHES = {
@@ -72,6 +73,8 @@ class Name:
     others: frozenset[str] = frozenset()
     """Cores of other names that the text states (trading as, formerly, owner), and of the other reading of a word that
     may be a form."""
+    other_keys: tuple[str, ...] = ()
+    """The keys of the first two of those other names."""
 
 
 @lru_cache(maxsize=20_000)
@@ -83,18 +86,24 @@ def name(text: str, place: str = "") -> Name:
     if not SIGNS.keys().isdisjoint(words):
         words, aliases = _without_signs(words, of_place)
     kept, form = _reduced(words, of_place)
-    others = {" ".join(sorted(_reduced(alias, of_place)[0])) for alias in aliases}
-    first = kept[0] if kept else ""
+    stated = [other for alias in aliases if (other := _reduced(alias, of_place)[0])]
+    others = {" ".join(sorted(other)) for other in stated}
     if len(kept) > 1:
         cyrillic = not text.isascii() and _CYRILLIC.search(text) is not None
         kept, form, reading = _doubtful_forms(kept, form, cyrillic=cyrillic)
         others |= reading
-    core = " ".join(sorted(kept))
+    core, key = " ".join(sorted(kept)), _key(kept, of_place)
+    other_keys = tuple(_key(other, of_place) for other in stated[:_OTHER_KEYS]) if stated else ()
+    return Name(core, form, key, frozenset(others - {core, ""}), other_keys)
+
+
+def _key(words: Sequence[str], of_place: frozenset[str]) -> str:
+    """The beginning of the first word that is neither a form nor the place."""
+    first = words[0] if words else ""
     found = next(
-        (word for word in kept if word not in MEANINGS and word not in LEADING and word not in of_place), first
+        (word for word in words if word not in MEANINGS and word not in LEADING and word not in of_place), first
     )
-    key = _DOUBLED.sub(r"\1", found.replace("i", "l"))
-    return Name(core, form, key[:_KEY_LETTERS], frozenset(others - {core, ""}))
+    return _DOUBLED.sub(r"\1", found.replace("i", "l"))[:_KEY_LETTERS]
 
 
 def _doubtful_forms(kept: list[str], form: str | None, *, cyrillic: bool) -> tuple[list[str], str | None, set[str]]:

@@ -25,6 +25,8 @@ __all__ = [
     "name",
     "quantity",
     "reference",
+    "same_vat",
+    "vat_end",
     "vat_id",
     "words",
 ]
@@ -38,6 +40,8 @@ _VAT_ENDING = re.compile("(?:MWST|TVA|IVA|MVA)$")
 _BARE_VAT = re.compile(r"[A-Z]\d{7,8}[A-Z\d]?")
 """A letter and a number, as ids of Austria, Spain and Cyprus are without their country."""
 _VAT_LETTERS = {"GR": "EL", "CH": "CHE"}
+_VAT_END = 8
+"""Characters that are a VAT id without its country's letters, or the end of one; a few countries have shorter ids."""
 
 _PREFIX_WORDS = re.compile(
     r"^(?:(?:P\.?\s?O|PURCHASE|ORDER|BESTELLUNG|BESTELLNUMMER|BESTELL|BEST|ORD|AUFTRAG|LIEFERSCHEIN|DELIVERY|NOTE|INVOICE|RECHNUNG|CONTRACT|VERTRAG"
@@ -84,6 +88,16 @@ def vat_id(text: str, country: str = "") -> str | None:
     elif number.startswith("GR"):
         number = "EL" + number[2:]
     return number.translate(_CONFUSABLE_DIGITS) or None
+
+
+def vat_end(vat: str) -> str:
+    """The end of a VAT id, which it has with and without its country's letters."""
+    return vat[-_VAT_END:]
+
+
+def same_vat(a: str, b: str) -> bool:
+    """Whether two VAT ids are one, be it that only one of them has its country's letters."""
+    return a == b or (min(len(a), len(b)) >= _VAT_END and (a.endswith(b) or b.endswith(a)))
 
 
 def code(text: str) -> str:

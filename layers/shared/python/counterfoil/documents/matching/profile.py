@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from counterfoil.documents import units
 from counterfoil.documents.matching.normalise import (
     Name,
     Reference,
@@ -17,6 +18,7 @@ from counterfoil.documents.matching.normalise import (
     name,
     quantity,
     reference,
+    vat_id,
     words,
 )
 
@@ -54,6 +56,7 @@ class Party:
 
     name: Name | None
     vat: str | None
+    """With the country's letters where the id or the address states them."""
     identifiers: Mapping[str, str]
     """By field: tax number, register number, endpoint, IBAN, e-mail address."""
     postal_code: str | None
@@ -67,6 +70,7 @@ class Line:
     buyer_article: str | None
     text: str
     unit: str | None
+    """Its canonical code."""
     quantity: float | None
     price: float | None
     """For one unit: the price basis is divided out."""
@@ -161,10 +165,13 @@ def _party(data: object) -> Party:
     if not isinstance(data, Mapping):
         return Party(None, None, {}, None)
     stated = {field: value for field, value in data.items() if isinstance(value, str) and value.strip()}
+    vat = vat_id(stated["vat_id"], stated.get("country", "")) if "vat_id" in stated else None
+    if vat is None and "vat_id" in stated:
+        stated.setdefault("tax_number", stated["vat_id"])  # what stands there and is no VAT id
     return Party(
         name(stated["name"], stated.get("city", "")) if "name" in stated else None,
-        identifier(stated["vat_id"]) if "vat_id" in stated else None,
-        {field: identifier(stated[field]) for field in _IDENTIFIERS if field in stated},
+        vat,
+        {field: found for field in _IDENTIFIERS if field in stated and (found := identifier(stated[field]))},
         identifier(stated["postal_code"]) if "postal_code" in stated else None,
     )
 
@@ -175,7 +182,7 @@ def _line(item: Mapping[str, Any]) -> Line:
         code(item.get("article_number") or "") or None,
         code(item.get("buyer_article_number") or "") or None,
         words(item.get("description") or ""),
-        item.get("unit"),
+        units.canonical(item.get("unit")),
         quantity(item.get("quantity")),
         price / basis if price is not None and basis else price,
         cents(item.get("net_amount")),
