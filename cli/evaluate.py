@@ -204,10 +204,9 @@ def _read(server: Server, ids: Mapping[str, UUID], outcomes: Counter[str], secon
 
 def _match_one(database: Database, tenant_id: UUID, document_id: UUID) -> str:
     """What the worker does with one message, but for the delivery around it. Returns how it went."""
-    prepared = retry_conflicts(lambda: matching.prepare(database, tenant_id, document_id))
-    if isinstance(prepared, matching.Skip):
+    decided = retry_conflicts(lambda: matching.search_and_decide(database, tenant_id, document_id))
+    if isinstance(decided, matching.Skip):
         return "skipped"
-    decided = matching.search_and_decide(database, prepared)
 
     def write() -> matching.Written:
         with database.tenant(tenant_id) as connection:

@@ -1,3 +1,5 @@
+DROP TABLE key_loss;
+
 ALTER TABLE document_key NO FORCE ROW LEVEL SECURITY;
 ALTER TABLE document NO FORCE ROW LEVEL SECURITY;
 INSERT INTO document_key (tenant_id, document_id, type, key)

@@ -456,6 +456,13 @@ CREATE TABLE public.judgement_candidate (
 
 ALTER TABLE ONLY public.judgement_candidate FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.key_loss (
+    tenant_id uuid NOT NULL,
+    written_by xid8 DEFAULT pg_current_xact_id() NOT NULL
+);
+
+ALTER TABLE ONLY public.key_loss FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.llm_call (
     id uuid NOT NULL,
     tenant_id uuid,
@@ -817,6 +824,9 @@ ALTER TABLE ONLY public.judgement_candidate
 ALTER TABLE ONLY public.judgement
     ADD CONSTRAINT judgement_pkey PRIMARY KEY (document_id, question);
 
+ALTER TABLE ONLY public.key_loss
+    ADD CONSTRAINT key_loss_pkey PRIMARY KEY (tenant_id);
+
 ALTER TABLE ONLY public.llm_call
     ADD CONSTRAINT llm_call_pkey PRIMARY KEY (id);
 
@@ -1059,6 +1069,9 @@ ALTER TABLE ONLY public.judgement_candidate
 ALTER TABLE ONLY public.judgement
     ADD CONSTRAINT judgement_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.key_loss
+    ADD CONSTRAINT key_loss_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.llm_call
     ADD CONSTRAINT llm_call_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
@@ -1185,6 +1198,8 @@ CREATE POLICY keeper ON public.notice_delivery TO counterfoil_keeper USING (true
 
 CREATE POLICY keeper ON public.tenant_admin TO counterfoil_keeper USING (true) WITH CHECK (true);
 
+ALTER TABLE public.key_loss ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.llm_call ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.llm_day ENABLE ROW LEVEL SECURITY;
@@ -1250,6 +1265,8 @@ CREATE POLICY own_tenant ON public.ingestion_job TO counterfoil_worker USING ((t
 CREATE POLICY own_tenant ON public.judgement TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.judgement_candidate TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.key_loss TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.llm_call TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -1595,6 +1612,8 @@ GRANT SELECT(reason),UPDATE(reason) ON TABLE public.ingestion_job TO counterfoil
 GRANT SELECT,INSERT ON TABLE public.judgement TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.judgement_candidate TO counterfoil_worker;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.key_loss TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.llm_call TO counterfoil_worker;
 GRANT INSERT ON TABLE public.llm_call TO counterfoil_delivery;

@@ -61,9 +61,8 @@ def _one_by_one(world: World, papers: dict[UUID, Paper]) -> Edges:
     world.store.admin.execute(_FORGET, prepare=False)
     database = SimulatedDatabase(world.transactions, Process("oracle", mortal=False))
     for id_ in papers:
-        prepared = matching.prepare(database, scenario.TENANT, id_)
-        assert isinstance(prepared, matching.Prepared)
-        decided = matching.search_and_decide(database, prepared)
+        decided = matching.search_and_decide(database, scenario.TENANT, id_)
+        assert isinstance(decided, matching.Decided)
         with database.tenant(scenario.TENANT) as connection:
             matching.write(connection, decided, world.scheduler.clock())
     return _edges(world, papers)

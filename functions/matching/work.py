@@ -20,27 +20,24 @@ WITHDRAWN = "A document that it was matched with, or could have been, was read a
 def match(attempt: Attempt, language_model: Callable[[Database], Llm] | None = None) -> Outcome:
     """Match one document against its tenant's others. Where one is configured, `language_model` makes what judges."""
     assert attempt.tenant_id is not None  # a document's tenant is NOT NULL
-    prepared = matching.prepare(attempt.database, attempt.tenant_id, attempt.work_id)
-    if isinstance(prepared, matching.Skip):
-        return Skip(prepared.reason, lambda connection: _withdraw(connection, attempt))
-    attempt.check()
+    tenant_id = attempt.tenant_id
 
     def judge(make: Callable[[Database], Llm]) -> matching.Judge:
         llm = make(attempt.database)
         return matching.Judge(llm, llm.provider.model, attempt.now, attempt.time_left, attempt.cancelled, attempt.check)
 
     decided = matching.search_and_decide(
-        attempt.database, prepared, None if language_model is None else partial(judge, language_model)
+        attempt.database, tenant_id, attempt.work_id, None if language_model is None else partial(judge, language_model)
     )
+    if isinstance(decided, matching.Skip):
+        return Skip(decided.reason, lambda connection: _withdraw(connection, attempt))
     reasons: list[str | None] = []
 
     def effects(connection: Connection) -> Sequence[Send]:
         now = attempt.now()
         written = matching.write(connection, decided, now)
         reasons[:] = [written.reason]
-        return diagnostics.request(
-            connection, prepared.tenant_id, written.clusters, now, document_ids=written.documents
-        )
+        return diagnostics.request(connection, tenant_id, written.clusters, now, document_ids=written.documents)
 
     return Success(effects, reason=lambda: reasons[0])
 

@@ -267,9 +267,7 @@ def test_a_match_that_searched_before_the_removal_writes_as_if_it_had_searched_a
         office.match_all()
     others = [position for position in range(4) if position != matched]
     office.match_all(others)
-    prepared = matching.prepare(database, office.tenant_id, office.ids[matched])
-    assert isinstance(prepared, matching.Prepared)
-    decided = matching.search_and_decide(database, prepared)
+    decided = office.search(matched)
     remove(office, gone)
     if gone == matched:
         with pytest.raises(StaleClaimError, match="was removed"):
@@ -282,7 +280,7 @@ def test_a_match_that_searched_before_the_removal_writes_as_if_it_had_searched_a
     assert (office.edges(), clusters(office)) == (without.edges(), clusters(without))
 
 
-def test_a_document_whose_keys_were_written_beside_the_removal_finds_it_gone(
+def test_a_document_that_searched_beside_the_removal_finds_it_gone(
     opened: Callable[[Sequence[Paper]], Office],
 ):
     """The removal looks for those who name its number before the newcomer has keys; the newcomer's search sees it."""
@@ -290,9 +288,7 @@ def test_a_document_whose_keys_were_written_beside_the_removal_finds_it_gone(
     newcomer = office.file(invoice(po_reference="4711"))
     with office.database.tenant(office.tenant_id) as connection:
         removal.remove(connection, office.tenant_id, office.ids[0], NOW, by="ann")
-        prepared = matching.prepare(office.database, office.tenant_id, office.ids[newcomer])
-        assert isinstance(prepared, matching.Prepared)
-        decided = matching.search_and_decide(office.database, prepared)
+        decided = office.search(newcomer)
         assert decided.outcome.made
     assert office.write(decided).decided_again
     assert office.links() == set()
@@ -303,9 +299,7 @@ def test_a_removal_waits_for_a_match_that_is_being_written_and_undoes_it(
 ):
     office = opened([order()])
     newcomer = office.file(invoice(po_reference="4711"))
-    prepared = matching.prepare(database, office.tenant_id, office.ids[newcomer])
-    assert isinstance(prepared, matching.Prepared)
-    decided = matching.search_and_decide(database, prepared)
+    decided = office.search(newcomer)
     began, done = Event(), Event()
 
     def at_the_same_time() -> None:

@@ -296,9 +296,7 @@ def test_of_several_one_that_cannot_be_rejected_keeps_all(doubtful: Office) -> N
 def test_a_match_under_way_sees_a_decision_that_changed_no_edge(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [*TWICE, again(2)])
     office.match_all([0, 1, 3])
-    prepared = matching.prepare(database, office.tenant_id, office.ids[2])
-    assert isinstance(prepared, matching.Prepared)
-    decided = matching.search_and_decide(database, prepared)
+    decided = office.search(2)
     office.decide(0, 2, "rejected")
     assert office.write(decided).decided_again
     assert (office.links(), office.reviews()) == (set(), {2: [[1, 3]]})

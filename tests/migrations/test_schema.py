@@ -25,6 +25,7 @@ ROWS = {
     "ingestion_job": "INSERT INTO {} (id, tenant_id, created_at) VALUES (%(a)s, %(tenant)s, now())",
     "document_key": """INSERT INTO {} (tenant_id, document_id, type, key)
                        VALUES (%(tenant)s, %(a)s, 'number', %(id)s::text)""",
+    "key_loss": "INSERT INTO {} (tenant_id) VALUES (%(tenant)s)",
     "document_match": """INSERT INTO {} (tenant_id, a, b, score, confidence, evidence,
                                          decided_by, reasoning, decided_at)
                          VALUES (%(tenant)s, %(a)s, %(b)s, 1, 'high', '{{}}', 'rules', '', now())""",

@@ -57,15 +57,21 @@ class Office:
 
     def match(self, position: int) -> matching.Written | matching.Skip:
         """Match one document and settle it."""
-        document_id = self.ids[position]
-        prepared = matching.prepare(self.database, self.tenant_id, document_id)
-        if isinstance(prepared, matching.Skip):
-            return prepared
         while True:
             try:
-                return self.write(matching.search_and_decide(self.database, prepared, self.judge))
+                found = self._search(position, self.judge)
+                return found if isinstance(found, matching.Skip) else self.write(found)
             except DeferredError:  # as delivery does: another try, which costs no attempt
                 continue
+
+    def search(self, position: int, judge: Callable[[], matching.Judge] | None = None) -> matching.Decided:
+        """The first step alone, of a document that is matched."""
+        found = self._search(position, judge)
+        assert isinstance(found, matching.Decided)
+        return found
+
+    def _search(self, position: int, judge: Callable[[], matching.Judge] | None) -> matching.Decided | matching.Skip:
+        return matching.search_and_decide(self.database, self.tenant_id, self.ids[position], judge)
 
     def decide(self, one: int, other: int, verdict: reviews.Verdict, by: str = "clerk") -> decisions.Settled:
         """Let a person decide about two documents."""
@@ -85,7 +91,7 @@ class Office:
                 written = matching.write(connection, decided, NOW)
                 connection.execute(
                     "UPDATE document SET matching_status = 'succeeded', matching_reason = %s WHERE id = %s",
-                    [written.reason, decided.prepared.document_id],
+                    [written.reason, decided.document.id],
                 )
                 return written
 

@@ -387,13 +387,10 @@ def test_nobody_is_asked_inside_a_transaction(office: Office, scripted: Server, 
 
 
 def test_who_comes_in_between_makes_no_question_under_the_lock(office: Office, scripted: Server, admin: Connection):
-    prepared = matching.prepare(office.database, office.tenant_id, office.ids[2])
-    assert isinstance(prepared, matching.Prepared)
     scripted.then(answer(CHOICE))
-    decided = matching.search_and_decide(office.database, prepared, office.judge)
+    decided = office.search(2, office.judge)
     position = office.file(again(2))
-    late = matching.prepare(office.database, office.tenant_id, office.ids[position])
-    assert isinstance(late, matching.Prepared)
+    office.write(office.search(position))
     with pytest.raises(DeferredError) as put_off:
         office.write(decided)  # it is another question now, which nobody has answered
     assert put_off.value.until - NOW == timedelta(seconds=5)  # and more may be coming just now
@@ -407,11 +404,8 @@ def test_who_comes_in_between_makes_no_question_under_the_lock(office: Office, s
 def test_without_a_model_what_comes_in_between_defers_nothing(database: Database, admin: Connection):
     office = Office(database, admin, TWICE)
     office.match_all([0, 1])
-    prepared = matching.prepare(database, office.tenant_id, office.ids[2])
-    assert isinstance(prepared, matching.Prepared)
-    decided = matching.search_and_decide(database, prepared)
-    late = matching.prepare(database, office.tenant_id, office.ids[office.file(again(2))])
-    assert isinstance(late, matching.Prepared)
+    decided = office.search(2)
+    office.write(office.search(office.file(again(2))))
     assert office.write(decided).decided_again
 
 

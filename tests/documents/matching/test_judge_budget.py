@@ -116,11 +116,8 @@ def test_answers_that_the_budget_lasted_for_count(
 
 
 def test_without_budget_nothing_that_comes_in_between_puts_a_document_off(office: Office):
-    prepared = matching.prepare(office.database, office.tenant_id, office.ids[2])
-    assert isinstance(prepared, matching.Prepared)
-    decided = matching.search_and_decide(office.database, prepared, office.judge)
-    late = matching.prepare(office.database, office.tenant_id, office.ids[office.file(again(2))])
-    assert isinstance(late, matching.Prepared)
+    decided = office.search(2, office.judge)
+    office.write(office.search(office.file(again(2))))
     written = office.write(decided)  # it is another question now, and nobody would be asked that either
     assert (written.decided_again, office.reviews()) == (True, {2: [[0, 1, 3]]})
     assert SPENT.format(0) in (written.reason or "")
@@ -139,10 +136,8 @@ def test_a_link_by_an_answer_to_another_question_is_in_doubt_again(office: Offic
 
 
 def test_a_try_that_is_refused_ends_at_once(office: Office):
-    prepared = matching.prepare(office.database, office.tenant_id, office.ids[2])
-    assert isinstance(prepared, matching.Prepared)
     try:
-        office.write(matching.search_and_decide(office.database, prepared, office.judge))
+        office.write(office.search(2, office.judge))
     except DeferredError:
         pytest.fail("It would come back, again and again")
 

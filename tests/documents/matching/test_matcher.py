@@ -1,4 +1,4 @@
-"""Prepare, search, write: on PostgreSQL, under row-level security, with somebody else in between."""
+"""Search and write: on PostgreSQL, under row-level security, with somebody else in between."""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def database(database_url: str) -> Iterator[Database]:
 def test_a_document_without_structured_data_is_skipped_with_a_reason(database: Database, admin: Connection) -> None:
     tenant_id = factories.make_tenant(admin)
     unread = factories.make_document(admin, tenant_id)
-    found = matching.prepare(database, tenant_id, unread)
+    found = matching.search_and_decide(database, tenant_id, unread)
     assert isinstance(found, matching.Skip)
     assert "No structured data" in found.reason
 
@@ -34,7 +34,7 @@ def test_a_document_without_structured_data_is_skipped_with_a_reason(database: D
 def test_a_document_of_an_unknown_kind_is_skipped(database: Database, admin: Connection) -> None:
     tenant_id = factories.make_tenant(admin)
     letter = factories.make_document(admin, tenant_id, {"subject": "Letter"}, type="other")
-    assert isinstance(matching.prepare(database, tenant_id, letter), matching.Skip)
+    assert isinstance(matching.search_and_decide(database, tenant_id, letter), matching.Skip)
 
 
 def test_a_document_without_any_party_is_skipped(database: Database, admin: Connection) -> None:
@@ -47,23 +47,21 @@ def test_a_document_without_any_party_is_skipped(database: Database, admin: Conn
 
 def test_a_document_that_is_gone_is_a_permanent_failure(database: Database, admin: Connection) -> None:
     with pytest.raises(PermanentError):
-        matching.prepare(database, factories.make_tenant(admin), uuid4())
+        matching.search_and_decide(database, factories.make_tenant(admin), uuid4())
 
 
 def test_another_tenants_document_is_not_there(database: Database, admin: Connection) -> None:
     office, stranger = Office(database, admin, [invoice()]), Office(database, admin)
     with pytest.raises(PermanentError):
-        matching.prepare(database, stranger.tenant_id, office.ids[0])
+        matching.search_and_decide(database, stranger.tenant_id, office.ids[0])
 
 
-def test_preparing_again_writes_the_same_keys(database: Database, admin: Connection) -> None:
+def test_matching_again_writes_the_same_keys(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [invoice(po_reference="4711")])
     keys = "SELECT type, key FROM document_key ORDER BY type, key"
-    matching.prepare(database, office.tenant_id, office.ids[0])
+    office.match(0)
     before = admin.execute(keys).fetchall()
-    prepared = matching.prepare(database, office.tenant_id, office.ids[0])
-    assert isinstance(prepared, matching.Prepared)
-    assert prepared.obsolete == frozenset()
+    office.match(0)
     assert admin.execute(keys).fetchall() == before != []
 
 
@@ -157,9 +155,7 @@ def test_what_was_decided_before_somebody_came_in_between_is_decided_again(
 ) -> None:
     office = Office(database, admin, [order("4711"), invoice(), order("4712", 1)])
     office.match(0)
-    prepared = matching.prepare(database, office.tenant_id, office.ids[1])
-    assert isinstance(prepared, matching.Prepared)
-    decided = matching.search_and_decide(database, prepared)  # knows one order only
+    decided = office.search(1)  # knows one order only
     office.match(2)
     assert office.write(decided).decided_again
     assert office.links() == set()
@@ -170,11 +166,22 @@ def test_what_somebody_else_does_far_away_is_no_reason_to_decide_again(database:
         database, admin, [order("4711"), invoice(po_reference="4711"), order("X-9", 400, seller={"name": "Far"})]
     )
     office.match(0)
-    prepared = matching.prepare(database, office.tenant_id, office.ids[1])
-    assert isinstance(prepared, matching.Prepared)
-    decided = matching.search_and_decide(database, prepared)
+    decided = office.search(1)
     office.match(2)
     assert not office.write(decided).decided_again
+
+
+def test_whoever_found_a_document_by_a_number_that_it_has_no_more_looks_again(
+    database: Database, admin: Connection
+) -> None:
+    office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
+    office.match(0)
+    decided = office.search(1)
+    corrected = order("9999", 400, seller={"name": "Far"}, lines=[line("Z-9")])
+    admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [json.dumps(corrected.data), office.ids[0]])
+    office.match(0)
+    assert office.write(decided).decided_again
+    assert office.links() == set()
 
 
 @pytest.mark.parametrize("rejoined", [True, False])

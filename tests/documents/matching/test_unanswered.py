@@ -131,22 +131,18 @@ def crowded(database: Database, admin: Connection) -> tuple[Office, Slow]:
 
 def test_a_try_that_is_out_of_time_after_new_answers_has_not_failed(crowded: tuple[Office, Slow]):
     office, slow = crowded
-    prepared = matching.prepare(office.database, office.tenant_id, office.ids[7])
-    assert isinstance(prepared, matching.Prepared)
     for answered in (2, 4):
         slow.left = 11
         with pytest.raises(DeferredError, match="after 2 answers") as put_off:
-            matching.search_and_decide(office.database, prepared, office.judge)
+            office.search(7, office.judge)
         assert (slow.calls, put_off.value.until) == (answered, NOW)
     slow.left = 11
-    office.write(matching.search_and_decide(office.database, prepared, office.judge))
+    office.write(office.search(7, office.judge))
     assert slow.calls == 5
 
 
 def test_a_try_that_is_out_of_time_before_any_new_answer_has_failed(crowded: tuple[Office, Slow]):
     office, slow = crowded
-    prepared = matching.prepare(office.database, office.tenant_id, office.ids[7])
-    assert isinstance(prepared, matching.Prepared)
     slow.left = 4
     with pytest.raises(CancelledError):
-        matching.search_and_decide(office.database, prepared, office.judge)
+        office.search(7, office.judge)

@@ -7,7 +7,6 @@ write numbers and dates. All firms are made up; their VAT ids and IBANs have rig
 from tests.documents.text.strangers.alpine import ALPINE
 from tests.documents.text.strangers.german import GERMAN
 from tests.documents.text.strangers.northern import NORTHERN
-from tests.documents.text.strangers.programs_accounts import PROGRAMS_ACCOUNTS
 from tests.documents.text.strangers.programs_cloud import PROGRAMS_CLOUD
 from tests.documents.text.strangers.programs_mixed import PROGRAMS_MIXED
 from tests.documents.text.strangers.programs_north import PROGRAMS_NORTH
@@ -26,7 +25,6 @@ STRANGERS = (
     *PROGRAMS_MIXED,
     *PROGRAMS_CLOUD,
     *PROGRAMS_TRADES,
-    *PROGRAMS_ACCOUNTS,
 )
 
 __all__ = ["STRANGERS", "Stranger"]

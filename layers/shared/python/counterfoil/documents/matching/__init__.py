@@ -1,8 +1,8 @@
 """Matching: which documents of a tenant belong together.
 
-Three calls match a document. `prepare` reads it and writes its keys; `search_and_decide` finds its candidates by them,
-weighs each pair and decides, without a lock; `write` puts edges and clusters down in the caller's transaction, under
-the tenant's matching lock.
+Two calls match a document. `search_and_decide` reads it, finds its candidates by keys, weighs each pair and decides,
+without a lock; `write` puts keys, edges and clusters down in the caller's transaction, under the tenant's matching
+lock.
 
 The pure part is `normalise` (canonical forms) -> `profile` (a document in them) -> `keys`, and for a pair of documents
 `lines` and `compare` (levels of agreement) -> `weights` (bits per level, learned) -> `score` -> `rules` (decisions).
@@ -35,13 +35,13 @@ decision and are written with it, under the lock: who decides a child otherwise 
 A document that was never matched before touches, of those that seek its like, only the ones that consider it; of one
 that was, nobody knows any more what it said, and all of them decide again.
 
-Concurrency: let W be the documents whose write has been committed. Writes of a tenant happen one after another (the
-lock), and keys are committed before. A write uses what its search read only if under the lock no row with a key that
-was followed is newer than the search's snapshot, and no edge that was read is another one; else it searches again. So
-each write decides as if it had searched under the lock. For a child c and a document d in its context, the later one of
+Concurrency: writes of a tenant happen one after another (the lock), each with the keys of its document. A write uses
+what its search read only if under the lock no row with a key that was followed is newer than the search's snapshot, no
+document of the tenant has lost a key since, and no edge that was read is another one; else it searches again. So each
+write decides as if it had searched under the lock. For a child c and a document d in its context, the later one of
 their two writes sees the keys of both, and decides c again; so after the last write every decision has been made from
-all of its inputs, and the edges are E(D), whatever the interleaving. A write may see a document that has keys and no
-write of its own yet: it may link to it, and the write still to come finds nothing to change there.
+all of its inputs, and the edges are E(D), whatever the interleaving. A document about which a language model is asked
+is found by its keys before that: whoever links to it meanwhile leaves nothing to change for the write still to come.
 
 What people decided is part of E: P holds the last decision about each pair that anybody decided on. A confirmed pair
 is an edge, whatever rules say. A rejected one is none: neither is a candidate of the other for any rule, and nothing
@@ -58,8 +58,9 @@ It is about these two alone: what was said of a document was not said of its cop
 
 A document that is removed leaves D under the same lock, with all its edges, and those whose decisions it was part of
 are matched anew (`departure`). A search from before looks again under the lock, since a document has been removed. One
-that is read anew and cannot be matched any more leaves D, too: no search that begins after its new content was
-committed finds it, and whoever searched before has keys by then, by which the departure finds them.
+that is read anew and cannot be matched any more leaves D, too; and one that is read anew may be found by other keys
+than before. Whoever found it by a key that is gone and has been written was found by the key's loss; whoever searched
+and has not been written yet looks again, since a key was lost.
 
 Clusters are the connected components of the edges, those to contracts left out, named by their smallest document: a
 function of the edges. A write renames the components that it changed.
@@ -102,10 +103,8 @@ from counterfoil.documents.matching.departure import Leaving, leaving, left, wit
 from counterfoil.documents.matching.judge import Judge
 from counterfoil.documents.matching.matcher import (
     Decided,
-    Prepared,
     Skip,
     Written,
-    prepare,
     search_and_decide,
     write,
 )
@@ -118,7 +117,6 @@ __all__ = [
     "Judge",
     "Leaving",
     "Pair",
-    "Prepared",
     "Settled",
     "Skip",
     "Verdict",
@@ -130,7 +128,6 @@ __all__ = [
     "matchable",
     "members",
     "pairs_of",
-    "prepare",
     "search_and_decide",
     "settle",
     "wait_for_lock",

@@ -108,7 +108,7 @@ def _again(
     connection: Connection, tenant_id: UUID, document: Document, decided: Collection[UUID], now: datetime
 ) -> Settled:
     """Make the decisions again that a decision about a document touches."""
-    outcome = decide(Neighbourhood(connection, tenant_id, matcher.CACHE), document)
+    outcome = decide(Neighbourhood(connection, tenant_id, matcher.CACHE, store.snapshot(connection)), document)
     applied = matcher.apply(connection, tenant_id, document.id, outcome, now, decided=decided)
     store.tell_reasons(connection, {id_: choice.reason for id_, choice in outcome.choices.items()})
     return Settled(

@@ -38,7 +38,7 @@ def leaving(connection: Connection, tenant_id: UUID, ids: Collection[UUID]) -> L
     A match that is under way beside this has to look again, under the lock, once they are gone (`changed_since`).
     """
     store.wait_for_lock(connection, tenant_id)
-    near = Neighbourhood(connection, tenant_id, matcher.CACHE)
+    near = Neighbourhood(connection, tenant_id, matcher.CACHE, store.snapshot(connection))
     near.load(ids)
     near.read_edges(ids)
     found = {end for id_ in ids for edge in near.edges(id_) for end in edge.pair}
@@ -91,6 +91,7 @@ def withdraw(connection: Connection, tenant_id: UUID, id_: UUID, now: datetime) 
         return None
     parts = leaving(connection, tenant_id, [id_])
     _forget(connection, id_)
+    store.note_key_loss(connection, tenant_id)
     reviews.close(connection, [id_], now)
     return replace(parts, clusters=left(connection, parts))
 

@@ -1,4 +1,4 @@
-"""The three steps of matching a document: prepare, search and decide, write."""
+"""The two steps of matching a document: search and decide, and write."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,27 +38,14 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """A document whose keys are written."""
-
-    tenant_id: UUID
-    document: Document
-    obsolete: frozenset[Key]
-    """Keys of what the document said before. They are still there, and go with the write."""
-    is_new: bool
-    """Whether it had no keys before: nobody can have decided with it."""
-
-    @property
-    def document_id(self) -> UUID:
-        """The document's id."""
-        return self.document.id
-
-
-@dataclass(frozen=True, slots=True)
 class Decided:
     """What was decided, and what it was decided from."""
 
-    prepared: Prepared
+    tenant_id: UUID
+    document: Document
+    """The one that is matched."""
+    obsolete: frozenset[Key]
+    """Keys that it was found by before, and has no more."""
     outcome: Outcome
     followed: frozenset[Key]
     edges: Mapping[Pair, store.Edge]
@@ -90,61 +77,50 @@ class Written:
     """The document, and those whose edges changed: the clusters that they are in now have changed, too."""
 
 
-def prepare(database: Database, tenant_id: UUID, document_id: UUID) -> Prepared | Skip:
-    """Read a document and write its keys, in a transaction of its own; a retry writes the same.
-
-    Raises:
-        PermanentError: the tenant has no such document.
-        CounterfoilError: mapped from psycopg's errors.
-    """
-    with database.tenant(tenant_id) as connection:
-        row = store.begin(connection, document_id)
-        if row is None:
-            message = "The document is not there any more."
-            raise PermanentError(message)
-        kind, received_at, data = row
-        if not data or kind not in PARENTS:
-            return Skip("No structured data: a document of an unknown kind is kept and not matched.")
-        found = document(document_id, received_at, kind, data)
-        if not found.has_counterparty:
-            return Skip("No counterparty: the document names neither its sender nor its recipient.")
-        now = keys(found)
-        before = store.write_keys(connection, tenant_id, document_id, now)
-        return Prepared(tenant_id, found, before - now, is_new=not before)
-
-
-def search_and_decide(database: Database, prepared: Prepared, judge: Callable[[], Judge] | None = None) -> Decided:
+def search_and_decide(
+    database: Database, tenant_id: UUID, document_id: UUID, judge: Callable[[], Judge] | None = None
+) -> Decided | Skip:
     """Decide without a lock. What it read may change before the write, which looks and decides again where it did.
 
     What rules leave in doubt is asked of `judge`, which is made when it is needed, between transactions; without one it
     stays in doubt, and so does what the budget of questions does not last for.
 
     Raises:
+        PermanentError: the tenant has no such document.
         DeferredError: the time is over, and answers were kept that the next try needs not ask for.
         CounterfoilError: mapped from psycopg's errors, or the judge's own.
     """
-    decided, kept = _search(database, prepared), 0
-    if judge is None:
-        return decided
-    for _ in range(_ROUNDS):
+    decided, kept = _search(database, tenant_id, document_id), 0
+    for turn in range(_ROUNDS):
+        if judge is None or isinstance(decided, Skip):
+            return decided
         if not decided.outcome.unasked:
             break
+        if turn == 0:
+            _announce(database, decided)
         asked = judge()
         for case in decided.outcome.unasked:
             try:
-                said = asked.decide(case, prepared.tenant_id, prepared.document_id)
+                said = asked.decide(case, tenant_id, document_id)
             except BudgetSpentError as error:
-                return replace(_search(database, prepared) if kept else decided, unasked=str(error))
+                found = _search(database, tenant_id, document_id) if kept else decided
+                return found if isinstance(found, Skip) else replace(found, unasked=str(error))
             except CancelledError as error:
                 if not kept:
                     raise
                 # No failure: each such try leaves fewer questions, so that they come to an end.
                 message = f"The time was over after {kept} answers of the language model, and there is more to ask"
                 raise DeferredError(message, until=asked.now()) from error
-            retry_conflicts(partial(_keep, database, prepared.tenant_id, said))
+            retry_conflicts(partial(_keep, database, tenant_id, said))
             kept += 1
-        decided = _search(database, prepared)
-    return replace(decided, is_judged=True)
+        decided = _search(database, tenant_id, document_id)
+    return decided if isinstance(decided, Skip) else replace(decided, is_judged=True)
+
+
+def _announce(database: Database, decided: Decided) -> None:
+    """Let others find a document by what it says, however long the answers about it may take."""
+    with database.tenant(decided.tenant_id) as connection:
+        store.write_keys(connection, decided.tenant_id, decided.document.id, keys(decided.document))
 
 
 def _keep(database: Database, tenant_id: UUID, said: Said) -> None:
@@ -152,17 +128,27 @@ def _keep(database: Database, tenant_id: UUID, said: Said) -> None:
         judgements.keep(connection, tenant_id, said)
 
 
-def _search(database: Database, prepared: Prepared) -> Decided:
-    with database.tenant(prepared.tenant_id) as connection:
-        return _decide(connection, prepared)
+def _search(database: Database, tenant_id: UUID, document_id: UUID) -> Decided | Skip:
+    with database.tenant(tenant_id) as connection:
+        return _decide(connection, tenant_id, document_id)
 
 
-def _decide(connection: Connection, prepared: Prepared) -> Decided:
-    near = Neighbourhood(connection, prepared.tenant_id, CACHE)
-    outcome = decide(near, prepared.document, prepared.obsolete, is_new=prepared.is_new)
-    return Decided(
-        prepared, outcome, frozenset(near.followed), near.edges_read, frozenset(near.read_edges_of), near.seen
-    )
+def _decide(connection: Connection, tenant_id: UUID, document_id: UUID) -> Decided | Skip:
+    seen, content, stored = store.begin(connection, document_id)
+    if content is None:
+        message = "The document is not there any more."
+        raise PermanentError(message)
+    kind, received_at, data = content
+    if not data or kind not in PARENTS:
+        return Skip("No structured data: a document of an unknown kind is kept and not matched.")
+    found = document(document_id, received_at, kind, data)
+    if not found.has_counterparty:
+        return Skip("No counterparty: the document names neither its sender nor its recipient.")
+    obsolete = stored - keys(found)
+    near = Neighbourhood(connection, tenant_id, CACHE, seen)
+    outcome = decide(near, found, obsolete, is_new=not stored)
+    edges_of = frozenset(near.read_edges_of)
+    return Decided(tenant_id, found, obsolete, outcome, frozenset(near.followed), near.edges_read, edges_of, seen)
 
 
 def write(connection: Connection, decided: Decided, now: datetime) -> Written:
@@ -173,21 +159,27 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
 
     Raises:
         DeferredError: something came in between, and put a question that the judge has not answered yet.
-        StaleClaimError: the document was removed meanwhile.
+        StaleClaimError: the document was removed meanwhile, or read anew and has a newer revision.
         psycopg.Error: unmapped; `Database.tenant` maps it.
     """
-    prepared, is_judged, why = decided.prepared, decided.is_judged, decided.unasked
+    tenant_id, id_, is_judged, why = decided.tenant_id, decided.document.id, decided.is_judged, decided.unasked
     again = not _still_holds(connection, decided)
     if again:
-        if store.read(connection, prepared.document_id) is None:
-            message = f"The document {prepared.document_id} was removed"
+        if store.read(connection, id_) is None:
+            message = f"The document {id_} was removed"
             raise StaleClaimError(message)
-        decided = _decide(connection, prepared)
+        found = _decide(connection, tenant_id, id_)
+        if isinstance(found, Skip):
+            message = f"The document {id_} was read anew"
+            raise StaleClaimError(message)
+        decided = found
     if is_judged and decided.outcome.unasked:
         message = "Another document came in between, and the language model must be asked again"
         raise DeferredError(message, until=now + _PAUSE)
-    outcome, id_ = decided.outcome if why is None else _left_open(decided.outcome, why), prepared.document_id
-    applied = apply(connection, prepared.tenant_id, id_, outcome, now, obsolete=prepared.obsolete)
+    outcome = decided.outcome if why is None else _left_open(decided.outcome, why)
+    store.write_keys(connection, tenant_id, id_, keys(decided.document))
+    store.delete_keys(connection, tenant_id, id_, decided.obsolete)
+    applied = apply(connection, tenant_id, id_, outcome, now)
     return Written(
         applied.linked,
         applied.unlinked,
@@ -224,17 +216,15 @@ def apply(
     outcome: Outcome,
     now: datetime,
     *,
-    obsolete: Collection[Key] = (),
     decided: Collection[UUID] = (),
 ) -> Applied:
     """Put down what was decided about a document and all that it touches, under the tenant's matching lock.
 
-    Edges, clusters, reviews, and what the others say about why they are alone. `obsolete` are keys that the document
-    has no more, `decided` those whose review a person has just closed, if it is closed by this.
+    Edges, clusters, reviews, what each seeks, and what the others say about why they are alone. `decided` are those
+    whose review a person has just closed, if it is closed by this.
     """
     made = [_edge(pair, outcome.made[pair]) for pair in sorted(outcome.made)]
     with connection.pipeline():
-        store.delete_keys(connection, document_id, obsolete)
         store.write_seeking(connection, tenant_id, outcome.sought)
         unlinked = store.delete_edges(connection, outcome.gone)
         linked = store.insert_edges(connection, tenant_id, made, now)
@@ -249,10 +239,10 @@ def apply(
 
 def _still_holds(connection: Connection, decided: Decided) -> bool:
     """Take the lock. Whether a search now would read what the search before it read."""
-    if store.lock(connection, decided.prepared.tenant_id, decided.seen):
+    if store.lock(connection, decided.tenant_id, decided.seen):
         return True
     return not store.changed_since(
-        connection, decided.prepared.tenant_id, decided.followed, decided.edges, decided.edges_of, decided.seen
+        connection, decided.tenant_id, decided.followed, decided.edges, decided.edges_of, decided.seen
     )
 
 

@@ -19,8 +19,8 @@ class Neighbourhood:
     What was read is remembered (`followed`, `read_edges_of`), so that it can be asked later whether it still holds.
     """
 
-    def __init__(self, connection: Connection, tenant_id: UUID, cache: Documents) -> None:
-        """Begin with nothing. Everything read later is at least as new as `seen`."""
+    def __init__(self, connection: Connection, tenant_id: UUID, cache: Documents, seen: str) -> None:
+        """Begin with nothing. Everything read later is at least as new as the snapshot `seen`."""
         self._connection = connection
         self._tenant_id = tenant_id
         self._cache = cache
@@ -33,7 +33,8 @@ class Neighbourhood:
         self._edges: dict[Pair, Edge] = {}
         self._edges_of: dict[UUID, set[Pair]] = {}
         self._rejected: dict[UUID, set[UUID]] = {}
-        self.seen = store.snapshot(connection)
+        self._own: tuple[UUID, frozenset[Key]] | None = None
+        self.seen = seen
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
@@ -50,10 +51,17 @@ class Neighbourhood:
         limits = missing | {key: max(limit, missing.get(key, 0)) for key, limit in missing_back.items()}
         found = store.holders(self._connection, self._tenant_id, limits)
         for key in missing:
-            ids = found.get(key, [])
+            ids = self._with_own(key, found.get(key, []))
             self._holders[key] = ids if len(ids) <= store.MAX_HOLDERS else []
             self._crowds[key] = ids if store.MAX_HOLDERS < len(ids) < most else []
         self._waiting |= {key: found.get(key, [])[:limit] for key, limit in missing_back.items()}
+
+    def _with_own(self, key: Key, ids: list[UUID]) -> list[UUID]:
+        """Who holds a key, the document among them that is taken in: as it states it now, whatever is stored."""
+        if self._own is None:
+            return ids
+        id_, keys = self._own
+        return [other for other in ids if other != id_] + [id_] * (key in keys)
 
     def seekers(self, wanted: Iterable[Key], kind: str) -> set[UUID]:
         """The documents of a kind that `seeks` keys lead to."""
@@ -92,7 +100,8 @@ class Neighbourhood:
         self.load({end for pair, edge in found.items() if edge.by == "person" or edge.by_person for end in pair})
 
     def add(self, document: Document) -> None:
-        """Take in a document that has been read already."""
+        """Take in a document that has been read already, and found by what it says now."""
+        self._own = document.id, keyed.keys(document)
         self._asked.add(document.id)
         self._documents[document.id] = document
 

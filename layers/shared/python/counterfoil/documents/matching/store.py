@@ -135,21 +135,28 @@ def snapshot(connection: Connection) -> str:
     return str(_one(connection.execute(_SNAPSHOT).fetchone())[0])
 
 
-# What is committed later is on the disk only after it: no crash leaves a match without the keys that it was made with.
-_UNFLUSHED = "SELECT set_config('synchronous_commit', 'off', true)"
+Content = tuple[str | None, datetime, Mapping[str, Any] | None]
+"""A document's type, time of receipt and structured data."""
 
 
-def begin(connection: Connection, id_: UUID) -> tuple[str | None, datetime, Mapping[str, Any] | None] | None:
-    """Read a document, in a transaction whose commit need not wait for the disk."""
+def begin(connection: Connection, id_: UUID) -> tuple[str, Content | None, frozenset[Key]]:
+    """Begin a search: the `snapshot` before anything is read, the document as `read`, and the keys that it has.
+
+    What it seeks is not among these.
+    """
     with connection.pipeline():
-        connection.execute(_UNFLUSHED)
-        row = connection.execute(_DOCUMENT, [id_])
-    return row.fetchone()
+        seen = connection.execute(_SNAPSHOT)
+        content = connection.execute(_DOCUMENT, [id_])
+        stored = connection.execute(_STATED_KEYS, {"id": id_, "seeks": SEEKS})
+    return str(_one(seen.fetchone())[0]), _content(content.fetchone()), frozenset(Key(*row) for row in stored)
 
 
-def read(connection: Connection, id_: UUID) -> tuple[str | None, datetime, Mapping[str, Any] | None] | None:
-    """A document's type, time of receipt and structured data; None where the tenant has no such document."""
-    row = connection.execute(_DOCUMENT, [id_]).fetchone()
+def read(connection: Connection, id_: UUID) -> Content | None:
+    """A document's content; None where the tenant has no such document."""
+    return _content(connection.execute(_DOCUMENT, [id_]).fetchone())
+
+
+def _content(row: tuple[Any, ...] | None) -> Content | None:
     return None if row is None else (row[0], row[1], row[2])
 
 
@@ -247,14 +254,12 @@ class Documents:
 
 # -- keys -----------------------------------------------------------------------------------------------------------
 
-# Answers with the keys that were there before: a statement does not see the rows that it writes.
+_STATED_KEYS = "SELECT type, key FROM document_key WHERE document_id = %(id)s AND NOT starts_with(type, %(seeks)s)"
+
 _WRITE_KEYS = """
-WITH written AS (
-    INSERT INTO document_key (tenant_id, document_id, type, key)
-    SELECT %(tenant)s, %(id)s, type, key FROM unnest(%(types)s::text[], %(keys)s::text[]) AS k (type, key)
-    ON CONFLICT (document_id, type, key) DO UPDATE SET written_by = pg_current_xact_id()
-)
-SELECT type, key FROM document_key WHERE document_id = %(id)s AND NOT starts_with(type, %(seeks)s)
+INSERT INTO document_key (tenant_id, document_id, type, key)
+SELECT %(tenant)s, %(id)s, type, key FROM unnest(%(types)s::text[], %(keys)s::text[]) AS k (type, key)
+ON CONFLICT (document_id, type, key) DO UPDATE SET written_by = pg_current_xact_id()
 """
 
 _DELETE_KEYS = """
@@ -262,14 +267,18 @@ DELETE FROM document_key USING unnest(%(types)s::text[], %(keys)s::text[]) AS k 
 WHERE document_id = %(id)s AND document_key.type = k.type AND document_key.key = k.key
 """
 
+_KEY_LOSS = """
+INSERT INTO key_loss (tenant_id) VALUES (%s)
+ON CONFLICT (tenant_id) DO UPDATE SET written_by = pg_current_xact_id()
+"""
 
-def write_keys(connection: Connection, tenant_id: UUID, id_: UUID, keys: Collection[Key]) -> frozenset[Key]:
-    """Write the keys of what a document says, and return those that it had before; all are there now.
+
+def write_keys(connection: Connection, tenant_id: UUID, id_: UUID, keys: Collection[Key]) -> None:
+    """Write the keys of what a document says.
 
     A key that was there is marked as written anew: who searched before may have read other data behind it.
     """
-    written = {"tenant": tenant_id, "id": id_, "seeks": SEEKS, **_columns(sorted(keys))}
-    return frozenset(Key(*row) for row in connection.execute(_WRITE_KEYS, written))
+    connection.execute(_WRITE_KEYS, {"tenant": tenant_id, "id": id_, **_columns(sorted(keys))})
 
 
 # What the documents seek, and nothing else that they sought before.
@@ -315,10 +324,16 @@ def stored_keys(connection: Connection, ids: Collection[UUID]) -> dict[UUID, set
     return found
 
 
-def delete_keys(connection: Connection, id_: UUID, keys: Collection[Key]) -> None:
-    """Delete keys of a document."""
+def delete_keys(connection: Connection, tenant_id: UUID, id_: UUID, keys: Collection[Key]) -> None:
+    """Delete keys of a document, which a search that is under way notices."""
     if keys:
         connection.execute(_DELETE_KEYS, {"id": id_, **_columns(keys)})
+        note_key_loss(connection, tenant_id)
+
+
+def note_key_loss(connection: Connection, tenant_id: UUID) -> None:
+    """Leave a trace of a document's having lost keys, under the tenant's matching lock."""
+    connection.execute(_KEY_LOSS, [tenant_id])
 
 
 def _columns(keys: Iterable[Key]) -> dict[str, list[str]]:
@@ -347,6 +362,9 @@ SELECT EXISTS (
     SELECT FROM document_removal r
     WHERE r.tenant_id = %(tenant)s AND r.written_by >= pg_snapshot_xmin(%(seen)s::pg_snapshot)
       AND NOT pg_visible_in_snapshot(r.written_by, %(seen)s::pg_snapshot)
+) OR EXISTS (
+    SELECT FROM key_loss l
+    WHERE l.tenant_id = %(tenant)s AND NOT pg_visible_in_snapshot(l.written_by, %(seen)s::pg_snapshot)
 ) OR EXISTS (
     SELECT FROM match_decision d
     WHERE d.tenant_id = %(tenant)s AND d.written_by >= pg_snapshot_xmin(%(seen)s::pg_snapshot)
@@ -450,9 +468,9 @@ def changed_since(
     of: Collection[UUID],
     seen: str,
 ) -> bool:
-    """Whether since a snapshot a document with one of these keys was written, any removed, or any pair decided.
+    """Whether since a snapshot a document with one of these keys was written, any lost keys or was removed.
 
-    Or whether the edges `of` documents are other ones than `known`.
+    Or any pair was decided, or the edges `of` documents are other ones than `known`.
     """
     with connection.pipeline():
         changed = connection.execute(_CHANGED, {"tenant": tenant_id, "seen": seen, **_columns(followed)})

@@ -94,7 +94,7 @@ def read_lines(
     if not items and (stretches := multiplied(rows)):
         items = _read(stretches, form)
     count_pieces([found for _, found in items])
-    lines = _settled(items, rows, total_net, is_credit_note=is_credit_note) if items else _added(rows)
+    lines = _settled(items, rows, is_credit_note=is_credit_note) if items else _added(rows)
     if lines.net is not None and lines.net == total_gross != total_net and total_net is not None:
         return _without_amounts(lines)
     return lines
@@ -239,13 +239,7 @@ def _added(rows: Sequence[Sequence[Row]]) -> Lines:
     return Lines(tuple(items), _sum(items), proven=bool(items))
 
 
-def _settled(
-    items: Sequence[tuple[RawLine, Found]],
-    rows: Sequence[Sequence[Row]],
-    total_net: Decimal | None,
-    *,
-    is_credit_note: bool,
-) -> Lines:
+def _settled(items: Sequence[tuple[RawLine, Found]], rows: Sequence[Sequence[Row]], *, is_credit_note: bool) -> Lines:
     """Choose the lines and charges that make a sum which the document states, and say how sure that is."""
     used = {(line.page, token) for line, _ in items for token in line.values.values()}
     used |= {
@@ -267,7 +261,6 @@ def _settled(
     stated = frozenset(
         token.value for row in rest for token in row.tokens if token.value is not None and "." in str(token.value)
     )
-    stated |= {total_net} if total_net is not None else set()
     nets = [fields.number("net_amount") for _, fields in items]
     weak = [fields.number("quantity") is None and fields.number("unit_price") is None for _, fields in items]
     settlement = settle(nets, weak, billed, stated)

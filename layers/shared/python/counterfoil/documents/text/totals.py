@@ -31,7 +31,7 @@ _RATE_BEFORE = re.compile(
 )
 """A rate of tax before the name of the tax: `zzgl. 19 % MwSt.`"""
 _MAY_FOLLOW = re.compile(
-    r"(?:\([^()]*\)|[\s.:*=+@]|\d+(?:[.,]\d+)?\s*%|\b(?:in|of|von|en|i)\b|"
+    r"(?:\([^()]*\)|[\s.:*=+@]|\d+(?:[.,]\d+)?\s*%|\b(?:in|of|von)\b|"
     r"\b(?:auf|von|aus|on|of|sur|su|sobre|over|van|af)\s+(?:eur\s|€\s?)?\d[\d.,' ]*|\b(?:at|a|zu|al|af)\s+(?=\d)|"
     r"\b(?:eur|euro|chf|gbp|usd|dkk|sek|nok|pln|czk|huf|dem)\b|[€£$]|"
     r"(?:inkl|exkl|incl|excl|ekskl|eks|inc|ohne|uden|zzgl|inklusive|exklusive|including|excluding)\.?"

@@ -68,10 +68,7 @@ TITLES: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
         ),
         DocumentType.INVOICE: (
             "[a-z]*rechnung(?:s-? ?korrektur)?", "honorarnote", "kostennote", "note d'honoraires",
-            "faktura", "(?:[a-z]+ )?invoice", "bill",
-            "facture(?: de vente| d'acompte| de solde| de situation| definitive| finale| client)?",
-            "fattura(?: accompagnatoria| immediata| differita| riepilogativa| elettronica| di vendita| a saldo)?",
-            "factura(?: de venta| simplificada| ordinaria| electronica)?",
+            "faktura", "(?:[a-z]+ )?invoice", "bill", "facture", "fattura", "factura",
             "factuur",
         ),
     }

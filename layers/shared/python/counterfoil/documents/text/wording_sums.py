@@ -46,8 +46,7 @@ TAX = (
     "mehrwertsteuerbetrag", "gesamtbetrag umsatzsteuer",
     "zuzuglich ust", "zuzugl ust", "zzgl ust", "steuer gesamt", "gesamtsteuer", "gesamtsteuerbetrag",
     "vat total", "total vat", "vat amount", "total tax", "tax total",
-    "total vat amount", "total tax amount", "tot imposta", "tot iva", "tot tva", "tax amount", "sales tax",
-    "total taxes", "total tva", "montant tva",
+    "total vat amount", "tax amount", "sales tax", "total taxes", "total tva", "montant tva",
     "montant total tva", "taxes", "total de la tva",
     "totale iva", "totale imposta", "imposta", "importo iva", "totale imposte", "total iva", "cuota iva",
     "importe iva",
@@ -101,8 +100,6 @@ SUM = (
 """A sum that is the net amount only where the tax added to it shows so."""
 
 PAYABLE = (
-    "te ontvangen", "te crediteren", "uit te betalen", "erstattungsbetrag", "zu erstattender betrag", "net a deduire",
-    "a deduire", "a rembourser", "amount credited", "credit due", "a su favor", "a vostro credito", "til gode",
     "zahlbetrag", "zu zahlen", "zu zahlender betrag", "zahlungsbetrag", "offener betrag",
     "zu zahlender beitrag", "falliger betrag",
     "total a payer", "totale a pagare", "totaal te voldoen", "te voldoen", "amount due", "total due",
