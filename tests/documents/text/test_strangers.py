@@ -11,6 +11,7 @@ from counterfoil.documents.text.page import pages
 from tests.benchmarks.extraction.scoring import Counts, compare, compare_lines, header
 from tests.documents.text.strangers import STRANGERS, Stranger
 from tests.documents.text.strangers.sheet import Sheet
+from tests.documents.text.strangers.withheld import WITHHELD
 
 
 @pytest.mark.parametrize("draw", STRANGERS, ids=lambda draw: draw.__name__.replace("_", " "))
@@ -21,7 +22,20 @@ def test_a_stranger_s_paper_is_read_as_what_it_states(draw: Callable[[], Strange
     assert head.misses + lines.misses == []
 
 
-@pytest.mark.parametrize("draw", STRANGERS, ids=lambda draw: draw.__name__.replace("_", " "))
+def test_papers_that_no_rule_was_mended_on_are_read_as_well_as_is_promised():
+    """When they were drawn, F1 of the header was 0.961 and of the lines 0.966; of earlier such papers 0.77 to 0.89."""
+    head, lines = Counts(), Counts()
+    for draw in WITHHELD:
+        paper = draw()
+        kind, own_head, own_lines = _compared(paper)
+        assert kind == paper.type
+        head.add(own_head)
+        lines.add(own_lines)
+    assert head.f1 >= 0.95
+    assert lines.f1 >= 0.85
+
+
+@pytest.mark.parametrize("draw", [*STRANGERS, *WITHHELD], ids=lambda draw: draw.__name__.replace("_", " "))
 def test_the_sums_of_a_drawn_paper_are_right(draw: Callable[[], Stranger]):
     states = draw().states
     nets = [Decimal(line["net_amount"]) for line in states["line_items"] if "net_amount" in line]
