@@ -18,8 +18,8 @@ _TOWN = re.compile(
 _TOWN_FIRST = re.compile(rf"(?P<city>[{_LETTERS}][{_LETTERS} .'\-]{{1,40}}),? (?P<code>{_GB_CODE})")
 _AMERICAN = re.compile(rf"(?P<city>[A-Z][{_LETTERS} .'\-]{{1,40}}), [A-Z]{{2}} (?P<code>\d{{5}}(?:-\d{{4}})?)")
 _AMERICAN_STREET = re.compile(
-    r"\b(?:street|road|avenue|lane|drive|boulevard|blvd|suite|court|highway|parkway|circle|broadway|floor|room|(?:st|ave|rd|dr|ln|ct|pkwy)$|"
-    r"(?:st|ave|rd|dr|ln|ct|pkwy)[.,])"
+    r"\b(?:street|road|avenue|lane|drive|boulevard|blvd|suite|highway|parkway|circle|broadway|floor|room"
+    r"|(?:court|st|ave|rd|dr|ln|ct|pkwy)(?:$|[.,]))"
 )
 """What stands behind a house number of four digits, which is no postal code."""
 _OWNER = re.compile(r"(?:inh(?:aber(?:in)?)?|prop(?:rietor)?|titolare|gerante?)\b")
@@ -113,7 +113,7 @@ def town(text: str) -> Town | None:
         if country is None and len(match["code"]) < 5:
             return None
     words = city.split()
-    if _AMERICAN_STREET.search(plain(city)):
+    if match["code"].isdecimal() and _AMERICAN_STREET.search(plain(city)):
         return None
     if not city or len(words) > _MAX_CITY_WORDS or not city.lstrip("'\u2019")[:1].isalpha() or identifiers.emails(city):
         return None
@@ -351,9 +351,9 @@ _ABOUT_ADDRESS = re.compile(
 
 
 def heading(cell: Cell) -> str | None:
-    """The role that a cell gives to the address below it: None for others.
+    """The role that a cell gives to the address below it; None for a cell that gives none.
 
-    It is one of seller, buyer, invoiced, addressed (who does not write), delivered or elsewhere.
+    It is one of seller, buyer, invoiced, addressed (who does not write), delivered and elsewhere.
     """
     words = cell.plain.strip(" :.*")
     match = _HEADINGS.fullmatch(words) or _HEADINGS.fullmatch(_ABOUT_ADDRESS.sub("", words))

@@ -73,6 +73,27 @@ def read(layout: Layout, kind: DocumentType) -> dict[str, Party]:
 
 def _sides(layout: Layout, kind: DocumentType, writer: str) -> dict[str, tuple[Address, float, str]]:
     """The address of each side, with confidence and the way it was found."""
+    headed, loose = _by_heading(layout, writer)
+    sides: dict[str, tuple[Address, float, str]] = {
+        side: (headed[side], 0.95, "heading") for side in ("seller", "buyer") if side in headed
+    }
+    addressee = "buyer" if writer == "seller" else "seller"
+    if writer not in sides and (sender := _sender(layout, loose)) is not None:
+        sides[writer] = (sender, 0.85, "sender")
+    if writer not in sides and (other := _other(layout, loose, headed)) is not None:
+        sides[writer] = (other, 0.7, "place")
+    if addressee not in sides:
+        known = sides.get(writer)
+        window = _addressee(layout, loose, known[0] if known else None)
+        if window is not None:
+            sides[addressee] = (window, 0.85, "address window")
+        elif kind is DocumentType.DELIVERY_NOTE and "delivered" in headed:
+            sides["buyer"] = (headed["delivered"], 0.6, "delivery address")
+    return sides
+
+
+def _by_heading(layout: Layout, writer: str) -> tuple[dict[str, Address], list[Address]]:
+    """The addresses by the roles that headings give them, and those without a heading."""
     headed: dict[str, Address] = {}
     loose: list[Address] = []
     addressed = "invoiced" if writer == "seller" else "seller"
@@ -84,21 +105,7 @@ def _sides(layout: Layout, kind: DocumentType, writer: str) -> dict[str, tuple[A
             headed.setdefault(addressed if role == "addressed" else role, address)
     if "buyer" not in headed and "invoiced" in headed:
         headed["buyer"] = headed["invoiced"]
-    sides: dict[str, tuple[Address, float, str]] = {}
-    for side in ("seller", "buyer"):
-        if side in headed:
-            sides[side] = (headed[side], 0.95, "heading")
-    addressee = "buyer" if writer == "seller" else "seller"
-    if writer not in sides and (sender := _sender(layout, loose) or _other(layout, loose, headed)) is not None:
-        sides[writer] = (sender, 0.85, "sender")
-    if addressee not in sides:
-        known = sides.get(writer)
-        window = _addressee(layout, loose, known[0] if known else None)
-        if window is not None:
-            sides[addressee] = (window, 0.85, "address window")
-        elif kind is DocumentType.DELIVERY_NOTE and "delivered" in headed:
-            sides["buyer"] = (headed["delivered"], 0.6, "delivery address")
-    return sides
+    return headed, loose
 
 
 def _role(layout: Layout, address: Address) -> str | None:
