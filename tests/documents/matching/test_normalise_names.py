@@ -166,6 +166,8 @@ def test_a_place_behind_the_name_is_no_part_of_it(text: str, place: str, core: s
         ("Brede GmbH (vormals Hartmann AG)", "brede", {"hartmann"}),
         ("Brede (formerly Hartmann) Ltd", "brede", {"hartmann"}),
         ("Brede S.p.A. (ex Rossi S.r.l.)", "brede", {"rossi"}),
+        ("Brede aka Hartmann, aka Rossi, aka Nord", "brede", {"hartmann", "rossi", "nord"}),
+        ("Brede Ltd, London Branch, t/a Steel Shop", "brede", {"shop steel"}),
         ("AB Volvo", "ab volvo", {"volvo"}),
         ("Brede AG Österreich", "ag brede osterreich", {"brede osterreich"}),
         ("Casa Sa Nostra Ltd", "casa nostra sa", set()),

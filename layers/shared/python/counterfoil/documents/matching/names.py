@@ -198,7 +198,7 @@ def _without_signs(words: list[str], of_place: frozenset[str]) -> tuple[list[str
         if sign is None:
             at += 1
             continue
-        end = next((i for i in range(at, len(words)) if words[i] in (")", "]")), len(words))
+        end = _end(words, at)
         begin = _begin(words, at, end, sign, of_place)
         if begin is None or not any(word[0].isalnum() for word in words[:begin]):
             at += 1
@@ -208,6 +208,14 @@ def _without_signs(words: list[str], of_place: frozenset[str]) -> tuple[list[str
         words = words[:begin] + words[end:]
         at = begin
     return words, aliases
+
+
+def _end(words: Sequence[str], at: int) -> int:
+    """Where what the sign at `at` introduces ends: at a bracket, or where one more name is introduced."""
+    for end in range(at + 1, len(words)):
+        if words[end] in (")", "]") or (end > at + 1 and SIGNS.get(words[end]) is Sign.ALIAS):
+            return end
+    return len(words)
 
 
 def _begin(words: Sequence[str], at: int, end: int, sign: Sign, of_place: frozenset[str]) -> int | None:
