@@ -1,59 +1,119 @@
-"""`python -m tests.benchmarks.scale`: fill an archive, search it, match what comes to it; print the figures."""
+"""`python -m tests.benchmarks.scale`: fill archives of several sizes, search them, match what comes to them."""
 
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from time import perf_counter
 from typing import Annotated
 
 import psycopg
 import typer
+from psycopg.sql import SQL, Identifier
 
-from cli.postgres import PostgresServer
+from cli.postgres import PostgresServer, Server
 from tests.benchmarks.scale import archive, database, measure
+from tests.benchmarks.scale.measure import Search, Speed
 
-_SIZES = """
-SELECT relname, (pg_relation_size(oid) / 1e6)::float8 FROM pg_class
-WHERE relname IN ('document', 'document_key', 'document_key_pkey', 'document_key_by_key') ORDER BY relname
-"""
+INDEXES = ("document_key_pkey", "document_key_by_key")
+_SIZE = "SELECT (pg_relation_size(%s::regclass) / 1e6)::float8"
+_LEVELS = "SELECT level FROM pg_class, LATERAL (SELECT (bt_metap(relname::text)).level) AS b WHERE relname = %s"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One archive's figures."""
+
+    documents: int
+    search: Search
+    speeds: tuple[Speed, ...]
+    """With one process, and with two."""
+    megabytes: dict[str, float]
+    """By table or index, the size."""
+    built: dict[str, float]
+    """By index, the seconds that it takes to build it anew."""
+    levels: dict[str, int]
+    """By index, the pages between its root and a leaf."""
 
 
 def scale(
-    documents: Annotated[int, typer.Option(help="Documents in the archive.")] = 1_000_000,
+    documents: Annotated[list[int], typer.Option(help="Documents in the archive; give it again for another size.")],
     tenants: Annotated[int, typer.Option(help="Tenants that they belong to.")] = 40,
     new: Annotated[int, typer.Option(help="Documents of the largest tenant that are matched into it.")] = 2_000,
     folder: Annotated[Path | None, typer.Option(help="Where the database lies, on a disk with fsync.")] = None,
 ) -> None:
-    """Measure matching in a large archive that is made up."""
+    """Measure matching in large archives that are made up."""
+    found = []
+    for size in documents:
+        with TemporaryDirectory(dir=folder) as place:
+            Path(place).chmod(0o711)
+            embedded = PostgresServer(Path(place) / "postgres")
+            try:
+                found.append(_measure(embedded.start(durable=True), size, tenants, new))
+            finally:
+                embedded.remove()
+        _report(found[-1])
+    for small, large in pairwise(found):
+        _compare(small, large)
+
+
+def _measure(server: Server, documents: int, tenants: int, new: int) -> Measured:
     made = [archive.Tenant(number, size) for number, size in enumerate(archive.sizes(documents, tenants))]
     largest = list(archive.Tenant(0, made[0].size).papers())
     random = Random(1)  # a sample that can be repeated
     arriving = [paper.id for paper in random.sample(largest, min(new, len(largest) // 10))]
     waiting = frozenset(arriving)
     settled = [paper for paper in largest if paper.order is not None and not waiting & {paper.id, paper.order}]
-    children = random.sample(settled, 1_000)
-    with TemporaryDirectory(dir=folder) as place:
-        Path(place).chmod(0o711)
-        embedded = PostgresServer(Path(place) / "postgres")
-        try:
-            server = embedded.start(durable=True)
-            url = database.prepare(server, "scale", tenants)
-            print(f"load: {database.load(url, made, waiting):.0f} s for {documents} documents")  # noqa: T201
-            worker = server.url("scale", "counterfoil_worker")
-            found = measure.search(worker, children)
-            print(f"SELECT 1: {found.select_1_p50:.3f} ms")  # noqa: T201
-            print(f"search: p50 {found.p50:.2f} ms, p95 {found.p95:.2f} ms, {found.ratio:.0f} times SELECT 1")  # noqa: T201
-            print(f"partners found: {found.recall:.4f} among {found.candidates:.0f} candidates")  # noqa: T201
-            for processes in (1, 2):
-                part = arriving[processes - 1 :: 2]
-                speed = measure.whole(worker, part, processes)
-                print(  # noqa: T201
-                    f"{processes} at once: {speed.per_second:.0f} documents/s, one alone p95 {speed.p95_ms:.1f} ms"
-                )
-            with psycopg.connect(url) as connection:
-                for name, size in connection.execute(_SIZES):
-                    print(f"{name}: {size:.0f} MB, {size * 1e6 / documents:.0f} bytes a document")  # noqa: T201
-        finally:
-            embedded.remove()
+    url = database.prepare(server, "scale", tenants)
+    seconds = database.load(url, made, waiting)
+    print(f"{documents} documents loaded in {seconds:.0f} s")  # noqa: T201
+    worker = server.url("scale", "counterfoil_worker")
+    search = measure.search(worker, random.sample(settled, min(1_000, len(settled))))
+    speeds = tuple(measure.whole(worker, arriving[processes - 1 :: 2], processes) for processes in (1, 2))
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION pageinspect")
+        megabytes = {
+            name: connection.execute(_SIZE, [name]).fetchall()[0][0] for name in ("document", "document_key", *INDEXES)
+        }
+        levels = {name: connection.execute(_LEVELS, [name]).fetchall()[0][0] for name in INDEXES}
+        built = {name: _built(connection, name) for name in INDEXES}
+    return Measured(documents, search, speeds, megabytes, built, levels)
+
+
+def _built(connection: psycopg.Connection, index: str) -> float:
+    began = perf_counter()
+    connection.execute(SQL("REINDEX INDEX {}").format(Identifier(index)))
+    return perf_counter() - began
+
+
+def _report(found: Measured) -> None:
+    search = found.search
+    print(f"SELECT 1: {search.select_1_p50:.3f} ms")  # noqa: T201
+    print(f"search: p50 {search.p50:.2f} ms, p95 {search.p95:.2f} ms, {search.ratio:.0f} times SELECT 1")  # noqa: T201
+    print(f"partners found: {search.recall:.4f} among {search.candidates:.0f} candidates")  # noqa: T201
+    for processes, speed in enumerate(found.speeds, 1):
+        print(f"{processes} at once: {speed.per_second:.0f} documents/s, one alone p95 {speed.p95_ms:.1f} ms")  # noqa: T201
+    for name, size in found.megabytes.items():
+        print(f"{name}: {size:.0f} MB, {size * 1e6 / found.documents:.0f} bytes a document")  # noqa: T201
+    for name in INDEXES:
+        print(f"{name}: built anew in {found.built[name]:.1f} s, root {found.levels[name]} above the leaves")  # noqa: T201
+
+
+def _compare(small: Measured, large: Measured) -> None:
+    """How the cost of a document grows with the archive, and what that makes of ten times the larger one."""
+    times = [a.per_second / b.per_second for a, b in zip(small.speeds, large.speeds, strict=True)]
+    search = large.search.ratio / small.search.ratio
+    print(  # noqa: T201
+        f"from {small.documents} to {large.documents}: a match takes {times[0]:.2f} times as long by one worker and"
+        f" {times[1]:.2f} by two, the p95 of a search {search:.2f} times (in units of SELECT 1)"
+    )
+    size, expected = large.megabytes["document_key_by_key"] * 10, large.search.ratio * search
+    print(  # noqa: T201
+        f"projected for {large.documents * 10}: {size:.0f} MB of keys, a search p95 of {expected:.0f} times SELECT 1. A"
+        " search walks from the root of one index for each key, and ten times the keys are less than a level more; the"
+        " holders that it finds are bounded, and those of a tenant's supplier are as many as before."
+    )
 
 
 if __name__ == "__main__":

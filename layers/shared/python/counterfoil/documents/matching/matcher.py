@@ -44,8 +44,12 @@ class Decided:
     tenant_id: UUID
     document: Document
     """The one that is matched."""
+    stated: frozenset[Key]
+    """The keys of what it says."""
     obsolete: frozenset[Key]
     """Keys that it was found by before, and has no more."""
+    is_new: bool
+    """Whether it had no keys before."""
     outcome: Outcome
     followed: frozenset[Key]
     edges: Mapping[Pair, store.Edge]
@@ -120,7 +124,7 @@ def search_and_decide(
 def _announce(database: Database, decided: Decided) -> None:
     """Let others find a document by what it says, however long the answers about it may take."""
     with database.tenant(decided.tenant_id) as connection:
-        store.write_keys(connection, decided.tenant_id, decided.document.id, keys(decided.document))
+        store.write_keys(connection, decided.tenant_id, decided.document.id, decided.stated)
 
 
 def _keep(database: Database, tenant_id: UUID, said: Said) -> None:
@@ -144,11 +148,22 @@ def _decide(connection: Connection, tenant_id: UUID, document_id: UUID) -> Decid
     found = document(document_id, received_at, kind, data)
     if not found.has_counterparty:
         return Skip("No counterparty: the document names neither its sender nor its recipient.")
-    obsolete = stored - keys(found)
+    stated = keys(found)
+    obsolete = stored - stated
     near = Neighbourhood(connection, tenant_id, CACHE, seen)
     outcome = decide(near, found, obsolete, is_new=not stored)
-    edges_of = frozenset(near.read_edges_of)
-    return Decided(tenant_id, found, obsolete, outcome, frozenset(near.followed), near.edges_read, edges_of, seen)
+    return Decided(
+        tenant_id,
+        found,
+        stated,
+        obsolete,
+        not stored,
+        outcome,
+        frozenset(near.followed),
+        near.edges_read,
+        frozenset(near.read_edges_of),
+        seen,
+    )
 
 
 def write(connection: Connection, decided: Decided, now: datetime) -> Written:
@@ -177,9 +192,7 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
         message = "Another document came in between, and the language model must be asked again"
         raise DeferredError(message, until=now + _PAUSE)
     outcome = decided.outcome if why is None else _left_open(decided.outcome, why)
-    store.write_keys(connection, tenant_id, id_, keys(decided.document))
-    store.delete_keys(connection, tenant_id, id_, decided.obsolete)
-    applied = apply(connection, tenant_id, id_, outcome, now)
+    applied = apply(connection, tenant_id, id_, outcome, now, matched=decided)
     return Written(
         applied.linked,
         applied.unlinked,
@@ -216,16 +229,23 @@ def apply(
     outcome: Outcome,
     now: datetime,
     *,
+    matched: Decided | None = None,
     decided: Collection[UUID] = (),
 ) -> Applied:
     """Put down what was decided about a document and all that it touches, under the tenant's matching lock.
 
-    Edges, clusters, reviews, what each seeks, and what the others say about why they are alone. `decided` are those
-    whose review a person has just closed, if it is closed by this.
+    Edges, clusters, reviews, what each seeks, and what the others say about why they are alone; and the keys of what
+    the document says, where it was `matched`. `decided` are those whose review a person has just closed, if it is
+    closed by this.
     """
     made = [_edge(pair, outcome.made[pair]) for pair in sorted(outcome.made)]
+    known = set(outcome.choices)
     with connection.pipeline():
-        store.write_seeking(connection, tenant_id, outcome.sought)
+        if matched is not None:
+            store.write_keys(connection, tenant_id, document_id, matched.stated)
+            store.delete_keys(connection, tenant_id, document_id, matched.obsolete)
+            known -= {document_id} if matched.is_new else set()
+        store.write_seeking(connection, tenant_id, outcome.sought, known)
         unlinked = store.delete_edges(connection, outcome.gone)
         linked = store.insert_edges(connection, tenant_id, made, now)
         if document_id in outcome.alone and not outcome.made and not outcome.gone:
@@ -233,7 +253,7 @@ def apply(
         else:
             moved = store.rename_clusters(connection, _seeds(document_id, outcome))
         store.tell_reasons(connection, _reasons_of_others(document_id, outcome))
-        doubtful = reviews.keep(connection, outcome.choices, now, decided)
+        doubtful = reviews.keep(connection, outcome.choices, now, decided, known)
     return Applied(linked(), unlinked(), moved(), doubtful())
 
 

@@ -49,14 +49,20 @@ WHERE document_id = ANY(%(ids)s) AND state = 'open'
 
 
 def keep(
-    connection: Connection, choices: Mapping[UUID, Choice], now: datetime, decided: Collection[UUID] = ()
+    connection: Connection,
+    choices: Mapping[UUID, Choice],
+    now: datetime,
+    decided: Collection[UUID],
+    known: Collection[UUID],
 ) -> Callable[[], frozenset[UUID]]:
     """Open, renew or close the reviews of documents that were decided again; `decided`: those that a person was at.
+
+    Of these, `known` were decided before and may have one.
 
     Returns whose doubts are other ones now: to be asked after the pipeline that this was sent in.
     """
     doubtful = {id_: found for id_, choice in choices.items() if (found := open_doubts(choice))}
-    if settled := [id_ for id_ in choices if id_ not in doubtful]:
+    if settled := [id_ for id_ in known if id_ not in doubtful]:
         close(connection, settled, now, decided)
     if not doubtful:
         return frozenset

@@ -296,15 +296,19 @@ ON CONFLICT (document_id, type, key) DO NOTHING
 """
 
 
-def write_seeking(connection: Connection, tenant_id: UUID, sought: Mapping[UUID, Collection[Key]]) -> None:
-    """Write by which keys documents are found that no number led to a partner."""
+def write_seeking(
+    connection: Connection, tenant_id: UUID, sought: Mapping[UUID, Collection[Key]], known: Collection[UUID]
+) -> None:
+    """Write by which keys documents are found that no number led to a partner; `known` may have sought before."""
+    if not known and not any(sought.values()):
+        return
     rows = [(id_, *key) for id_, keys in sought.items() for key in keys]
     documents, types, keys = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
     connection.execute(
         _WRITE_SEEKING,
         {
             "tenant": tenant_id,
-            "ids": list(sought),
+            "ids": list(known),
             "seeks": SEEKS,
             "documents": documents,
             "types": types,
