@@ -15,8 +15,8 @@ from cli.tenants import list_tenants
 from cli.training.candidates import Group, Pair, Tenant
 from cli.training.learning import LEAST, LEAST_OF_AN_ANSWER, asked, counted, taught
 from counterfoil.db import Connection
+from counterfoil.documents.matching import key_rows
 from counterfoil.documents.matching import keys as keyed
-from counterfoil.documents.matching import store
 from counterfoil.documents.matching.profile import KINDS, Document, document
 from counterfoil.documents.matching.rules import ends, is_parent
 from counterfoil.documents.matching.weights import parse
@@ -125,9 +125,9 @@ def read_decided(connection: Connection, tenant_id: UUID, name: str) -> Reviewed
     decided = {frozenset((a, b)): true for a, b, true in connection.execute(_DECIDED)}
     known = _read(connection, {id_ for pair in decided for id_ in pair})
     keys = {one.id: keyed.waiting(one) for one in known}
-    most = store.MAX_HOLDERS
+    most = key_rows.MAX_HOLDERS
     wanted = dict.fromkeys(frozenset().union(*keys.values()), most + 1)
-    holders = store.holders(connection, tenant_id, wanted)
+    holders = key_rows.holders(connection, tenant_id, wanted)
     found = {key: ids for key, ids in holders.items() if len(ids) <= most}
     claims = {id_: {other for key in led for other in found.get(key, ())} - {id_} for id_, led in keys.items()}
     there = {one.id for one in known}

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
+from counterfoil.documents.matching import key_rows, store
 from counterfoil.documents.matching import keys as keyed
-from counterfoil.documents.matching import store
 from counterfoil.documents.matching.keys import PARENTS, SOUGHT, Key
 from counterfoil.documents.matching.profile import document
 from counterfoil.messages import Message
@@ -66,7 +66,7 @@ def search(url: str, children: Sequence[Paper]) -> Search:
 
 
 def _holders(connection: Connection, child: Paper, keys: Collection[Key]) -> Mapping[Key, list[UUID]]:
-    return store.holders(connection, tenant_id(child.tenant), dict.fromkeys(keys, store.MAX_HOLDERS + 1))
+    return key_rows.holders(connection, tenant_id(child.tenant), dict.fromkeys(keys, key_rows.MAX_HOLDERS + 1))
 
 
 def _sought(child: Paper) -> frozenset[Key]:

@@ -8,7 +8,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents import matching
-from counterfoil.documents.matching import store
+from counterfoil.documents.matching import key_rows
 from counterfoil.errors import PermanentError
 from tests import factories
 from tests.documents.matching.office import NOW, Office
@@ -260,7 +260,7 @@ def test_one_by_one_comes_to_the_same_as_all_at_once(database: Database, admin: 
 def test_a_key_that_everybody_has_leads_to_nobody(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "MAX_HOLDERS", 2)
+    monkeypatch.setattr(key_rows, "MAX_HOLDERS", 2)
     unnamed = [{name: value for name, value in line("A").items() if name != "article_number"}]  # nor led to by articles
     papers = [order("4711", lines=unnamed), invoice(lines=unnamed)]
     papers += [order(f"B-{n}", lines=[line(f"Q-{n}")]) for n in range(2)]
@@ -277,7 +277,7 @@ def test_a_key_that_everybody_has_leads_to_nobody(
 def test_crowded_keys_do_not_make_the_order_matter(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(store, "MAX_HOLDERS", most)
+    monkeypatch.setattr(key_rows, "MAX_HOLDERS", most)
     papers = pile(11, 25)
     office, backwards = Office(database, admin, papers), Office(database, admin, papers)
     office.match_all()

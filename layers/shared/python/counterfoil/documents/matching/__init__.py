@@ -6,9 +6,9 @@ lock.
 
 The pure part is `normalise` (canonical forms) -> `profile` (a document in them) -> `keys`, and for a pair of documents
 `lines` and `compare` (levels of agreement) -> `weights` (bits per level, learned) -> `score` -> `rules` (decisions).
-`neighbourhood` reads what a decision needs, `decide` finds out which decisions are touched,
-`judge` asks a language model about what rules leave in doubt, `store` has the SQL. What is left after that waits for a
-person (`reviews`), and what a person decides about two documents is written by `decisions`.
+`neighbourhood` reads what a decision needs, `decide` finds out which decisions are touched, `judge` asks a language
+model about what rules leave in doubt, `store` and `key_rows` have the SQL. What is left after that waits for a person
+(`reviews`), and what a person decides about two documents is written by `decisions`.
 
 Why the order of arrival makes no difference
 --------------------------------------------

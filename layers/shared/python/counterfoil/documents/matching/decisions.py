@@ -15,7 +15,7 @@ from datetime import datetime
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.documents.matching import matcher, reviews, store
+from counterfoil.documents.matching import key_rows, matcher, reviews, store
 from counterfoil.documents.matching.decide import decide
 from counterfoil.documents.matching.neighbourhood import Neighbourhood
 from counterfoil.documents.matching.profile import Document
@@ -68,7 +68,7 @@ def settle(
             _link(connection, tenant_id, one, other, now, by=by, reason=reason)
         else:
             reviews.release(connection, pair)
-    stored = store.stored_keys(connection, decided)
+    stored = key_rows.stored(connection, decided)
     found = [_again(connection, tenant_id, documents[end], decided, now) for end in decided if end in stored]
     if verdict == "rejected":
         for pair in pairs:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.documents.matching import matcher, reviews, store
+from counterfoil.documents.matching import key_rows, matcher, reviews, store
 from counterfoil.documents.matching.decide import touched
 from counterfoil.documents.matching.keys import Key, keys
 from counterfoil.documents.matching.neighbourhood import Neighbourhood
@@ -43,7 +43,7 @@ def leaving(connection: Connection, tenant_id: UUID, ids: Collection[UUID]) -> L
     near.read_edges(ids)
     found = {end for id_ in ids for edge in near.edges(id_) for end in edge.pair}
     neighbours = frozenset(found.difference(ids))
-    stored = store.stored_keys(connection, ids)
+    stored = key_rows.stored(connection, ids)
     stating = {one.id: one for one in near.documents(ids)}
     for id_ in ids:
         one = stating.get(id_) or _stating_nothing(id_)
@@ -91,7 +91,7 @@ def withdraw(connection: Connection, tenant_id: UUID, id_: UUID, now: datetime) 
         return None
     parts = leaving(connection, tenant_id, [id_])
     _forget(connection, id_)
-    store.note_key_loss(connection, tenant_id)
+    key_rows.note_loss(connection, tenant_id)
     reviews.close(connection, [id_], now)
     return replace(parts, clusters=left(connection, parts))
 

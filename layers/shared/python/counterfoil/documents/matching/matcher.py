@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.documents.matching import judgements, reviews, store
+from counterfoil.documents.matching import judgements, key_rows, reviews, store
 from counterfoil.documents.matching.decide import Outcome, decide
 from counterfoil.documents.matching.judge import Judge, unasked
 from counterfoil.documents.matching.judgements import Said
@@ -124,7 +124,7 @@ def search_and_decide(
 def _announce(database: Database, decided: Decided) -> None:
     """Let others find a document by what it says, however long the answers about it may take."""
     with database.tenant(decided.tenant_id) as connection:
-        store.write_keys(connection, decided.tenant_id, decided.document.id, decided.stated)
+        key_rows.write(connection, decided.tenant_id, decided.document.id, decided.stated)
 
 
 def _keep(database: Database, tenant_id: UUID, said: Said) -> None:
@@ -242,10 +242,10 @@ def apply(
     known = set(outcome.choices)
     with connection.pipeline():
         if matched is not None:
-            store.write_keys(connection, tenant_id, document_id, matched.stated)
-            store.delete_keys(connection, tenant_id, document_id, matched.obsolete)
+            key_rows.write(connection, tenant_id, document_id, matched.stated)
+            key_rows.delete(connection, tenant_id, document_id, matched.obsolete)
             known -= {document_id} if matched.is_new else set()
-        store.write_seeking(connection, tenant_id, outcome.sought, known)
+        key_rows.write_seeking(connection, tenant_id, outcome.sought, known)
         unlinked = store.delete_edges(connection, outcome.gone)
         linked = store.insert_edges(connection, tenant_id, made, now)
         if document_id in outcome.alone and not outcome.made and not outcome.gone:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.documents.matching import judge, judgements, rules, store
+from counterfoil.documents.matching import judge, judgements, key_rows, rules, store
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching.judge import Case, Verdict
 from counterfoil.documents.matching.keys import Key
@@ -43,17 +43,17 @@ class Neighbourhood:
 
         And the holders of keys that lead `back` to decisions which a document may be part of.
         """
-        most = store.MAX_HOLDERS + store.NEAR_MAX_HOLDERS + 1
+        most = key_rows.MAX_HOLDERS + key_rows.NEAR_MAX_HOLDERS + 1
         missing = {key: most for key in wanted if key not in self._holders}
-        missing_back = {key: store.MAX_WAITING for key in back if key not in self._waiting}
+        missing_back = {key: key_rows.MAX_WAITING for key in back if key not in self._waiting}
         if not missing and not missing_back:
             return
         limits = missing | {key: max(limit, missing.get(key, 0)) for key, limit in missing_back.items()}
-        found = store.holders(self._connection, self._tenant_id, limits)
+        found = key_rows.holders(self._connection, self._tenant_id, limits)
         for key in missing:
             ids = self._with_own(key, found.get(key, []))
-            self._holders[key] = ids if len(ids) <= store.MAX_HOLDERS else []
-            self._crowds[key] = ids if store.MAX_HOLDERS < len(ids) < most else []
+            self._holders[key] = ids if len(ids) <= key_rows.MAX_HOLDERS else []
+            self._crowds[key] = ids if key_rows.MAX_HOLDERS < len(ids) < most else []
         self._waiting |= {key: found.get(key, [])[:limit] for key, limit in missing_back.items()}
 
     def _with_own(self, key: Key, ids: list[UUID]) -> list[UUID]:
@@ -65,10 +65,10 @@ class Neighbourhood:
 
     def seekers(self, wanted: Iterable[Key], kind: str) -> set[UUID]:
         """The documents of a kind that `seeks` keys lead to."""
-        limits = dict.fromkeys(wanted, store.MAX_WAITING)
+        limits = dict.fromkeys(wanted, key_rows.MAX_WAITING)
         if not limits:
             return set()
-        found = store.holders(self._connection, self._tenant_id, limits, kind)
+        found = key_rows.holders(self._connection, self._tenant_id, limits, kind)
         self._looked_at |= limits.keys()
         return {id_ for ids in found.values() for id_ in ids}
 

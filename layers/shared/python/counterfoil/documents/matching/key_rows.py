@@ -1,0 +1,140 @@
+"""The SQL of keys: who holds them, and by which ones a document is found.
+
+Each statement runs in a transaction that sees one tenant alone (`Database.tenant`).
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from uuid import UUID
+
+from counterfoil.db import Connection
+from counterfoil.documents.matching.keys import SEEKS, Key
+
+MAX_HOLDERS = 200
+"""Documents that may share a key. What more documents have alike says nothing about which two belong together: the key
+is not followed, by any of them."""
+MAX_WAITING = 1000
+"""Documents that may have waited for one number and are decided again when its bearer arrives."""
+NEAR_MAX_HOLDERS = 16
+"""How far beyond MAX_HOLDERS the holders of a key are decided again, so that none keeps a link that only the key found.
+More than documents being matched at the same time."""
+
+_HOLDERS = """
+SELECT wanted.n, holders.ids
+FROM unnest(%(types)s::text[], %(keys)s::text[], %(limits)s::int[]) WITH ORDINALITY AS wanted (type, key, most, n)
+CROSS JOIN LATERAL (
+    SELECT array_agg(few.document_id) AS ids
+    FROM (
+        SELECT k.document_id FROM document_key k
+        WHERE k.tenant_id = %(tenant)s AND k.type = wanted.type AND k.key = wanted.key
+          AND (%(kind)s::text IS NULL OR %(kind)s = (SELECT d.type FROM document d WHERE d.id = k.document_id))
+        LIMIT wanted.most
+    ) AS few
+) AS holders
+WHERE holders.ids IS NOT NULL
+"""
+
+
+def holders(
+    connection: Connection, tenant_id: UUID, limits: Mapping[Key, int], kind: str | None = None
+) -> dict[Key, list[UUID]]:
+    """The documents that hold each key, at most as many as its limit; keys that nobody holds are left out.
+
+    Where a `kind` is given, only those of that kind.
+    """
+    wanted = list(limits)
+    rows = connection.execute(
+        _HOLDERS, {"tenant": tenant_id, "limits": list(limits.values()), "kind": kind, **columns(wanted)}
+    )
+    return {wanted[n - 1]: ids for n, ids in rows}
+
+
+STATED = "SELECT type, key FROM document_key WHERE document_id = %(id)s AND NOT starts_with(type, %(seeks)s)"
+
+_WRITE = """
+INSERT INTO document_key (tenant_id, document_id, type, key)
+SELECT %(tenant)s, %(id)s, type, key FROM unnest(%(types)s::text[], %(keys)s::text[]) AS k (type, key)
+ON CONFLICT (document_id, type, key) DO UPDATE SET written_by = pg_current_xact_id()
+"""
+
+_DELETE = """
+DELETE FROM document_key USING unnest(%(types)s::text[], %(keys)s::text[]) AS k (type, key)
+WHERE document_id = %(id)s AND document_key.type = k.type AND document_key.key = k.key
+"""
+
+_LOSS = """
+INSERT INTO key_loss (tenant_id) VALUES (%s)
+ON CONFLICT (tenant_id) DO UPDATE SET written_by = pg_current_xact_id()
+"""
+
+
+def write(connection: Connection, tenant_id: UUID, id_: UUID, keys: Collection[Key]) -> None:
+    """Write the keys of what a document says.
+
+    A key that was there is marked as written anew: who searched before may have read other data behind it.
+    """
+    connection.execute(_WRITE, {"tenant": tenant_id, "id": id_, **columns(sorted(keys))})
+
+
+# What the documents seek, and nothing else that they sought before.
+_WRITE_SEEKING = """
+WITH wanted AS (
+    SELECT * FROM unnest(%(documents)s::uuid[], %(types)s::text[], %(keys)s::text[]) AS w (document_id, type, key)
+), settled AS (
+    DELETE FROM document_key k
+    WHERE k.document_id = ANY(%(ids)s) AND starts_with(k.type, %(seeks)s)
+      AND NOT EXISTS (SELECT FROM wanted w WHERE (w.document_id, w.type, w.key) = (k.document_id, k.type, k.key))
+)
+INSERT INTO document_key (tenant_id, document_id, type, key)
+SELECT %(tenant)s, document_id, type, key FROM wanted ORDER BY document_id, type, key
+ON CONFLICT (document_id, type, key) DO NOTHING
+"""
+
+
+def write_seeking(
+    connection: Connection, tenant_id: UUID, sought: Mapping[UUID, Collection[Key]], known: Collection[UUID]
+) -> None:
+    """Write by which keys documents are found that no number led to a partner; `known` may have sought before."""
+    if not known and not any(sought.values()):
+        return
+    rows = [(id_, *key) for id_, keys in sought.items() for key in keys]
+    documents, types, keys = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
+    connection.execute(
+        _WRITE_SEEKING,
+        {
+            "tenant": tenant_id,
+            "ids": list(known),
+            "seeks": SEEKS,
+            "documents": documents,
+            "types": types,
+            "keys": keys,
+        },
+    )
+
+
+_STORED = "SELECT document_id, type, key FROM document_key WHERE document_id = ANY(%(ids)s)"
+
+
+def stored(connection: Connection, ids: Collection[UUID]) -> dict[UUID, set[Key]]:
+    """The keys that documents are found by now."""
+    found: dict[UUID, set[Key]] = {}
+    for id_, *key in connection.execute(_STORED, {"ids": list(ids)}):
+        found.setdefault(id_, set()).add(Key(*key))
+    return found
+
+
+def delete(connection: Connection, tenant_id: UUID, id_: UUID, keys: Collection[Key]) -> None:
+    """Delete keys of a document, which a search that is under way notices."""
+    if keys:
+        connection.execute(_DELETE, {"id": id_, **columns(keys)})
+        note_loss(connection, tenant_id)
+
+
+def note_loss(connection: Connection, tenant_id: UUID) -> None:
+    """Leave a trace of a document's having lost keys, under the tenant's matching lock."""
+    connection.execute(_LOSS, [tenant_id])
+
+
+def columns(keys: Iterable[Key]) -> dict[str, list[str]]:
+    """Keys as two arrays of one length, for `unnest`."""
+    listed = list(keys)
+    return {"types": [key.type for key in listed], "keys": [key.value for key in listed]}
