@@ -71,6 +71,16 @@ def test_articles_lead_to_a_partner_whose_number_and_parties_are_misspelled() ->
     assert not meet(read(invoice(**damaged, when=900)), read(order()))
 
 
+def test_without_article_numbers_words_of_the_lines_lead_to_a_partner() -> None:
+    def goods(text: str) -> list[dict[str, Any]]:
+        return [{name: value for name, value in line("A", description=text).items() if name != "article_number"}]
+
+    damaged: dict[str, Any] = {"po_reference": "1174", "seller": misspelled(SELLER), "buyer": misspelled(BUYER)}
+    bought = read(order(lines=goods("Hydraulic coupling, 3/4 in, brass")))
+    assert meet(read(invoice(**damaged, lines=goods("Coupling (brass), 3/4 inch"))), bought)
+    assert not meet(read(invoice(**damaged, lines=goods("Garden hose 3/4 in"))), bought)
+
+
 def test_of_many_articles_two_documents_take_the_same() -> None:
     many = [line(f"A-{number}") for number in range(40)]
     backwards = invoice(lines=many[::-1], seller=misspelled(SELLER), buyer=misspelled(BUYER))

@@ -14,9 +14,10 @@ only:
 All but `seeks` are what a document says. What it seeks is what its decision left open, and is written with that.
 
 Numbers are keys in their folded forms (equal for what OCR confuses), with `~` before a mere tail. A deal is the pair of
-the parties, by the end of the VAT id and by each of their names, or an article (`#`), and the quarter of the document's
-date; a child looks at its own quarter and at those before it in which its parent may be dated, a parent at its own and
-at those after it. Articles find what is misspelled in its number and in its parties, too.
+the parties, by the end of the VAT id and by each of their names, or an article (`#`, and `'` before a word for those
+who number none), and the quarter of the document's date; a child looks at its own quarter and at those before it in
+which its parent may be dated, a parent at its own and at those after it. Articles find what is misspelled in its number
+and in its parties, too.
 """
 
 from collections.abc import Iterable, Iterator
@@ -55,6 +56,8 @@ SEEKS = "seeks:"
 _QUARTER_DAYS = 91
 _ARTICLES = 4
 """Of a document, those that it is found by."""
+_WORD_LETTERS = 6
+"""Shorter words say little about what is bought."""
 _QUARTERS_BACK = {ORDER: 2, INVOICE: 2, CONTRACT: 5}
 """How many quarters before a seeker its partner may be dated."""
 
@@ -156,8 +159,14 @@ def _deals(document: Document, type_: str, first: int, last: int) -> set[Key]:
 
 
 def _articles(document: Document) -> list[str]:
-    """A few of the articles that a document is about; of the same articles, every document takes the same ones."""
+    """A few of the articles that a document is about; of the same articles, every document takes the same ones.
+
+    Where it states none by number, long words of its lines stand for them; a word that many have leads to nobody.
+    """
     stated = {f"#{code}" for line in document.lines for code in (line.article, line.buyer_article) if code}
+    if not stated:
+        words = {word for line in document.lines for word in line.text.split()}
+        stated = {f"'{word}" for word in words if len(word) >= _WORD_LETTERS and word.isalpha()}
     return sorted(stated, key=lambda code: crc32(code.encode()))[:_ARTICLES]
 
 
