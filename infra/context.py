@@ -26,8 +26,9 @@ from infra.alarms import THRESHOLDS
 from infra.api import Issuer
 
 PROVIDERS = ("anthropic", "openai", "bedrock")
+EMBEDDING_PROVIDERS = ("openai", "bedrock")
 RECOGNITIONS = ("textract",)
-SECRETS = frozenset({"LLM_API_KEY", "SLACK_WEBHOOK_URL"})
+SECRETS = frozenset({"EMBEDDING_API_KEY", "LLM_API_KEY", "SLACK_WEBHOOK_URL"})
 """Settings that on AWS come from Secrets Manager alone: a context is written down in too many places."""
 OF_THE_STACK = frozenset(
     {
@@ -56,6 +57,9 @@ TUNABLE = frozenset(
         "CONSOLE_URL",
         "EMAIL_FROM",
         "EMAIL_TO",
+        "EMBEDDING_MODEL",
+        "EMBEDDING_PROVIDER",
+        "EMBEDDING_URL",
         "HEARTBEAT_SECONDS",
         "LEASE_SECONDS",
         "LLM_CONNECT_TIMEOUT_SECONDS",
@@ -211,8 +215,9 @@ def _settings(stage: str, given: Mapping[str, Any]) -> dict[str, str]:
             raise ContextError(f"There is no setting {name!r}: known are {', '.join(sorted(TUNABLE))}")
         if not isinstance(value, str):
             raise ContextError(f'The setting {name} must be a string, as environment variables are: write "..."')
-    if given.get("LLM_PROVIDER", PROVIDERS[0]) not in PROVIDERS:
-        raise ContextError(f"LLM_PROVIDER must be one of {', '.join(PROVIDERS)}, and is {given['LLM_PROVIDER']!r}")
+    for name, providers in (("LLM_PROVIDER", PROVIDERS), ("EMBEDDING_PROVIDER", EMBEDDING_PROVIDERS)):
+        if given.get(name, providers[0]) not in providers:
+            raise ContextError(f"{name} must be one of {', '.join(providers)}, and is {given[name]!r}")
     if given.get("OCR", RECOGNITIONS[0]) not in RECOGNITIONS:
         raise ContextError(f"OCR must be {' or '.join(RECOGNITIONS)}, or be left out, and is {given['OCR']!r}")
     return dict(sorted(given.items()))

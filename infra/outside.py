@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 
-from infra.workers import Row
+from infra.workers import Outgoing, Row
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Outside:
 
     @property
     def bedrock(self) -> bool:
-        """Whether the language model is called by way of AWS, with the function's role."""
-        return self.settings.get("LLM_PROVIDER") == "bedrock"
+        """Whether the language model, or that of embeddings, is called by way of AWS, with the function's role."""
+        return "bedrock" in self._models.values()
 
     @property
     def email(self) -> bool:
@@ -45,11 +45,17 @@ class Outside:
     @property
     def secret(self) -> bool:
         """Whether anything is called that needs a secret: tenants' webhooks have theirs in the database."""
-        return self._internet_model or self.slack
+        return bool(self._internet_models) or self.slack
 
     @property
-    def _internet_model(self) -> bool:
-        return "LLM_PROVIDER" in self.settings and not self.bedrock
+    def _models(self) -> Mapping[Outgoing, str]:
+        """The provider of each kind of model that is called."""
+        named: dict[Outgoing, str] = {"llm": "LLM_PROVIDER", "embeddings": "EMBEDDING_PROVIDER"}
+        return {kind: self.settings[name] for kind, name in named.items() if name in self.settings}
+
+    @property
+    def _internet_models(self) -> frozenset[str]:
+        return frozenset(kind for kind, provider in self._models.items() if provider != "bedrock")
 
     def needs_internet(self, row: Row) -> bool:
         """Whether `row` calls something by way of the internet."""
@@ -57,7 +63,7 @@ class Outside:
 
     def needs_secret(self, row: Row) -> bool:
         """Whether `row` calls something that needs the secret."""
-        return (self._internet_model and "llm" in row.calls_out) or self.tells_slack(row)
+        return not self._internet_models.isdisjoint(row.calls_out) or self.tells_slack(row)
 
     def tells_slack(self, row: Row) -> bool:
         """Whether `row` sends notifications to the Slack webhook."""
@@ -70,20 +76,10 @@ class Outside:
     def statements(self, row: Row) -> list[iam.PolicyStatement]:
         """What `row` must be allowed for the AWS services that it calls out to."""
         statements = []
-        if self.bedrock and "llm" in row.calls_out:
-            model = self.settings.get("LLM_MODEL", "*")
-            profile = f"arn:{Aws.PARTITION}:bedrock:{Aws.REGION}:{Aws.ACCOUNT_ID}:inference-profile/{model}"
-            # A profile is named after its model, with the part of the world in front, and calls it in several regions.
-            models = {model, model.partition(".")[2] or model}
-            statements.append(
-                iam.PolicyStatement(
-                    actions=["bedrock:InvokeModel"],
-                    resources=[
-                        *(f"arn:{Aws.PARTITION}:bedrock:*::foundation-model/{name}" for name in sorted(models)),
-                        profile,
-                    ],
-                )
-            )
+        if self._models.get("llm") == "bedrock" and "llm" in row.calls_out:
+            statements.append(_invokes(self.settings.get("LLM_MODEL", "*")))
+        if self._models.get("embeddings") == "bedrock" and "embeddings" in row.calls_out:
+            statements.append(_invokes(self.settings.get("EMBEDDING_MODEL", "*")))
         if self.email and "notifications" in row.calls_out:
             statements.append(
                 iam.PolicyStatement(
@@ -97,3 +93,16 @@ class Outside:
             # Textract knows no resources to name; a page comes with the call.
             statements.append(iam.PolicyStatement(actions=["textract:DetectDocumentText"], resources=["*"]))
         return statements
+
+
+def _invokes(model: str) -> iam.PolicyStatement:
+    profile = f"arn:{Aws.PARTITION}:bedrock:{Aws.REGION}:{Aws.ACCOUNT_ID}:inference-profile/{model}"
+    # A profile is named after its model, with the part of the world in front, and calls it in several regions.
+    models = {model, model.partition(".")[2] or model}
+    return iam.PolicyStatement(
+        actions=["bedrock:InvokeModel"],
+        resources=[
+            *(f"arn:{Aws.PARTITION}:bedrock:*::foundation-model/{name}" for name in sorted(models)),
+            profile,
+        ],
+    )

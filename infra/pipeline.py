@@ -155,7 +155,7 @@ class PipelineStack(Stack):
                 self,
                 "Secret",
                 secret_name="counterfoil",  # noqa: S106 - its name
-                description="LLM_API_KEY and SLACK_WEBHOOK_URL, as a JSON object",
+                description="LLM_API_KEY, EMBEDDING_API_KEY and SLACK_WEBHOOK_URL, as a JSON object",
                 secret_string_value=SecretValue.unsafe_plain_text("{}"),
                 removal_policy=RemovalPolicy.RETAIN,
             )

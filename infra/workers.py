@@ -36,9 +36,9 @@ EVERY_QUEUE = ("*",)
 """In `sends_to`: every worker that has a queue, those of later rows too."""
 
 DatabaseUser = Literal["counterfoil_worker", "counterfoil_keeper", "master"]
-Outgoing = Literal["llm", "ocr", "notifications", "webhooks"]
-"""What a worker calls outside: the language model, the recognition of scanned pages, the channels of notifications, the
-webhooks of tenants."""
+Outgoing = Literal["llm", "embeddings", "ocr", "notifications", "webhooks"]
+"""What a worker calls outside: the language model, the model of embeddings, the recognition of scanned pages, the
+channels of notifications, the webhooks of tenants."""
 
 
 class FedBy(StrEnum):
@@ -186,7 +186,7 @@ WORKERS: tuple[Row, ...] = (
         permits=10,  # a whole batch: who waits for the language model holds up nobody
         start_margin=30,
         sends_to=("diagnostics",),
-        calls_out=("llm",),
+        calls_out=("llm", "embeddings"),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
     Row(

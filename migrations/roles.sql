@@ -43,3 +43,6 @@ END
 $grants$;
 
 GRANT USAGE, CREATE ON SCHEMA public TO counterfoil_owner;
+
+-- The type that embeddings are kept in. It is no trusted extension: the owner of the tables could not create it.
+CREATE EXTENSION IF NOT EXISTS vector;

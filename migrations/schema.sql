@@ -1,6 +1,10 @@
 -- The sum of all migrations, as PostgreSQL 18 tells it; written by `python -m cli.schema`, not by hand.
 -- Everything here belongs to counterfoil_owner.
 
+CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public;
+
+COMMENT ON EXTENSION vector IS 'vector data type and ivfflat and hnsw access methods';
+
 CREATE FUNCTION public.count_told() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -319,6 +323,17 @@ CREATE TABLE public.document_copy (
 );
 
 ALTER TABLE ONLY public.document_copy FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.document_embedding (
+    tenant_id uuid NOT NULL,
+    document_id uuid NOT NULL,
+    text_hash bytea NOT NULL,
+    model text NOT NULL,
+    signature bytea NOT NULL,
+    vector public.halfvec NOT NULL
+);
+
+ALTER TABLE ONLY public.document_embedding FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.document_key (
     tenant_id uuid NOT NULL,
@@ -788,6 +803,9 @@ ALTER TABLE ONLY public.destination
 ALTER TABLE ONLY public.document_copy
     ADD CONSTRAINT document_copy_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.document_embedding
+    ADD CONSTRAINT document_embedding_pkey PRIMARY KEY (document_id);
+
 ALTER TABLE ONLY public.document_key
     ADD CONSTRAINT document_key_pkey PRIMARY KEY (document_id, type, key);
 
@@ -939,6 +957,8 @@ CREATE UNIQUE INDEX document_copy_by_parent ON public.document_copy USING btree 
 
 CREATE UNIQUE INDEX document_copy_by_source ON public.document_copy USING btree (source_id, document_id) WHERE (parent_id IS NULL);
 
+CREATE INDEX document_embedding_by_text ON public.document_embedding USING btree (tenant_id, text_hash);
+
 CREATE INDEX document_key_by_key ON public.document_key USING btree (tenant_id, type, key) INCLUDE (document_id);
 
 CREATE INDEX document_match_by_b ON public.document_match USING btree (b);
@@ -1023,6 +1043,9 @@ ALTER TABLE ONLY public.document_copy
 
 ALTER TABLE ONLY public.document_copy
     ADD CONSTRAINT document_copy_tenant_id_source_id_fkey FOREIGN KEY (tenant_id, source_id) REFERENCES public.source(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.document_embedding
+    ADD CONSTRAINT document_embedding_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.document_key
     ADD CONSTRAINT document_key_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
@@ -1176,6 +1199,8 @@ ALTER TABLE public.document ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.document_copy ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.document_embedding ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.document_key ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.document_match ENABLE ROW LEVEL SECURITY;
@@ -1249,6 +1274,8 @@ CREATE POLICY own_tenant ON public.destination_secret TO counterfoil_worker USIN
 CREATE POLICY own_tenant ON public.document TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.document_copy TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.document_embedding TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.document_key TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -1526,6 +1553,16 @@ GRANT SELECT(matching_reason),UPDATE(matching_reason) ON TABLE public.document T
 GRANT UPDATE(evidence) ON TABLE public.document TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.document_copy TO counterfoil_worker;
+
+GRANT SELECT,INSERT ON TABLE public.document_embedding TO counterfoil_worker;
+
+GRANT UPDATE(text_hash) ON TABLE public.document_embedding TO counterfoil_worker;
+
+GRANT UPDATE(model) ON TABLE public.document_embedding TO counterfoil_worker;
+
+GRANT UPDATE(signature) ON TABLE public.document_embedding TO counterfoil_worker;
+
+GRANT UPDATE(vector) ON TABLE public.document_embedding TO counterfoil_worker;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.document_key TO counterfoil_worker;
 

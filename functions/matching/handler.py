@@ -6,16 +6,24 @@ from typing import Any
 from counterfoil.breaker import Breakers
 from counterfoil.db import Database
 from counterfoil.delivery import Consumer
-from counterfoil.llm import Llm
+from counterfoil.llm import Llm, embedding
 from counterfoil.settings import settings
-from functions.matching.work import match
+from functions.matching.work import Embedding, match
 
 
 @cache
 def consumer() -> Consumer:
     """The consumer of this function's queue, made at the first invocation."""
     judging = settings().llm_provider is not None
-    return Consumer.from_settings(settings(), partial(match, language_model=language_model if judging else None))
+    name = embedding.name_of(settings())
+    return Consumer.from_settings(
+        settings(),
+        partial(
+            match,
+            language_model=language_model if judging else None,
+            embedding=None if name is None else Embedding(name, embedding_model),
+        ),
+    )
 
 
 def language_model(database: Database) -> Llm:
@@ -23,6 +31,11 @@ def language_model(database: Database) -> Llm:
     found = Llm.from_settings(settings(), database, breakers(database))
     assert found is not None  # LLM_PROVIDER is set
     return found
+
+
+def embedding_model(database: Database) -> Llm:
+    """What makes vectors of what documents are about; made anew for each that has none, with the key as it is then."""
+    return embedding.embedding_model(settings(), database, breakers(database))
 
 
 @cache

@@ -5,6 +5,7 @@ be any more since it was read anew, is taken out of its cluster.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from counterfoil.db import Connection, Database
@@ -17,7 +18,20 @@ from counterfoil.work import Send
 WITHDRAWN = "A document that it was matched with, or could have been, was read anew and is matched no more."
 
 
-def match(attempt: Attempt, language_model: Callable[[Database], Llm] | None = None) -> Outcome:
+@dataclass(frozen=True)
+class Embedding:
+    """The embedding model that is configured."""
+
+    name: str
+    """With its provider's."""
+    make: Callable[[Database], Llm]
+
+
+def match(
+    attempt: Attempt,
+    language_model: Callable[[Database], Llm] | None = None,
+    embedding: Embedding | None = None,
+) -> Outcome:
     """Match one document against its tenant's others. Where one is configured, `language_model` makes what judges."""
     assert attempt.tenant_id is not None  # a document's tenant is NOT NULL
     tenant_id = attempt.tenant_id
@@ -26,8 +40,16 @@ def match(attempt: Attempt, language_model: Callable[[Database], Llm] | None = N
         llm = make(attempt.database)
         return matching.Judge(llm, llm.provider.model, attempt.now, attempt.time_left, attempt.cancelled, attempt.check)
 
+    def embedder(model: Embedding) -> matching.Embedder:
+        make = partial(model.make, attempt.database)
+        return matching.Embedder(model.name, make, attempt.time_left, attempt.cancelled, attempt.check)
+
     decided = matching.search_and_decide(
-        attempt.database, tenant_id, attempt.work_id, None if language_model is None else partial(judge, language_model)
+        attempt.database,
+        tenant_id,
+        attempt.work_id,
+        None if language_model is None else partial(judge, language_model),
+        None if embedding is None else embedder(embedding),
     )
     if isinstance(decided, matching.Skip):
         return Skip(decided.reason, lambda connection: _withdraw(connection, attempt))

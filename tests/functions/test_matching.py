@@ -16,7 +16,9 @@ from counterfoil.errors import CancelledError, ServiceUnavailableError, StaleCla
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings
 from functions.matching import handler
-from functions.matching.work import match
+from functions.matching.work import Embedding, match
+from tests.documents.matching.embedding import answer as vector
+from tests.documents.matching.embedding import in_english, in_german, settings_for
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.test_judge import CHOICE, TWICE, again, billed
 from tests.llm.conftest import Guards, Time
@@ -131,6 +133,30 @@ def test_a_model_that_nobody_needs_is_not_made(doubtful: Office):
         raise AssertionError
 
     assert isinstance(match(attempt(doubtful, 0), never), Success)
+
+
+def test_a_document_is_embedded_before_it_is_matched(
+    database: Database, admin: Connection, scripted: Server, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(handler, "settings", lambda: settings_for(scripted))
+    model = Embedding("openai/m", handler.embedding_model)
+    scripted._otherwise = vector
+    office = Office(database, admin, [in_english(), in_german()])
+    for position in (0, 1):
+        outcome = match(attempt(office, position), embedding=model)
+        assert isinstance(outcome, Success)
+        with office.database.tenant(office.tenant_id) as connection:
+            outcome.effects(connection)
+    assert (office.links(), len(scripted.requests)) == ({(0, 1)}, 2)
+
+
+def test_a_model_of_embeddings_that_is_away_fails_no_try(
+    database: Database, admin: Connection, scripted: Server, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(handler, "settings", lambda: settings_for(scripted, LLM_RETRY_BASE_SECONDS="0"))
+    office = Office(database, admin, [in_english()])
+    scripted.then(*[Failure(503)] * 3)
+    assert isinstance(match(attempt(office, 0), embedding=Embedding("openai/m", handler.embedding_model)), Success)
 
 
 @pytest.mark.parametrize("empty", ["{}", "sk-1", AWAY, REFUSED])

@@ -10,7 +10,16 @@ from pydantic import SecretStr
 from counterfoil.settings import Settings
 from infra.alarms import THRESHOLDS
 from infra.api import Issuer
-from infra.context import OF_THE_STACK, PROVIDERS, RECOGNITIONS, SECRETS, TUNABLE, ContextError, Deployment
+from infra.context import (
+    EMBEDDING_PROVIDERS,
+    OF_THE_STACK,
+    PROVIDERS,
+    RECOGNITIONS,
+    SECRETS,
+    TUNABLE,
+    ContextError,
+    Deployment,
+)
 from tests.infra.conftest import LOCAL
 
 SECRET_ARN = "arn:aws:secretsmanager:eu-central-1:000000000000:secret:mine-AbCdEf"
@@ -37,6 +46,8 @@ def test_the_providers_are_those_that_the_settings_know():
     for provider in PROVIDERS:
         Settings.from_environment({"LLM_PROVIDER": provider})
     assert Settings.model_fields["llm_provider"].annotation.__args__[0].__args__ == PROVIDERS  # type: ignore[union-attr]
+    embedding = Settings.model_fields["embedding_provider"].annotation
+    assert embedding.__args__[0].__args__ == EMBEDDING_PROVIDERS  # type: ignore[union-attr]
 
 
 def test_the_recognitions_are_those_that_the_settings_know():
@@ -105,6 +116,8 @@ def test_the_local_cloud_may_shorten_time_outs_and_be_given_secrets():
         ({"settings": '{"SLACK_WEBHOOK_URL": "k"}'}, r"SLACK_WEBHOOK_URL is a secret"),
         ({"settings": '{"QUEUE_URLS": "{}"}'}, r"QUEUE_URLS is given to each function by the stack: take it out"),
         ({"settings": '{"LLM_PROVIDER": "other"}'}, r"LLM_PROVIDER must be one of anthropic, openai, bedrock"),
+        ({"settings": '{"EMBEDDING_API_KEY": "k"}'}, r"EMBEDDING_API_KEY is a secret: put it into Secrets Manager"),
+        ({"settings": '{"EMBEDDING_PROVIDER": "other"}'}, r"EMBEDDING_PROVIDER must be one of openai, bedrock"),
         ({"settings": '{"OCR": "other"}'}, r"OCR must be textract, or be left out, and is 'other'"),
         ({"timeout": "20"}, r"The context 'timeout' is for the local stage: on AWS, change the table"),
         ({**LOCAL, "timeout": "0"}, r"'timeout' must be whole seconds, 1 or more, and is '0'"),

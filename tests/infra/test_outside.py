@@ -8,6 +8,7 @@ import pytest
 
 from counterfoil.settings import Settings
 from infra import app
+from infra.outside import Outside
 from infra.packaging import Package
 from infra.workers import WORKERS, Row, queue_rows
 from tests.infra.synthesis import Synthesis, Template, aslist, synthesise
@@ -16,6 +17,7 @@ INTERNET = {"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m", "EMAIL_FROM": "counte
 BEDROCK = {"LLM_PROVIDER": "bedrock", "LLM_MODEL": "eu.anthropic.some-model-v1:0"}
 SECRET_ARN = "arn:aws:secretsmanager:eu-central-1:000000000000:secret:mine-AbCdEf"
 RECOGNISING = {"OCR": "textract"}
+TITAN = {"EMBEDDING_PROVIDER": "bedrock", "EMBEDDING_MODEL": "amazon.titan-embed-text-v2:0"}
 DEPENDENT = tuple(replace(row, depends_on="llm") if row.name == "matching" else row for row in WORKERS)
 rows = pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
 
@@ -42,6 +44,12 @@ def bedrock(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> 
 def recognising(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     """Scanned pages recognised by AWS."""
     return synthesise(tmp_path_factory.mktemp("recognising"), {"settings": RECOGNISING}, dependencies)
+
+
+@pytest.fixture(scope="module")
+def embedding(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """A model of embeddings that AWS serves, and no language model."""
+    return synthesise(tmp_path_factory.mktemp("embedding"), {"settings": TITAN}, dependencies)
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +228,31 @@ def test_only_those_who_ask_the_model_may_call_it_and_no_other_model(bedrock: Sy
         "*::foundation-model/eu.anthropic.some-model-v1:0",
         "AWS::Region:AWS::AccountId:inference-profile/eu.anthropic.some-model-v1:0",
     }
+
+
+@rows
+def test_only_those_who_embed_may_call_that_model_inside_the_network(embedding: Synthesis, row: Row):
+    statements = granted(embedding["pipeline"], row, "bedrock:InvokeModel")
+
+    assert not embedding["network"].resources("AWS::EC2::NatGateway")
+    assert endpoints(embedding) == {"s3", "sqs", "secretsmanager", "bedrock-runtime"}
+    if "embeddings" not in row.calls_out:
+        assert not statements
+        return
+    (statement,) = statements
+    assert "*::foundation-model/amazon.titan-embed-text-v2:0" in {
+        resource.rpartition(":bedrock:")[2] for resource in statement["Resource"]
+    }
+
+
+def test_two_models_are_called_each_on_its_way():
+    both = Outside(BEDROCK | {"EMBEDDING_PROVIDER": "openai", "EMBEDDING_MODEL": "m"})
+    matching, ingestion = (next(row for row in WORKERS if row.name == name) for name in ("matching", "ingestion"))
+
+    assert (both.bedrock, both.internet, both.secret) == (True, True, True)
+    assert (both.needs_secret(matching), both.needs_secret(ingestion)) == (True, False)
+    assert [len(both.statements(row)) for row in (matching, ingestion)] == [1, 1]
+    assert len(Outside(BEDROCK | TITAN).statements(matching)) == 2
 
 
 @rows

@@ -1,8 +1,8 @@
 """A language model's API on this machine that behaves as a script says: for tests of what calls one.
 
-It speaks Anthropic's Messages, OpenAI's chat completions and Bedrock's Converse, told apart by the path. Each request
-takes the next step of the script; after the last one, `otherwise` answers. Any other path gets
-the raw steps of the script alone.
+It speaks Anthropic's Messages, OpenAI's chat completions and embeddings, Bedrock's Converse and its Titan embeddings,
+told apart by the path; of an embedding, an answer's text is the vector as JSON. Each request takes the next step of the
+script; after the last one, `otherwise` answers. Any other path gets the raw steps of the script alone.
 """
 
 import json
@@ -18,11 +18,13 @@ from random import Random
 from threading import Event, Lock, Thread
 from typing import Any, Literal
 
-Api = Literal["anthropic", "openai", "bedrock", "raw"]
+Api = Literal["anthropic", "openai", "bedrock", "openai-embeddings", "bedrock-embeddings", "raw"]
 _PATHS: tuple[tuple[str, Api], ...] = (
     (r"/v1/messages$", "anthropic"),
     (r"/chat/completions$", "openai"),
     (r"/model/.+/converse$", "bedrock"),
+    (r"/embeddings$", "openai-embeddings"),
+    (r"/model/.+/invoke$", "bedrock-embeddings"),
 )
 PAUSE = 0.02
 """Seconds between the pieces of a slow answer."""
@@ -49,7 +51,9 @@ class Request:
 
     @property
     def user(self) -> str:
-        """What the instructions are to be applied to."""
+        """What the instructions are to be applied to, or the text to embed."""
+        if self.api in ("openai-embeddings", "bedrock-embeddings"):
+            return str(self.body["input" if self.api == "openai-embeddings" else "inputText"])
         content = self.body["messages"][-1]["content"]
         return str(content[0]["text"] if self.api == "bedrock" else content)
 
@@ -327,6 +331,24 @@ def _bedrock(step: Answer | Failure) -> Raw:
     return _json({"message": message}, step.status, {"x-amzn-ErrorType": kind, **_retry(step)})
 
 
+def _vector(step: Answer) -> Any:
+    return json.loads(step.text) if step.text.startswith("[") else step.text
+
+
+def _openai_embeddings(step: Answer | Failure) -> Raw:
+    if isinstance(step, Failure):
+        return _openai(step)
+    data = [{"object": "embedding", "index": 0, "embedding": _vector(step)}]
+    return _json({"object": "list", "model": "m", "data": data, "usage": {"prompt_tokens": 40, "total_tokens": 40}})
+
+
+def _bedrock_embeddings(step: Answer | Failure) -> Raw:
+    if isinstance(step, Failure):
+        return _bedrock(step)
+    vector = _vector(step)
+    return _json({"embedding": vector, "inputTextTokenCount": 40, "embeddingsByType": {"float": vector}})
+
+
 def _raw(step: Answer | Failure) -> Raw:
     if isinstance(step, Answer):
         return Raw(200, step.text.encode())
@@ -337,6 +359,8 @@ _ENCODERS: Mapping[str, Callable[[Answer | Failure], Raw]] = {
     "anthropic": _anthropic,
     "openai": _openai,
     "bedrock": _bedrock,
+    "openai-embeddings": _openai_embeddings,
+    "bedrock-embeddings": _bedrock_embeddings,
     "raw": _raw,
 }
 

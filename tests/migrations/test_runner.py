@@ -234,6 +234,8 @@ def rds() -> Iterator[str]:
             connection.execute("CREATE ROLE rds_iam")
             connection.execute("GRANT rds_iam TO master WITH ADMIN TRUE")
             connection.execute("CREATE DATABASE counterfoil OWNER master")
+        with psycopg.connect(server.url("counterfoil"), autocommit=True) as connection:
+            connection.execute("CREATE EXTENSION vector")  # which the master user of RDS is let to do itself
         yield server.url("counterfoil", "master")
 
 

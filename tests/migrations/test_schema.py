@@ -26,6 +26,11 @@ ROWS = {
     "document_key": """INSERT INTO {} (tenant_id, document_id, type, key)
                        VALUES (%(tenant)s, %(a)s, 'number', %(id)s::text)""",
     "key_loss": "INSERT INTO {} (tenant_id) VALUES (%(tenant)s)",
+    "document_embedding": """INSERT INTO {} (tenant_id, document_id, text_hash, model, signature, vector)
+                             VALUES (%(tenant)s, CASE WHEN EXISTS (SELECT FROM document_embedding
+                                                                   WHERE document_id = %(a)s)
+                                                      THEN %(b)s ELSE %(a)s END,
+                                     sha256('text'), 'openai/m', '\\x00', '[0.6, 0.8]')""",
     "document_match": """INSERT INTO {} (tenant_id, a, b, score, confidence, evidence,
                                          decided_by, reasoning, decided_at)
                          VALUES (%(tenant)s, %(a)s, %(b)s, 1, 'high', '{{}}', 'rules', '', now())""",
@@ -316,6 +321,7 @@ def test_a_worker_gives_no_row_to_another_tenant(
         "source",
         "document",
         "ingestion_job",
+        "document_embedding",
         "document_key",
         "document_match",
         "judgement",

@@ -27,6 +27,7 @@ class Office:
         admin: Connection,
         papers: Sequence[Paper] = (),
         judge: Callable[[], matching.Judge] | None = None,
+        embedder: matching.Embedder | None = None,
     ) -> None:
         """Ids of documents follow the order of the papers, in every office alike: they settle ties."""
         number = next(_tenants)
@@ -35,6 +36,7 @@ class Office:
         self.tenant_id = factories.make_tenant(admin, f"office-{number}")
         self._number = number
         self.judge = judge
+        self.embedder = embedder
         self.ids: list[UUID] = []
         for paper in papers:
             self.file(paper)
@@ -71,7 +73,7 @@ class Office:
         return found
 
     def _search(self, position: int, judge: Callable[[], matching.Judge] | None) -> matching.Decided | matching.Skip:
-        return matching.search_and_decide(self.database, self.tenant_id, self.ids[position], judge)
+        return matching.search_and_decide(self.database, self.tenant_id, self.ids[position], judge, self.embedder)
 
     def decide(self, one: int, other: int, verdict: reviews.Verdict, by: str = "clerk") -> decisions.Settled:
         """Let a person decide about two documents."""

@@ -91,6 +91,10 @@ class Metric(StrEnum):
     LLM_OVER_BUDGET = "LlmOverBudget"
     """Questions that were not asked, since the budget of the day was used up."""
 
+    # By nothing.
+    UNEMBEDDED = "Unembedded"
+    """Documents matched without the embedding that was asked for: the model failed, or its budget was used up."""
+
 
 def record(values: Mapping[Metric, float | Sequence[float]], **dimensions: str) -> None:
     """Write the metrics in one line, each under its dimensions and, for alarms about everything, under none.

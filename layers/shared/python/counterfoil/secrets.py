@@ -14,7 +14,7 @@ from counterfoil import aws
 from counterfoil.errors import InvalidSettingsError, ServiceUnavailableError
 from counterfoil.settings import Settings
 
-Name = Literal["LLM_API_KEY", "SLACK_WEBHOOK_URL"]
+Name = Literal["EMBEDDING_API_KEY", "LLM_API_KEY", "SLACK_WEBHOOK_URL"]
 
 REMEMBERED_SECONDS = 300.0
 """How long what was read is relied on: a person fills a secret, or changes it, while processes are running."""

@@ -79,7 +79,8 @@ class Settings(BaseModel):
     watchdog_resend_after_seconds: int = Field(default=900, ge=0)
 
     secrets_arn: str | None = None
-    """A secret of Secrets Manager: JSON with LLM_API_KEY and SLACK_WEBHOOK_URL, where the environment has none."""
+    """A secret of Secrets Manager: JSON with LLM_API_KEY, EMBEDDING_API_KEY and SLACK_WEBHOOK_URL, where the
+    environment has none."""
     llm_provider: Literal["anthropic", "openai", "bedrock"] | None = None
     """None: no language model. `openai` is any endpoint that speaks its chat completions."""
     llm_model: str | None = None
@@ -96,11 +97,20 @@ class Settings(BaseModel):
     llm_input_usd_per_million_tokens: float = Field(default=0, ge=0)
     llm_output_usd_per_million_tokens: float = Field(default=0, ge=0)
     llm_questions_per_day: int = Field(default=2000, ge=0)
-    """Calls for one tenant on a day of UTC, those that fail among them; beyond, work goes on without the model."""
+    """Calls for one tenant on a day of UTC, those that fail and those for embeddings among them; beyond, work goes on
+    without the model."""
     llm_questions_per_document: int = Field(default=20, ge=0)
     """Of these, calls for one document."""
     llm_retry_base_seconds: float = Field(default=2, ge=0)
     """Wait before the second try of a call; it doubles, up to 8 s."""
+
+    embedding_provider: Literal["openai", "bedrock"] | None = None
+    """None: documents are not found by what they are about. `openai` is any endpoint that speaks its embeddings."""
+    embedding_model: str | None = None
+    """On Bedrock: one of Amazon's Titan models."""
+    embedding_url: str | None = None
+    """Base address of the endpoint; None: OpenAI's own."""
+    embedding_api_key: SecretStr | None = None
 
     ocr: Literal["textract"] | None = None
     """What recognises the characters of scanned pages and images; None: nothing does, and they are kept unread."""

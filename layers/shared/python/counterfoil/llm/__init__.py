@@ -1,7 +1,8 @@
-"""Questions to a language model: asked with patience, answered in a form that was asked for, and counted."""
+"""Questions to a language model, or to one of embeddings: asked with patience, answered in a form, and counted."""
 
 from counterfoil.llm.asking import Answered, Asks, Consults, Llm, Question
 from counterfoil.llm.calls import BudgetSpentError
+from counterfoil.llm.embedding import Vector
 from counterfoil.llm.provider import RefusedQuestionError
 
-__all__ = ["Answered", "Asks", "BudgetSpentError", "Consults", "Llm", "Question", "RefusedQuestionError"]
+__all__ = ["Answered", "Asks", "BudgetSpentError", "Consults", "Llm", "Question", "RefusedQuestionError", "Vector"]

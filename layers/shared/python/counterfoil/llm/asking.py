@@ -27,7 +27,7 @@ from counterfoil.llm import calls
 from counterfoil.llm.answers import read
 from counterfoil.llm.provider import Provider, Reply
 from counterfoil.metrics import Metric, record
-from counterfoil.secrets import secret
+from counterfoil.secrets import Name, secret
 from counterfoil.settings import Settings
 
 M = TypeVar("M", bound=BaseModel)
@@ -316,7 +316,7 @@ def _provider(settings: Settings) -> Provider | None:
         return Bedrock(settings.llm_model)
     if settings.llm_url is not None and not settings.llm_url.startswith(("https://", "http://")):
         raise InvalidSettingsError("LLM_URL is wrong: it must be an address of http or https.")
-    key = _key(settings, name)
+    key = key_of(settings, "LLM_API_KEY", f"LLM_PROVIDER={name}")
     if name == "anthropic":
         from counterfoil.llm.anthropic import Anthropic
 
@@ -326,18 +326,24 @@ def _provider(settings: Settings) -> Provider | None:
     return OpenAi(settings, settings.llm_model, key)
 
 
-def _key(settings: Settings, provider: str) -> SecretStr:
+def key_of(settings: Settings, name: Name, needed_by: str) -> SecretStr:
+    """The key of an API.
+
+    Raises:
+        ServiceUnavailableError: there is none that can be used, and which setting needs it.
+    """
     try:
-        key = secret(settings, "LLM_API_KEY")
+        key = secret(settings, name)
     except PermanentError as error:  # the secret is not there, not to be read, or not what it should be
-        message = f"LLM_API_KEY could not be read, and LLM_PROVIDER={provider} needs it: {error}"
+        message = f"{name} could not be read, and {needed_by} needs it: {error}"
         raise ServiceUnavailableError(message) from error
     if key is None:
         message = (
-            f"LLM_API_KEY is missing, and LLM_PROVIDER={provider} needs it: "
+            f"{name} is missing, and {needed_by} needs it: "
             "fill it into the secret of SECRETS_ARN, or set it in the environment."
         )
         raise ServiceUnavailableError(message)
     if not (key.get_secret_value().isascii() and key.get_secret_value().isprintable()):
-        raise ServiceUnavailableError("LLM_API_KEY is wrong: it has characters that no key has.")
+        message = f"{name} is wrong: it has characters that no key has."
+        raise ServiceUnavailableError(message)
     return key

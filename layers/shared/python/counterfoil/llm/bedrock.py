@@ -1,5 +1,6 @@
-"""Amazon Bedrock's Converse."""
+"""Amazon Bedrock's Converse, and its models of embeddings."""
 
+import json
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -7,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from counterfoil import aws, http
 from counterfoil.errors import ContextWindowError, CounterfoilError, InvalidAnswerError, ServiceUnavailableError
+from counterfoil.llm.answers import read
 from counterfoil.llm.provider import (
     FixedTemperatureError,
     RefusedQuestionError,
@@ -15,6 +17,7 @@ from counterfoil.llm.provider import (
     is_about_the_settings,
     is_about_the_temperature,
     is_too_long,
+    vector_reply,
 )
 from counterfoil.validation import validate
 
@@ -40,6 +43,11 @@ class _Conversation(BaseModel):
     output: _Output
     stop_reason: str = Field(alias="stopReason")
     usage: _Usage
+
+
+class _Titan(BaseModel):
+    embedding: list[float]
+    tokens: int = Field(default=0, alias="inputTextTokenCount")
 
 
 class Bedrock:
@@ -76,6 +84,36 @@ class Bedrock:
         except TimeoutError:
             message = f"Bedrock did not answer within {total:g} seconds"
             raise ServiceUnavailableError(message) from None
+
+
+class BedrockEmbeddings:
+    """One of Amazon's Titan models on Bedrock, with the function's own rights."""
+
+    name = "bedrock-embeddings"
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+
+    def reply(self, system: str, user: str, *, max_tokens: int, total: float) -> Reply:  # noqa: ARG002  # it is no talk
+        """See `Provider`."""
+
+        def invoke() -> Any:
+            with aws.errors_mapped():
+                try:
+                    answer = aws.client("bedrock-runtime").invoke_model(
+                        modelId=self.model, body=json.dumps({"inputText": user}), contentType="application/json"
+                    )
+                except ClientError as error:
+                    raise _mapped(error) from None
+                return answer["body"].read()
+
+        try:
+            body = http.within(total, invoke)
+        except TimeoutError:
+            message = f"Bedrock did not answer within {total:g} seconds"
+            raise ServiceUnavailableError(message) from None
+        found = read(body.decode(errors="replace"), _Titan)
+        return vector_reply(found.embedding, found.tokens)
 
 
 def _mapped(error: ClientError) -> CounterfoilError:

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, as OpenAI and many others serve them."""
+"""OpenAI's chat completions and embeddings, as OpenAI and many others serve them."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ import httpx
 from pydantic import BaseModel, Field, SecretStr
 
 from counterfoil.llm.api import Api
-from counterfoil.llm.provider import Reply, at_low_temperature
+from counterfoil.llm.provider import Reply, at_low_temperature, vector_reply
 from counterfoil.settings import Settings
 
 URL = "https://api.openai.com/v1"
@@ -29,6 +29,15 @@ class _Usage(BaseModel):
 
 class _Completion(BaseModel):
     choices: Annotated[list[_Choice], Field(min_length=1)]
+    usage: _Usage | None = None
+
+
+class _Datum(BaseModel):
+    embedding: list[float]
+
+
+class _Embeddings(BaseModel):
+    data: Annotated[list[_Datum], Field(min_length=1)]
     usage: _Usage | None = None
 
 
@@ -65,3 +74,24 @@ class OpenAi:
         return Reply(
             choice.message.content or "", choice.finish_reason != "length", usage.prompt_tokens, usage.completion_tokens
         )
+
+
+class OpenAiEmbeddings:
+    """A model behind an endpoint that speaks OpenAI's embeddings."""
+
+    name = "openai-embeddings"
+
+    def __init__(self, settings: Settings, model: str, key: SecretStr) -> None:
+        """EMBEDDING_URL is the endpoint's address with its `/v1`, where it has one."""
+        self.model = model
+        self._api = Api(
+            f"{(settings.embedding_url or URL).rstrip('/')}/embeddings",
+            {"authorization": f"Bearer {key.get_secret_value()}"},
+            settings.llm_connect_timeout_seconds,
+            settings.llm_read_timeout_seconds,
+        )
+
+    def reply(self, system: str, user: str, *, max_tokens: int, total: float) -> Reply:  # noqa: ARG002  # it is no talk
+        """See `Provider`."""
+        found = self._api.post({"model": self.model, "input": user}, _Embeddings, total=total)
+        return vector_reply(found.data[0].embedding, found.usage.prompt_tokens if found.usage else 0)

@@ -1,5 +1,6 @@
 """What every provider of language models is to us."""
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -31,6 +32,11 @@ class Reply:
     output_tokens: int
     temperature: float | None = None
     """That the model was told; None: its own."""
+
+
+def vector_reply(vector: list[float], tokens: int) -> Reply:
+    """What a model of embeddings said, in the form of `embedding.Vector`."""
+    return Reply(json.dumps({"vector": vector}), True, tokens, 0)
 
 
 class Provider(Protocol):

@@ -4,7 +4,8 @@ Two calls match a document. `search_and_decide` reads it, finds its candidates b
 without a lock; `write` puts keys, edges and clusters down in the caller's transaction, under the tenant's matching
 lock.
 
-The pure part is `normalise` (canonical forms) -> `profile` (a document in them) -> `keys`, and for a pair of documents
+The pure part is `normalise` (canonical forms) and `meaning` (buckets of a vector) -> `profile` (a document in them) ->
+`keys`, and for a pair of documents
 `lines` and `compare` (levels of agreement) -> `weights` (bits per level, learned) -> `score` -> `rules` (decisions).
 `neighbourhood` reads what a decision needs, `decide` finds out which decisions are touched, `judge` asks a language
 model about what rules leave in doubt, `store` and `key_rows` have the SQL. What is left after that waits for a person
@@ -85,6 +86,15 @@ A, and in the edges as soon as the child is decided again, at the latest when th
 budget lasts for depends on who comes first: with a short one, A, and so E, are those of the order of arrival, until
 what was left open has been matched again.
 
+Where an embedding model is configured, documents are found by what they are about as well. Nearest neighbours would
+break all this: whom an index finds depends on what else is there, and when. So a vector becomes keys (`meaning`), and
+two documents share one or do not, whoever else there is. Which vectors there are, V, is part of E like the answers: one
+that is kept counts for everybody, whatever is configured, and stands while the document says the same (`embeddings`). A
+document is matched with the vector that is kept of what it says, or without. To keep one is to read the document anew:
+it is done before the match whose write then decides again all that the new keys touch, and whoever read the document
+without it looks again, since it is noted like a loss of keys. So V can grow, by any later match of a document whose
+model failed, and until then E is that of the vectors there are.
+
 Two bounds are limits of this. A number is waited for by at most MAX_WAITING documents (store): beyond, a bearer that
 arrives late finds none of them. And what a tenant has more than MAX_HOLDERS of between the same parties in a quarter is
 matched by numbers only.
@@ -100,6 +110,7 @@ from counterfoil.documents.matching.decisions import (
     settle,
 )
 from counterfoil.documents.matching.departure import Leaving, leaving, left, withdraw
+from counterfoil.documents.matching.embeddings import Embedder
 from counterfoil.documents.matching.judge import Judge
 from counterfoil.documents.matching.matcher import (
     Decided,
@@ -114,6 +125,7 @@ from counterfoil.documents.matching.store import Pair, wait_for_lock
 __all__ = [
     "Decided",
     "Decision",
+    "Embedder",
     "Judge",
     "Leaving",
     "Pair",

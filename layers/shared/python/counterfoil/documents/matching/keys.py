@@ -5,19 +5,20 @@ only:
 
     own:KIND    a document of KIND bears this number; looked up by those that name it
     names:KIND  a document names this number of a KIND; looked up by a document of KIND, for those that waited for it
-    deal:KIND   a document of KIND between these parties, or about this article, in this quarter; looked up by those
-                that may belong to it without a number
-    seeks:KIND  a document between these parties, or about this article, in this quarter, that no number led to the
-                document of KIND that it belongs to; looked up by documents of KIND
+    deal:KIND   a document of KIND between these parties, about this article or of this bucket, in this quarter; looked
+                up by those that may belong to it without a number
+    seeks:KIND  a document between these parties, about this article or of this bucket, in this quarter, that no number
+                led to the document of KIND that it belongs to; looked up by documents of KIND
     copy:KIND   what two copies of a document have alike; looked up by documents of KIND
 
 All but `seeks` are what a document says. What it seeks is what its decision left open, and is written with that.
 
 Numbers are keys in their folded forms (equal for what OCR confuses), with `~` before a mere tail. A deal is the pair of
 the parties, by the end of the VAT id and by each of their names, or an article (`#`, and `'` before a word for those
-who number none), and the quarter of the document's date; a child looks at its own quarter and at those before it in
-which its parent may be dated, a parent at its own and at those after it. Articles find what is misspelled in its number
-and in its parties, too.
+who number none), or a bucket of what the document is about (`≈`, see `meaning`), and the quarter of the document's
+date; a child looks at its own quarter and at those before it in which its parent may be dated, a parent at its own and
+at those after it. Articles find what is misspelled in its number and in its parties, too; buckets find what is written
+in another language or in other words.
 """
 
 from collections.abc import Iterable, Iterator
@@ -153,7 +154,7 @@ def _deals(document: Document, type_: str, first: int, last: int) -> set[Key]:
     about = [f"{seller}|{buyer}" for seller in _sides(document.seller) for buyer in _sides(document.buyer)]
     return {
         Key(type_, f"{what}|{quarter + offset}")
-        for what in (*about, *_articles(document))
+        for what in (*about, *_articles(document), *document.buckets)
         for offset in range(first, last + 1)
     }
 

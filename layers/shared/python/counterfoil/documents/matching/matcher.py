@@ -10,6 +10,7 @@ from uuid import UUID
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.documents.matching import judgements, key_rows, reviews, store
 from counterfoil.documents.matching.decide import Outcome, decide
+from counterfoil.documents.matching.embeddings import Embedder
 from counterfoil.documents.matching.judge import Judge, unasked
 from counterfoil.documents.matching.judgements import Said
 from counterfoil.documents.matching.keys import PARENTS, Key, keys
@@ -82,18 +83,25 @@ class Written:
 
 
 def search_and_decide(
-    database: Database, tenant_id: UUID, document_id: UUID, judge: Callable[[], Judge] | None = None
+    database: Database,
+    tenant_id: UUID,
+    document_id: UUID,
+    judge: Callable[[], Judge] | None = None,
+    embedder: Embedder | None = None,
 ) -> Decided | Skip:
     """Decide without a lock. What it read may change before the write, which looks and decides again where it did.
 
     What rules leave in doubt is asked of `judge`, which is made when it is needed, between transactions; without one it
-    stays in doubt, and so does what the budget of questions does not last for.
+    stays in doubt, and so does what the budget of questions does not last for. With an `embedder` the document is also
+    found by what it is about, if the model does not fail.
 
     Raises:
         PermanentError: the tenant has no such document.
         DeferredError: the time is over, and answers were kept that the next try needs not ask for.
         CounterfoilError: mapped from psycopg's errors, or the judge's own.
     """
+    if embedder is not None:
+        embedder.embed(database, tenant_id, document_id)
     decided, kept = _search(database, tenant_id, document_id), 0
     for turn in range(_ROUNDS):
         if judge is None or isinstance(decided, Skip):
@@ -142,10 +150,10 @@ def _decide(connection: Connection, tenant_id: UUID, document_id: UUID) -> Decid
     if content is None:
         message = "The document is not there any more."
         raise PermanentError(message)
-    kind, received_at, data = content
+    kind, received_at, data, embedding = content
     if not data or kind not in PARENTS:
         return Skip("No structured data: a document of an unknown kind is kept and not matched.")
-    found = document(document_id, received_at, kind, data)
+    found = document(document_id, received_at, kind, data, embedding)
     if not found.has_counterparty:
         return Skip("No counterparty: the document names neither its sender nor its recipient.")
     stated = keys(found)

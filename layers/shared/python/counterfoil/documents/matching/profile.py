@@ -7,6 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from counterfoil.documents import units
+from counterfoil.documents.matching import meaning
+from counterfoil.documents.matching.meaning import Embedding
 from counterfoil.documents.matching.normalise import (
     Name,
     Reference,
@@ -98,6 +100,8 @@ class Document:
     """Net amounts of the lines that are not about goods."""
     misread: int
     """Words of names and lines in which a digit stands where a letter belongs: how badly it was captured."""
+    buckets: tuple[str, ...] = ()
+    """Those of the vector that is kept of its words; none where none is."""
 
     def __hash__(self) -> int:
         """By the id alone: scores are kept by document."""
@@ -109,8 +113,13 @@ class Document:
         return any(side.name or side.vat or side.identifiers for side in (self.seller, self.buyer))
 
 
-def document(id_: UUID, received_at: datetime, kind: str, data: Mapping[str, Any]) -> Document:
-    """Read structured data, by the specification's field names. What nobody can read is left out."""
+def document(
+    id_: UUID, received_at: datetime, kind: str, data: Mapping[str, Any], embedding: Embedding | None = None
+) -> Document:
+    """Read structured data, by the specification's field names. What nobody can read is left out.
+
+    So is an `embedding` of other words than these.
+    """
     number_field, date_field = _NUMBER_AND_DATE[kind]
     number = data.get(number_field)
     items = [item for item in data.get("line_items") or () if isinstance(item, Mapping)]
@@ -133,7 +142,14 @@ def document(id_: UUID, received_at: datetime, kind: str, data: Mapping[str, Any
         tuple(_line(item) for item in goods),
         frozenset(net for item in items if item not in goods and (net := cents(item.get("net_amount")))),
         sum(misread(text) for text in _said(data, items)),
+        _buckets(data, embedding),
     )
+
+
+def _buckets(data: Mapping[str, Any], embedding: Embedding | None) -> tuple[str, ...]:
+    if embedding is None or embedding.text_hash != meaning.text_hash(meaning.text(data)):
+        return ()
+    return meaning.buckets(embedding)
 
 
 def _said(data: Mapping[str, Any], items: list[Mapping[str, Any]]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The SQL of matching: search and write. Each runs in a transaction that sees one tenant alone (`Database.tenant`)."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +14,7 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection
 from counterfoil.documents.matching import key_rows
 from counterfoil.documents.matching.keys import PARENTS, SEEKS, Key
+from counterfoil.documents.matching.meaning import Embedding
 from counterfoil.documents.matching.profile import CONTRACT, Document, document
 from counterfoil.documents.matching.rules import By
 
@@ -64,7 +65,11 @@ set_config('enable_mergejoin', 'off', true), set_config('plan_cache_mode', 'forc
 
 _SNAPSHOT = f"SELECT pg_current_snapshot()::text, {_INDEXES_ONLY}"
 
-_DOCUMENT = "SELECT type, received_at, structured_data FROM document WHERE id = %s"
+_DOCUMENT = """
+SELECT d.type, d.received_at, d.structured_data, e.text_hash, e.model, e.signature
+FROM document d LEFT JOIN document_embedding e ON e.document_id = d.id
+WHERE d.id = %s
+"""
 
 # Both ends' kinds come along: they say which end is the child. So do pairs of which a person said last that they do not
 # belong together.
@@ -94,13 +99,16 @@ WHERE said.verdict = 'rejected'
 
 # Of a version that is known, what it says does not come again.
 _CONTENTS = """
-SELECT d.id, d.version, d.type, d.received_at, CASE WHEN d.version IS DISTINCT FROM known.version THEN d.data END
+SELECT d.id, d.version, d.type, d.received_at, CASE WHEN d.version IS DISTINCT FROM known.version THEN d.data END,
+       d.text_hash, d.model, d.signature
 FROM unnest(%(ids)s::uuid[], %(versions)s::bigint[]) AS known (id, version)
 CROSS JOIN LATERAL (
-    SELECT id, type, received_at, structured_data AS data,
-           hashtextextended(type || extract(epoch FROM received_at), jsonb_hash_extended(structured_data, 0)) AS version
-    FROM document
-    WHERE id = known.id AND type = ANY(%(kinds)s) AND structured_data IS NOT NULL
+    SELECT document.id, type, received_at, structured_data AS data, text_hash, model, signature,
+           hashtextextended(
+               type || extract(epoch FROM received_at) || coalesce(model || signature::text || text_hash::text, ''),
+               jsonb_hash_extended(structured_data, 0)) AS version
+    FROM document LEFT JOIN document_embedding ON document_id = document.id
+    WHERE document.id = known.id AND type = ANY(%(kinds)s) AND structured_data IS NOT NULL
     OFFSET 0  -- so that the hash is computed once
 ) AS d
 """
@@ -112,8 +120,8 @@ def snapshot(connection: Connection) -> str:
     return str(_one(connection.execute(_SNAPSHOT).fetchone())[0])
 
 
-Content = tuple[str | None, datetime, Mapping[str, Any] | None]
-"""A document's type, time of receipt and structured data."""
+Content = tuple[str | None, datetime, Mapping[str, Any] | None, Embedding | None]
+"""A document's type, time of receipt and structured data, and what is kept of the vector of its words."""
 
 
 def begin(connection: Connection, id_: UUID) -> tuple[str, Content | None, frozenset[Key]]:
@@ -134,7 +142,11 @@ def read(connection: Connection, id_: UUID) -> Content | None:
 
 
 def _content(row: tuple[Any, ...] | None) -> Content | None:
-    return None if row is None else (row[0], row[1], row[2])
+    return None if row is None else (row[0], row[1], row[2], _embedding(row[3:]))
+
+
+def _embedding(columns: Sequence[Any]) -> Embedding | None:
+    return None if columns[0] is None else Embedding(*columns)
 
 
 def edges(connection: Connection, ids: Collection[UUID]) -> "Edges":
@@ -200,8 +212,9 @@ class Documents:
             contents = connection.execute(_CONTENTS, asked) if known else ()
             rows = connection.execute(_EDGES, {"ids": list(of)}) if of else ()
         found = {}
-        for id_, version, kind, received_at, data in contents:
-            kept = known[id_][1] if data is None else document(id_, received_at, kind, data)
+        for id_, version, kind, received_at, data, *kept_of_it in contents:
+            embedding = _embedding(kept_of_it)
+            kept = known[id_][1] if data is None else document(id_, received_at, kind, data, embedding)
             assert kept is not None  # without data it is the version that was asked with
             found[id_] = kept
             self._keep(version, kept)

@@ -1,0 +1,104 @@
+"""A model of embeddings that knows a few words in two languages, and papers that only what they say brings together."""
+
+import json
+from collections.abc import Callable
+from math import inf
+from random import Random
+from threading import Event
+from typing import Any
+
+from counterfoil.db import Database
+from counterfoil.documents import matching
+from counterfoil.documents.matching import meaning
+from counterfoil.llm import Llm, Vector
+from counterfoil.llm.embedding import embedding_model, name_of
+from counterfoil.settings import Settings
+from tests.documents.matching.papers import Paper, invoice, order, pile
+from tests.llm.conftest import Guards, Time
+from tests.llm.server import Request, Server
+
+DIMENSIONS = 256
+_CONCEPTS = {"sechskantschraube": "bolt", "sicherungsscheibe": "washer", "farbe": "paint", "kabel": "cable"}
+
+
+def vector_of(text: str) -> list[float]:
+    """The sum of a direction for each word; words that mean the same have the same."""
+    words = text.lower().split() or [text]
+    directions = [Random(_CONCEPTS.get(word, word)) for word in words]
+    return [sum(one.gauss(0, 1) for one in directions) for _ in range(DIMENSIONS)]
+
+
+def answer(request: Request) -> str:
+    """What the model says, whoever asks."""
+    return json.dumps(vector_of(request.user))
+
+
+def embedding_of(paper: Paper, model: str = "openai/m") -> meaning.Embedding:
+    """What is kept of a paper once it has been embedded."""
+    text = meaning.text(paper.data)
+    return meaning.Embedding(meaning.text_hash(text), model, meaning.signature(Vector(vector=vector_of(text)).unit()))
+
+
+def settings_for(server: Server, **more: str) -> Settings:
+    """Settings that lead to the scripted model."""
+    given = {"EMBEDDING_PROVIDER": "openai", "EMBEDDING_MODEL": "m", "EMBEDDING_URL": f"{server.url}/v1"}
+    return Settings.from_environment(given | {"EMBEDDING_API_KEY": "k"} | more)
+
+
+def embedder(
+    database: Database, server: Server, breakers: Any = None, cancelled: Event | None = None, **more: str
+) -> matching.Embedder:
+    """The model as a try uses it, which waits for nothing."""
+    settings = settings_for(server, **more)
+    name = name_of(settings)
+    assert name is not None
+
+    def make() -> Llm:
+        found = embedding_model(settings, database, breakers or Guards())
+        found._wait = Time().wait
+        return found
+
+    return matching.Embedder(name, make, lambda: inf, cancelled or Event())
+
+
+_BUYER = {"name": "Brede Werke GmbH", "city": "Ulm", "postal_code": "89073", "country": "DE"}
+_SELLER = {"city": "Hamburg", "postal_code": "20095", "country": "DE", "iban": "DE89370400440532013000"}
+
+
+def _line(description: str, quantity: str, price: str) -> dict[str, str]:
+    net = f"{float(quantity) * float(price):.2f}"
+    return {
+        "description": description,
+        "quantity": quantity,
+        "unit": "C62",
+        "unit_price": price,
+        "net_amount": net,
+    }
+
+
+def in_english(make: Callable[..., Paper] = order, number: str = "4711", when: int = 0, **fields: Any) -> Paper:
+    """An order of bolts and washers, by the name that the seller has abroad."""
+    lines = [_line("hexagon bolt", "10", "4.20"), _line("lock washer", "5", "12.50")]
+    return make(number, when, seller=_SELLER | {"name": "Northern Fasteners Ltd"}, buyer=_BUYER, lines=lines, **fields)
+
+
+def in_german(make: Callable[..., Paper] = invoice, number: str = "R-9", when: int = 10, **fields: Any) -> Paper:
+    """The invoice for them: neither number nor article, and the seller's name at home."""
+    lines = [_line("Sechskantschraube", "10", "4.20"), _line("Sicherungsscheibe", "5", "12.50")]
+    seller = _SELLER | {"name": "Nordverbinder Handels GmbH"}
+    return make(number, when, seller=seller, buyer=_BUYER, lines=lines, **fields)
+
+
+def two_languages(seed: int, size: int) -> list[Paper]:
+    """A pile, and documents that only what they are about brings together: a pair, and twice three."""
+    return [
+        *pile(seed, size),
+        in_english(),
+        in_german(),
+        in_english(number="5000", when=120),
+        in_german(number="R-10", when=128),
+        in_german(number="R-11", when=129, received=140),
+        in_english(number="6000", when=260),
+        in_english(number="6001", when=261),
+        in_german(number="R-12", when=270),
+    ]

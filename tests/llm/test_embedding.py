@@ -1,0 +1,149 @@
+"""The two providers of embeddings, asked as language models are."""
+
+import json
+from collections.abc import Callable
+from math import inf
+from threading import Event
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.errors import (
+    ContextWindowError,
+    InvalidAnswerError,
+    InvalidSettingsError,
+    RejectedRequestError,
+    ServiceUnavailableError,
+)
+from counterfoil.llm import Question, Vector
+from counterfoil.llm.embedding import embedding_model, name_of
+from counterfoil.settings import Settings
+from tests.llm.conftest import KEY, Guards, Time
+from tests.llm.server import Answer, Failure, Raw, Server, Step
+
+PROVIDERS = ("openai", "bedrock")
+VECTOR = [0.25, -0.5, 0.125]
+TEXT = "Hexagon bolt\nLock washer"
+
+
+@pytest.fixture(params=PROVIDERS)
+def provider(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def settings(provider: str, scripted: Server, configured: Callable[..., Settings]) -> Settings:
+    configured("bedrock")  # the way to the scripted server
+    given = {"EMBEDDING_PROVIDER": provider, "EMBEDDING_MODEL": "the-model"}
+    if provider == "openai":
+        given |= {"EMBEDDING_URL": f"{scripted.url}/v1/", "EMBEDDING_API_KEY": KEY}
+    return Settings.from_environment(given)
+
+
+@pytest.fixture
+def embed(
+    settings: Settings, scripted: Server, database: Database, guards: Guards, time: Time, make_tenant: Any
+) -> Callable[..., list[float]]:
+    """`embed(*script)`: the vector of TEXT, without ever waiting."""
+    tenant_id: UUID = make_tenant()
+
+    def ask(*script: Step) -> list[float]:
+        scripted.then(*script)
+        model = embedding_model(settings, database, guards)
+        model._wait = time.wait
+        question = Question("", TEXT, "embedding", tenant_id, tenant_id)
+        return model.consult(question, Vector, time_left=lambda: inf, cancelled=Event()).said.vector
+
+    return ask
+
+
+def test_the_vector_of_a_text(embed: Any):
+    assert embed(Answer(json.dumps(VECTOR))) == VECTOR
+
+
+def test_the_text_is_sent_as_the_api_wants_it(provider: str, embed: Any, scripted: Server):
+    embed(Answer(json.dumps(VECTOR)))
+    (request,) = scripted.requests
+    assert (request.api, request.path, request.body) == {
+        "openai": ("openai-embeddings", "/v1/embeddings", {"model": "the-model", "input": TEXT}),
+        "bedrock": ("bedrock-embeddings", "/model/the-model/invoke", {"inputText": TEXT}),
+    }[provider]
+    key = request.headers["authorization"]
+    assert key == f"Bearer {KEY}" if provider == "openai" else key.startswith("AWS4-HMAC-SHA256")
+
+
+def test_a_call_is_behind_a_breaker_of_its_own_and_on_record(
+    provider: str, embed: Any, guards: Guards, admin: Connection
+):
+    embed(Answer(json.dumps(VECTOR)))
+    assert guards.seen == [(f"llm:{provider}-embeddings", "ok")]
+    record = "SELECT purpose, provider, model, outcome, input_tokens, output_tokens FROM llm_call"
+    assert admin.execute(record).fetchall() == [("embedding", f"{provider}-embeddings", "the-model", "answered", 40, 0)]
+
+
+def test_a_failed_try_is_made_again(embed: Any, scripted: Server):
+    assert embed(Failure(503), Answer("none"), Answer(json.dumps(VECTOR))) == VECTOR
+    assert len(scripted.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        (Failure(429), ServiceUnavailableError),
+        (Failure(403), RejectedRequestError),
+        (Failure(400, too_long=True), ContextWindowError),
+        (Raw(200, b""), InvalidAnswerError),
+        (Raw(200, b'{"data": []}'), InvalidAnswerError),
+        (Raw(200, b'{"embedding": null, "data": [{"embedding": null}]}'), InvalidAnswerError),
+        (Raw(200, b'{"embedding": [1e999], "data": [{"embedding": [1e999]}]}'), InvalidAnswerError),
+        (Raw(200, b'{"embedding": [1e308, 1.7e308], "data": [{"embedding": [1e308, 1.7e308]}]}'), InvalidAnswerError),
+        (Answer("[]"), InvalidAnswerError),
+        (Answer("[0.0, -0.0]"), InvalidAnswerError),
+        (Answer(json.dumps([0.1] * 16_001)), InvalidAnswerError),
+    ],
+)
+def test_whatever_goes_wrong_is_an_error_of_ours(step: Step, error: type[Exception], embed: Any):
+    with pytest.raises(error):
+        embed(*[step] * 3)
+
+
+def test_a_vector_of_length_1_has_the_same_direction():
+    assert Vector(vector=[3.0, -4.0]).unit() == [0.6, -0.8]
+
+
+# Settings
+
+
+def test_without_a_provider_there_is_no_model():
+    assert name_of(Settings.from_environment({"EMBEDDING_MODEL": "m", "LLM_PROVIDER": "openai"})) is None
+
+
+def test_a_model_is_named_with_its_provider(settings: Settings, provider: str):
+    assert name_of(settings) == f"{provider}/the-model"
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({}, "EMBEDDING_MODEL is not set, and EMBEDDING_PROVIDER=openai needs it"),
+        ({"EMBEDDING_MODEL": "m", "EMBEDDING_URL": "example.com"}, "EMBEDDING_URL is wrong"),
+        (
+            {"EMBEDDING_PROVIDER": "bedrock", "EMBEDDING_MODEL": "m", "EMBEDDING_URL": "https://example.com"},
+            "EMBEDDING_URL is not for Bedrock",
+        ),
+        ({"EMBEDDING_PROVIDER": "anthropic"}, "EMBEDDING_PROVIDER is wrong"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(given: dict[str, str], reason: str):
+    with pytest.raises(InvalidSettingsError, match=reason):
+        name_of(Settings.from_environment({"EMBEDDING_PROVIDER": "openai", **given}))
+
+
+def test_the_key_of_the_language_model_is_not_sent_to_another_address(database: Database):
+    settings = Settings.from_environment(
+        {"EMBEDDING_PROVIDER": "openai", "EMBEDDING_MODEL": "m", "LLM_PROVIDER": "openai", "LLM_API_KEY": KEY}
+    )
+    with pytest.raises(ServiceUnavailableError, match="EMBEDDING_API_KEY is missing"):
+        embedding_model(settings, database, Guards())
