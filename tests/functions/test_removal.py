@@ -86,29 +86,34 @@ def papers(
     return make
 
 
-@pytest.mark.parametrize("which", ["itself", "its partner"])
-def test_a_document_that_is_removed_during_a_match_ends_the_try_without_a_trace(
-    which: str, pipeline: Pipeline, papers: Any, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+@pytest.mark.usefixtures("pipeline")
+def test_a_document_that_is_removed_during_its_match_ends_the_try_without_a_trace(
+    papers: Any, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     worker = Worker("matching", match, database, clock)
     (first, first_message), (second, second_message) = papers(order()), papers(invoice(po_reference="4711"))
     assert worker.handle(first_message) == []
-    gone = second if which == "itself" else first
-    worker.meanwhile.append(lambda: remove(database, tenant_id, gone, clock))
+    worker.meanwhile.append(lambda: remove(database, tenant_id, second, clock))
     assert len(worker.handle(second_message)) == 1  # reported: the newer claim's message may be this one
     assert rows(admin, "document_match") == rows(admin, "dead_letter") == rows(admin, "notification") == []
-    assert worker.handle(second_message) == []  # unknown work, or an older revision: acknowledged
-    left = rows(admin, "document")
-    if which == "itself":
-        assert [(row["id"], row["matching_status"]) for row in left] == [(str(first), "succeeded")]
-        assert [entry["action"] for entry in rows(admin, "dead_letter_audit")] == ["unknown-work"]
-    else:
-        assert [(row["id"], row["matching_status"], row["matching_revision"]) for row in left] == [
-            (str(second), "pending", 2)
-        ]
-        assert worker.handle(Message(work_id=second, revision=2, send_number=0)) == []
-        (row,) = rows(admin, "document")
-        assert (row["matching_status"], row["cluster_id"]) == ("succeeded", str(second))
+    assert worker.handle(second_message) == []  # unknown work: acknowledged
+    assert [(row["id"], row["matching_status"]) for row in rows(admin, "document")] == [(str(first), "succeeded")]
+    assert [entry["action"] for entry in rows(admin, "dead_letter_audit")] == ["unknown-work"]
+
+
+@pytest.mark.usefixtures("pipeline")
+def test_a_document_whose_partner_is_removed_during_its_match_is_matched_without_it(
+    papers: Any, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+):
+    worker = Worker("matching", match, database, clock)
+    (first, first_message), (second, second_message) = papers(order()), papers(invoice(po_reference="4711"))
+    assert worker.handle(first_message) == []
+    worker.meanwhile.append(lambda: remove(database, tenant_id, first, clock))
+    assert worker.handle(second_message) == []
+    assert rows(admin, "document_match") == rows(admin, "dead_letter") == []
+    (row,) = rows(admin, "document")
+    assert (row["id"], row["matching_status"], row["cluster_id"]) == (str(second), "succeeded", str(second))
+    assert row["matching_reason"] == "Names order 4711, which is not here."
 
 
 def test_a_bundle_that_is_removed_while_it_is_taken_apart_leaves_no_parts(

@@ -13,7 +13,8 @@ from counterfoil.documents.matching import judge, judgements
 from counterfoil.documents.matching.judge import PROMPT, SYSTEM, case, form
 from counterfoil.documents.matching.judgements import Said
 from counterfoil.documents.matching.rules import Choice, Doubt, Link
-from counterfoil.documents.matching.score import Evidence, Score
+from counterfoil.documents.matching.score import Score
+from counterfoil.documents.matching.weights import Evidence
 from counterfoil.errors import RejectedRequestError
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import invoice

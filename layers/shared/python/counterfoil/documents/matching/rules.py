@@ -24,7 +24,8 @@ from counterfoil.documents.matching.keys import COPIED, PARENTS, SOUGHT
 from counterfoil.documents.matching.lines import close, match_lines
 from counterfoil.documents.matching.normalise import Reference
 from counterfoil.documents.matching.profile import CONTRACT, DELIVERY, INVOICE, ORDER, RECEIPT, Document
-from counterfoil.documents.matching.score import DOUBTFUL, SURE, Evidence, Score, chances, same_parties, score, settles
+from counterfoil.documents.matching.score import DOUBTFUL, SURE, Score, chances, same_parties, score, settles
+from counterfoil.documents.matching.weights import Evidence
 
 _COUNTS = {2: "Two", 3: "Three", 4: "Four"}
 
@@ -159,10 +160,15 @@ def _rank(document: Document) -> tuple[object, ...]:
 
 def same_again(a: Document, b: Document) -> bool:
     """Whether two documents are one: a duplicate invoice and its original, an order and its change. Symmetric."""
-    if a.kind != b.kind or a.kind not in COPIED or a.number is None or b.number is None or same_parties(a, b) <= 0:
+    if a.kind != b.kind or a.kind not in COPIED or a.number is None or b.number is None:
         return False
+    return _alike(a, b, a.number, b.number) and same_parties(a, b) > 0
+
+
+def _alike(a: Document, b: Document, number: Reference, other: Reference) -> bool:
+    """Whether two documents of a kind say the same, whoever they are between."""
     days = None if a.day is None or b.day is None else abs(a.day - b.day)
-    same_number = bool(a.number.folded & b.number.folded)
+    same_number = bool(number.folded & other.folded)
     if a.kind == ORDER:
         return same_number and (days is None or days <= _CHANGE_DAYS) and _much_alike(a, b)
     if a.net != b.net or (a.gross is not None and b.gross is not None and abs(a.gross - b.gross) > 1):

@@ -14,11 +14,10 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 from counterfoil.documents.matching.compare import compare, parties
 from counterfoil.documents.matching.profile import Document
-from counterfoil.documents.matching.weights import PRIOR, Weights, current
+from counterfoil.documents.matching.weights import PRIOR, Evidence, Weights, current
 
 SURE = 0.8
 """The probability from which a link is made without asking."""
@@ -28,16 +27,8 @@ DOUBTFUL = 0.5
 
 _SETTLED = 0.99
 """The probability from which a number needs no look at similar documents."""
-_KEPT = 10_000
+_KEPT = 50_000
 """Pairs whose scores are kept."""
-
-
-class Evidence(NamedTuple):
-    """What one feature says: bits, positive for a match."""
-
-    feature: str
-    level: str
-    weight: float
 
 
 @dataclass(frozen=True)
@@ -67,8 +58,8 @@ def score(child: Document, parent: Document, claims: Collection[Document] = ()) 
 
 def _weigh(child: Document, parent: Document, claims: Collection[Document], weights: Weights) -> Score:
     compared = compare(child, parent, claims)
-    bits = weights.of(child.kind, parent.kind, named=compared.named)
-    return Score(tuple([Evidence(*level, bits.get(level, 0.0)) for level in (PRIOR, *compared.levels)]), compared.named)
+    says = weights.table(child.kind, parent.kind, named=compared.named)
+    return Score(tuple([says[level] for level in (PRIOR, *compared.levels)]), compared.named)
 
 
 @lru_cache(maxsize=_KEPT)
@@ -79,8 +70,8 @@ def _alone(child: Document, parent: Document, weights: Weights) -> Score:
 
 def same_parties(a: Document, b: Document) -> float:
     """Bits for two documents being between the same parties."""
-    bits = current().of(a.kind, b.kind, named=False)
-    return sum(bits.get(level, 0.0) for level in parties(a, b))
+    says = current().table(a.kind, b.kind, named=False)
+    return sum(says[level].weight for level in parties(a, b))
 
 
 def chances(scores: Sequence[Score]) -> list[float]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 from counterfoil.documents.matching.compare import Level
 
@@ -20,6 +20,22 @@ PRIOR = Level("prior", "candidates of these kinds")
 
 FOUND = {True: "by number", False: "by content"}
 """How a child comes to a candidate, by whether it names its number."""
+
+
+class Evidence(NamedTuple):
+    """What one feature says: bits, positive for a match."""
+
+    feature: str
+    level: str
+    weight: float
+
+
+class Table(dict[Level, Evidence]):
+    """What each level says about one kind of pairs, to a hundredth of a bit. A level without bits says nothing."""
+
+    def __missing__(self, level: Level) -> Evidence:
+        self[level] = found = Evidence(*level, 0.0)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,19 +50,18 @@ class Weights:
     calibration: Mapping[bool, tuple[float, float]]
     """By that: what to add to the bits of the best of several candidates, and what to multiply them by before, for the
     odds that any of them is a partner (Platt, Probabilistic Outputs for Support Vector Machines, 1999)."""
-    _of: dict[tuple[bool, str, str], Mapping[Level, float]] = field(default_factory=dict, init=False, repr=False)
-    """The sums that were asked for."""
+    _tables: dict[tuple[bool, str, str], Table] = field(default_factory=dict, init=False, repr=False)
+    """Those that were asked for."""
 
-    def of(self, child: str, parent: str, *, named: bool) -> Mapping[Level, float]:
-        """What levels say about a pair of these kinds, to a hundredth of a bit; a level without bits says nothing."""
-        found = self._of.get((named, child, parent))
+    def table(self, child: str, parent: str, *, named: bool) -> Table:
+        """What levels say about a pair of these kinds."""
+        found = self._tables.get((named, child, parent))
         if found is None:
             general, particular = self.general[named], self.particular.get((named, child, parent), {})
-            found = {
-                level: round(general.get(level, 0.0) + particular.get(level, 0.0), 2)
+            found = self._tables[named, child, parent] = Table(
+                (level, Evidence(*level, round(general.get(level, 0.0) + particular.get(level, 0.0), 2)))
                 for level in {*general, *particular}
-            }
-            self._of[named, child, parent] = found
+            )
         return found
 
 
