@@ -60,8 +60,8 @@ It is about these two alone: what was said of a document was not said of its cop
 A document that is removed leaves D under the same lock, with all its edges, and those whose decisions it was part of
 are matched anew (`departure`). A search from before looks again under the lock, since a document has been removed. One
 that is read anew and cannot be matched any more leaves D, too; and one that is read anew may be found by other keys
-than before. Whoever found it by a key that is gone and has been written was found by the key's loss; whoever searched
-and has not been written yet looks again, since a key was lost.
+than before. Who had found it by a key that is gone, and has been written, decides again with the write that deletes the
+key; who has searched and not been written yet looks again, since a key was lost.
 
 Clusters are the connected components of the edges, those to contracts left out, named by their smallest document: a
 function of the edges. A write renames the components that it changed.
@@ -95,9 +95,9 @@ it is done before the match whose write then decides again all that the new keys
 without it looks again, since it is noted like a loss of keys. So V can grow, by any later match of a document whose
 model failed, and until then E is that of the vectors there are.
 
-Two bounds are limits of this. A number is waited for by at most MAX_WAITING documents (store): beyond, a bearer that
-arrives late finds none of them. And what a tenant has more than MAX_HOLDERS of between the same parties in a quarter is
-matched by numbers only.
+Two bounds are limits of this. A number is waited for by at most MAX_WAITING documents (`key_rows`): beyond, a bearer
+that arrives late finds none of them. And what a tenant has more than MAX_HOLDERS of between the same parties in a
+quarter is matched by numbers only.
 """
 
 from counterfoil.documents.matching.decisions import (
