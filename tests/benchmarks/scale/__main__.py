@@ -112,7 +112,7 @@ def _compare(small: Measured, large: Measured) -> None:
         f"from {small.documents} to {large.documents}: a match takes {times[0]:.2f} times as long by one worker and"
         f" {times[1]:.2f} by two, the p95 of a search {search:.2f} times (in units of SELECT 1)"
     )
-    size, expected = large.megabytes["document_key_by_key"] * 10, large.search.ratio * search
+    size, expected = large.megabytes["document_key_by_key"] * 10, large.search.ratio * max(1.0, search)
     print(  # noqa: T201
         f"projected for {large.documents * 10}: {size:.0f} MB of keys, a search p95 of {expected:.0f} times SELECT 1. A"
         " search walks from the root of one index for each key, and ten times the keys are less than a level more; the"
