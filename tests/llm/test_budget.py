@@ -75,9 +75,13 @@ def test_one_document_has_a_budget_of_its_own(ask: Ask, question: Question, admi
     assert counted(admin) == [(NOW.date(), 2)]  # what was refused took nothing from the tenant's
 
 
-def test_tenants_do_not_share_a_budget(ask: Ask, question: Question, make_tenant: Callable[..., UUID]):
+def test_tenants_do_not_share_a_budget(
+    ask: Ask, question: Question, make_tenant: Callable[..., UUID], scripted: Server, admin: Connection
+):
     ask(LLM_QUESTIONS_PER_DAY="1")
     ask(replace(question, tenant_id=make_tenant("another"), work_id=uuid4()), LLM_QUESTIONS_PER_DAY="1")
+    assert len(scripted.requests) == 2
+    assert counted(admin) == [(NOW.date(), 1), (NOW.date(), 1)]
 
 
 def test_a_day_begins_at_midnight_of_utc(ask: Ask, admin: Connection):

@@ -184,6 +184,33 @@ def test_whoever_found_a_document_by_a_number_that_it_has_no_more_looks_again(
     assert office.links() == set()
 
 
+def test_whoever_found_a_document_that_is_matched_no_more_looks_again(database: Database, admin: Connection) -> None:
+    office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
+    office.match(0)
+    decided = office.search(1)
+    assert decided.outcome.made
+    admin.execute("UPDATE document SET structured_data = NULL WHERE id = %s", [office.ids[0]])
+    with database.tenant(office.tenant_id) as connection:
+        assert matching.withdraw(connection, office.tenant_id, office.ids[0], NOW) is not None
+    assert office.write(decided).decided_again
+    assert office.links() == set()
+
+
+def test_a_try_that_was_killed_while_a_model_was_asked_leaves_a_document_that_others_find(
+    database: Database, admin: Connection
+) -> None:
+    office = Office(database, admin, [order("4711"), order("4711", 1, lines=[line("B")]), invoice(po_reference="4711")])
+    office.match_all([0, 1])
+    decided = office.search(2)
+    with database.tenant(office.tenant_id) as connection:  # all that a try has committed when it waits for an answer
+        key_rows.write(connection, office.tenant_id, office.ids[2], decided.stated)
+    office.match(1)
+    office.match(2)
+    fresh = Office(database, admin, [order("4711"), order("4711", 1, lines=[line("B")]), invoice(po_reference="4711")])
+    fresh.match_all()
+    assert (office.edges(), office.clusters(), office.reviews()) == (fresh.edges(), fresh.clusters(), fresh.reviews())
+
+
 @pytest.mark.parametrize("rejoined", [True, False])
 def test_a_persons_edge_stays(database: Database, admin: Connection, *, rejoined: bool) -> None:
     office = Office(
