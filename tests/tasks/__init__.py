@@ -1,0 +1,1 @@
+"""Tasks: types, payloads, and what is kept of each."""
