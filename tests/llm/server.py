@@ -54,8 +54,14 @@ class Request:
         """What the instructions are to be applied to, or the text to embed."""
         if self.api in ("openai-embeddings", "bedrock-embeddings"):
             return str(self.body["input" if self.api == "openai-embeddings" else "inputText"])
-        content = self.body["messages"][-1]["content"]
-        return str(content[0]["text"] if self.api == "bedrock" else content)
+        return self.said[-1][1]
+
+    @property
+    def said(self) -> list[tuple[str, str]]:
+        """The conversation as (role, text), without the instructions."""
+        text = (lambda content: content[0]["text"]) if self.api == "bedrock" else str
+        found = [(str(one["role"]), str(text(one["content"]))) for one in self.body["messages"]]
+        return [one for one in found if one[0] != "system"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,8 @@ class Answer:
 
     text: str
     cut_off: bool = False
+    refused: bool = False
+    """The model, or a filter around it, declined."""
 
 
 @dataclass(frozen=True)
@@ -264,7 +272,7 @@ def _anthropic(step: Answer | Failure) -> Raw:
                 "role": "assistant",
                 "model": "claude",
                 "content": content,
-                "stop_reason": "max_tokens" if step.cut_off else "end_turn",
+                "stop_reason": "max_tokens" if step.cut_off else "refusal" if step.refused else "end_turn",
                 "stop_sequence": None,
                 "usage": {"input_tokens": 120, "output_tokens": 30},
             }
@@ -285,7 +293,7 @@ def _openai(step: Answer | Failure) -> Raw:
                     {
                         "index": 0,
                         "message": {"role": "assistant", "content": step.text or None},
-                        "finish_reason": "length" if step.cut_off else "stop",
+                        "finish_reason": "length" if step.cut_off else "content_filter" if step.refused else "stop",
                     }
                 ],
                 "usage": {"prompt_tokens": 120, "completion_tokens": 30, "total_tokens": 150},
@@ -321,7 +329,7 @@ def _bedrock(step: Answer | Failure) -> Raw:
         return _json(
             {
                 "output": {"message": {"role": "assistant", "content": [{"text": step.text}] if step.text else []}},
-                "stopReason": "max_tokens" if step.cut_off else "end_turn",
+                "stopReason": "max_tokens" if step.cut_off else "guardrail_intervened" if step.refused else "end_turn",
                 "usage": {"inputTokens": 120, "outputTokens": 30, "totalTokens": 150},
                 "metrics": {"latencyMs": 1},
             }

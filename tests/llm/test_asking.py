@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from math import inf
@@ -23,7 +24,7 @@ from counterfoil.errors import (
     RejectedStatementError,
     ServiceUnavailableError,
 )
-from counterfoil.llm import Llm, Question, asking, calls
+from counterfoil.llm import Llm, Question, RefusedQuestionError, Turn, asking, calls
 from counterfoil.settings import Settings
 from tests.factories import NOW
 from tests.llm.conftest import KEY, PROVIDERS, Guards, Time
@@ -120,6 +121,38 @@ def test_a_list_is_empty_only_where_the_model_said_so(ask: Any, scripted: Server
     for silent in (Answer(""), Answer("{}"), Answer("null"), Answer("[]"), Raw(body=b"")):
         with pytest.raises((InvalidAnswerError, ServiceUnavailableError)):
             ask(silent, silent, silent)
+
+
+# In its own words
+
+
+def test_a_conversation_is_answered_in_the_model_s_own_words(
+    model: Make, provider: str, scripted: Server, question: Question, time: Time
+):
+    scripted.then(Answer(""), Answer(" I am \x00 fine.\n"))
+    asked = replace(question, history=[Turn("Hello", "Good day")])
+    said = model(provider).converse(asked, time_left=lambda: time.left, cancelled=time.cancelled)
+    assert (said.said, said.output_tokens, time.waits) == ("I am \ufffd fine.", 30, [2])
+    assert [request.said[:-1] for request in scripted.requests] == [[("user", "Hello"), ("assistant", "Good day")]] * 2
+
+
+@pytest.mark.parametrize(
+    ("bad", "error"),
+    [
+        (Answer("No.", refused=True), RefusedQuestionError),
+        (Answer("", refused=True), RefusedQuestionError),
+        (Answer("Once upon", cut_off=True), ContextWindowError),
+        (Failure(400, too_long=True), ContextWindowError),
+        (Failure(400), RefusedQuestionError),
+    ],
+)
+def test_a_conversation_that_cannot_be_answered_is_not_tried_again(
+    bad: Step, error: type[Exception], model: Make, provider: str, scripted: Server, question: Question, time: Time
+):
+    scripted.then(bad, GOOD)
+    with pytest.raises(error):
+        model(provider).converse(question, time_left=lambda: time.left, cancelled=time.cancelled)
+    assert scripted.script == [GOOD]
 
 
 # Waits, without waiting

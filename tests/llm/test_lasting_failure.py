@@ -32,7 +32,7 @@ class Failing:
     model = "m"
     calls = 0
 
-    def reply(self, system: str, user: str, *, max_tokens: int, total: float) -> Reply:
+    def reply(self, system: str, user: str, *, history: object = (), max_tokens: int, total: float) -> Reply:
         self.calls += 1
         raise ServiceUnavailableError("An address answered with HTTP 500")
 

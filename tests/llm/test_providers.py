@@ -16,7 +16,7 @@ from counterfoil.errors import (
     TransientError,
 )
 from counterfoil.llm.asking import _provider
-from counterfoil.llm.provider import RefusedQuestionError, Reply, is_too_long
+from counterfoil.llm.provider import RefusedQuestionError, Reply, Turn, is_too_long
 from counterfoil.settings import Settings
 from tests.llm.conftest import KEY, PROVIDERS
 from tests.llm.server import Answer, Failure, Raw, Server, Step
@@ -66,6 +66,16 @@ def test_the_question_is_asked_as_the_api_wants_it(provider: str, reply: Any, sc
     assert (request.path, (request.body.get("model"), bound)) == expected[provider]
 
 
+def test_what_was_said_before_comes_before_the_question(provider: str, configured: Configure, scripted: Server):
+    scripted.then(Answer("yes"))
+    found = _provider(configured(provider))
+    assert found is not None
+    found.reply("The rules.", "And then?", history=[Turn("Hello", "Good day")], max_tokens=77, total=5)
+    request = scripted.requests[0]
+    assert request.said == [("user", "Hello"), ("assistant", "Good day"), ("user", "And then?")]
+    assert request.system == "The rules."
+
+
 def test_the_key_is_sent_where_the_api_looks_for_it(provider: str, reply: Any, scripted: Server):
     reply(Answer("yes"))
     headers = scripted.requests[0].headers
@@ -79,6 +89,11 @@ def test_the_key_is_sent_where_the_api_looks_for_it(provider: str, reply: Any, s
 
 def test_an_answer_that_was_cut_off_says_so(reply: Any):
     assert not reply(Answer('{"a"', cut_off=True)).is_complete
+
+
+def test_an_answer_that_the_model_declined_says_so(reply: Any):
+    assert reply(Answer("I", refused=True)).is_refused
+    assert not reply(Answer("I")).is_refused
 
 
 def test_an_answer_without_a_word_is_empty(reply: Any):

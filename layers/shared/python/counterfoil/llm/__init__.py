@@ -3,6 +3,16 @@
 from counterfoil.llm.asking import Answered, Asks, Consults, Llm, Question
 from counterfoil.llm.calls import BudgetSpentError
 from counterfoil.llm.embedding import Vector
-from counterfoil.llm.provider import RefusedQuestionError
+from counterfoil.llm.provider import RefusedQuestionError, Turn
 
-__all__ = ["Answered", "Asks", "BudgetSpentError", "Consults", "Llm", "Question", "RefusedQuestionError", "Vector"]
+__all__ = [
+    "Answered",
+    "Asks",
+    "BudgetSpentError",
+    "Consults",
+    "Llm",
+    "Question",
+    "RefusedQuestionError",
+    "Turn",
+    "Vector",
+]

@@ -43,9 +43,24 @@ def read(text: str, form: type[M]) -> M:
     return validate_json(form, fenced.group(1) if fenced else stripped, wrong)
 
 
+def words(text: str) -> str:
+    """An answer that is asked for in no form: what the model said, as it is. Characters as in `read`.
+
+    Raises:
+        InvalidAnswerError: the answer is empty.
+    """
+    said = _characters(text).strip()
+    if not said:
+        raise InvalidAnswerError("The answer is empty")
+    return said
+
+
+def _characters(text: str) -> str:
+    return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+
+
 def _storable(text: str) -> str:
-    whole = text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
-    return _ESCAPES.sub(lambda found: "\\ufffd" if found[1] else found[0], whole)
+    return _ESCAPES.sub(lambda found: "\\ufffd" if found[1] else found[0], _characters(text))
 
 
 def preview(text: str) -> str:

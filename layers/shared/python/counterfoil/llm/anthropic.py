@@ -1,9 +1,11 @@
 """Anthropic's Messages API."""
 
+from collections.abc import Sequence
+
 from pydantic import BaseModel, SecretStr
 
 from counterfoil.llm.api import Api
-from counterfoil.llm.provider import Reply, at_low_temperature
+from counterfoil.llm.provider import Reply, Turn, at_low_temperature, spoken
 from counterfoil.settings import Settings
 
 URL = "https://api.anthropic.com"
@@ -42,19 +44,22 @@ class Anthropic:
             settings.llm_read_timeout_seconds,
         )
 
-    def reply(self, system: str, user: str, *, max_tokens: int, total: float) -> Reply:
+    def reply(self, system: str, user: str, *, history: Sequence[Turn] = (), max_tokens: int, total: float) -> Reply:
         """See `Provider`."""
+        said = spoken(user, history)
         return at_low_temperature(
-            self._api.url, self.model, lambda *how: self._reply(system, user, max_tokens, *how), total
+            self._api.url, self.model, lambda *how: self._reply(system, said, max_tokens, *how), total
         )
 
-    def _reply(self, system: str, user: str, max_tokens: int, temperature: float | None, total: float) -> Reply:
+    def _reply(
+        self, system: str, said: list[tuple[str, str]], max_tokens: int, temperature: float | None, total: float
+    ) -> Reply:
         body = {
             "model": self.model,
             "max_tokens": max_tokens,
             "temperature": temperature,
             "system": system,
-            "messages": [{"role": "user", "content": user}],
+            "messages": [{"role": role, "content": text} for role, text in said],
         }
         message = self._api.post(body, _Message, total=total)
         return Reply(
@@ -62,4 +67,5 @@ class Anthropic:
             message.stop_reason not in ("max_tokens", "model_context_window_exceeded"),
             message.usage.input_tokens,
             message.usage.output_tokens,
+            is_refused=message.stop_reason == "refusal",
         )

@@ -1,6 +1,6 @@
 """One question to a language model: tries, waits, the breaker, the form of the answer, and the record of each call."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,8 +24,8 @@ from counterfoil.errors import (
     ServiceUnavailableError,
 )
 from counterfoil.llm import calls
-from counterfoil.llm.answers import read
-from counterfoil.llm.provider import Provider, Reply
+from counterfoil.llm.answers import read, words
+from counterfoil.llm.provider import Provider, RefusedQuestionError, Reply, Turn
 from counterfoil.metrics import Metric, record
 from counterfoil.secrets import Name, secret
 from counterfoil.settings import Settings
@@ -65,6 +65,8 @@ class Question:
     purpose: str
     tenant_id: UUID | None = None
     work_id: UUID | None = None
+    history: Sequence[Turn] = field(default=(), repr=False)
+    """What was said before, oldest first."""
 
 
 _PROBE = Question("Answer with one word.", "Are you there?", "probe")
@@ -210,12 +212,43 @@ class Llm:
         """As `ask`: the answer, and how it was come by."""
 
         def use(reply: Reply) -> Answered[M]:
-            if not reply.is_complete:
-                message = f"The answer was cut off, at {reply.output_tokens} tokens"
-                raise ContextWindowError(message)
+            _check_complete(reply)
             said = read(reply.text, answer)
             return Answered(said, reply.temperature, reply.input_tokens, reply.output_tokens)
 
+        return self._answered(question, use, time_left, cancelled, check)
+
+    def converse(
+        self,
+        question: Question,
+        *,
+        time_left: Callable[[], float],
+        cancelled: Event,
+        check: Callable[[], None] = lambda: None,
+    ) -> Answered[str]:
+        """As `consult`, for an answer in the model's own words.
+
+        Raises:
+            RefusedQuestionError: the model declined to answer.
+            CounterfoilError: as `ask`; an InvalidAnswerError says that the answer is empty.
+        """
+
+        def use(reply: Reply) -> Answered[str]:
+            if reply.is_refused:
+                raise RefusedQuestionError("The language model declined to answer")
+            _check_complete(reply)
+            return Answered(words(reply.text), reply.temperature, reply.input_tokens, reply.output_tokens)
+
+        return self._answered(question, use, time_left, cancelled, check)
+
+    def _answered(
+        self,
+        question: Question,
+        use: Callable[[Reply], T],
+        time_left: Callable[[], float],
+        cancelled: Event,
+        check: Callable[[], None],
+    ) -> T:
         pause = self._limits.retry_base_seconds
         failure: CounterfoilError | None = None
         for tries_left in reversed(range(TRIES)):
@@ -265,7 +298,9 @@ class Llm:
     def _reply(self, question: Question, max_tokens: int, time_left: Callable[[], float]) -> Reply:
         total = min(self._limits.total_seconds, time_left())
         try:
-            return self.provider.reply(question.system, question.user, max_tokens=max_tokens, total=total)
+            return self.provider.reply(
+                question.system, question.user, history=question.history, max_tokens=max_tokens, total=total
+            )
         except ServiceUnavailableError:
             if total < self._limits.total_seconds and time_left() <= 0:
                 # Cut off by our own lack of time, which says nothing about the service and must not open its breaker.
@@ -298,6 +333,12 @@ class Llm:
             spent = reply.input_tokens * self._limits.input_usd + reply.output_tokens * self._limits.output_usd
             cost = spent / 1_000_000
         calls.end(self._database, call, calls.End(outcome, *tokens, round(seconds * 1000), cost))
+
+
+def _check_complete(reply: Reply) -> None:
+    if not reply.is_complete:
+        message = f"The answer was cut off, at {reply.output_tokens} tokens"
+        raise ContextWindowError(message)
 
 
 def _provider(settings: Settings) -> Provider | None:

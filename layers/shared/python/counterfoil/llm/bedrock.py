@@ -1,6 +1,7 @@
 """Amazon Bedrock's Converse, and its models of embeddings."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -13,10 +14,12 @@ from counterfoil.llm.provider import (
     FixedTemperatureError,
     RefusedQuestionError,
     Reply,
+    Turn,
     at_low_temperature,
     is_about_the_settings,
     is_about_the_temperature,
     is_too_long,
+    spoken,
     vector_reply,
 )
 from counterfoil.validation import validate
@@ -58,13 +61,16 @@ class Bedrock:
     def __init__(self, model: str) -> None:
         self.model = model
 
-    def reply(self, system: str, user: str, *, max_tokens: int, total: float) -> Reply:
+    def reply(self, system: str, user: str, *, history: Sequence[Turn] = (), max_tokens: int, total: float) -> Reply:
         """See `Provider`."""
+        said = spoken(user, history)
         return at_low_temperature(
-            self.name, self.model, lambda *how: self._reply(system, user, max_tokens, *how), total
+            self.name, self.model, lambda *how: self._reply(system, said, max_tokens, *how), total
         )
 
-    def _reply(self, system: str, user: str, max_tokens: int, temperature: float | None, total: float) -> Reply:
+    def _reply(
+        self, system: str, said: list[tuple[str, str]], max_tokens: int, temperature: float | None, total: float
+    ) -> Reply:
         told = {} if temperature is None else {"temperature": temperature}
 
         def converse() -> Any:
@@ -73,7 +79,7 @@ class Bedrock:
                     return aws.client("bedrock-runtime").converse(
                         modelId=self.model,
                         system=[{"text": system}],
-                        messages=[{"role": "user", "content": [{"text": user}]}],
+                        messages=[{"role": role, "content": [{"text": text}]} for role, text in said],
                         inferenceConfig={"maxTokens": max_tokens, **told},
                     )
                 except ClientError as error:
@@ -94,7 +100,15 @@ class BedrockEmbeddings:
     def __init__(self, model: str) -> None:
         self.model = model
 
-    def reply(self, system: str, user: str, *, max_tokens: int, total: float) -> Reply:  # noqa: ARG002  # it is no talk
+    def reply(  # it is no talk
+        self,
+        system: str,  # noqa: ARG002
+        user: str,
+        *,
+        history: Sequence[Turn] = (),  # noqa: ARG002
+        max_tokens: int,  # noqa: ARG002
+        total: float,
+    ) -> Reply:
         """See `Provider`."""
 
         def invoke() -> Any:
@@ -148,4 +162,5 @@ def _reply(answer: Any) -> Reply:
         found.stop_reason not in ("max_tokens", "model_context_window_exceeded"),
         found.usage.input_tokens,
         found.usage.output_tokens,
+        is_refused=found.stop_reason in ("content_filtered", "guardrail_intervened", "refusal"),
     )

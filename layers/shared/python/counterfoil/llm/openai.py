@@ -1,12 +1,13 @@
 """OpenAI's chat completions and embeddings, as OpenAI and many others serve them."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import httpx
 from pydantic import BaseModel, Field, SecretStr
 
 from counterfoil.llm.api import Api
-from counterfoil.llm.provider import Reply, at_low_temperature, vector_reply
+from counterfoil.llm.provider import Reply, Turn, at_low_temperature, spoken, vector_reply
 from counterfoil.settings import Settings
 
 URL = "https://api.openai.com/v1"
@@ -15,6 +16,7 @@ _OWN_HOSTS = (".openai.com", ".azure.com")
 
 class _Said(BaseModel):
     content: str | None = None
+    refusal: str | None = None
 
 
 class _Choice(BaseModel):
@@ -60,19 +62,26 @@ class OpenAi:
             settings.llm_read_timeout_seconds,
         )
 
-    def reply(self, system: str, user: str, *, max_tokens: int, total: float) -> Reply:
+    def reply(self, system: str, user: str, *, history: Sequence[Turn] = (), max_tokens: int, total: float) -> Reply:
         """See `Provider`."""
+        said = spoken(user, history)
         return at_low_temperature(
-            self._api.url, self.model, lambda *how: self._reply(system, user, max_tokens, *how), total
+            self._api.url, self.model, lambda *how: self._reply(system, said, max_tokens, *how), total
         )
 
-    def _reply(self, system: str, user: str, max_tokens: int, temperature: float | None, total: float) -> Reply:
-        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+    def _reply(
+        self, system: str, said: list[tuple[str, str]], max_tokens: int, temperature: float | None, total: float
+    ) -> Reply:
+        messages = [{"role": role, "content": text} for role, text in [("system", system), *said]]
         body = {"model": self.model, self._bound: max_tokens, "temperature": temperature, "messages": messages}
         completion = self._api.post(body, _Completion, total=total)
         choice, usage = completion.choices[0], completion.usage or _Usage()
         return Reply(
-            choice.message.content or "", choice.finish_reason != "length", usage.prompt_tokens, usage.completion_tokens
+            choice.message.content or "",
+            choice.finish_reason != "length",
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            is_refused=choice.finish_reason == "content_filter" or bool(choice.message.refusal),
         )
 
 
@@ -91,7 +100,15 @@ class OpenAiEmbeddings:
             settings.llm_read_timeout_seconds,
         )
 
-    def reply(self, system: str, user: str, *, max_tokens: int, total: float) -> Reply:  # noqa: ARG002  # it is no talk
+    def reply(  # it is no talk
+        self,
+        system: str,  # noqa: ARG002
+        user: str,
+        *,
+        history: Sequence[Turn] = (),  # noqa: ARG002
+        max_tokens: int,  # noqa: ARG002
+        total: float,
+    ) -> Reply:
         """See `Provider`."""
         found = self._api.post({"model": self.model, "input": user}, _Embeddings, total=total)
         return vector_reply(found.data[0].embedding, found.usage.prompt_tokens if found.usage else 0)

@@ -2,10 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from counterfoil.errors import RejectedRequestError
 
@@ -32,6 +32,21 @@ class Reply:
     output_tokens: int
     temperature: float | None = None
     """That the model was told; None: its own."""
+    is_refused: bool = False
+    """Whether the model, or a filter around it, declined to answer. What it says then is no answer."""
+
+
+class Turn(NamedTuple):
+    """What was said before in a conversation, and what the model answered."""
+
+    user: str
+    assistant: str
+
+
+def spoken(user: str, history: Sequence[Turn]) -> list[tuple[str, str]]:
+    """A conversation as (role, text), `user` last."""
+    said = [pair for turn in history for pair in (("user", turn.user), ("assistant", turn.assistant))]
+    return [*said, ("user", user)]
 
 
 def vector_reply(vector: list[float], tokens: int) -> Reply:
@@ -50,8 +65,8 @@ class Provider(Protocol):
     def model(self) -> str:
         """The model's name at the provider."""
 
-    def reply(self, system: str, user: str, *, max_tokens: int, total: float) -> Reply:
-        """Make one call, of `total` seconds at most.
+    def reply(self, system: str, user: str, *, history: Sequence[Turn] = (), max_tokens: int, total: float) -> Reply:
+        """Make one call, of `total` seconds at most; `history` comes before `user`, oldest first.
 
         Raises:
             ServiceUnavailableError: throttled, failed, or no answer in time.
