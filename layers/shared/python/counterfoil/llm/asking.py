@@ -73,10 +73,10 @@ _PROBE = Question("Answer with one word.", "Are you there?", "probe")
 
 
 @dataclass(frozen=True)
-class Answered(Generic[M]):
+class Answered(Generic[T]):
     """An answer, and how it was come by."""
 
-    said: M
+    said: T
     temperature: float | None = None
     """That the model was told; None: its own."""
     input_tokens: int | None = None
