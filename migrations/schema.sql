@@ -48,6 +48,39 @@ CREATE FUNCTION public.remove_documents(ids uuid[], by text, why text, successor
     DELETE FROM document WHERE id = ANY(ids);
 $$;
 
+CREATE FUNCTION public.task_messages(ids uuid[]) RETURNS TABLE(id uuid, body jsonb)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    SET "TimeZone" TO 'UTC'
+    AS $_$
+    SELECT t.id, CASE WHEN owed.exists THEN jsonb_build_object(
+        'schema_version', 1,
+        'job_id', t.id,
+        'task_type', t.task_type,
+        'payload', coalesce(t.payload, jsonb_build_object('$claim_check', jsonb_build_object('key', t.payload_key))),
+        'metadata', jsonb_build_object(
+            'created_at', t.created_at,
+            'retry_count', CASE WHEN t.status = 'pending' THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
+            'max_retry', t.max_retry,
+            'last_error', last.error,
+            'last_retry_at', last.ended_at,
+            'idempotency_key', t.idempotency_key
+        )
+    ) END
+    FROM task t
+    CROSS JOIN LATERAL (
+        SELECT EXISTS (SELECT FROM outbox o WHERE o.worker = 'tasks' AND o.work_id = t.id AND o.sent_at IS NULL)
+    ) owed
+    LEFT JOIN LATERAL (
+        SELECT a.ended_at, jsonb_build_object('type', a.error_type, 'message', a.error, 'timestamp', a.ended_at,
+                                              'context', jsonb_build_object('attempt', a.number)) AS error
+        FROM work_attempt a
+        WHERE a.work_id = t.id AND a.worker = 'tasks' AND a.revision = t.revision AND a.outcome = 'retry'
+        ORDER BY a.ended_at DESC LIMIT 1
+    ) last ON true
+    WHERE t.id = ANY(ids)
+$_$;
+
 CREATE FUNCTION public.tell_document(told_tenant uuid, told_document uuid, told_stage text, told_state text, why text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
@@ -684,6 +717,44 @@ CREATE TABLE public.source (
 
 ALTER TABLE ONLY public.source FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.task (
+    id uuid NOT NULL,
+    tenant_id uuid NOT NULL,
+    task_type text NOT NULL,
+    payload jsonb,
+    payload_key text,
+    payload_hash bytea NOT NULL,
+    max_retry integer NOT NULL,
+    idempotency_key text,
+    user_id text,
+    created_at timestamp with time zone NOT NULL,
+    result jsonb,
+    ended_at timestamp with time zone,
+    cancelled_at timestamp with time zone,
+    status text DEFAULT 'pending'::text,
+    error text,
+    attempts integer DEFAULT 0 NOT NULL,
+    failed_at timestamp with time zone,
+    revision integer DEFAULT 0 NOT NULL,
+    claim_token bigint DEFAULT 0 NOT NULL,
+    claimed_at timestamp with time zone,
+    lease_expires_at timestamp with time zone,
+    next_attempt_at timestamp with time zone,
+    send_number integer DEFAULT 0 NOT NULL,
+    returns integer DEFAULT 0 NOT NULL,
+    reason text,
+    CONSTRAINT task_check CHECK (((payload IS NULL) <> (payload_key IS NULL))),
+    CONSTRAINT task_idempotency_key_check CHECK (((length(idempotency_key) >= 1) AND (length(idempotency_key) <= 255))),
+    CONSTRAINT task_max_retry_check CHECK (((max_retry >= 0) AND (max_retry <= 20))),
+    CONSTRAINT task_payload_hash_check CHECK ((octet_length(payload_hash) = 32)),
+    CONSTRAINT task_payload_key_check CHECK (((length(payload_key) >= 1) AND (length(payload_key) <= 1024))),
+    CONSTRAINT task_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'succeeded'::text, 'failed'::text]))),
+    CONSTRAINT task_task_type_check CHECK (((length(task_type) >= 1) AND (length(task_type) <= 100))),
+    CONSTRAINT task_user_id_check CHECK (((length(user_id) >= 1) AND (length(user_id) <= 255)))
+);
+
+ALTER TABLE ONLY public.task FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.tenant (
     id uuid DEFAULT uuidv7() NOT NULL,
     organization_id uuid NOT NULL,
@@ -769,6 +840,24 @@ ALTER TABLE public.variance_decision ALTER COLUMN id ADD GENERATED ALWAYS AS IDE
     NO MAXVALUE
     CACHE 1
 );
+
+CREATE TABLE public.work_attempt (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    tenant_id uuid,
+    worker text NOT NULL,
+    work_id uuid NOT NULL,
+    revision integer NOT NULL,
+    number integer NOT NULL,
+    began_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone NOT NULL,
+    outcome text NOT NULL,
+    error_type text,
+    error text,
+    next_attempt_at timestamp with time zone,
+    CONSTRAINT work_attempt_outcome_check CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'skipped'::text, 'retry'::text, 'deferred'::text, 'failed'::text])))
+);
+
+ALTER TABLE ONLY public.work_attempt FORCE ROW LEVEL SECURITY;
 
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_object UNIQUE NULLS NOT DISTINCT (bucket, key, sequencer, tenant_id);
@@ -902,6 +991,15 @@ ALTER TABLE ONLY public.source
 ALTER TABLE ONLY public.source
     ADD CONSTRAINT source_tenant_id_id_key UNIQUE (tenant_id, id);
 
+ALTER TABLE ONLY public.task
+    ADD CONSTRAINT task_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.task
+    ADD CONSTRAINT task_tenant_id_id_key UNIQUE (tenant_id, id);
+
+ALTER TABLE ONLY public.task
+    ADD CONSTRAINT task_tenant_id_idempotency_key_key UNIQUE (tenant_id, idempotency_key);
+
 ALTER TABLE ONLY public.tenant_address
     ADD CONSTRAINT tenant_address_pkey PRIMARY KEY (address);
 
@@ -922,6 +1020,9 @@ ALTER TABLE ONLY public.tolerance
 
 ALTER TABLE ONLY public.variance_decision
     ADD CONSTRAINT variance_decision_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.work_attempt
+    ADD CONSTRAINT work_attempt_pkey PRIMARY KEY (id);
 
 CREATE INDEX acquisition_job_status ON public.acquisition_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
@@ -1013,9 +1114,21 @@ CREATE INDEX output_job_status ON public.output_job USING btree (status) WHERE (
 
 CREATE INDEX source_by_message ON public.source USING btree (tenant_id, md5(((message_id || ' '::text) || COALESCE(sender, ''::text)))) WHERE ((message_id IS NOT NULL) AND (refusal IS NULL));
 
+CREATE INDEX task_by_age ON public.task USING btree (tenant_id, created_at DESC, id DESC);
+
+CREATE INDEX task_by_status ON public.task USING btree (tenant_id, status, created_at DESC, id DESC);
+
+CREATE INDEX task_by_type ON public.task USING btree (tenant_id, task_type, created_at DESC, id DESC);
+
+CREATE INDEX task_status ON public.task USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
+
 CREATE INDEX tenant_address_by_tenant ON public.tenant_address USING btree (tenant_id);
 
 CREATE INDEX variance_decision_by_document ON public.variance_decision USING btree (document_id, id);
+
+CREATE INDEX work_attempt_by_age ON public.work_attempt USING btree (ended_at);
+
+CREATE INDEX work_attempt_by_work ON public.work_attempt USING btree (work_id, worker, ended_at);
 
 CREATE TRIGGER count_told BEFORE UPDATE OF payload ON public.output_job FOR EACH ROW WHEN ((old.payload IS DISTINCT FROM new.payload)) EXECUTE FUNCTION public.count_told();
 
@@ -1140,6 +1253,9 @@ ALTER TABLE ONLY public.source
 ALTER TABLE ONLY public.source
     ADD CONSTRAINT source_tenant_id_job_id_fkey FOREIGN KEY (tenant_id, job_id) REFERENCES public.acquisition_job(tenant_id, id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.task
+    ADD CONSTRAINT task_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.tenant_address
     ADD CONSTRAINT tenant_address_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
@@ -1155,9 +1271,18 @@ ALTER TABLE ONLY public.tolerance
 ALTER TABLE ONLY public.variance_decision
     ADD CONSTRAINT variance_decision_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.work_attempt
+    ADD CONSTRAINT work_attempt_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
 ALTER TABLE public.acquisition_job ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.cluster_diagnostics ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY composing ON public.outbox FOR SELECT TO counterfoil_owner USING (true);
+
+CREATE POLICY composing ON public.task FOR SELECT TO counterfoil_owner USING (true);
+
+CREATE POLICY composing ON public.work_attempt FOR SELECT TO counterfoil_owner USING (true);
 
 ALTER TABLE public.dead_letter ENABLE ROW LEVEL SECURITY;
 
@@ -1187,9 +1312,13 @@ CREATE POLICY delivery ON public.outbox TO counterfoil_delivery USING (true) WIT
 
 CREATE POLICY delivery ON public.output_job TO counterfoil_delivery USING (true) WITH CHECK (true);
 
+CREATE POLICY delivery ON public.task TO counterfoil_delivery USING (true) WITH CHECK (true);
+
 CREATE POLICY delivery ON public.tenant FOR SELECT TO counterfoil_delivery USING (true);
 
 CREATE POLICY delivery ON public.tenant_address FOR SELECT TO counterfoil_delivery USING (true);
+
+CREATE POLICY delivery ON public.work_attempt TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 ALTER TABLE public.destination ENABLE ROW LEVEL SECURITY;
 
@@ -1317,6 +1446,8 @@ CREATE POLICY own_tenant ON public.reading TO counterfoil_worker USING ((tenant_
 
 CREATE POLICY own_tenant ON public.source TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.task TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.tenant FOR SELECT TO counterfoil_worker USING ((id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.tenant_address FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -1327,7 +1458,11 @@ CREATE POLICY own_tenant ON public.tolerance TO counterfoil_worker USING ((tenan
 
 CREATE POLICY own_tenant ON public.variance_decision TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.work_attempt TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY past_keeping ON public.llm_call TO counterfoil_keeper USING ((created_at < (now() - '400 days'::interval))) WITH CHECK (false);
+
+CREATE POLICY past_keeping ON public.work_attempt TO counterfoil_keeper USING ((ended_at < (now() - '90 days'::interval))) WITH CHECK (false);
 
 ALTER TABLE public.reading ENABLE ROW LEVEL SECURITY;
 
@@ -1338,6 +1473,8 @@ CREATE POLICY removal ON public.document_copy TO counterfoil_owner USING ((tenan
 CREATE POLICY removal ON public.document_removal TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 ALTER TABLE public.source ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.task ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY telling ON public.dead_letter TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -1355,6 +1492,8 @@ ALTER TABLE public.tolerance ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.variance_decision ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.work_attempt ENABLE ROW LEVEL SECURITY;
+
 GRANT ALL ON SCHEMA public TO counterfoil_owner;
 
 REVOKE ALL ON FUNCTION public.hand_over_parts(leaving uuid) FROM PUBLIC;
@@ -1362,6 +1501,9 @@ GRANT ALL ON FUNCTION public.hand_over_parts(leaving uuid) TO counterfoil_worker
 
 REVOKE ALL ON FUNCTION public.remove_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.remove_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) TO counterfoil_worker;
+
+REVOKE ALL ON FUNCTION public.task_messages(ids uuid[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.task_messages(ids uuid[]) TO counterfoil_delivery;
 
 REVOKE ALL ON FUNCTION public.tell_document(told_tenant uuid, told_document uuid, told_stage text, told_state text, why text) FROM PUBLIC;
 
@@ -1802,6 +1944,60 @@ GRANT UPDATE(parts) ON TABLE public.source TO counterfoil_worker;
 
 GRANT UPDATE(refusal) ON TABLE public.source TO counterfoil_worker;
 
+GRANT SELECT,INSERT ON TABLE public.task TO counterfoil_worker;
+
+GRANT SELECT(id) ON TABLE public.task TO counterfoil_delivery;
+
+GRANT SELECT(tenant_id) ON TABLE public.task TO counterfoil_delivery;
+
+GRANT SELECT(task_type) ON TABLE public.task TO counterfoil_delivery;
+
+GRANT SELECT(max_retry) ON TABLE public.task TO counterfoil_delivery;
+
+GRANT SELECT(created_at) ON TABLE public.task TO counterfoil_delivery;
+
+GRANT UPDATE(result) ON TABLE public.task TO counterfoil_worker;
+
+GRANT UPDATE(ended_at) ON TABLE public.task TO counterfoil_worker;
+
+GRANT UPDATE(cancelled_at) ON TABLE public.task TO counterfoil_worker;
+
+GRANT UPDATE(status) ON TABLE public.task TO counterfoil_worker;
+GRANT SELECT(status),UPDATE(status) ON TABLE public.task TO counterfoil_delivery;
+
+GRANT UPDATE(error) ON TABLE public.task TO counterfoil_worker;
+GRANT SELECT(error),UPDATE(error) ON TABLE public.task TO counterfoil_delivery;
+
+GRANT UPDATE(attempts) ON TABLE public.task TO counterfoil_worker;
+GRANT SELECT(attempts),UPDATE(attempts) ON TABLE public.task TO counterfoil_delivery;
+
+GRANT UPDATE(failed_at) ON TABLE public.task TO counterfoil_worker;
+GRANT SELECT(failed_at),UPDATE(failed_at) ON TABLE public.task TO counterfoil_delivery;
+
+GRANT UPDATE(revision) ON TABLE public.task TO counterfoil_worker;
+GRANT SELECT(revision),UPDATE(revision) ON TABLE public.task TO counterfoil_delivery;
+
+GRANT UPDATE(claim_token) ON TABLE public.task TO counterfoil_worker;
+GRANT SELECT(claim_token),UPDATE(claim_token) ON TABLE public.task TO counterfoil_delivery;
+
+GRANT UPDATE(claimed_at) ON TABLE public.task TO counterfoil_worker;
+GRANT SELECT(claimed_at),UPDATE(claimed_at) ON TABLE public.task TO counterfoil_delivery;
+
+GRANT UPDATE(lease_expires_at) ON TABLE public.task TO counterfoil_worker;
+GRANT SELECT(lease_expires_at),UPDATE(lease_expires_at) ON TABLE public.task TO counterfoil_delivery;
+
+GRANT UPDATE(next_attempt_at) ON TABLE public.task TO counterfoil_worker;
+GRANT SELECT(next_attempt_at),UPDATE(next_attempt_at) ON TABLE public.task TO counterfoil_delivery;
+
+GRANT UPDATE(send_number) ON TABLE public.task TO counterfoil_worker;
+GRANT SELECT(send_number),UPDATE(send_number) ON TABLE public.task TO counterfoil_delivery;
+
+GRANT UPDATE(returns) ON TABLE public.task TO counterfoil_worker;
+GRANT SELECT(returns),UPDATE(returns) ON TABLE public.task TO counterfoil_delivery;
+
+GRANT UPDATE(reason) ON TABLE public.task TO counterfoil_worker;
+GRANT SELECT(reason),UPDATE(reason) ON TABLE public.task TO counterfoil_delivery;
+
 GRANT SELECT ON TABLE public.tenant TO counterfoil_worker;
 
 GRANT SELECT(id) ON TABLE public.tenant TO counterfoil_delivery;
@@ -1822,3 +2018,11 @@ GRANT SELECT ON TABLE public.tenant_admin TO counterfoil_keeper;
 GRANT SELECT ON TABLE public.tolerance TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.variance_decision TO counterfoil_worker;
+
+GRANT SELECT,INSERT ON TABLE public.work_attempt TO counterfoil_worker;
+GRANT INSERT ON TABLE public.work_attempt TO counterfoil_delivery;
+GRANT DELETE ON TABLE public.work_attempt TO counterfoil_keeper;
+
+GRANT SELECT(id) ON TABLE public.work_attempt TO counterfoil_keeper;
+
+GRANT SELECT(ended_at) ON TABLE public.work_attempt TO counterfoil_keeper;

@@ -100,3 +100,21 @@ def make_destination(
     names, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
     connection.execute(f"INSERT INTO destination ({names}) VALUES ({places})".encode(), values)
     return UUID(str(values["id"]))
+
+
+def make_task(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:
+    """A task of revision 1 that waits for its first try; no message is owed to it yet."""
+    values = {
+        "id": uuid4(),
+        "tenant_id": tenant_id,
+        "task_type": "echo",
+        "payload": '{"say": "hello"}',
+        "payload_hash": bytes(32),
+        "max_retry": 5,
+        "created_at": NOW,
+        "revision": 1,
+        **columns,
+    }
+    names, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
+    connection.execute(f"INSERT INTO task ({names}) VALUES ({places})".encode(), values)
+    return UUID(str(values["id"]))

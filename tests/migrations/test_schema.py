@@ -93,6 +93,10 @@ ROWS = {
     "output_job": """INSERT INTO {} (id, tenant_id, destination_id, subject, subject_id, schema_version, payload,
                                      requested_at, created_at)
                      VALUES (%(id)s, %(tenant)s, %(destination)s, 'cluster', %(id)s, 1, '{{}}', now(), now())""",
+    "task": """INSERT INTO {} (id, tenant_id, task_type, payload, payload_hash, max_retry, created_at)
+               VALUES (%(id)s, %(tenant)s, 'echo', '{{}}', sha256('{{}}'), 5, now())""",
+    "work_attempt": """INSERT INTO {} (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome)
+                       VALUES (%(tenant)s, 'tasks', %(id)s, 1, 1, now(), now(), 'succeeded')""",
 }
 """One row of a tenant in each table that belongs to tenants."""
 
@@ -210,7 +214,7 @@ def test_every_kind_of_work_has_the_life_cycle_in_the_same_form(kind: Kind, admi
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_the_states_of_every_kind_of_work_are_those_of_the_design(kind: Kind, admin: Connection, ours: Tenant):
-    if kind.table in {"ingestion_job", "output_job", "cluster_diagnostics"}:
+    if kind.table in {"ingestion_job", "output_job", "cluster_diagnostics", "task"}:
         ours.insert(admin, kind.table)
     for state in (None, "pending", "in-progress", "succeeded", "failed"):
         admin.execute(kind.sql("UPDATE {table} SET {status} = %s"), [state])

@@ -7,7 +7,7 @@ from functools import cache, cached_property
 from typing import Any, LiteralString
 from uuid import UUID, uuid5
 
-from psycopg.sql import SQL, Identifier
+from psycopg.sql import SQL, Composable, Identifier
 
 from counterfoil.db import Connection
 from counterfoil.messages import Message
@@ -41,12 +41,20 @@ class Kind:
         SELECT jsonb_build_object('bucket', bucket, 'key', key, 'file_name', file_name), received_at FROM document
         WHERE id = %(id)s
     """
-    """Finds the file that a work is about, and when it came, for its dead letter."""
+    """Finds what a work is about, and when it came, for its dead letter."""
+    max_attempts: LiteralString = "%(max_attempts)s"
+    """How often a work `t` is tried, in SQL: as the policy says, unless each row says so for itself."""
+    envelope: LiteralString | None = None
+    """Finds the bodies of messages of works `ids`: id and JSON object, NULL where none is owed. None: a message names
+    its work and carries nothing."""
+    keeps_successes: bool = False
+    """Whether tries that succeed are written down, too: their history is shown to people."""
 
     @cached_property
-    def names(self) -> dict[str, Identifier]:
+    def names(self) -> dict[str, Composable]:
         """The table and the columns of the life cycle, to be put into SQL by their plain names."""
-        return {"table": Identifier(self.table)} | {name: Identifier(self.prefix + name) for name in LIFE_CYCLE}
+        columns = {name: Identifier(self.prefix + name) for name in LIFE_CYCLE}
+        return {"table": Identifier(self.table), "max_attempts": SQL(self.max_attempts), **columns}
 
     @cache  # noqa: B019  # of the few kinds there are, each with the few statements of this package
     def sql(self, template: LiteralString) -> bytes:
@@ -86,6 +94,14 @@ KINDS = {
                        j.created_at
                 FROM output_job j JOIN destination d ON d.id = j.destination_id WHERE j.id = %(id)s
             """,
+        ),
+        Kind(
+            "tasks",
+            "task",
+            about="SELECT jsonb_build_object('task_type', task_type), created_at FROM task WHERE id = %(id)s",
+            max_attempts="t.max_retry + 1",
+            envelope="SELECT id, body FROM task_messages(%(ids)s)",
+            keeps_successes=True,
         ),
     )
 }
@@ -152,4 +168,22 @@ def begin(connection: Connection, worker: str, ids: Sequence[UUID], now: datetim
     """
     kind = KINDS[worker]
     rows = connection.execute(kind.sql(_BEGIN), {"ids": list(ids)}).fetchall()
+    return owe(connection, kind, rows, now, now)
+
+
+_WAKE = """
+UPDATE {table} SET {claim_token} = nextval('claim_token'), {next_attempt_at} = NULL,
+    {send_number} = {send_number} + 1
+WHERE id IN (SELECT id FROM {table} WHERE id = ANY(%(ids)s) AND {status} = 'pending' ORDER BY id FOR NO KEY UPDATE)
+RETURNING id, tenant_id, {revision}, {send_number}
+"""
+
+
+def wake(connection: Connection, worker: str, ids: Sequence[UUID], now: datetime) -> list[Send]:
+    """Have those of `ids` that wait be tried at once, by new messages, in the caller's transaction.
+
+    What was owed before names an older send number, and is dropped when it comes.
+    """
+    kind = KINDS[worker]
+    rows = connection.execute(kind.sql(_WAKE), {"ids": list(ids)}).fetchall()
     return owe(connection, kind, rows, now, now)

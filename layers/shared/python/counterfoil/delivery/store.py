@@ -52,6 +52,8 @@ class Claim:
     """The end of the lease (running) or the time of the next attempt (early)."""
     is_superseded: bool = False
     """Whether a newer revision than the message's exists."""
+    max_attempts: int = 0
+    """How often the work is tried at most."""
 
 
 # The rows are locked in the order of their ids, so that two claims of overlapping batches cannot deadlock.
@@ -61,15 +63,15 @@ WITH wanted AS (
 ), found AS MATERIALIZED (
     SELECT t.id, t.tenant_id, t.{status} AS status, t.{revision} AS revision, t.{send_number} AS send_number,
            t.{attempts} AS attempts, t.{claim_token} AS token, t.{lease_expires_at} AS lease,
-           t.{next_attempt_at} AS due, t.{claimed_at} IS NOT NULL AS unsettled
+           t.{next_attempt_at} AS due, t.{claimed_at} IS NOT NULL AS unsettled, {max_attempts} AS max_attempts
     FROM {table} t WHERE t.id = ANY(%(ids)s::uuid[]) ORDER BY t.id FOR NO KEY UPDATE
 ), answered AS (
-    SELECT w.id, w.revision, w.send_number, f.tenant_id, f.attempts, f.token, f.lease, f.due, CASE
+    SELECT w.id, w.revision, w.send_number, f.tenant_id, f.attempts, f.token, f.lease, f.due, f.max_attempts, CASE
         WHEN f.id IS NULL OR (w.revision, w.send_number) > (f.revision, f.send_number) THEN 'unknown'
         WHEN f.status IS NULL OR f.status IN ('succeeded', 'failed') THEN 'ended'
         WHEN (w.revision, w.send_number) < (f.revision, f.send_number) THEN 'ended'
         WHEN f.status = 'in-progress' AND f.lease > %(now)s THEN 'running'
-        WHEN f.attempts >= %(max_attempts)s THEN 'exhausted'
+        WHEN f.attempts >= f.max_attempts THEN 'exhausted'
         WHEN f.status = 'pending' AND f.due > %(now)s THEN 'early'
         WHEN f.unsettled AND NOT %(take_over)s THEN 'unsettled'
         ELSE 'mine' END AS answer, coalesce(w.revision < f.revision, false) AS superseded
@@ -83,7 +85,8 @@ WITH wanted AS (
 )
 SELECT a.id, a.revision, a.send_number, a.answer, a.tenant_id, coalesce(c.attempts, a.attempts, 0),
        coalesce(c.token, a.token, 0),
-       CASE a.answer WHEN 'running' THEN a.lease WHEN 'early' THEN a.due END, a.superseded
+       CASE a.answer WHEN 'running' THEN a.lease WHEN 'early' THEN a.due END, a.superseded,
+       coalesce(a.max_attempts, %(max_attempts)s)
 FROM answered a LEFT JOIN claimed c USING (id)
 """
 
@@ -101,6 +104,7 @@ def claim(  # a claim is this many facts
 ) -> dict[Message, Claim]:
     """Claim the work of `messages` (each work at most once) in one statement, as the delivery role.
 
+    `max_attempts` is the bound of work whose kind knows no other.
     `look_only` answers without claiming: MINE then means that a claim would have succeeded.
     """
     rows = connection.execute(
@@ -300,7 +304,10 @@ def take_abandoned(connection: Connection, kind: Kind, claim_: Claim, now: datet
     ).fetchone()
     if row is None:
         _stale(claim_)
-    return Claim(Answer.MINE, claim_.message, claim_.tenant_id, claim_.attempts, row[0]), row[1]
+    taken = Claim(
+        Answer.MINE, claim_.message, claim_.tenant_id, claim_.attempts, row[0], max_attempts=claim_.max_attempts
+    )
+    return taken, row[1]
 
 
 _FAIL = """

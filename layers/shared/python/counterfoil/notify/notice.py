@@ -10,6 +10,7 @@ SUBJECTS = {
     "matching": ("document", "documents"),
     "diagnostics": ("cluster", "clusters"),
     "document_output": ("delivery of results", "deliveries of results"),
+    "tasks": ("task", "tasks"),
 }
 """What each worker's work is about, one and many. Of documents, the work's id is the document's."""
 WORK = ("piece of work", "pieces of work")

@@ -1,0 +1,134 @@
+"""What the messages of tasks are made of; nobody gets at a payload by asking for a message that is not owed."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.errors import RejectedStatementError
+from counterfoil.work import KINDS, owe
+from tests.factories import NOW, make_task
+
+Bodies = Callable[..., dict[UUID, Any]]
+
+
+@pytest.fixture
+def tenant(make_tenant: Callable[..., UUID]) -> UUID:
+    return make_tenant("acme")
+
+
+@pytest.fixture
+def bodies(database: Database) -> Bodies:
+    """`bodies(*ids)`: what the delivery role is told, by task."""
+
+    def ask(*ids: UUID) -> dict[UUID, Any]:
+        with database.delivery() as connection:
+            return dict(connection.execute(str(KINDS["tasks"].envelope).encode(), {"ids": list(ids)}).fetchall())
+
+    return ask
+
+
+def owed(admin: Connection, tenant: UUID, **columns: Any) -> UUID:
+    task = make_task(admin, tenant, **columns)
+    owe(admin, KINDS["tasks"], [(task, tenant, 1, columns.get("send_number", 0))], NOW, NOW)
+    return task
+
+
+def test_a_message_is_the_task_with_what_became_of_it_so_far(admin: Connection, tenant: UUID, bodies: Bodies):
+    task = owed(admin, tenant, idempotency_key="idem_abc123")
+    assert bodies(task)[task] == {
+        "schema_version": 1,
+        "job_id": str(task),
+        "task_type": "echo",
+        "payload": {"say": "hello"},
+        "metadata": {
+            "created_at": NOW.isoformat(),
+            "retry_count": 0,
+            "max_retry": 5,
+            "last_error": None,
+            "last_retry_at": None,
+            "idempotency_key": "idem_abc123",
+        },
+    }
+
+
+def test_a_retry_s_message_tells_of_the_last_error_of_its_revision(admin: Connection, tenant: UUID, bodies: Bodies):
+    task = owed(admin, tenant, attempts=2)
+    for revision, minute, error in ((1, 1, "first"), (1, 2, "second"), (0, 3, "of an older revision")):
+        at = NOW + timedelta(minutes=minute)
+        admin.execute(
+            """
+            INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome,
+                                      error_type, error)
+            VALUES (%(tenant)s, 'tasks', %(task)s, %(revision)s, %(number)s, %(at)s, %(at)s, 'retry', 'Away', %(error)s)
+            """,
+            {"tenant": tenant, "task": task, "revision": revision, "number": minute, "at": at, "error": error},
+        )
+    metadata = bodies(task)[task]["metadata"]
+    then = (NOW + timedelta(minutes=2)).isoformat()
+    assert metadata["retry_count"] == 2
+    assert metadata["last_retry_at"] == then
+    assert metadata["last_error"] == {"type": "Away", "message": "second", "timestamp": then, "context": {"attempt": 2}}
+
+
+def test_a_large_payload_is_named_and_not_carried(admin: Connection, tenant: UUID, bodies: Bodies):
+    task = owed(admin, tenant, payload=None, payload_key="tasks/1.json")
+    assert bodies(task)[task]["payload"] == {"$claim_check": {"key": "tasks/1.json"}}
+
+
+def test_a_payload_of_null_is_a_payload(admin: Connection, tenant: UUID, bodies: Bodies):
+    task = owed(admin, tenant, payload="null")
+    assert bodies(task)[task]["payload"] is None
+
+
+def test_nothing_is_told_of_a_task_that_is_owed_no_message_and_none_of_one_that_is_gone(
+    admin: Connection, tenant: UUID, bodies: Bodies
+):
+    never, sent = make_task(admin, tenant), owed(admin, tenant)
+    admin.execute("UPDATE outbox SET sent_at = %s", [NOW])
+    assert bodies(never, sent, uuid4()) == {never: None, sent: None}
+
+
+@pytest.mark.parametrize("column", ["payload", "payload_key", "payload_hash", "idempotency_key", "user_id", "result"])
+def test_delivery_sees_no_content_of_a_task(column: str, database: Database):
+    with pytest.raises(RejectedStatementError, match="Insufficient"), database.delivery() as connection:
+        connection.execute(f"SELECT {column} FROM task".encode())
+
+
+def test_a_worker_asks_for_messages_as_delivery_alone(database_url: str):
+    with (
+        psycopg.connect(database_url) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        connection.execute("SELECT * FROM task_messages('{}')")
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"payload_key": "and a payload"},
+        {"payload": None},
+        {"max_retry": 21},
+        {"max_retry": -1},
+        {"payload_hash": b"short"},
+        {"status": "cancelled"},
+    ],
+)
+def test_a_task_that_cannot_be_is_refused(columns: dict[str, Any], admin: Connection, tenant: UUID):
+    with pytest.raises(psycopg.errors.CheckViolation):
+        make_task(admin, tenant, **columns)
+
+
+def test_an_idempotency_key_names_one_task_of_a_tenant(
+    admin: Connection, tenant: UUID, make_tenant: Callable[..., UUID]
+):
+    for owner in (tenant, make_tenant("others")):
+        make_task(admin, owner, idempotency_key="once")
+        make_task(admin, owner, idempotency_key=None)
+        make_task(admin, owner, idempotency_key=None)
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            make_task(admin, owner, idempotency_key="once")
