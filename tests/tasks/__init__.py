@@ -1,1 +1,0 @@
-"""Tasks: types, payloads, and what is kept of each."""

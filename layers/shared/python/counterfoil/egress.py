@@ -7,6 +7,7 @@ the name. No redirect is followed, and no proxy is used.
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
@@ -71,6 +72,16 @@ def resolved(host: str, port: int) -> list[str]:
     return [str(entry[4][0]) for entry in found]
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What was answered to a call."""
+
+    status: int
+    headers: Mapping[str, str]
+    """By their names in lower case."""
+    body: bytes
+
+
 class Egress:
     """The way out."""
 
@@ -87,18 +98,37 @@ class Egress:
             RejectedRequestError: the address may not be called, or the call was refused (3xx and 4xx).
             ServiceUnavailableError: no answer within `seconds`, or a transient status.
         """
+        return self.call("POST", url, content, headers, seconds=seconds, longest_body=None).status
+
+    def call(
+        self,
+        method: str,
+        url: str,
+        content: bytes | None,
+        headers: Mapping[str, str],
+        *,
+        seconds: float = TOTAL_SECONDS,
+        longest_body: int | None,
+    ) -> Answer:
+        """Make one call and return its answer, which is 2xx; without its body where `longest_body` is None.
+
+        Raises:
+            RejectedRequestError: the address may not be called, the call was refused (3xx and 4xx), or the answer has
+                more than `longest_body` bytes.
+            ServiceUnavailableError: no answer within `seconds`, or a transient status.
+        """
         response = http.send(
-            "POST",
+            method,
             url,
             headers=headers,
             content=content,
             connect=CONNECT_SECONDS,
             read=READ_SECONDS,
             total=min(seconds, TOTAL_SECONDS),
-            longest_body=None,
+            longest_body=longest_body,
             connect_to=self.address,
         )
-        return response.status_code
+        return Answer(response.status_code, dict(response.headers), response.content)
 
     def address(self, scheme: str, host: str, port: int) -> str:
         """The one IP address to connect to.

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -50,6 +51,11 @@ def read_message(body: str) -> Intake:
         InvalidMessageError: it can never be read.
         NewerSchemaError: it is of a version that a deployment under way will bring.
     """
+    return Intake([validate(Message, opened(body), _wrong)])
+
+
+def opened(body: str) -> dict[str, Any]:
+    """The JSON object of a message of our own, of a version that is known here. Raises as `read_message`."""
     try:
         parsed = from_json(body)
     except (ValueError, TypeError):  # TypeError: half a surrogate
@@ -59,7 +65,7 @@ def read_message(body: str) -> Intake:
     version = parsed.get("schema_version")
     if isinstance(version, int) and not isinstance(version, bool) and version > NEWEST_SCHEMA:
         raise NewerSchemaError(f"The message has a schema version newer than {NEWEST_SCHEMA}, the newest known here")
-    return Intake([validate(Message, parsed, _wrong)])
+    return parsed
 
 
 def _wrong(problem: Problem) -> InvalidMessageError:

@@ -120,7 +120,14 @@ class Settings(BaseModel):
     webhook_allowlist: Annotated[tuple[Annotated[str, AfterValidator(_place)], ...], BeforeValidator(_from_json)] = ()
     """`host:port` or networks that webhooks may call although they are not public, over http too."""
     uploads_bucket: str | None = None
-    """The bucket of uploads, and of exports."""
+    """The bucket of uploads, of exports, and of large payloads of tasks."""
+
+    http_requests: bool = False
+    """Whether tasks may be HTTP requests; they need the way that webhooks need, and go through the same guard."""
+    tasks_per_second: float = Field(default=25, gt=0)
+    """How many tasks a tenant may hand in, in the long run."""
+    tasks_at_once: int = Field(default=100, ge=1)
+    """How many it may hand in at once, after a pause."""
 
     slack: bool = False
     """Enables notifications by Slack, whose address is in the secret."""

@@ -1,0 +1,104 @@
+"""Payloads of tasks: their canonical form, how large they may be, and where a large one lies until its task is run.
+
+A message of SQS holds 1 MiB, and so does a whole batch of ten of them. A payload that would take more than its tenth is
+stored in S3, and the message says where: a claim check.
+"""
+
+import hashlib
+import json
+from contextlib import closing
+from uuid import UUID
+
+from pydantic import JsonValue
+from pydantic_core import from_json
+
+from counterfoil import aws
+from counterfoil.errors import InvalidMessageError, RejectedRequestError
+
+MAX_PAYLOAD_BYTES = 256 * 1024
+"""Of a payload's canonical JSON."""
+INLINE_BYTES = 96 * 1024
+"""Of a payload inside a message: ten of them, with all that is around them, are within the 1 MiB of a batch."""
+PREFIX = "tasks/"
+"""Where claim checks lead to, in the bucket of uploads."""
+
+Payload = dict[str, JsonValue]
+
+
+class TooLargeError(RejectedRequestError):
+    """A payload is larger than is taken."""
+
+
+def canonical(value: JsonValue) -> bytes:
+    """The one JSON text, in UTF-8, of whatever is equal: names in order, no blanks.
+
+    Raises:
+        RejectedRequestError: PostgreSQL's jsonb cannot hold it.
+    """
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        content = text.encode()
+    except ValueError:  # half a surrogate pair, or a number that is none
+        raise RejectedRequestError("The payload has text or numbers that are no valid JSON.") from None
+    if b"\\u0000" in content.replace(b"\\\\", b""):
+        raise RejectedRequestError("The payload has the character U+0000, which PostgreSQL cannot hold: leave it out.")
+    return content
+
+
+def digest(task_type: str, payload: JsonValue, max_retry: int) -> bytes:
+    """32 bytes that are the same for the same request: SHA-256 of the canonical JSON of all that was asked for."""
+    return hashlib.sha256(canonical({"task_type": task_type, "payload": payload, "max_retry": max_retry})).digest()
+
+
+def checked(payload: Payload) -> bytes:
+    """The canonical JSON of a payload that may be taken.
+
+    Raises:
+        TooLargeError: it has more than MAX_PAYLOAD_BYTES.
+        RejectedRequestError: it cannot be stored.
+    """
+    content = canonical(payload)
+    if len(content) > MAX_PAYLOAD_BYTES:
+        raise TooLargeError(
+            f"The payload has {len(content)} bytes of JSON, and {MAX_PAYLOAD_BYTES} (256 KiB) are taken: "
+            "put what is larger somewhere else, and say in the payload where."
+        )
+    return content
+
+
+def fits(payload: Payload) -> bool:
+    """Whether a message carries the payload itself. What is no ASCII is escaped there, and takes more room."""
+    return len(json.dumps(payload)) <= INLINE_BYTES
+
+
+def key_of(tenant_id: UUID, job_id: UUID) -> str:
+    """Where the payload of a task lies, if it is not in its row."""
+    return f"{PREFIX}{tenant_id}/{job_id}.json"
+
+
+def write(bucket: str, key: str, content: bytes) -> None:
+    """Store a payload.
+
+    Raises:
+        ServiceUnavailableError, RejectedRequestError: S3 did not take it.
+    """
+    with aws.errors_mapped():
+        aws.client("s3").put_object(Bucket=bucket, Key=key, Body=content, ContentType="application/json")
+
+
+def read(bucket: str, key: str) -> Payload:
+    """A payload that was stored.
+
+    Raises:
+        InvalidMessageError: what is there is no payload.
+        ServiceUnavailableError, RejectedRequestError: S3 did not give it.
+    """
+    with aws.errors_mapped(), closing(aws.client("s3").get_object(Bucket=bucket, Key=key)["Body"]) as body:
+        content = body.read(MAX_PAYLOAD_BYTES + 1)
+    try:
+        found = from_json(content)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or len(content) > MAX_PAYLOAD_BYTES:
+        raise InvalidMessageError("The object that the claim check leads to is no payload of a task")
+    return found

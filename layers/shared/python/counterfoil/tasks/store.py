@@ -1,0 +1,351 @@
+"""Tasks in PostgreSQL: accepted once, looked at, listed, cancelled."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from uuid import UUID, uuid4
+
+from pydantic import BaseModel, JsonValue
+
+from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.errors import InvalidSettingsError, RejectedRequestError
+from counterfoil.tasks import claim_check
+from counterfoil.tasks.registry import TYPES, Accepted, TaskType
+from counterfoil.work import KINDS, Send, owe
+
+WORKER = "tasks"
+DEFAULT_MAX_RETRY = 5
+LARGEST_MAX_RETRY = 20
+LONGEST_KEY = 255
+"""Characters of an idempotency key, and of a user's id."""
+
+Status = Literal["pending", "in-progress", "succeeded", "failed", "cancelled"]
+
+
+class KeyTakenError(RejectedRequestError):
+    """The idempotency key belongs to another request."""
+
+
+class EndedError(RejectedRequestError):
+    """The task is over, and cannot be cancelled any more."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is asked for, once it is known to be sound; see `order`."""
+
+    type: TaskType
+    form: BaseModel
+    payload: claim_check.Payload
+    content: bytes
+    """The payload's canonical JSON."""
+    max_retry: int
+    idempotency_key: str | None
+    user_id: str | None
+
+    @property
+    def digest(self) -> bytes:
+        """What tells it from another request under the same key."""
+        return claim_check.digest(self.type.name, self.payload, self.max_retry)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A row, as people see it."""
+
+    job_id: UUID
+    task_type: str
+    status: Status
+    max_retry: int
+    idempotency_key: str | None
+    user_id: str | None
+    created_at: datetime
+    attempts: int
+    error: str | None
+    next_attempt_at: datetime | None
+    ended_at: datetime | None
+    result: JsonValue = None
+
+
+@dataclass(frozen=True)
+class Try:
+    """A try that came to its end."""
+
+    revision: int
+    number: int
+    began_at: datetime
+    ended_at: datetime
+    outcome: str
+    error: str | None
+    next_attempt_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A task that was handed in."""
+
+    task: Task
+    is_new: bool
+    """Whether this request made it; else an earlier one with the same key did."""
+    sends: Sequence[Send]
+    """What is owed, to be sent after the commit."""
+
+
+def order(  # a request is this many facts
+    type_: TaskType,
+    payload: claim_check.Payload,
+    *,
+    max_retry: int = DEFAULT_MAX_RETRY,
+    idempotency_key: str | None = None,
+    user_id: str | None = None,
+) -> Order:
+    """A sound request.
+
+    Raises:
+        InvalidPayloadError: the payload is not in the form of its type.
+        TooLargeError: it is larger than is taken.
+        RejectedRequestError: it cannot be stored, or another value is out of its range.
+    """
+    if not 0 <= max_retry <= LARGEST_MAX_RETRY:
+        raise RejectedRequestError(f"max_retry is a number from 0 to {LARGEST_MAX_RETRY}.")
+    for name, value in (("idempotency_key", idempotency_key), ("The subject of the token", user_id)):
+        if value is not None and not (1 <= len(value) <= LONGEST_KEY and value.isprintable()):
+            raise RejectedRequestError(f"{name} is a text of 1 to {LONGEST_KEY} characters that can be printed.")
+    content = claim_check.checked(payload)
+    return Order(type_, type_.read(payload), payload, content, max_retry, idempotency_key, user_id)
+
+
+# -- handing in -----------------------------------------------------------------------------------------------------
+
+_COLUMNS = """id, task_type, CASE WHEN status IS NULL THEN 'cancelled' ELSE status END, max_retry, idempotency_key,
+    user_id, created_at, attempts, error, next_attempt_at,
+    CASE WHEN status = 'failed' THEN failed_at ELSE ended_at END"""
+_BY_KEY = f"SELECT payload_hash, {_COLUMNS}, result FROM task WHERE idempotency_key = %s"  # noqa: S608  # names alone
+_BY_ID = f"SELECT {_COLUMNS}, result FROM task WHERE id = %s"  # noqa: S608  # names alone
+_INSERT = """
+INSERT INTO task (id, tenant_id, task_type, payload, payload_key, payload_hash, max_retry, idempotency_key, user_id,
+                  created_at, revision, claim_token)
+VALUES (%(id)s, %(tenant)s, %(type)s, %(payload)s::jsonb, %(payload_key)s, %(hash)s, %(max_retry)s, %(key)s, %(user)s,
+        %(now)s, 1, nextval('claim_token'))
+ON CONFLICT (tenant_id, idempotency_key) DO NOTHING
+RETURNING revision, send_number
+"""
+
+
+def submit(database: Database, tenant_id: UUID, wanted: Order, now: datetime, *, bucket: str | None) -> Submitted:
+    """Accept a task, or find the one that was accepted under the same key.
+
+    It is one row, and one message owed, however often it is asked for at the same time: a unique key decides. `bucket`
+    takes payloads that are too large for a message.
+
+    Raises:
+        KeyTakenError: something else was asked for under this key, or by somebody else.
+        RejectedRequestError: the type refuses the task as it is.
+        InvalidSettingsError: the payload is large, and there is no bucket.
+        ServiceUnavailableError, DatabaseUnavailableError: nothing was accepted, as far as is known; ask again.
+    """
+    job_id = uuid4()
+    payload_key = None
+    if not claim_check.fits(wanted.payload):
+        # Of a request that is made again, no second object is left behind. The insert decides all the same.
+        found = _first(database, tenant_id, wanted)
+        if found is not None:
+            return found
+        payload_key = claim_check.key_of(tenant_id, job_id)
+        if bucket is None:
+            raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads go to.")
+        claim_check.write(bucket, payload_key, wanted.content)
+
+    def once() -> Submitted:
+        with database.tenant(tenant_id) as connection:
+            return _submit(connection, tenant_id, job_id, wanted, now, payload_key)
+
+    return retry_conflicts(once)
+
+
+def _submit(
+    connection: Connection, tenant_id: UUID, job_id: UUID, wanted: Order, now: datetime, payload_key: str | None
+) -> Submitted:
+    values = {
+        "id": job_id,
+        "tenant": tenant_id,
+        "type": wanted.type.name,
+        "payload": None if payload_key else wanted.content.decode(),
+        "payload_key": payload_key,
+        "hash": wanted.digest,
+        "max_retry": wanted.max_retry,
+        "key": wanted.idempotency_key,
+        "user": wanted.user_id,
+        "now": now,
+    }
+    inserted = connection.execute(_INSERT, values).fetchone()
+    if inserted is None:
+        found = _under_key(connection, wanted)
+        if found is None:  # it was there, and has just been deleted
+            raise KeyTakenError("The task of this idempotency_key has just been deleted: ask again.")
+        return found
+    if wanted.type.on_accept is not None:
+        wanted.type.on_accept(connection, Accepted(job_id, tenant_id, wanted.user_id, now), wanted.form)
+    sends = owe(connection, KINDS[WORKER], [(job_id, tenant_id, *inserted)], now, now)
+    task = show(connection, job_id)
+    assert task is not None  # it was inserted in this transaction
+    return Submitted(task, is_new=True, sends=sends)
+
+
+def _first(database: Database, tenant_id: UUID, wanted: Order) -> Submitted | None:
+    if wanted.idempotency_key is None:
+        return None
+    with database.tenant(tenant_id) as connection:
+        return _under_key(connection, wanted)
+
+
+def _under_key(connection: Connection, wanted: Order) -> Submitted | None:
+    """The task that was accepted under the key of `wanted`.
+
+    Raises:
+        KeyTakenError: it is another one.
+    """
+    row = connection.execute(_BY_KEY, [wanted.idempotency_key]).fetchone()
+    if row is None:
+        return None
+    found = Submitted(Task(*row[1:]), is_new=False, sends=())
+    if (bytes(row[0]), found.task.user_id) != (wanted.digest, wanted.user_id):
+        raise KeyTakenError("This idempotency_key belongs to another request: use a new one for each task.")
+    return found
+
+
+# -- looking --------------------------------------------------------------------------------------------------------
+
+
+def show(connection: Connection, job_id: UUID) -> Task | None:
+    """One task of the transaction's tenant, with its result."""
+    row = connection.execute(_BY_ID, [job_id]).fetchone()
+    return None if row is None else Task(*row)
+
+
+def owner(connection: Connection, job_id: UUID) -> tuple[UUID, str] | None:
+    """The tenant of a task, by id and slug; as the delivery role. None where there is no such task."""
+    row = connection.execute(
+        "SELECT t.tenant_id, tenant.slug FROM task t JOIN tenant ON tenant.id = t.tenant_id WHERE t.id = %s", [job_id]
+    ).fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+def tries(connection: Connection, job_id: UUID) -> list[Try]:
+    """What became of each try of a task, the first one first; of its tenant's transaction."""
+    return [
+        Try(*row)
+        for row in connection.execute(
+            """
+            SELECT revision, number, began_at, ended_at, outcome, error, next_attempt_at FROM work_attempt
+            WHERE work_id = %s AND worker = %s ORDER BY ended_at, id
+            """,
+            [job_id, WORKER],
+        )
+    ]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which tasks are wanted. None: whatever it is."""
+
+    status: Status | None = None
+    task_type: str | None = None
+    created_from: datetime | None = None
+    created_until: datetime | None = None
+    """Exclusive."""
+    user_id: str | None = None
+    after: tuple[datetime, UUID] | None = None
+    """The last one seen: when it was created, and its id."""
+
+
+_LIST = f"""
+SELECT {_COLUMNS} FROM task
+WHERE (%(all_states)s OR status IS NOT DISTINCT FROM %(status)s)
+  AND (%(type)s::text IS NULL OR task_type = %(type)s)
+  AND (%(from)s::timestamptz IS NULL OR created_at >= %(from)s)
+  AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s)
+  AND (%(user)s::text IS NULL OR user_id = %(user)s)
+  AND (%(after_at)s::timestamptz IS NULL OR (created_at, id) < (%(after_at)s, %(after_id)s::uuid))
+ORDER BY created_at DESC, id DESC LIMIT %(limit)s
+"""  # noqa: S608  # names alone
+
+
+def page(connection: Connection, wanted: Wanted, limit: int) -> list[Task]:
+    """The next tasks of the transaction's tenant, the newest first, without their results."""
+    at, id_ = wanted.after or (None, None)
+    values = {
+        "all_states": wanted.status is None,
+        "status": None if wanted.status == "cancelled" else wanted.status,
+        "type": wanted.task_type,
+        "from": wanted.created_from,
+        "until": wanted.created_until,
+        "user": wanted.user_id,
+        "after_at": at,
+        "after_id": id_,
+        "limit": limit,
+    }
+    return [Task(*row) for row in connection.execute(_LIST, values)]
+
+
+# -- cancelling -----------------------------------------------------------------------------------------------------
+
+# A try that is under way finds its token gone, and changes nothing any more.
+_CANCEL = """
+UPDATE task SET status = NULL, reason = %(reason)s, cancelled_at = %(now)s, ended_at = %(now)s,
+    claim_token = nextval('claim_token'), claimed_at = NULL, lease_expires_at = NULL, next_attempt_at = NULL
+WHERE id = %(id)s AND status IN ('pending', 'in-progress')
+RETURNING task_type
+"""
+
+
+def cancel(connection: Connection, job_id: UUID, now: datetime, by: str) -> tuple[Task, Sequence[Send]] | None:
+    """Cancel a task of the transaction's tenant: it, and the messages owed now. None where there is none.
+
+    One that is cancelled already stays so.
+
+    Raises:
+        EndedError: it has succeeded or failed.
+    """
+    row = connection.execute(_CANCEL, {"id": job_id, "now": now, "reason": f"Cancelled by {by}."}).fetchone()
+    sends: Sequence[Send] = ()
+    if row is not None:
+        type_ = TYPES.get(row[0])
+        if type_ is not None and type_.on_cancel is not None:
+            sends = type_.on_cancel(connection, job_id, now)
+    task = show(connection, job_id)
+    if task is None:
+        return None
+    if task.status != "cancelled":
+        raise EndedError(f"The task has {task.status} already.")
+    return task, sends
+
+
+# -- running --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a try is about."""
+
+    task_type: str
+    payload: claim_check.Payload | None
+    payload_key: str | None
+    """Where the payload lies, if it is not here."""
+    user_id: str | None
+
+
+def given(connection: Connection, job_id: UUID) -> Given | None:
+    """What a task asks for, of its tenant's transaction."""
+    row = connection.execute(
+        "SELECT task_type, payload, payload_key, user_id FROM task WHERE id = %s", [job_id]
+    ).fetchone()
+    return None if row is None else Given(*row)
+
+
+def write_result(connection: Connection, job_id: UUID, result: bytes, now: datetime) -> None:
+    """Keep what a task came to (JSON), in the transaction that marks it succeeded."""
+    connection.execute(
+        "UPDATE task SET result = %s::jsonb, ended_at = %s WHERE id = %s", [result.decode(), now, job_id]
+    )

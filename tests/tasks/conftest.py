@@ -1,0 +1,52 @@
+"""What the tests of tasks share: a tenant, a moment, and an S3 that is a dictionary."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from botocore.exceptions import ClientError
+from psycopg.rows import dict_row
+from psycopg.sql import SQL, Identifier
+
+from counterfoil import aws
+from counterfoil.db import Connection
+
+BUCKET = "counterfoil-uploads"
+
+
+class FakeS3:
+    """Keeps objects by their keys."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+
+    def put_object(self, *, Bucket: str, Key: str, Body: bytes, ContentType: str) -> dict[str, Any]:  # noqa: N803
+        assert (Bucket, ContentType) == (BUCKET, "application/json")
+        self.objects[Key] = Body
+        return {}
+
+    def get_object(self, *, Bucket: str, Key: str) -> dict[str, Any]:  # noqa: N803
+        assert Bucket == BUCKET
+        if Key not in self.objects:
+            missing: Any = {"Error": {"Code": "NoSuchKey"}, "ResponseMetadata": {"HTTPStatusCode": 404}}
+            raise ClientError(missing, "GetObject")
+        return {"Body": io.BytesIO(self.objects[Key])}
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> FakeS3:
+    fake = FakeS3()
+    monkeypatch.setattr(aws, "client", lambda service: {"s3": fake}[service])
+    return fake
+
+
+@pytest.fixture
+def tenant(make_tenant: Callable[..., UUID]) -> UUID:
+    return make_tenant("acme")
+
+
+def rows(admin: Connection, table: str) -> list[dict[str, Any]]:
+    """Every row of a table, as Python has its values."""
+    return admin.cursor(row_factory=dict_row).execute(SQL("SELECT * FROM {}").format(Identifier(table))).fetchall()

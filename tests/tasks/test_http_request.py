@@ -1,0 +1,119 @@
+"""`http_request`: one bounded call, through the guard, and never to where it may not lead."""
+
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import Mock
+from uuid import UUID
+
+import pytest
+
+from counterfoil.db import Database
+from counterfoil.egress import Egress
+from counterfoil.errors import (
+    CancelledError,
+    InvalidSettingsError,
+    RejectedRequestError,
+    ServiceUnavailableError,
+)
+from counterfoil.settings import Settings
+from counterfoil.tasks.registry import TYPES, InvalidPayloadError, TaskContext
+from counterfoil.tasks.types.http_request import LONGEST_BODY, http_request
+from tests.factories import NOW
+from tests.llm.server import Raw, Server
+
+JOB = UUID("0b9a2b0e-6c5e-4f43-9d9a-0f6f9f3c1a11")
+
+
+@pytest.fixture
+def scripted() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+def run(payload: dict[str, Any], *, egress: Egress | None = None, seconds: float = 60) -> Any:
+    found = TYPES.get("http_request")
+    assert found is not None
+    context = TaskContext(JOB, JOB, None, 1, Mock(spec=Database), lambda: NOW, time_left=lambda: seconds, egress=egress)
+    return http_request(context, found.read(payload))  # type: ignore[arg-type]  # the form of this very type
+
+
+def allowed() -> Egress:
+    return Egress(("127.0.0.0/8",))
+
+
+def test_it_is_off_by_default() -> None:
+    assert "http_request" not in TYPES.names(Settings())
+    assert "http_request" in TYPES.names(Settings(http_requests=True))
+
+
+def test_a_call_is_made_as_asked_under_a_key_of_its_own(scripted: Server) -> None:
+    scripted.then(Raw(201, "grüß\x00".encode()))
+
+    answer = run(
+        {"method": "POST", "url": f"{scripted.url}/path?x=1", "headers": {"X-Key": "k"}, "body": "grüß"},
+        egress=allowed(),
+    )
+
+    assert answer == {"status": 201, "content_type": "application/json", "body": "grüß\ufffd"}
+    (request,) = scripted.requests
+    assert (request.path, request.body, request.headers["x-key"]) == ("/path?x=1", "grüß".encode(), "k")
+    assert request.headers["idempotency-key"] == str(JOB)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (Raw(302, headers={"Location": "http://169.254.169.254/"}), RejectedRequestError),
+        (Raw(404), RejectedRequestError),
+        (Raw(200, b"x" * (LONGEST_BODY + 1)), RejectedRequestError),
+        (Raw(503), ServiceUnavailableError),
+        (Raw(429), ServiceUnavailableError),
+    ],
+)
+def test_an_answer_that_is_none_fails_as_its_status_says(scripted: Server, answer: Raw, error: type[Exception]) -> None:
+    scripted.then(answer)
+    with pytest.raises(error):
+        run({"url": scripted.url}, egress=allowed())
+    assert len(scripted.requests) == 1
+
+
+@pytest.mark.parametrize("url", ["{}", "http://user:hunter2@127.0.0.1/", "https://169.254.169.254/latest/"])
+def test_what_may_not_be_called_hears_nothing(scripted: Server, url: str) -> None:
+    with pytest.raises(RejectedRequestError) as refused:
+        run({"url": url.format(scripted.url)}, egress=Egress())
+    assert scripted.requests == []
+    assert "hunter2" not in str(refused.value)
+
+
+def test_without_a_way_out_it_says_how_to_open_one() -> None:
+    with pytest.raises(InvalidSettingsError, match="webhooks=true"):
+        run({"url": "https://example.com"})
+
+
+def test_without_time_no_call_is_begun(scripted: Server) -> None:
+    with pytest.raises(CancelledError):
+        run({"url": scripted.url}, egress=allowed(), seconds=1)
+    assert scripted.requests == []
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {},
+        {"url": "ftp://example.com"},
+        {"url": "https://example.com/" + "x" * 2048},
+        {"url": "https://example.com", "method": "CONNECT"},
+        {"url": "https://example.com", "headers": {"Host": "internal"}},
+        {"url": "https://example.com", "headers": {"Transfer-Encoding": "chunked"}},
+        {"url": "https://example.com", "headers": {"Proxy-Authorization": "x"}},
+        {"url": "https://example.com", "headers": {"x": "a\r\nHost: internal"}},
+        {"url": "https://example.com", "headers": {"x y": "a"}},
+        {"url": "https://example.com", "headers": {"X": "a", "x": "b"}},
+        {"url": "https://example.com", "headers": {str(number): "" for number in range(33)}},
+        {"url": "https://example.com", "body": "x" * (LONGEST_BODY + 1)},
+        {"url": "https://example.com", "follow_redirects": True},
+    ],
+)
+def test_what_no_call_is_made_of_is_refused(payload: dict[str, Any]) -> None:
+    with pytest.raises(InvalidPayloadError):
+        run(payload, egress=allowed())

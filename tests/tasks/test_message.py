@@ -1,0 +1,94 @@
+"""Messages of tasks: what the outbox composes can be read, what else comes is refused with a sentence."""
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.errors import InvalidMessageError, NewerSchemaError
+from counterfoil.tasks import store
+from counterfoil.tasks.message import read_task_message
+from counterfoil.tasks.registry import TYPES
+from tests.factories import NOW
+
+MESSAGE: dict[str, Any] = {
+    "schema_version": 1,
+    "job_id": "0b9a2b0e-6c5e-4f43-9d9a-0f6f9f3c1a11",
+    "task_type": "chat_completion",
+    "payload": {"session_id": "sess_123", "message": "Hello"},
+    "metadata": {
+        "created_at": "2026-02-11T10:00:00Z",
+        "retry_count": 0,
+        "max_retry": 5,
+        "last_error": None,
+        "last_retry_at": None,
+        "idempotency_key": "idem_abc123",
+    },
+    "revision": 2,
+    "send_number": 3,
+}
+
+
+def test_a_message_names_its_task() -> None:
+    (found,) = read_task_message(json.dumps(MESSAGE)).messages
+
+    assert (found.work_id, found.revision, found.send_number) == (UUID(MESSAGE["job_id"]), 2, 3)
+
+
+def test_what_the_outbox_composes_is_read(database: Database, admin: Connection, tenant: UUID) -> None:
+    echo = TYPES.get("echo")
+    assert echo is not None
+    job_id = store.submit(database, tenant, store.order(echo, {"a": "\uffff"}), NOW, bucket=None).task.job_id
+    admin.execute(
+        """INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome,
+                                     error_type, error)
+           VALUES (%s, 'tasks', %s, 1, 1, %s, %s, 'retry', 'ServiceUnavailableError', 'It was away.')""",
+        [tenant, job_id, NOW, NOW],
+    )
+    ((body,),) = admin.execute("SELECT body FROM task_messages(%s)", [[job_id]]).fetchall()
+
+    (found,) = read_task_message(json.dumps(body | {"revision": 1, "send_number": 0})).messages
+
+    assert found.work_id == job_id
+    assert set(body["metadata"]) == set(MESSAGE["metadata"])
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"created_at": "2126-02-11T10:00:00Z", "last_retry_at": "1926-02-11T10:00:00Z"},
+        {"retry_count": 99, "max_retry": 1},
+    ],
+)
+def test_a_clock_or_a_count_that_is_wrong_changes_nothing(metadata: dict[str, Any]) -> None:
+    wrong = MESSAGE | {"metadata": MESSAGE["metadata"] | metadata}
+
+    assert read_task_message(json.dumps(wrong)) == read_task_message(json.dumps(MESSAGE))
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("{", "not JSON"),
+        ("[]", "a JSON list"),
+        ({"job_id": "7"}, "wrong at job_id"),
+        ({"revision": 0}, "wrong at revision"),
+        ({"send_number": 2**31}, "wrong at send_number"),
+        ({"payload": "text"}, "wrong at payload"),
+        ({"metadata": {}}, "wrong at metadata.created_at"),
+        ({"hunter2": 1}, "wrong at a field"),
+    ],
+)
+def test_what_is_no_message_is_refused(body: Any, says: str) -> None:
+    text = body if isinstance(body, str) else json.dumps(MESSAGE | body)
+
+    with pytest.raises(InvalidMessageError, match=says) as refused:
+        read_task_message(text)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_newer_version_waits_for_its_deployment() -> None:
+    with pytest.raises(NewerSchemaError):
+        read_task_message(json.dumps({"schema_version": 2}))

@@ -1,0 +1,254 @@
+"""Tasks are accepted once under a key, whoever asks how often; listed by pages; cancelled while they are not over."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.errors import InvalidSettingsError, RejectedRequestError
+from counterfoil.tasks import store
+from counterfoil.tasks.claim_check import INLINE_BYTES, MAX_PAYLOAD_BYTES, TooLargeError
+from counterfoil.tasks.registry import TYPES, InvalidPayloadError
+from counterfoil.tasks.store import EndedError, KeyTakenError, Submitted, Wanted
+from tests.factories import NOW
+from tests.tasks.conftest import BUCKET, FakeS3, rows
+
+Submit = Callable[..., Submitted]
+
+
+@pytest.fixture
+def submit(database: Database, tenant: UUID, s3: FakeS3) -> Submit:
+    """`submit(payload, at=NOW, ...)` hands in an echo; the rest is what an order takes."""
+    assert s3.objects == {}
+
+    def submit(payload: dict[str, Any], *, at: Any = NOW, type_: str = "echo", **how: Any) -> Submitted:
+        found = TYPES.get(type_)
+        assert found is not None
+        return store.submit(database, tenant, store.order(found, payload, **how), at, bucket=BUCKET)
+
+    return submit
+
+
+def test_a_task_is_a_row_and_a_message_owed(submit: Submit, admin: Connection, tenant: UUID) -> None:
+    done = submit({"text": "hello"}, idempotency_key="k", user_id="ada", max_retry=2)
+
+    assert done.is_new
+    (row,) = rows(admin, "task")
+    assert (row["id"], row["tenant_id"], row["status"], row["revision"], row["payload"], row["max_retry"]) == (
+        *(done.task.job_id, tenant, "pending", 1, {"text": "hello"}, 2),
+    )
+    (owed,) = rows(admin, "outbox")
+    assert (owed["worker"], owed["work_id"], owed["revision"], owed["send_number"]) == ("tasks", row["id"], 1, 0)
+    assert [send.message.work_id for send in done.sends] == [row["id"]]
+
+
+def test_the_same_request_under_a_key_finds_the_first_task_and_owes_nothing(submit: Submit, admin: Connection) -> None:
+    first = submit({"a": 1, "b": 2}, idempotency_key="k")
+    admin.execute("UPDATE task SET status = 'succeeded', result = '[7]', ended_at = %s", [NOW])
+
+    again = submit({"b": 2, "a": 1}, idempotency_key="k")
+
+    assert (again.is_new, again.sends, again.task.job_id) == (False, (), first.task.job_id)
+    assert (again.task.status, again.task.result) == ("succeeded", [7])
+    assert len(rows(admin, "outbox")) == 1
+
+
+@pytest.mark.parametrize("other", [{"payload": {"a": 2}}, {"max_retry": 1}, {"user_id": "eve"}])
+def test_another_request_under_a_key_is_refused(submit: Submit, admin: Connection, other: dict[str, Any]) -> None:
+    submit({"a": 1}, idempotency_key="k", user_id="ada")
+
+    with pytest.raises(KeyTakenError):
+        submit(**({"payload": {"a": 1}, "idempotency_key": "k", "user_id": "ada"} | other))
+    assert len(rows(admin, "task")) == 1
+
+
+def test_without_a_key_each_request_is_a_task(submit: Submit) -> None:
+    assert submit({}).task.job_id != submit({}).task.job_id
+
+
+def test_of_many_requests_at_once_under_one_key_one_makes_the_task(submit: Submit, admin: Connection) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        done = list(pool.map(lambda _: submit({"a": 1}, idempotency_key="k"), range(24)))
+
+    assert [one.is_new for one in done].count(True) == 1
+    assert len({one.task.job_id for one in done}) == 1
+    assert (len(rows(admin, "task")), len(rows(admin, "outbox"))) == (1, 1)
+
+
+def test_a_key_belongs_to_a_tenant(
+    submit: Submit, database: Database, make_tenant: Callable[..., UUID], s3: FakeS3
+) -> None:
+    mine = submit({"a": 1}, idempotency_key="k")
+    echo = TYPES.get("echo")
+    assert echo is not None
+    theirs = store.submit(
+        database, make_tenant("other"), store.order(echo, {"a": 2}, idempotency_key="k"), NOW, bucket=None
+    )
+
+    assert theirs.is_new
+    assert theirs.task.job_id != mine.task.job_id
+    assert s3.objects == {}
+
+
+@pytest.mark.parametrize(
+    ("payload", "how", "error"),
+    [
+        ({}, {"max_retry": 21}, RejectedRequestError),
+        ({}, {"max_retry": -1}, RejectedRequestError),
+        ({}, {"idempotency_key": ""}, RejectedRequestError),
+        ({}, {"idempotency_key": "k" * 256}, RejectedRequestError),
+        ({}, {"idempotency_key": "a\nb"}, RejectedRequestError),
+        ({"a": "\x00"}, {}, RejectedRequestError),
+        ({"\x00": 1}, {}, RejectedRequestError),
+        ({"a": float("inf")}, {}, RejectedRequestError),
+        ({"a": "\ud800"}, {}, RejectedRequestError),
+        ({"a": "x" * MAX_PAYLOAD_BYTES}, {}, TooLargeError),
+        ({"nowhere": 1}, {"type_": "http_request"}, InvalidPayloadError),
+    ],
+)
+def test_what_is_not_sound_is_refused(
+    submit: Submit, admin: Connection, payload: dict[str, Any], how: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        submit(payload, **how)
+    assert rows(admin, "task") == []
+
+
+def test_a_backslash_before_u0000_is_a_text_like_any_other(submit: Submit, admin: Connection) -> None:
+    submit({"a": "\\u0000"})
+
+    assert rows(admin, "task")[0]["payload"] == {"a": "\\u0000"}
+
+
+def test_a_large_payload_lies_in_s3_and_its_message_says_where(submit: Submit, admin: Connection, s3: FakeS3) -> None:
+    largest = {"a": "x" * (MAX_PAYLOAD_BYTES - len('{"a":""}'))}
+    done = submit(largest)
+
+    (row,) = rows(admin, "task")
+    assert (row["payload"], list(s3.objects)) == (None, [row["payload_key"]])
+    assert row["payload_key"] == f"tasks/{row['tenant_id']}/{done.task.job_id}.json"
+    assert len(s3.objects[row["payload_key"]]) == MAX_PAYLOAD_BYTES
+    found = admin.execute("SELECT body -> 'payload' FROM task_messages(%s)", [[row["id"]]]).fetchone()
+    assert found == ({"$claim_check": {"key": row["payload_key"]}},)
+
+
+def test_a_payload_is_measured_as_its_message_writes_it(submit: Submit, s3: FakeS3) -> None:
+    submit({"a": "x" * (INLINE_BYTES - len('{"a": ""}'))})
+    assert s3.objects == {}
+    submit({"a": "é" * (INLINE_BYTES // 6 + 1)})
+    assert len(s3.objects) == 1
+
+
+def test_a_large_request_made_again_leaves_no_second_object(submit: Submit, s3: FakeS3) -> None:
+    large = {"a": "x" * INLINE_BYTES}
+    first = submit(large, idempotency_key="k")
+
+    assert submit(large, idempotency_key="k").task.job_id == first.task.job_id
+    assert len(s3.objects) == 1
+
+
+def test_a_large_payload_without_a_bucket_is_refused(database: Database, tenant: UUID) -> None:
+    echo = TYPES.get("echo")
+    assert echo is not None
+    with pytest.raises(InvalidSettingsError, match="UPLOADS_BUCKET"):
+        store.submit(database, tenant, store.order(echo, {"a": "x" * INLINE_BYTES}), NOW, bucket=None)
+
+
+# Looking
+
+
+def test_pages_hold_every_task_once_the_newest_first(submit: Submit, database: Database, tenant: UUID) -> None:
+    made = [submit({}, at=NOW + timedelta(seconds=number // 3)).task for number in range(10)]
+    seen: list[store.Task] = []
+    with database.tenant(tenant) as connection:
+        while found := store.page(
+            connection, Wanted(after=(seen[-1].created_at, seen[-1].job_id) if seen else None), 4
+        ):
+            seen += found
+
+    assert [one.job_id for one in seen] == [
+        one.job_id for one in sorted(made, key=lambda one: (one.created_at, one.job_id), reverse=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "keys"),
+    [
+        (Wanted(), "cba"),
+        (Wanted(status="pending"), "c"),
+        (Wanted(status="cancelled"), "b"),
+        (Wanted(status="failed"), "a"),
+        (Wanted(task_type="echo", created_from=NOW + timedelta(hours=1)), "cb"),
+        (Wanted(created_until=NOW + timedelta(hours=1)), "a"),
+        (Wanted(task_type="http_request"), ""),
+        (Wanted(user_id="ada"), "c"),
+    ],
+)
+def test_a_list_has_what_is_wanted(
+    submit: Submit, database: Database, admin: Connection, tenant: UUID, wanted: Wanted, keys: str
+) -> None:
+    submit({}, idempotency_key="a")
+    admin.execute("UPDATE task SET status = 'failed', failed_at = %s", [NOW])
+    cancelled = submit({}, idempotency_key="b", at=NOW + timedelta(hours=1)).task
+    submit({}, idempotency_key="c", at=NOW + timedelta(hours=2), user_id="ada")
+    with database.tenant(tenant) as connection:
+        store.cancel(connection, cancelled.job_id, NOW, "ada")
+
+        assert "".join(one.idempotency_key or "" for one in store.page(connection, wanted, 10)) == keys
+
+
+def test_the_tries_of_a_task_are_told_in_order(
+    submit: Submit, database: Database, admin: Connection, tenant: UUID
+) -> None:
+    job_id = submit({}).task.job_id
+    for number, outcome in ((2, "succeeded"), (1, "retry")):
+        admin.execute(
+            """INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome)
+               VALUES (%s, 'tasks', %s, 1, %s, %s, %s, %s)""",
+            [tenant, job_id, number, NOW, NOW + timedelta(seconds=number), outcome],
+        )
+    with database.tenant(tenant) as connection:
+        assert [(one.number, one.outcome) for one in store.tries(connection, job_id)] == [
+            (1, "retry"),
+            (2, "succeeded"),
+        ]
+
+
+# Cancelling
+
+
+def test_a_cancelled_task_has_ended_under_a_new_token(
+    submit: Submit, database: Database, admin: Connection, tenant: UUID
+) -> None:
+    job_id = submit({}).task.job_id
+    admin.execute("UPDATE task SET status = 'in-progress', claimed_at = %s, lease_expires_at = %s", [NOW, NOW])
+    ((token,),) = admin.execute("SELECT claim_token FROM task").fetchall()
+    with database.tenant(tenant) as connection:
+        found = store.cancel(connection, job_id, NOW, "ada")
+
+    assert found is not None
+    assert (found[0].status, found[0].ended_at) == ("cancelled", NOW)
+    (row,) = rows(admin, "task")
+    assert row["claim_token"] > token
+    assert (row["status"], row["reason"], row["cancelled_at"], row["lease_expires_at"]) == (
+        *(None, "Cancelled by ada.", NOW, None),
+    )
+
+
+def test_a_task_is_cancelled_once_and_not_when_it_is_over(
+    submit: Submit, database: Database, admin: Connection, tenant: UUID
+) -> None:
+    first, second = submit({}).task.job_id, submit({}).task.job_id
+    admin.execute("UPDATE task SET status = 'succeeded', ended_at = %s WHERE id = %s", [NOW, second])
+    with database.tenant(tenant) as connection:
+        store.cancel(connection, first, NOW, "ada")
+        store.cancel(connection, first, NOW + timedelta(hours=1), "eve")
+        with pytest.raises(EndedError, match="has succeeded already"):
+            store.cancel(connection, second, NOW, "ada")
+        assert store.cancel(connection, uuid4(), NOW, "ada") is None
+
+    assert {row["id"]: row["reason"] for row in rows(admin, "task")} == {first: "Cancelled by ada.", second: None}
