@@ -196,6 +196,36 @@ CREATE TABLE public.breaker (
     CONSTRAINT breaker_check1 CHECK (((opened_at IS NOT NULL) OR (NOT probing)))
 );
 
+CREATE TABLE public.chat_message (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    tenant_id uuid NOT NULL,
+    session_id uuid NOT NULL,
+    number integer NOT NULL,
+    role text NOT NULL,
+    content text NOT NULL,
+    job_id uuid NOT NULL,
+    tokens integer NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT chat_message_content_check CHECK ((content <> ''::text)),
+    CONSTRAINT chat_message_number_check CHECK ((number > 0)),
+    CONSTRAINT chat_message_role_check CHECK ((role = ANY (ARRAY['user'::text, 'assistant'::text]))),
+    CONSTRAINT chat_message_tokens_check CHECK ((tokens > 0))
+);
+
+ALTER TABLE ONLY public.chat_message FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.chat_session (
+    id uuid NOT NULL,
+    tenant_id uuid NOT NULL,
+    user_id text,
+    created_at timestamp with time zone NOT NULL,
+    last_number integer DEFAULT 0 NOT NULL,
+    CONSTRAINT chat_session_last_number_check CHECK ((last_number >= 0)),
+    CONSTRAINT chat_session_user_id_check CHECK (((length(user_id) >= 1) AND (length(user_id) <= 255)))
+);
+
+ALTER TABLE ONLY public.chat_session FORCE ROW LEVEL SECURITY;
+
 CREATE SEQUENCE public.claim_token
     START WITH 1
     INCREMENT BY 1
@@ -880,6 +910,21 @@ ALTER TABLE ONLY public.acquisition_job
 ALTER TABLE ONLY public.breaker
     ADD CONSTRAINT breaker_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY public.chat_message
+    ADD CONSTRAINT chat_message_job_id_role_key UNIQUE (job_id, role);
+
+ALTER TABLE ONLY public.chat_message
+    ADD CONSTRAINT chat_message_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.chat_message
+    ADD CONSTRAINT chat_message_session_id_number_key UNIQUE (session_id, number);
+
+ALTER TABLE ONLY public.chat_session
+    ADD CONSTRAINT chat_session_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.chat_session
+    ADD CONSTRAINT chat_session_tenant_id_id_key UNIQUE (tenant_id, id);
+
 ALTER TABLE ONLY public.cluster_diagnostics
     ADD CONSTRAINT cluster_diagnostics_pkey PRIMARY KEY (id);
 
@@ -1038,6 +1083,8 @@ ALTER TABLE ONLY public.work_attempt
 
 CREATE INDEX acquisition_job_status ON public.acquisition_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
+CREATE INDEX chat_session_by_user ON public.chat_session USING btree (tenant_id, user_id, created_at DESC, id DESC);
+
 CREATE INDEX cluster_diagnostics_outcome ON public.cluster_diagnostics USING btree (tenant_id, outcome);
 
 CREATE INDEX cluster_diagnostics_status ON public.cluster_diagnostics USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
@@ -1150,6 +1197,12 @@ CREATE TRIGGER tell AFTER UPDATE OF status ON public.ingestion_job FOR EACH ROW 
 
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.chat_message
+    ADD CONSTRAINT chat_message_tenant_id_session_id_fkey FOREIGN KEY (tenant_id, session_id) REFERENCES public.chat_session(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.chat_session
+    ADD CONSTRAINT chat_session_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.cluster_diagnostics
     ADD CONSTRAINT cluster_diagnostics_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
@@ -1291,6 +1344,10 @@ ALTER TABLE ONLY public.work_attempt
 
 ALTER TABLE public.acquisition_job ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.chat_message ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.chat_session ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.cluster_diagnostics ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY composing ON public.outbox FOR SELECT TO counterfoil_owner USING (true);
@@ -1304,6 +1361,8 @@ ALTER TABLE public.dead_letter ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.dead_letter_audit ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY delivery ON public.acquisition_job TO counterfoil_delivery USING (true) WITH CHECK (true);
+
+CREATE POLICY delivery ON public.chat_message FOR SELECT TO counterfoil_delivery USING (true);
 
 CREATE POLICY delivery ON public.cluster_diagnostics TO counterfoil_delivery USING (true) WITH CHECK (true);
 
@@ -1404,6 +1463,10 @@ ALTER TABLE public.outbox ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.output_job ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY own_tenant ON public.acquisition_job TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.chat_message TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.chat_session TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.cluster_diagnostics TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -1581,6 +1644,22 @@ GRANT UPDATE(reason) ON TABLE public.acquisition_job TO counterfoil_worker;
 GRANT SELECT(reason),UPDATE(reason) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.breaker TO counterfoil_delivery;
+
+GRANT SELECT,INSERT ON TABLE public.chat_message TO counterfoil_worker;
+
+GRANT SELECT(tenant_id) ON TABLE public.chat_message TO counterfoil_delivery;
+
+GRANT SELECT(session_id) ON TABLE public.chat_message TO counterfoil_delivery;
+
+GRANT SELECT(number) ON TABLE public.chat_message TO counterfoil_delivery;
+
+GRANT SELECT(role) ON TABLE public.chat_message TO counterfoil_delivery;
+
+GRANT SELECT(job_id) ON TABLE public.chat_message TO counterfoil_delivery;
+
+GRANT SELECT,INSERT ON TABLE public.chat_session TO counterfoil_worker;
+
+GRANT UPDATE(last_number) ON TABLE public.chat_session TO counterfoil_worker;
 
 GRANT USAGE ON SEQUENCE public.claim_token TO counterfoil_worker;
 GRANT USAGE ON SEQUENCE public.claim_token TO counterfoil_delivery;

@@ -119,23 +119,24 @@ class Archiver:
         if claim.answer is Answer.UNKNOWN:
             audit(connection, job_id, None, "dropped-unknown", ACTOR, detail, now)
             return []
+        sends: list[Send] = []
         if claim.answer is not Answer.ENDED:
             if claim.answer is Answer.EXHAUSTED:
-                fail_abandoned(connection, kind, claim, self._policy.max_attempts, ACTOR, now)
+                sends = fail_abandoned(connection, kind, claim, self._policy.max_attempts, ACTOR, now)
             else:
                 due = now + self._policy.wait(max(1, claim.attempts))
                 sends = store.give_back(connection, kind, claim, due=due, max_returns=MAX_RETURNS, now=now)
                 if sends:
                     audit(connection, job_id, claim.tenant_id, "returned", ACTOR, detail, now)
                     return sends
-                self._fail_returned(connection, kind, claim, now)
+                sends = self._fail_returned(connection, kind, claim, now)
         joined = join_message(connection, job_id, message.revision, record.message_id, record.body)
         audit(connection, job_id, claim.tenant_id, "joined" if joined else "dropped", ACTOR, detail, now)
-        return []
+        return sends
 
-    def _fail_returned(self, connection: Connection, kind: Kind, claim: Claim, now: datetime) -> None:
+    def _fail_returned(self, connection: Connection, kind: Kind, claim: Claim, now: datetime) -> list[Send]:
         """Work that comes back from the dead-letter queue again and again."""
         taken, _ = store.take_abandoned(connection, kind, claim, now)
         error = f"Returned {MAX_RETURNS} times from the dead-letter queue and never settled"
         failure = Failure("max_retries_exceeded", "NeverSettled", error, self._policy.max_attempts, ACTOR)
-        store.fail(connection, kind, taken, failure, now)
+        return store.fail(connection, kind, taken, failure, now)

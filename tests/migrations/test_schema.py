@@ -98,6 +98,13 @@ ROWS = {
     "task_allowance": "INSERT INTO {} (tenant_id, tokens, counted_at) VALUES (%(tenant)s, 1, now())",
     "work_attempt": """INSERT INTO {} (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome)
                        VALUES (%(tenant)s, 'tasks', %(id)s, 1, 1, now(), now(), 'succeeded')""",
+    "chat_session": """INSERT INTO {} (id, tenant_id, user_id, created_at)
+                       VALUES (%(id)s, %(tenant)s, 'somebody', now())""",
+    "chat_message": """WITH made AS (
+                           INSERT INTO chat_session (id, tenant_id, user_id, created_at)
+                           VALUES (%(id)s, %(tenant)s, 'somebody', now()) RETURNING id, tenant_id)
+                       INSERT INTO {} (session_id, tenant_id, number, role, content, job_id, tokens, created_at)
+                       SELECT id, tenant_id, 1, 'user', 'Hello', id, 5, now() FROM made""",
 }
 """One row of a tenant in each table that belongs to tenants."""
 

@@ -25,8 +25,9 @@ Foreign errors are mapped into this tree where they arise, once for each adapter
 policy says what that means.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Any
 
 
 class CounterfoilError(Exception):
@@ -119,10 +120,14 @@ class RejectedStatementError(PermanentError):
 class DeferredError(CounterfoilError):
     """The work cannot go on just now, through no fault of its own: the try gives its attempt back and is parked."""
 
-    def __init__(self, message: str, *, until: datetime) -> None:
+    def __init__(self, message: str, *, until: datetime, is_over: Callable[[Any], bool] | None = None) -> None:
         super().__init__(message)
         self.until = until
         """When it is worth trying again."""
+        self.is_over = is_over
+        """Says, on the connection of the transaction that parks the work, whether what was in its way has gone
+        meanwhile: then it is tried again at once. Whoever clears the way locks the work first, so that one sees the
+        other."""
 
 
 class BreakerOpenError(DeferredError):

@@ -47,6 +47,9 @@ class Kind:
     envelope: LiteralString | None = None
     """Finds the bodies of messages of works `ids`: id and JSON object, NULL where none is owed. None: a message names
     its work and carries nothing."""
+    waiting: LiteralString | None = None
+    """Finds and locks the works whose turn it is when the work `id` ends: id, and whether it was put off till later.
+    None: no work waits for another one."""
     keeps_successes: bool = False
     """Whether tries that succeed are written down, too: their history is shown to people."""
 
@@ -101,6 +104,20 @@ KINDS = {
             about="SELECT jsonb_build_object('task_type', task_type), created_at FROM task WHERE id = %(id)s",
             max_attempts="t.max_retry + 1",
             envelope="SELECT id, body FROM task_messages(%(ids)s)",
+            # The next message of the same conversation, if no earlier one is unanswered. Who locks it after a wait sees
+            # it as it is then; one that has ended meanwhile leaves its place to the one after it.
+            waiting="""
+                SELECT t.id, t.next_attempt_at IS NOT NULL FROM chat_message mine
+                JOIN chat_message next ON next.session_id = mine.session_id AND next.number > mine.number
+                    AND next.role = 'user'
+                JOIN task t ON t.id = next.job_id AND t.status IN ('pending', 'in-progress')
+                WHERE mine.job_id = %(id)s AND mine.role = 'user' AND NOT EXISTS (
+                    SELECT FROM chat_message before JOIN task b ON b.id = before.job_id
+                    WHERE before.session_id = mine.session_id AND before.number < mine.number AND before.role = 'user'
+                      AND b.status IN ('pending', 'in-progress')
+                )
+                ORDER BY next.number LIMIT 1 FOR NO KEY UPDATE OF t
+            """,
             keeps_successes=True,
         ),
     )
@@ -187,3 +204,14 @@ def wake(connection: Connection, worker: str, ids: Sequence[UUID], now: datetime
     kind = KINDS[worker]
     rows = connection.execute(kind.sql(_WAKE), {"ids": list(ids)}).fetchall()
     return owe(connection, kind, rows, now, now)
+
+
+def wake_waiting(connection: Connection, kind: Kind, work_id: UUID, now: datetime) -> list[Send]:
+    """Wake what waits for the end of this work, in the transaction that ends it.
+
+    Work that is just finding out that it has to wait is waited for: whoever comes second, it or this, sees the other.
+    """
+    if kind.waiting is None:
+        return []
+    found = connection.execute(kind.waiting.encode(), {"id": work_id}).fetchall()
+    return wake(connection, kind.worker, [id_ for id_, is_put_off in found if is_put_off], now)

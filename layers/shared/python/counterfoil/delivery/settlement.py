@@ -18,7 +18,7 @@ from counterfoil.errors import CounterfoilError, DatabaseUnavailableError, Defer
 from counterfoil.messages import Message
 from counterfoil.outbox import Outbox
 from counterfoil.retry import MAX_RECEIVES, Decision, GiveUp, Park, Redeliver, RedeliverPolicy
-from counterfoil.work import JOB_NAMESPACE, Kind, Send
+from counterfoil.work import JOB_NAMESPACE, Kind, Send, wake
 
 LONGEST_ERROR = 2000
 """Characters of an error that are kept."""
@@ -100,12 +100,15 @@ class Settlement:
     def _deferred(self, record: Received, claim: Claim, error: DeferredError) -> Verdict:
         """The work could not go on, through no fault of its own: the attempt is given back and the work parked."""
         now = self._clock()
+
+        def settle(connection: Connection) -> list[Send]:
+            sends = store.defer(connection, self._kind, claim, due=max(error.until, now), now=now)
+            if error.is_over is not None and error.is_over(connection):
+                sends += wake(connection, self._kind.worker, [claim.message.work_id], now)
+            return sends
+
         try:
-            self._commit(
-                record,
-                claim,
-                lambda connection: store.defer(connection, self._kind, claim, due=max(error.until, now), now=now),
-            )
+            self._commit(record, claim, settle)
         except CounterfoilError as unsettled:
             return self._unsettled(record, unsettled)
         return Verdict("deferred", acknowledged=True, error=str(error))
@@ -128,7 +131,7 @@ class Settlement:
                 self._kind.worker,
                 told=sentence(error, for_log=True)[:LONGEST_ERROR],
             )
-            store.fail(connection, self._kind, claim, failure, now)
+            return store.fail(connection, self._kind, claim, failure, now)
         return []
 
     def exhausted(self, record: Received, claim: Claim) -> Verdict:
@@ -136,8 +139,7 @@ class Settlement:
         now = self._clock()
 
         def settle(connection: Connection) -> list[Send]:
-            fail_abandoned(connection, self._kind, claim, self._policy.max_attempts, self._kind.worker, now)
-            return []
+            return fail_abandoned(connection, self._kind, claim, self._policy.max_attempts, self._kind.worker, now)
 
         try:
             self._transact(record, claim, settle)
@@ -206,8 +208,8 @@ class Settlement:
 
 def fail_abandoned(  # what failed, by which bound, and who says so
     connection: Connection, kind: Kind, claim: Claim, max_attempts: int, actor: str, now: datetime
-) -> None:
-    """Fail work whose last try ended without settling.
+) -> list[Send]:
+    """Fail work whose last try ended without settling. Returns the messages that are owed now.
 
     Raises:
         StaleClaimError: somebody else has it.
@@ -216,7 +218,7 @@ def fail_abandoned(  # what failed, by which bound, and who says so
     told = f"The worker ended during attempt {claim.attempts} of {max_attempts} without settling it"
     error = f"{told}; the error before that: {last_error}" if last_error else told
     failure = Failure("max_retries_exceeded", "WorkerLost", error[:LONGEST_ERROR], max_attempts, actor, told=told)
-    store.fail(connection, kind, taken, failure, now)
+    return store.fail(connection, kind, taken, failure, now)
 
 
 def unreadable_letter(record: SQSRecord, error: BaseException, *, worker: str, queue: str, actor: str) -> DeadLetter:

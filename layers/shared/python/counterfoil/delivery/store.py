@@ -15,7 +15,7 @@ from counterfoil.db import Connection
 from counterfoil.delivery.letters import DeadLetter, Failure, write_dead_letter
 from counterfoil.errors import StaleClaimError
 from counterfoil.messages import Message
-from counterfoil.work import Kind, Send, owe
+from counterfoil.work import Kind, Send, owe, wake_waiting
 
 
 class Answer(StrEnum):
@@ -317,8 +317,11 @@ WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} IN ('in-progress', 
 """
 
 
-def fail(connection: Connection, kind: Kind, claim_: Claim, failure: Failure, now: datetime) -> None:
-    """The work has failed: its state, its dead letter, the audit entry and the notification. Raises as `succeed`."""
+def fail(connection: Connection, kind: Kind, claim_: Claim, failure: Failure, now: datetime) -> list[Send]:
+    """The work has failed: its state, its dead letter, the audit entry and the notification. Raises as `succeed`.
+
+    Returns the messages of the work that waited for its end.
+    """
     message = claim_.message
     cursor = connection.execute(
         kind.sql(_FAIL), {"id": message.work_id, "token": claim_.token, "error": failure.error, "now": now}
@@ -337,6 +340,7 @@ def fail(connection: Connection, kind: Kind, claim_: Claim, failure: Failure, no
         created_at=created_at,
     )
     write_dead_letter(connection, letter, now)
+    return wake_waiting(connection, kind, message.work_id, now)
 
 
 _RETURN = """

@@ -1,0 +1,2 @@
+DROP TABLE chat_message;
+DROP TABLE chat_session;
