@@ -16,7 +16,7 @@ from counterfoil import aws
 from counterfoil.errors import InvalidMessageError, RejectedRequestError
 
 MAX_PAYLOAD_BYTES = 256 * 1024
-"""Of a payload's canonical JSON."""
+"""Of the canonical JSON of a payload, and of a result."""
 INLINE_BYTES = 96 * 1024
 """Of a payload inside a message: ten of them, with all that is around them, are within the 1 MiB of a batch."""
 PREFIX = "tasks/"
@@ -29,8 +29,8 @@ class TooLargeError(RejectedRequestError):
     """A payload is larger than is taken."""
 
 
-def canonical(value: JsonValue) -> bytes:
-    """The one JSON text, in UTF-8, of whatever is equal: names in order, no blanks.
+def canonical(value: JsonValue, what: str = "payload") -> bytes:
+    """The one JSON text, in UTF-8, of whatever is equal: names in order, no blanks. `what` it is, for people.
 
     Raises:
         RejectedRequestError: PostgreSQL's jsonb cannot hold it.
@@ -38,10 +38,10 @@ def canonical(value: JsonValue) -> bytes:
     try:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         content = text.encode()
-    except ValueError:  # half a surrogate pair, or a number that is none
-        raise RejectedRequestError("The payload has text or numbers that are no valid JSON.") from None
+    except (ValueError, TypeError):  # half a surrogate pair, or a number that is none
+        raise RejectedRequestError(f"The {what} has something that is no valid JSON.") from None
     if b"\\u0000" in content.replace(b"\\\\", b""):
-        raise RejectedRequestError("The payload has the character U+0000, which PostgreSQL cannot hold: leave it out.")
+        raise RejectedRequestError(f"The {what} has the character U+0000, which PostgreSQL cannot hold: leave it out.")
     return content
 
 
@@ -50,18 +50,18 @@ def digest(task_type: str, payload: JsonValue, max_retry: int) -> bytes:
     return hashlib.sha256(canonical({"task_type": task_type, "payload": payload, "max_retry": max_retry})).digest()
 
 
-def checked(payload: Payload) -> bytes:
-    """The canonical JSON of a payload that may be taken.
+def checked(value: JsonValue, what: str = "payload") -> bytes:
+    """The canonical JSON of a payload that may be taken, or of a result that may be kept.
 
     Raises:
         TooLargeError: it has more than MAX_PAYLOAD_BYTES.
         RejectedRequestError: it cannot be stored.
     """
-    content = canonical(payload)
+    content = canonical(value, what)
     if len(content) > MAX_PAYLOAD_BYTES:
         raise TooLargeError(
-            f"The payload has {len(content)} bytes of JSON, and {MAX_PAYLOAD_BYTES} (256 KiB) are taken: "
-            "put what is larger somewhere else, and say in the payload where."
+            f"The {what} has {len(content)} bytes of JSON, and {MAX_PAYLOAD_BYTES} (256 KiB) are taken: "
+            f"put what is larger somewhere else, and say in the {what} where."
         )
     return content
 

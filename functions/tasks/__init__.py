@@ -1,0 +1,1 @@
+"""Tasks: what programs handed in over the API, carried out."""
