@@ -54,6 +54,8 @@ TUNABLE = frozenset(
         "BREAKER_FAILURES",
         "BREAKER_OPEN_SECONDS",
         "BREAKER_PAUSE_AFTER_SECONDS",
+        "CHAT_HISTORY_TOKENS",
+        "CHAT_SYSTEM_PROMPT",
         "CONSOLE_URL",
         "EMAIL_FROM",
         "EMAIL_TO",

@@ -104,6 +104,11 @@ class Settings(BaseModel):
     llm_retry_base_seconds: float = Field(default=2, ge=0)
     """Wait before the second try of a call; it doubles, up to 8 s."""
 
+    chat_system_prompt: str = "You are a helpful assistant. Answer in the language in which you are spoken to."
+    """What the language model is told before each conversation of `chat_completion`."""
+    chat_history_tokens: int = Field(default=8000, ge=1)
+    """Estimated tokens of that, of a user's message, and of as much as fits of what was said before it."""
+
     embedding_provider: Literal["openai", "bedrock"] | None = None
     """None: documents are not found by what they are about. `openai` is any endpoint that speaks its embeddings."""
     embedding_model: str | None = None

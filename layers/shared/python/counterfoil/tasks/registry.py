@@ -59,6 +59,8 @@ class TaskContext:
     """Makes the language model, anew for each try; None: this deployment has none."""
     egress: Egress | None = None
     """The way to the internet; None: this deployment has none."""
+    settings: Settings = field(default_factory=Settings)
+    """Those of the process."""
 
 
 @dataclass(frozen=True)

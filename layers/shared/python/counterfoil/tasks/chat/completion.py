@@ -1,0 +1,105 @@
+"""`chat_completion`: a user's message is answered by the language model, in the order of its conversation, once."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from counterfoil import llm
+from counterfoil.db import Connection
+from counterfoil.errors import DeferredError, InvalidSettingsError, PermanentError, StaleClaimError
+from counterfoil.llm import Turn
+from counterfoil.tasks.chat import sessions
+from counterfoil.tasks.chat.tokens import estimate
+from counterfoil.tasks.registry import Accepted, Done, TaskContext, task
+from counterfoil.work import KINDS, Send, wake_waiting
+
+NAME = "chat_completion"
+LOOK_AGAIN = timedelta(seconds=60)
+"""How long a message that waits for its turn is put off, should nothing wake it."""
+
+
+class Message(BaseModel):
+    """What a user says. Without a session it begins one, which has the id of its job."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+
+    message: Annotated[str, StringConstraints(min_length=1, max_length=100_000, pattern=r"\S")]
+    session_id: UUID | None = Field(default=None, description="Left out: a new session, whose id is the job's.")
+
+
+def accept(connection: Connection, accepted: Accepted, payload: Message) -> None:
+    """Give the message its place.
+
+    Raises:
+        NoSessionError: there is no such session of this user.
+    """
+    session_id = payload.session_id
+    if session_id is None:
+        session_id = accepted.job_id
+        sessions.begin(connection, session_id, accepted.tenant_id, accepted.user_id, accepted.now)
+    sessions.ask(connection, session_id, accepted.user_id, accepted.job_id, payload.message, accepted.now)
+
+
+def cancelled(connection: Connection, job_id: UUID, now: datetime) -> Sequence[Send]:
+    """Let the next message have its turn."""
+    return wake_waiting(connection, KINDS["tasks"], job_id, now)
+
+
+@task(NAME, Message, on_accept=accept, on_cancel=cancelled, enabled_by="llm_provider")
+def complete(context: TaskContext, _payload: Message) -> Done:
+    """Answer one message.
+
+    Raises:
+        DeferredError: it is not its turn.
+        InvalidSettingsError: there is no language model.
+        PermanentError: the message is not there.
+        CounterfoilError: as `Llm.converse`.
+    """
+    with context.database.tenant(context.tenant_id) as connection:
+        asked = sessions.question(connection, context.job_id)
+        if asked is None:
+            raise PermanentError("The message is not there any more.")
+        history = () if asked.must_wait else _history(context, connection, asked)
+    if asked.must_wait:
+        raise _not_yet(context)
+    if context.llm is None:
+        raise InvalidSettingsError("There is no language model: set LLM_PROVIDER and LLM_MODEL.")
+    context.check()
+    question = llm.Question(
+        context.settings.chat_system_prompt,
+        asked.content,
+        "chat",
+        context.tenant_id,
+        context.job_id,
+        history,
+    )
+    said = context.llm().converse(
+        question, time_left=context.time_left, cancelled=context.cancelled, check=context.check
+    )
+
+    def effects(connection: Connection) -> Sequence[Send]:
+        if not sessions.answer(connection, asked.session_id, context.job_id, said.said, context.now()):
+            message = f"The job {context.job_id} has been answered by another try"
+            raise StaleClaimError(message)
+        if sessions.must_wait(connection, context.job_id):  # an earlier one was begun anew meanwhile
+            raise _not_yet(context)
+        return wake_waiting(connection, KINDS["tasks"], context.job_id, context.now())
+
+    return Done({"session_id": str(asked.session_id), "message": said.said}, effects)
+
+
+def _history(context: TaskContext, connection: Connection, asked: sessions.Question) -> Sequence[Turn]:
+    system, room = context.settings.chat_system_prompt, context.settings.chat_history_tokens
+    budget = room - estimate(system) - estimate(asked.content)
+    return sessions.history(connection, asked.session_id, asked.number, budget)
+
+
+def _not_yet(context: TaskContext) -> DeferredError:
+    return DeferredError(
+        "An earlier message of the session is not answered yet.",
+        until=context.now() + LOOK_AGAIN,
+        is_over=lambda connection: not sessions.must_wait(connection, context.job_id),
+    )

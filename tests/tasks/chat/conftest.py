@@ -1,0 +1,102 @@
+"""A conversation's messages handed in as tasks, a model that says what it is told to, and tries without delivery."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.llm import Question
+from counterfoil.llm.asking import Answered
+from counterfoil.settings import Settings
+from counterfoil.tasks import store
+from counterfoil.tasks.chat.completion import NAME
+from counterfoil.tasks.chat.sessions import Entry, transcript
+from counterfoil.tasks.registry import TYPES, Done, TaskContext
+from counterfoil.work import Send
+from tests.factories import NOW
+
+USER = "ada"
+
+
+@dataclass
+class Model:
+    """Answers with `says`, or fails with it; remembers what it was asked."""
+
+    says: Callable[[Question], str] = lambda question: f"Re: {question.user}"
+    asked: list[Question] = field(default_factory=list)
+
+    def converse(self, question: Question, **_how: Any) -> Answered[str]:
+        self.asked.append(question)
+        return Answered(self.says(question))
+
+
+@dataclass
+class Chat:
+    """What a user's program does, and what a worker does, one step at a time."""
+
+    database: Database
+    tenant: UUID
+    model: Model = field(default_factory=Model)
+    settings: Settings = field(default_factory=Settings)
+
+    def say(self, text: str, session: UUID | None = None, user: str | None = USER, tenant: UUID | None = None) -> UUID:
+        """Hand a message in. Returns the id of its job."""
+        found = TYPES.get(NAME)
+        assert found is not None
+        payload: dict[str, Any] = {"message": text} | ({} if session is None else {"session_id": str(session)})
+        order = store.order(found, payload, user_id=user)
+        return store.submit(self.database, tenant or self.tenant, order, NOW, bucket=None).task.job_id
+
+    def run(self, job_id: UUID) -> Done:
+        """One try, up to its effects."""
+        found = TYPES.get(NAME)
+        assert found is not None
+        context = TaskContext(
+            job_id,
+            self.tenant,
+            USER,
+            1,
+            self.database,
+            lambda: NOW,
+            llm=lambda: self.model,  # type: ignore[arg-type, return-value]  # as much of it as is needed
+            settings=self.settings,
+        )
+        done = found.run(context, None)
+        assert isinstance(done, Done)
+        return done
+
+    def settle(self, job_id: UUID, done: Done) -> Sequence[Send]:
+        """The effects of a try, and its success."""
+        with self.database.tenant(self.tenant) as connection:
+            sends = done.effects(connection)
+            connection.execute("UPDATE task SET status = 'succeeded' WHERE id = %s", [job_id])
+        return sends
+
+    def answer(self, job_id: UUID) -> Sequence[Send]:
+        """A try that succeeds."""
+        return self.settle(job_id, self.run(job_id))
+
+    def transcript(self, session: UUID, user: str | None = USER) -> Sequence[Entry]:
+        with self.database.tenant(self.tenant) as connection:
+            return transcript(connection, session, user)
+
+    def said(self, session: UUID) -> list[tuple[int, str, str]]:
+        return [(one.number, one.role, one.content) for one in self.transcript(session)]
+
+
+@pytest.fixture
+def chat(database: Database, tenant: UUID) -> Chat:
+    return Chat(database, tenant)
+
+
+@pytest.fixture
+def ended(admin: Connection) -> Callable[[UUID, str | None], None]:
+    """`ended(job, status)` has the task of a message end, without an answer."""
+
+    def end(job_id: UUID, status: str | None) -> None:
+        admin.execute("UPDATE task SET status = %s WHERE id = %s", [status, job_id])
+
+    return end

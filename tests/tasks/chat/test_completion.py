@@ -1,0 +1,247 @@
+"""A message is answered in its turn, once, by a model that sees what fits of what was said before."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.errors import (
+    ContextWindowError,
+    DeferredError,
+    InvalidSettingsError,
+    PermanentError,
+    ServiceUnavailableError,
+    StaleClaimError,
+)
+from counterfoil.llm import Question, Turn
+from counterfoil.settings import Settings
+from counterfoil.tasks import store
+from counterfoil.tasks.chat.completion import LOOK_AGAIN
+from counterfoil.tasks.chat.tokens import estimate
+from counterfoil.tasks.registry import TYPES, TaskContext, UnknownTypeError
+from tests.factories import NOW
+from tests.tasks.chat.conftest import Chat
+from tests.tasks.conftest import rows
+
+END = Callable[[UUID, str | None], None]
+
+
+def test_an_answer_follows_in_the_order_of_the_session_and_is_the_result(chat: Chat) -> None:
+    session = chat.say("Hello")
+    second = chat.say("Are you there?", session)
+
+    done = chat.run(session)
+    chat.settle(session, done)
+    chat.answer(second)
+
+    assert done.result == {"session_id": str(session), "message": "Re: Hello"}
+    assert chat.said(session) == [
+        (1, "user", "Hello"),
+        (2, "user", "Are you there?"),
+        (3, "assistant", "Re: Hello"),
+        (4, "assistant", "Re: Are you there?"),
+    ]
+
+
+def test_the_model_sees_the_instructions_the_turns_before_and_the_message(chat: Chat, ended: END) -> None:
+    chat.settings = Settings(chat_system_prompt="Be brief.")
+    session = chat.say("One")
+    lost, last = chat.say("Two", session), chat.say("Three", session)
+    chat.say("Four", session)
+    chat.answer(session)
+    ended(lost, "failed")
+
+    chat.run(last)
+
+    asked = chat.model.asked[-1]
+    assert (asked.system, list(asked.history), asked.user) == ("Be brief.", [Turn("One", "Re: One")], "Three")
+    assert (asked.purpose, asked.tenant_id, asked.work_id) == ("chat", chat.tenant, last)
+    assert not any(text in repr(asked) for text in ("One", "Three", "brief"))  # nor in a log, then
+
+
+def test_the_window_holds_the_newest_whole_turns_that_fit(chat: Chat) -> None:
+    session = last = chat.say("turn 0")
+    for number in range(1, 6):
+        chat.answer(last)
+        last = chat.say(f"turn {number}", session)
+    turn = estimate("turn 0") + estimate("Re: turn 0")
+
+    def seen(room: int) -> list[str]:
+        fixed = estimate("Be brief.") + estimate("turn 5")
+        chat.settings = Settings(chat_system_prompt="Be brief.", chat_history_tokens=fixed + room)
+        chat.run(last)
+        return [one.user for one in chat.model.asked[-1].history]
+
+    assert seen(2 * turn) == ["turn 3", "turn 4"]
+    assert seen(2 * turn - 1) == ["turn 4"]
+    assert seen(turn - 1) == []
+    assert seen(1 - estimate("Be brief.")) == []  # the instructions and the message are always in
+    assert seen(9 * turn) == [f"turn {number}" for number in range(5)]
+
+
+def test_a_turn_that_does_not_fit_ends_the_window(chat: Chat) -> None:
+    session = chat.say("small")
+    chat.answer(session)
+    chat.answer(chat.say("long " * 200, session))
+    chat.answer(chat.say("small, too", session))
+    last = chat.say("And now?", session)
+
+    chat.settings = Settings(chat_history_tokens=200)
+    chat.run(last)
+
+    assert [turn.user for turn in chat.model.asked[-1].history] == ["small, too"]
+
+
+@pytest.mark.parametrize("state", ["pending", "in-progress"])
+def test_a_message_waits_for_every_earlier_one_that_may_still_be_answered(
+    state: str, chat: Chat, ended: END, database: Database
+) -> None:
+    session = chat.say("One")
+    second = chat.say("Two", session)
+    ended(session, state)
+
+    with pytest.raises(DeferredError, match="earlier message") as put_off:
+        chat.run(second)
+
+    assert chat.model.asked == []
+    assert put_off.value.until == NOW + LOOK_AGAIN
+    assert put_off.value.is_over is not None
+    with database.tenant(chat.tenant) as connection:
+        assert not put_off.value.is_over(connection)
+    chat.answer(session)
+    with database.tenant(chat.tenant) as connection:
+        assert put_off.value.is_over(connection)
+    chat.answer(second)
+    assert [one.content for one in chat.transcript(session)][2:] == ["Re: One", "Re: Two"]
+
+
+@pytest.mark.parametrize("state", ["failed", None, "gone"])
+def test_a_message_waits_for_none_that_failed_or_was_cancelled(
+    state: str | None, chat: Chat, ended: END, admin: Connection
+) -> None:
+    session = chat.say("One")
+    second = chat.say("Two", session)
+    if state == "gone":
+        admin.execute("DELETE FROM task WHERE id = %s", [session])
+    else:
+        ended(session, state)
+
+    chat.answer(second)
+
+    assert chat.said(session)[2:] == [(3, "assistant", "Re: Two")]
+
+
+def test_sessions_do_not_wait_for_one_another(chat: Chat) -> None:
+    chat.say("Here")
+    there = chat.say("There")
+
+    chat.answer(there)
+
+    assert chat.said(there)[1:] == [(2, "assistant", "Re: There")]
+
+
+def test_a_second_answer_of_a_job_changes_nothing(chat: Chat) -> None:
+    session = chat.say("Hello")
+    one, other = chat.run(session), chat.run(session)
+    chat.settle(session, one)
+
+    with pytest.raises(StaleClaimError, match="answered by another try"):
+        chat.settle(session, other)
+
+    assert chat.said(session) == [(1, "user", "Hello"), (2, "assistant", "Re: Hello")]
+    assert chat.said(session)[-1][0] == 2
+    chat.answer(chat.say("Again", session))
+    assert [number for number, _, _ in chat.said(session)] == [1, 2, 3, 4]  # it took no place
+
+
+def test_an_answer_whose_turn_was_taken_back_meanwhile_is_not_written(chat: Chat, ended: END) -> None:
+    session = chat.say("One")
+    second = chat.say("Two", session)
+    ended(session, "failed")
+    done = chat.run(second)
+    ended(session, "pending")  # a person sends its dead letter again
+
+    with pytest.raises(DeferredError):
+        chat.settle(second, done)
+
+    assert chat.said(session) == [(1, "user", "One"), (2, "user", "Two")]
+
+
+def test_what_the_model_fails_with_is_what_the_try_fails_with(chat: Chat) -> None:
+    job = chat.say("Hello")
+    for error in (ServiceUnavailableError("away"), ContextWindowError("too long")):
+
+        def fail(_: Question, error: Exception = error) -> str:
+            raise error
+
+        chat.model.says = fail
+        with pytest.raises(type(error)):
+            chat.run(job)
+
+
+def test_a_message_that_is_gone_or_a_model_that_is_not_there_is_final(chat: Chat, admin: Connection) -> None:
+    job = chat.say("Hello")
+    kind = TYPES.get("chat_completion")
+    assert kind is not None
+    with pytest.raises(UnknownTypeError, match="LLM_PROVIDER is not set"):
+        TYPES.enabled("chat_completion", Settings())
+    chat.model = None  # type: ignore[assignment]
+    with pytest.raises(InvalidSettingsError, match="LLM_PROVIDER"):
+        kind.run(TaskContext(job, chat.tenant, "ada", 1, chat.database, lambda: NOW), None)
+    admin.execute("DELETE FROM chat_message")
+    with pytest.raises(PermanentError, match="not there any more"):
+        chat.run(job)
+
+
+# Whose turn is next
+
+
+def put_off(admin: Connection, *jobs: UUID) -> None:
+    for job in jobs:
+        admin.execute("UPDATE task SET next_attempt_at = %s, send_number = 1 WHERE id = %s", [NOW + LOOK_AGAIN, job])
+
+
+def test_an_answer_wakes_the_next_message_alone(chat: Chat, admin: Connection) -> None:
+    session = chat.say("One")
+    second, third = chat.say("Two", session), chat.say("Three", session)
+    put_off(admin, second, third)
+
+    sends = chat.answer(session)
+
+    assert [(send.message.work_id, send.message.send_number, send.not_before) for send in sends] == [(second, 2, NOW)]
+    assert {row["id"]: row["next_attempt_at"] for row in rows(admin, "task")}[third] == NOW + LOOK_AGAIN
+
+
+def test_a_cancelled_message_gives_its_turn_to_the_next_one_that_is_not(chat: Chat, admin: Connection, ended: END):
+    session = chat.say("One")
+    second, third = chat.say("Two", session), chat.say("Three", session)
+    put_off(admin, second, third)
+    ended(second, None)
+
+    with chat.database.tenant(chat.tenant) as connection:
+        cancelled = store.cancel(connection, session, NOW, "ada")
+
+    assert cancelled is not None
+    assert [send.message.work_id for send in cancelled[1]] == [third]
+
+
+def test_the_end_of_a_message_behind_one_that_waits_wakes_nothing(chat: Chat, admin: Connection) -> None:
+    session = chat.say("One")
+    second, third = chat.say("Two", session), chat.say("Three", session)
+    put_off(admin, session, second, third)
+
+    with chat.database.tenant(chat.tenant) as connection:
+        cancelled = store.cancel(connection, second, NOW, "ada")
+
+    assert cancelled is not None
+    assert cancelled[1] == []
+
+
+def test_a_message_on_its_way_needs_no_second_one(chat: Chat, ended: END) -> None:
+    session = chat.say("One")
+    chat.say("Two", session)  # its first message is in the queue
+    running = chat.say("Three", session)
+    ended(running, "in-progress")
+
+    assert chat.answer(session) == []
