@@ -1,4 +1,4 @@
--- depends: 0028.embedding
+-- depends: 0029.idempotency
 -- Tasks: work that an API accepts, whatever its type; and what became of single tries, of every kind of work.
 
 -- Its id is the job_id of the API. A cancelled task has ended: its status is NULL, with the reason and cancelled_at.

@@ -485,6 +485,25 @@ CREATE TABLE public.document_review (
 
 ALTER TABLE ONLY public.document_review FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.idempotency (
+    tenant_id uuid NOT NULL,
+    key text NOT NULL,
+    status text NOT NULL,
+    claim uuid NOT NULL,
+    claims integer DEFAULT 1 NOT NULL,
+    claimed_at timestamp with time zone NOT NULL,
+    in_progress_until timestamp with time zone,
+    completed_at timestamp with time zone,
+    expires_at timestamp with time zone NOT NULL,
+    payload_hash text,
+    result text,
+    result_hash bytea,
+    CONSTRAINT idempotency_check CHECK (((status = 'COMPLETED'::text) = (result IS NOT NULL))),
+    CONSTRAINT idempotency_status_check CHECK ((status = ANY (ARRAY['INPROGRESS'::text, 'COMPLETED'::text, 'EXPIRED'::text])))
+);
+
+ALTER TABLE ONLY public.idempotency FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.ingestion_job (
     id uuid NOT NULL,
     tenant_id uuid NOT NULL,
@@ -976,6 +995,9 @@ ALTER TABLE ONLY public.document
 ALTER TABLE ONLY public.document
     ADD CONSTRAINT document_tenant_id_id_key UNIQUE (tenant_id, id);
 
+ALTER TABLE ONLY public.idempotency
+    ADD CONSTRAINT idempotency_pkey PRIMARY KEY (tenant_id, key);
+
 ALTER TABLE ONLY public.ingestion_job
     ADD CONSTRAINT ingestion_job_pkey PRIMARY KEY (id);
 
@@ -1133,6 +1155,10 @@ CREATE INDEX document_replacement_by_successor ON public.document_replacement US
 
 CREATE INDEX document_review_in_order ON public.document_review USING btree (state, opened_at, document_id);
 
+CREATE INDEX idempotency_by_expiry ON public.idempotency USING btree (expires_at);
+
+CREATE INDEX idempotency_result ON public.idempotency USING btree (expires_at) WHERE (status = 'COMPLETED'::text);
+
 CREATE INDEX idx_document_matching_status ON public.document USING btree (matching_status) WHERE (matching_status IS NOT NULL);
 
 CREATE INDEX ingestion_job_status ON public.ingestion_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
@@ -1255,6 +1281,9 @@ ALTER TABLE ONLY public.document
 ALTER TABLE ONLY public.document
     ADD CONSTRAINT document_tenant_id_source_id_fkey FOREIGN KEY (tenant_id, source_id) REFERENCES public.source(tenant_id, id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.idempotency
+    ADD CONSTRAINT idempotency_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.ingestion_job
     ADD CONSTRAINT ingestion_job_tenant_id_id_fkey FOREIGN KEY (tenant_id, id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
@@ -1348,6 +1377,8 @@ ALTER TABLE public.chat_message ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.chat_session ENABLE ROW LEVEL SECURITY;
 
+CREATE POLICY cleared ON public.idempotency FOR UPDATE TO counterfoil_keeper USING ((expires_at < now())) WITH CHECK ((status = 'EXPIRED'::text));
+
 ALTER TABLE public.cluster_diagnostics ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY composing ON public.outbox FOR SELECT TO counterfoil_owner USING (true);
@@ -1413,6 +1444,10 @@ ALTER TABLE public.document_removal ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.document_replacement ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.document_review ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY expired ON public.idempotency FOR SELECT TO counterfoil_keeper USING ((expires_at < now()));
+
+ALTER TABLE public.idempotency ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.ingestion_job ENABLE ROW LEVEL SECURITY;
 
@@ -1494,6 +1529,8 @@ CREATE POLICY own_tenant ON public.document_replacement TO counterfoil_worker US
 
 CREATE POLICY own_tenant ON public.document_review TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.idempotency TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.ingestion_job TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.judgement TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -1539,6 +1576,8 @@ CREATE POLICY own_tenant ON public.tolerance TO counterfoil_worker USING ((tenan
 CREATE POLICY own_tenant ON public.variance_decision TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.work_attempt TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY past_keeping ON public.idempotency FOR DELETE TO counterfoil_keeper USING ((expires_at < (now() - '30 days'::interval)));
 
 CREATE POLICY past_keeping ON public.llm_call TO counterfoil_keeper USING ((created_at < (now() - '400 days'::interval))) WITH CHECK (false);
 
@@ -1841,6 +1880,36 @@ GRANT SELECT(opened_at) ON TABLE public.document_review TO counterfoil_delivery;
 GRANT UPDATE(changed_at) ON TABLE public.document_review TO counterfoil_worker;
 
 GRANT UPDATE(closed_at) ON TABLE public.document_review TO counterfoil_worker;
+
+GRANT SELECT,INSERT,DELETE ON TABLE public.idempotency TO counterfoil_worker;
+GRANT DELETE ON TABLE public.idempotency TO counterfoil_keeper;
+
+GRANT SELECT(tenant_id) ON TABLE public.idempotency TO counterfoil_keeper;
+
+GRANT SELECT(key) ON TABLE public.idempotency TO counterfoil_keeper;
+
+GRANT UPDATE(status) ON TABLE public.idempotency TO counterfoil_worker;
+GRANT SELECT(status),UPDATE(status) ON TABLE public.idempotency TO counterfoil_keeper;
+
+GRANT UPDATE(claim) ON TABLE public.idempotency TO counterfoil_worker;
+
+GRANT UPDATE(claims) ON TABLE public.idempotency TO counterfoil_worker;
+
+GRANT UPDATE(claimed_at) ON TABLE public.idempotency TO counterfoil_worker;
+
+GRANT UPDATE(in_progress_until) ON TABLE public.idempotency TO counterfoil_worker;
+
+GRANT UPDATE(completed_at) ON TABLE public.idempotency TO counterfoil_worker;
+
+GRANT UPDATE(expires_at) ON TABLE public.idempotency TO counterfoil_worker;
+GRANT SELECT(expires_at) ON TABLE public.idempotency TO counterfoil_keeper;
+
+GRANT UPDATE(payload_hash) ON TABLE public.idempotency TO counterfoil_worker;
+
+GRANT UPDATE(result) ON TABLE public.idempotency TO counterfoil_worker;
+GRANT UPDATE(result) ON TABLE public.idempotency TO counterfoil_keeper;
+
+GRANT UPDATE(result_hash) ON TABLE public.idempotency TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.ingestion_job TO counterfoil_worker;
 

@@ -14,11 +14,24 @@ OUTBOX_RETENTION = timedelta(days=14)
 """Of messages sent; longer than a queue keeps them."""
 CALL_RETENTION = timedelta(days=400)
 """Of what calls of the language model cost: 13 months. The database lets the watchdog see no younger ones."""
+KEY_RETENTION = timedelta(days=30)
+"""Of what is known of an idempotency key once its result has expired. The database lets no younger ones be deleted."""
 AT_ONCE = 10_000
 """Rows of a table in one round, at most: some 14 million a day."""
 
 _OUTBOX = "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE sent_at < %s ORDER BY sent_at LIMIT %s)"
 _CALLS = "DELETE FROM llm_call WHERE id IN (SELECT id FROM llm_call WHERE created_at < %s ORDER BY created_at LIMIT %s)"
+# Rows are locked as they are found: a run that takes an expired key over in the same moment keeps it.
+_RESULTS = """
+UPDATE idempotency SET status = 'EXPIRED', result = NULL
+WHERE (tenant_id, key) IN (SELECT tenant_id, key FROM idempotency WHERE status = 'COMPLETED' AND expires_at < %s
+                           ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED)
+"""
+_KEYS = """
+DELETE FROM idempotency
+WHERE (tenant_id, key) IN (SELECT tenant_id, key FROM idempotency WHERE expires_at < %s
+                           ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED)
+"""
 
 
 @dataclass(frozen=True)
@@ -27,6 +40,9 @@ class Purged:
 
     outbox: int
     llm_call: int
+    idempotency: int
+    idempotency_result: int
+    """Results cleared; what else is known of their keys stays for a while."""
 
 
 def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = AT_ONCE) -> Purged:
@@ -41,4 +57,15 @@ def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = A
     with database.delivery() as connection:
         connection.execute("SET LOCAL ROLE counterfoil_keeper")  # workers may take the delivery role
         calls = connection.execute(_CALLS, [now - CALL_RETENTION, at_once]).rowcount
-    return Purged(outbox, calls)
+    results, keys = _purge_idempotency(database, now, at_once)
+    return Purged(outbox, calls, keys, results)
+
+
+def _purge_idempotency(database: Database, now: datetime, at_once: int) -> tuple[int, int]:
+    """Clear the results that have expired, and delete what is past keeping. Returns how many of each."""
+    with database.delivery() as connection:
+        connection.execute("SET LOCAL ROLE counterfoil_keeper")
+        results = connection.execute(_RESULTS, [now, at_once]).rowcount
+    with database.delivery() as connection:
+        connection.execute("SET LOCAL ROLE counterfoil_keeper")
+        return results, connection.execute(_KEYS, [now - KEY_RETENTION, at_once]).rowcount

@@ -1,0 +1,485 @@
+"""What Powertools promises of its persistence layers, held against ours on PostgreSQL and against its own for DynamoDB.
+
+The promises are those of its documentation of Idempotency: each is a test here, in the order of that page. That its own
+layer passes shows that they are asked for rightly.
+"""
+
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from aws_lambda_powertools.utilities.idempotency import (
+    BasePersistenceLayer,
+    IdempotencyConfig,
+    idempotent,
+    idempotent_function,
+)
+from aws_lambda_powertools.utilities.idempotency.exceptions import (
+    IdempotencyAlreadyInProgressError,
+    IdempotencyItemNotFoundError,
+    IdempotencyKeyError,
+    IdempotencyPersistenceLayerError,
+    IdempotencyValidationError,
+)
+from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
+from aws_lambda_powertools.utilities.idempotency.serialization.dataclass import DataclassSerializer
+from pydantic import BaseModel
+
+from tests.delivery.harness import Context
+from tests.idempotency.conftest import NewLayer, Time
+from tests.idempotency.orders import ORDER, PLACED, Orders, lose
+
+# The same key, the same result
+
+
+def test_the_same_payload_runs_once_and_gets_the_same_result(layer: BasePersistenceLayer) -> None:
+    orders = Orders(layer)
+
+    assert [orders.place(order=ORDER) for _ in range(3)] == [PLACED] * 3
+    assert orders.runs == 1
+
+
+def test_another_process_gets_the_result_too(new_layer: NewLayer) -> None:
+    one, other = Orders(new_layer()), Orders(new_layer())
+    one.place(order=ORDER)
+
+    assert other.place(order=ORDER) == PLACED
+    assert (one.runs, other.runs) == (1, 0)
+
+
+def test_another_payload_is_another_run(layer: BasePersistenceLayer) -> None:
+    orders = Orders(layer)
+    orders.place(order=ORDER)
+    orders.place(order=ORDER | {"total": "148.76"})
+
+    assert orders.runs == 2
+
+
+def test_the_order_of_a_payload_s_fields_is_no_difference(layer: BasePersistenceLayer) -> None:
+    orders = Orders(layer)
+    orders.place(order=ORDER)
+    orders.place(order=dict(reversed(ORDER.items())))
+
+    assert orders.runs == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, "", 0, False, [], {}, [1, {"a": None}], {"nul": "\x00", "half a pair": "\ud800", "€": "ß"}, "x" * 300_000],
+    ids=["none", "empty text", "zero", "false", "empty list", "empty object", "nested", "odd characters", "long"],
+)
+def test_whatever_is_json_comes_back_as_it_was(layer: BasePersistenceLayer, answer: Any) -> None:
+    orders = Orders(layer)
+    orders.answer = answer
+    first, second = orders.place(order=ORDER), orders.place(order=ORDER)
+
+    assert first == answer
+    assert second == (answer or None)  # Powertools gives an empty result back as none
+    assert orders.runs == 1
+
+
+def test_a_handler_may_be_idempotent_as_a_whole(layer: BasePersistenceLayer) -> None:
+    runs = []
+
+    @idempotent(persistence_store=layer)
+    def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
+        runs.append(event)
+        return PLACED
+
+    assert handle(ORDER, Context()) == handle(ORDER, Context()) == PLACED
+    assert len(runs) == 1
+
+
+def test_two_functions_share_a_layer_and_no_keys(layer: BasePersistenceLayer) -> None:
+    ran = []
+
+    def make(name: str) -> Callable[..., Any]:
+        def function(*, order: Any) -> str:
+            ran.append(name)
+            return name
+
+        function.__qualname__ = name
+        return idempotent_function(function, data_keyword_argument="order", persistence_store=layer, config=config)  # type: ignore[no-any-return]
+
+    config = IdempotencyConfig(lambda_context=Context())
+    place, cancel = make("place"), make("cancel")
+
+    assert [place(order=ORDER), cancel(order=ORDER), place(order=ORDER), cancel(order=ORDER)] == [
+        "place",
+        "cancel",
+        "place",
+        "cancel",
+    ]
+    assert ran == ["place", "cancel"]
+
+
+def test_a_prefix_stands_for_the_functions_name(layer: BasePersistenceLayer) -> None:
+    def function(*, order: Any) -> dict[str, Any]:
+        return PLACED
+
+    config = IdempotencyConfig(lambda_context=Context())
+    idempotent_function(
+        function, data_keyword_argument="order", persistence_store=layer, config=config, key_prefix="orders"
+    )(order="PO-1")
+    digest = layer._generate_hash("PO-1")
+
+    assert layer._get_record(f"orders#{digest}").response_json_as_dict() == PLACED
+
+
+def test_a_dataclass_goes_in_and_comes_out(layer: BasePersistenceLayer) -> None:
+    runs = []
+    config = IdempotencyConfig(lambda_context=Context())
+
+    def place(*, order: Order) -> Placed:
+        runs.append(order)
+        return Placed(order.number)
+
+    once = idempotent_function(
+        place,
+        data_keyword_argument="order",
+        persistence_store=layer,
+        config=config,
+        output_serializer=DataclassSerializer(model=Placed),
+    )
+    assert once(order=Order("PO-1")) == once(order=Order("PO-1")) == Placed("PO-1")
+    assert len(runs) == 1
+
+
+@dataclass
+class Order:
+    number: str
+
+
+@dataclass
+class Placed:
+    number: str
+
+
+def test_a_model_is_told_by_what_is_in_it(layer: BasePersistenceLayer) -> None:
+    class Model(BaseModel):
+        number: str
+
+    orders = Orders(layer)
+    orders.place(order=Model(number="PO-1"))
+    orders.place(order=Model(number="PO-1"))
+    orders.place(order={"number": "PO-1"})
+
+    assert orders.runs == 1
+
+
+# Which part of the payload is the key
+
+
+def test_a_part_of_the_payload_may_be_the_key(layer: BasePersistenceLayer) -> None:
+    orders = Orders(layer, event_key_jmespath="[order_id, total]")
+    orders.place(order=ORDER)
+    orders.place(order=ORDER | {"lines": []})
+    assert orders.runs == 1
+
+    orders.place(order=ORDER | {"total": "0"})
+    assert orders.runs == 2
+
+
+def test_the_key_may_be_in_json_within_json(layer: BasePersistenceLayer) -> None:
+    orders = Orders(layer, event_key_jmespath="powertools_json(body).order_id")
+    orders.place(order={"body": json.dumps(ORDER), "time": 1})
+    orders.place(order={"body": json.dumps(ORDER, indent=2), "time": 2})
+
+    assert orders.runs == 1
+
+
+def test_without_a_key_it_runs_each_time_and_nothing_is_kept(layer: BasePersistenceLayer) -> None:
+    orders = Orders(layer, event_key_jmespath="customer")
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="No idempotency key value found"):
+            assert orders.place(order=ORDER) == PLACED
+
+    assert orders.runs == 2
+    with pytest.warns(UserWarning, match="No idempotency key value found"):
+        assert layer.get_record(ORDER) is None
+
+
+def test_a_key_may_be_required(layer: BasePersistenceLayer) -> None:
+    orders = Orders(layer, event_key_jmespath="customer", raise_on_no_idempotency_key=True)
+    with pytest.raises(IdempotencyKeyError):
+        orders.place(order=ORDER)
+
+    assert orders.runs == 0
+
+
+@pytest.mark.parametrize("function", ["md5", "sha256", "blake2b"])
+def test_the_hash_of_a_key_may_be_chosen(layer: BasePersistenceLayer, function: str) -> None:
+    orders = Orders(layer, hash_function=function)
+    orders.place(order=ORDER)
+    orders.place(order=ORDER)
+
+    assert orders.runs == 1
+
+
+# How long
+
+
+def test_a_result_is_returned_until_it_expires(layer: BasePersistenceLayer, time_told: Time) -> None:
+    orders = Orders(layer, expires_after_seconds=300)
+    orders.place(order=ORDER)
+    time_told.pass_(seconds=298)
+    orders.place(order=ORDER)
+    assert orders.runs == 1
+
+    time_told.pass_(seconds=4)
+    orders.place(order=ORDER)
+    assert orders.runs == 2
+
+
+def test_it_expires_so_long_after_it_was_known(layer: BasePersistenceLayer, time_told: Time) -> None:
+    orders = Orders(layer, expires_after_seconds=300)
+    orders.during = lambda: time_told.pass_(seconds=200)
+    orders.place(order=ORDER)
+    time_told.pass_(seconds=200)
+    orders.place(order=ORDER)
+
+    assert orders.runs == 1
+
+
+def test_the_run_after_it_expired_is_the_one_remembered(layer: BasePersistenceLayer, time_told: Time) -> None:
+    orders = Orders(layer, expires_after_seconds=300)
+    orders.place(order=ORDER)
+    time_told.pass_(seconds=302)
+    orders.answer = {"status": 200}
+    orders.place(order=ORDER)
+
+    assert orders.place(order=ORDER) == {"status": 200}
+    assert orders.runs == 2
+
+
+# At the same time
+
+
+def test_who_comes_while_it_runs_is_told_so(new_layer: NewLayer) -> None:
+    one, other = Orders(new_layer()), Orders(new_layer())
+
+    def while_it_runs() -> None:
+        with pytest.raises(IdempotencyAlreadyInProgressError):
+            other.place(order=ORDER)
+
+    one.during = while_it_runs
+    assert one.place(order=ORDER) == PLACED
+    assert other.place(order=ORDER) == PLACED
+    assert (one.runs, other.runs) == (1, 0)
+
+
+def test_who_was_told_so_has_taken_nothing_away(new_layer: NewLayer) -> None:
+    one, other = Orders(new_layer()), Orders(new_layer())
+
+    def while_it_runs() -> None:
+        for _ in range(3):
+            with pytest.raises(IdempotencyAlreadyInProgressError):
+                other.place(order=ORDER)
+
+    one.during = while_it_runs
+    one.place(order=ORDER)
+
+    assert other.runs == 0
+
+
+def test_a_run_that_died_is_repeated_once_its_time_is_over_to_the_millisecond(
+    layer: BasePersistenceLayer, time_told: Time
+) -> None:
+    orders = Orders(layer, left=10.5)
+    lose(orders)
+    time_told.pass_(seconds=10, milliseconds=490)
+    with pytest.raises(IdempotencyAlreadyInProgressError):
+        orders.place(order=ORDER)
+
+    time_told.pass_(milliseconds=20)
+    assert orders.place(order=ORDER) == PLACED
+    assert orders.runs == 2
+
+
+def test_a_run_that_died_at_the_last_moment_is_repeated_at_once(layer: BasePersistenceLayer, time_told: Time) -> None:
+    orders = Orders(layer, left=0)
+    lose(orders)
+    time_told.pass_(milliseconds=2)
+
+    assert orders.place(order=ORDER) == PLACED
+
+
+def test_the_repetition_has_a_time_of_its_own(layer: BasePersistenceLayer, time_told: Time) -> None:
+    orders = Orders(layer, left=10)
+    lose(orders)
+    time_told.pass_(seconds=11)
+    lose(orders)
+    time_told.pass_(seconds=9)
+
+    with pytest.raises(IdempotencyAlreadyInProgressError):
+        orders.place(order=ORDER)
+
+
+def test_a_run_whose_time_nobody_knows_keeps_its_key_until_the_record_expires(
+    layer: BasePersistenceLayer, time_told: Time
+) -> None:
+    orders = Orders(layer, expires_after_seconds=300)
+    orders.config.lambda_context = None
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Couldn't determine the remaining time left")
+        lose(orders)
+        time_told.pass_(seconds=298)
+        with pytest.raises(IdempotencyAlreadyInProgressError):
+            orders.place(order=ORDER)
+        time_told.pass_(seconds=4)
+
+        assert orders.place(order=ORDER) == PLACED
+
+
+def test_a_result_stays_when_the_time_of_its_run_is_over(layer: BasePersistenceLayer, time_told: Time) -> None:
+    orders = Orders(layer, left=1)
+    orders.place(order=ORDER)
+    time_told.pass_(seconds=60)
+    orders.place(order=ORDER)
+
+    assert orders.runs == 1
+
+
+# Failures
+
+
+def test_a_function_that_raises_may_be_called_again(layer: BasePersistenceLayer) -> None:
+    orders = Orders(layer)
+    orders.answer = ValueError("out of stock")
+    with pytest.raises(ValueError, match=r"^out of stock$"):
+        orders.place(order=ORDER)
+    orders.answer = PLACED
+
+    assert orders.place(order=ORDER) == PLACED
+    assert orders.runs == 2
+
+
+def test_nothing_is_left_of_a_function_that_raised(layer: BasePersistenceLayer) -> None:
+    orders = Orders(layer)
+    orders.answer = ValueError("out of stock")
+    with pytest.raises(ValueError, match="stock"):
+        orders.place(order=ORDER)
+
+    with pytest.raises(IdempotencyItemNotFoundError):
+        layer.get_record(ORDER)
+
+
+def test_a_result_that_is_no_json_is_an_error_of_keeping_it(layer: BasePersistenceLayer) -> None:
+    orders = Orders(layer)
+    orders.answer = {"when": object()}
+    with pytest.raises(IdempotencyPersistenceLayerError, match="Failed to update record state to success") as raised:
+        orders.place(order=ORDER)
+
+    assert isinstance(raised.value.__cause__, TypeError)
+
+
+@pytest.mark.parametrize(
+    ("method", "sentence", "runs"),
+    [
+        ("_put_record", "Failed to save in progress record", 0),
+        ("_update_record", "Failed to update record state to success", 1),
+        ("_delete_record", "Failed to delete record", 1),
+    ],
+)
+def test_an_error_of_the_store_is_told_as_one(
+    layer: BasePersistenceLayer, monkeypatch: pytest.MonkeyPatch, method: str, sentence: str, runs: int
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OSError("the store is away")
+
+    orders = Orders(layer)
+    orders.answer = ValueError("out of stock") if method == "_delete_record" else PLACED
+    monkeypatch.setattr(layer, method, fails)
+    with pytest.raises(IdempotencyPersistenceLayerError, match=sentence) as raised:
+        orders.place(order=ORDER)
+
+    assert isinstance(raised.value.__cause__, OSError)
+    assert orders.runs == runs
+
+
+# A payload that must not differ
+
+
+def test_the_same_key_with_another_payload_is_refused(layer: BasePersistenceLayer) -> None:
+    orders = Orders(layer, event_key_jmespath="order_id", payload_validation_jmespath="total")
+    orders.place(order=ORDER)
+    with pytest.raises(IdempotencyValidationError):
+        orders.place(order=ORDER | {"total": "1.00"})
+
+    assert orders.place(order=ORDER | {"lines": []}) == PLACED
+    assert orders.runs == 1
+
+
+def test_it_is_refused_while_the_first_one_runs_too(new_layer: NewLayer) -> None:
+    how: dict[str, Any] = {"event_key_jmespath": "order_id", "payload_validation_jmespath": "total"}
+    one, other = Orders(new_layer(), **how), Orders(new_layer(), **how)
+
+    def while_it_runs() -> None:
+        with pytest.raises(IdempotencyValidationError):
+            other.place(order=ORDER | {"total": "1.00"})
+
+    one.during = while_it_runs
+    assert one.place(order=ORDER) == PLACED
+    assert one.place(order=ORDER) == PLACED
+
+
+def test_what_was_refused_is_not_cached(new_layer: NewLayer) -> None:
+    how: dict[str, Any] = {
+        "event_key_jmespath": "order_id",
+        "payload_validation_jmespath": "total",
+        "use_local_cache": True,
+    }
+    one, other = Orders(new_layer(), **how), Orders(new_layer(), **how)
+    one.place(order=ORDER)
+    for _ in range(2):
+        with pytest.raises(IdempotencyValidationError):
+            other.place(order=ORDER | {"total": "1.00"})
+
+    assert other.place(order=ORDER) == PLACED
+
+
+def test_a_cached_result_is_held_against_the_payload_too(layer: BasePersistenceLayer) -> None:
+    orders = Orders(layer, event_key_jmespath="order_id", payload_validation_jmespath="total", use_local_cache=True)
+    orders.place(order=ORDER)
+
+    with pytest.raises(IdempotencyValidationError):
+        orders.place(order=ORDER | {"total": "1.00"})
+
+
+def test_the_payload_may_be_another_once_the_record_has_expired(layer: BasePersistenceLayer, time_told: Time) -> None:
+    orders = Orders(
+        layer, event_key_jmespath="order_id", payload_validation_jmespath="total", expires_after_seconds=300
+    )
+    orders.place(order=ORDER)
+    time_told.pass_(seconds=302)
+    orders.place(order=ORDER | {"total": "1.00"})
+    assert orders.runs == 2
+
+    with pytest.raises(IdempotencyValidationError):
+        orders.place(order=ORDER)
+
+
+# A word on what is returned again
+
+
+def test_a_hook_sees_what_is_returned_again_and_only_that(layer: BasePersistenceLayer, time_told: Time) -> None:
+    seen: list[DataRecord] = []
+
+    def hook(response: Any, record: DataRecord) -> Any:
+        seen.append(record)
+        return response | {"again": True}
+
+    orders = Orders(layer, response_hook=hook, expires_after_seconds=300)
+    assert orders.place(order=ORDER) == PLACED
+    assert seen == []
+
+    assert orders.place(order=ORDER) == PLACED | {"again": True}
+    (record,) = seen
+    assert record.status == "COMPLETED"
+    assert record.response_json_as_dict() == PLACED
+    expires = record.get_expiration_datetime()
+    assert expires is not None
+    assert abs(expires.timestamp() - (time_told.seconds() + 300)) <= 1
