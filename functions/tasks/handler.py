@@ -37,6 +37,7 @@ def means(database: Database) -> Means:
         language_model if chosen.llm_provider is not None else None,
         Egress(chosen.webhook_allowlist) if chosen.webhooks else None,
         chosen.uploads_bucket,
+        chosen,
     )
 
 

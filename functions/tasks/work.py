@@ -1,13 +1,14 @@
 """One attempt at a task: its payload is put into the form of its type, the type runs, and its result is kept."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from counterfoil.db import Connection
 from counterfoil.delivery import Attempt, Outcome, Success
 from counterfoil.egress import Egress
 from counterfoil.errors import InvalidSettingsError, StaleClaimError
 from counterfoil.llm import Llm
+from counterfoil.settings import Settings
 from counterfoil.tasks import claim_check, store
 from counterfoil.tasks.registry import Done, TaskContext, UnknownTypeError
 from counterfoil.tasks.store import Given
@@ -25,6 +26,7 @@ class Means:
     """None: there is no way to the internet."""
     bucket: str | None = None
     """Of large payloads."""
+    settings: Settings = field(default_factory=Settings)
 
 
 def carry_out(attempt: Attempt, means: Means) -> Outcome:
@@ -83,4 +85,5 @@ def _context(attempt: Attempt, given: Given, means: Means) -> TaskContext:
         check=attempt.check,
         llm=means.llm,
         egress=means.egress,
+        settings=means.settings,
     )

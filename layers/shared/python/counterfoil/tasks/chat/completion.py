@@ -17,7 +17,7 @@ from counterfoil.tasks.registry import Accepted, Done, TaskContext, task
 from counterfoil.work import KINDS, Send, wake_waiting
 
 NAME = "chat_completion"
-LOOK_AGAIN = timedelta(seconds=60)
+LOOK_AGAIN = timedelta(minutes=10)
 """How long a message that waits for its turn is put off, should nothing wake it."""
 
 
