@@ -1,4 +1,4 @@
--- depends: 0030.task
+-- depends: 0031.chat
 -- How many tasks each tenant may hand in just now: a bucket of tokens, which fills with time.
 
 CREATE TABLE task_allowance (

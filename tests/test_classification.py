@@ -33,7 +33,7 @@ from counterfoil.errors import (
 )
 from counterfoil.messages import Message, read_message
 from counterfoil.outbox import Outbox
-from counterfoil.retry import GiveUp, Redeliver, RedeliverPolicy
+from counterfoil.retry import GiveUp, Redeliver, RedeliverPolicy, RequeuePolicy
 from counterfoil.settings import Settings
 from tests.delivery.conftest import clock, pending, sqs, tenant
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
@@ -253,7 +253,7 @@ class ForeignError(Exception):
 
 
 def test_an_unmapped_error_takes_the_policys_default() -> None:
-    documents, tasks = RedeliverPolicy(), RedeliverPolicy(unknown_is_transient=False)
+    documents, tasks = RedeliverPolicy(), RequeuePolicy()
 
     assert documents.decide(ForeignError(), 1, 1, NOW) == Redeliver(NOW + timedelta(seconds=300))
     assert documents.decide(ForeignError(), 3, 1, NOW) == GiveUp("max_retries_exceeded", to_dead_letter_queue=True)

@@ -1,8 +1,9 @@
 """What becomes of a message in a dead-letter queue: returned where its work is still owed a try, else written down."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
@@ -15,7 +16,8 @@ from counterfoil.documents import uploads
 from counterfoil.errors import NewerSchemaError, PermanentError
 from counterfoil.messages import Intake, Message, read_message
 from counterfoil.outbox import Outbox
-from counterfoil.retry import RedeliverPolicy
+from counterfoil.retry import RedeliverPolicy, RetryPolicy
+from counterfoil.tasks.message import read_task_message
 from counterfoil.work import KINDS, Kind, Send
 
 ACTOR = "dead_letters"
@@ -25,8 +27,8 @@ DEAD_LETTER_SUFFIX = "-dlq"
 """What tells the name of a dead-letter queue from that of its worker's queue."""
 PATIENCE = timedelta(days=13)
 """How long after it was first sent a message may wait here to be settled: a day before SQS would delete it."""
-READERS: dict[str, Callable[[str], Intake]] = {"acquisition": uploads.read}
-"""How a worker's messages are read, where they come from outside."""
+READERS: dict[str, Callable[[str], Intake]] = {"acquisition": uploads.read, "tasks": read_task_message}
+"""How a worker's messages are read, where they are more than the name of work."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,19 @@ class Archiver:
     """Settles messages of dead-letter queues. A message may leave its queue only when `settle` has returned None."""
 
     def __init__(
-        self, database: Database, outbox: Outbox, policy: RedeliverPolicy, clock: Callable[[], datetime]
+        self,
+        database: Database,
+        outbox: Outbox,
+        policy: RedeliverPolicy,
+        clock: Callable[[], datetime],
+        others: Mapping[str, RetryPolicy] = MappingProxyType({}),
     ) -> None:
+        """`policy` is that of every worker but the `others`."""
         self._database = database
         self._outbox = outbox
         self._policy = policy
         self._clock = clock
+        self._others = others
 
     def settle(self, worker: str, record: SQSRecord) -> Waiting | None:
         """Settle one message of the dead-letter queue of `worker`; its decision is committed before this returns.
@@ -109,9 +118,11 @@ class Archiver:
     def _settle_work(
         self, connection: Connection, kind: Kind, message: Message, record: SQSRecord, now: datetime
     ) -> list[Send] | Waiting:
+        policy = self._others.get(kind.worker, self._policy)
         claim = store.claim(
-            connection, kind, [message], now=now, lease=now, max_attempts=self._policy.max_attempts, look_only=True
+            connection, kind, [message], now=now, lease=now, max_attempts=policy.max_attempts, look_only=True
         )[message]
+        most = policy.max_attempts if claim.max_attempts is None else claim.max_attempts
         job_id = kind.job_id(message.work_id)
         detail = {"message_id": record.message_id, "revision": message.revision}
         if claim.answer is Answer.RUNNING and claim.until is not None:
@@ -122,21 +133,22 @@ class Archiver:
         sends: list[Send] = []
         if claim.answer is not Answer.ENDED:
             if claim.answer is Answer.EXHAUSTED:
-                sends = fail_abandoned(connection, kind, claim, self._policy.max_attempts, ACTOR, now)
+                sends = fail_abandoned(connection, kind, claim, most, ACTOR, now)
             else:
-                due = now + self._policy.wait(max(1, claim.attempts))
+                due = now + policy.wait(max(1, claim.attempts))
                 sends = store.give_back(connection, kind, claim, due=due, max_returns=MAX_RETURNS, now=now)
                 if sends:
                     audit(connection, job_id, claim.tenant_id, "returned", ACTOR, detail, now)
                     return sends
-                sends = self._fail_returned(connection, kind, claim, now)
+                sends = self._fail_returned(connection, kind, claim, most, now)
         joined = join_message(connection, job_id, message.revision, record.message_id, record.body)
         audit(connection, job_id, claim.tenant_id, "joined" if joined else "dropped", ACTOR, detail, now)
         return sends
 
-    def _fail_returned(self, connection: Connection, kind: Kind, claim: Claim, now: datetime) -> list[Send]:
+    @staticmethod
+    def _fail_returned(connection: Connection, kind: Kind, claim: Claim, most: int, now: datetime) -> list[Send]:
         """Work that comes back from the dead-letter queue again and again."""
-        taken, _ = store.take_abandoned(connection, kind, claim, now)
+        taken, _, _ = store.take_abandoned(connection, kind, claim, now)
         error = f"Returned {MAX_RETURNS} times from the dead-letter queue and never settled"
-        failure = Failure("max_retries_exceeded", "NeverSettled", error, self._policy.max_attempts, ACTOR)
+        failure = Failure("max_retries_exceeded", "NeverSettled", error, most, ACTOR)
         return store.fail(connection, kind, taken, failure, now)

@@ -10,12 +10,12 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil import metrics
 from counterfoil.db import Database
+from counterfoil.delivery import policies
 from counterfoil.delivery.received import Received
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.errors import TransientError, sentence
 from counterfoil.metrics import Metric
 from counterfoil.outbox import Outbox
-from counterfoil.retry import RedeliverPolicy
 from counterfoil.settings import Settings, settings
 from functions.dead_letters.archiver import Archiver
 
@@ -39,8 +39,9 @@ class _Function:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         database = Database.from_settings(settings, max_connections=1)
-        policy = RedeliverPolicy(settings.retry_redeliver_delays_seconds, settings.retry_max_attempts)
-        self._archiver = Archiver(database, Outbox(database, settings.queue_urls), policy, lambda: datetime.now(UTC))
+        outbox = Outbox(database, settings.queue_urls, settings.retry_queue_urls)
+        others = dict.fromkeys(settings.retry_queue_urls, policies.requeue(settings))
+        self._archiver = Archiver(database, outbox, policies.redeliver(settings), lambda: datetime.now(UTC), others)
 
     def protect(self, event: dict[str, Any]) -> None:
         """Hide every message of the batch before anything that can wait; one left in sight may come twice, no more."""

@@ -56,7 +56,7 @@ def watchdog() -> dict[str, Step]:
     """
     chosen = settings()
     database = Database.from_settings(chosen, max_connections=1)
-    outbox = Outbox(database, chosen.queue_urls)
+    outbox = Outbox(database, chosen.queue_urls, chosen.retry_queue_urls)
     recovery = Watchdog(chosen, database, outbox, _now)
     operations = Operations(database, outbox, _now)
     unsent_after = timedelta(seconds=chosen.watchdog_unsent_after_seconds)

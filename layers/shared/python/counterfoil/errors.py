@@ -13,6 +13,7 @@ CounterfoilError
  │    ├── InvalidDocumentError      a file that cannot be a document: empty, damaged, encrypted, unsafe, incomplete
  │    ├── InvalidSettingsError      a setting is missing or wrong
  │    ├── UnknownTenantError        work for a tenant that does not exist
+ │    ├── CirclingError             work that was put off again and again, and never came to an end
  │    ├── RejectedRequestError      a call to a service was refused (4xx)
  │    │    └── ContextWindowError   a prompt is longer than its model can read, or its answer was cut off
  │    └── RejectedStatementError    PostgreSQL refused a statement: a constraint, a type, a missing privilege
@@ -103,6 +104,10 @@ class UnknownTenantError(PermanentError):
         super().__init__(f"{message}: {quoted}" if quoted else message)
         self.unquoted = message
         """The message without the addresses."""
+
+
+class CirclingError(PermanentError):
+    """Work was put off again and again, and never came to an end."""
 
 
 class RejectedRequestError(PermanentError):

@@ -51,6 +51,9 @@ class Metric(StrEnum):
     ATTEMPTS_BEFORE_SUCCESS = "AttemptsBeforeSuccess"
     """Attempts that each success took, itself among them."""
 
+    NEVER_SENT = "NeverSent"
+    """Messages that were owed to work which is no more."""
+
     # By worker, by whoever settles its dead-letter queue.
     KEPT = "Kept"
     """Messages that could not be settled, and stay in the dead-letter queue for another try."""

@@ -1,10 +1,13 @@
 """The outbox: sends the messages that transactions owe, right after their commit or later, at least once."""
 
+import json
 import logging
+import random
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from math import ceil
+from math import floor
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -13,12 +16,15 @@ from counterfoil.db import Database
 from counterfoil.errors import CounterfoilError
 from counterfoil.http import within
 from counterfoil.messages import Message
-from counterfoil.work import Send
+from counterfoil.metrics import Metric, record
+from counterfoil.work import KINDS, Send
 
 MAX_DELAY = timedelta(seconds=900)
 """The longest DelaySeconds of SQS. What is due later stays in the outbox until it is nearer."""
 BATCH = 10
 """Messages in one SendMessageBatch call, SQS's own bound."""
+BATCH_BYTES = 250_000
+"""Of their bodies together: with the trace of each, less than SQS ever took at once."""
 CALL_SECONDS = 5.0
 """Longest call of a sender whose time is short."""
 
@@ -34,13 +40,21 @@ class Outbox:
         self,
         database: Database,
         queue_urls: Mapping[str, str],
+        retry_queue_urls: Mapping[str, str] = MappingProxyType({}),
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        random: Callable[[], float] = random.random,
     ) -> None:
-        """`queue_urls`: the queue of each worker that this function may send to; others are left for the watchdog."""
+        """`queue_urls`: the queue of each worker that this function may send to; others are left for the watchdog.
+
+        Of a worker in `retry_queue_urls`, whatever is not the first message of a revision goes there, so that retries
+        never hold up first tries. `random` draws from [0, 1), for whoever spreads what is sent.
+        """
         self._database = database
         self._queue_urls = queue_urls
+        self._retry_queue_urls = retry_queue_urls
         self._clock = clock
+        self.random = random
 
     def send(self, sends: Sequence[Send], *, trace: str | None = None, time_left: TimeLeft | None = None) -> int:
         """Send what is due within MAX_DELAY and mark it sent. Returns how many were sent.
@@ -52,20 +66,24 @@ class Outbox:
         not raised: the rows stay unsent, and the watchdog sends them.
         """
         now = self._clock()
-        by_worker: dict[str, list[Send]] = defaultdict(list)
+        by_queue: dict[tuple[str, str], list[Send]] = defaultdict(list)
         for send in sends:
             if send.not_before <= now + MAX_DELAY and send.worker in self._queue_urls:
-                by_worker[send.worker].append(send)
+                by_queue[send.worker, self._url(send)].append(send)
         sent: list[UUID] = []
-        for worker, owed in by_worker.items():
+        for (worker, url), owed in by_queue.items():
             try:
-                for start in range(0, len(owed), BATCH):
+                bodies, over = self._bodies(worker, owed)
+                sent += over
+                for batch in _batches([send for send in owed if send.id in bodies], bodies):
                     if time_left is not None and time_left() < CALL_SECONDS:
                         log.warning("Messages to %s stay in the outbox: no time is left", worker)
                         break
-                    entries = _entries(owed[start : start + BATCH], now, trace)
-                    successful = _call(self._queue_urls[worker], entries, is_short=time_left is not None)
-                    sent += [owed[start + index].id for index in successful]
+                    entries = [
+                        self._entry(index, send, bodies[send.id], now, trace) for index, send in enumerate(batch)
+                    ]
+                    successful = _call(url, entries, is_short=time_left is not None)
+                    sent += [batch[index].id for index in successful]
             except CounterfoilError as error:  # this queue's messages wait; the others go on
                 log.warning("Messages to %s stay in the outbox: %s", worker, error)
         try:
@@ -73,6 +91,51 @@ class Outbox:
         except CounterfoilError as error:
             log.warning("Sent messages may be sent again: %s", error)
         return len(sent)
+
+    def _url(self, send: Send) -> str:
+        first = self._queue_urls[send.worker]
+        return self._retry_queue_urls.get(send.worker, first) if send.message.send_number > 0 else first
+
+    def _bodies(self, worker: str, owed: Sequence[Send]) -> tuple[dict[UUID, str], list[UUID]]:
+        """The bodies of messages by row, and the rows that nobody needs a message of any more.
+
+        Raises:
+            DatabaseUnavailableError: nothing is known of what the messages carry.
+        """
+        envelope = KINDS[worker].envelope
+        if envelope is None:
+            return {send.id: send.message.model_dump_json() for send in owed}, []
+        with self._database.delivery() as connection:
+            ids = list({send.message.work_id for send in owed})
+            found = dict(connection.execute(envelope.encode(), {"ids": ids}).fetchall())
+        # What is found without a body is owed no more: another sender was quicker, and marks it.
+        bodies = {
+            send.id: json.dumps(
+                body | {"revision": send.message.revision, "send_number": send.message.send_number},
+                ensure_ascii=False,
+                separators=(",", ":"),
+            )
+            for send in owed
+            if (body := found.get(send.message.work_id)) is not None
+        }
+        gone = [send.id for send in owed if send.message.work_id not in found]
+        if gone:
+            log.warning("%d messages to %s are not sent: their work is no more", len(gone), worker)
+            record({Metric.NEVER_SENT: len(gone)}, worker=worker)
+        return bodies, gone
+
+    def _entry(self, index: int, send: Send, body: str, now: datetime, trace: str | None) -> dict[str, Any]:
+        """A message as SendMessageBatch takes it."""
+        entry = {"Id": str(index), "MessageBody": body, "DelaySeconds": self._whole_seconds(send.not_before - now)}
+        if send.tenant_id is not None:
+            entry["MessageGroupId"] = str(send.tenant_id)  # a fair queue: one tenant's burst delays no other tenant
+        if trace is not None:
+            entry["MessageSystemAttributes"] = {"AWSTraceHeader": {"DataType": "String", "StringValue": trace}}
+        return entry
+
+    def _whole_seconds(self, wait: timedelta) -> int:
+        """SQS takes whole seconds: a fraction is rounded at random, so that the mean of many waits is what it was."""
+        return max(0, floor(wait.total_seconds() + self.random()))
 
     def _mark_sent(self, ids: Sequence[UUID], now: datetime) -> None:
         if ids:
@@ -116,21 +179,19 @@ class Outbox:
         )
 
 
-def _entries(sends: Sequence[Send], now: datetime, trace: str | None) -> list[dict[str, Any]]:
-    """The messages as SendMessageBatch takes them; the id of each is its place."""
-    entries: list[dict[str, Any]] = []
-    for index, send in enumerate(sends):
-        entry = {
-            "Id": str(index),
-            "MessageBody": send.message.model_dump_json(),
-            "DelaySeconds": max(0, ceil((send.not_before - now).total_seconds())),
-        }
-        if send.tenant_id is not None:
-            entry["MessageGroupId"] = str(send.tenant_id)  # a fair queue: one tenant's burst delays no other tenant
-        if trace is not None:
-            entry["MessageSystemAttributes"] = {"AWSTraceHeader": {"DataType": "String", "StringValue": trace}}
-        entries.append(entry)
-    return entries
+def _batches(sends: Sequence[Send], bodies: Mapping[UUID, str]) -> Iterator[list[Send]]:
+    """As many messages at once as a call takes."""
+    batch: list[Send] = []
+    size = 0
+    for send in sends:
+        bytes_ = len(bodies[send.id].encode())
+        if batch and (len(batch) == BATCH or size + bytes_ > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(send)
+        size += bytes_
+    if batch:
+        yield batch
 
 
 def _call(queue_url: str, entries: list[dict[str, Any]], *, is_short: bool) -> list[int]:

@@ -27,6 +27,13 @@ class Park:
 
 
 @dataclass(frozen=True)
+class Requeue:
+    """Try again later by a new message, as is this policy's way."""
+
+    at: datetime
+
+
+@dataclass(frozen=True)
 class GiveUp:
     """No further try: the work has failed."""
 
@@ -35,7 +42,12 @@ class GiveUp:
     """Whether the message follows its work: only work that ran out of tries leaves its message to the DLQ."""
 
 
-Decision = Redeliver | Park | GiveUp
+Decision = Redeliver | Park | Requeue | GiveUp
+
+MAX_SENDS = 1000
+"""New messages for one revision of a work: whoever puts it off more often goes in circles. Beyond attempts and returns,
+which have bounds of their own, only tries that give their attempt back send more; those that wait for a service that is
+away, 10 minutes each, do it for a week."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +66,78 @@ class RedeliverPolicy:
 
     def is_transient(self, error: BaseException) -> bool:
         """Whether a later try can cure this error."""
-        if isinstance(error, TransientError):
-            return True
-        return not isinstance(error, PermanentError) and self.unknown_is_transient
+        return _is_transient(error, unknown_is_transient=self.unknown_is_transient)
 
-    def decide(self, error: BaseException, attempts: int, receives: int, now: datetime) -> Decision:
-        """What becomes of work whose attempt `attempts` ended in `error`, at receive `receives` of its message."""
+    def decide(
+        self,
+        error: BaseException,
+        attempts: int,
+        receives: int,
+        now: datetime,
+        *,
+        max_attempts: int | None = None,
+        chance: float = 0.0,  # noqa: ARG002  # its waits are the same for all
+    ) -> Decision:
+        """What becomes of work whose attempt `attempts` ended in `error`, at receive `receives` of its message.
+
+        `max_attempts` is the work's own bound, where it has one.
+        """
         if not self.is_transient(error):
             return GiveUp("non_retriable_error", to_dead_letter_queue=False)
-        if attempts >= self.max_attempts:
+        if attempts >= (self.max_attempts if max_attempts is None else max_attempts):
             return GiveUp("max_retries_exceeded", to_dead_letter_queue=True)
         at = now + max(self.wait(attempts), _asked_for(error))
         return Park(at) if receives >= MAX_RECEIVES else Redeliver(at)
+
+
+@dataclass(frozen=True)
+class RequeuePolicy:
+    """A new message for each retry: the n-th waits min(base * factor^n + U * jitter, cap) seconds, U from [0, 1)."""
+
+    base: float = 1
+    factor: float = 2
+    jitter: float = 1
+    cap: float = 300
+    max_attempts: int = 6
+    """Of work that has no bound of its own."""
+    unknown_is_transient: bool = False
+    """What an error outside the tree means: nothing that another try would cure."""
+    delays: tuple[float, ...] = (300, 1800)
+    """Seconds for which the same message waits after its first, second, ... receive where nothing could be settled."""
+
+    def wait(self, attempts: int, chance: float = 0.0) -> timedelta:
+        """How long to wait after `attempts` (>= 1) failed attempts; `chance` is U."""
+        return timedelta(seconds=min(self.base * self.factor**attempts + chance * self.jitter, self.cap))
+
+    def is_transient(self, error: BaseException) -> bool:
+        """Whether a later try can cure this error."""
+        return _is_transient(error, unknown_is_transient=self.unknown_is_transient)
+
+    def decide(
+        self,
+        error: BaseException,
+        attempts: int,
+        receives: int,  # noqa: ARG002  # its messages are each received for one try
+        now: datetime,
+        *,
+        max_attempts: int | None = None,
+        chance: float = 0.0,
+    ) -> Decision:
+        """As RedeliverPolicy; `chance`, from [0, 1), spreads what failed together."""
+        if not self.is_transient(error):
+            return GiveUp("non_retriable_error", to_dead_letter_queue=False)
+        if attempts >= (self.max_attempts if max_attempts is None else max_attempts):
+            return GiveUp("max_retries_exceeded", to_dead_letter_queue=False)
+        return Requeue(now + max(self.wait(attempts, chance), _asked_for(error)))
+
+
+RetryPolicy = RedeliverPolicy | RequeuePolicy
+
+
+def _is_transient(error: BaseException, *, unknown_is_transient: bool) -> bool:
+    if isinstance(error, TransientError):
+        return True
+    return not isinstance(error, PermanentError) and unknown_is_transient
 
 
 def _asked_for(error: BaseException) -> timedelta:

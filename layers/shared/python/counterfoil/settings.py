@@ -44,6 +44,8 @@ class Worker(BaseModel):
     timeout: int
     permits: int = Field(default=1, ge=1)
     start_margin: int = Field(default=10, ge=0)
+    retries: Literal["redeliver", "requeue"] = "redeliver"
+    """Its retry policy: the same message again, or a new one on a queue for retries."""
 
 
 class Settings(BaseModel):
@@ -54,6 +56,8 @@ class Settings(BaseModel):
     worker: Annotated[Worker | None, BeforeValidator(_from_json)] = None
     queue_urls: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
     """Queue URL by worker: those that this function sends to, its own among them."""
+    retry_queue_urls: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
+    """URL of the queue for retries by worker: those of `queue_urls` that have one."""
     dead_letter_sources: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
     """Worker by the ARN of its dead-letter queue, for the archiver."""
     mappings: Annotated[dict[str, UUID], BeforeValidator(_from_json)] = {}
@@ -73,6 +77,13 @@ class Settings(BaseModel):
         tuple[Annotated[float, Field(ge=0, le=43_200)], ...], BeforeValidator(_from_json), Field(min_length=1)
     ] = (300, 1800)
     """Waits after the first, second, ... failed attempt, none longer than SQS hides a message."""
+    retry_base_delay_seconds: float = Field(default=1, ge=0, le=3600)
+    """For workers that requeue, the n-th retry waits RETRY_BASE_DELAY_SECONDS * RETRY_EXPONENTIAL_BASE^n, ..."""
+    retry_exponential_base: float = Field(default=2, ge=1, le=10)
+    retry_jitter_max_seconds: float = Field(default=1, ge=0, le=3600)
+    """... and up to this much longer, by chance, ..."""
+    retry_max_delay_seconds: float = Field(default=300, ge=0, le=43_200)
+    """... but no longer than this."""
     protection_seconds: int = Field(default=300, ge=1)
     """The least that a received message is hidden for; longer than a lease."""
     watchdog_unsent_after_seconds: int = Field(default=60, ge=0)

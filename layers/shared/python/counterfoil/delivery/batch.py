@@ -37,6 +37,9 @@ CANCEL_SECONDS = 10
 ABANDON_SECONDS = 4
 """Before the end of the invocation: what has not stopped is left behind; its lease will lapse."""
 
+RETRY_SUFFIX = "-retry"
+"""What tells the name of a queue for retries from that of its worker's queue."""
+
 A = TypeVar("A")
 logger = Logger()
 
@@ -146,7 +149,8 @@ class Batch(BatchProcessor):
 
     @staticmethod
     def _queue(record: Received) -> str:
-        return record.record.queue_url.rsplit("/", 1)[-1]
+        """The worker's queue: its queue for retries has the same dead letters."""
+        return record.queue.removesuffix(RETRY_SUFFIX)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 

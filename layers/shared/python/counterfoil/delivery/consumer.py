@@ -1,4 +1,4 @@
-"""The consumer of one queue: everything about it that outlives an invocation."""
+"""The consumer of one worker's queues: everything about it that outlives an invocation."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -10,6 +10,7 @@ from aws_lambda_powertools.utilities.batch.types import PartialItemFailureRespon
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from counterfoil.db import Database
+from counterfoil.delivery import policies
 from counterfoil.delivery.attempt import Work
 from counterfoil.delivery.batch import Batch
 from counterfoil.delivery.claims import Claims
@@ -19,7 +20,7 @@ from counterfoil.delivery.settlement import Settlement
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.messages import Intake, read_message
 from counterfoil.outbox import Outbox
-from counterfoil.retry import RedeliverPolicy
+from counterfoil.retry import RetryPolicy
 from counterfoil.settings import Settings
 from counterfoil.work import KINDS
 
@@ -41,7 +42,7 @@ class Consumer:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         concurrency: Concurrency | None = None,
     ) -> None:
-        """`work` does one attempt; `read` says what a body names, where messages come from outside."""
+        """`work` does one attempt; `read` says what a body names, where messages are not just names of work."""
         self.worker = settings.require_worker()
         self.kind = KINDS[self.worker.name]
         self.settings = settings
@@ -53,7 +54,8 @@ class Consumer:
         self.concurrency = concurrency or Threads()
         self.gate = Gate(self.worker.permits, self.concurrency)
         self.lease = timedelta(seconds=settings.lease_seconds)
-        self.policy = RedeliverPolicy(settings.retry_redeliver_delays_seconds, settings.retry_max_attempts)
+        chosen = policies.requeue if self.worker.retries == "requeue" else policies.redeliver
+        self.policy: RetryPolicy = chosen(settings)
         self.settlement = Settlement(self.kind, self.policy, database, outbox, clock)
         self.claims = Claims(
             self.kind, database, outbox, lease=self.lease, max_attempts=self.policy.max_attempts, clock=clock
@@ -65,9 +67,10 @@ class Consumer:
     ) -> "Consumer":
         """The consumer as a function runs it: connections for every permit, the heartbeat and the claims."""
         worker = settings.require_worker()
-        visibility = Visibility(settings.queue_urls[worker.name])
+        urls = [of[worker.name] for of in (settings.queue_urls, settings.retry_queue_urls) if worker.name in of]
+        visibility = Visibility(*urls)
         database = Database.from_settings(settings, max_connections=worker.permits + 2)
-        outbox = Outbox(database, settings.queue_urls)
+        outbox = Outbox(database, settings.queue_urls, settings.retry_queue_urls)
         return cls(settings, work, database=database, outbox=outbox, visibility=visibility, read=read)
 
     def handle(self, event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:

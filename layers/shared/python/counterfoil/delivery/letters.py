@@ -40,6 +40,8 @@ class DeadLetter:
     failure: Failure
     created_at: datetime
     """When the work began to exist; for a message that names none, when it was sent."""
+    task_type: str | None = None
+    """What sort of work it is, where its worker does several."""
 
     @property
     def fingerprint(self) -> str:
@@ -53,7 +55,7 @@ class DeadLetter:
 _DEAD_LETTER = """
 INSERT INTO dead_letter AS d (job_id, tenant_id, worker, work_id, revision, task_type, payload, metadata, attempts,
                               fingerprint, dlq_reason, dlq_timestamp)
-VALUES (%(job_id)s, %(tenant_id)s, %(worker)s, %(work_id)s, %(revision)s, %(worker)s, %(payload)s, %(metadata)s,
+VALUES (%(job_id)s, %(tenant_id)s, %(worker)s, %(work_id)s, %(revision)s, %(task_type)s, %(payload)s, %(metadata)s,
         %(attempts)s, %(fingerprint)s, %(dlq_reason)s, %(now)s)
 ON CONFLICT (job_id) DO UPDATE SET revision = excluded.revision, payload = excluded.payload,
     metadata = excluded.metadata, attempts = excluded.attempts, fingerprint = excluded.fingerprint,
@@ -90,6 +92,7 @@ def write_dead_letter(connection: Connection, letter: DeadLetter, now: datetime)
             "job_id": letter.job_id,
             "tenant_id": letter.tenant_id,
             "worker": letter.worker,
+            "task_type": letter.task_type or letter.worker,
             "work_id": letter.message.work_id if letter.message else None,
             "revision": letter.message.revision if letter.message else None,
             "payload": Jsonb(letter.payload),

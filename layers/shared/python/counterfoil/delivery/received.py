@@ -26,6 +26,11 @@ class Received:
         return self.record.message_id
 
     @property
+    def queue(self) -> str:
+        """The name of the queue that it came from."""
+        return self.record.event_source_arn.rsplit(":", 1)[-1]
+
+    @property
     def receives(self) -> int:
         """How often SQS has given out this message, this time included."""
         return int(self.record.attributes.approximate_receive_count)

@@ -13,11 +13,18 @@ from counterfoil.delivery import store
 from counterfoil.delivery.attempt import Outcome, Skip
 from counterfoil.delivery.letters import DeadLetter, Failure, audit, write_dead_letter
 from counterfoil.delivery.received import Received
-from counterfoil.delivery.store import Claim
-from counterfoil.errors import CounterfoilError, DatabaseUnavailableError, DeferredError, StaleClaimError, sentence
+from counterfoil.delivery.store import Claim, Ended
+from counterfoil.errors import (
+    CirclingError,
+    CounterfoilError,
+    DatabaseUnavailableError,
+    DeferredError,
+    StaleClaimError,
+    sentence,
+)
 from counterfoil.messages import Message
 from counterfoil.outbox import Outbox
-from counterfoil.retry import MAX_RECEIVES, Decision, GiveUp, Park, Redeliver, RedeliverPolicy
+from counterfoil.retry import MAX_RECEIVES, MAX_SENDS, Decision, GiveUp, Redeliver, RetryPolicy
 from counterfoil.work import JOB_NAMESPACE, Kind, Send, wake
 
 LONGEST_ERROR = 2000
@@ -47,7 +54,7 @@ class Settlement:
     """Settles one kind of work under one policy."""
 
     def __init__(
-        self, kind: Kind, policy: RedeliverPolicy, database: Database, outbox: Outbox, clock: Callable[[], datetime]
+        self, kind: Kind, policy: RetryPolicy, database: Database, outbox: Outbox, clock: Callable[[], datetime]
     ) -> None:
         self._kind = kind
         self._policy = policy
@@ -64,6 +71,8 @@ class Settlement:
                 store.skip(connection, self._kind, claim, outcome.reason)
             else:
                 store.succeed(connection, self._kind, claim, outcome.reason())
+            if self._kind.keeps_successes:
+                self._note(connection, record, claim, "skipped" if isinstance(outcome, Skip) else "succeeded")
             return sends
 
         try:
@@ -80,16 +89,20 @@ class Settlement:
             return self._deferred(record, claim, error)
         now = self._clock()
         text = sentence(error, for_log=True)[:LONGEST_ERROR]
-        decision = self._policy.decide(error, claim.attempts, record.receives, now)
+        decision = self._policy.decide(
+            error, claim.attempts, record.receives, now, max_attempts=claim.max_attempts, chance=self._outbox.random()
+        )
         try:
-            self._commit(record, claim, lambda connection: self._record(connection, claim, decision, error, now))
+            self._commit(
+                record, claim, lambda connection: self._record(connection, record, claim, decision, error, now)
+            )
         except CounterfoilError as unsettled:
             return self._unsettled(record, unsettled)
         if isinstance(decision, Redeliver):
             return Verdict("retry", acknowledged=False, visible_in=(decision.at - now).total_seconds(), error=text)
         if isinstance(decision, GiveUp) and decision.to_dead_letter_queue:
             return Verdict("failed", acknowledged=False, visible_in=0, error=text)
-        return Verdict("retry" if isinstance(decision, Park) else "failed", acknowledged=True, error=text)
+        return Verdict("failed" if isinstance(decision, GiveUp) else "retry", acknowledged=True, error=text)
 
     def _unsettled(self, record: Received, error: CounterfoilError) -> Verdict:
         """A claimed record could not be settled: the work is a newer try's, or the database is away."""
@@ -98,11 +111,19 @@ class Settlement:
         return self.away(record, error)
 
     def _deferred(self, record: Received, claim: Claim, error: DeferredError) -> Verdict:
-        """The work could not go on, through no fault of its own: the attempt is given back and the work parked."""
+        """The work could not go on, through no fault of its own: the attempt is given back and the work parked.
+
+        Lambda is told not to stop functions that send to their own queues; what goes in circles is stopped here.
+        """
         now = self._clock()
+        due = max(error.until, now)
+        is_circling = claim.message.send_number >= MAX_SENDS
 
         def settle(connection: Connection) -> list[Send]:
-            sends = store.defer(connection, self._kind, claim, due=max(error.until, now), now=now)
+            if is_circling:
+                return self._fail(connection, record, claim, _circling(error), "max_retries_exceeded", now)
+            self._note(connection, record, claim, "deferred", error=error, due=due)
+            sends = store.defer(connection, self._kind, claim, due=due, now=now)
             if error.is_over is not None and error.is_over(connection):
                 sends += wake(connection, self._kind.worker, [claim.message.work_id], now)
             return sends
@@ -111,35 +132,78 @@ class Settlement:
             self._commit(record, claim, settle)
         except CounterfoilError as unsettled:
             return self._unsettled(record, unsettled)
-        return Verdict("deferred", acknowledged=True, error=str(error))
+        return Verdict("failed" if is_circling else "deferred", acknowledged=True, error=str(error))
 
     def _record(
-        self, connection: Connection, claim: Claim, decision: Decision, error: BaseException, now: datetime
+        self,
+        connection: Connection,
+        record: Received,
+        claim: Claim,
+        decision: Decision,
+        error: BaseException,
+        now: datetime,
     ) -> list[Send]:
         """Write down a failed try as decided."""
+        if isinstance(decision, GiveUp):
+            return self._fail(connection, record, claim, error, decision.dlq_reason, now)
         text = sentence(error)[:LONGEST_ERROR]
-        if isinstance(decision, Park):
-            return store.park_failed(connection, self._kind, claim, error=text, due=decision.at, now=now)
+        self._note(connection, record, claim, "retry", error=error, due=decision.at)
         if isinstance(decision, Redeliver):
             store.wait(connection, self._kind, claim, text, decision.at)
-        else:
-            failure = Failure(
-                decision.dlq_reason,
-                type(error).__name__,
-                text,
-                self._policy.max_attempts,
-                self._kind.worker,
-                told=sentence(error, for_log=True)[:LONGEST_ERROR],
-            )
-            return store.fail(connection, self._kind, claim, failure, now)
-        return []
+            return []
+        return store.park_failed(connection, self._kind, claim, error=text, due=decision.at, now=now)
+
+    def _fail(
+        self,
+        connection: Connection,
+        record: Received,
+        claim: Claim,
+        error: BaseException,
+        dlq_reason: str,
+        now: datetime,
+    ) -> list[Send]:
+        self._note(connection, record, claim, "failed", error=error)
+        failure = Failure(
+            dlq_reason,
+            type(error).__name__,
+            sentence(error)[:LONGEST_ERROR],
+            self._most(claim),
+            self._kind.worker,
+            told=sentence(error, for_log=True)[:LONGEST_ERROR],
+        )
+        return store.fail(connection, self._kind, claim, failure, now)
+
+    def _most(self, claim: Claim) -> int:
+        """How often this work is tried at most."""
+        return self._policy.max_attempts if claim.max_attempts is None else claim.max_attempts
+
+    def _note(
+        self,
+        connection: Connection,
+        record: Received,
+        claim: Claim,
+        outcome: str,
+        *,
+        error: BaseException | None = None,
+        due: datetime | None = None,
+    ) -> None:
+        """Write down how this try ended, for people who follow what became of the work."""
+        ended = Ended(
+            outcome,
+            began_at=record.stages.get("claimed", record.received_at),
+            ended_at=self._clock(),
+            error_type=None if error is None else type(error).__name__,
+            error=None if error is None else sentence(error)[:LONGEST_ERROR],
+            next_attempt_at=due,
+        )
+        store.note(connection, self._kind, claim, ended)
 
     def exhausted(self, record: Received, claim: Claim) -> Verdict:
         """The last try was killed before it could settle: settle for it."""
         now = self._clock()
 
         def settle(connection: Connection) -> list[Send]:
-            return fail_abandoned(connection, self._kind, claim, self._policy.max_attempts, self._kind.worker, now)
+            return fail_abandoned(connection, self._kind, claim, self._most(claim), self._kind.worker, now)
 
         try:
             self._transact(record, claim, settle)
@@ -214,11 +278,19 @@ def fail_abandoned(  # what failed, by which bound, and who says so
     Raises:
         StaleClaimError: somebody else has it.
     """
-    taken, last_error = store.take_abandoned(connection, kind, claim, now)
+    taken, began_at, last_error = store.take_abandoned(connection, kind, claim, now)
     told = f"The worker ended during attempt {claim.attempts} of {max_attempts} without settling it"
     error = f"{told}; the error before that: {last_error}" if last_error else told
     failure = Failure("max_retries_exceeded", "WorkerLost", error[:LONGEST_ERROR], max_attempts, actor, told=told)
+    if began_at is not None:
+        store.note(connection, kind, taken, Ended("failed", began_at, now, failure.error_type, told))
     return store.fail(connection, kind, taken, failure, now)
+
+
+def _circling(error: DeferredError) -> CirclingError:
+    said = CirclingError(f"It was put off {MAX_SENDS} times without coming to an end. The last time: {error}")
+    said.__cause__ = error
+    return said
 
 
 def unreadable_letter(record: SQSRecord, error: BaseException, *, worker: str, queue: str, actor: str) -> DeadLetter:

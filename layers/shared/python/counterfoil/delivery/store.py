@@ -5,7 +5,7 @@ claim token it acts for, and changes nothing when the token is no longer the lat
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import NoReturn
@@ -52,11 +52,12 @@ class Claim:
     """The end of the lease (running) or the time of the next attempt (early)."""
     is_superseded: bool = False
     """Whether a newer revision than the message's exists."""
-    max_attempts: int = 0
-    """How often the work is tried at most."""
+    max_attempts: int | None = None
+    """How often the work is tried at most; None: as its policy says."""
 
 
-# The rows are locked in the order of their ids, so that two claims of overlapping batches cannot deadlock.
+# The rows are locked in the order of their ids, so that two claims of overlapping batches cannot deadlock. A queue's
+# waits are whole seconds: what is due within less than one is not early, or half of all would be put off once more.
 _CLAIM = """
 WITH wanted AS (
     SELECT * FROM unnest(%(ids)s::uuid[], %(revisions)s::int[], %(sends)s::int[]) AS w (id, revision, send_number)
@@ -72,7 +73,7 @@ WITH wanted AS (
         WHEN (w.revision, w.send_number) < (f.revision, f.send_number) THEN 'ended'
         WHEN f.status = 'in-progress' AND f.lease > %(now)s THEN 'running'
         WHEN f.attempts >= f.max_attempts THEN 'exhausted'
-        WHEN f.status = 'pending' AND f.due > %(now)s THEN 'early'
+        WHEN f.status = 'pending' AND f.due >= %(now)s + interval '1 second' THEN 'early'
         WHEN f.unsettled AND NOT %(take_over)s THEN 'unsettled'
         ELSE 'mine' END AS answer, coalesce(w.revision < f.revision, false) AS superseded
     FROM wanted w LEFT JOIN found f USING (id)
@@ -287,16 +288,18 @@ _TAKE_ABANDONED = """
 UPDATE {table} SET {claim_token} = nextval('claim_token'), {lease_expires_at} = NULL
 WHERE id = %(id)s AND {claim_token} = %(token)s AND {attempts} = %(attempts)s
   AND ({status} = 'pending' OR ({status} = 'in-progress' AND {lease_expires_at} <= %(now)s))
-RETURNING {claim_token}, {error}
+RETURNING {claim_token}, {claimed_at}, {error}
 """
 
 
-def take_abandoned(connection: Connection, kind: Kind, claim_: Claim, now: datetime) -> tuple[Claim, str | None]:
+def take_abandoned(
+    connection: Connection, kind: Kind, claim_: Claim, now: datetime
+) -> tuple[Claim, datetime | None, str | None]:
     """Take work from a try that ended without settling, without beginning another. Raises as `succeed`.
 
     A try that was slow, not dead, may meanwhile have given its attempt back; then there is one left to begin.
 
-    Returns the claim, and the error of the last try that did settle.
+    Returns the claim, when that try began, and the error of the last one that did settle.
     """
     row = connection.execute(
         kind.sql(_TAKE_ABANDONED),
@@ -307,7 +310,7 @@ def take_abandoned(connection: Connection, kind: Kind, claim_: Claim, now: datet
     taken = Claim(
         Answer.MINE, claim_.message, claim_.tenant_id, claim_.attempts, row[0], max_attempts=claim_.max_attempts
     )
-    return taken, row[1]
+    return taken, row[1], row[2]
 
 
 _FAIL = """
@@ -338,9 +341,46 @@ def fail(connection: Connection, kind: Kind, claim_: Claim, failure: Failure, no
         attempts=claim_.attempts,
         failure=failure,
         created_at=created_at,
+        task_type=file.get("task_type"),
     )
     write_dead_letter(connection, letter, now)
     return wake_waiting(connection, kind, message.work_id, now)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a try ended: the same word as the verdict on its message."""
+
+    outcome: str
+    began_at: datetime
+    ended_at: datetime
+    error_type: str | None = None
+    error: str | None = None
+    next_attempt_at: datetime | None = None
+
+
+_NOTE = """
+INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome, error_type, error,
+                          next_attempt_at)
+VALUES (%(tenant_id)s, %(worker)s, %(work_id)s, %(revision)s, %(number)s, %(began_at)s, %(ended_at)s, %(outcome)s,
+        %(error_type)s, %(error)s, %(next_attempt_at)s)
+"""
+
+
+def note(connection: Connection, kind: Kind, claim_: Claim, ended: Ended) -> None:
+    """Write down the try of a claim, in the transaction that settles it."""
+    message = claim_.message
+    connection.execute(
+        _NOTE,
+        {
+            "tenant_id": claim_.tenant_id,
+            "worker": kind.worker,
+            "work_id": message.work_id,
+            "revision": message.revision,
+            "number": claim_.attempts,
+            **asdict(ended),
+        },
+    )
 
 
 _RETURN = """

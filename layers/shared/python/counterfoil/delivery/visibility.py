@@ -18,10 +18,12 @@ logger = Logger()
 
 
 class Visibility:
-    """ChangeMessageVisibility on one queue."""
+    """ChangeMessageVisibility on the queues of one worker."""
 
-    def __init__(self, queue_url: str) -> None:
+    def __init__(self, queue_url: str, *others: str) -> None:
+        """Know the queues by their addresses; what comes from none of them is taken to be from the first."""
         self._queue_url = queue_url
+        self._others = {_name(url): url for url in others}
 
     def protect(self, records: Sequence[Received], seconds: int, now: datetime) -> set[Received]:
         """Hide `records` for at least `seconds` from now, in batch calls; what failed is tried once more.
@@ -39,6 +41,12 @@ class Visibility:
             logger.warning("The visibility of a message was not changed", message_id=record.message_id)
 
     def _change(self, records: Sequence[Received], seconds: int, now: datetime) -> set[Received]:
+        by_queue: dict[str, list[Received]] = {}
+        for record in records:
+            by_queue.setdefault(self._others.get(record.queue, self._queue_url), []).append(record)
+        return {record for url, those in by_queue.items() for record in self._change_in(url, those, seconds, now)}
+
+    def _change_in(self, url: str, records: Sequence[Received], seconds: int, now: datetime) -> set[Received]:
         failed: set[Received] = set()
         for start in range(0, len(records), BATCH):
             batch = records[start : start + BATCH]
@@ -52,15 +60,17 @@ class Visibility:
             ]
             try:
                 with aws.errors_mapped():
-                    answer = aws.client("sqs").change_message_visibility_batch(
-                        QueueUrl=self._queue_url, Entries=entries
-                    )
+                    answer = aws.client("sqs").change_message_visibility_batch(QueueUrl=url, Entries=entries)
             except Exception as error:  # noqa: BLE001  # a backoff or renewal that failed costs time, never the message
                 logger.warning("Visibility was not changed", error=sentence(error))
                 failed |= set(batch)
             else:
                 failed |= set(batch) - {batch[int(entry["Id"])] for entry in answer.get("Successful", [])}
         return failed
+
+
+def _name(queue_url: str) -> str:
+    return queue_url.rsplit("/", 1)[-1]
 
 
 def bounded(seconds: int, received_at: datetime, now: datetime) -> int:
