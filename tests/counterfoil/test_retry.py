@@ -1,11 +1,11 @@
-"""What the redeliver policy decides, for every class of error, attempt and receive."""
+"""What the policies decide, for every class of error, attempt and receive."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from counterfoil.errors import CancelledError, InvalidDocumentError, ServiceUnavailableError
-from counterfoil.retry import GiveUp, Park, Redeliver, RedeliverPolicy
+from counterfoil.retry import GiveUp, Park, Redeliver, RedeliverPolicy, Requeue, RequeuePolicy
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 POLICY = RedeliverPolicy()
@@ -54,3 +54,50 @@ def test_the_last_wait_repeats_where_more_attempts_are_allowed() -> None:
     policy = RedeliverPolicy(delays=(1, 2), max_attempts=9)
 
     assert [policy.wait(attempts).total_seconds() for attempts in (1, 2, 3, 8)] == [1, 2, 2, 2]
+
+
+def test_a_requeued_failure_waits_twice_as_long_each_time() -> None:
+    waits = [RequeuePolicy().wait(attempts).total_seconds() for attempts in range(1, 10)]
+
+    assert waits == [2, 4, 8, 16, 32, 64, 128, 256, 300]
+
+
+@pytest.mark.parametrize(("chance", "seconds"), [(0.0, 4), (0.5, 4.5), (0.999, 4.999)])
+def test_chance_spreads_what_failed_together(chance: float, seconds: float) -> None:
+    decision = RequeuePolicy().decide(ServiceUnavailableError("x"), 2, 1, NOW, chance=chance)
+
+    assert decision == Requeue(NOW + timedelta(seconds=seconds))
+
+
+def test_the_cap_bounds_jitter_too() -> None:
+    policy = RequeuePolicy(base=3, factor=1, jitter=10, cap=8)
+
+    assert [policy.wait(1, chance).total_seconds() for chance in (0, 0.25, 0.5, 0.9)] == [3, 5.5, 8, 8]
+
+
+@pytest.mark.parametrize("receives", [1, 2, 3])
+def test_the_receives_of_a_requeued_message_mean_nothing(receives: int) -> None:
+    assert RequeuePolicy().decide(CancelledError("x"), 5, receives, NOW) == Requeue(NOW + timedelta(seconds=32))
+    assert RequeuePolicy().decide(CancelledError("x"), 6, receives, NOW) == GiveUp(
+        "max_retries_exceeded", to_dead_letter_queue=False
+    )
+
+
+@pytest.mark.parametrize("policy", [RedeliverPolicy(), RequeuePolicy()])
+def test_work_with_a_bound_of_its_own_is_tried_that_often(policy: RedeliverPolicy | RequeuePolicy) -> None:
+    def given_up(attempts: int, bound: int) -> bool:
+        return isinstance(policy.decide(ServiceUnavailableError("x"), attempts, 1, NOW, max_attempts=bound), GiveUp)
+
+    assert [given_up(1, 1), given_up(1, 2), given_up(20, 21), given_up(21, 21)] == [True, False, False, True]
+
+
+def test_a_service_that_asks_a_requeued_work_to_wait_is_heard() -> None:
+    error = ServiceUnavailableError("x", retry_after=120)
+
+    assert RequeuePolicy().decide(error, 1, 1, NOW, chance=0.5) == Requeue(NOW + timedelta(seconds=120))
+
+
+def test_an_error_outside_the_tree_is_not_requeued() -> None:
+    assert RequeuePolicy().decide(RuntimeError(), 1, 1, NOW) == GiveUp(
+        "non_retriable_error", to_dead_letter_queue=False
+    )
