@@ -180,7 +180,7 @@ class Worker(Construct):
             environment["SLACK"] = "true"
         if around.outside.calls_webhooks(row):
             environment["WEBHOOKS"] = "true"
-        if row.writes or row.admits:
+        if row.reads or row.writes or row.admits:
             environment["UPLOADS_BUCKET"] = around.uploads.bucket_name
         return {**environment, **around.database.environment(row)}
 
