@@ -1,27 +1,49 @@
 """The HTTP API: requests in, JSON out. The gateway has checked the token before anything comes here."""
 
-import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
-from aws_lambda_powertools import Logger
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response, content_types
+from aws_lambda_powertools.event_handler.openapi.models import HTTPBearer
+from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 from aws_lambda_powertools.utilities.typing import LambdaContext
+from pydantic import AwareDatetime
 
 from counterfoil.db import Database
-from counterfoil.errors import CounterfoilError, PermanentError, RejectedRequestError, TransientError, sentence
+from counterfoil.documents.matching.reviews import State
+from counterfoil.documents.review_queue import Wanted
+from counterfoil.documents.structured import DocumentType
+from counterfoil.outbox import Outbox
 from counterfoil.settings import settings
-from functions.admin_api import reviews
+from counterfoil.tasks.store import Status
+from functions.admin_api import refusals, reviews, tasks, uploads
 from functions.admin_api.caller import Caller
-from functions.admin_api.reviews import ConflictError
-from functions.admin_api.uploads import ForbiddenError, NotFoundError, admit
+from functions.admin_api.description import described, methods
+from functions.admin_api.problems import responses
+from functions.admin_api.request import UnreadableError, after, only, read_json, readable
+from functions.admin_api.uploads import Slug
 
-RETRY_AFTER_SECONDS = 5
+VERSION = "1"
+"""Of the API: what is promised under `/api`."""
 
-api = APIGatewayHttpResolver()
-logger = Logger()
+api = APIGatewayHttpResolver(
+    enable_validation=True, response_validation_error_http_code=500, json_body_deserializer=read_json
+)
+api.configure_openapi(
+    title="Counterfoil",
+    version=VERSION,
+    description="Documents are uploaded, what is in doubt is decided, tasks are handed in. Who calls, and what for, is "
+    "said by a token (JWT) of the deployment's issuer: its groups are `viewer`, `operator` or `admin`, and "
+    "`tenant:{slug}` for each tenant. What is not done is answered with a problem (RFC 9457).",
+    security_schemes={"token": HTTPBearer(bearerFormat="JWT")},
+    security=[{"token": []}],
+)
+
+Id = Annotated[str, Path(json_schema_extra={"format": "uuid"})]
+Limit = Annotated[int, Query(ge=1, le=reviews.LONGEST_PAGE, description="How many, at most.")]
+Cursor = Annotated[str | None, Query(description="`next` of the page before.")]
+OneTenant = Annotated[Slug | None, Query(description="A tenant's slug.")]
 
 
 @cache
@@ -30,66 +52,190 @@ def database() -> Database:
     return Database.from_settings(settings(), max_connections=1)
 
 
-@api.post("/api/uploads")
-def create_upload() -> Response[str]:
-    """Leave to upload a file: a form to be posted to S3 (201)."""
+@api.get(
+    "/api/openapi.json",
+    summary="This document",
+    tags=["about"],
+    responses=responses({200: (dict[str, Any], "OpenAPI 3.1.")}),
+)
+def openapi() -> Response[dict[str, Any]]:
+    """What can be asked, and what is answered."""
+    return Response(200, content_types.APPLICATION_JSON, document())
+
+
+@api.post(
+    "/api/uploads",
+    summary="Ask for leave to upload a file",
+    tags=["uploads"],
+    responses=responses({201: (uploads.UploadForm, "A form to be posted to S3.")}, 400, 404, 413, 415, 422),
+)
+def create_upload(wanted: Annotated[uploads.Upload, Body()]) -> Response[uploads.UploadForm]:
+    """Leave to upload a file: a form to be posted to S3."""
     bucket = settings().uploads_bucket
     assert bucket is not None  # the row lets files be uploaded, and the stack tells where
-    found = admit(_body(), _caller(), database(), bucket, datetime.now(UTC))
-    return _json(201, found)
+    return _json(201, uploads.admit(wanted, _caller(), database(), bucket, datetime.now(UTC)))
 
 
-@api.get("/api/admin/reviews")
-def list_reviews() -> Response[str]:
+# -- tasks ----------------------------------------------------------------------------------------------------------
+
+
+@api.post(
+    "/api/tasks",
+    summary="Hand in a task",
+    tags=["tasks"],
+    responses=responses(
+        {
+            202: (tasks.TaskDetail, "It is accepted."),
+            200: (tasks.TaskDetail, "The same was asked for under this key before: the first task, as it is now."),
+        },
+        *(400, 404, 409, 413, 415, 422, 429),
+    ),
+)
+def submit_task(order: Annotated[tasks.TaskOrder, Body()]) -> Response[tasks.TaskDetail]:
+    """A task is accepted, once for each `idempotency_key`."""
+    status, task = _desk().submit(order, _caller(), datetime.now(UTC))
+    return _json(status, task)
+
+
+@api.get(
+    "/api/tasks",
+    summary="List tasks",
+    tags=["tasks"],
+    responses=responses({200: (tasks.TaskPage, "A page, the newest first.")}, 404, 422),
+)
+def list_tasks(  # a query is this many parameters
+    tenant: OneTenant = None,
+    status: Annotated[Status | None, Query()] = None,
+    task_type: Annotated[str | None, Query(max_length=tasks.LONGEST_TYPE)] = None,
+    created_from: Annotated[AwareDatetime | None, Query(alias="from", description="Handed in then or later.")] = None,
+    created_until: Annotated[AwareDatetime | None, Query(alias="to", description="Handed in before.")] = None,
+    cursor: Cursor = None,
+    limit: Limit = tasks.PAGE,
+) -> Response[tasks.TaskPage]:
+    """A page of a tenant's tasks: the caller's own, and for an admin everybody's."""
+    _only("tenant", "status", "task_type", "from", "to", "cursor", "limit")
+    wanted = tasks.Filter(tenant, status, task_type, created_from, created_until, cursor, limit)
+    return _json(200, _desk().page(wanted, _caller()))
+
+
+@api.get(
+    "/api/tasks/<job_id>",
+    summary="Show a task",
+    tags=["tasks"],
+    responses=responses({200: (tasks.TaskHistory, "The task, with its result and its tries.")}, 404),
+)
+def show_task(job_id: Id) -> Response[tasks.TaskHistory]:
+    """One task: status, result, attempts, and what became of each try."""
+    return _json(200, _desk().show(job_id, _caller()))
+
+
+@api.post(
+    "/api/tasks/<job_id>/cancel",
+    summary="Cancel a task",
+    tags=["tasks"],
+    responses=responses({200: (tasks.TaskDetail, "It is cancelled.")}, 404, 409),
+)
+def cancel_task(job_id: Id) -> Response[tasks.TaskDetail]:
+    """A task that is not over is cancelled: it is not begun any more, and a try under way changes nothing."""
+    return _json(200, _desk().cancel(job_id, _caller(), datetime.now(UTC)))
+
+
+# -- reviews --------------------------------------------------------------------------------------------------------
+
+_DECISION = responses({200: (reviews.Decided, "It is decided.")}, 400, 404, 409, 413, 415, 422)
+_WORD = responses({200: (reviews.DifferenceSettled, "It is settled.")}, 400, 404, 409, 413, 415, 422)
+
+
+@api.get(
+    "/api/admin/reviews",
+    summary="List documents in doubt",
+    tags=["reviews"],
+    responses=responses({200: (reviews.ReviewPage, "A page.")}, 422),
+)
+def list_reviews(  # a query is this many parameters
+    tenant: OneTenant = None,
+    kind: Annotated[DocumentType | None, Query()] = None,
+    min_chance: Annotated[float | None, Query(ge=0, le=1, description="Of the likeliest candidate.")] = None,
+    max_chance: Annotated[float | None, Query(ge=0, le=1, description="Of the likeliest candidate.")] = None,
+    state: Annotated[State, Query()] = "open",
+    cursor: Cursor = None,
+    limit: Limit = reviews.PAGE,
+) -> Response[reviews.ReviewPage]:
     """A page of the documents that are in doubt."""
-    return _json(200, reviews.listed(api.current_event.query_string_parameters or {}, _caller(), database()))
+    _only("tenant", "kind", "min_chance", "max_chance", "state", "cursor", "limit")
+    wanted = Wanted(
+        state=state,
+        kind=None if kind is None else kind.value,
+        min_chance=min_chance,
+        max_chance=max_chance,
+        after=None if cursor is None else after(cursor),
+    )
+    return _json(200, reviews.listed(wanted, limit, tenant, _caller(), database()))
 
 
-@api.get("/api/admin/reviews/<document_id>")
-def show_review(document_id: str) -> Response[str]:
+@api.get(
+    "/api/admin/reviews/<document_id>",
+    summary="Show a document in doubt",
+    tags=["reviews"],
+    responses=responses({200: (reviews.Review, "The document, its candidates and their evidence.")}, 404),
+)
+def show_review(document_id: Id) -> Response[reviews.Review]:
     """One document in doubt, with its candidates and their evidence."""
     return _json(200, reviews.shown(document_id, _caller(), database()))
 
 
-@api.post("/api/admin/reviews/merge")
-def merge() -> Response[str]:
+@api.post("/api/admin/reviews/merge", summary="Merge two clusters", tags=["reviews"], responses=_DECISION)
+def merge(asked: Annotated[reviews.Merge, Body()]) -> Response[reviews.Decided]:
     """Two clusters are one."""
-    return _json(200, reviews.merge(_body(), _caller(), database(), datetime.now(UTC)))
+    return _json(200, reviews.merge(asked, _caller(), database(), datetime.now(UTC)))
 
 
-@api.post("/api/admin/reviews/split")
-def split() -> Response[str]:
+@api.post("/api/admin/reviews/split", summary="Split a cluster", tags=["reviews"], responses=_DECISION)
+def split(asked: Annotated[reviews.Split, Body()]) -> Response[reviews.Decided]:
     """A document does not belong to its cluster."""
-    return _json(200, reviews.split(_body(), _caller(), database(), datetime.now(UTC)))
+    return _json(200, reviews.split(asked, _caller(), database(), datetime.now(UTC)))
 
 
-@api.post("/api/admin/reviews/accept")
-def accept() -> Response[str]:
+@api.post("/api/admin/reviews/accept", summary="Accept a difference", tags=["reviews"], responses=_WORD)
+def accept(asked: Annotated[reviews.Difference, Body()]) -> Response[reviews.DifferenceSettled]:
     """A difference may be."""
-    return _json(200, reviews.say("accepted", _body(), _caller(), database(), datetime.now(UTC)))
+    return _json(200, reviews.say("accepted", asked, _caller(), database(), datetime.now(UTC)))
 
 
-@api.post("/api/admin/reviews/dispute")
-def dispute() -> Response[str]:
+@api.post("/api/admin/reviews/dispute", summary="Dispute a difference", tags=["reviews"], responses=_WORD)
+def dispute(asked: Annotated[reviews.Difference, Body()]) -> Response[reviews.DifferenceSettled]:
     """A difference may not be."""
-    return _json(200, reviews.say("disputed", _body(), _caller(), database(), datetime.now(UTC)))
+    return _json(200, reviews.say("disputed", asked, _caller(), database(), datetime.now(UTC)))
 
 
-@api.post("/api/admin/reviews/<document_id>/confirm")
-def confirm(document_id: str) -> Response[str]:
+@api.post(
+    "/api/admin/reviews/<document_id>/confirm", summary="Confirm a candidate", tags=["reviews"], responses=_DECISION
+)
+def confirm(document_id: Id, asked: Annotated[reviews.Confirm, Body()]) -> Response[reviews.Decided]:
     """A document belongs to another one."""
-    return _json(200, reviews.confirm(document_id, _body(), _caller(), database(), datetime.now(UTC)))
+    return _json(200, reviews.confirm(document_id, asked, _caller(), database(), datetime.now(UTC)))
 
 
-@api.post("/api/admin/reviews/<document_id>/reject")
-def reject(document_id: str) -> Response[str]:
+@api.post("/api/admin/reviews/<document_id>/reject", summary="Reject candidates", tags=["reviews"], responses=_DECISION)
+def reject(document_id: Id, asked: Annotated[reviews.Reject, Body()]) -> Response[reviews.Decided]:
     """A document does not belong to others."""
-    return _json(200, reviews.reject(document_id, _body(), _caller(), database(), datetime.now(UTC)))
+    return _json(200, reviews.reject(document_id, asked, _caller(), database(), datetime.now(UTC)))
+
+
+# -- answering ------------------------------------------------------------------------------------------------------
 
 
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer one request."""
-    return api.resolve(event, context)
+    try:
+        return api.resolve(readable(event), context)
+    except UnreadableError as error:
+        refused = refusals.refused(error.status, error)
+        return {"statusCode": refused.status_code, "headers": refused.headers, "body": refused.body}
+
+
+def _json(status: int, body: Any) -> Response[Any]:
+    return Response(status, content_types.APPLICATION_JSON, body)
 
 
 def _caller() -> Caller:
@@ -97,42 +243,23 @@ def _caller() -> Caller:
     return Caller.of((authorizer.jwt_claim if authorizer else None) or {})
 
 
-def _body() -> str:
-    """What was sent; empty where it is no text. The gateway encodes what is not declared as JSON or text (base64)."""
-    try:
-        return api.current_event.decoded_body or ""
-    except ValueError:
-        return ""
+def _desk() -> tasks.Desk:
+    return tasks.Desk(database(), Outbox(database(), settings().queue_urls), settings())
 
 
-def _json(status: int, body: Any, **headers: str) -> Response[str]:
-    return Response(status, content_types.APPLICATION_JSON, json.dumps(body, default=str), headers=headers)
+def _only(*known: str) -> None:
+    only(api.current_event.query_string_parameters, *known)
 
 
-def _told(status: int) -> Callable[[CounterfoilError], Response[str]]:
-    def tell(error: CounterfoilError) -> Response[str]:
-        logger.info("refused", status=status, error=sentence(error, for_log=True))
-        return _json(status, {"error": sentence(error)})
-
-    return tell
+@cache
+def document() -> dict[str, Any]:
+    """The description of the API, OpenAPI 3.1."""
+    return described(api)
 
 
-def _later(error: TransientError) -> Response[str]:
-    logger.warning("unavailable", error=sentence(error, for_log=True))
-    return _json(
-        503, {"error": "This cannot be answered just now; ask again."}, **{"Retry-After": str(RETRY_AFTER_SECONDS)}
-    )
-
-
-def _broken(error: PermanentError) -> Response[str]:
-    logger.error("failed", error=sentence(error, for_log=True))
-    return _json(500, {"error": "This failed on our side."})
-
-
-# The nearest class of an error decides.
-api.exception_handler(ForbiddenError)(_told(403))
-api.exception_handler(NotFoundError)(_told(404))
-api.exception_handler(ConflictError)(_told(409))
-api.exception_handler(RejectedRequestError)(_told(400))
-api.exception_handler(TransientError)(_later)
-api.exception_handler(PermanentError)(_broken)
+FORMS = (
+    *(uploads.Upload, tasks.TaskOrder, reviews.Difference),
+    *(reviews.Confirm, reviews.Reject, reviews.Merge, reviews.Split),
+)
+"""Of bodies."""
+refusals.register(api, FORMS, lambda: methods(document(), api.current_event.path))

@@ -16,7 +16,7 @@ from botocore.config import Config
 from counterfoil import aws
 from counterfoil.settings import settings
 from functions.admin_api import handler
-from tests.delivery.harness import Context
+from tests.delivery.harness import Context, FakeSqs
 
 EVENT = json.loads((Path(__file__).parents[2] / "events" / "admin_api.json").read_text())
 BUCKET = "counterfoil-uploads"
@@ -35,8 +35,14 @@ Ask = Callable[..., Answer]
 
 
 @pytest.fixture
-def ask(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
-    """`ask(body, groups=..., method=, path=, query=)` calls the API with a token that the gateway has checked.
+def queue() -> FakeSqs:
+    """Where tasks are sent to."""
+    return FakeSqs()
+
+
+@pytest.fixture
+def ask(database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
+    """`ask(body, groups=..., method=, path=, query=, ...)` calls the API with a token that the gateway has checked.
 
     A body of bytes comes as the gateway hands on what is not declared as JSON or text: in base64.
     """
@@ -47,8 +53,9 @@ def ask(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
         aws_secret_access_key="example",
         config=Config(signature_version="s3v4"),
     )
-    monkeypatch.setattr(aws, "client", lambda service: {"s3": s3}[service])
+    monkeypatch.setattr(aws, "client", lambda service: {"s3": s3, "sqs": queue}[service])
     monkeypatch.setenv("DATABASE_URL", database_url)
+    monkeypatch.setenv("QUEUE_URLS", json.dumps({"tasks": "counterfoil-tasks"}))
     monkeypatch.setenv("UPLOADS_BUCKET", BUCKET)
     settings.cache_clear()
     handler.database.cache_clear()
@@ -60,6 +67,8 @@ def ask(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
         method: str = "POST",
         path: str = "/api/uploads",
         query: dict[str, str] | None = None,
+        subject: str | None = None,
+        headers: dict[str, str] | None = None,
     ) -> Answer:
         event = copy.deepcopy(EVENT)
         if isinstance(body, bytes):
@@ -70,7 +79,11 @@ def ask(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
         event["requestContext"]["http"]["method"] = method
         if query:
             event["rawQueryString"], event["queryStringParameters"] = urlencode(query), query
-        event["requestContext"]["authorizer"]["jwt"]["claims"]["cognito:groups"] = groups
+        claims = event["requestContext"]["authorizer"]["jwt"]["claims"]
+        claims["cognito:groups"] = groups
+        if subject is not None:
+            claims["sub"] = subject
+        event["headers"] |= headers or {}
         answer = handler.handle(event, Context())
         return Answer(answer["statusCode"], json.loads(answer["body"] or "null"), answer["headers"])
 

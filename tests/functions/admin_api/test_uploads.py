@@ -10,7 +10,7 @@ import pytest
 
 from counterfoil.documents.extraction import MAX_FILE_BYTES
 from counterfoil.errors import DatabaseUnavailableError
-from functions.admin_api import handler
+from functions.admin_api import uploads
 from tests.functions.admin_api.conftest import BUCKET, Ask
 
 WANTED = {"tenant": "acme", "file_name": "Rechnung Müller €.pdf"}
@@ -82,16 +82,12 @@ def test_who_may_not_is_not_told_whether_the_tenant_exists(ask: Ask) -> None:
 def test_a_tenant_that_does_not_exist_is_not_found(ask: Ask) -> None:
     answer = ask(WANTED | {"tenant": "nobody"}, groups="[admin tenant:*]")
 
-    assert (answer.status, answer.body) == (404, {"error": "There is no such tenant."})
+    assert (answer.status, answer.body["detail"]) == (404, "There is no such tenant.")
 
 
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ("", "must be JSON"),
-        (b"\xff\xfe", "must be JSON"),
-        ("{", "must be JSON"),
-        ("[]", "wrong at a field"),
         ({"tenant": "acme"}, "wrong at file_name"),
         ({**WANTED, "tenant": "ac\x00me"}, "wrong at tenant"),
         ({**WANTED, "tenant": "Acme"}, "wrong at tenant"),
@@ -105,7 +101,6 @@ def test_a_tenant_that_does_not_exist_is_not_found(ask: Ask) -> None:
         ({**WANTED, "file_name": "${filename}"}, "file_name must be"),
         ({**WANTED, "file_name": "x" * 256}, "file_name must be"),
         ({**WANTED, "file_name": "\U0001f9fe" * 255}, "too long for S3"),
-        ('{"tenant": "acme", "file_name": "\\ud800.pdf"}', "JSON"),
         ({**WANTED, "size": 0}, "size must be"),
         ({**WANTED, "size": MAX_FILE_BYTES + 1}, "split a larger file"),
     ],
@@ -113,22 +108,41 @@ def test_a_tenant_that_does_not_exist_is_not_found(ask: Ask) -> None:
 def test_what_cannot_be_taken_is_refused_with_a_sentence(ask: Ask, body: object, says: str) -> None:
     answer = ask(body)
 
-    assert answer.status == 400
-    assert says in answer.body["error"]
-    assert "other" not in answer.body["error"]
+    assert answer.status == 422
+    assert says in answer.body["detail"]
+    assert "other" not in answer.body["detail"]
+
+
+@pytest.mark.parametrize("body", ["", b"\xff\xfe", "{", "[]", '{"tenant": "acme", "file_name": "\\ud800.pdf"}'])
+def test_what_is_no_json_is_refused(ask: Ask, body: object) -> None:
+    answer = ask(body)
+
+    assert (answer.status, answer.headers["Content-Type"]) == (400, "application/problem+json")
+    assert answer.body == {
+        "type": "about:blank",
+        "title": "Bad Request",
+        "status": 400,
+        "detail": "The body must be JSON, an object.",
+    }
 
 
 def test_what_there_is_not_is_not_found(ask: Ask) -> None:
     assert ask("", path="/api/nothing").status == 404
-    assert ask("", method="GET").status == 404
+    assert ask("", path="/api/nothing").headers["Content-Type"] == "application/problem+json"
+
+
+def test_a_method_that_a_path_has_not_is_told_with_those_that_it_has(ask: Ask) -> None:
+    answer = ask("", method="DELETE", path="/api/tasks")
+
+    assert (answer.status, answer.headers["Allow"]) == (405, "GET, POST")
 
 
 def test_without_a_database_it_says_when_to_ask_again(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object) -> None:
         raise DatabaseUnavailableError("PostgreSQL is not available")
 
-    monkeypatch.setattr(handler, "admit", away)
+    monkeypatch.setattr(uploads, "admit", away)
     answer = ask(WANTED)
 
     assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
-    assert "PostgreSQL" not in answer.body["error"]
+    assert "PostgreSQL" not in answer.body["detail"]

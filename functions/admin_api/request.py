@@ -1,0 +1,106 @@
+"""Requests as the gateway hands them on, put into the one form that the routes read; and the cursor of a list."""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic_core import from_json
+
+from counterfoil.errors import RejectedRequestError
+
+MAX_BODY_BYTES = 1024 * 1024
+"""Of a request. A payload of 256 KiB has room in it even where all of its characters are escaped."""
+JSON = "application/json"
+_AS_JSON = {"", JSON, "application/x-www-form-urlencoded"}
+"""What a body may be declared as. The last one is what curl says of everything; no route takes forms."""
+
+
+class UnreadableError(RejectedRequestError):
+    """A body is no JSON."""
+
+    status = 400
+
+
+class TooLongError(UnreadableError):
+    """A body is longer than is taken."""
+
+    status = 413
+
+
+class MediaTypeError(UnreadableError):
+    """A body is declared as something else than JSON."""
+
+    status = 415
+
+
+def readable(event: Mapping[str, Any]) -> dict[str, Any]:
+    """The same request with its body as text, declared as JSON. The gateway encodes what is declared otherwise.
+
+    Raises:
+        UnreadableError: it cannot be, or TooLongError, or MediaTypeError.
+    """
+    given = event.get("body") or ""
+    headers = dict(event.get("headers") or {})
+    if not given:
+        return {**event, "headers": {name: text for name, text in headers.items() if name != "content-type"}}
+    if headers.get("content-type", "").partition(";")[0].strip().lower() not in _AS_JSON:
+        raise MediaTypeError("The body must be declared as application/json.")
+    try:
+        content = base64.b64decode(given) if event.get("isBase64Encoded") else given.encode()
+        if len(content) > MAX_BODY_BYTES:
+            raise TooLongError(f"The body has {len(content)} bytes, and {MAX_BODY_BYTES} (1 MiB) are taken.")
+        body = content.decode()
+    except (ValueError, binascii.Error):
+        raise UnreadableError("The body must be JSON, an object.") from None
+    return {**event, "body": body, "isBase64Encoded": False, "headers": {**headers, "content-type": JSON}}
+
+
+def read_json(text: str) -> Any:
+    """What a body holds: an object, for every route that takes one.
+
+    Raises:
+        json.JSONDecodeError: it is none. The event handler knows no other error.
+    """
+    try:
+        found = from_json(text, allow_inf_nan=False)
+    except (ValueError, TypeError):
+        found = None
+    if not isinstance(found, dict):
+        raise json.JSONDecodeError("no JSON object", "", 0)
+    return found
+
+
+def cursor(at: datetime, id_: UUID) -> str:
+    """Where a page of a list that is ordered by time and id ends."""
+    return base64.urlsafe_b64encode(f"{at.isoformat()}|{id_}".encode()).decode()
+
+
+def after(text: str) -> tuple[datetime, UUID]:
+    """What a cursor says.
+
+    Raises:
+        RejectedRequestError: it is none of ours.
+    """
+    try:
+        at, id_ = base64.b64decode(text, altchars=b"-_", validate=True).decode("ascii").split("|")
+        found = datetime.fromisoformat(at)
+        if found.tzinfo is None:
+            raise ValueError
+        return found, UUID(id_)
+    except (ValueError, binascii.Error):
+        raise RejectedRequestError("cursor is what 'next' of the page before said.") from None
+
+
+def only(query: Mapping[str, str] | None, *known: str) -> None:
+    """Refuse a parameter that means nothing here: whoever misspells a filter would get everything.
+
+    Raises:
+        RejectedRequestError: names it.
+    """
+    unknown = (query or {}).keys() - set(known)
+    if unknown:
+        raise RejectedRequestError(f"There is no parameter {min(unknown)!r}.")

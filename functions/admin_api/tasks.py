@@ -1,0 +1,258 @@
+"""`/api/tasks`: tasks are handed in, looked at and cancelled.
+
+Handing in and cancelling take the role operator for the tenant, looking takes viewer. Each sees his own tasks; an admin
+sees those of the whole tenant.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+
+from counterfoil.db import Database
+from counterfoil.errors import RejectedRequestError
+from counterfoil.outbox import Outbox
+from counterfoil.settings import Settings
+from counterfoil.tasks import store
+from counterfoil.tasks.allowance import Allowance
+from counterfoil.tasks.store import DEFAULT_MAX_RETRY, LARGEST_MAX_RETRY, LONGEST_KEY, Status, Task, Wanted
+from counterfoil.tasks.types import TYPES
+from counterfoil.work import Send
+from functions.admin_api import request
+from functions.admin_api.caller import EVERY_TENANT, Caller, Role
+from functions.admin_api.problems import ForbiddenError, NotFoundError
+from functions.admin_api.uploads import Slug
+
+PAGE, LONGEST_PAGE = 20, 100
+LONGEST_TYPE = 100
+
+PrintableText = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+class TaskOrder(BaseModel):
+    """A task to be handed in."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    task_type: str = Field(min_length=1, max_length=LONGEST_TYPE)
+    payload: dict[str, JsonValue] = Field(description="What the type takes; 256 KiB of JSON at most.")
+    idempotency_key: PrintableText | None = Field(
+        default=None,
+        min_length=1,
+        max_length=LONGEST_KEY,
+        description="The same request under the same key is one task, however often it is made.",
+    )
+    max_retry: int = Field(
+        default=DEFAULT_MAX_RETRY,
+        ge=0,
+        le=LARGEST_MAX_RETRY,
+        strict=True,
+        description="Tries after the first one, where a failure is one that a later try can cure.",
+    )
+    tenant: Slug | None = Field(default=None, description="Needed where the token is for several tenants.")
+
+
+class TaskSummary(BaseModel):
+    """A task as lists have it."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    job_id: UUID
+    tenant: str
+    task_type: str
+    status: Status
+    max_retry: int
+    idempotency_key: str | None
+    user_id: str | None
+    created_at: datetime
+    attempts: int
+    error: str | None
+    """Of the last try that failed."""
+    next_attempt_at: datetime | None
+    ended_at: datetime | None
+
+
+class TaskDetail(TaskSummary):
+    """A task with what it came to."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    result: JsonValue
+
+
+class TaskTry(BaseModel):
+    """A try that came to its end."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    revision: int
+    number: int
+    began_at: datetime
+    ended_at: datetime
+    outcome: Literal["succeeded", "skipped", "retry", "deferred", "failed"]
+    error: str | None
+    next_attempt_at: datetime | None
+
+
+class TaskHistory(TaskDetail):
+    """A task with its tries, the first one first."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    timeline: list[TaskTry]
+
+
+class TaskPage(BaseModel):
+    """Tasks, the newest first, and the cursor of the page after them."""
+
+    tasks: list[TaskSummary]
+    next: str | None
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What a list is asked for."""
+
+    tenant: str | None
+    status: Status | None
+    task_type: str | None
+    created_from: AwareDatetime | None
+    created_until: AwareDatetime | None
+    cursor: str | None
+    limit: int
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Where tasks are handed in."""
+
+    database: Database
+    outbox: Outbox
+    settings: Settings
+
+    def submit(self, order: TaskOrder, caller: Caller, now: datetime) -> tuple[int, TaskDetail]:
+        """Accept a task (202), or find the one that was accepted under the same key (200).
+
+        Raises:
+            RejectedRequestError: there is no such type, or what is asked for is not sound.
+            InvalidPayloadError: the payload is not in the form of its type.
+            TooLargeError: it is larger than is taken.
+            ForbiddenError, NotFoundError: the caller is no operator of the tenant, or there is none.
+            TooManyError: the tenant hands in more than it may.
+            KeyTakenError: the key belongs to another request.
+            ServiceUnavailableError, DatabaseUnavailableError: this cannot be done just now.
+        """
+        tenant_id, slug = self._tenant(order.tenant, caller, Role.OPERATOR)
+        wanted = store.order(
+            TYPES.enabled(order.task_type, self.settings),
+            order.payload,
+            max_retry=order.max_retry,
+            idempotency_key=order.idempotency_key,
+            user_id=caller.subject or None,
+        )
+        Allowance(self.settings.tasks_per_second, self.settings.tasks_at_once).take(self.database, tenant_id, now)
+        done = store.submit(self.database, tenant_id, wanted, now, bucket=self.settings.uploads_bucket)
+        self._send(done.sends)
+        return (202 if done.is_new else 200), TaskDetail.model_validate({**vars(done.task), "tenant": slug})
+
+    def show(self, job_id: str, caller: Caller) -> TaskHistory:
+        """One task.
+
+        Raises:
+            NotFoundError: there is none, or none that the caller may see.
+            DatabaseUnavailableError: this cannot be known just now.
+        """
+        tenant_id, slug, id_ = self._owner(job_id, caller)
+        with self.database.tenant(tenant_id) as connection:
+            task = _seen(store.show(connection, id_), caller)
+            tries = store.tries(connection, id_)
+        return TaskHistory.model_validate({**vars(task), "tenant": slug, "timeline": [vars(one) for one in tries]})
+
+    def page(self, wanted: Filter, caller: Caller) -> TaskPage:
+        """A page of a tenant's tasks.
+
+        Raises:
+            RejectedRequestError: a parameter cannot be read.
+            ForbiddenError, NotFoundError: the caller is no viewer of the tenant, or there is none.
+            DatabaseUnavailableError: this cannot be known just now.
+        """
+        after = None if wanted.cursor is None else request.after(wanted.cursor)
+        tenant_id, slug = self._tenant(wanted.tenant, caller, Role.VIEWER)
+        asked = Wanted(
+            wanted.status,
+            wanted.task_type,
+            wanted.created_from,
+            wanted.created_until,
+            None if caller.role >= Role.ADMIN else caller.subject,
+            after,
+        )
+        with self.database.tenant(tenant_id) as connection:
+            found = store.page(connection, asked, wanted.limit + 1)
+        shown = found[: wanted.limit]
+        return TaskPage(
+            tasks=[TaskSummary.model_validate({**vars(task), "tenant": slug}) for task in shown],
+            next=request.cursor(shown[-1].created_at, shown[-1].job_id) if len(found) > wanted.limit else None,
+        )
+
+    def cancel(self, job_id: str, caller: Caller, now: datetime) -> TaskDetail:
+        """Cancel a task.
+
+        Raises:
+            NotFoundError: there is none, or none that the caller may see.
+            ForbiddenError: the caller is no operator of the tenant.
+            EndedError: it has succeeded or failed.
+            DatabaseUnavailableError: this cannot be done just now.
+        """
+        tenant_id, slug, id_ = self._owner(job_id, caller)
+        with self.database.tenant(tenant_id) as connection:
+            _seen(store.show(connection, id_), caller)
+            if not caller.may(Role.OPERATOR, slug):
+                raise ForbiddenError("Cancelling takes the role operator for this tenant: ask an admin for it.")
+            found = store.cancel(connection, id_, now, caller.subject or "somebody")
+        if found is None:
+            raise NotFoundError(_NO_TASK)
+        task, sends = found
+        self._send(sends)
+        return TaskDetail.model_validate({**vars(task), "tenant": slug})
+
+    def _send(self, sends: Sequence[Send]) -> None:
+        if sends:
+            self.outbox.send(sends)
+
+    def _tenant(self, slug: str | None, caller: Caller, role: Role) -> tuple[UUID, str]:
+        """The tenant that a request names, or that its token is for."""
+        if slug is None:
+            if len(caller.tenants) != 1 or EVERY_TENANT in caller.tenants:
+                raise RejectedRequestError("tenant is needed, for the token is not for just one.")
+            (slug,) = caller.tenants
+        if not caller.may(role, slug):
+            raise ForbiddenError(f"This takes the role {role.name.lower()} for this tenant: ask an admin for it.")
+        with self.database.delivery() as connection:
+            row = connection.execute("SELECT id FROM tenant WHERE slug = %s", [slug]).fetchone()
+        if row is None:
+            raise NotFoundError("There is no such tenant.")
+        return row[0], slug
+
+    def _owner(self, job_id: str, caller: Caller) -> tuple[UUID, str, UUID]:
+        try:
+            id_ = UUID(job_id)
+        except ValueError:
+            raise NotFoundError(_NO_TASK) from None
+        with self.database.delivery() as connection:
+            found = store.owner(connection, id_)
+        if found is None or not caller.may(Role.VIEWER, found[1]):
+            raise NotFoundError(_NO_TASK)
+        return *found, id_
+
+
+_NO_TASK = "There is no such task."
+
+
+def _seen(task: Task | None, caller: Caller) -> Task:
+    """A task that the caller may see: his own, or any as an admin."""
+    if task is None or (caller.role < Role.ADMIN and task.user_id != caller.subject):
+        raise NotFoundError(_NO_TASK)
+    return task

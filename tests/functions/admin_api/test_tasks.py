@@ -1,0 +1,331 @@
+"""`/api/tasks`: accepted once under a key, sent at once, seen by those who may, and cancelled while not over."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil import aws
+from counterfoil.db import Connection, Database
+from counterfoil.errors import DatabaseUnavailableError
+from counterfoil.settings import settings
+from counterfoil.tasks.claim_check import MAX_PAYLOAD_BYTES
+from functions.admin_api import handler
+from functions.admin_api.request import MAX_BODY_BYTES
+from functions.admin_api.tasks import Desk
+from tests.delivery.harness import FakeSqs
+from tests.factories import NOW
+from tests.functions.admin_api.conftest import Answer, Ask
+from tests.tasks.conftest import FakeS3, rows
+
+PATH = "/api/tasks"
+ECHO = {"task_type": "echo", "payload": {"text": "hello"}}
+ME, OTHER = "b1a2c3d4-0000-4000-8000-1234567890ab", "somebody-else"
+
+
+@pytest.fixture(autouse=True)
+def acme(make_tenant: Callable[..., UUID]) -> UUID:
+    return make_tenant("acme")
+
+
+def submit(ask: Ask, order: object = ECHO, **how: Any) -> Answer:
+    return ask(order, path=PATH, **how)
+
+
+def get(ask: Ask, path: str = "", **how: Any) -> Answer:
+    return ask("", method="GET", path=f"{PATH}{path}", **how)
+
+
+def cancel(ask: Ask, job_id: str, **how: Any) -> Answer:
+    return ask("", path=f"{PATH}/{job_id}/cancel", **how)
+
+
+# Handing in
+
+
+def test_a_task_is_accepted_and_its_message_sent(ask: Ask, queue: FakeSqs, admin: Connection) -> None:
+    answer = submit(ask, ECHO | {"max_retry": 2})
+
+    assert answer.status == 202
+    assert answer.body | {"status": "pending", "tenant": "acme", "attempts": 0, "user_id": ME} == answer.body
+    (row,) = rows(admin, "task")
+    assert (str(row["id"]), row["task_type"], row["max_retry"]) == (answer.body["job_id"], "echo", 2)
+    (entry,) = queue.sent["counterfoil-tasks"]
+    body = json.loads(entry["MessageBody"])
+    assert (body["job_id"], body["payload"], body["metadata"]["max_retry"]) == (
+        *(answer.body["job_id"], ECHO["payload"], 2),
+    )
+    assert rows(admin, "outbox")[0]["sent_at"] is not None
+
+
+def test_the_same_request_under_a_key_is_answered_with_the_first_task_and_its_result(
+    ask: Ask, queue: FakeSqs, admin: Connection
+) -> None:
+    order = ECHO | {"idempotency_key": "k"}
+    first = submit(ask, order)
+    admin.execute("UPDATE task SET status = 'succeeded', result = '{\"said\": 1}', ended_at = %s", [NOW])
+
+    again = submit(ask, order)
+
+    assert (first.status, again.status) == (202, 200)
+    assert (again.body["job_id"], again.body["status"], again.body["result"]) == (
+        *(first.body["job_id"], "succeeded", {"said": 1}),
+    )
+    assert len(queue.sent["counterfoil-tasks"]) == 1
+
+
+def test_another_payload_or_person_under_a_key_is_a_conflict(ask: Ask, admin: Connection) -> None:
+    submit(ask, ECHO | {"idempotency_key": "k"})
+
+    assert submit(ask, {"task_type": "echo", "payload": {}, "idempotency_key": "k"}).status == 409
+    assert submit(ask, ECHO | {"idempotency_key": "k"}, subject=OTHER).status == 409
+    assert len(rows(admin, "task")) == 1
+
+
+def test_an_unknown_type_is_refused_with_those_that_are_known(ask: Ask) -> None:
+    answer = submit(ask, ECHO | {"task_type": "mine_bitcoin"})
+
+    assert (answer.status, answer.headers["Content-Type"]) == (422, "application/problem+json")
+    assert answer.body["detail"].startswith("There is no such task_type; known are ")
+    assert "echo" in answer.body["detail"]
+    assert (
+        "http_request is not enabled here (HTTP_REQUESTS is not set)"
+        in (submit(ask, ECHO | {"task_type": "http_request"}).body["detail"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("order", "status", "says"),
+    [
+        ({"task_type": "echo"}, 422, "wrong at payload"),
+        ({"task_type": "", "payload": {}}, 422, "wrong at task_type"),
+        (ECHO | {"payload": []}, 422, "wrong at payload"),
+        (ECHO | {"max_retry": 21}, 422, "wrong at max_retry"),
+        (ECHO | {"max_retry": -1}, 422, "wrong at max_retry"),
+        (ECHO | {"max_retry": "5"}, 422, "wrong at max_retry"),
+        (ECHO | {"max_retry": True}, 422, "wrong at max_retry"),
+        (ECHO | {"max_retry": 10**30}, 422, "wrong at max_retry"),
+        (ECHO | {"idempotency_key": ""}, 422, "wrong at idempotency_key"),
+        (ECHO | {"idempotency_key": "a\nb"}, 422, "wrong at idempotency_key"),
+        (ECHO | {"tenant": "Acme"}, 422, "wrong at tenant"),
+        (ECHO | {"payload": {"hunter2": "\x00"}}, 422, "U+0000"),
+        (ECHO | {"hunter2": 1}, 422, "wrong at a field"),
+        (ECHO | {"payload": {"a": "x" * MAX_PAYLOAD_BYTES}}, 413, "262144 (256 KiB) are taken"),
+        (ECHO | {"payload": {"a": "x" * MAX_BODY_BYTES}}, 413, "1048576 (1 MiB) are taken"),
+        ('{"task_type": "echo", "payload": {"a": NaN}}', 400, "must be JSON"),
+        ('{"task_type": "echo", "payload": ' + '{"a":' * 1000 + "1" + "}" * 1000 + "}", 400, "must be JSON"),
+        ('{"task_type": "echo", "payload": {"a": ' + "9" * 5000 + "}}", 400, "must be JSON"),
+    ],
+)
+def test_what_is_not_sound_is_refused_with_a_sentence(
+    ask: Ask, admin: Connection, order: object, status: int, says: str
+) -> None:
+    answer = submit(ask, order)
+
+    assert (answer.status, says in answer.body["detail"]) == (status, True), answer.body
+    assert "hunter2" not in answer.body["detail"]
+    assert rows(admin, "task") == []
+
+
+@pytest.mark.parametrize("declared", ["text/xml", "multipart/form-data; boundary=x", "text/plain"])
+def test_a_body_that_is_declared_as_something_else_is_refused(ask: Ask, declared: str) -> None:
+    assert submit(ask, headers={"content-type": declared}).status == 415
+
+
+def test_what_curl_declares_on_its_own_is_read(ask: Ask) -> None:
+    assert submit(ask, headers={"content-type": "application/x-www-form-urlencoded"}).status == 202
+
+
+def test_a_large_payload_is_stored_and_the_message_stays_small(
+    ask: Ask, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3 = FakeS3()
+    monkeypatch.setattr(aws, "client", lambda service: {"sqs": queue, "s3": s3}[service])
+
+    answer = submit(ask, ECHO | {"payload": {"a": "x" * (MAX_PAYLOAD_BYTES - len('{"a":""}'))}})
+
+    assert answer.status == 202
+    (entry,) = queue.sent["counterfoil-tasks"]
+    assert len(entry["MessageBody"]) < 1000
+    assert len(s3.objects) == 1
+
+
+def test_more_than_a_tenant_may_is_refused_with_the_time_to_wait(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASKS_AT_ONCE", "2")
+    monkeypatch.setenv("TASKS_PER_SECOND", "0.01")
+    settings.cache_clear()
+
+    answers = [submit(ask) for _ in range(3)]
+
+    assert [answer.status for answer in answers] == [202, 202, 429]
+    assert 90 <= int(answers[2].headers["Retry-After"]) <= 100
+
+
+@pytest.mark.parametrize(
+    ("groups", "order", "status"),
+    [
+        ("[operator tenant:acme]", ECHO, 202),
+        ("[operator tenant:acme]", ECHO | {"tenant": "acme"}, 202),
+        ("[admin tenant:*]", ECHO | {"tenant": "acme"}, 202),
+        ("[admin tenant:*]", ECHO | {"tenant": "nobody"}, 404),
+        ("[admin tenant:*]", ECHO, 422),
+        ("[operator tenant:acme tenant:other]", ECHO, 422),
+        ("[operator tenant:other]", ECHO | {"tenant": "acme"}, 403),
+        ("[operator tenant:other]", ECHO, 404),
+        ("[viewer tenant:acme]", ECHO, 403),
+        ("[operator]", ECHO, 422),
+        (None, ECHO | {"tenant": "acme"}, 403),
+    ],
+)
+def test_only_operators_of_a_tenant_hand_in_its_tasks(ask: Ask, groups: object, order: object, status: int) -> None:
+    assert submit(ask, order, groups=groups).status == status
+
+
+def test_when_sqs_is_away_a_task_is_accepted_and_sent_later(ask: Ask, queue: FakeSqs, admin: Connection) -> None:
+    def away(**_: object) -> None:
+        raise DatabaseUnavailableError("away")
+
+    queue.send_message_batch = away  # type: ignore[method-assign,assignment]
+
+    assert submit(ask).status == 202
+    assert rows(admin, "outbox")[0]["sent_at"] is None
+
+
+# Looking
+
+
+def test_a_task_is_shown_with_its_result_and_its_tries(ask: Ask, admin: Connection, acme: UUID) -> None:
+    job_id = submit(ask).body["job_id"]
+    admin.execute("UPDATE task SET status = 'succeeded', attempts = 2, result = '[1]', ended_at = %s", [NOW])
+    for number, outcome in ((1, "retry"), (2, "succeeded")):
+        admin.execute(
+            """INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome,
+                                         error)
+               VALUES (%s, 'tasks', %s, 1, %s, %s, %s, %s, 'away')""",
+            [acme, job_id, number, NOW, NOW, outcome],
+        )
+
+    answer = get(ask, f"/{job_id}")
+
+    assert (answer.status, answer.body["status"], answer.body["attempts"], answer.body["result"]) == (
+        *(200, "succeeded", 2, [1]),
+    )
+    assert [(one["number"], one["outcome"], one["error"]) for one in answer.body["timeline"]] == [
+        (1, "retry", "away"),
+        (2, "succeeded", "away"),
+    ]
+
+
+def test_each_sees_and_cancels_his_own_tasks_and_an_admin_everybody_s(
+    ask: Ask, make_tenant: Callable[..., UUID]
+) -> None:
+    make_tenant("other")
+    job_id = submit(ask).body["job_id"]
+
+    assert get(ask, f"/{job_id}", groups="[viewer tenant:acme]").status == 200
+    assert get(ask, f"/{job_id}", groups="[admin tenant:acme]", subject=OTHER).status == 200
+    assert get(ask, groups="[admin tenant:acme]", subject=OTHER).body["tasks"][0]["job_id"] == job_id
+    assert get(ask, groups="[operator tenant:acme]", subject=OTHER).body == {"tasks": [], "next": None}
+    for groups in ("[operator tenant:acme]", "[admin tenant:other]", "[tenant:acme]"):
+        assert get(ask, f"/{job_id}", groups=groups, subject=OTHER).status == 404
+        assert cancel(ask, job_id, groups=groups, subject=OTHER).status == 404
+    assert cancel(ask, job_id, groups="[viewer tenant:acme]").status == 403
+    assert cancel(ask, job_id, groups="[admin tenant:acme]", subject=OTHER).status == 200
+
+
+def test_what_there_is_not_is_not_found(ask: Ask) -> None:
+    for id_ in (str(uuid4()), "nonsense"):
+        assert (get(ask, f"/{id_}").status, cancel(ask, id_).status) == (404, 404)
+
+
+def test_pages_follow_one_another_without_gap(ask: Ask) -> None:
+    made = [submit(ask).body["job_id"] for _ in range(5)]
+    seen: list[str] = []
+    query = {"limit": "2"}
+    for _ in range(3):
+        page = get(ask, query=query).body
+        seen += [one["job_id"] for one in page["tasks"]]
+        query["cursor"] = page["next"]
+
+    assert (seen, page["next"]) == (made[::-1], None)
+
+
+def test_a_list_is_filtered(ask: Ask, admin: Connection) -> None:
+    first, second = submit(ask).body, submit(ask).body
+    cancel(ask, first["job_id"])
+    admin.execute("UPDATE task SET created_at = created_at - interval '1 day' WHERE id = %s", [first["job_id"]])
+
+    def found(**query: str) -> list[str]:
+        return [one["job_id"] for one in get(ask, query=query).body["tasks"]]
+
+    assert found(status="cancelled") == [first["job_id"]]
+    assert found(status="pending", task_type="echo") == [second["job_id"]]
+    assert found(task_type="chat_completion") == []
+    assert found(**{"from": second["created_at"].replace("+00:00", "Z")}) == [second["job_id"]]
+    assert found(to=second["created_at"].replace("+00:00", "Z")) == [first["job_id"]]
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ({"status": "running"}, "status is wrong"),
+        ({"limit": "101"}, "limit is wrong"),
+        ({"from": "yesterday"}, "from is wrong"),
+        ({"to": "2026-01-01T00:00:00"}, "to is wrong: Input should have timezone info"),
+        ({"cursor": "zzz"}, "cursor is what"),
+        ({"user": "me"}, "no parameter 'user'"),
+    ],
+)
+def test_a_query_that_cannot_be_read_is_refused(ask: Ask, query: dict[str, str], says: str) -> None:
+    answer = get(ask, query=query)
+
+    assert (answer.status, says in answer.body["detail"]) == (422, True), answer.body
+
+
+# Cancelling
+
+
+def test_a_task_is_cancelled_again_and_again_but_not_when_it_is_over(ask: Ask, admin: Connection) -> None:
+    first, second = submit(ask).body["job_id"], submit(ask).body["job_id"]
+    admin.execute("UPDATE task SET status = 'failed', failed_at = now() WHERE id = %s", [second])
+
+    assert [cancel(ask, first).body["status"] for _ in range(2)] == ["cancelled", "cancelled"]
+    answer = cancel(ask, second)
+    assert (answer.status, answer.body["detail"]) == (409, "The task has failed already.")
+
+
+# In general
+
+
+def test_the_description_is_openapi_3_1_and_names_every_route(ask: Ask) -> None:
+    answer = ask("", method="GET", path="/api/openapi.json", groups=None)
+
+    assert (answer.status, answer.body["openapi"]) == (200, "3.1.0")
+    text = json.dumps(answer.body)
+    for name in set(answer.body["components"]["schemas"]):
+        assert f"#/components/schemas/{name}" in text
+    assert "HTTPValidationError" not in text
+    assert set(answer.body["paths"][PATH]) == {"get", "post"}
+
+
+def test_without_a_database_it_says_when_to_ask_again(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("counterfoil.db.CONNECT_SECONDS", 0.2)
+    away = Database("postgresql://nobody@127.0.0.1:1/nowhere", max_connections=1)
+    monkeypatch.setattr(handler, "database", lambda: away)
+
+    answer = submit(ask)
+    away.close()
+    monkeypatch.undo()
+
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+    assert "nowhere" not in answer.body["detail"]
+
+
+def test_an_answer_that_is_not_as_promised_is_a_failure_of_ours(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Desk, "page", lambda *_: {"tasks": "secret"})
+
+    answer = get(ask)
+
+    assert (answer.status, answer.body["detail"]) == (500, "This failed on our side.")
