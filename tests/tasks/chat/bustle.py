@@ -1,0 +1,347 @@
+"""Users who talk in many sessions at once, and workers that take their messages in any order, twice, and die at it.
+
+The queue is in memory, and its clock goes on where nothing is due; database, engine and archiver are real.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from random import Random
+from typing import Any
+from uuid import UUID, uuid4
+
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+
+from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.delivery import Attempt, store
+from counterfoil.delivery.store import Answer, Claim
+from counterfoil.errors import ContextWindowError, CounterfoilError, ServiceUnavailableError
+from counterfoil.llm import Question
+from counterfoil.messages import Message
+from counterfoil.outbox import Outbox
+from counterfoil.retry import MAX_RECEIVES, RedeliverPolicy, RequeuePolicy
+from counterfoil.tasks import store as tasks
+from counterfoil.tasks.chat.completion import NAME
+from counterfoil.tasks.message import read_task_message
+from counterfoil.tasks.registry import TYPES
+from counterfoil.work import KINDS, Send
+from functions.dead_letters.archiver import Archiver
+from functions.tasks.work import Means, carry_out
+from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
+from tests.tasks.chat.conftest import USER, Model
+
+KIND = KINDS["tasks"]
+URL = "tasks"
+WORKER = {"name": "tasks", "timeout": 120, "permits": 2, "start_margin": 30, "retries": "requeue"}
+HIDDEN, LEASE = timedelta(seconds=300), timedelta(seconds=120)
+ARN = "arn:aws:sqs:eu-central-1:000000000000:counterfoil-tasks"
+
+
+@dataclass
+class Chances:
+    """How often something goes wrong, of 1."""
+
+    model_fails: float = 0.2
+    model_refuses: float = 0.05
+    killed_after_claim: float = 0.07
+    killed_before_settling: float = 0.07
+    killed_before_acknowledging: float = 0.07
+    delivered_twice: float = 0.07
+    not_sent: float = 0.05
+    cancelled: float = 0.05
+    time_flies: float = 0.3
+    """How often time passes though somebody is at work: tries stall for longer than their lease."""
+
+
+NEVER = Chances(*[0.0] * 9)
+
+
+@dataclass
+class Lying:
+    """A message in the queue."""
+
+    body: str
+    visible_at: datetime
+    receives: int = 0
+    handle: str = field(default_factory=lambda: str(uuid4()))
+
+
+class Queue(FakeSqs):
+    """Gives messages out in any order, hides them, and loses a call to send now and then."""
+
+    def __init__(self, clock: Clock, random: Random, not_sent: float) -> None:
+        super().__init__()
+        self.clock, self.random, self.not_sent = clock, random, not_sent
+        self.lying: dict[str, Lying] = {}
+        self.at_work = 0
+        self.lock = threading.Lock()
+
+    def send_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
+        if self.random.random() < self.not_sent:
+            raise ServiceUnavailableError("SQS is away")
+        with self.lock:
+            for entry in Entries:
+                self.put(entry["MessageBody"], self.clock() + timedelta(seconds=entry["DelaySeconds"]))
+        return {"Successful": [{"Id": entry["Id"]} for entry in Entries]}
+
+    def put(self, body: str, visible_at: datetime) -> None:
+        one = Lying(body, visible_at)
+        self.lying[one.handle] = one
+
+    def receive(self, random: Random, twice: float) -> list[Lying]:
+        with self.lock:
+            due = [one for one in self.lying.values() if one.visible_at <= self.clock()]
+            taken = random.sample(due, min(len(due), random.randint(1, 3)))
+            self.at_work += bool(taken)
+            for one in taken:
+                one.receives += 1
+                one.visible_at = self.clock() + HIDDEN
+                if random.random() < twice:
+                    self.put(one.body, self.clock())
+        return taken
+
+    def conclude(self, taken: list[Lying], failed: set[str]) -> None:
+        """Delete what was acknowledged; the rest shows up when its visibility is over."""
+        with self.lock:
+            for one in taken:
+                if one.handle not in failed:
+                    self.lying.pop(one.handle, None)
+                elif one.handle in self.visibility:
+                    one.visible_at = self.clock() + timedelta(seconds=self.visibility[one.handle])
+
+    def next_due(self) -> datetime | None:
+        with self.lock:
+            return min((one.visible_at for one in self.lying.values()), default=None)
+
+
+class Bustle:
+    """All of it."""
+
+    def __init__(
+        self, url: str, keeper_url: str, admin: Connection, tenant: UUID, queue: Queue, chances: Chances, seed: int
+    ) -> None:
+        self.url, self.admin, self.tenant, self.queue, self.clock = url, admin, tenant, queue, queue.clock
+        self.chances, self.seed, self.began = chances, seed, queue.clock()
+        self.keeper = Database(keeper_url)
+        self.archiver_lock = threading.Lock()
+        self.saw: list[tuple[UUID, list[str]]] = []
+        """Of each call to the model: the job, and the answers that it was shown."""
+        self.seen: Counter[str] = Counter()
+        self.idle_lock = threading.Lock()
+        self.said: dict[UUID, list[UUID]] = {}
+        self.talked, self.over = threading.Event(), threading.Event()
+        self.failures: list[BaseException] = []
+
+    # -- users --------------------------------------------------------------------------------------------------------
+
+    def talk(self, sessions: int, messages: int) -> None:
+        """Hand all messages in, while the workers are at it."""
+        kind = TYPES.get(NAME)
+        assert kind is not None
+        database, random = Database(self.url), Random(self.seed)
+        outbox = self.outbox(database)
+        open_: dict[UUID | None, int] = {}
+        while open_ or len(self.said) < sessions:
+            session = random.choice(list(open_)) if open_ and random.random() < 0.7 else None
+            if session is None and len(self.said) == sessions:
+                continue
+            payload: dict[str, Any] = {"message": f"message {open_.get(session, 0) + 1}"}
+            if session is not None:
+                payload["session_id"] = str(session)
+            order = tasks.order(kind, payload, user_id=USER, max_retry=4)
+            done = tasks.submit(database, self.tenant, order, self.clock(), bucket=None)
+            job = done.task.job_id
+            session = session or job
+            open_[session] = open_.get(session, 0) + 1
+            self.said.setdefault(session, []).append(job)
+            outbox.send(done.sends)
+            if open_[session] >= messages:
+                del open_[session]
+            if random.random() < self.chances.cancelled:
+                self.cancel(database, outbox, job)
+        database.close()
+
+    def cancel(self, database: Database, outbox: Outbox, job: UUID) -> None:
+        def once() -> Sequence[Send]:
+            with database.tenant(self.tenant) as connection:
+                found = tasks.cancel(connection, job, self.clock(), USER)
+            assert found is not None
+            return found[1]
+
+        with suppress(tasks.EndedError):
+            outbox.send(retry_conflicts(once))
+
+    def outbox(self, database: Database) -> Outbox:
+        return Outbox(database, {"tasks": URL}, clock=self.clock)
+
+    # -- workers ------------------------------------------------------------------------------------------------------
+
+    def work(self, number: int) -> None:
+        """One worker, until all is over; each death is that of a process, whose connections are gone."""
+        random = Random(f"{self.seed}/{number}")
+        database = Database(self.url, max_connections=4)
+        means = Means(llm=lambda: Model(lambda question: self.reply(question, random)))  # type: ignore[arg-type, return-value]
+        consumer = make_consumer(
+            database,
+            lambda attempt: carry_out(attempt, means),
+            self.clock,
+            read=read_task_message,
+            worker=WORKER,
+            queue_urls={"tasks": URL},
+        )
+        try:
+            while not self.over.is_set():
+                taken = self.queue.receive(random, self.chances.delivered_twice)
+                if not taken:
+                    self.idle(database, random)
+                    continue
+                dead = [one for one in taken if one.receives > MAX_RECEIVES]
+                for one in dead:
+                    self.archive(one)
+                live = [one for one in taken if one not in dead]
+                if live:
+                    self.deliver(database, consumer, means, live, random)
+                with self.queue.lock:
+                    self.queue.at_work -= 1
+        except BaseException as error:  # noqa: BLE001  # told by the test
+            self.failures.append(error)
+            self.over.set()
+        finally:
+            database.close()
+
+    def deliver(self, database: Database, consumer: Any, means: Means, live: list[Lying], random: Random) -> None:
+        fate = random.random()
+        for name in ("killed_after_claim", "killed_before_settling", "killed_before_acknowledging"):
+            fate -= getattr(self.chances, name)
+            if fate < 0:
+                self.seen[name] += 1
+                break
+        else:
+            name = "well"
+        if name in ("killed_after_claim", "killed_before_settling"):
+            self.die_at(database, means, live, then_work=name == "killed_before_settling")
+            return
+        records = [record(one.body, receives=one.receives, handle=one.handle, arn=ARN) for one in live]
+        response = consumer.handle(event(*records), Context())
+        if name == "well":
+            failed = {failure["itemIdentifier"] for failure in response["batchItemFailures"]}
+            self.queue.conclude(live, {one["receiptHandle"] for one in records if one["messageId"] in failed})
+
+    def die_at(self, database: Database, means: Means, live: list[Lying], *, then_work: bool) -> None:
+        for one in live:
+            (message,) = read_task_message(one.body).messages
+            claim = retry_conflicts(partial(self.claim, database, message))
+            if then_work and claim.answer is Answer.MINE:
+                attempt = Attempt(
+                    message.work_id, self.tenant, message.revision, claim.attempts, claim.token, database, self.clock
+                )
+                with suppress(CounterfoilError):
+                    carry_out(attempt, means)
+
+    def claim(self, database: Database, message: Message) -> Claim:
+        now = self.clock()
+        with database.delivery() as connection:
+            claims = store.claim(connection, KIND, [message], now=now, lease=now + LEASE, max_attempts=6)
+        return claims[message]
+
+    def reply(self, question: Question, random: Random) -> str:
+        assert question.work_id is not None
+        self.saw.append((question.work_id, [turn.assistant for turn in question.history]))
+        chance = random.random()
+        if chance < self.chances.model_fails:
+            raise ServiceUnavailableError("The model is away")
+        if chance < self.chances.model_fails + self.chances.model_refuses:
+            raise ContextWindowError("The prompt is longer than the model reads")
+        return f"Re: {question.user}"
+
+    def archive(self, one: Lying) -> None:
+        body = record(one.body, receives=one.receives, handle=one.handle, arn=f"{ARN}-dlq")
+        with self.archiver_lock:
+            self.seen["archived"] += 1
+            archiver = Archiver(
+                self.keeper, self.outbox(self.keeper), RedeliverPolicy(), self.clock, {"tasks": RequeuePolicy()}
+            )
+            waiting = archiver.settle("tasks", SQSRecord(body))
+        self.queue.visibility[one.handle] = 0 if waiting is None else int(waiting.visible_in) + 1
+        self.queue.conclude([one], set() if waiting is None else {one.handle})
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def idle(self, database: Database, random: Random) -> None:
+        """Nothing is due: what was not sent is sent, or time passes until something is; or all is over."""
+        with self.idle_lock:
+            is_quiet = self.talked.is_set() and not self.queue.at_work
+            if not is_quiet and random.random() >= self.chances.time_flies:
+                self.over.wait(0.002)
+                return
+            now = self.clock()
+            due = self.queue.next_due()
+            if due is not None and due <= now:
+                return
+            if self.outbox(database).send_unsent(created_before=now):
+                return
+            row = self.admin.execute(
+                "SELECT count(*) FILTER (WHERE status IN ('pending', 'in-progress')) FROM task"
+            ).fetchone()
+            if is_quiet and row == (0,) and due is None:
+                self.over.set()
+                return
+            owed = self.admin.execute("SELECT min(not_before) FROM outbox WHERE sent_at IS NULL").fetchone()
+            coming = [at for at in (due, owed[0] if owed else None) if at is not None]
+            if coming:
+                self.clock.now = max(now, min(coming))
+            elif is_quiet:
+                raise AssertionError(f"{row} tasks are live, and no message will ever come for them")
+
+    def run(self, *, sessions: int, messages: int, workers: int) -> None:
+        """Until every message has its answer, or has none for ever."""
+        threads = [threading.Thread(target=self.work, args=(number,)) for number in range(workers)]
+        for thread in threads:
+            thread.start()
+        try:
+            self.talk(sessions, messages)
+        finally:
+            self.talked.set()
+            for thread in threads:
+                thread.join(120)
+        assert not any(thread.is_alive() for thread in threads)
+        if self.failures:
+            raise self.failures[0]
+
+    # -- what came of it ----------------------------------------------------------------------------------------------
+
+    def faults(self) -> set[str]:
+        """What is wrong with the transcripts, in words."""
+        states: dict[UUID, str] = dict(
+            self.admin.execute("SELECT id, coalesce(status, 'cancelled') FROM task").fetchall()
+        )
+        return {fault for session, jobs in self.said.items() for fault in self.faults_of(session, jobs, states)}
+
+    def faults_of(self, session: UUID, jobs: list[UUID], states: dict[UUID, str]) -> Iterator[str]:
+        """What is wrong with one of them."""
+        rows = self.admin.execute(
+            "SELECT number, role, job_id, content FROM chat_message WHERE session_id = %s ORDER BY number", [session]
+        ).fetchall()
+        said = {row[2]: row[3] for row in rows if row[1] == "user"}
+        answered = [row[2] for row in rows if row[1] == "assistant"]
+        if [row[0] for row in rows] != list(range(1, len(rows) + 1)):
+            yield "There is a gap in the places of a session"
+        if list(said) != jobs:
+            yield "The messages of a session are not in the order in which they were accepted"
+        if len(set(answered)) < len(answered):
+            yield "A message has two answers"
+        if answered != sorted(answered, key=jobs.index):
+            yield "Answers are not in the order of their messages"
+        if set(answered) != {job for job in jobs if states[job] == "succeeded"}:
+            yield "A task has succeeded without an answer, or has one and has not succeeded"
+        if any(row[3] != f"Re: {said[row[2]]}" for row in rows if row[1] == "assistant"):
+            yield "A message has the answer of another one"
+        for job, shown in self.saw:
+            if job in said:
+                before = jobs[: jobs.index(job)]
+                if shown != [f"Re: {said[one]}" for one in before if states[one] == "succeeded"]:
+                    yield "The model was not shown what was answered before"

@@ -1,0 +1,113 @@
+"""Every message is answered once and in its order, whatever happens to queue, model, and workers."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from counterfoil import aws
+from counterfoil.db import Connection
+from counterfoil.tasks.chat import completion, sessions
+from counterfoil.tasks.registry import TYPES, Done, TaskContext
+from tests.delivery.harness import Clock
+from tests.tasks.chat.bustle import NEVER, Bustle, Chances, Queue
+
+Make = Callable[..., Bustle]
+WAITS = sessions._WAITS
+
+
+@pytest.fixture
+def bustle(
+    database_url: str,
+    keeper_database_url: str,
+    admin: Connection,
+    tenant: UUID,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Make]:
+    """`bustle(seed, chances)`: users, a queue and workers that have not begun yet."""
+    made: list[Bustle] = []
+
+    def make(seed: int, chances: Chances = Chances()) -> Bustle:  # noqa: B008  # a value
+        queue = Queue(Clock(), Random(seed), chances.not_sent)
+        monkeypatch.setattr(aws, "client", lambda _service: queue)
+        made.append(Bustle(database_url, keeper_database_url, admin, tenant, queue, chances, seed))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.keeper.close()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_every_message_is_answered_once_and_in_order_or_not_at_all(seed: int, bustle: Make, admin: Connection) -> None:
+    world = bustle(seed)
+    world.run(sessions=12, messages=8, workers=5)
+
+    assert world.faults() == set()
+    states: dict[str, int] = dict(
+        admin.execute("SELECT coalesce(status, 'cancelled'), count(*) FROM task GROUP BY 1").fetchall()
+    )
+    assert set(states) == {"succeeded", "failed", "cancelled"}
+    assert min(world.seen[f"killed_{when}"] for when in ("after_claim", "before_settling", "before_acknowledging")) >= 3
+
+
+def test_where_nothing_goes_wrong_each_turn_follows_at_once(bustle: Make, admin: Connection) -> None:
+    world = bustle(1, NEVER)
+    world.run(sessions=6, messages=12, workers=5)
+
+    assert world.faults() == set()
+    # Nobody had to wait for the time at which it would have looked again.
+    ended = admin.execute("SELECT DISTINCT status, attempts, ended_at FROM task").fetchall()
+    assert ended == [("succeeded", 1, world.began)]
+    assert len(world.saw) == 72
+
+
+# And what would not do
+
+
+def test_without_a_look_at_the_messages_before_answers_come_out_of_order(
+    bustle: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_QUESTION", sessions._QUESTION.replace(WAITS, "false"))
+    monkeypatch.setattr(sessions, "_MUST_WAIT", sessions._MUST_WAIT.replace(WAITS, "false"))
+    world = bustle(1)
+    world.run(sessions=6, messages=12, workers=5)
+
+    assert "Answers are not in the order of their messages" in world.faults()
+
+
+def test_without_the_unique_key_and_the_settling_transaction_a_message_has_two_answers(
+    bustle: Make, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin.execute("ALTER TABLE chat_message DROP CONSTRAINT chat_message_job_id_role_key")
+    monkeypatch.setattr(sessions, "_ADD", sessions._ADD.replace("ON CONFLICT (job_id, role) DO NOTHING", ""))
+    kind = TYPES.get(completion.NAME)
+    assert kind is not None
+
+    def answer_first(context: TaskContext, payload: Any) -> Done:
+        done = completion.complete(context, payload)
+        assert isinstance(done, Done)
+        with context.database.tenant(context.tenant_id) as connection:
+            done.effects(connection)
+        return Done(done.result, lambda _connection: ())
+
+    monkeypatch.setitem(TYPES._types, completion.NAME, replace(kind, run=answer_first))
+    world = bustle(1)
+    world.run(sessions=6, messages=12, workers=5)
+
+    assert "A message has two answers" in world.faults()
+
+
+def test_without_a_wake_a_session_stands_still_until_it_looks_again(
+    bustle: Make, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completion, "wake_waiting", lambda *_: [])
+    world = bustle(1, NEVER)
+    world.run(sessions=6, messages=12, workers=5)
+
+    assert world.faults() == set()  # late, but right
+    (last,) = admin.execute("SELECT max(ended_at) FROM task").fetchall()[0]
+    assert last - world.began >= completion.LOOK_AGAIN
