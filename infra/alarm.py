@@ -88,7 +88,7 @@ class Bell:
 def watch_over(scope: Construct, rows: Sequence[Row], bell: Bell, thresholds: Mapping[str, float]) -> None:
     """Create every alarm of the table about `rows`, which have queues."""
     for watch in WATCHES:
-        subjects = rows if watch.scope is Scope.WORKER else [None]
+        subjects = subjects_of(watch, rows)
         for row in subjects:
             threshold = watch.threshold_for(row, thresholds.get(watch.name))
             id_ = "".join(word.capitalize() for word in watch.name.split("-"))
@@ -107,6 +107,13 @@ def watch_over(scope: Construct, rows: Sequence[Row], bell: Bell, thresholds: Ma
                     silence_counts=watch.silence_counts,
                 ),
             )
+
+
+def subjects_of(watch: Watch, rows: Sequence[Row]) -> Sequence[Row | None]:
+    """Which of `rows` have an alarm of their own; None stands for one about all."""
+    if watch.scope is Scope.RETRIES:
+        return [row for row in rows if row.has_retry_queue]
+    return rows if watch.scope is Scope.WORKER else [None]
 
 
 def _metric(watch: Watch, row: Row | None, rows: Sequence[Row]) -> cloudwatch.IMetric:

@@ -27,6 +27,8 @@ class Scope(StrEnum):
 
     WORKER = "worker"
     """One worker with a queue: each has an alarm of its own."""
+    RETRIES = "retries"
+    """One worker with a queue for retries: each has an alarm of its own."""
     SUM = "sum"
     """All workers with a queue, each measured by itself and added up."""
     ALL = "all"
@@ -45,6 +47,8 @@ class Watch:
     metrics: tuple[str, ...]
     statistic: str
     threshold: float
+    requeued: float | None = None
+    """The threshold for workers with a queue for retries, where it differs."""
     expression: str = "m0"
     """Metric math on `metrics`, which are m0, m1, ...; for Scope.SUM m0 is the sum."""
     minutes: int = 1
@@ -56,7 +60,10 @@ class Watch:
 
     def threshold_for(self, row: Row | None, chosen: float | None) -> float:
         """The threshold of `row`'s alarm, where `chosen` is what the deployment says in the place of the default."""
-        threshold = self.threshold if chosen is None else chosen
+        default = self.threshold
+        if self.requeued is not None and row is not None and row.has_retry_queue:
+            default = self.requeued
+        threshold = default if chosen is None else chosen
         if row is not None and "JobSeconds" in self.metrics:
             return min(threshold, LONGEST_TRY * row.timeout)
         return threshold
@@ -99,6 +106,15 @@ WATCHES: tuple[Watch, ...] = (
         periods=5,
     ),
     Watch(
+        name="retry-queue-depth",
+        says="More than {threshold} messages are in the queue for retries of {worker}.",
+        scope=Scope.RETRIES,
+        metrics=("RetryQueueDepth",),
+        statistic="Maximum",
+        threshold=1000,
+        periods=5,
+    ),
+    Watch(
         name="failure-rate",
         says="More than {threshold} % of the work that {worker} ended in 15 minutes has failed.",
         scope=Scope.WORKER,
@@ -126,6 +142,7 @@ WATCHES: tuple[Watch, ...] = (
         metrics=("AttemptsBeforeSuccess",),
         statistic="Average",
         threshold=2,
+        requeued=4,  # three retries
         minutes=15,
     ),
     Watch(

@@ -20,7 +20,7 @@ from infra.mail import Inbox
 from infra.network import NetworkStack
 from infra.outside import Outside
 from infra.packaging import Package, Target
-from infra.worker import Queues, Surroundings, Worker, output
+from infra.worker import RETRY_SUFFIX, Queues, Surroundings, Worker, output
 from infra.workers import ANNOUNCED, FedBy, Row, dependent, queue_rows, validate
 
 EVERY_MINUTE = "rate(1 minute)"
@@ -165,7 +165,11 @@ class PipelineStack(Stack):
 
     def _tell_mappings(self, rows: Sequence[Row]) -> None:
         """Tell whoever pauses mappings which they are, now that they exist."""
-        ids = {row.name: self.workers[row.name].mappings[0].event_source_mapping_id for row in dependent(rows)}
+        ids = {
+            f"{row.name}{suffix}": mapping.event_source_mapping_id
+            for row in dependent(rows)
+            for suffix, mapping in zip(("", RETRY_SUFFIX), self.workers[row.name].mappings, strict=False)
+        }
         for worker in self.workers.values():
             if worker.row.pauses_mappings and ids:
                 worker.function.add_environment("MAPPINGS", self.to_json_string(ids))
@@ -252,6 +256,8 @@ class PipelineStack(Stack):
             output(self, f"{row.logical_name}FunctionName", self.workers[row.name].function.function_name)
             if row.has_queue:
                 output(self, f"{row.logical_name}QueueUrl", self.queues[row.name].source.queue_url)
+                if (retries := self.queues[row.name].retries) is not None:
+                    output(self, f"{row.logical_name}RetryQueueUrl", retries.queue_url)
                 output(self, f"{row.logical_name}DeadLetterQueueUrl", self.queues[row.name].dead_letters.queue_url)
 
 

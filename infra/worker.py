@@ -32,6 +32,8 @@ from infra.workers import (
     targets,
 )
 
+RETRY_SUFFIX = "-retry"
+"""Of the name of a queue for retries, behind that of its worker's queue."""
 BATCHED = ("sqs:SendMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility")
 CONSUME = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"]
 READ = ["s3:GetObject", "s3:GetObjectVersion"]
@@ -52,14 +54,20 @@ NETWORK_INTERFACES = [
 
 @dataclass(frozen=True)
 class Queues:
-    """A worker's queue and where its messages go after the third receive."""
+    """A worker's queue, where its messages go after the third receive, and where those of retries wait."""
 
     source: sqs.Queue
     dead_letters: sqs.Queue
+    retries: sqs.Queue | None
+
+    @property
+    def sources(self) -> list[sqs.Queue]:
+        """The queues that feed the worker."""
+        return [self.source] if self.retries is None else [self.source, self.retries]
 
     @classmethod
     def of(cls, scope: Construct, row: Row, *, dead_letter_visibility: int, enforce_tls: bool) -> "Queues":
-        """Create both. `dead_letter_visibility` is asked for by whoever consumes the dead letters, in seconds."""
+        """Create them. `dead_letter_visibility` is asked for by whoever consumes the dead letters, in seconds."""
         dead_letters = sqs.Queue(
             scope,
             f"{row.logical_name}DeadLetterQueue",
@@ -69,17 +77,21 @@ class Queues:
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=enforce_tls,
         )
-        source = sqs.Queue(
-            scope,
-            f"{row.logical_name}Queue",
-            queue_name=row.resource_name,
-            visibility_timeout=Duration.seconds(row.visibility),
-            retention_period=Duration.seconds(SOURCE_RETENTION),
-            dead_letter_queue=sqs.DeadLetterQueue(max_receive_count=MAX_RECEIVE_COUNT, queue=dead_letters),
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
-            enforce_ssl=enforce_tls,
-        )
-        return cls(source, dead_letters)
+
+        def feeding(name: str, suffix: str) -> sqs.Queue:
+            return sqs.Queue(
+                scope,
+                f"{row.logical_name}{name}",
+                queue_name=f"{row.resource_name}{suffix}",
+                visibility_timeout=Duration.seconds(row.visibility),
+                retention_period=Duration.seconds(SOURCE_RETENTION),
+                dead_letter_queue=sqs.DeadLetterQueue(max_receive_count=MAX_RECEIVE_COUNT, queue=dead_letters),
+                encryption=sqs.QueueEncryption.SQS_MANAGED,
+                enforce_ssl=enforce_tls,
+            )
+
+        retries = feeding("RetryQueue", RETRY_SUFFIX) if row.has_retry_queue else None
+        return cls(feeding("Queue", ""), dead_letters, retries)
 
 
 @dataclass(frozen=True)
@@ -120,7 +132,11 @@ class Worker(Construct):
             removal_policy=RemovalPolicy.DESTROY,
         )
         self.function = self._function(code)
-        self.mappings = [self._mapping(source) for source in mappings(around.rows, row)]
+        self.mappings = [
+            self._mapping(name, queue)
+            for source in mappings(around.rows, row)
+            for name, queue in self._feeding_queues(source).items()
+        ]
         for alarm in row.alarms:
             self._alarm(alarm)
 
@@ -162,7 +178,13 @@ class Worker(Construct):
 
     def _environment(self) -> dict[str, str]:
         row, around = self.row, self._around
-        told = {"name": row.name, "timeout": row.timeout, "permits": row.permits, "start_margin": row.start_margin}
+        told = {
+            "name": row.name,
+            "timeout": row.timeout,
+            "permits": row.permits,
+            "start_margin": row.start_margin,
+            "retries": row.retries,
+        }
         environment = {
             **around.settings,
             "WORKER": json.dumps(told),
@@ -171,6 +193,10 @@ class Worker(Construct):
                 {to.name: around.queues[to.name].source.queue_url for to in targets(around.rows, row)}
             ),
         }
+        for_retries = {to.name: around.queues[to.name].retries for to in targets(around.rows, row)}
+        urls = {name: queue.queue_url for name, queue in for_retries.items() if queue is not None}
+        if urls:
+            environment["RETRY_QUEUE_URLS"] = json.dumps(urls)
         if row.fed_by is FedBy.DEAD_LETTER_QUEUES:
             sources = {around.queues[of.name].dead_letters.queue_arn: of.name for of in queue_rows(around.rows)}
             environment["DEAD_LETTER_SOURCES"] = json.dumps(sources)
@@ -203,8 +229,9 @@ class Worker(Construct):
 
     def _statements(self) -> list[iam.PolicyStatement]:
         row, around = self.row, self._around
-        consumed = [self._feeding_queue(source).queue_arn for source in mappings(around.rows, row)]
-        sent_to = [around.queues[to.name].source.queue_arn for to in targets(around.rows, row)]
+        feeding = [self._feeding_queues(source).values() for source in mappings(around.rows, row)]
+        consumed = [queue.queue_arn for queues in feeding for queue in queues]
+        sent_to = [queue.queue_arn for to in targets(around.rows, row) for queue in around.queues[to.name].sources]
         granted = [
             (["logs:CreateLogStream", "logs:PutLogEvents"], [self.log_group.log_group_arn]),
             (CONSUME, consumed),
@@ -232,18 +259,20 @@ class Worker(Construct):
         local = self._around.network is None
         return actions + [f"{action}Batch" for action in BATCHED if local and action in actions]
 
-    def _feeding_queue(self, source: Row) -> sqs.Queue:
+    def _feeding_queues(self, source: Row) -> dict[str, sqs.Queue]:
+        """The queues of `source` that feed this worker, by the names of their mappings."""
         queues = self._around.queues[source.name]
-        return queues.dead_letters if self.row.fed_by is FedBy.DEAD_LETTER_QUEUES else queues.source
+        if self.row.fed_by is FedBy.DEAD_LETTER_QUEUES:
+            return {f"{source.logical_name}Mapping": queues.dead_letters}
+        return dict(zip(("Mapping", "RetryMapping"), queues.sources, strict=False))
 
-    def _mapping(self, source: Row) -> lambda_.EventSourceMapping:
+    def _mapping(self, name: str, queue: sqs.Queue) -> lambda_.EventSourceMapping:
         row = self.row
-        name = "Mapping" if source is row else f"{source.logical_name}Mapping"
         mapping = lambda_.EventSourceMapping(
             self,
             name,
             target=self.function,
-            event_source_arn=self._feeding_queue(source).queue_arn,
+            event_source_arn=queue.queue_arn,
             batch_size=row.batch_size,
             max_batching_window=Duration.seconds(row.batching_window),
             max_concurrency=row.maximum_concurrency,

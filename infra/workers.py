@@ -74,7 +74,7 @@ class Row:
     reserved_concurrency: int
     """Invocations at once, at most. The mappings' MaximumConcurrency together may not exceed it."""
     maximum_concurrency: int = 0
-    """Invocations at once for each queue that feeds this worker."""
+    """Invocations at once for each queue that feeds this worker, its queue for retries among them."""
     batch_size: int = 0
     batching_window: int = 0
     visibility: int = 0
@@ -83,6 +83,9 @@ class Row:
     """Records at once inside one invocation: the others wait for a permit, protected and not claimed."""
     start_margin: int = 10
     """No record is started with less than this left of the invocation."""
+    retries: Literal["redeliver", "requeue"] = "redeliver"
+    """How work is tried again: by the same message, or by a new one on a queue for retries, which holds up no first
+    try. Both queues have the same dead-letter queue, and each a mapping of its own."""
     sends_to: tuple[str, ...] = ()
     """Workers whose queues get its messages, besides its own queue, where parked work returns to."""
     reads: tuple[str, ...] = ()
@@ -130,6 +133,11 @@ class Row:
     def has_queue(self) -> bool:
         """Whether a queue and its dead-letter queue belong to this worker."""
         return self.fed_by in {FedBy.S3_EVENTS, FedBy.OUTBOX}
+
+    @property
+    def has_retry_queue(self) -> bool:
+        """Whether a queue for retries belongs to this worker, too."""
+        return self.has_queue and self.retries == "requeue"
 
     @property
     def polls(self) -> bool:
@@ -228,11 +236,12 @@ WORKERS: tuple[Row, ...] = (
         timeout=120,
         memory=512,
         reserved_concurrency=6,
-        maximum_concurrency=6,
+        maximum_concurrency=3,  # of each queue: a herd of retries leaves first tries their half
         batch_size=10,
         visibility=720,
         permits=4,
         start_margin=30,
+        retries="requeue",
         reads=("tasks/",),
         calls_out=("llm", "webhooks"),
         alarms=(Alarm.DEAD_LETTERS,),
@@ -389,7 +398,7 @@ def _faults_of_polling(rows: Sequence[Row], row: Row) -> Iterator[str]:
             f"set maximum_concurrency between {MINIMUM_CONCURRENCY} and {MAXIMUM_CONCURRENCY}, AWS's bounds, "
             f"it is {row.maximum_concurrency}"
         )
-    sources = len(mappings(rows, row))
+    sources = len(mappings(rows, row)) + row.has_retry_queue
     wanted = sources * row.maximum_concurrency
     if wanted > row.reserved_concurrency:
         yield (
@@ -437,6 +446,8 @@ def _faults_of_reach(row: Row) -> Iterator[str]:
                 yield f"write the prefix {prefix!r} in {name} without a leading and with a trailing slash"
     for prefix in set(row.writes) & set(ANNOUNCED):
         yield f"take {prefix} out of writes, for what is written there is announced as an upload"
+    if row.retries == "requeue" and not row.has_queue:
+        yield "take retries out, for it has no queue whose messages could be tried again"
     if row.depends_on is not None and not row.has_queue:
         yield "take depends_on out, for it has no queue that could be paused"
     if row.depends_on is not None and row.depends_on not in row.calls_out:

@@ -41,11 +41,15 @@ def test_every_alarm_has_a_page_in_the_runbook(row: Row) -> None:
 
 @pytest.mark.parametrize("watch", WATCHES, ids=lambda watch: watch.name)
 def test_every_alarm_of_the_table_has_a_section_and_a_line_that_says_when_it_goes_off(watch: Watch) -> None:
-    subject = "each worker" if watch.scope is Scope.WORKER else "all"
+    subjects = {Scope.WORKER: "each worker", Scope.RETRIES: "each worker with a queue for retries"}
+    subject = subjects.get(watch.scope, "all")
+    requeued = "" if watch.requeued is None else f" (with a queue for retries: {watch.requeued:g})"
     lasts = watch.minutes * watch.periods
     how = "" if lasts == 1 else f" over {lasts} minutes" if watch.periods == 1 else f" for {lasts} minutes"
 
-    line = f"| [{watch.name}](#{watch.name}) | {subject} | value > {watch.threshold:g}{how} | {watch.severity} |"
+    line = (
+        f"| [{watch.name}](#{watch.name}) | {subject} | value > {watch.threshold:g}{requeued}{how} | {watch.severity} |"
+    )
     assert line in OPERATIONS.splitlines()
     assert f"\n### {watch.name}\n" in OPERATIONS
 

@@ -185,7 +185,8 @@ def _queues(found: Cloud) -> dict[str, dict[str, int]]:
         for name, url in sorted(found.outputs.items()):
             if name.endswith("DeadLetterQueueUrl") or not name.endswith("QueueUrl"):
                 continue
-            live, dead = depths(url), depths(found.outputs[name.replace("QueueUrl", "DeadLetterQueueUrl")])
+            worker = name.removesuffix("QueueUrl").removesuffix("Retry")  # both of its queues have one for dead letters
+            live, dead = depths(url), depths(found.outputs[f"{worker}DeadLetterQueueUrl"])
             queues[url.rsplit("/", 1)[-1]] = {
                 "waiting": int(live["ApproximateNumberOfMessages"]),
                 "in_work": int(live["ApproximateNumberOfMessagesNotVisible"]),

@@ -103,8 +103,11 @@ class Watchdog:
         """Owe the messages of work whose own must be gone: the queue is empty, or keeps nothing sent so long ago."""
         now = self._clock()
         quiet = timedelta(seconds=self._settings.watchdog_resend_after_seconds)
-        depth = self._depth(kind.worker, asking)
-        patience = quiet if depth == 0 else QUEUE_RETENTION
+        of_retries = self._settings.retry_queue_urls.get(kind.worker)
+        depth = self._depth(kind.worker, self._settings.queue_urls[kind.worker], asking)
+        retry_depth = None if of_retries is None else self._depth(kind.worker, of_retries, asking)
+        is_empty = depth == 0 and (of_retries is None or retry_depth == 0)
+        patience = quiet if is_empty else QUEUE_RETENTION
         with self._database.delivery() as connection:
             rows = connection.execute(
                 kind.sql(_ORPHANS),
@@ -127,16 +130,18 @@ class Watchdog:
                         "sends": [row[3] for row in rows],
                     },
                 )
-        seen = {Metric.PENDING_WITHOUT_MESSAGE: len(rows)}
-        record(seen if depth is None else seen | {Metric.QUEUE_DEPTH: depth}, worker=kind.worker)
+        depths = {Metric.QUEUE_DEPTH: depth, Metric.RETRY_QUEUE_DEPTH: retry_depth}
+        known = {metric: messages for metric, messages in depths.items() if messages is not None}
+        record({Metric.PENDING_WITHOUT_MESSAGE: len(rows)} | known, worker=kind.worker)
         return len(rows)
 
-    def _depth(self, worker: str, asking: TimeLeft | None) -> int | None:
+    @staticmethod
+    def _depth(worker: str, url: str, asking: TimeLeft | None) -> int | None:
         """How many messages a queue says it holds; None for one that does not say and may hold any number."""
         if asking is not None and asking() <= 0:
             logger.warning("A queue was not asked how full it is: others took the time", worker=worker)
             return None
-        sqs, url = aws.client("sqs"), self._settings.queue_urls[worker]
+        sqs = aws.client("sqs")
 
         def ask() -> dict[str, dict[str, str]]:
             answer: dict[str, dict[str, str]] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=list(DEPTHS))

@@ -14,6 +14,7 @@ from counterfoil.delivery.batch import logger
 from counterfoil.errors import BreakerOpenError, InvalidDocumentError, ServiceUnavailableError
 from counterfoil.messages import Message
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
+from tests.factories import NOW
 
 TRACE = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
 
@@ -53,13 +54,27 @@ def test_a_batch_counts_each_outcome_once_and_times_every_try(
 
     consumer.handle(event(*map(record, [*messages, unknown])), Context())
 
-    (line,) = _emitted(capsys)
+    line, *errors = _emitted(capsys)
     for name in ("Succeeded", "Skipped", "Failed", "Retries", "Deferred"):
         assert line[name] == [1.0]
     assert line["worker"] == "matching"
+    assert line["EndToEndSeconds"] == [(clock.now - NOW).total_seconds() - 4 * 2]  # received then, and the first to end
+    assert [(one["worker"], one["error_type"], one["Errors"]) for one in errors] == [
+        ("matching", "InvalidDocumentError", [1.0]),
+        ("matching", "ServiceUnavailableError", [1.0]),
+    ]
     assert line["JobSeconds"] == [2.0] * 5
     assert line["AttemptsBeforeSuccess"] == [1.0]
     assert "Unsettled" not in line
+
+
+def test_work_that_was_begun_anew_tells_nothing_of_how_long_work_takes(
+    database: Database, clock: Clock, pending: Pending, capsys: pytest.CaptureFixture[str]
+) -> None:
+    consumer = make_consumer(database, lambda _attempt: Success(lambda _connection: ()), clock)
+    consumer.handle(event(record(pending(revision=2))), Context())
+    (line,) = _emitted(capsys)
+    assert "EndToEndSeconds" not in line
 
 
 def test_a_copy_of_a_message_is_no_work_and_counts_as_nothing(

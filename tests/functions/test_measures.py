@@ -16,6 +16,7 @@ from counterfoil.work import KINDS, begin, owe
 from functions.watchdog.measures import measure
 from functions.watchdog.recovery import Watchdog
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, settings
+from tests.factories import make_task
 
 Pending = Callable[..., Message]
 Measure = Callable[[], dict[Metric, float]]
@@ -178,6 +179,34 @@ def test_what_is_measured_is_written_for_cloudwatch(measured: Measure, capsys: p
     (line,) = lines(capsys)
     assert line["worker"] == "matching"
     assert {name: line[name] for name in found} == {name: [value] for name, value in found.items()}
+
+
+def test_messages_of_a_worker_with_two_queues_are_gone_when_both_are_empty(
+    keeper_database: Database,
+    admin: Connection,
+    sqs: FakeSqs,
+    clock: Clock,
+    tenant: UUID,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    chosen = settings(queue_urls={"tasks": "first"}, retry_queue_urls={"tasks": "retries"})
+    outbox = Outbox(keeper_database, chosen.queue_urls, chosen.retry_queue_urls, clock=clock)
+    watchdog = Watchdog(chosen, keeper_database, outbox, clock)
+    begin(admin, "tasks", [make_task(admin, tenant)], clock())
+    clock.pass_(minutes=1)
+    watchdog.run()
+    clock.pass_(minutes=20)
+    sqs.depths["retries"] = 1
+    capsys.readouterr()
+
+    watchdog.run()
+    (line,) = lines(capsys)
+    assert (line["QueueDepth"], line["RetryQueueDepth"], line["PendingWithoutMessage"]) == ([0.0], [3.0], [0.0])
+
+    sqs.depths["retries"] = 0
+    watchdog.run()
+    (line,) = lines(capsys)
+    assert (line["RetryQueueDepth"], line["PendingWithoutMessage"]) == ([0.0], [1.0])
 
 
 def test_recovery_tells_how_deep_queues_are_and_which_messages_were_gone(

@@ -14,7 +14,9 @@ from counterfoil.delivery import Attempt, Outcome, Success
 from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
 from counterfoil.messages import Message
 from counterfoil.settings import Settings, settings
-from infra.alarms import LONGEST_TRY, NAMESPACE, THRESHOLDS, WATCHES, Scope, Watch
+from counterfoil.tasks.store import DEFAULT_MAX_RETRY
+from infra.alarm import subjects_of
+from infra.alarms import LONGEST_TRY, NAMESPACE, THRESHOLDS, WATCHES, Watch
 from infra.packaging import Package
 from infra.workers import WORKERS, FedBy, Row, queue_rows, shortened
 from tests.delivery.conftest import clock, sqs, tenant
@@ -44,7 +46,7 @@ def alarms(template: Template) -> dict[str, dict[str, Any]]:
 
 def of_watch(template: Template, watch: Watch) -> dict[str, dict[str, Any]]:
     """The alarms that a watch becomes, by worker; under "" the one about all."""
-    subjects = [row.name for row in QUEUES] if watch.scope is Scope.WORKER else [""]
+    subjects = ["" if row is None else row.name for row in subjects_of(watch, QUEUES)]
     prefix = {subject: f"counterfoil-{subject}-" if subject else "counterfoil-" for subject in subjects}
     return {subject: alarms(template)[f"{prefix[subject]}{watch.name}"] for subject in subjects}
 
@@ -97,6 +99,7 @@ def emitted(
     environment = {
         "DATABASE_URL": keeper_database_url,
         "QUEUE_URLS": json.dumps({row.name: QUEUE_URL for row in QUEUES}),
+        "RETRY_QUEUE_URLS": json.dumps({row.name: QUEUE_URL for row in QUEUES if row.has_retry_queue}),
         "SLACK_WEBHOOK_URL": "http://127.0.0.1:1/hook",
         "BREAKER_FAILURES": "1",
     }
@@ -184,7 +187,7 @@ def pending(row: Row, admin: Connection, tenant: UUID) -> UUID:
 def test_every_alarm_watches_what_the_code_emits(aws: Synthesis, emitted: set[Metric]):
     found = alarms(aws["pipeline"])
 
-    assert len(found) == sum(len(QUEUES) if watch.scope is Scope.WORKER else 1 for watch in WATCHES)
+    assert len(found) == sum(len(subjects_of(watch, QUEUES)) for watch in WATCHES)
     assert unknown(found, emitted) == set()
 
 
@@ -242,6 +245,7 @@ def test_the_thresholds_are_those_of_the_design_where_they_can_be_reached():
         "waiting-for-retry": 1000,
         "oldest-pending": 3600,
         "queue-depth": 1000,
+        "retry-queue-depth": 1000,
         "failure-rate": 1,
         "job-duration": 300,
         "attempts-before-success": 2,
@@ -262,7 +266,8 @@ def test_no_threshold_is_out_of_reach(aws: Synthesis, row: Row):
     found = alarms(aws["pipeline"])
 
     assert found[f"counterfoil-{row.name}-job-duration"]["Threshold"] < row.timeout
-    attempts = Settings.model_fields["retry_max_attempts"].default
+    redelivered = Settings.model_fields["retry_max_attempts"].default
+    attempts = DEFAULT_MAX_RETRY + 1 if row.has_retry_queue else redelivered
     assert found[f"counterfoil-{row.name}-attempts-before-success"]["Threshold"] < attempts
 
 

@@ -18,7 +18,9 @@ BEDROCK = {"LLM_PROVIDER": "bedrock", "LLM_MODEL": "eu.anthropic.some-model-v1:0
 SECRET_ARN = "arn:aws:secretsmanager:eu-central-1:000000000000:secret:mine-AbCdEf"
 RECOGNISING = {"OCR": "textract"}
 TITAN = {"EMBEDDING_PROVIDER": "bedrock", "EMBEDDING_MODEL": "amazon.titan-embed-text-v2:0"}
-DEPENDENT = tuple(replace(row, depends_on="llm") if row.name == "matching" else row for row in WORKERS)
+PAUSED = {"matching": "counterfoil-matching", "tasks": "counterfoil-tasks", "tasks-retry": "counterfoil-tasks-retry"}
+"""Queues that are paused together with what they depend on, by the names of their mappings."""
+DEPENDENT = tuple(replace(row, depends_on="llm") if row.name in PAUSED else row for row in WORKERS)
 rows = pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
 
 
@@ -268,11 +270,10 @@ def test_only_those_who_read_scans_may_have_them_recognised_inside_the_network(r
 @pytest.mark.parametrize("row", DEPENDENT, ids=lambda row: row.name)
 def test_a_worker_all_of_whose_work_needs_the_model_can_be_paused_by_the_watchdog_alone(paused: Synthesis, row: Row):
     pipeline = paused["pipeline"]
-    (mapping,) = [
-        id_
+    mappings = {
+        pipeline.resolved(one["EventSourceArn"]): id_
         for id_, one in pipeline.resources("AWS::Lambda::EventSourceMapping").items()
-        if pipeline.resolved(one["EventSourceArn"]) == "counterfoil-matching"
-    ]
+    }
     variables = pipeline.named("AWS::Lambda::Function", row.resource_name)["Environment"]["Variables"]
     statements = granted(pipeline, row, "lambda:UpdateEventSourceMapping")
 
@@ -281,7 +282,9 @@ def test_a_worker_all_of_whose_work_needs_the_model_can_be_paused_by_the_watchdo
         assert "MAPPINGS" not in variables
         assert not statements
         return
-    assert variables["MAPPINGS"] == {"Fn::Join": ["", ['{"matching":"', {"Ref": mapping}, '"}']]}
+    (told,) = (parts for _, parts in [variables["MAPPINGS"]["Fn::Join"]])
+    text = "".join(part if isinstance(part, str) else part["Ref"] for part in told)
+    assert json.loads(text) == {name: mappings[queue] for name, queue in PAUSED.items()}
     (statement,) = statements
     assert statement["Action"] == ["lambda:GetEventSourceMapping", "lambda:UpdateEventSourceMapping"]
     functions = statement["Condition"]["ArnEquals"]["lambda:FunctionArn"]

@@ -1,6 +1,7 @@
 """The pipeline's template, walked row by row of the table: a new row is tested by what is here."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -54,8 +55,15 @@ def environment_of(template: Template, row: Row) -> dict[str, str]:
 
 
 def queues_feeding(row: Row) -> set[str]:
-    suffix = "-dlq" if row.fed_by is FedBy.DEAD_LETTER_QUEUES else ""
-    return {f"{source.resource_name}{suffix}" for source in mappings(WORKERS, row)}
+    if row.fed_by is FedBy.DEAD_LETTER_QUEUES:
+        return {f"{source.resource_name}-dlq" for source in mappings(WORKERS, row)}
+    return set(queues_of(mappings(WORKERS, row)))
+
+
+def queues_of(found: Sequence[Row]) -> list[str]:
+    """The queues that messages to these workers are in: a queue for retries comes behind its worker's."""
+    suffixes = {row.name: ("", "-retry") if row.has_retry_queue else ("",) for row in found}
+    return [f"{row.resource_name}{suffix}" for row in found for suffix in suffixes[row.name]]
 
 
 @rows
@@ -79,8 +87,16 @@ def test_a_worker_has_a_queue_and_a_dead_letter_queue_if_messages_feed_it(pipeli
     assert dead_letters["SqsManagedSseEnabled"]
 
 
+@pytest.mark.parametrize("row", [row for row in WORKERS if row.has_retry_queue], ids=lambda row: row.name)
+def test_a_queue_for_retries_is_like_the_first_and_has_the_same_dead_letters(pipeline: Template, row: Row):
+    first, retries = (pipeline.named("AWS::SQS::Queue", name) for name in queues_of([row]))
+
+    assert pipeline.resolved(retries | {"QueueName": ""}) == pipeline.resolved(first | {"QueueName": ""})
+
+
 def test_there_are_no_queues_but_those_of_the_table(pipeline: Template):
-    assert len(pipeline.resources("AWS::SQS::Queue")) == 2 * len(queue_rows(WORKERS))
+    rows_ = queue_rows(WORKERS)
+    assert len(pipeline.resources("AWS::SQS::Queue")) == len(rows_) + len(queues_of(rows_))
 
 
 @rows
@@ -134,9 +150,9 @@ def granted(row: Row, *, batches: bool) -> set[tuple[str, str]]:
     batch = {"sqs:SendMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"}
     grants = {(action, f"/aws/lambda/{row.resource_name}") for action in ("logs:CreateLogStream", "logs:PutLogEvents")}
     grants |= {(action, queue) for action in CONSUMING for queue in queues_feeding(row)}
-    grants |= {("sqs:SendMessage", to.resource_name) for to in targets(WORKERS, row)}
+    grants |= {("sqs:SendMessage", to) for to in queues_of(targets(WORKERS, row))}
     if row.measures_queues:
-        grants |= {("sqs:GetQueueAttributes", to.resource_name) for to in targets(WORKERS, row)}
+        grants |= {("sqs:GetQueueAttributes", to) for to in queues_of(targets(WORKERS, row))}
     if batches:
         grants |= {(f"{action}Batch", queue) for action, queue in grants if action in batch}
     grants |= {("s3:PutObject", f"{prefix}*") for prefix in row.writes + row.admits}
@@ -204,13 +220,17 @@ def test_a_function_is_told_its_row_and_the_queues_that_it_may_send_to(pipeline:
 
     assert environment["POWERTOOLS_SERVICE_NAME"] == row.name
     told = settings.require_worker()
-    assert (told.name, told.timeout, told.permits, told.start_margin) == (
+    assert (told.name, told.timeout, told.permits, told.start_margin, told.retries) == (
         row.name,
         row.timeout,
         row.permits,
         row.start_margin,
+        row.retries,
     )
     assert settings.queue_urls == {to.name: to.resource_name for to in targets(WORKERS, row)}
+    assert settings.retry_queue_urls == {
+        to.name: f"{to.resource_name}-retry" for to in targets(WORKERS, row) if to.has_retry_queue
+    }
     consumes = row.fed_by is FedBy.DEAD_LETTER_QUEUES
     assert settings.dead_letter_sources == (
         {f"{source.resource_name}-dlq": source.name for source in queue_rows(WORKERS)} if consumes else {}
@@ -369,7 +389,7 @@ def test_queues_bucket_and_topics_refuse_plain_http_on_aws_alone(pipeline: Templ
             if '"aws:SecureTransport": "false"' in json.dumps(resource)
         ]
 
-    queues = 2 * len(queue_rows(WORKERS))
+    queues = len(queue_rows(WORKERS)) + len(queues_of(queue_rows(WORKERS)))
     assert sorted(refusing(pipeline)) == sorted(
         ["AWS::SQS::QueuePolicy"] * queues + ["AWS::S3::BucketPolicy"] + ["AWS::SNS::TopicPolicy"] * 2
     )
@@ -386,6 +406,9 @@ def test_the_command_line_finds_what_it_needs_among_the_outputs(pipeline: Templa
         assert outputs[f"{row.logical_name}QueueUrl"] == row.resource_name
         assert outputs[f"{row.logical_name}DeadLetterQueueUrl"] == f"{row.resource_name}-dlq"
         assert f"{row.logical_name}MappingId" in outputs
+    if row.has_retry_queue:
+        assert outputs[f"{row.logical_name}RetryQueueUrl"] == f"{row.resource_name}-retry"
+        assert f"{row.logical_name}RetryMappingId" in outputs
     if row.fed_by is FedBy.DEAD_LETTER_QUEUES:
         assert {f"{row.logical_name}{source.logical_name}MappingId" for source in queue_rows(WORKERS)} <= set(outputs)
 

@@ -126,6 +126,19 @@ def test_a_row_that_could_lose_work_is_refused_with_the_way_out(changes: dict[st
         validate([row, SINK, CLOCK])
 
 
+def test_a_queue_for_retries_counts_against_the_reserved_concurrency():
+    requeueing = replace(SOURCE, retries="requeue")
+    assert refusal([replace(requeueing, maximum_concurrency=2)]) is None
+    with pytest.raises(WorkerTableError, match=r"raise reserved_concurrency from 4 to 8 .* its 2 mappings of 4"):
+        validate([requeueing])
+
+
+def test_a_worker_without_a_queue_has_none_for_retries():
+    assert not replace(CLOCK, retries="requeue").has_retry_queue
+    with pytest.raises(WorkerTableError, match=r"^Worker 'clock': take retries out"):
+        validate([replace(CLOCK, retries="requeue")])
+
+
 def test_two_rows_of_one_name_are_refused():
     with pytest.raises(WorkerTableError, match=r"^Worker 'sink' has two rows: give one of them another name\.$"):
         validate([SOURCE, SINK, SINK])

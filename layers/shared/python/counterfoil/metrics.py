@@ -50,6 +50,14 @@ class Metric(StrEnum):
     """How long each settled try took."""
     ATTEMPTS_BEFORE_SUCCESS = "AttemptsBeforeSuccess"
     """Attempts that each success took, itself among them."""
+    END_TO_END_SECONDS = "EndToEndSeconds", MetricUnit.Seconds
+    """How long it took from the beginning of each work to its success, where it was not begun anew in between."""
+
+    # By worker and type of error, for each batch of messages.
+    ERRORS = "Errors"
+    """Tries that failed, and messages that could not be read."""
+
+    # By worker, by whoever sends messages.
 
     NEVER_SENT = "NeverSent"
     """Messages that were owed to work which is no more."""
@@ -75,6 +83,8 @@ class Metric(StrEnum):
     """Dead letters of the last minute."""
     QUEUE_DEPTH = "QueueDepth"
     """Messages in the queue, those in flight and delayed ones among them."""
+    RETRY_QUEUE_DEPTH = "RetryQueueDepth"
+    """The same of its queue for retries, where it has one."""
 
     # By breaker, each minute, by the watchdog.
     BREAKER_OPEN = "BreakerOpen"

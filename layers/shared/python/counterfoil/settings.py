@@ -61,7 +61,8 @@ class Settings(BaseModel):
     dead_letter_sources: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
     """Worker by the ARN of its dead-letter queue, for the archiver."""
     mappings: Annotated[dict[str, UUID], BeforeValidator(_from_json)] = {}
-    """Event source mapping by worker: those that the watchdog may pause, for all of their work needs the model."""
+    """Event source mappings by worker, that of a queue for retries under the worker's name and `-retry`: those that the
+    watchdog may pause, for all of their work needs the model."""
 
     database_url: str | None = None
     database_host: str | None = None

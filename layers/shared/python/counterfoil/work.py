@@ -42,6 +42,8 @@ class Kind:
         WHERE id = %(id)s
     """
     """Finds what a work is about, and when it came, for its dead letter."""
+    created: str = "created_at"
+    """The column that says when a work came."""
     max_attempts: LiteralString = "%(max_attempts)s"
     """How often a work `t` is tried, in SQL: as the policy says, unless each row says so for itself."""
     envelope: LiteralString | None = None
@@ -57,7 +59,12 @@ class Kind:
     def names(self) -> dict[str, Composable]:
         """The table and the columns of the life cycle, to be put into SQL by their plain names."""
         columns = {name: Identifier(self.prefix + name) for name in LIFE_CYCLE}
-        return {"table": Identifier(self.table), "max_attempts": SQL(self.max_attempts), **columns}
+        return {
+            "table": Identifier(self.table),
+            "max_attempts": SQL(self.max_attempts),
+            "created": Identifier(self.created),
+            **columns,
+        }
 
     @cache  # noqa: B019  # of the few kinds there are, each with the few statements of this package
     def sql(self, template: LiteralString) -> bytes:
@@ -81,7 +88,7 @@ KINDS = {
             """,
         ),
         Kind("ingestion", "ingestion_job"),
-        Kind("matching", "document", "matching_"),
+        Kind("matching", "document", "matching_", created="received_at"),
         Kind(
             "diagnostics",
             "cluster_diagnostics",

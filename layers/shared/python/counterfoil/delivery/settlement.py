@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from uuid import uuid5
 
 from aws_lambda_powertools import Logger
@@ -43,6 +44,8 @@ class Verdict:
     visible_in: float | None = None
     """Seconds until SQS gives it out again; None leaves its visibility as it is."""
     error: str | None = None
+    error_type: str | None = None
+    """Of a try that failed, or of a message that cannot be read."""
 
 
 ENDED = Verdict("ended", acknowledged=True)
@@ -89,6 +92,7 @@ class Settlement:
             return self._deferred(record, claim, error)
         now = self._clock()
         text = sentence(error, for_log=True)[:LONGEST_ERROR]
+        verdict = partial(Verdict, error=text, error_type=type(error).__name__)
         decision = self._policy.decide(
             error, claim.attempts, record.receives, now, max_attempts=claim.max_attempts, chance=self._outbox.random()
         )
@@ -99,10 +103,10 @@ class Settlement:
         except CounterfoilError as unsettled:
             return self._unsettled(record, unsettled)
         if isinstance(decision, Redeliver):
-            return Verdict("retry", acknowledged=False, visible_in=(decision.at - now).total_seconds(), error=text)
+            return verdict("retry", acknowledged=False, visible_in=(decision.at - now).total_seconds())
         if isinstance(decision, GiveUp) and decision.to_dead_letter_queue:
-            return Verdict("failed", acknowledged=False, visible_in=0, error=text)
-        return Verdict("failed" if isinstance(decision, GiveUp) else "retry", acknowledged=True, error=text)
+            return verdict("failed", acknowledged=False, visible_in=0)
+        return verdict("failed" if isinstance(decision, GiveUp) else "retry", acknowledged=True)
 
     def _unsettled(self, record: Received, error: CounterfoilError) -> Verdict:
         """A claimed record could not be settled: the work is a newer try's, or the database is away."""
@@ -132,7 +136,9 @@ class Settlement:
             self._commit(record, claim, settle)
         except CounterfoilError as unsettled:
             return self._unsettled(record, unsettled)
-        return Verdict("failed" if is_circling else "deferred", acknowledged=True, error=str(error))
+        if is_circling:
+            return Verdict("failed", acknowledged=True, error=str(error), error_type=CirclingError.__name__)
+        return Verdict("deferred", acknowledged=True, error=str(error))
 
     def _record(
         self,
@@ -209,7 +215,8 @@ class Settlement:
             self._transact(record, claim, settle)
         except CounterfoilError as unsettled:
             return self._unsettled(record, unsettled)
-        return Verdict("failed", acknowledged=True, error="The worker was lost during the last attempt")
+        told = "The worker was lost during the last attempt"
+        return Verdict("failed", acknowledged=True, error=told, error_type="WorkerLost")
 
     def unknown(self, record: Received, message: Message, queue: str) -> Verdict:
         """The message names no work that exists: recorded, and over."""
@@ -233,7 +240,7 @@ class Settlement:
                 write_dead_letter(connection, letter, now)
         except CounterfoilError as away:
             return self.away(record, away)
-        return Verdict("failed", acknowledged=True, error=letter.failure.error)
+        return Verdict("failed", acknowledged=True, error=letter.failure.error, error_type=type(error).__name__)
 
     def away(self, record: Received, error: BaseException) -> Verdict:
         """Nothing could be written down: the message comes again later; after the last receive the archiver decides."""

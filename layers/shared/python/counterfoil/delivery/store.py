@@ -54,6 +54,7 @@ class Claim:
     """Whether a newer revision than the message's exists."""
     max_attempts: int | None = None
     """How often the work is tried at most; None: as its policy says."""
+    created_at: datetime | None = None
 
 
 # The rows are locked in the order of their ids, so that two claims of overlapping batches cannot deadlock. A queue's
@@ -64,10 +65,12 @@ WITH wanted AS (
 ), found AS MATERIALIZED (
     SELECT t.id, t.tenant_id, t.{status} AS status, t.{revision} AS revision, t.{send_number} AS send_number,
            t.{attempts} AS attempts, t.{claim_token} AS token, t.{lease_expires_at} AS lease,
-           t.{next_attempt_at} AS due, t.{claimed_at} IS NOT NULL AS unsettled, {max_attempts} AS max_attempts
+           t.{next_attempt_at} AS due, t.{claimed_at} IS NOT NULL AS unsettled, {max_attempts} AS max_attempts,
+           t.{created} AS created_at
     FROM {table} t WHERE t.id = ANY(%(ids)s::uuid[]) ORDER BY t.id FOR NO KEY UPDATE
 ), answered AS (
-    SELECT w.id, w.revision, w.send_number, f.tenant_id, f.attempts, f.token, f.lease, f.due, f.max_attempts, CASE
+    SELECT w.id, w.revision, w.send_number, f.tenant_id, f.attempts, f.token, f.lease, f.due, f.max_attempts,
+           f.created_at, CASE
         WHEN f.id IS NULL OR (w.revision, w.send_number) > (f.revision, f.send_number) THEN 'unknown'
         WHEN f.status IS NULL OR f.status IN ('succeeded', 'failed') THEN 'ended'
         WHEN (w.revision, w.send_number) < (f.revision, f.send_number) THEN 'ended'
@@ -87,7 +90,7 @@ WITH wanted AS (
 SELECT a.id, a.revision, a.send_number, a.answer, a.tenant_id, coalesce(c.attempts, a.attempts, 0),
        coalesce(c.token, a.token, 0),
        CASE a.answer WHEN 'running' THEN a.lease WHEN 'early' THEN a.due END, a.superseded,
-       coalesce(a.max_attempts, %(max_attempts)s)
+       coalesce(a.max_attempts, %(max_attempts)s), a.created_at
 FROM answered a LEFT JOIN claimed c USING (id)
 """
 
