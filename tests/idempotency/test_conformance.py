@@ -8,6 +8,7 @@ import json
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,6 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import (
     IdempotencyItemNotFoundError,
     IdempotencyKeyError,
     IdempotencyPersistenceLayerError,
-    IdempotencyValidationError,
 )
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
 from aws_lambda_powertools.utilities.idempotency.serialization.dataclass import DataclassSerializer
@@ -30,7 +30,7 @@ from pydantic import BaseModel
 
 from tests.delivery.harness import Context
 from tests.idempotency.conftest import NewLayer, Time
-from tests.idempotency.orders import ORDER, PLACED, Orders, lose
+from tests.idempotency.orders import ORDER, PLACED, Killed, Orders, lose
 
 # The same key, the same result
 
@@ -343,6 +343,28 @@ def test_a_result_stays_when_the_time_of_its_run_is_over(layer: BasePersistenceL
     assert orders.runs == 1
 
 
+def test_a_durable_function_that_is_replayed_goes_on_under_its_own_record(layer: BasePersistenceLayer) -> None:
+    runs = []
+
+    @idempotent(persistence_store=layer)
+    def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
+        runs.append(event)
+        return ended[0]()
+
+    def killed() -> Any:
+        raise Killed
+
+    ended: list[Callable[[], Any]] = [killed]
+    context: Any = SimpleNamespace(lambda_context=Context(), state=SimpleNamespace(operations=[]))
+    with pytest.raises(Killed):
+        handle(ORDER, context)
+    ended[:] = [lambda: PLACED]
+    context.state.operations = ["begun", "step"]
+
+    assert handle(ORDER, context) == handle(ORDER, Context()) == PLACED
+    assert len(runs) == 2
+
+
 # Failures
 
 
@@ -398,68 +420,6 @@ def test_an_error_of_the_store_is_told_as_one(
 
     assert isinstance(raised.value.__cause__, OSError)
     assert orders.runs == runs
-
-
-# A payload that must not differ
-
-
-def test_the_same_key_with_another_payload_is_refused(layer: BasePersistenceLayer) -> None:
-    orders = Orders(layer, event_key_jmespath="order_id", payload_validation_jmespath="total")
-    orders.place(order=ORDER)
-    with pytest.raises(IdempotencyValidationError):
-        orders.place(order=ORDER | {"total": "1.00"})
-
-    assert orders.place(order=ORDER | {"lines": []}) == PLACED
-    assert orders.runs == 1
-
-
-def test_it_is_refused_while_the_first_one_runs_too(new_layer: NewLayer) -> None:
-    how: dict[str, Any] = {"event_key_jmespath": "order_id", "payload_validation_jmespath": "total"}
-    one, other = Orders(new_layer(), **how), Orders(new_layer(), **how)
-
-    def while_it_runs() -> None:
-        with pytest.raises(IdempotencyValidationError):
-            other.place(order=ORDER | {"total": "1.00"})
-
-    one.during = while_it_runs
-    assert one.place(order=ORDER) == PLACED
-    assert one.place(order=ORDER) == PLACED
-
-
-def test_what_was_refused_is_not_cached(new_layer: NewLayer) -> None:
-    how: dict[str, Any] = {
-        "event_key_jmespath": "order_id",
-        "payload_validation_jmespath": "total",
-        "use_local_cache": True,
-    }
-    one, other = Orders(new_layer(), **how), Orders(new_layer(), **how)
-    one.place(order=ORDER)
-    for _ in range(2):
-        with pytest.raises(IdempotencyValidationError):
-            other.place(order=ORDER | {"total": "1.00"})
-
-    assert other.place(order=ORDER) == PLACED
-
-
-def test_a_cached_result_is_held_against_the_payload_too(layer: BasePersistenceLayer) -> None:
-    orders = Orders(layer, event_key_jmespath="order_id", payload_validation_jmespath="total", use_local_cache=True)
-    orders.place(order=ORDER)
-
-    with pytest.raises(IdempotencyValidationError):
-        orders.place(order=ORDER | {"total": "1.00"})
-
-
-def test_the_payload_may_be_another_once_the_record_has_expired(layer: BasePersistenceLayer, time_told: Time) -> None:
-    orders = Orders(
-        layer, event_key_jmespath="order_id", payload_validation_jmespath="total", expires_after_seconds=300
-    )
-    orders.place(order=ORDER)
-    time_told.pass_(seconds=302)
-    orders.place(order=ORDER | {"total": "1.00"})
-    assert orders.runs == 2
-
-    with pytest.raises(IdempotencyValidationError):
-        orders.place(order=ORDER)
 
 
 # A word on what is returned again

@@ -45,6 +45,17 @@ def test_a_record_is_read_as_it_was_put(layer: BasePersistenceLayer, time_told: 
     assert abs(read.in_progress_expiry_timestamp - put.in_progress_expiry_timestamp) <= 1
 
 
+def test_a_record_that_is_taken_over_has_the_payload_of_the_new_run(
+    layer: BasePersistenceLayer, time_told: Time
+) -> None:
+    layer.payload_validation_enabled = True
+    layer._put_record(in_progress(time_told, payload_hash="first"))
+    time_told.pass_(seconds=61)
+    layer._put_record(in_progress(time_told, payload_hash="second"))
+
+    assert layer._get_record("f#1").payload_hash == "second"
+
+
 def test_a_put_that_fails_brings_the_record_that_is_there(layer: BasePersistenceLayer, time_told: Time) -> None:
     layer._put_record(in_progress(time_told))
     layer._update_record(in_progress(time_told, status="COMPLETED", response_data='{"status": 201}'))
