@@ -14,10 +14,11 @@ from counterfoil.db import Database
 from counterfoil.documents.matching.reviews import State
 from counterfoil.documents.review_queue import Wanted
 from counterfoil.documents.structured import DocumentType
+from counterfoil.messages import LARGEST
 from counterfoil.outbox import Outbox
 from counterfoil.settings import settings
 from counterfoil.tasks.store import Status
-from functions.admin_api import refusals, reviews, tasks, uploads
+from functions.admin_api import chat, refusals, reviews, tasks, uploads
 from functions.admin_api.caller import Caller
 from functions.admin_api.description import described, methods
 from functions.admin_api.problems import responses
@@ -138,6 +139,39 @@ def show_task(job_id: Id) -> Response[tasks.TaskHistory]:
 def cancel_task(job_id: Id) -> Response[tasks.TaskDetail]:
     """A task that is not over is cancelled: it is not begun any more, and a try under way changes nothing."""
     return _json(200, _desk().cancel(job_id, _caller(), datetime.now(UTC)))
+
+
+# -- chat -----------------------------------------------------------------------------------------------------------
+
+
+@api.get(
+    "/api/chat/sessions",
+    summary="List conversations",
+    tags=["chat"],
+    responses=responses({200: (chat.ChatSessionPage, "A page, those that were begun last first.")}, 422),
+)
+def list_chat_sessions(
+    tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = tasks.PAGE
+) -> Response[chat.ChatSessionPage]:
+    """A page of the caller's own conversations. A message to one, or that begins one, is a task: POST /api/tasks."""
+    _only("tenant", "cursor", "limit")
+    return _json(200, chat.listed(chat.Filter(tenant, cursor, limit), _caller(), database()))
+
+
+@api.get(
+    "/api/chat/sessions/<session_id>",
+    summary="Show a conversation",
+    tags=["chat"],
+    responses=responses({200: (chat.ChatTranscript, "What was said, in its order.")}, 404, 422),
+)
+def show_chat_session(
+    session_id: Id,
+    behind: Annotated[int, Query(alias="after", ge=0, le=LARGEST, description="Messages behind this place.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=chat.LONGEST_PAGE, description="How many, at most.")] = chat.PAGE,
+) -> Response[chat.ChatTranscript]:
+    """What was said in one of the caller's own conversations; with `after`, what is new."""
+    _only("after", "limit")
+    return _json(200, chat.transcript(session_id, behind, limit, _caller(), database()))
 
 
 # -- reviews --------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from counterfoil.errors import CounterfoilError, PermanentError, RejectedRequestError, TransientError, sentence
 from counterfoil.tasks.allowance import TooManyError
+from counterfoil.tasks.chat import NoSessionError
 from counterfoil.tasks.claim_check import TooLargeError
 from counterfoil.tasks.registry import InvalidPayloadError
 from counterfoil.tasks.store import EndedError, KeyTakenError
@@ -24,6 +25,7 @@ _OURS = "This failed on our side."
 _STATUS: dict[type[CounterfoilError], int] = {
     ForbiddenError: 403,
     NotFoundError: 404,
+    NoSessionError: 404,
     ConflictError: 409,
     KeyTakenError: 409,
     EndedError: 409,

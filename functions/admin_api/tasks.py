@@ -12,7 +12,7 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 
-from counterfoil.db import Database
+from counterfoil.db import Database, retry_conflicts
 from counterfoil.errors import RejectedRequestError
 from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings
@@ -140,18 +140,20 @@ class Desk:
             RejectedRequestError: there is no such type, or what is asked for is not sound.
             InvalidPayloadError: the payload is not in the form of its type.
             TooLargeError: it is larger than is taken.
-            ForbiddenError, NotFoundError: the caller is no operator of the tenant, or there is none.
+            ForbiddenError, NotFoundError: the caller is no operator of the tenant, or nobody; or there is none.
             TooManyError: the tenant hands in more than it may.
             KeyTakenError: the key belongs to another request.
             ServiceUnavailableError, DatabaseUnavailableError: this cannot be done just now.
         """
         tenant_id, slug = self._tenant(order.tenant, caller, Role.OPERATOR)
+        if not caller.subject:
+            raise ForbiddenError("The token names nobody, and tasks are somebody's: it has no sub.")
         wanted = store.order(
             TYPES.enabled(order.task_type, self.settings),
             order.payload,
             max_retry=order.max_retry,
             idempotency_key=order.idempotency_key,
-            user_id=caller.subject or None,
+            user_id=caller.subject,
         )
         Allowance(self.settings.tasks_per_second, self.settings.tasks_at_once).take(self.database, tenant_id, now)
         done = store.submit(self.database, tenant_id, wanted, now, bucket=self.settings.uploads_bucket)
@@ -207,11 +209,15 @@ class Desk:
             DatabaseUnavailableError: this cannot be done just now.
         """
         tenant_id, slug, id_ = self._owner(job_id, caller)
-        with self.database.tenant(tenant_id) as connection:
-            _seen(store.show(connection, id_), caller)
-            if not caller.may(Role.OPERATOR, slug):
-                raise ForbiddenError("Cancelling takes the role operator for this tenant: ask an admin for it.")
-            found = store.cancel(connection, id_, now, caller.subject or "somebody")
+
+        def once() -> tuple[Task, Sequence[Send]] | None:
+            with self.database.tenant(tenant_id) as connection:
+                _seen(store.show(connection, id_), caller)
+                if not caller.may(Role.OPERATOR, slug):
+                    raise ForbiddenError("Cancelling takes the role operator for this tenant: ask an admin for it.")
+                return store.cancel(connection, id_, now, caller.subject or "somebody")
+
+        found = retry_conflicts(once)  # a conversation's next message is woken, which may just be claimed
         if found is None:
             raise NotFoundError(_NO_TASK)
         task, sends = found

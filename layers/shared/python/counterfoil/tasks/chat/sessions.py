@@ -179,6 +179,18 @@ def history(connection: Connection, session_id: UUID, number: int, budget: int) 
 # -- looking --------------------------------------------------------------------------------------------------------
 
 
+def owner(connection: Connection, session_id: UUID) -> tuple[UUID, str] | None:
+    """The tenant of a conversation, by id and slug; as the delivery role. None where there is no such conversation."""
+    row = connection.execute(
+        """
+        SELECT t.id, t.slug FROM chat_message m JOIN tenant t ON t.id = m.tenant_id
+        WHERE m.session_id = %s AND m.number = 1
+        """,
+        [session_id],
+    ).fetchone()
+    return None if row is None else (row[0], row[1])
+
+
 def transcript(
     connection: Connection, session_id: UUID, user_id: str | None, *, after: int = 0, limit: int = 1000
 ) -> Sequence[Entry]:

@@ -1,0 +1,134 @@
+"""`/api/chat/sessions`: a user's conversations. A message is a task of the type `chat_completion`: POST /api/tasks.
+
+They are their user's alone: nobody else sees them, whatever his role. Reading takes the role viewer for the tenant.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from counterfoil.db import Database
+from counterfoil.errors import RejectedRequestError
+from counterfoil.tasks import chat
+from counterfoil.tasks.chat import NoSessionError
+from functions.admin_api import request
+from functions.admin_api.caller import EVERY_TENANT, Caller, Role
+from functions.admin_api.problems import ForbiddenError
+from functions.admin_api.uploads import Slug
+
+PAGE, LONGEST_PAGE = 100, 1000
+"""Messages of a transcript."""
+_NO_SESSION = "There is no such session."
+
+
+class ChatSession(BaseModel):
+    """A conversation, as lists have it."""
+
+    session_id: UUID
+    tenant: str
+    created_at: datetime
+    messages: int = Field(description="Answers among them.")
+    begins: str = Field(description="The beginning of the first message.")
+
+
+class ChatSessionPage(BaseModel):
+    """Conversations, those that were begun last first, and the cursor of the page after them."""
+
+    sessions: list[ChatSession]
+    next: str | None
+
+
+class ChatMessage(BaseModel):
+    """A message."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    number: int = Field(description="Its place in the session.")
+    role: Literal["user", "assistant"]
+    content: str
+    job_id: UUID = Field(description="Of the task that it began, or that answered it.")
+    created_at: datetime
+    status: str | None = Field(description="Of that task; null where it is past keeping.")
+
+
+class ChatTranscript(BaseModel):
+    """What was said in a conversation, in its order."""
+
+    session_id: UUID
+    tenant: str
+    messages: list[ChatMessage]
+    next: int | None = Field(description="The place to go on behind; null where this is all there is yet.")
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What a list is asked for."""
+
+    tenant: Slug | None
+    cursor: str | None
+    limit: int
+
+
+def listed(wanted: Filter, caller: Caller, database: Database) -> ChatSessionPage:
+    """A page of the caller's conversations.
+
+    Raises:
+        RejectedRequestError: a parameter cannot be read.
+        ForbiddenError: the caller is no viewer of the tenant, or nobody.
+        DatabaseUnavailableError: this cannot be known just now.
+    """
+    after = None if wanted.cursor is None else request.after(wanted.cursor)
+    slug = _tenant(wanted.tenant, caller)
+    with database.delivery() as connection:
+        row = connection.execute("SELECT id FROM tenant WHERE slug = %s", [slug]).fetchone()
+    if row is None:
+        return ChatSessionPage(sessions=[], next=None)
+    with database.tenant(row[0]) as connection:
+        found = chat.listed(connection, caller.subject, after=after, limit=wanted.limit + 1)
+    shown = found[: wanted.limit]
+    return ChatSessionPage(
+        sessions=[ChatSession.model_validate({**vars(one), "session_id": one.id, "tenant": slug}) for one in shown],
+        next=request.cursor(shown[-1].created_at, shown[-1].id) if len(found) > wanted.limit else None,
+    )
+
+
+def transcript(session_id: str, after: int, limit: int, caller: Caller, database: Database) -> ChatTranscript:
+    """The messages of a conversation behind a place.
+
+    Raises:
+        NoSessionError: there is no such conversation of the caller.
+        DatabaseUnavailableError: this cannot be known just now.
+    """
+    try:
+        id_ = UUID(session_id)
+    except ValueError:
+        raise NoSessionError(_NO_SESSION) from None
+    with database.delivery() as connection:
+        found = chat.owner(connection, id_)
+    if found is None or not caller.may(Role.VIEWER, found[1]) or not caller.subject:
+        raise NoSessionError(_NO_SESSION)
+    tenant_id, slug = found
+    with database.tenant(tenant_id) as connection:
+        entries = chat.transcript(connection, id_, caller.subject, after=after, limit=limit + 1)
+    shown = entries[:limit]
+    return ChatTranscript(
+        session_id=id_,
+        tenant=slug,
+        messages=[ChatMessage.model_validate(one) for one in shown],
+        next=shown[-1].number if len(entries) > limit else None,
+    )
+
+
+def _tenant(slug: str | None, caller: Caller) -> str:
+    if slug is None:
+        if len(caller.tenants) != 1 or EVERY_TENANT in caller.tenants:
+            raise RejectedRequestError("tenant is needed, for the token is not for just one.")
+        (slug,) = caller.tenants
+    if not caller.may(Role.VIEWER, slug):
+        raise ForbiddenError("This takes the role viewer for this tenant: ask an admin for it.")
+    if not caller.subject:
+        raise ForbiddenError("The token names nobody, and conversations are somebody's: it has no sub.")
+    return slug

@@ -1,0 +1,135 @@
+"""`/api/chat/sessions`: a user's own conversations, for nobody else there."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil.db import Connection
+from counterfoil.settings import settings
+from tests.functions.admin_api.conftest import Answer, Ask
+from tests.tasks.conftest import rows
+
+PATH = "/api/chat/sessions"
+OTHER = "somebody-else"
+
+
+@pytest.fixture(autouse=True)
+def acme(make_tenant: Callable[..., UUID], monkeypatch: pytest.MonkeyPatch) -> UUID:
+    monkeypatch.setenv("LLM_PROVIDER", "openai")
+    return make_tenant("acme")
+
+
+def say(ask: Ask, text: str, session: str | None = None, **how: Any) -> Answer:
+    payload = {"message": text} | ({} if session is None else {"session_id": session})
+    return ask({"task_type": "chat_completion", "payload": payload}, path="/api/tasks", **how)
+
+
+def get(ask: Ask, path: str = "", **how: Any) -> Answer:
+    return ask("", method="GET", path=f"{PATH}{path}", **how)
+
+
+def test_a_conversation_is_begun_gone_on_with_and_read(ask: Ask) -> None:
+    begun = say(ask, "Hello")
+    session = begun.body["job_id"]
+    second = say(ask, "Anybody there?", session)
+
+    assert (begun.status, second.status) == (202, 202)
+    shown = get(ask, f"/{session}")
+    assert (shown.status, shown.body["tenant"], shown.body["next"]) == (200, "acme", None)
+    assert [(one["number"], one["role"], one["content"], one["status"]) for one in shown.body["messages"]] == [
+        (1, "user", "Hello", "pending"),
+        (2, "user", "Anybody there?", "pending"),
+    ]
+    assert [one["job_id"] for one in shown.body["messages"]] == [session, second.body["job_id"]]
+    listed = get(ask).body
+    assert [(one["session_id"], one["messages"], one["begins"]) for one in listed["sessions"]] == [
+        (session, 2, "Hello")
+    ]
+
+
+def test_a_long_conversation_is_read_by_pages(ask: Ask) -> None:
+    session = say(ask, "0").body["job_id"]
+    for number in range(1, 5):
+        say(ask, str(number), session)
+
+    first = get(ask, f"/{session}", query={"limit": "3"}).body
+    rest = get(ask, f"/{session}", query={"after": str(first["next"])}).body
+
+    assert [one["content"] for one in first["messages"] + rest["messages"]] == ["0", "1", "2", "3", "4"]
+    assert (first["next"], rest["next"]) == (3, None)
+    pages = get(ask, query={"limit": "1"}).body
+    assert pages["next"] is None
+    say(ask, "Another one")
+    pages = get(ask, query={"limit": "1"}).body
+    assert [one["session_id"] for one in get(ask, query={"cursor": pages["next"]}).body["sessions"]] == [session]
+
+
+@pytest.mark.parametrize("groups", ["[operator tenant:acme]", "[admin tenant:acme]", "[admin tenant:*]"])
+def test_for_everybody_else_it_is_not_there(groups: str, ask: Ask, admin: Connection) -> None:
+    session = say(ask, "My secret").body["job_id"]
+    stranger = {"groups": groups, "subject": OTHER}
+
+    unknown = get(ask, f"/{uuid4()}", **stranger)
+    seen = get(ask, f"/{session}", **stranger)
+    refused = ask(
+        {
+            "task_type": "chat_completion",
+            "payload": {"message": "Let me in", "session_id": session},
+            "tenant": "acme",
+        },
+        path="/api/tasks",
+        **stranger,
+    )
+
+    assert (unknown.status, seen.status, refused.status) == (404, 404, 404)
+    assert seen.body == unknown.body == refused.body
+    assert get(ask, query={"tenant": "acme"}, **stranger).body == {"sessions": [], "next": None}
+    assert len(rows(admin, "task")) == len(rows(admin, "chat_message")) == 1
+
+
+def test_an_operator_of_another_tenant_sees_nothing(ask: Ask, make_tenant: Callable[..., UUID]) -> None:
+    make_tenant("other")
+    session = say(ask, "Ours").body["job_id"]
+
+    assert get(ask, f"/{session}", groups="[operator tenant:other]").status == 404
+    assert get(ask, groups="[operator tenant:other]").body["sessions"] == []
+    assert get(ask, groups="[operator tenant:other]", query={"tenant": "acme"}).status == 403
+    assert say(ask, "Theirs", session, groups="[operator tenant:other]").status == 404
+
+
+def test_a_token_that_names_nobody_has_no_conversations(ask: Ask, admin: Connection) -> None:
+    session = say(ask, "Hello").body["job_id"]
+    admin.execute("UPDATE chat_session SET user_id = NULL")  # the command line's
+
+    assert get(ask, f"/{session}", subject="").status == 404
+    assert get(ask, subject="").status == 403
+    assert say(ask, "Hello", session, subject="").status == 403
+    assert say(ask, "Hello", subject="").status == 403
+
+
+@pytest.mark.parametrize("id_", ["7", "x" * 40, "%00"])
+def test_what_is_no_id_is_not_there(id_: str, ask: Ask) -> None:
+    assert get(ask, f"/{id_}").status == 404
+
+
+@pytest.mark.parametrize(
+    "query", [{"after": "-1"}, {"after": "9" * 30}, {"after": "x"}, {"limit": "0"}, {"limit": "1001"}, {"behind": "1"}]
+)
+def test_a_parameter_that_cannot_be_is_refused(query: dict[str, str], ask: Ask) -> None:
+    session = say(ask, "Hello").body["job_id"]
+    assert get(ask, f"/{session}", query=query).status == 422
+
+
+def test_without_a_language_model_nobody_can_talk(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LLM_PROVIDER")
+    settings.cache_clear()
+
+    refused = say(ask, "Hello")
+    assert (refused.status, "LLM_PROVIDER is not set" in refused.body["detail"]) == (422, True)
+
+
+def test_an_empty_message_is_refused_and_not_quoted(ask: Ask) -> None:
+    refused = say(ask, " \t ")
+    assert (refused.status, "payload.message" in refused.body["detail"]) == (422, True)
