@@ -117,6 +117,21 @@ def record(
     }
 
 
+def task_body(message: Message) -> str:
+    """The body of a message of a task."""
+    return json.dumps(
+        {
+            "schema_version": 1,
+            "job_id": str(message.work_id),
+            "task_type": "echo",
+            "payload": {"say": "hello"},
+            "metadata": {"created_at": NOW.isoformat(), "retry_count": 0, "max_retry": 5},
+            "revision": message.revision,
+            "send_number": message.send_number,
+        }
+    )
+
+
 def event(*records: dict[str, Any]) -> dict[str, Any]:
     """A Lambda event of SQS."""
     return {"Records": list(records)}

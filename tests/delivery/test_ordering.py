@@ -21,7 +21,7 @@ from counterfoil.delivery import Attempt, Consumer, Outcome
 from counterfoil.messages import Message
 from counterfoil.work import KINDS
 from infra.workers import WORKERS, Row, mappings
-from tests.delivery.harness import Context, FakeSqs, event, record
+from tests.delivery.harness import Context, FakeSqs, event, record, task_body
 from tests.factories import NOW
 from tests.functions.test_handlers import handler, s3
 
@@ -40,6 +40,8 @@ VALUES: dict[str, Callable[[], Any]] = {
     "jsonb": lambda: "{}",
 }
 """Something of each type, for a column that must hold something."""
+NEEDED: dict[str, dict[str, Any]] = {"task": {"payload": "{}"}}
+"""What a table's rows must hold besides, by a CHECK over several columns."""
 VOCABULARIES = r"""
 SELECT attname, (regexp_match(pg_get_constraintdef(c.oid), $$ARRAY\['([^']*)'$$))[1]
 FROM pg_constraint c JOIN pg_attribute a ON attrelid = conrelid AND attnum = conkey[1]
@@ -84,6 +86,7 @@ def make_work(admin: Connection, make_tenant: Callable[..., UUID]) -> Callable[[
         ).fetchall()
         values: dict[str, Any] = {name: VALUES[type_]() for name, type_ in needed}
         allowed: dict[str, str | None] = dict(admin.execute(VOCABULARIES, [kind.table]).fetchall())
+        values |= NEEDED.get(kind.table, {})
         values |= {name: allowed[name] for name in values.keys() & allowed.keys() if allowed[name]}
         work_id = uuid4()
         life = {"status": "pending", "revision": 1, "send_number": 0}
@@ -153,7 +156,7 @@ def test_every_message_is_protected_before_anything_else(
 ) -> None:
     sources = [source.name for source in mappings(WORKERS, row)]
     batch = [
-        record(make_work(source), handle=f"{source} {number}", arn=_queue(row, source))
+        record(_body(source, make_work(source)), handle=f"{source} {number}", arn=_queue(row, source))
         for source in sources
         for number in range(3)
     ]
@@ -167,6 +170,10 @@ def test_every_message_is_protected_before_anything_else(
     assert {handle for _, (handle, _) in protected} == {one["receiptHandle"] for one in batch}
     assert all(seconds >= 300 for _, (_, seconds) in protected)
     assert log[len(batch)][0] == "transaction"
+
+
+def _body(worker: str, message: Message) -> str | Message:
+    return task_body(message) if worker == "tasks" else message
 
 
 def _queue(row: Row, source: str) -> str:
@@ -186,7 +193,8 @@ def test_a_record_that_waits_for_a_permit_is_protected_and_not_claimed(
 ) -> None:
     count, permits = row.permits + 3, row.permits if all_permits else 1
     works = {make_work(row.name).work_id for _ in range(count)}
-    batch = [record(Message(work_id=work, revision=1, send_number=0), arn=_queue(row, row.name)) for work in works]
+    messages = [Message(work_id=work, revision=1, send_number=0) for work in works]
+    batch = [record(_body(row.name, message), arn=_queue(row, row.name)) for message in messages]
     module = handler(row)
     saturated = Saturated(module.consumer(), log)
     log.clear()
@@ -234,7 +242,7 @@ def test_a_record_that_gets_no_permit_in_time_is_parked_and_was_never_claimed(
     make_work: Callable[[str], Message],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    batch = [record(make_work(row.name), arn=_queue(row, row.name)) for _ in range(3)]
+    batch = [record(_body(row.name, make_work(row.name)), arn=_queue(row, row.name)) for _ in range(3)]
     module = handler(row)
     saturated, context = Saturated(module.consumer(), log), Context(left=row.timeout)
     ended: list[str] = []

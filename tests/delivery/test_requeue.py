@@ -33,6 +33,7 @@ from tests.delivery.harness import (
     record,
     rows,
     settings,
+    task_body,
 )
 from tests.factories import NOW, make_task
 
@@ -45,20 +46,6 @@ CHANCE = 0.25
 
 Task = Callable[..., Message]
 Run = Callable[..., list[str]]
-
-
-def body(message: Message) -> str:
-    return json.dumps(
-        {
-            "schema_version": 1,
-            "job_id": str(message.work_id),
-            "task_type": "echo",
-            "payload": {"say": "hello"},
-            "metadata": {"created_at": NOW.isoformat(), "retry_count": 0, "max_retry": 5},
-            "revision": message.revision,
-            "send_number": message.send_number,
-        }
-    )
 
 
 @pytest.fixture
@@ -95,7 +82,7 @@ def run(database: Database, outbox: Outbox, clock: Clock, sqs: FakeSqs) -> Run:
             read=read_task_message,
             clock=clock,
         )
-        records = [record(body(message), arn=arn, receives=receives) for message in messages]
+        records = [record(task_body(message), arn=arn, receives=receives) for message in messages]
         answer = consumer.handle(event(*records), Context())
         return [str(item["itemIdentifier"]) for item in answer["batchItemFailures"]]
 
@@ -392,7 +379,7 @@ def test_a_task_that_was_never_tried_is_returned_by_its_own_policy(
     archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
     message = task()
 
-    assert archiver.settle("tasks", SQSRecord(record(body(message), arn=DLQ_ARN))) is None
+    assert archiver.settle("tasks", SQSRecord(record(task_body(message), arn=DLQ_ARN))) is None
 
     assert sent(sqs) == [(later(message), 2)]
     assert row(admin, message)["returns"] == 1
@@ -407,7 +394,7 @@ def test_a_task_is_exhausted_by_its_own_bound(
     at_its_end, with_more = task(attempts=1, max_retry=0, **lost), task(attempts=6, max_retry=9, **lost)
 
     for message in (at_its_end, with_more):
-        archiver.settle("tasks", SQSRecord(record(body(message), arn=DLQ_ARN)))
+        archiver.settle("tasks", SQSRecord(record(task_body(message), arn=DLQ_ARN)))
 
     assert row(admin, at_its_end)["status"] == "failed"
     assert row(admin, with_more)["status"] == "pending"
