@@ -12,7 +12,7 @@ from uuid import UUID, uuid5
 from cli.simulation import oracle
 from cli.simulation.scheduler import ViolationError
 from cli.simulation.sqs import Message, Queue
-from cli.simulation.world import World
+from cli.simulation.world import Try, World
 from counterfoil.documents import uploads
 from counterfoil.errors import CounterfoilError, DeferredError, PermanentError
 from counterfoil.messages import read_message
@@ -244,19 +244,18 @@ def _at_rest(world: World) -> Iterator[str]:
 def _attempts(world: World, entries: list[Entry]) -> Iterator[str]:
     """Attempts equal the claims that were committed and not given back, and never exceed their bound."""
     counted: dict[tuple[str, UUID, int], int] = defaultdict(int)
-    tasks = {one.task: one for one in world.tries}
+    tries = {(one.task, one.worker, one.attempt.work_id): one for one in world.tries}
     for entry in entries:
         key = (entry.worker, entry.id, entry.new["revision"])
         if entry.claims:
             counted[key] += 1
-        one = tasks.get(entry.task)
-        mine = one is not None and (one.worker, one.attempt.work_id) == (entry.worker, entry.id)
+        one = tries.get((entry.task, entry.worker, entry.id))
         same_revision = entry.old is not None and entry.old["revision"] == entry.new["revision"]
         was = entry.old["attempts"] if entry.old is not None and same_revision else 0
         if (
             entry.became("pending")
             and 0 < entry.new["attempts"] + 1 == was
-            and (not mine or (one is not None and isinstance(one.raised, DeferredError)))
+            and (one is None or not one.by_itself or isinstance(one.raised, DeferredError))
         ):
             counted[key] -= 1
         if entry.new["attempts"] != counted[key]:
@@ -268,8 +267,8 @@ def _attempts(world: World, entries: list[Entry]) -> Iterator[str]:
             yield f"{entry.worker} of {world.name(entry.id)} was tried {entry.new['attempts']} times"
 
 
-def _claims_of_tries(world: World, entries: list[Entry]) -> dict[int, Entry]:
-    """The ledger's line of each try's claim, by the try's task: the latest before the try began."""
+def _claims_of_tries(world: World, entries: list[Entry]) -> dict[Try, Entry]:
+    """The ledger's line of each try's claim: the latest before the try began."""
     found = {}
     for one in world.tries:
         attempt = one.attempt
@@ -281,7 +280,7 @@ def _claims_of_tries(world: World, entries: list[Entry]) -> dict[int, Entry]:
                 and (entry.new["revision"], entry.new["attempts"], entry.new["claim_token"])
                 == (attempt.revision, attempt.number, attempt.token)
             ):
-                found[one.task] = entry
+                found[one] = entry
     return found
 
 
@@ -293,7 +292,7 @@ def _nobody_overwrites(world: World, entries: list[Entry]) -> Iterator[str]:
         by_work[entry.worker, entry.id].append(entry)
     for one in world.tries:
         own = by_work[one.worker, one.attempt.work_id]
-        claim = claims.get(one.task)
+        claim = claims.get(one)
         if claim is None:
             yield f"a try of {one.worker} {world.name(one.attempt.work_id)} runs without a committed claim"
             continue
@@ -341,15 +340,16 @@ def _effects(world: World, entries: list[Entry]) -> Iterator[str]:
 def _permanent(world: World, entries: list[Entry]) -> Iterator[str]:
     """What failed for good, and what was written down as such, is not tried again."""
     failed: set[tuple[str, UUID, int]] = set()
-    permanent = {one.task for one in world.tries if isinstance(one.raised, PermanentError)}
+    permanent = {
+        (one.task, one.worker, one.attempt.work_id) for one in world.tries if isinstance(one.raised, PermanentError)
+    }
     for entry in entries:
         key = (entry.worker, entry.id, entry.new["revision"])
         if entry.claims and key in failed:
             yield f"{entry.worker} of {world.name(entry.id)} is tried again after it has failed (ledger {entry.number})"
         if entry.became("failed"):
             failed.add(key)
-        mine = [one for one in world.tries if one.task == entry.task and one.attempt.work_id == entry.id]
-        if entry.task in permanent and mine and mine[0].worker == entry.worker and entry.became("pending"):
+        if (entry.task, entry.worker, entry.id) in permanent and entry.became("pending"):
             yield f"a permanent failure of {entry.worker} {world.name(entry.id)} is retried (ledger {entry.number})"
 
 
@@ -357,7 +357,7 @@ def _claims_start(world: World, entries: list[Entry]) -> Iterator[str]:
     """A claim never waits for a permit: the try begins at the instant of its claim, unless something stands still."""
     claims = _claims_of_tries(world, entries)
     for one in world.tries:
-        entry = claims.get(one.task)
+        entry = claims.get(one)
         at = world.transactions.committed_at.get(entry.transaction) if entry is not None else None
         if entry is None or at is None or one.at <= at + SLACK_SECONDS:
             continue

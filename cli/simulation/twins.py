@@ -176,13 +176,17 @@ def _throttles(world: World) -> None:
 
 
 def _no_second_search() -> Any:
-    real = matcher._still_holds
+    real = matcher._standing
 
-    def blind(connection: Any, decided: Any) -> bool:
+    def blind(connection: Any, decided: Any) -> Any:
         real(connection, decided)
-        return True
+        return decided
 
-    return mock.patch.object(matcher, "_still_holds", blind)
+    return mock.patch.object(matcher, "_standing", blind)
+
+
+def _no_look_at_one_another() -> Any:
+    return mock.patch.object(matcher, "_disturbs", lambda one, other: False)
 
 
 TWINS = (
@@ -198,6 +202,7 @@ TWINS = (
         lambda: mock.patch.object(consumer, "Settlement", _ShortVisibility),
     ),
     Twin("edge deletion without the search again", "linked", _no_second_search),
+    Twin("written together without a look at one another", "linked", _no_look_at_one_another),
     Twin(
         "stale try acknowledged",
         "lost",

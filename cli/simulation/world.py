@@ -1,6 +1,6 @@
 """One history: composes the product's parts with the simulated world, runs it to rest, and checks what came of it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -16,13 +16,13 @@ from cli.simulation.scenario import Behaviour, Script, Storage
 from cli.simulation.scheduler import START, Greenlets, Process, Scheduler
 from cli.simulation.sqs import ARN, URL, Message, Queue, Sqs
 from counterfoil import aws, metrics
-from counterfoil.delivery import Attempt, Consumer, Outcome
-from counterfoil.delivery.attempt import Skip, Success
+from counterfoil.delivery import Attempt, Consumer, JointEffects, Outcome, Settled, Works
+from counterfoil.delivery.attempt import Skip, Success, WorkTogether
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.documents import uploads
 from counterfoil.documents.matching import matcher
 from counterfoil.documents.matching.store import Documents
-from counterfoil.errors import CounterfoilError
+from counterfoil.errors import CounterfoilError, ServiceUnavailableError
 from counterfoil.messages import Intake, read_message
 from counterfoil.outbox import Outbox
 from counterfoil.retry import RedeliverPolicy
@@ -34,7 +34,7 @@ from functions.dead_letters.archiver import Archiver
 from functions.diagnostics.work import diagnose
 from functions.ingestion import work as ingestion_work
 from functions.ingestion.work import ingest
-from functions.matching.work import match
+from functions.matching.work import match, match_together
 from functions.watchdog import recovery
 from functions.watchdog.recovery import Watchdog
 
@@ -44,6 +44,8 @@ WORKERS: dict[str, tuple[Callable[[Attempt], Outcome], Callable[[str], Intake]]]
     "matching": (match, read_message),
     "diagnostics": (diagnose, read_message),
 }
+TOGETHER: dict[str, WorkTogether] = {"matching": match_together}
+"""Of those, the ones that can do several works in one go."""
 URLS = {worker: f"{URL}counterfoil-{worker}" for worker in WORKERS}
 SOURCES = {f"{ARN}counterfoil-{worker}-dlq": worker for worker in WORKERS}
 
@@ -64,7 +66,7 @@ class Row:
 ROWS = {
     "acquisition": Row(timeout=120, batch_size=5, visibility=720, start_margin=30),
     "ingestion": Row(timeout=300, batch_size=4, visibility=1800, start_margin=60),
-    "matching": Row(timeout=120, batch_size=10, visibility=720, start_margin=30),
+    "matching": Row(timeout=120, batch_size=10, visibility=720, start_margin=30, permits=4),
     "diagnostics": Row(timeout=60, batch_size=10, visibility=360, start_margin=20),
 }
 
@@ -83,6 +85,8 @@ class Try:
     behaviour: Behaviour
     raised: BaseException | None = None
     ended: bool = False
+    by_itself: bool = True
+    """Whether it went on, or began, without the others of its batch."""
 
 
 @dataclass(eq=False)
@@ -116,7 +120,7 @@ class World:
         short = self.random.random() < 0.2
         for worker, row in self.rows.items():
             self.rows[worker] = replace(
-                row, permits=self.random.choice((1, 2)), visibility=60 if short else row.visibility
+                row, permits=self.random.choice((1, 2, row.permits)), visibility=60 if short else row.visibility
             )
         queues = {
             worker: Queue(self.scheduler, worker, row.visibility, Queue(self.scheduler, worker, 60 if short else 360))
@@ -167,9 +171,16 @@ class World:
             settings = self._settings(worker)
             database = SimulatedDatabase(self.transactions, process)
             work, read = WORKERS[worker]
+
+            def alone(attempt: Attempt) -> Outcome:
+                return self._work(worker, work, process, attempt)
+
+            def together(attempts: Sequence[Attempt]) -> JointEffects | None:
+                return self._work_together(worker, TOGETHER[worker], process, attempts)
+
             consumer = Consumer(
                 settings,
-                lambda attempt: self._work(worker, work, process, attempt),
+                Works(alone, together) if worker in TOGETHER else alone,
                 database=database,
                 outbox=Outbox(database, settings.queue_urls, clock=self.scheduler.clock),
                 visibility=Visibility(URLS[worker]),
@@ -211,11 +222,8 @@ class World:
         overlaps = any(not other.ended and other.attempt.work_id == attempt.work_id for other in self.tries)
         if overlaps and behaviour.seconds == 0 and self.random.random() < 0.7:
             behaviour = replace(behaviour, seconds=self.random.choice((10, 45, 90)))
-        one = Try(worker, attempt, process, task.number, self.transactions.begun, scheduler.now, behaviour)
-        self.tries.append(one)
-        running = [other for other in self.tries if other.process is process and not other.ended]
-        if len(running) > self.rows[worker].permits:
-            scheduler.fail(f"{len(running)} tries run at once in {process.name}, past its permits")
+        one = self._begun(worker, process, attempt, behaviour)
+        self._count_permits(worker, process)
         if worker == "matching" and self.rematches > 0 and self.random.random() < 0.3:
             self.rematches -= 1
             self.redrive((worker, attempt.work_id))
@@ -232,6 +240,53 @@ class World:
         finally:
             one.ended = True
         return _with_note(outcome, worker, attempt)
+
+    def _begun(self, worker: str, process: Process, attempt: Attempt, behaviour: Behaviour) -> Try:
+        """A try that begins now, or goes on by itself after one together with others."""
+        task = self.scheduler.current
+        assert task is not None
+        for one in self.tries:
+            if one.attempt is attempt:
+                one.task, one.behaviour, one.ended, one.by_itself = task.number, behaviour, False, True
+                return one
+        one = Try(worker, attempt, process, task.number, self.transactions.begun, self.scheduler.now, behaviour)
+        self.tries.append(one)
+        return one
+
+    def _count_permits(self, worker: str, process: Process) -> None:
+        running = [other for other in self.tries if other.process is process and not other.ended]
+        if len(running) > self.rows[worker].permits:
+            self.scheduler.fail(f"{len(running)} tries run at once in {process.name}, past its permits")
+
+    def _work_together(
+        self, worker: str, together: WorkTogether, process: Process, attempts: Sequence[Attempt]
+    ) -> JointEffects | None:
+        if self.random.random() < 0.4:
+            return None  # so that there is still much that happens to each by itself
+        tries = [self._begun(worker, process, attempt, Behaviour()) for attempt in attempts]
+        for one in tries:
+            one.by_itself = False
+        self._count_permits(worker, process)
+        self.scheduler.point(f"tries of {worker} {', '.join(self.name(one.work_id) for one in attempts)} together")
+        try:
+            effects = together(attempts)
+        finally:
+            for one in tries:
+                one.ended = True
+        if effects is None:
+            return None
+        is_spoiled = self.random.random() < 0.1
+
+        def noted(connection: Any) -> Settled:
+            settled = effects(connection)
+            for attempt in attempts:
+                if attempt.work_id in settled.reasons:
+                    _note(connection, worker, attempt)
+            if is_spoiled:
+                raise ServiceUnavailableError("It is spoiled by one of them")
+            return settled
+
+        return noted
 
     def _carried_out(self, work: Callable[[Attempt], Outcome], attempt: Attempt, behaviour: Behaviour) -> Outcome:
         if not behaviour.late:
@@ -366,7 +421,7 @@ def _with_note(outcome: Outcome, worker: str, attempt: Attempt) -> Outcome:
     effects = outcome.effects
 
     def noted(connection: Any) -> Any:
-        connection.execute("SELECT simulation_effect(%s, %s, %s)", [worker, attempt.work_id, attempt.revision])
+        _note(connection, worker, attempt)
         return effects(connection)
 
     if isinstance(outcome, Skip):
@@ -438,3 +493,7 @@ SELECT min(CASE WHEN not_before > created_at + interval '900 s' THEN not_before 
                 ELSE greatest(created_at + interval '60 s', not_before - interval '900 s') END)
 FROM outbox WHERE sent_at IS NULL
 """
+
+
+def _note(connection: Any, worker: str, attempt: Attempt) -> None:
+    connection.execute("SELECT simulation_effect(%s, %s, %s)", [worker, attempt.work_id, attempt.revision])

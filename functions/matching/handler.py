@@ -5,10 +5,10 @@ from typing import Any
 
 from counterfoil.breaker import Breakers
 from counterfoil.db import Database
-from counterfoil.delivery import Consumer
+from counterfoil.delivery import Consumer, Works
 from counterfoil.llm import Llm, embedding
 from counterfoil.settings import settings
-from functions.matching.work import Embedding, match
+from functions.matching.work import Embedding, match, match_together
 
 
 @cache
@@ -16,14 +16,14 @@ def consumer() -> Consumer:
     """The consumer of this function's queue, made at the first invocation."""
     judging = settings().llm_provider is not None
     name = embedding.name_of(settings())
-    return Consumer.from_settings(
-        settings(),
-        partial(
-            match,
-            language_model=language_model if judging else None,
-            embedding=None if name is None else Embedding(name, embedding_model),
-        ),
+    alone = partial(
+        match,
+        language_model=language_model if judging else None,
+        embedding=None if name is None else Embedding(name, embedding_model),
     )
+    # What documents are about is asked for one by one, so that there is nothing left to be done together.
+    works = Works(alone, partial(match_together, judging=judging)) if name is None else alone
+    return Consumer.from_settings(settings(), works)
 
 
 def language_model(database: Database) -> Llm:

@@ -1,4 +1,4 @@
-"""One attempt at matching a document: search and decision outside a transaction, edges and clusters in one.
+"""Attempts at matching documents: search and decision outside a transaction, edges and clusters in one.
 
 That transaction also has the clusters computed that it changed (`diagnostics`). A document that was matched, and cannot
 be any more since it was read anew, is taken out of its cluster.
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Outcome, Skip, Success
+from counterfoil.delivery import Attempt, JointEffects, Outcome, Settled, Skip, Success
 from counterfoil.documents import diagnostics, matching
 from counterfoil.documents.renewal import renew
 from counterfoil.llm import Llm
@@ -62,6 +62,29 @@ def match(
         return diagnostics.request(connection, tenant_id, written.clusters, now, document_ids=written.documents)
 
     return Success(effects, reason=lambda: reasons[0])
+
+
+def match_together(attempts: Sequence[Attempt], *, judging: bool = False) -> JointEffects | None:
+    """Match documents of one tenant whose messages came together, as far as nothing comes between any two of them.
+
+    What a language model has to be asked about, where there is one (`judging`), is matched by itself.
+    """
+    now, tenant_id = attempts[0].now, attempts[0].tenant_id
+    assert tenant_id is not None  # a document's tenant is NOT NULL
+    found = matching.search(attempts[0].database, tenant_id, [attempt.work_id for attempt in attempts])
+    decided = [
+        one for one in found.values() if isinstance(one, matching.Decided) and not (judging and one.outcome.unasked)
+    ]
+    if not decided:
+        return None
+
+    def effects(connection: Connection) -> Settled:
+        at = now()
+        written = matching.write_together(connection, decided, at)
+        sends = diagnostics.request(connection, tenant_id, written.clusters, at, document_ids=written.documents)
+        return Settled(written.reasons, sends)
+
+    return effects
 
 
 def _withdraw(connection: Connection, attempt: Attempt) -> Sequence[Send]:

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Consumer, Outcome, Success, store
+from counterfoil.delivery import Attempt, Consumer, Outcome, Success, Works, store
 from counterfoil.delivery.concurrency import Threads
 from counterfoil.delivery.store import Claim
 from counterfoil.delivery.visibility import Visibility
@@ -157,7 +157,7 @@ class _Threads(Threads):
 
 def make_consumer(
     database: Database,
-    work: Callable[[Attempt], Outcome],
+    work: Callable[[Attempt], Outcome] | Works,
     clock: Clock,
     *,
     read: Callable[[str], Intake] = read_message,

@@ -314,7 +314,7 @@ def test_a_late_worker_cannot_settle_what_the_archiver_returned(
     archiver.settle("matching", dead(message))
 
     with pytest.raises(StaleClaimError), database.delivery() as connection:
-        store.succeed(connection, KINDS["matching"], late, None)
+        store.succeed(connection, KINDS["matching"], [(late, None)])
     assert life_cycle(admin, message.work_id)["status"] == "pending"
 
 

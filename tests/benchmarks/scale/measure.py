@@ -14,12 +14,13 @@ from uuid import UUID
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
+from counterfoil.delivery import Works
 from counterfoil.documents.matching import key_rows, store
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching.keys import PARENTS, SOUGHT, Key
 from counterfoil.documents.matching.profile import document
 from counterfoil.messages import Message
-from functions.matching.work import match
+from functions.matching.work import match, match_together
 from infra.workers import WORKERS
 from tests.benchmarks.scale.archive import Paper
 from tests.benchmarks.scale.database import tenant_id
@@ -51,7 +52,7 @@ def search(url: str, children: Sequence[Paper]) -> Search:
     """Look for the partners of documents of one tenant by all their keys, each in one round trip."""
     took, found, candidates = [], 0, 0
     with closing(Database(url, max_connections=1)) as database, database.tenant(tenant_id(children[0].tenant)) as seen:
-        store.snapshot(seen)  # as every search begins: it keeps planner from reading whole tables
+        store.begin(seen, [])  # as every search begins: it keeps planner from reading whole tables
         alone = [_timed(lambda: seen.execute("SELECT 1").fetchone())[0] for _ in range(1000)]
         for child in children:
             keys = _sought(child)
@@ -113,7 +114,7 @@ def _match(url: str, ids: Sequence[UUID], size: int) -> list[float]:
     aws.client = lambda name: FakeSqs()  # type: ignore[assignment]
     took = []
     with closing(Database(url, max_connections=_ROW.permits + 2)) as database:
-        consumer = make_consumer(database, match, Clock(), worker=_WORKER)
+        consumer = make_consumer(database, Works(match, match_together), Clock(), worker=_WORKER)
         for batch in _batches(ids, size):
             messages = [record(Message(work_id=id_, revision=1, send_number=0)) for id_ in batch]
             seconds, response = _timed(partial(consumer.handle, event(*messages), Context()))

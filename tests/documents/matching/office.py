@@ -99,6 +99,40 @@ class Office:
 
         return retry_conflicts(settle)
 
+    def search_together(self, positions: Iterable[int]) -> list[matching.Decided]:
+        """The first step for several documents that are matched."""
+        found = matching.search(self.database, self.tenant_id, [self.ids[position] for position in positions])
+        return [one for one in found.values() if isinstance(one, matching.Decided)]
+
+    def write_together(self, decided: Sequence[matching.Decided]) -> set[int]:
+        """The last step for several documents, in one transaction. Returns those that were written."""
+
+        def settle() -> set[int]:
+            with self.database.tenant(self.tenant_id) as connection:
+                written = matching.write_together(connection, decided, NOW)
+                for id_, reason in written.reasons.items():
+                    connection.execute(
+                        "UPDATE document SET matching_status = 'succeeded', matching_reason = %s WHERE id = %s",
+                        [reason, id_],
+                    )
+                return {self.ids.index(id_) for id_ in written.reasons}
+
+        return retry_conflicts(settle)
+
+    def match_together(self, positions: Iterable[int]) -> set[int]:
+        """Match documents together. Returns those that were: the others are left to be matched by themselves."""
+        return self.write_together(self.search_together(positions))
+
+    def match_in_groups(self, positions: Sequence[int], size: int, hands: int = 1) -> None:
+        """Match documents in groups, and by itself what each group leaves; `hands` groups at the same time."""
+
+        def match(group: Sequence[int]) -> None:
+            for position in set(group) - self.match_together(group):
+                self.match(position)
+
+        with ThreadPoolExecutor(hands) as pool:
+            list(pool.map(match, [positions[first : first + size] for first in range(0, len(positions), size)]))
+
     def match_all(self, order: Iterable[int] | None = None, hands: int = 1) -> None:
         """Match documents in this order, `hands` at the same time."""
         with ThreadPoolExecutor(hands) as pool:

@@ -203,7 +203,7 @@ def test_a_try_that_was_killed_while_a_model_was_asked_leaves_a_document_that_ot
     office.match_all([0, 1])
     decided = office.search(2)
     with database.tenant(office.tenant_id) as connection:  # all that a try has committed when it waits for an answer
-        key_rows.write(connection, office.tenant_id, office.ids[2], decided.stated)
+        key_rows.write(connection, office.tenant_id, {office.ids[2]: decided.stated})
     office.match(1)
     office.match(2)
     fresh = Office(database, admin, [order("4711"), order("4711", 1, lines=[line("B")]), invoice(po_reference="4711")])

@@ -1,10 +1,11 @@
 """What a worker's code sees of delivery: the try it is in, and the outcomes it may return."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
 from threading import Event
+from typing import NamedTuple
 from uuid import UUID
 
 from counterfoil.db import Connection, Database
@@ -34,6 +35,31 @@ class Skip:
 Outcome = Success | Skip
 Work = Callable[["Attempt"], Outcome]
 """What a worker does: one attempt."""
+
+
+class Settled(NamedTuple):
+    """What effects of several tries came to."""
+
+    reasons: Mapping[UUID, str | None]
+    """By work that is done, a remark for people. What is not named here is tried by itself."""
+    sends: Sequence[Send]
+    """The messages that they owe."""
+
+
+JointEffects = Callable[[Connection], Settled]
+"""As `Success.effects`, of several tries: writes what they change, in the one transaction that marks them succeeded."""
+WorkTogether = Callable[[Sequence["Attempt"]], JointEffects | None]
+
+
+@dataclass(frozen=True)
+class Works:
+    """What a worker does that can do several things in one go."""
+
+    alone: Work
+    together: WorkTogether
+    """Several attempts at works of one tenant, for what they have in common; None where that is nothing.
+
+    No try fails by it: where it raises, does not name a work, or its transaction is lost, each is worked on `alone`."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from threading import Lock
@@ -42,6 +43,15 @@ RETRY_SUFFIX = "-retry"
 
 A = TypeVar("A")
 logger = Logger()
+
+
+@dataclass(frozen=True)
+class Try:
+    """A record whose work is claimed."""
+
+    record: Received
+    claim: Claim
+    attempt: Attempt
 
 
 class Batch(BatchProcessor):
@@ -213,35 +223,42 @@ class Batch(BatchProcessor):
         permitted_at = self._consumer.clock()
         for record in records:
             record.stages["permitted"] = permitted_at
-        for record, claim in self._ask(records, lambda wanted: claims.claim(wanted, take_over=take_over)):
-            if claim.answer is Answer.MINE:
-                self._begin(record, claim)
-            elif claim.answer is Answer.UNSETTLED:
-                self._alone.append(record)
-            elif claim.answer is Answer.EARLY:
-                early.append(record)
-            else:
-                self._conclude(record, self._answered(record, claim))
+        for answers in self._ask(records, lambda wanted: claims.claim(wanted, take_over=take_over)):
+            self._begin([(record, claim) for record, claim in answers if claim.answer is Answer.MINE])
+            for record, claim in answers:
+                if claim.answer is Answer.UNSETTLED:
+                    self._alone.append(record)
+                elif claim.answer is Answer.EARLY:
+                    early.append(record)
+                elif claim.answer is not Answer.MINE:
+                    self._conclude(record, self._answered(record, claim))
         self._park(early, wait=timedelta())
 
-    def _begin(self, record: Received, claim: Claim) -> None:
-        """Run a claimed record beside the others; one that cannot be begun was no try."""
-        attempt = self._attempt(claim)
-        record.stages["claimed"] = self._consumer.clock()
-        self._heartbeat.running(record, attempt)
-        self._running[record] = attempt
+    def _begin(self, claimed: Iterable[tuple[Received, Claim]]) -> None:
+        """Run claimed records beside the others; those of one tenant together, where the worker can."""
+        groups: dict[object, list[Try]] = {}
+        for record, claim in claimed:
+            one = Try(record, claim, self._attempt(claim))
+            record.stages["claimed"] = self._consumer.clock()
+            self._heartbeat.running(record, one.attempt)
+            self._running[record] = one.attempt
+            groups.setdefault(claim.tenant_id if self._consumer.together else record, []).append(one)
+        for group in groups.values():
+            self._beside(group)
+
+    def _beside(self, tries: Sequence[Try]) -> None:
+        """Begin a thread for tries; what cannot be begun was no try."""
         try:
-            self._consumer.concurrency.begin(self._consumer.worker.name, partial(self._run, record, claim, attempt))
+            self._consumer.concurrency.begin(self._consumer.worker.name, partial(self._run, tries))
         except RuntimeError:  # what Python raises when the machine gives it no further thread
-            del self._running[record]
             until = self._consumer.clock() + self._consumer.policy.wait(1)
-            self.failure_handler(
-                (record, claim), (None, DeferredError("No thread could be started for it", until=until), None)
-            )
+            for one in tries:
+                error = DeferredError("No thread could be started for it", until=until)
+                self._ending(one, partial(self.failure_handler, one, (None, error, None)))
 
     def _ask(
         self, records: Sequence[Received], ask: Callable[[dict[Message, Intake]], Mapping[Message, A]]
-    ) -> Iterator[tuple[Received, A]]:
+    ) -> Iterator[Sequence[tuple[Received, A]]]:
         """Ask about the work of `records`, all in one call, and conclude those that get no answer.
 
         Of several records of one work the newest message asks; the others are told that the work is running. Where the
@@ -271,14 +288,14 @@ class Batch(BatchProcessor):
             for record in asking.values():
                 self._conclude(record, self._refused(record, error))
             return
-        yield from ((record, answers[message]) for message, record in asking.items())
+        yield [(record, answers[message]) for message, record in asking.items()]
 
     def _ask_one_by_one(
         self,
         records: Sequence[Received],
         ask: Callable[[dict[Message, Intake]], Mapping[Message, A]],
         error: CounterfoilError,
-    ) -> Iterator[tuple[Received, A]]:
+    ) -> Iterator[Sequence[tuple[Received, A]]]:
         """Ask about each alone, as long as there is time: each may wait for a lock, and others run meanwhile."""
         for record in records:
             self._cancel_what_runs_late()
@@ -308,8 +325,9 @@ class Batch(BatchProcessor):
 
     def _park(self, records: Sequence[Received], *, wait: timedelta) -> None:
         due = self._consumer.clock() + wait
-        for record, claim in self._ask(records, lambda wanted: self._consumer.claims.park(wanted, due)):
-            self._conclude(record, PARKED if claim is None else self._answered(record, claim))
+        for answers in self._ask(records, lambda wanted: self._consumer.claims.park(wanted, due)):
+            for record, claim in answers:
+                self._conclude(record, PARKED if claim is None else self._answered(record, claim))
 
     def _answered(self, record: Received, claim: Claim) -> Verdict:
         """What becomes of a message whose work is not to be had."""
@@ -322,33 +340,61 @@ class Batch(BatchProcessor):
             return settlement.unknown(record, claim.message, self._queue(record))
         return SUPERSEDED if claim.is_superseded else ENDED
 
-    # -- one record, beside the others --------------------------------------------------------------------------------
+    # -- tries, beside the others -------------------------------------------------------------------------------------
 
-    def _run(self, record: Received, claim: Claim, attempt: Attempt) -> None:
-        logger.thread_safe_append_keys(**_about(record, claim))
+    def _run(self, tries: Sequence[Try]) -> None:
+        """Take tries to their ends: together as far as that goes, what is left each by itself and side by side."""
+        left = self._run_together(tries) if len(tries) > 1 else tries
+        for one in left[1:]:
+            self._beside([one])
+        for one in left[:1]:
+            self._ending(one, partial(self._run_alone, one))
+
+    def _run_together(self, tries: Sequence[Try]) -> Sequence[Try]:
+        """Work on several tries in one go and settle them in one transaction. Returns those that are not settled."""
+        assert self._consumer.together is not None
         try:
-            try:
-                outcome = self.handler(attempt)
-            except BaseException:  # noqa: BLE001  # a SystemExit in one record must not take its neighbours along
-                self.failure_handler((record, claim), sys.exc_info())
-            else:
-                self.success_handler((record, claim), outcome)
+            effects = self._consumer.together([one.attempt for one in tries])
+            if effects is None:
+                return tries
+            verdicts = self._consumer.settlement.finished_together([(one.record, one.claim) for one in tries], effects)
+        except BaseException as error:  # noqa: BLE001  # nothing was settled, and each may still do better by itself
+            logger.info("apart", tries=len(tries), error=sentence(error, for_log=True))
+            return tries
+        for one in tries:
+            if verdict := verdicts.get(one.claim.message.work_id):
+                self._ending(one, partial(self._conclude, one.record, verdict, one.claim))
+        return [one for one in tries if one.claim.message.work_id not in verdicts]
+
+    def _run_alone(self, one: Try) -> None:
+        try:
+            outcome = self.handler(one.attempt)
+        except BaseException:  # noqa: BLE001  # a SystemExit in one record must not take its neighbours along
+            self.failure_handler(one, sys.exc_info())
+        else:
+            self.success_handler(one, outcome)
+
+    def _ending(self, one: Try, end: Callable[[], Any]) -> None:
+        """Let a try come to its end, and give its permit back whatever happens."""
+        logger.thread_safe_append_keys(**_about(one.record, one.claim))
+        try:
+            end()
         except Exception as error:  # noqa: BLE001  # the batch reports what has no verdict
             logger.error("unsettled", error=sentence(error))
         finally:
             logger.thread_safe_clear_keys()
-            self._ended.append(record)
+            self._ended.append(one.record)
             self._consumer.gate.give_back()
 
     def success_handler(self, record: Any, result: Outcome) -> Any:
-        """Settle work whose code returned. `record` is the pair of received message and claim."""
-        received, claim = record
-        return self._conclude(received, self._consumer.settlement.finished(received, claim, result), claim)
+        """Settle work whose code returned. `record` is a try."""
+        verdict = self._consumer.settlement.finished(record.record, record.claim, result)
+        return self._conclude(record.record, verdict, record.claim)
 
     def failure_handler(self, record: Any, exception: Any) -> Any:
-        """Settle work whose code raised. `record` is the pair of received message and claim."""
-        received, claim = record
-        return self._conclude(received, self._consumer.settlement.failed(received, claim, exception[1]), claim)
+        """Settle work whose code raised. `record` is a try."""
+        verdict = self._consumer.settlement.failed(record.record, record.claim, exception[1])
+        return self._conclude(record.record, verdict, record.claim)
 
     def _conclude(self, record: Received, verdict: Verdict, claim: Claim | None = None) -> Any:
         """Carry out a verdict: end renewals, then visibility, the batch's answer, a log line.

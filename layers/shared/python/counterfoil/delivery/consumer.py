@@ -11,7 +11,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from counterfoil.db import Database
 from counterfoil.delivery import policies
-from counterfoil.delivery.attempt import Work
+from counterfoil.delivery.attempt import Work, Works
 from counterfoil.delivery.batch import Batch
 from counterfoil.delivery.claims import Claims
 from counterfoil.delivery.concurrency import Concurrency, Threads
@@ -33,7 +33,7 @@ class Consumer:
     def __init__(  # the parts that a worker is composed of
         self,
         settings: Settings,
-        work: Work,
+        work: Work | Works,
         *,
         database: Database,
         outbox: Outbox,
@@ -42,11 +42,12 @@ class Consumer:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         concurrency: Concurrency | None = None,
     ) -> None:
-        """`work` does one attempt; `read` says what a body names, where messages are not just names of work."""
+        """`work` does attempts; `read` says what a body names, where messages are not just names of work."""
         self.worker = settings.require_worker()
         self.kind = KINDS[self.worker.name]
         self.settings = settings
-        self.work = work
+        self.work = work.alone if isinstance(work, Works) else work
+        self.together = work.together if isinstance(work, Works) else None
         self.read = read
         self.clock = clock
         self.database = database
@@ -63,7 +64,7 @@ class Consumer:
 
     @classmethod
     def from_settings(
-        cls, settings: Settings, work: Work, *, read: Callable[[str], Intake] = read_message
+        cls, settings: Settings, work: Work | Works, *, read: Callable[[str], Intake] = read_message
     ) -> "Consumer":
         """The consumer as a function runs it: connections for every permit, the heartbeat and the claims."""
         worker = settings.require_worker()

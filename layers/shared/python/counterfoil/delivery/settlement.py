@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from uuid import uuid5
+from uuid import UUID, uuid5
 
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import CommitUnknownError, Connection, Database, retry_conflicts
 from counterfoil.delivery import store
-from counterfoil.delivery.attempt import Outcome, Skip
+from counterfoil.delivery.attempt import JointEffects, Outcome, Skip
 from counterfoil.delivery.letters import DeadLetter, Failure, audit, write_dead_letter
 from counterfoil.delivery.received import Received
 from counterfoil.delivery.store import Claim, Ended
@@ -73,7 +73,7 @@ class Settlement:
             if isinstance(outcome, Skip):
                 store.skip(connection, self._kind, claim, outcome.reason)
             else:
-                store.succeed(connection, self._kind, claim, outcome.reason())
+                store.succeed(connection, self._kind, [(claim, outcome.reason())])
             if self._kind.keeps_successes:
                 self._note(connection, record, claim, "skipped" if isinstance(outcome, Skip) else "succeeded")
             return sends
@@ -83,6 +83,32 @@ class Settlement:
         except BaseException as error:  # noqa: BLE001  # whatever stopped the effects is a failure of this try
             return self.failed(record, claim, error)
         return Verdict("skipped" if isinstance(outcome, Skip) else "succeeded", acknowledged=True)
+
+    def finished_together(self, tries: Sequence[tuple[Received, Claim]], effects: JointEffects) -> dict[UUID, Verdict]:
+        """Several tries at works of one tenant, in one transaction. Returns the verdicts by work, of those it settled.
+
+        Raises:
+            CounterfoilError, StaleClaimError: none of them is settled.
+        """
+        ended: list[tuple[Received, Claim]] = []
+
+        def settle(connection: Connection) -> Sequence[Send]:
+            reasons, sends = effects(connection)
+            ended[:] = [(record, claim) for record, claim in tries if claim.message.work_id in reasons]
+            if ended:
+                done = [(claim, reasons[claim.message.work_id]) for _, claim in ended]
+                store.succeed(connection, self._kind, done)
+            if self._kind.keeps_successes:
+                for record, claim in ended:
+                    self._note(connection, record, claim, "succeeded")
+            return sends
+
+        try:
+            self._transact(*tries[0], settle)
+        except CommitUnknownError:
+            if ended and not self._is_settled(ended[0][1]):  # all of them are, or none
+                raise
+        return {claim.message.work_id: Verdict("succeeded", acknowledged=True) for _, claim in ended}
 
     def failed(self, record: Received, claim: Claim, error: BaseException) -> Verdict:
         """The try ended in an error: what the policy decides, written down before the message is touched."""

@@ -161,50 +161,50 @@ def renew(connection: Connection, kind: Kind, tokens: dict[UUID, int], lease: da
     return {row[0] for row in rows}
 
 
+# The rows are locked in the order of their ids, as claims lock them.
 _END = """
-UPDATE {table} SET {status} = %(status)s, {reason} = %(reason)s, {error} = %(error)s, {failed_at} = %(failed_at)s,
+WITH held AS (
+    SELECT t.id, ended.reason
+    FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(reasons)s::text[]) AS ended (id, token, reason)
+    JOIN {table} t ON t.id = ended.id
+    WHERE t.{claim_token} = ended.token AND t.{status} = 'in-progress'
+    ORDER BY t.id FOR NO KEY UPDATE OF t
+)
+UPDATE {table} SET {status} = %(status)s, {reason} = held.reason, {error} = NULL, {failed_at} = NULL,
     {claimed_at} = NULL, {lease_expires_at} = NULL, {next_attempt_at} = NULL
-WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} = 'in-progress'
+FROM held WHERE {table}.id = held.id
+RETURNING {table}.id
 """
 
 
-def succeed(connection: Connection, kind: Kind, claim_: Claim, reason: str | None) -> None:
-    """The try succeeded.
+def succeed(connection: Connection, kind: Kind, ended: Sequence[tuple[Claim, str | None]]) -> None:
+    """Tries succeeded, each with a remark for people.
 
     Raises:
-        StaleClaimError: a newer token exists; the caller's transaction must not be committed.
+        StaleClaimError: a newer token exists on one of them; the caller's transaction must not be committed.
     """
-    _end(connection, kind, claim_, status="succeeded", reason=reason)
+    _end(connection, kind, ended, status="succeeded")
 
 
 def skip(connection: Connection, kind: Kind, claim_: Claim, reason: str) -> None:
     """There is nothing to do for this work until a new revision: state NULL, with the reason. Raises as `succeed`."""
-    _end(connection, kind, claim_, status=None, reason=reason)
+    _end(connection, kind, [(claim_, reason)], status=None)
 
 
-def _end(
-    connection: Connection,
-    kind: Kind,
-    claim_: Claim,
-    *,
-    status: str | None,
-    reason: str | None = None,
-    error: str | None = None,
-    failed_at: datetime | None = None,
-) -> None:
-    cursor = connection.execute(
+def _end(connection: Connection, kind: Kind, ended: Sequence[tuple[Claim, str | None]], *, status: str | None) -> None:
+    rows = connection.execute(
         kind.sql(_END),
         {
-            "id": claim_.message.work_id,
-            "token": claim_.token,
+            "ids": [claim_.message.work_id for claim_, _ in ended],
+            "tokens": [claim_.token for claim_, _ in ended],
+            "reasons": [reason for _, reason in ended],
             "status": status,
-            "reason": reason,
-            "error": error,
-            "failed_at": failed_at,
         },
-    )
-    if cursor.rowcount == 0:
-        _stale(claim_)
+    ).fetchall()
+    done = {id_ for (id_,) in rows}
+    for claim_, _ in ended:
+        if claim_.message.work_id not in done:
+            _stale(claim_)
 
 
 def _stale(claim_: Claim) -> NoReturn:

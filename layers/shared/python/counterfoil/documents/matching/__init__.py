@@ -2,13 +2,13 @@
 
 Two calls match a document. `search_and_decide` reads it, finds its candidates by keys, weighs each pair and decides,
 without a lock; `write` puts keys, edges and clusters down in the caller's transaction, under the tenant's matching
-lock.
+lock. `search` and `write_together` do the same for several documents at once, which is several times quicker.
 
 The pure part is `normalise` (canonical forms) and `meaning` (buckets of a vector) -> `profile` (a document in them) ->
 `keys`, and for a pair of documents
 `lines` and `compare` (levels of agreement) -> `weights` (bits per level, learned) -> `score` -> `rules` (decisions).
-`neighbourhood` reads what a decision needs, `decide` finds out which decisions are touched, `judge` asks a language
-model about what rules leave in doubt, `store` and `key_rows` have the SQL. What is left after that waits for a person
+`neighbourhood` is what a decision looks at, `reading` reads it, `decide` finds out which decisions are touched, `judge`
+asks a language model about what rules leave in doubt, `store` and `key_rows` have the SQL. What is left after that waits for a person
 (`reviews`), and what a person decides about two documents is written by `decisions`.
 
 Why the order of arrival makes no difference
@@ -43,6 +43,11 @@ write decides as if it had searched under the lock. For a child c and a document
 their two writes sees the keys of both, and decides c again; so after the last write every decision has been made from
 all of its inputs, and the edges are E(D), whatever the interleaving. A document about which a language model is asked
 is found by its keys before that: whoever links to it meanwhile leaves nothing to change for the write still to come.
+
+Documents that are matched together are each searched for as if they were alone, on what was read for all of them. One
+lock, and one look at what has come in between, serve them all; a document for which that is so is left out. So is one
+whose search has read what another one of them writes (`matcher._disturbs`): by the same rule, were the other's write
+committed before. The others' writes are the same in any order, and make one. Who is left out is matched by itself.
 
 What people decided is part of E: P holds the last decision about each pair that anybody decided on. A confirmed pair
 is an edge, whatever rules say. A rejected one is none: neither is a candidate of the other for any rule, and nothing
@@ -116,8 +121,11 @@ from counterfoil.documents.matching.matcher import (
     Decided,
     Skip,
     Written,
+    WrittenTogether,
+    search,
     search_and_decide,
     write,
+    write_together,
 )
 from counterfoil.documents.matching.reviews import Decision, Verdict
 from counterfoil.documents.matching.store import Pair, wait_for_lock
@@ -133,6 +141,7 @@ __all__ = [
     "Skip",
     "Verdict",
     "Written",
+    "WrittenTogether",
     "best_pair",
     "clusters",
     "leaving",
@@ -140,9 +149,11 @@ __all__ = [
     "matchable",
     "members",
     "pairs_of",
+    "search",
     "search_and_decide",
     "settle",
     "wait_for_lock",
     "withdraw",
     "write",
+    "write_together",
 ]

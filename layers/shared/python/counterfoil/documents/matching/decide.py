@@ -23,6 +23,7 @@ from counterfoil.documents.matching.judge import Case, settled
 from counterfoil.documents.matching.keys import PARENTS, Key
 from counterfoil.documents.matching.neighbourhood import Neighbourhood
 from counterfoil.documents.matching.profile import DELIVERY, ORDER, Document
+from counterfoil.documents.matching.reading import Steps, finish
 from counterfoil.documents.matching.rules import Choice, Link
 from counterfoil.documents.matching.score import score
 from counterfoil.documents.matching.store import Pair
@@ -48,28 +49,32 @@ class Outcome:
     """What a language model could decide, and has not yet."""
 
 
-def decide(near: Neighbourhood, document: Document, obsolete: Collection[Key] = (), *, is_new: bool = False) -> Outcome:
+def decide(
+    near: Neighbourhood, document: Document, obsolete: Collection[Key] = (), *, is_new: bool = False
+) -> Steps[Outcome]:
     """Decide a document and all that its arrival touches.
 
     `obsolete` are keys that it has no more, `is_new` says that it never had any.
     """
     near.add(document)
-    again = touched(near, document, obsolete, is_new=is_new)
-    near.surround(again)
+    again = yield from touched(near, document, obsolete, is_new=is_new)
+    yield from near.surround(again)
     displaced = [other for other in again if other.kind in keyed.COPIED and near.is_copy(other) != near.was_copy(other)]
     if displaced:
-        again = _distinct([*again, *_partners_of(near, displaced, None if is_new else document)])
-        near.surround(again)
+        partners = yield from _partners_of(near, displaced, None if is_new else document)
+        again = _distinct([*again, *partners])
+        yield from near.surround(again)
     choices = {child.id: near.choose(child) for child in again}
     cases, verdicts = near.cases(choices)
     choices |= {id_: settled(choices[id_], cases[id_], verdict) for id_, verdict in verdicts.items()}
-    outcome = _compare(near, choices, _through(near, choices, document.id))
+    through = yield from _through(near, choices, document.id)
+    outcome = yield from _compare(near, choices, through)
     return replace(outcome, unasked=tuple(case for id_, case in cases.items() if id_ not in verdicts))
 
 
 def touched(
     near: Neighbourhood, document: Document, obsolete: Collection[Key], *, is_new: bool = False
-) -> list[Document]:
+) -> Steps[list[Document]]:
     """The document, its possible copies, and those that may have waited for it.
 
     `obsolete` are keys that it has no more: all of them, where it leaves.
@@ -78,26 +83,26 @@ def touched(
     waiting = keyed.waiting(document) | {key for gone in obsolete for key in keyed.forsaken(gone)}
     claimed = keyed.numbers_named(document) | {key for gone in obsolete for key in keyed.claimed(gone)}
     alike = keyed.alike(document)
-    near.follow(claimed | copies | alike, waiting | keyed.seekers(document))
+    yield from near.follow(claimed | copies | alike, waiting | keyed.seekers(document))
     again = near.holders(copies) | near.crowd(copies) | near.waiting(waiting)
     seekers = near.waiting(keyed.seekers(document)) - again
-    near.read(again | seekers | near.holders(claimed), {document.id} | again)
+    yield from near.read(again | seekers | near.holders(claimed), {document.id} | again)
     linked = {end for edge in near.edges(document.id) for end in (edge.pair if edge.by_person else (edge.child,))}
     if is_new and not near.crowd(alike):
         seekers = {other.id for other in near.documents(seekers) if rules.considers(other, document)}
-    rivals = _rivals(near, document, claimed)
+    rivals = yield from _rivals(near, document, claimed)
     again |= linked | seekers | rivals
-    near.load(again)
+    yield from near.load(again)
     always = linked | rivals | near.crowd(copies) | (again if obsolete else set())
     others = near.documents(again, but=document.id)
     return _distinct([document, *(other for other in others if other.id in always or _concerns(document, other))])
 
 
-def _rivals(near: Neighbourhood, document: Document, claimed: Collection[Key]) -> set[UUID]:
+def _rivals(near: Neighbourhood, document: Document, claimed: Collection[Key]) -> Steps[set[UUID]]:
     """Those of its kind that may belong to what a document names, or named: it takes a share of that."""
     shared = [other for other in near.documents(near.holders(claimed)) if other.kind in keyed.SOUGHT]
-    ids = near.seekers({key for other in shared for key in keyed.seekers(other)}, document.kind)
-    near.load(ids)
+    ids = yield from near.seekers({key for other in shared for key in keyed.seekers(other)}, document.kind)
+    yield from near.load(ids)
     return {rival.id for rival in near.documents(ids, but=document.id) if rules.weighed(rival, shared)}
 
 
@@ -108,19 +113,22 @@ def _concerns(document: Document, other: Document) -> bool:
     return document.kind in PARENTS[other.kind]
 
 
-def _partners_of(near: Neighbourhood, displaced: Collection[Document], changed: Document | None) -> list[Document]:
+def _partners_of(
+    near: Neighbourhood, displaced: Collection[Document], changed: Document | None
+) -> Steps[list[Document]]:
     """The children that are, or may come to be, linked to documents that became copies, or are none any more.
 
     `changed` is the one of which nobody knows what it said before.
     """
-    near.follow(back={key for other in displaced for key in keyed.waiting(other) | keyed.seekers(other)})
-    near.load({id_ for other in displaced for id_ in near.waiting(keyed.waiting(other) | keyed.seekers(other))})
+    yield from near.follow(back={key for other in displaced for key in keyed.waiting(other) | keyed.seekers(other)})
+    found = {id_ for other in displaced for id_ in near.waiting(keyed.waiting(other) | keyed.seekers(other))}
+    yield from near.load(found)
     ids = {edge.child for other in displaced for edge in near.edges(other.id)}
     for other in displaced:
         ids |= near.waiting(keyed.waiting(other))
         seekers = near.documents(near.waiting(keyed.seekers(other)))
         ids |= {child.id for child in seekers if other is changed or rules.considers(child, other)}
-    near.read(ids, ids)
+    yield from near.read(ids, ids)
     kinds = {other.kind for other in displaced}
     return [child for child in near.documents(ids) if kinds & set(PARENTS[child.kind])]
 
@@ -128,12 +136,12 @@ def _partners_of(near: Neighbourhood, displaced: Collection[Document], changed: 
 # -- what follows from others' decisions ----------------------------------------------------------------------------
 
 
-def _through(near: Neighbourhood, choices: Mapping[UUID, Choice], arrived: UUID) -> dict[UUID, list[Link]]:
+def _through(near: Neighbourhood, choices: Mapping[UUID, Choice], arrived: UUID) -> Steps[dict[UUID, list[Link]]]:
     """The links that follow from others' decisions: for each child whose order or delivery is touched, all of them.
 
     A delivery touches its order's children where it came to the order, left it, or may say something else than before.
     """
-    near.read_edges(choices)
+    yield from near.read_edges(choices)
     now = _Stand(near, choices)
     touched = set(choices)
     deliveries = [id_ for id_ in choices if (found := near.document(id_)) and found.kind == DELIVERY]
@@ -143,19 +151,21 @@ def _through(near: Neighbourhood, choices: Mapping[UUID, Choice], arrived: UUID)
         moved.append(arrived)
         orders |= now.parents(arrived, ORDER)
     orders |= {end for edge in near.edges(arrived) for end in edge.pair}  # whatever it was before
-    near.read_edges(orders)
+    yield from near.read_edges(orders)
     touched |= {child for order in orders for child in now.children(order)}
     touched |= {child for id_ in moved for child in now.children(id_)}
-    touched |= near.fellows(near.documents(moved))
-    near.load(touched)
-    near.read_edges(touched)
+    touched |= yield from near.fellows(near.documents(moved))
+    yield from near.read(touched, touched)
     children = [child for child in near.documents(touched) if rules.follows_through(child)]
-    near.read_edges({delivery for child in children for delivery in now.parents(child.id, DELIVERY)})
-    near.read_edges({order for child in children for order in now.parents(child.id, ORDER)})
-    return {child.id: _follow(near, now, child) for child in children}
+    yield from near.read_edges({delivery for child in children for delivery in now.parents(child.id, DELIVERY)})
+    yield from near.read_edges({order for child in children for order in now.parents(child.id, ORDER)})
+    through = {}
+    for child in children:
+        through[child.id] = yield from _follow(near, now, child)
+    return through
 
 
-def _follow(near: Neighbourhood, now: "_Stand", child: Document) -> list[Link]:
+def _follow(near: Neighbourhood, now: "_Stand", child: Document) -> Steps[list[Link]]:
     """The orders of the deliveries that a child names, or the deliveries of its order that belong to it.
 
     Where the order is not here, those of the deliveries that name it as well. What a person confirmed beside that adds
@@ -171,12 +181,13 @@ def _follow(near: Neighbourhood, now: "_Stand", child: Document) -> list[Link]:
     found: list[Document] = []
     if orders:
         ids = {other for order in now.parents(child.id, ORDER) for other in now.children(order)}
-        found = rules.belonging(child, near.candidates(child, ids, DELIVERY))
+        found = rules.belonging(child, (yield from near.candidates(child, ids, DELIVERY)))
     elif deliveries:
         ids = {order for delivery in now.parents(child.id, DELIVERY) for order in now.parents(delivery, ORDER)}
-        found = near.candidates(child, ids, ORDER)
+        found = yield from near.candidates(child, ids, ORDER)
     if not orders and not found and deliveries == now.confirmed(child.id, DELIVERY):
-        fellows = near.candidates(child, near.fellows([child]), DELIVERY)
+        ids = yield from near.fellows([child])
+        fellows = yield from near.candidates(child, ids, DELIVERY)
         found = rules.fellows(child, [other for other in fellows if not now.parents(other.id, ORDER)])
     return [Link(child.id, other.id, other.kind, "through", score(child, other)) for other in found]
 
@@ -204,14 +215,14 @@ class _Stand:
         choice = self._choices.get(child)
         if choice is not None:
             return choice.parents(kind)
-        self._near.read_edges([child])
+        finish(self._near.read_edges([child]))
         return self.stored(child, kind) - {
             other for other in self.confirmed(child, kind) if not self._near.names(child, other)
         }
 
     def confirmed(self, child: UUID, kind: str) -> frozenset[UUID]:
         """By a person."""
-        self._near.read_edges([child])
+        finish(self._near.read_edges([child]))
         return frozenset(edge.parent for edge in self._near.decided_by(child) if edge.by_person and edge.kind == kind)
 
     def is_copy(self, child: UUID) -> bool:
@@ -222,7 +233,7 @@ class _Stand:
         return found is not None and self._near.was_copy(found)
 
     def children(self, parent: UUID) -> set[UUID]:
-        self._near.read_edges([parent])
+        finish(self._near.read_edges([parent]))
         kept = {
             edge.child
             for edge in self._near.edges(parent)
@@ -234,9 +245,9 @@ class _Stand:
 # -- what changes ---------------------------------------------------------------------------------------------------
 
 
-def _compare(near: Neighbourhood, choices: Mapping[UUID, Choice], through: Mapping[UUID, list[Link]]) -> Outcome:
+def _compare(near: Neighbourhood, choices: Mapping[UUID, Choice], through: Mapping[UUID, list[Link]]) -> Steps[Outcome]:
     """Hold what is decided against what is stored."""
-    near.read_edges(choices)
+    yield from near.read_edges(choices)
     links: dict[Pair, Link] = {}
     stored: set[Pair] = set()
     for child in choices.keys() | through.keys():

@@ -19,6 +19,7 @@ from counterfoil.documents.matching import key_rows, matcher, reviews, store
 from counterfoil.documents.matching.decide import decide
 from counterfoil.documents.matching.neighbourhood import Neighbourhood
 from counterfoil.documents.matching.profile import Document
+from counterfoil.documents.matching.reading import Reading, finish
 from counterfoil.documents.matching.rules import ends, is_parent
 from counterfoil.documents.matching.score import Score, score
 from counterfoil.documents.matching.store import Pair
@@ -108,11 +109,11 @@ def _again(
     connection: Connection, tenant_id: UUID, document: Document, decided: Collection[UUID], now: datetime
 ) -> Settled:
     """Make the decisions again that a decision about a document touches."""
-    outcome = decide(Neighbourhood(connection, tenant_id, matcher.CACHE, store.snapshot(connection)), document)
-    applied = matcher.apply(connection, tenant_id, document.id, outcome, now, decided=decided)
+    outcome = finish(decide(Neighbourhood(Reading(connection, tenant_id, matcher.CACHE)), document))
+    applied = matcher.apply(connection, tenant_id, [matcher.Change(document.id, outcome)], now, decided)
     store.tell_reasons(connection, {id_: choice.reason for id_, choice in outcome.choices.items()})
     return Settled(
-        frozenset(cluster for move in applied.moves for cluster in move if cluster is not None),
+        applied.clusters,
         frozenset().union(*outcome.made, *outcome.gone),
         applied.doubtful.intersection(case.child for case in outcome.unasked),
     )

@@ -18,6 +18,7 @@ from counterfoil.documents.matching.decide import touched
 from counterfoil.documents.matching.keys import Key, keys
 from counterfoil.documents.matching.neighbourhood import Neighbourhood
 from counterfoil.documents.matching.profile import CONTRACT, Document, document
+from counterfoil.documents.matching.reading import Reading, finish
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,8 @@ def leaving(connection: Connection, tenant_id: UUID, ids: Collection[UUID]) -> L
     A match that is under way beside this has to look again, under the lock, once they are gone (`changed_since`).
     """
     store.wait_for_lock(connection, tenant_id)
-    near = Neighbourhood(connection, tenant_id, matcher.CACHE, store.snapshot(connection))
-    near.load(ids)
-    near.read_edges(ids)
+    near = Neighbourhood(Reading(connection, tenant_id, matcher.CACHE))
+    finish(near.read(ids, ids))
     found = {end for id_ in ids for edge in near.edges(id_) for end in edge.pair}
     neighbours = frozenset(found.difference(ids))
     stored = key_rows.stored(connection, ids)
@@ -48,7 +48,7 @@ def leaving(connection: Connection, tenant_id: UUID, ids: Collection[UUID]) -> L
     for id_ in ids:
         one = stating.get(id_) or _stating_nothing(id_)
         obsolete: set[Key] = stored.get(id_, set()) | keys(one)
-        found |= {other.id for other in touched(near, one, obsolete)}
+        found |= {other.id for other in finish(touched(near, one, obsolete))}
     clusters = store.clusters_of(connection, neighbours.union(ids))
     return Leaving(neighbours, frozenset(found.difference(ids)), clusters)
 

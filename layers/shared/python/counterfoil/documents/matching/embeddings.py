@@ -128,7 +128,7 @@ class Embedder:
 def _text_without_vector(database: Database, tenant_id: UUID, document_id: UUID, model: str) -> str:
     """The text that a vector has to be asked for; empty where there is nothing to ask."""
     with database.tenant(tenant_id) as connection:
-        content = store.read(connection, document_id)
+        content = store.begin(connection, [document_id])[1].get(document_id)
         if content is None:
             return ""
         kind, _, data, kept = content

@@ -4,6 +4,7 @@ Each statement runs in a transaction that sees one tenant alone (`Database.tenan
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 from uuid import UUID
 
 from counterfoil.db import Connection
@@ -48,17 +49,21 @@ def holders(
     return {wanted[n - 1]: ids for n, ids in rows}
 
 
-STATED = "SELECT type, key FROM document_key WHERE document_id = %(id)s AND NOT starts_with(type, %(seeks)s)"
+STATED = """
+SELECT document_id, type, key FROM document_key WHERE document_id = ANY(%(ids)s) AND NOT starts_with(type, %(seeks)s)
+"""
 
 _WRITE = """
 INSERT INTO document_key (tenant_id, document_id, type, key)
-SELECT %(tenant)s, %(id)s, type, key FROM unnest(%(types)s::text[], %(keys)s::text[]) AS k (type, key)
+SELECT %(tenant)s, document_id, type, key
+FROM unnest(%(documents)s::uuid[], %(types)s::text[], %(keys)s::text[]) AS k (document_id, type, key)
 ON CONFLICT (document_id, type, key) DO UPDATE SET written_by = pg_current_xact_id()
 """
 
 _DELETE = """
-DELETE FROM document_key USING unnest(%(types)s::text[], %(keys)s::text[]) AS k (type, key)
-WHERE document_id = %(id)s AND document_key.type = k.type AND document_key.key = k.key
+DELETE FROM document_key stored
+USING unnest(%(documents)s::uuid[], %(types)s::text[], %(keys)s::text[]) AS k (document_id, type, key)
+WHERE (stored.document_id, stored.type, stored.key) = (k.document_id, k.type, k.key)
 """
 
 _LOSS = """
@@ -67,12 +72,12 @@ ON CONFLICT (tenant_id) DO UPDATE SET written_by = pg_current_xact_id()
 """
 
 
-def write(connection: Connection, tenant_id: UUID, id_: UUID, keys: Collection[Key]) -> None:
-    """Write the keys of what a document says.
+def write(connection: Connection, tenant_id: UUID, stated: Mapping[UUID, Collection[Key]]) -> None:
+    """Write the keys of what documents say.
 
     A key that was there is marked as written anew: who searched before may have read other data behind it.
     """
-    connection.execute(_WRITE, {"tenant": tenant_id, "id": id_, **columns(sorted(keys))})
+    connection.execute(_WRITE, {"tenant": tenant_id, **_rows(stated)})
 
 
 # What the documents seek, and nothing else that they sought before.
@@ -96,19 +101,7 @@ def write_seeking(
     """Write by which keys documents are found that no number led to a partner; `known` may have sought before."""
     if not known and not any(sought.values()):
         return
-    rows = [(id_, *key) for id_, keys in sought.items() for key in keys]
-    documents, types, keys = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
-    connection.execute(
-        _WRITE_SEEKING,
-        {
-            "tenant": tenant_id,
-            "ids": list(known),
-            "seeks": SEEKS,
-            "documents": documents,
-            "types": types,
-            "keys": keys,
-        },
-    )
+    connection.execute(_WRITE_SEEKING, {"tenant": tenant_id, "ids": list(known), "seeks": SEEKS, **_rows(sought)})
 
 
 _STORED = "SELECT document_id, type, key FROM document_key WHERE document_id = ANY(%(ids)s)"
@@ -116,16 +109,21 @@ _STORED = "SELECT document_id, type, key FROM document_key WHERE document_id = A
 
 def stored(connection: Connection, ids: Collection[UUID]) -> dict[UUID, set[Key]]:
     """The keys that documents are found by now."""
+    return by_document(connection.execute(_STORED, {"ids": list(ids)}))
+
+
+def by_document(rows: Iterable[tuple[Any, ...]]) -> dict[UUID, set[Key]]:
+    """Rows of document id, type and key; documents that have none are left out."""
     found: dict[UUID, set[Key]] = {}
-    for id_, *key in connection.execute(_STORED, {"ids": list(ids)}):
+    for id_, *key in rows:
         found.setdefault(id_, set()).add(Key(*key))
     return found
 
 
-def delete(connection: Connection, tenant_id: UUID, id_: UUID, keys: Collection[Key]) -> None:
-    """Delete keys of a document, which a search that is under way notices."""
-    if keys:
-        connection.execute(_DELETE, {"id": id_, **columns(keys)})
+def delete(connection: Connection, tenant_id: UUID, obsolete: Mapping[UUID, Collection[Key]]) -> None:
+    """Delete keys of documents, which a search that is under way notices."""
+    if any(obsolete.values()):
+        connection.execute(_DELETE, _rows(obsolete))
         note_loss(connection, tenant_id)
 
 
@@ -138,3 +136,10 @@ def columns(keys: Iterable[Key]) -> dict[str, list[str]]:
     """Keys as two arrays of one length, for `unnest`."""
     listed = list(keys)
     return {"types": [key.type for key in listed], "keys": [key.value for key in listed]}
+
+
+def _rows(keys: Mapping[UUID, Collection[Key]]) -> dict[str, list[Any]]:
+    """The keys of documents as three arrays of one length, for `unnest`, in an order that all writers lock rows in."""
+    rows = [(id_, *key) for id_ in sorted(keys) for key in sorted(keys[id_])]
+    documents, types, values = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
+    return {"documents": documents, "types": types, "keys": values}

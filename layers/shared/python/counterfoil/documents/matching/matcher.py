@@ -1,4 +1,4 @@
-"""The two steps of matching a document: search and decide, and write."""
+"""The two steps of matching documents: search and decide, and write."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +16,7 @@ from counterfoil.documents.matching.judgements import Said
 from counterfoil.documents.matching.keys import PARENTS, Key, keys
 from counterfoil.documents.matching.neighbourhood import Neighbourhood
 from counterfoil.documents.matching.profile import CONTRACT, Document, document
+from counterfoil.documents.matching.reading import Reading, Steps
 from counterfoil.documents.matching.rules import Link
 from counterfoil.documents.matching.store import Documents, NewEdge, Pair
 from counterfoil.documents.matching.weights import current
@@ -102,7 +103,7 @@ def search_and_decide(
     """
     if embedder is not None:
         embedder.embed(database, tenant_id, document_id)
-    decided, kept = _search(database, tenant_id, document_id), 0
+    decided, kept = _search_for(database, tenant_id, document_id), 0
     for turn in range(_ROUNDS):
         if judge is None or isinstance(decided, Skip):
             return decided
@@ -115,7 +116,7 @@ def search_and_decide(
             try:
                 said = asked.decide(case, tenant_id, document_id)
             except BudgetSpentError as error:
-                found = _search(database, tenant_id, document_id) if kept else decided
+                found = _search_for(database, tenant_id, document_id) if kept else decided
                 return found if isinstance(found, Skip) else replace(found, unasked=str(error))
             except CancelledError as error:
                 if not kept:
@@ -125,14 +126,14 @@ def search_and_decide(
                 raise DeferredError(message, until=asked.now()) from error
             retry_conflicts(partial(_keep, database, tenant_id, said))
             kept += 1
-        decided = _search(database, tenant_id, document_id)
+        decided = _search_for(database, tenant_id, document_id)
     return decided if isinstance(decided, Skip) else replace(decided, is_judged=True)
 
 
 def _announce(database: Database, decided: Decided) -> None:
     """Let others find a document by what it says, however long the answers about it may take."""
     with database.tenant(decided.tenant_id) as connection:
-        key_rows.write(connection, decided.tenant_id, decided.document.id, decided.stated)
+        key_rows.write(connection, decided.tenant_id, {decided.document.id: decided.stated})
 
 
 def _keep(database: Database, tenant_id: UUID, said: Said) -> None:
@@ -140,31 +141,51 @@ def _keep(database: Database, tenant_id: UUID, said: Said) -> None:
         judgements.keep(connection, tenant_id, said)
 
 
-def _search(database: Database, tenant_id: UUID, document_id: UUID) -> Decided | Skip:
+def _search_for(database: Database, tenant_id: UUID, document_id: UUID) -> Decided | Skip:
+    [found] = search(database, tenant_id, [document_id]).values()
+    return found
+
+
+def search(database: Database, tenant_id: UUID, ids: Sequence[UUID]) -> dict[UUID, Decided | Skip]:
+    """Decide several documents, each as if it were alone, without a lock and without a judge.
+
+    Raises as `search_and_decide`.
+    """
     with database.tenant(tenant_id) as connection:
-        return _decide(connection, tenant_id, document_id)
+        return _decide(connection, tenant_id, ids)
 
 
-def _decide(connection: Connection, tenant_id: UUID, document_id: UUID) -> Decided | Skip:
-    seen, content, stored = store.begin(connection, document_id)
-    if content is None:
+def _decide(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> dict[UUID, Decided | Skip]:
+    seen, contents, stored = store.begin(connection, ids)
+    if not contents.keys() >= set(ids):
         message = "The document is not there any more."
         raise PermanentError(message)
-    kind, received_at, data, embedding = content
-    if not data or kind not in PARENTS:
-        return Skip("No structured data: a document of an unknown kind is kept and not matched.")
-    found = document(document_id, received_at, kind, data, embedding)
-    if not found.has_counterparty:
-        return Skip("No counterparty: the document names neither its sender nor its recipient.")
+    skipped: dict[UUID, Decided | Skip] = {}
+    arriving: list[Document] = []
+    for id_ in ids:
+        kind, received_at, data, embedding = contents[id_]
+        if not data or kind not in PARENTS:
+            skipped[id_] = Skip("No structured data: a document of an unknown kind is kept and not matched.")
+            continue
+        found = document(id_, received_at, kind, data, embedding)
+        if found.has_counterparty:
+            arriving.append(found)
+        else:
+            skipped[id_] = Skip("No counterparty: the document names neither its sender nor its recipient.")
+    reading = Reading(connection, tenant_id, CACHE)
+    running = [_deciding(reading, tenant_id, one, frozenset(stored.get(one.id, ())), seen) for one in arriving]
+    return skipped | {one.document.id: one for one in reading.together(running)}
+
+
+def _deciding(reading: Reading, tenant_id: UUID, found: Document, stored: frozenset[Key], seen: str) -> Steps[Decided]:
     stated = keys(found)
-    obsolete = stored - stated
-    near = Neighbourhood(connection, tenant_id, CACHE, seen)
-    outcome = decide(near, found, obsolete, is_new=not stored)
+    near = Neighbourhood(reading)
+    outcome = yield from decide(near, found, stored - stated, is_new=not stored)
     return Decided(
         tenant_id,
         found,
         stated,
-        obsolete,
+        stored - stated,
         not stored,
         outcome,
         frozenset(near.followed),
@@ -186,12 +207,12 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
         psycopg.Error: unmapped; `Database.tenant` maps it.
     """
     tenant_id, id_, is_judged, why = decided.tenant_id, decided.document.id, decided.is_judged, decided.unasked
-    again = not _still_holds(connection, decided)
+    again = not _standing(connection, [decided])
     if again:
-        if store.read(connection, id_) is None:
+        if not store.is_there(connection, id_):
             message = f"The document {id_} was removed"
             raise StaleClaimError(message)
-        found = _decide(connection, tenant_id, id_)
+        found = _decide(connection, tenant_id, [id_])[id_]
         if isinstance(found, Skip):
             message = f"The document {id_} was read anew"
             raise StaleClaimError(message)
@@ -200,16 +221,58 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
         message = "Another document came in between, and the language model must be asked again"
         raise DeferredError(message, until=now + _PAUSE)
     outcome = decided.outcome if why is None else _left_open(decided.outcome, why)
-    applied = apply(connection, tenant_id, id_, outcome, now, matched=decided)
+    applied = apply(connection, tenant_id, [Change(id_, outcome, decided)], now)
     return Written(
         applied.linked,
         applied.unlinked,
         len(applied.moves),
         again,
         outcome.choices[id_].reason,
-        frozenset(cluster for move in applied.moves for cluster in move if cluster is not None),
+        applied.clusters,
         frozenset({id_}.union(*outcome.made, *outcome.gone)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTogether:
+    """What a write of several documents changed."""
+
+    reasons: Mapping[UUID, str | None]
+    """By document that was written, as `Written.reason`."""
+    clusters: frozenset[UUID]
+    documents: frozenset[UUID]
+
+
+def write_together(connection: Connection, decided: Sequence[Decided], now: datetime) -> WrittenTogether:
+    """Write what still holds of several documents of one `search`, as `write` would one after another.
+
+    Left out are those for which something came in between, another one of these among it: they have to be searched
+    anew, each by itself.
+    """
+    written: list[Decided] = []
+    for one in _standing(connection, decided):
+        if not any(_disturbs(other, one) for other in written):
+            written.append(one)
+    if not written:
+        return WrittenTogether({}, frozenset(), frozenset())
+    applied = apply(
+        connection, written[0].tenant_id, [Change(one.document.id, one.outcome, one) for one in written], now
+    )
+    ends = (end for one in written for pair in (*one.outcome.made, *one.outcome.gone) for end in pair)
+    return WrittenTogether(
+        {one.document.id: one.outcome.choices[one.document.id].reason for one in written},
+        applied.clusters,
+        frozenset(one.document.id for one in written).union(ends),
+    )
+
+
+def _disturbs(one: Decided, other: Decided) -> bool:
+    """Whether writing one document changes what the search for another one has read, as `_standing` would see it."""
+    if one.obsolete or not other.followed.isdisjoint(one.stated):
+        return True
+    if not all(other.followed.isdisjoint(sought) for sought in one.outcome.sought.values()):
+        return True
+    return any(end in other.edges_of for pair in (*one.outcome.made, *one.outcome.gone) for end in pair)
 
 
 def _left_open(outcome: Outcome, why: str) -> Outcome:
@@ -229,58 +292,96 @@ class Applied:
     doubtful: frozenset[UUID]
     """Documents that are in doubt otherwise than before."""
 
+    @property
+    def clusters(self) -> frozenset[UUID]:
+        """The clusters that documents left or came into."""
+        return frozenset(cluster for move in self.moves for cluster in move if cluster is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What was decided about a document and all that it touches."""
+
+    document_id: UUID
+    outcome: Outcome
+    matched: Decided | None = None
+    """What the document says, where it was matched."""
+
+    @property
+    def known(self) -> set[UUID]:
+        """Of the documents decided, those that were decided before."""
+        ids = set(self.outcome.choices)
+        return ids - {self.document_id} if self.matched is not None and self.matched.is_new else ids
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the document has no edge and had none."""
+        return self.document_id in self.outcome.alone and not self.outcome.made and not self.outcome.gone
+
 
 def apply(
     connection: Connection,
     tenant_id: UUID,
-    document_id: UUID,
-    outcome: Outcome,
+    changes: Sequence[Change],
     now: datetime,
-    *,
-    matched: Decided | None = None,
     decided: Collection[UUID] = (),
 ) -> Applied:
-    """Put down what was decided about a document and all that it touches, under the tenant's matching lock.
+    """Put changes down, none of which disturbs a later one, under the tenant's matching lock.
 
-    Edges, clusters, reviews, what each seeks, and what the others say about why they are alone; and the keys of what
-    the document says, where it was `matched`. `decided` are those whose review a person has just closed, if it is
-    closed by this.
+    Edges, clusters, reviews, what each document seeks, and what the others say about why they are alone; and the keys
+    of what documents say that were matched. `decided` are those whose review a person has just closed, if it is closed
+    by this.
     """
-    made = [_edge(pair, outcome.made[pair]) for pair in sorted(outcome.made)]
-    known = set(outcome.choices)
+    made = {pair: link for change in changes for pair, link in change.outcome.made.items()}
+    matched = [change.matched for change in changes if change.matched is not None]
+    choices = {id_: choice for change in changes for id_, choice in change.outcome.choices.items()}
+    known = {id_ for change in changes for id_ in change.known}
+    told = {id_: reason for change in changes for id_, reason in _reasons_of_others(change).items()}
     with connection.pipeline():
-        if matched is not None:
-            key_rows.write(connection, tenant_id, document_id, matched.stated)
-            key_rows.delete(connection, tenant_id, document_id, matched.obsolete)
-            known -= {document_id} if matched.is_new else set()
-        key_rows.write_seeking(connection, tenant_id, outcome.sought, known)
-        unlinked = store.delete_edges(connection, outcome.gone)
-        linked = store.insert_edges(connection, tenant_id, made, now)
-        if document_id in outcome.alone and not outcome.made and not outcome.gone:
-            moved = store.own_cluster(connection, document_id)
-        else:
-            moved = store.rename_clusters(connection, _seeds(document_id, outcome))
-        store.tell_reasons(connection, _reasons_of_others(document_id, outcome))
-        doubtful = reviews.keep(connection, outcome.choices, now, decided, known)
-    return Applied(linked(), unlinked(), moved(), doubtful())
+        if matched:
+            key_rows.write(connection, tenant_id, {one.document.id: one.stated for one in matched})
+            key_rows.delete(connection, tenant_id, {one.document.id: one.obsolete for one in matched})
+        sought = {id_: found for change in changes for id_, found in change.outcome.sought.items()}
+        key_rows.write_seeking(connection, tenant_id, sought, known)
+        unlinked = store.delete_edges(connection, [pair for change in changes for pair in change.outcome.gone])
+        linked = store.insert_edges(connection, tenant_id, [_edge(pair, made[pair]) for pair in sorted(made)], now)
+        became_alone = store.own_clusters(connection, [change.document_id for change in changes if change.is_alone])
+        seeds = {seed for change in changes if not change.is_alone for seed in _seeds(change)}
+        renamed = store.rename_clusters(connection, seeds)
+        store.tell_reasons(connection, told)
+        doubtful = reviews.keep(connection, choices, now, decided, known)
+    return Applied(linked(), unlinked(), became_alone() + renamed(), doubtful())
 
 
-def _still_holds(connection: Connection, decided: Decided) -> bool:
-    """Take the lock. Whether a search now would read what the search before it read."""
-    if store.lock(connection, decided.tenant_id, decided.seen):
-        return True
-    return not store.changed_since(
-        connection, decided.tenant_id, decided.followed, decided.edges, decided.edges_of, decided.seen
-    )
+def _standing(connection: Connection, decided: Sequence[Decided]) -> list[Decided]:
+    """Take the lock. Of decisions of one search, those for which a search now would read what that one read."""
+    if not decided or store.lock(connection, decided[0].tenant_id, decided[0].seen):
+        return list(decided)
+    followed = {key for one in decided for key in one.followed}
+    of = {id_ for one in decided for id_ in one.edges_of}
+    changes = store.changes_since(connection, decided[0].tenant_id, followed, of, decided[0].seen)
+    if changes.everything:
+        return []
+    edges: dict[UUID, dict[Pair, store.Edge]] = {}
+    for pair, edge in changes.edges.items():
+        for end in pair:
+            edges.setdefault(end, {})[pair] = edge
+
+    def stands(one: Decided) -> bool:
+        now = {pair: edge for id_ in one.edges_of for pair, edge in edges.get(id_, {}).items()}
+        return one.followed.isdisjoint(changes.keys) and now == one.edges
+
+    return [one for one in decided if stands(one)]
 
 
-def _seeds(document_id: UUID, outcome: Outcome) -> set[UUID]:
+def _seeds(change: Change) -> set[UUID]:
     """Documents from which every component is reached that changed.
 
     A component that only grew is reached from one of its documents; one that lost an edge may be two now, and is walked
     from both ends.
     """
-    seeds = {document_id} | {end for pair in outcome.gone for end in pair}
+    outcome = change.outcome
+    seeds = {change.document_id} | {end for pair in outcome.gone for end in pair}
     leaders: dict[UUID, UUID] = {}
 
     def leader(id_: UUID) -> UUID:
@@ -323,9 +424,9 @@ def _reasoning(link: Link) -> str:
     return f"{_BY[link.by]}. {features} ({link.score.total:.1f} bits)."
 
 
-def _reasons_of_others(document_id: UUID, outcome: Outcome) -> dict[UUID, str | None]:
+def _reasons_of_others(change: Change) -> dict[UUID, str | None]:
     """What the other documents decided again say now; and those that found a partner, nothing."""
-    told: dict[UUID, str | None] = {end: None for pair in outcome.made for end in pair}
-    told |= {id_: choice.reason for id_, choice in outcome.choices.items()}
-    told.pop(document_id, None)
+    told: dict[UUID, str | None] = {end: None for pair in change.outcome.made for end in pair}
+    told |= {id_: choice.reason for id_, choice in change.outcome.choices.items()}
+    told.pop(change.document_id, None)
     return told

@@ -1,16 +1,16 @@
-"""The part of a tenant that a decision looks at, read from PostgreSQL piece by piece as it is asked for."""
+"""The part of a tenant that a decision looks at, piece by piece as it is asked for."""
 
 from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
-from counterfoil.db import Connection
 from counterfoil.documents.matching import judge, judgements, key_rows, rules, store
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching.judge import Case, Verdict
 from counterfoil.documents.matching.keys import Key
 from counterfoil.documents.matching.profile import Document
+from counterfoil.documents.matching.reading import Reading, Steps, Want
 from counterfoil.documents.matching.rules import Said
-from counterfoil.documents.matching.store import Documents, Edge, Pair
+from counterfoil.documents.matching.store import Edge, Pair
 
 
 class Neighbourhood:
@@ -19,11 +19,9 @@ class Neighbourhood:
     What was read is remembered (`followed`, `read_edges_of`), so that it can be asked later whether it still holds.
     """
 
-    def __init__(self, connection: Connection, tenant_id: UUID, cache: Documents, seen: str) -> None:
-        """Begin with nothing. Everything read later is at least as new as the snapshot `seen`."""
-        self._connection = connection
-        self._tenant_id = tenant_id
-        self._cache = cache
+    def __init__(self, reading: Reading) -> None:
+        """Begin with nothing. What is looked at comes from `reading`, which others may read from, too."""
+        self._reading = reading
         self._holders: dict[Key, list[UUID]] = {}
         self._crowds: dict[Key, list[UUID]] = {}
         self._waiting: dict[Key, list[UUID]] = {}
@@ -34,11 +32,10 @@ class Neighbourhood:
         self._edges_of: dict[UUID, set[Pair]] = {}
         self._rejected: dict[UUID, set[UUID]] = {}
         self._own: tuple[UUID, frozenset[Key]] | None = None
-        self.seen = seen
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
-    def follow(self, wanted: Iterable[Key] = (), back: Iterable[Key] = ()) -> None:
+    def follow(self, wanted: Iterable[Key] = (), back: Iterable[Key] = ()) -> Steps[None]:
         """Find the candidates that keys lead a decision to. A key with too many holders leads to nobody.
 
         And the holders of keys that lead `back` to decisions which a document may be part of.
@@ -49,7 +46,8 @@ class Neighbourhood:
         if not missing and not missing_back:
             return
         limits = missing | {key: max(limit, missing.get(key, 0)) for key, limit in missing_back.items()}
-        found = key_rows.holders(self._connection, self._tenant_id, limits)
+        yield Want(limits)
+        found = self._reading.holders(limits)
         for key in missing:
             ids = self._with_own(key, found.get(key, []))
             self._holders[key] = ids if len(ids) <= key_rows.MAX_HOLDERS else []
@@ -63,30 +61,32 @@ class Neighbourhood:
         id_, keys = self._own
         return [other for other in ids if other != id_] + [id_] * (key in keys)
 
-    def seekers(self, wanted: Iterable[Key], kind: str) -> set[UUID]:
+    def seekers(self, wanted: Iterable[Key], kind: str) -> Steps[set[UUID]]:
         """The documents of a kind that `seeks` keys lead to."""
         limits = dict.fromkeys(wanted, key_rows.MAX_WAITING)
         if not limits:
             return set()
-        found = key_rows.holders(self._connection, self._tenant_id, limits, kind)
+        yield Want(limits, kind)
+        found = self._reading.holders(limits, kind)
         self._looked_at |= limits.keys()
         return {id_ for ids in found.values() for id_ in ids}
 
-    def load(self, ids: Iterable[UUID]) -> None:
+    def load(self, ids: Iterable[UUID]) -> Steps[None]:
         """Read documents."""
-        self.read(ids, ())
+        yield from self.read(ids, ())
 
-    def read_edges(self, ids: Iterable[UUID]) -> None:
+    def read_edges(self, ids: Iterable[UUID]) -> Steps[None]:
         """Read the stored edges of documents, and what people decided about them."""
-        self.read((), ids)
+        yield from self.read((), ids)
 
-    def read(self, ids: Iterable[UUID], edges_of: Iterable[UUID]) -> None:
+    def read(self, ids: Iterable[UUID], edges_of: Iterable[UUID]) -> Steps[None]:
         """Read documents, and the edges of some as `read_edges` does."""
         missing, missing_edges = set(ids) - self._asked, set(edges_of) - self._edges_of.keys()
         if not missing and not missing_edges:
             return
+        yield Want(ids=missing, edges_of=missing_edges)
         self._asked |= missing
-        documents, (found, rejected) = self._cache.load_with_edges(self._connection, missing, missing_edges)
+        documents, (found, rejected) = self._reading.read(missing, missing_edges)
         self._documents |= documents
         self._edges_of |= {id_: set() for id_ in missing_edges}
         for pair, edge in found.items():
@@ -97,7 +97,8 @@ class Neighbourhood:
         for a, b in rejected:
             self._rejected.setdefault(a, set()).add(b)
             self._rejected.setdefault(b, set()).add(a)
-        self.load({end for pair, edge in found.items() if edge.by == "person" or edge.by_person for end in pair})
+        people = (pair for pair, edge in found.items() if edge.by == "person" or edge.by_person)
+        yield from self.load({end for pair in people for end in pair})
 
     def add(self, document: Document) -> None:
         """Take in a document that has been read already, and found by what it says now."""
@@ -180,38 +181,35 @@ class Neighbourhood:
         ids = self.holders(keyed.waiting(document)) - self.said(document.id).rejected
         return self.documents(ids, but=document.id)
 
-    def candidates(self, child: Document, ids: Collection[UUID], kind: str) -> list[Document]:
+    def candidates(self, child: Document, ids: Collection[UUID], kind: str) -> Steps[list[Document]]:
         """Those of these documents that are of a kind and may follow from a child's links; they are read."""
-        self.load(ids)
-        self.read_edges([child.id])
+        yield from self.read(ids, [child.id])
         rejected = self.said(child.id).rejected
         return [other for other in self.documents(ids, but=child.id) if other.kind == kind and other.id not in rejected]
 
-    def fellows(self, documents: Collection[Document]) -> set[UUID]:
+    def fellows(self, documents: Collection[Document]) -> Steps[set[UUID]]:
         """The documents that name an order which one of these names; they and their edges are read."""
         wanted = {key for document in documents for key in keyed.fellows(document)}
-        self.follow(wanted)
+        yield from self.follow(wanted)
         found = self.holders(wanted)
-        self._take(found)
+        yield from self.read(found, found)
         return found
 
-    def surround(self, children: Collection[Document]) -> None:
+    def surround(self, children: Collection[Document]) -> Steps[None]:
         """Read all that the decisions of these children need."""
         wanted = {key for child in children for key in keyed.numbers_named(child) | keyed.copies(child)}
-        self.follow(wanted)
-        self._take(self.holders(wanted) | {child.id for child in children})
+        yield from self.follow(wanted)
+        found = self.holders(wanted) | {child.id for child in children}
+        yield from self.read(found, found)
         kinds = {child: self.undecided(child) for child in children}
         wanted = {key for child in children for key in keyed.deals(child, kinds[child])}
-        self.follow(wanted)
-        self.load(self.holders(wanted))
+        yield from self.follow(wanted)
+        yield from self.load(self.holders(wanted))
         similar = {child: self.similar(child, kinds[child]) for child in children}
         weighed = {other for child in children for other in rules.weighed(child, similar[child])}
         wanted = {key for other in weighed for key in keyed.waiting(other)}
-        self.follow(wanted)
-        self.read(self.holders(wanted), {other.id for found in similar.values() for other in found})
-
-    def _take(self, ids: set[UUID]) -> None:
-        self.read(ids, ids)
+        yield from self.follow(wanted)
+        yield from self.read(self.holders(wanted), {other.id for alike in similar.values() for other in alike})
 
     def seeking(self, child: Document) -> frozenset[Key]:
         """Where a surrounded child is found by the documents among which it looks for a parent."""
@@ -241,13 +239,13 @@ class Neighbourhood:
         if not asked:
             return {}, {}
         ids = {link.parent for choice in asked.values() for doubt in judge.doubts(choice) for link in doubt.candidates}
-        contents = store.contents(self._connection, ids | asked.keys())
+        contents = store.contents(self._reading.connection, ids | asked.keys())
         cases = {
             id_: judge.case(id_, choice, contents)
             for id_, choice in asked.items()
             if contents.keys() >= {id_, *(link.parent for doubt in judge.doubts(choice) for link in doubt.candidates)}
         }
-        kept = judgements.answers(self._connection, {id_: case.question for id_, case in cases.items()})
+        kept = judgements.answers(self._reading.connection, {id_: case.question for id_, case in cases.items()})
         return cases, {id_: Verdict.model_validate(answer) for id_, answer in kept.items()}
 
     def is_copy(self, document: Document) -> bool:

@@ -65,10 +65,10 @@ set_config('enable_mergejoin', 'off', true), set_config('plan_cache_mode', 'forc
 
 _SNAPSHOT = f"SELECT pg_current_snapshot()::text, {_INDEXES_ONLY}"
 
-_DOCUMENT = """
-SELECT d.type, d.received_at, d.structured_data, e.text_hash, e.model, e.signature
+_DOCUMENTS = """
+SELECT d.id, d.type, d.received_at, d.structured_data, e.text_hash, e.model, e.signature
 FROM document d LEFT JOIN document_embedding e ON e.document_id = d.id
-WHERE d.id = %s
+WHERE d.id = ANY(%(ids)s)
 """
 
 # Both ends' kinds come along: they say which end is the child. So do pairs of which a person said last that they do not
@@ -115,34 +115,36 @@ CROSS JOIN LATERAL (
 _KINDS = list(PARENTS)
 
 
-def snapshot(connection: Connection) -> str:
-    """What is committed now, to be asked later what has been committed since."""
-    return str(_one(connection.execute(_SNAPSHOT).fetchone())[0])
+class Content(NamedTuple):
+    """What a document says."""
+
+    kind: str | None
+    received_at: datetime
+    data: Mapping[str, Any] | None
+    embedding: Embedding | None
+    """What is kept of the vector of its words."""
 
 
-Content = tuple[str | None, datetime, Mapping[str, Any] | None, Embedding | None]
-"""A document's type, time of receipt and structured data, and what is kept of the vector of its words."""
+def begin(connection: Connection, ids: Collection[UUID]) -> tuple[str, dict[UUID, Content], dict[UUID, set[Key]]]:
+    """Begin a search: a snapshot before anything is read, what documents say, and the keys that they have.
 
-
-def begin(connection: Connection, id_: UUID) -> tuple[str, Content | None, frozenset[Key]]:
-    """Begin a search: the `snapshot` before anything is read, the document as `read`, and the keys that it has.
-
-    What it seeks is not among these.
+    The snapshot is what is committed now, to be asked later what has been committed since. What documents seek is not
+    among their keys.
     """
     with connection.pipeline():
         seen = connection.execute(_SNAPSHOT)
-        content = connection.execute(_DOCUMENT, [id_])
-        stored = connection.execute(key_rows.STATED, {"id": id_, "seeks": SEEKS})
-    return str(_one(seen.fetchone())[0]), _content(content.fetchone()), frozenset(Key(*row) for row in stored)
+        rows = connection.execute(_DOCUMENTS, {"ids": list(ids)})
+        stored = connection.execute(key_rows.STATED, {"ids": list(ids), "seeks": SEEKS})
+    contents = {id_: Content(kind, at, data, _embedding(kept)) for id_, kind, at, data, *kept in rows}
+    return str(_one(seen.fetchone())[0]), contents, key_rows.by_document(stored)
 
 
-def read(connection: Connection, id_: UUID) -> Content | None:
-    """A document's content; None where the tenant has no such document."""
-    return _content(connection.execute(_DOCUMENT, [id_]).fetchone())
+_IS_THERE = "SELECT FROM document WHERE id = %s"
 
 
-def _content(row: tuple[Any, ...] | None) -> Content | None:
-    return None if row is None else (row[0], row[1], row[2], _embedding(row[3:]))
+def is_there(connection: Connection, id_: UUID) -> bool:
+    """Whether the tenant has such a document."""
+    return connection.execute(_IS_THERE, [id_]).fetchone() is not None
 
 
 def _embedding(columns: Sequence[Any]) -> Embedding | None:
@@ -239,13 +241,14 @@ SELECT pg_snapshot_xmax(seen) = pg_snapshot_xmax(now)
 FROM (SELECT %(seen)s::pg_snapshot AS seen, pg_current_snapshot() AS now) AS snapshots
 """
 
-# Transactions older than a snapshot's xmin have ended before it.
+# Transactions older than a snapshot's xmin have ended before it. A row without a number: anything may be different now.
 _CHANGED = """
-SELECT EXISTS (
-    SELECT FROM unnest(%(types)s::text[], %(keys)s::text[]) AS followed (type, key)
-    JOIN document_key k ON k.tenant_id = %(tenant)s AND k.type = followed.type AND k.key = followed.key
-    WHERE NOT pg_visible_in_snapshot(k.written_by, %(seen)s::pg_snapshot)
-) OR EXISTS (
+SELECT DISTINCT followed.n
+FROM unnest(%(types)s::text[], %(keys)s::text[]) WITH ORDINALITY AS followed (type, key, n)
+JOIN document_key k ON k.tenant_id = %(tenant)s AND k.type = followed.type AND k.key = followed.key
+WHERE NOT pg_visible_in_snapshot(k.written_by, %(seen)s::pg_snapshot)
+UNION ALL
+SELECT NULL WHERE EXISTS (
     SELECT FROM document_removal r
     WHERE r.tenant_id = %(tenant)s AND r.written_by >= pg_snapshot_xmin(%(seen)s::pg_snapshot)
       AND NOT pg_visible_in_snapshot(r.written_by, %(seen)s::pg_snapshot)
@@ -305,8 +308,11 @@ UPDATE document SET cluster_id = moved.cluster_id FROM moved WHERE document.id =
 RETURNING old.cluster_id, new.cluster_id
 """
 
-_OWN_CLUSTER = """
-UPDATE document SET cluster_id = id WHERE id = %(id)s AND cluster_id IS DISTINCT FROM id
+_OWN_CLUSTERS = """
+WITH moved AS (
+    SELECT id FROM document WHERE id = ANY(%(ids)s) AND cluster_id IS DISTINCT FROM id ORDER BY id FOR NO KEY UPDATE
+)
+UPDATE document SET cluster_id = document.id FROM moved WHERE document.id = moved.id
 RETURNING old.cluster_id, new.cluster_id
 """
 
@@ -347,22 +353,30 @@ def wait_for_lock(connection: Connection, tenant_id: UUID) -> None:
     connection.execute(_LOCK, [tenant_id])
 
 
-def changed_since(
-    connection: Connection,
-    tenant_id: UUID,
-    followed: Collection[Key],
-    known: Mapping[Pair, Edge],
-    of: Collection[UUID],
-    seen: str,
-) -> bool:
-    """Whether since a snapshot a document with one of these keys was written, any lost keys or was removed.
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is different from what searches have read."""
 
-    Or any pair was decided, or the edges `of` documents are other ones than `known`.
-    """
+    everything: bool
+    """Whether a document was removed or lost keys, or a person decided about a pair: whoever searched before looks
+    again."""
+    keys: frozenset[Key]
+    """Of the keys that were followed, those that a document was written with."""
+    edges: Mapping[Pair, Edge]
+    """All edges of the documents whose edges were read, as they are now."""
+
+
+def changes_since(
+    connection: Connection, tenant_id: UUID, followed: Collection[Key], of: Collection[UUID], seen: str
+) -> Changes:
+    """What has been committed since a snapshot, or written in this transaction, of what searches read after it."""
+    keys = list(followed)
     with connection.pipeline():
-        changed = connection.execute(_CHANGED, {"tenant": tenant_id, "seen": seen, **key_rows.columns(followed)})
+        changed = connection.execute(_CHANGED, {"tenant": tenant_id, "seen": seen, **key_rows.columns(keys)})
         rows = connection.execute(_EDGES, {"ids": list(of)})
-    return bool(_one(changed.fetchone())[0]) or _edges(rows)[0] != known
+    numbers = {number for (number,) in changed}
+    found = frozenset(keys[number - 1] for number in numbers if number is not None)
+    return Changes(None in numbers, found, _edges(rows)[0])
 
 
 Count = Callable[[], int]
@@ -406,13 +420,15 @@ Moves = Callable[[], list[tuple[UUID | None, UUID]]]
 """For each document that changed its cluster, which one it was in and is in: to be asked as `Count`."""
 
 
-def own_cluster(connection: Connection, id_: UUID) -> Moves:
-    """Make a document its own cluster."""
-    return connection.execute(_OWN_CLUSTER, {"id": id_}).fetchall
+def own_clusters(connection: Connection, ids: Collection[UUID]) -> Moves:
+    """Make each of these documents its own cluster."""
+    return connection.execute(_OWN_CLUSTERS, {"ids": list(ids)}).fetchall if ids else list
 
 
 def rename_clusters(connection: Connection, seeds: Collection[UUID]) -> Moves:
     """Name the components anew that the seeds are in."""
+    if not seeds:
+        return list
     return connection.execute(_CLUSTERS, {"seeds": list(seeds), "contract": CONTRACT}).fetchall
 
 

@@ -1,0 +1,126 @@
+"""What decisions are made from, read from PostgreSQL: each thing once, and for several decisions together.
+
+A decision is a generator that says what it wants before it looks at it (`Steps`). Run by `finish`, each want is read
+when it is looked at. Run by `Reading.together`, several decisions go step by step, and what all of them want in a step
+is one query.
+"""
+
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+from uuid import UUID
+
+from counterfoil.db import Connection
+from counterfoil.documents.matching import key_rows
+from counterfoil.documents.matching.keys import Key
+from counterfoil.documents.matching.profile import Document
+from counterfoil.documents.matching.store import Documents, Edge, Edges, Pair
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What a decision looks at next."""
+
+    limits: Mapping[Key, int] = field(default_factory=dict)
+    """Keys whose holders it looks at, at most so many of each."""
+    kind: str | None = None
+    """The kind of these holders, where only one kind is meant."""
+    ids: Collection[UUID] = ()
+    """Documents."""
+    edges_of: Collection[UUID] = ()
+    """Documents whose edges it looks at, and what people decided about them."""
+
+
+Steps = Generator[Want, None, T]
+"""A decision in the making: yields what it wants, returns what it comes to."""
+
+
+def finish(steps: Steps[T]) -> T:
+    """Take a decision to its end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+class Reading:
+    """Rows of one tenant, each read once after a snapshot and kept."""
+
+    def __init__(self, connection: Connection, tenant_id: UUID, cache: Documents) -> None:
+        """Begin with nothing."""
+        self.connection = connection
+        self._tenant_id = tenant_id
+        self._cache = cache
+        self._holders: dict[str | None, dict[Key, tuple[int, list[UUID]]]] = {}
+        self._asked: set[UUID] = set()
+        self._documents: dict[UUID, Document] = {}
+        self._edges: dict[Pair, Edge] = {}
+        self._rejected: set[Pair] = set()
+        self._pairs: dict[UUID, set[Pair]] = {}
+
+    def together(self, running: Sequence[Steps[T]]) -> list[T]:
+        """Take decisions to their ends side by side."""
+        ended: dict[int, T] = {}
+        while len(ended) < len(running):
+            wants = []
+            for number, steps in enumerate(running):
+                if number not in ended:
+                    try:
+                        wants.append(next(steps))
+                    except StopIteration as end:
+                        ended[number] = end.value
+            self._fetch(wants)
+        return [ended[number] for number in range(len(running))]
+
+    def _fetch(self, wants: Iterable[Want]) -> None:
+        limits: dict[str | None, dict[Key, int]] = {}
+        ids: set[UUID] = set()
+        edges_of: set[UUID] = set()
+        for want in wants:
+            merged = limits.setdefault(want.kind, {})
+            for key, limit in want.limits.items():
+                merged[key] = max(limit, merged.get(key, 0))
+            ids.update(want.ids)
+            edges_of.update(want.edges_of)
+        for kind, wanted in limits.items():
+            self._find(wanted, kind)
+        self._read(ids, edges_of)
+
+    def holders(self, limits: Mapping[Key, int], kind: str | None = None) -> dict[Key, list[UUID]]:
+        """The documents that hold each key, as `key_rows.holders`."""
+        self._find(limits, kind)
+        known = self._holders.get(kind, {})
+        return {key: ids[:limit] for key, limit in limits.items() if (ids := known[key][1])}
+
+    def _find(self, limits: Mapping[Key, int], kind: str | None) -> None:
+        known = self._holders.setdefault(kind, {})
+        missing = {key: limit for key, limit in limits.items() if key not in known or known[key][0] < limit}
+        if missing:
+            found = key_rows.holders(self.connection, self._tenant_id, missing, kind)
+            known.update({key: (limit, found.get(key, [])) for key, limit in missing.items()})
+
+    def read(self, ids: Collection[UUID], edges_of: Collection[UUID]) -> tuple[dict[UUID, Document], Edges]:
+        """Documents and edges, as `Documents.load_with_edges`."""
+        self._read(ids, edges_of)
+        pairs = {pair for id_ in edges_of for pair in self._pairs[id_]}
+        documents = {id_: found for id_ in ids if (found := self._documents.get(id_))}
+        edges = {pair: edge for pair in pairs if (edge := self._edges.get(pair))}
+        return documents, (edges, pairs & self._rejected)
+
+    def _read(self, ids: Collection[UUID], edges_of: Collection[UUID]) -> None:
+        missing, missing_edges = set(ids) - self._asked, set(edges_of) - self._pairs.keys()
+        if not missing and not missing_edges:
+            return
+        documents, (edges, rejected) = self._cache.load_with_edges(self.connection, missing, missing_edges)
+        self._asked |= missing
+        self._documents |= documents
+        self._edges |= edges
+        self._rejected |= rejected
+        self._pairs |= {id_: set() for id_ in missing_edges}
+        for pair in edges.keys() | rejected:
+            for end in pair:
+                if end in missing_edges:
+                    self._pairs[end].add(pair)

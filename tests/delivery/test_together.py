@@ -1,0 +1,211 @@
+"""Tries of one tenant that are worked on in one go, and settled in one transaction or each by itself."""
+
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from counterfoil.db import CommitUnknownError, Connection, Database
+from counterfoil.delivery import Attempt, JointEffects, Settled, Success, Works
+from counterfoil.errors import ServiceUnavailableError
+from counterfoil.messages import Message
+from counterfoil.work import begin
+from tests import factories
+from tests.delivery.harness import DONE, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record
+
+Pending = Callable[..., Message]
+GATE = {"name": "matching", "timeout": 120, "permits": 4, "start_margin": 30}
+
+
+class Worker:
+    """Works on everything together, and remembers who came how."""
+
+    def __init__(self, left_out: Sequence[UUID] = (), effects: Callable[[Connection], None] | None = None) -> None:
+        self.together: list[set[UUID]] = []
+        self.alone: list[UUID] = []
+        self.transactions: list[Any] = []
+        self._left_out = left_out
+        self._effects = effects
+
+    def one(self, attempt: Attempt) -> Success:
+        self.alone.append(attempt.work_id)
+        return DONE
+
+    def several(self, attempts: Sequence[Attempt]) -> JointEffects | None:
+        self.together.append({attempt.work_id for attempt in attempts})
+
+        def effects(connection: Connection) -> Settled:
+            self.transactions.append(connection.execute("SELECT pg_current_xact_id()::text").fetchall()[0][0])
+            if self._effects is not None:
+                self._effects(connection)
+            ids = self.together[-1].difference(self._left_out)
+            return Settled({id_: f"with {len(ids) - 1} others" for id_ in ids}, ())
+
+        return effects
+
+
+def handle(
+    database: Database, clock: Clock, worker: Any, messages: Sequence[Message], **changes: Any
+) -> tuple[list[Any], Any]:
+    consumer = make_consumer(database, Works(worker.one, worker.several), clock, worker=GATE, **changes)
+    response = consumer.handle(event(*(record(message) for message in messages)), Context())
+    return [failure["itemIdentifier"] for failure in response["batchItemFailures"]], consumer
+
+
+def states(admin: Connection, messages: Sequence[Message]) -> list[tuple[Any, Any, Any]]:
+    rows = [life_cycle(admin, message.work_id) for message in messages]
+    return [(row["status"], row["attempts"], row["reason"]) for row in rows]
+
+
+def test_what_comes_together_is_settled_in_one_transaction(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    worker, messages = Worker(), [pending() for _ in range(3)]
+
+    failed, _ = handle(database, clock, worker, messages)
+
+    assert failed == []
+    assert (worker.together, worker.alone) == ([{message.work_id for message in messages}], [])
+    assert states(admin, messages) == [("succeeded", 1, "with 2 others")] * 3
+    settled_by = admin.execute("SELECT DISTINCT xmin::text FROM document WHERE matching_status = 'succeeded'")
+    assert [xmin for (xmin,) in settled_by] == worker.transactions
+
+
+def test_one_that_comes_by_itself_is_worked_on_by_itself(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    worker, message = Worker(), pending()
+
+    handle(database, clock, worker, [message])
+
+    assert (worker.together, worker.alone) == ([], [message.work_id])
+
+
+def test_tenants_are_never_worked_on_together(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    ours = [pending(), pending()]
+    stranger = factories.make_document(
+        admin, factories.make_tenant(admin, "stranger"), matching_status="pending", matching_revision=1
+    )
+    worker, theirs = Worker(), Message(work_id=stranger, revision=1, send_number=0)
+
+    handle(database, clock, worker, [ours[0], theirs, ours[1]])
+
+    assert (worker.together, worker.alone) == ([{message.work_id for message in ours}], [stranger])
+    assert [state for state, _, _ in states(admin, [*ours, theirs])] == ["succeeded"] * 3
+
+
+def test_what_is_left_out_is_tried_by_itself_at_no_further_attempt(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    messages = [pending() for _ in range(4)]
+    worker = Worker(left_out=[message.work_id for message in messages[1:3]])
+
+    failed, _ = handle(database, clock, worker, messages)
+
+    assert failed == []
+    assert sorted(worker.alone) == sorted(message.work_id for message in messages[1:3])
+    assert [(state, attempts) for state, attempts, _ in states(admin, messages)] == [("succeeded", 1)] * 4
+
+
+@pytest.mark.parametrize("error", [ServiceUnavailableError("away"), SystemExit(1), ZeroDivisionError()])
+def test_a_failure_of_all_is_no_failure_of_any(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, error: BaseException
+) -> None:
+    def spoil(connection: Connection) -> None:
+        connection.execute("UPDATE document SET method = 'xml'")
+        raise error
+
+    worker, messages = Worker(effects=spoil), [pending(), pending()]
+
+    failed, _ = handle(database, clock, worker, messages)
+
+    assert failed == []
+    assert sorted(worker.alone) == sorted(message.work_id for message in messages)
+    assert states(admin, messages) == [("succeeded", 1, None)] * 2
+    assert admin.execute("SELECT DISTINCT method FROM document").fetchall() == [(None,)]
+
+
+def test_a_try_that_has_lost_its_claim_takes_the_others_effects_back_and_theirs_are_done_again(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    messages = [pending(), pending()]
+    lost, kept = messages
+
+    def redrive(connection: Connection) -> None:
+        connection.execute("UPDATE document SET method = 'xml' WHERE id = %s", [kept.work_id])
+        if not redriven:
+            redriven.append(begin(admin, "matching", [lost.work_id], clock()))
+
+    redriven: list[Any] = []
+    worker = Worker(effects=redrive)
+
+    failed, _ = handle(database, clock, worker, messages)
+
+    assert len(failed) == 1
+    assert states(admin, messages) == [("pending", 0, None), ("succeeded", 1, None)]
+    assert admin.execute("SELECT DISTINCT method FROM document").fetchall() == [(None,)]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_where_nobody_knows_whether_the_commit_happened_it_is_looked_up(
+    database: Database,
+    admin: Connection,
+    sqs: FakeSqs,
+    clock: Clock,
+    pending: Pending,
+    monkeypatch: pytest.MonkeyPatch,
+    committed: bool,
+) -> None:
+    worker, messages = Worker(), [pending(), pending()]
+    real = Database.tenant
+    lost: list[UUID] = []
+
+    def lose(self: Database, tenant_id: UUID) -> Any:
+        @contextmanager
+        def transaction() -> Any:
+            if lost:
+                with real(self, tenant_id) as connection:
+                    yield connection
+                return
+            lost.append(tenant_id)
+            with real(self, tenant_id) as connection:
+                yield connection
+                if not committed:
+                    connection.rollback()
+            raise CommitUnknownError("The connection was lost")
+
+        return transaction()
+
+    monkeypatch.setattr(Database, "tenant", lose)
+
+    failed, _ = handle(database, clock, worker, messages)
+
+    assert failed == []
+    assert len(worker.alone) == (0 if committed else 2)
+    assert [(state, attempts) for state, attempts, _ in states(admin, messages)] == [("succeeded", 1)] * 2
+
+
+def test_where_no_thread_is_left_for_one_it_was_no_try(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    messages = [pending() for _ in range(3)]
+    worker = Worker(left_out=[message.work_id for message in messages])
+    consumer = make_consumer(database, Works(worker.one, worker.several), clock, worker=GATE)
+    real, begun = consumer.concurrency.begin, []
+
+    def begin_(name: str, function: Callable[[], None]) -> None:
+        begun.append(name)
+        if begun.count("matching") > 1:
+            raise RuntimeError("can't start new thread")
+        real(name, function)
+
+    consumer.concurrency.begin = begin_  # type: ignore[method-assign]
+    response = consumer.handle(event(*(record(message) for message in messages)), Context())
+
+    assert response["batchItemFailures"] == []
+    assert sorted(states(admin, messages), key=str) == [("pending", 0, None)] * 2 + [("succeeded", 1, None)]
+    assert consumer.gate.take(10) == GATE["permits"]

@@ -1,0 +1,108 @@
+"""Documents matched together come out as if each had been matched by itself."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+import psycopg
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.documents.matching import matcher
+from tests.documents.matching.office import Office
+from tests.documents.matching.papers import Paper, delivery, invoice, line, order
+
+WORDS = ("Ahlen", "Borken", "Coburg", "Dessau", "Emden", "Fulda", "Gera", "Halle", "Ingolstadt", "Jena")
+NUMBERS = [str(number) for number in range(4711, 4717)]
+
+
+def cases() -> list[Paper]:
+    """Cases of one supplier, some of them with an order too many."""
+    papers = [paper for number in NUMBERS for paper in (order(number), invoice(po_reference=number))]
+    return [*papers, order(NUMBERS[0], 1), delivery(po_reference=NUMBERS[1]), invoice(po_reference="9999")]
+
+
+def strangers(kind: Callable[..., Paper], **fields: str) -> list[Paper]:
+    """Documents of suppliers that have nothing in common, neither numbers nor articles."""
+    return [
+        kind(
+            seller={"name": f"{word} KG", "city": word, "country": "DE"},
+            lines=[line(f"{word}-1", price=str(10 + place)), line(f"{word}-2")],
+            **{name: value.format(f"{word}-{4700 + place}") for name, value in fields.items()},
+        )
+        for place, word in enumerate(WORDS)
+    ]
+
+
+def outcome(office: Office) -> object:
+    return office.edges(), office.clusters(), office.reviews()
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("hands", [1, 3])
+def test_whatever_comes_together_the_edges_are_the_same(
+    database: Database, admin: Connection, seed: int, hands: int
+) -> None:
+    one_by_one = Office(database, admin, cases())
+    one_by_one.match_all()
+
+    together = Office(database, admin, cases())
+    positions = list(range(len(together.ids)))
+    Random(seed).shuffle(positions)
+    together.match_in_groups(positions, size=seed + 2, hands=hands)
+
+    assert outcome(together) == outcome(one_by_one)
+
+
+def test_documents_that_have_nothing_to_do_with_one_another_are_written_at_once(
+    database: Database, admin: Connection
+) -> None:
+    office = Office(database, admin, strangers(order, number="{}"))
+
+    assert office.match_together(range(10)) == set(range(10))
+
+
+def test_an_invoice_that_comes_with_its_order_is_left_out_and_then_finds_it(
+    database: Database, admin: Connection
+) -> None:
+    office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
+
+    assert office.match_together([0, 1]) == {0}
+    office.match(1)
+
+    assert office.links() == {(0, 1)}
+
+
+def test_one_between_whose_search_and_write_something_came_is_left_out(database: Database, admin: Connection) -> None:
+    other = strangers(order, number="{}")[0]
+    office = Office(database, admin, [order("4711"), invoice(po_reference="4711"), other])
+    decided = office.search_together([1, 2])
+    office.match(0)
+
+    assert office.write_together(decided) == {2}
+
+
+def test_a_search_for_ten_asks_about_as_often_as_one(
+    database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders, invoices = strangers(order, number="{}"), strangers(invoice, number="R-{}", po_reference="{}")
+    office = Office(database, admin, [*orders, *invoices])
+    office.match_all(range(10))
+
+    def statements(positions: Sequence[int]) -> int:
+        asked: list[object] = []
+        real = psycopg.Cursor.execute
+
+        def execute(self: Any, *args: Any, **how: Any) -> Any:
+            asked.append(args[0])
+            return real(self, *args, **how)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(psycopg.Cursor, "execute", execute)
+            patch.setattr(matcher.CACHE, "_kept", type(matcher.CACHE._kept)())
+            office.search_together(positions)
+        return len(asked)
+
+    assert statements(range(10, 20)) <= statements([10]) + 2
+    assert office.match_together(range(10, 20)) == set(range(10, 20))
+    assert office.links() == {(place, place + 10) for place in range(10)}
