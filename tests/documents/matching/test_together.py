@@ -12,7 +12,7 @@ from counterfoil.documents.matching import matcher
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import Paper, delivery, invoice, line, order
 
-WORDS = ("Ahlen", "Borken", "Coburg", "Dessau", "Emden", "Fulda", "Gera", "Halle", "Ingolstadt", "Jena")
+WORDS = ("Ahlen", "Bonn", "Coburg", "Dessau", "Emden", "Fulda", "Gera", "Halle", "Ingolstadt", "Jena")
 NUMBERS = [str(number) for number in range(4711, 4717)]
 
 

@@ -5,11 +5,11 @@ without a lock; `write` puts keys, edges and clusters down in the caller's trans
 lock. `search` and `write_together` do the same for several documents at once, which is several times quicker.
 
 The pure part is `normalise` (canonical forms) and `meaning` (buckets of a vector) -> `profile` (a document in them) ->
-`keys`, and for a pair of documents
-`lines` and `compare` (levels of agreement) -> `weights` (bits per level, learned) -> `score` -> `rules` (decisions).
-`neighbourhood` is what a decision looks at, `reading` reads it, `decide` finds out which decisions are touched, `judge`
-asks a language model about what rules leave in doubt, `store` and `key_rows` have the SQL. What is left after that waits for a person
-(`reviews`), and what a person decides about two documents is written by `decisions`.
+`keys`, and for a pair of documents `lines` and `compare` (levels of agreement) -> `weights` (bits per level, learned)
+-> `score` -> `rules` (decisions). `neighbourhood` is what a decision looks at, `reading` reads it, `decide` finds out
+which decisions are touched, `judge` asks a language model about what rules leave in doubt, `store` and `key_rows` have
+the SQL. What is left after that waits for a person (`reviews`), and what a person decides about two documents is
+written by `decisions`.
 
 Why the order of arrival makes no difference
 --------------------------------------------
