@@ -359,6 +359,7 @@ def errors_mapped(now: Callable[[], datetime], *, wait: timedelta = WAIT) -> Ite
     except IdempotencyKeyError as error:
         raise InvalidKeyError("The work has no idempotency key") from error
     except IdempotencyPersistenceLayerError as error:
-        if error.__cause__ is None:
+        cause = error.__cause__
+        if cause is None:
             raise
-        raise error.__cause__ from error
+        raise cause from cause.__cause__
