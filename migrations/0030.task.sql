@@ -68,13 +68,14 @@ BEGIN
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
             WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
         EXECUTE format('GRANT SELECT, INSERT ON %I TO counterfoil_worker', name);
-        EXECUTE format('CREATE POLICY delivery ON %I TO counterfoil_delivery USING (true) WITH CHECK (true)', name);
     END LOOP;
     EXECUTE format('GRANT UPDATE (result, ended_at, cancelled_at, %s) ON task TO counterfoil_worker', life_cycle);
     -- Delivery sees and moves the life cycle of all tenants' work, and no content.
+    CREATE POLICY delivery ON task TO counterfoil_delivery USING (true) WITH CHECK (true);
     EXECUTE format('GRANT SELECT (id, tenant_id, created_at, task_type, max_retry, %s), UPDATE (%s) ON task '
                    'TO counterfoil_delivery', life_cycle, life_cycle);
     -- It writes down the tries that it settles for others.
+    CREATE POLICY delivery ON work_attempt FOR INSERT TO counterfoil_delivery WITH CHECK (true);
     GRANT INSERT ON work_attempt TO counterfoil_delivery;
     -- The watchdog deletes what is past keeping, and sees no younger ones.
     CREATE POLICY past_keeping ON work_attempt TO counterfoil_keeper

@@ -1423,7 +1423,7 @@ CREATE POLICY delivery ON public.tenant FOR SELECT TO counterfoil_delivery USING
 
 CREATE POLICY delivery ON public.tenant_address FOR SELECT TO counterfoil_delivery USING (true);
 
-CREATE POLICY delivery ON public.work_attempt TO counterfoil_delivery USING (true) WITH CHECK (true);
+CREATE POLICY delivery ON public.work_attempt FOR INSERT TO counterfoil_delivery WITH CHECK (true);
 
 ALTER TABLE public.destination ENABLE ROW LEVEL SECURITY;
 

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
-from functions.watchdog.purge import CALL_RETENTION, KEY_RETENTION, OUTBOX_RETENTION, Purged, purge
+from functions.watchdog.purge import CALL_RETENTION, KEY_RETENTION, OUTBOX_RETENTION, TRY_RETENTION, Purged, purge
 from tests.delivery.harness import rows
 from tests.factories import make_tenant
 
@@ -41,7 +41,16 @@ def called(admin: Connection, at: datetime, *tenants: object) -> None:
         )
 
 
-NOTHING = Purged(outbox=0, llm_call=0, idempotency=0, idempotency_result=0)
+NOTHING = Purged(outbox=0, llm_call=0, idempotency=0, idempotency_result=0, work_attempt=0)
+
+
+def tried(admin: Connection, at: datetime, tenant: UUID | None) -> None:
+    """A try that ended then."""
+    admin.execute(
+        "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome) "
+        "VALUES (%s, 'tasks', gen_random_uuid(), 1, 1, %s, %s, 'retry')",
+        [tenant, at, at],
+    )
 
 
 def kept(admin: Connection, tenant: UUID, expires_at: datetime, *, status: str = "COMPLETED", number: int = 1) -> None:
@@ -84,6 +93,18 @@ def test_what_the_model_cost_is_kept_for_thirteen_months_whosever_it_was(
     assert purge(keeper_database, lambda: NOW) == replace(NOTHING, llm_call=3)
 
     assert len(rows(admin, "llm_call")) == 2
+
+
+def test_how_tries_ended_is_kept_for_three_months_whosever_they_were(
+    keeper_database: Database, admin: Connection
+) -> None:
+    for owner in (make_tenant(admin, "acme"), make_tenant(admin, "globex"), None):
+        for at in (NOW - TRY_RETENTION - A_DAY, NOW - TRY_RETENTION + A_DAY):
+            tried(admin, at, owner)
+
+    assert purge(keeper_database, lambda: NOW + 30 * A_DAY) == replace(NOTHING, work_attempt=3)  # its clock is wrong
+
+    assert {at for (at,) in admin.execute("SELECT ended_at FROM work_attempt")} == {NOW - TRY_RETENTION + A_DAY}
 
 
 def test_a_watchdog_whose_clock_is_wrong_deletes_no_younger_call(keeper_database: Database, admin: Connection) -> None:
@@ -176,6 +197,7 @@ def test_who_clears_results_cannot_read_them(keeper_database_url: str, admin: Co
     ("table", "index", "condition"),
     [
         ("outbox", "outbox_sent", "sent_at < '2020-01-01' ORDER BY sent_at"),
+        ("work_attempt", "work_attempt_by_age", "ended_at < '2020-01-01' ORDER BY ended_at"),
         ("llm_call", "llm_call_by_age", "created_at < '2020-01-01' ORDER BY created_at"),
         ("idempotency", "idempotency_by_expiry", "expires_at < '2020-01-01' ORDER BY expires_at"),
         (
