@@ -5,15 +5,32 @@ import re
 from typing import Any
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
+from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
 
 from functions.admin_api.problems import problem_response
 
+VERSION = "1"
+"""Of the API: what is promised under `/api`."""
+ABOUT = (
+    "Documents are uploaded, what is in doubt is decided, tasks are handed in. Who calls, and what for, is said by a "
+    "token (JWT) of the deployment's issuer: its groups are `viewer`, `operator` or `admin`, and `tenant:{slug}` for "
+    "each tenant, or `tenant:*`. What is not done is answered with a problem (RFC 9457) and a sentence."
+)
 _POWERTOOLS_OWN = ("HTTPValidationError", "ValidationError", "ResponseValidationError")
 """Forms of answers that ours are in the place of."""
 
 
 def described(api: APIGatewayHttpResolver) -> dict[str, Any]:
     """The document, as JSON has it."""
+    from aws_lambda_powertools.event_handler.openapi.models import HTTPBearer  # slow to import, and seldom needed
+
+    api.configure_openapi(
+        title="Counterfoil",
+        version=VERSION,
+        description=ABOUT,
+        security_schemes={"token": HTTPBearer(bearerFormat="JWT")},
+        security=[{"token": []}],
+    )
     found: dict[str, Any] = json.loads(api.get_openapi_json_schema())
     for path, operations in found["paths"].items():
         for method, operation in operations.items():
@@ -30,14 +47,20 @@ def described(api: APIGatewayHttpResolver) -> dict[str, Any]:
     return found
 
 
-def methods(document: dict[str, Any], path: str) -> list[str]:
-    """The methods of a path; none where there is no such path."""
-    return sorted(
-        method.upper()
-        for template, operations in document["paths"].items()
-        if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), path)
-        for method in operations
+def methods(document: dict[str, Any], asked: APIGatewayProxyEventV2) -> list[str]:
+    """The methods of a path that has not the one that is asked for; none where there is no such path."""
+    paths = document["paths"]
+    named = (
+        [paths[asked.path]]
+        if asked.path in paths
+        else [
+            operations
+            for template, operations in paths.items()
+            if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), asked.path)
+        ]
     )
+    found = {method.upper() for operations in named for method in operations}
+    return [] if asked.http_method in found else sorted(found)
 
 
 def _not_null(schema: dict[str, Any]) -> dict[str, Any]:

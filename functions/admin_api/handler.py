@@ -5,10 +5,8 @@ from functools import cache
 from typing import Annotated, Any
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response, content_types
-from aws_lambda_powertools.event_handler.openapi.models import HTTPBearer
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 from aws_lambda_powertools.utilities.typing import LambdaContext
-from pydantic import AwareDatetime
 
 from counterfoil.db import Database
 from counterfoil.documents.matching.reviews import State
@@ -22,23 +20,11 @@ from functions.admin_api import chat, refusals, reviews, tasks, uploads
 from functions.admin_api.caller import Caller
 from functions.admin_api.description import described, methods
 from functions.admin_api.problems import responses
-from functions.admin_api.request import UnreadableError, after, only, read_json, readable
+from functions.admin_api.request import Moment, UnreadableError, after, only, read_json, readable
 from functions.admin_api.uploads import Slug
-
-VERSION = "1"
-"""Of the API: what is promised under `/api`."""
 
 api = APIGatewayHttpResolver(
     enable_validation=True, response_validation_error_http_code=500, json_body_deserializer=read_json
-)
-api.configure_openapi(
-    title="Counterfoil",
-    version=VERSION,
-    description="Documents are uploaded, what is in doubt is decided, tasks are handed in. Who calls, and what for, is "
-    "said by a token (JWT) of the deployment's issuer: its groups are `viewer`, `operator` or `admin`, and "
-    "`tenant:{slug}` for each tenant. What is not done is answered with a problem (RFC 9457).",
-    security_schemes={"token": HTTPBearer(bearerFormat="JWT")},
-    security=[{"token": []}],
 )
 
 Id = Annotated[str, Path(json_schema_extra={"format": "uuid"})]
@@ -108,8 +94,8 @@ def list_tasks(  # a query is this many parameters
     tenant: OneTenant = None,
     status: Annotated[Status | None, Query()] = None,
     task_type: Annotated[str | None, Query(max_length=tasks.LONGEST_TYPE)] = None,
-    created_from: Annotated[AwareDatetime | None, Query(alias="from", description="Handed in then or later.")] = None,
-    created_until: Annotated[AwareDatetime | None, Query(alias="to", description="Handed in before.")] = None,
+    created_from: Annotated[Moment | None, Query(alias="from", description="Handed in then or later.")] = None,
+    created_until: Annotated[Moment | None, Query(alias="to", description="Handed in before.")] = None,
     cursor: Cursor = None,
     limit: Limit = tasks.PAGE,
 ) -> Response[tasks.TaskPage]:
@@ -134,7 +120,7 @@ def show_task(job_id: Id) -> Response[tasks.TaskHistory]:
     "/api/tasks/<job_id>/cancel",
     summary="Cancel a task",
     tags=["tasks"],
-    responses=responses({200: (tasks.TaskDetail, "It is cancelled.")}, 404, 409),
+    responses=responses({200: (tasks.TaskDetail, "It is cancelled.")}, 400, 404, 409, 413, 415),
 )
 def cancel_task(job_id: Id) -> Response[tasks.TaskDetail]:
     """A task that is not over is cancelled: it is not begun any more, and a try under way changes nothing."""
@@ -296,4 +282,4 @@ FORMS = (
     *(reviews.Confirm, reviews.Reject, reviews.Merge, reviews.Split),
 )
 """Of bodies."""
-refusals.register(api, FORMS, lambda: methods(document(), api.current_event.path))
+refusals.register(api, FORMS, lambda: methods(document(), api.current_event))

@@ -64,11 +64,11 @@ def _not_in_form(fields: frozenset[str], error: RequestValidationError) -> Respo
     """Say what is wrong first. Of a body, only a field that we know is quoted: any other is the sender's text."""
     first = error.errors()[0]
     where, *place = first["loc"]
+    says = first["msg"].removeprefix("Value error, ")
     if where == "query":
-        return refused(422, RejectedRequestError(f"The parameter {place[0]} is wrong: {first['msg']}."))
+        return refused(422, RejectedRequestError(f"The parameter {place[0]} is wrong: {says}."))
     if first["type"] == "json_invalid" or (first["type"] == "missing" and not place):
         return refused(400, UnreadableError(NO_JSON))
-    says = first["msg"]
     if first["type"] == "string_pattern_mismatch" and "reason" in place:
         says = "it takes one line, without control characters"
     known = [str(part) for part in place if part in fields]

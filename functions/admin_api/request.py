@@ -3,11 +3,13 @@
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
+from pydantic import AwareDatetime, BeforeValidator
 from pydantic_core import from_json
 
 from counterfoil.errors import RejectedRequestError
@@ -15,8 +17,31 @@ from counterfoil.errors import RejectedRequestError
 MAX_BODY_BYTES = 1024 * 1024
 """Of a request. A payload of 256 KiB has room in it even where all of its characters are escaped."""
 JSON = "application/json"
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
 _AS_JSON = {"", JSON, "application/x-www-form-urlencoded"}
 """What a body may be declared as. The last one is what curl says of everything; no route takes forms."""
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("should be a whole number")
+    return value
+
+
+whole = BeforeValidator(_whole)
+"""For a number in a body: whole as JSON Schema has it, 5 and 5.0, and no text. It goes behind the number's bounds."""
+
+
+def _written_out(value: object) -> object:
+    if isinstance(value, str) and not _DATE.match(value):
+        raise ValueError("should be a date and a time, such as 2026-01-31T09:00:00Z")
+    return value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_written_out)]
+"""A time in a query (RFC 3339), and no bare number."""
 
 
 class UnreadableError(RejectedRequestError):
@@ -40,13 +65,19 @@ class MediaTypeError(UnreadableError):
 def readable(event: Mapping[str, Any]) -> dict[str, Any]:
     """The same request with its body as text, declared as JSON. The gateway encodes what is declared otherwise.
 
+    What comes with a GET means nothing, and is left out.
+
     Raises:
         UnreadableError: it cannot be, or TooLongError, or MediaTypeError.
     """
     given = event.get("body") or ""
     headers = dict(event.get("headers") or {})
-    if not given:
-        return {**event, "headers": {name: text for name, text in headers.items() if name != "content-type"}}
+    if not given or event["requestContext"]["http"]["method"] == "GET":
+        return {
+            **event,
+            "body": None,
+            "headers": {name: text for name, text in headers.items() if name != "content-type"},
+        }
     if headers.get("content-type", "").partition(";")[0].strip().lower() not in _AS_JSON:
         raise MediaTypeError("The body must be declared as application/json.")
     try:

@@ -42,7 +42,7 @@ class Deciding(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     reason: _Reason | None = None
-    supersedes: list[Annotated[int, Field(strict=True, ge=1, le=2**63 - 1)]] = Field(
+    supersedes: list[Annotated[int, Field(ge=1, le=2**53), request.whole]] = Field(
         default=[], max_length=MOST_AT_ONCE, description="Numbers of the decisions that this one takes the place of."
     )
 
@@ -72,7 +72,8 @@ class Split(Deciding):
     document: UUID
 
 
-_Figure = Annotated[Decimal, Field(allow_inf_nan=False, max_digits=60)]
+_Figure = Annotated[str, StringConstraints(pattern=r"^-?[0-9]{1,40}(\.[0-9]{1,20})?$")]
+"""A decimal number as text, as results have it: a number of JSON may be rounded on its way."""
 
 
 class Difference(Deciding):
@@ -306,7 +307,7 @@ def say(word: Word, asked: Difference, caller: Caller, database: Database, now: 
 
     As `confirm`; ConflictError where the cluster has no such difference any more.
     """
-    which = Which(asked.document, asked.code, asked.line, (asked.expected, asked.actual))
+    which = Which(asked.document, asked.code, asked.line, (Decimal(asked.expected), Decimal(asked.actual)))
     slug, said = _decided(
         asked.cluster,
         asked,

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 
 from counterfoil.db import Database, retry_conflicts
 from counterfoil.errors import RejectedRequestError
@@ -45,11 +45,8 @@ class TaskOrder(BaseModel):
         max_length=LONGEST_KEY,
         description="The same request under the same key is one task, however often it is made.",
     )
-    max_retry: int = Field(
+    max_retry: Annotated[int, Field(ge=0, le=LARGEST_MAX_RETRY), request.whole] = Field(
         default=DEFAULT_MAX_RETRY,
-        ge=0,
-        le=LARGEST_MAX_RETRY,
-        strict=True,
         description="Tries after the first one, where a failure is one that a later try can cure.",
     )
     tenant: Slug | None = Field(default=None, description="Needed where the token is for several tenants.")
@@ -119,8 +116,8 @@ class Filter:
     tenant: str | None
     status: Status | None
     task_type: str | None
-    created_from: AwareDatetime | None
-    created_until: AwareDatetime | None
+    created_from: datetime | None
+    created_until: datetime | None
     cursor: str | None
     limit: int
 

@@ -7,9 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from counterfoil.db import Database
 from counterfoil.documents import presigned
-from counterfoil.errors import RejectedRequestError
+from counterfoil.documents.extraction import MAX_FILE_BYTES
 from functions.admin_api.caller import Caller, Role
 from functions.admin_api.problems import ForbiddenError, NotFoundError
+from functions.admin_api.request import whole
 
 Slug = Annotated[str, StringConstraints(pattern="^[a-z0-9][a-z0-9-]{0,62}$")]
 """What a tenant is called by, as the database has it."""
@@ -21,8 +22,10 @@ class Upload(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     tenant: Slug
-    file_name: str
-    size: int | None = Field(default=None, strict=True, description="Bytes.")
+    file_name: str = Field(
+        min_length=1, max_length=presigned.LONGEST_NAME, description="Without slashes and control characters."
+    )
+    size: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES), whole] | None = Field(default=None, description="Bytes.")
 
 
 class UploadForm(BaseModel):
@@ -53,6 +56,4 @@ def admit(wanted: Upload, caller: Caller, database: Database, bucket: str, now: 
     if found is None:
         raise NotFoundError("There is no such tenant.")
     form = presigned.form(bucket, wanted.tenant, wanted.file_name, now)
-    if wanted.size is not None and not 1 <= wanted.size <= form.max_bytes:
-        raise RejectedRequestError(f"size must be between 1 and {form.max_bytes} bytes: split a larger file.")
     return UploadForm.model_validate(form)

@@ -1,0 +1,72 @@
+"""The gateway, as far as a test needs it: a WSGI application that turns requests into events for the function."""
+
+import base64
+import copy
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import parse_qsl
+
+from functions.admin_api import handler
+from tests.delivery.harness import Context
+from tests.functions.admin_api.conftest import EVENT
+
+TOKEN = "Bearer valid"
+GROUPS = "[operator tenant:acme]"
+_TEXTUAL = ("application/json", "text/", "application/xml", "application/javascript")
+
+
+def gateway(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """Answer a request: without a token as the gateway does, else as the function does."""
+    if environ.get("HTTP_AUTHORIZATION") != TOKEN:
+        start_response("401 Unauthorized", [("Content-Type", "application/json")])
+        return [b'{"message":"Unauthorized"}']
+    answer = handler.handle(_event(environ), Context())
+    body = answer["body"].encode()
+    headers = [*answer["headers"].items(), ("Content-Length", str(len(body)))]
+    start_response(f"{answer['statusCode']} -", headers)
+    return [body]
+
+
+def _event(environ: dict[str, Any]) -> dict[str, Any]:
+    event: dict[str, Any] = copy.deepcopy(EVENT)
+    # WSGI has the bytes of a path as if they were Latin-1.
+    path = environ["PATH_INFO"].encode("latin-1").decode(errors="replace")
+    event["rawPath"] = event["requestContext"]["http"]["path"] = path
+    event["requestContext"]["http"]["method"] = environ["REQUEST_METHOD"]
+    event["requestContext"]["authorizer"]["jwt"]["claims"]["cognito:groups"] = GROUPS
+    event["rawQueryString"] = environ.get("QUERY_STRING", "")
+    parameters: dict[str, list[str]] = {}
+    for name, value in parse_qsl(event["rawQueryString"], keep_blank_values=True):
+        parameters.setdefault(name, []).append(value)
+    if parameters:
+        event["queryStringParameters"] = {name: ",".join(values) for name, values in parameters.items()}
+    event["headers"] = {
+        name.removeprefix("HTTP_").replace("_", "-").lower(): value
+        for name, value in environ.items()
+        if name.startswith("HTTP_") or (name == "CONTENT_TYPE" and value)
+    }
+    content = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    event |= _body(content, event["headers"].get("content-type", ""))
+    return event
+
+
+def _body(content: bytes, declared: str) -> dict[str, Any]:
+    """What is declared as text comes as it is, everything else in base64."""
+    if not content:
+        return {"body": None, "isBase64Encoded": False}
+    try:
+        if declared.startswith(_TEXTUAL):
+            return {"body": content.decode(), "isBase64Encoded": False}
+    except UnicodeDecodeError:
+        pass
+    return {"body": base64.b64encode(content).decode(), "isBase64Encoded": True}
+
+
+def described() -> dict[str, Any]:
+    """The description that the function serves."""
+    event = copy.deepcopy(EVENT)
+    event["rawPath"] = event["requestContext"]["http"]["path"] = "/api/openapi.json"
+    event["requestContext"]["http"]["method"] = "GET"
+    found: dict[str, Any] = json.loads(handler.handle(event, Context())["body"])
+    return found
