@@ -37,6 +37,7 @@ COMMANDS = {
     ),
     "review": Command("cli.review:app", "Decide what matching left in doubt, or decided wrongly.", WORK),
     "reprocess": Command("cli.reprocess:app", "Read or match a tenant's documents anew, so many a minute.", WORK),
+    "chat": Command("cli.chat:talk", "Talk to the language model of the local cloud, message by message.", CLOUD),
     "cdk": Command("cli.cdk:app", "Run the CDK command line: for a real account.", ACCOUNT),
     "extract": Command("cli.extract:extract", "Read documents from files and show what they state.", READ),
     "simulate": Command(

@@ -1,0 +1,311 @@
+"""`counterfoil chat`: talk to the language model of the local cloud, message by message."""
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+from uuid import UUID
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from cli import ids, scripted_model
+from cli.cloud import cloud as local
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import place_of
+from cli.cloud.state import Tuning
+from cli.failures import CloudError, UsageError
+from cli.tenants import Tenant, chosen
+from cli.terminal import Checklist, aside, page, print_json
+from counterfoil.db import Database, retry_conflicts
+from counterfoil.errors import RejectedRequestError
+from counterfoil.outbox import Outbox
+from counterfoil.settings import Settings
+from counterfoil.tasks import chat, store
+from counterfoil.tasks.chat.completion import NAME
+from counterfoil.tasks.registry import InvalidPayloadError
+from counterfoil.tasks.store import EndedError, Task
+from counterfoil.tasks.types import TYPES
+from counterfoil.work import Send
+
+LOOK_SECONDS = 0.25
+LISTED = 20
+"""Conversations in a list."""
+_SAID = {"user": "you", "assistant": "it"}
+_HELP = "Write a message and press Enter. /history shows what was said, /quit leaves; Ctrl-C takes a message back."
+
+
+def talk(  # one for each option
+    context: typer.Context,
+    session: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SESSION", help="A conversation to go on with: its id, or the end of it.", show_default=False
+        ),
+    ] = None,
+    *,
+    tenant: Annotated[
+        str | None, typer.Option(help="The tenant, by its slug, where there are several.", show_default=False)
+    ] = None,
+    scripted: Annotated[
+        bool, typer.Option("--scripted", help="Deploy the app so that a script answers, which needs no key.")
+    ] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Only list the conversations that there are.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --list: print them as JSON.")] = False,
+) -> None:
+    """Talk to the language model of the local cloud, message by message.
+
+    Each message is a task, answered in its turn by the deployed worker: with its retries where the model fails, and
+    once. Messages are read line by line from standard input. What is said stays in the cloud: --list shows the
+    conversations, and SESSION goes on with one. Those of the API's users are theirs, and are not shown.
+    """
+    cloud = Cloud.at(place_of(context.obj))
+    if as_json and not list_:
+        raise UsageError("--json is for --list: a conversation is for people.")
+    whose = _tenant(cloud, tenant)
+    if list_:
+        _list(cloud.database, whose, as_json=as_json)
+        return
+    with _model(cloud, wanted=scripted) as cloud, closing(cloud.database):
+        conversation = Conversation(
+            cloud.database,
+            whose.id,
+            _outbox(cloud).send,
+            Settings(llm_provider="openai"),
+            bucket=cloud.outputs["UploadsBucketName"],
+        )
+        if session is not None:
+            conversation.session_id = conversation.find(session)
+        hold(conversation, _lines())
+
+
+def _tenant(cloud: Cloud, slug: str | None) -> Tenant:
+    found = chosen(cloud, slug)
+    if not found:
+        raise UsageError("There is no tenant yet: counterfoil tenants add acme")
+    if len(found) > 1:
+        shown = ", ".join(tenant.slug for tenant in found[:10]) + (", ..." if len(found) > 10 else "")
+        raise UsageError(f"Say whose conversation it is, with --tenant: {shown}")
+    return found[0]
+
+
+@contextmanager
+def _model(cloud: Cloud, *, wanted: bool) -> Iterator[Cloud]:
+    """The cloud with a model to ask, deployed anew where a script is wanted that it does not know of."""
+    told = cloud.state.tuning
+    port = scripted_model.port_of(told)
+    if not wanted and not told.settings.get("LLM_PROVIDER"):
+        raise UsageError(
+            "The local cloud has no language model. 'counterfoil chat --scripted' has a script answer; for a real one: "
+            "counterfoil up --setting LLM_PROVIDER=anthropic --setting LLM_MODEL=... --setting LLM_API_KEY=..."
+        )
+    if not wanted and port is None:
+        with nullcontext(cloud):
+            yield cloud
+        return
+    port = port or _free_port()
+    with scripted_model.running(port):
+        settings = dict(told.settings) | scripted_model.settings(port)
+        if settings != dict(told.settings):
+            steps = Checklist()
+            with steps.shown():
+                cloud = local.up(cloud.place, steps, tuning=Tuning(settings, told.timeout)).cloud
+        yield cloud
+
+
+def _free_port() -> int:
+    with closing(socket.socket()) as one:
+        one.bind((scripted_model.HOST, 0))
+        return int(one.getsockname()[1])
+
+
+def _outbox(cloud: Cloud) -> Outbox:
+    os.environ.update(cloud.state.emulator.environment)  # how the app's own code finds AWS
+    queue, retries = cloud.outputs.get("TasksQueueUrl"), cloud.outputs.get("TasksRetryQueueUrl")
+    if queue is None or retries is None:
+        raise CloudError("What is deployed is older than this command: 'counterfoil up' deploys it again.")
+    return Outbox(cloud.database, {"tasks": queue}, {"tasks": retries})
+
+
+def _lines() -> Iterator[str]:
+    """What is typed, line by line, until its end."""
+    while True:
+        if sys.stdin.isatty():
+            aside().print("you> ", end="", style="bold")
+        line = sys.stdin.readline()
+        if not line:
+            return
+        yield line.strip()
+
+
+# -- a conversation -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Conversation:
+    """One conversation of the command line's, and the way to its worker."""
+
+    database: Database
+    tenant_id: UUID
+    send: Callable[[Sequence[Send]], object]
+    settings: Settings
+    bucket: str | None = None
+    session_id: UUID | None = None
+    """None: the first message begins it."""
+
+    def find(self, text: str) -> UUID:
+        """The conversation whose id this is, or ends with.
+
+        Raises:
+            UsageError: there is none, or more than one.
+        """
+        with self.database.tenant(self.tenant_id) as connection:
+            known = [one.id for one in chat.listed(connection, None, limit=1000)]
+        found = [id_ for id_ in known if str(id_).endswith(text.strip().lower())]
+        if len(found) != 1:
+            what = "There is no conversation whose" if not found else "More than one conversation's"
+            raise UsageError(f"{what} id ends with '{text}': 'counterfoil chat --list' shows them.")
+        return found[0]
+
+    def say(self, text: str) -> UUID:
+        """Hand a message in. Returns its job.
+
+        Raises:
+            InvalidPayloadError, RejectedRequestError: it is not taken.
+        """
+        payload: dict[str, object] = {"message": text}
+        if self.session_id is not None:
+            payload["session_id"] = str(self.session_id)
+        order = store.order(TYPES.enabled(NAME, self.settings), payload)  # type: ignore[arg-type]  # JSON
+        done = store.submit(self.database, self.tenant_id, order, datetime.now(UTC), bucket=self.bucket)
+        self.send(done.sends)
+        self.session_id = self.session_id or done.task.job_id
+        return done.task.job_id
+
+    def look(self, job_id: UUID) -> Task:
+        """The job as it is now."""
+        with self.database.tenant(self.tenant_id) as connection:
+            found = store.show(connection, job_id)
+        assert found is not None  # nothing purges what was handed in just now
+        return found
+
+    def take_back(self, job_id: UUID) -> None:
+        """Cancel a message that is not answered yet."""
+
+        def once() -> Sequence[Send]:
+            with self.database.tenant(self.tenant_id) as connection:
+                found = store.cancel(connection, job_id, datetime.now(UTC), "the command line")
+            return () if found is None else found[1]
+
+        with suppress(EndedError):
+            self.send(retry_conflicts(once))
+
+    def entries(self) -> Sequence[chat.Entry]:
+        """What was said."""
+        if self.session_id is None:
+            return ()
+        with self.database.tenant(self.tenant_id) as connection:
+            return chat.transcript(connection, self.session_id, None)
+
+
+def hold(conversation: Conversation, lines: Iterator[str]) -> None:
+    """Take messages from `lines` and show their answers, until one says /quit."""
+    aside().print(_HELP, style="dim")
+    if conversation.session_id is not None:
+        _show(conversation.entries())
+    with suppress(KeyboardInterrupt):  # where nothing waits: to leave
+        for line in lines:
+            if line == "/quit":
+                break
+            if line == "/history":
+                _show(conversation.entries())
+            elif line.startswith("/"):
+                aside().print(f"There is no {line.split()[0]}. {_HELP}", style="yellow")
+            elif line:
+                _answer(conversation, line)
+    if conversation.session_id is not None:
+        aside().print(f"To go on with it: counterfoil chat {ids.short(conversation.session_id)}", style="dim")
+
+
+def _answer(conversation: Conversation, text: str) -> None:
+    try:
+        job_id = conversation.say(text)
+    except (InvalidPayloadError, RejectedRequestError) as error:
+        aside().print(f"That is not taken: {error}", style="red")
+        return
+    try:
+        task = wait_for(conversation, job_id)
+    except KeyboardInterrupt:
+        conversation.take_back(job_id)
+        task = conversation.look(job_id)
+    if task.status == "succeeded" and isinstance(task.result, dict):
+        page().print(Text("it   ", "bold").append(str(task.result["message"]), "none"))
+    elif task.status == "failed":
+        aside().print(f"It has no answer, and will get none: {task.error}", style="red")
+    else:
+        aside().print("Taken back: it will get no answer.", style="yellow")
+
+
+def wait_for(conversation: Conversation, job_id: UUID) -> Task:
+    """The job once it is over; meanwhile, what it waits for is told."""
+    console = aside()
+    told = ""
+    with console.status("waiting for a worker") as shown:
+        while (task := conversation.look(job_id)).ended_at is None:
+            if task.error is not None and task.error != told:
+                told = task.error
+                console.print(f"Try {task.attempts} of {task.max_retry + 1} failed: {told}", style="yellow")
+            shown.update(waits_for(task, datetime.now(UTC)))
+            time.sleep(LOOK_SECONDS)
+    return task
+
+
+def waits_for(task: Task, now: datetime) -> str:
+    """What a job that is not over waits for, in words."""
+    if task.status == "in-progress":
+        return "the model is asked"
+    if task.next_attempt_at is not None and task.next_attempt_at > now:
+        seconds = (task.next_attempt_at - now).total_seconds()
+        return f"put off; tried again in {seconds:.0f} s, or sooner"
+    return "waiting for a worker"
+
+
+def _show(entries: Sequence[chat.Entry]) -> None:
+    for one in entries:
+        note = f"  ({one.status})" if one.role == "user" and one.status in {"failed", "cancelled"} else ""
+        style = "bold" if one.role == "assistant" else "dim"
+        page().print(Text(f"{_SAID[one.role]:<5}", style).append(one.content, "none").append(note, "red"))
+
+
+def _list(database: Database, tenant: Tenant, *, as_json: bool) -> None:
+    with database.tenant(tenant.id) as connection:
+        found = chat.listed(connection, None, limit=LISTED)
+    if as_json:
+        print_json(
+            [
+                {
+                    "session_id": one.id,
+                    "tenant": tenant.slug,
+                    "created_at": one.created_at,
+                    "messages": one.messages,
+                    "begins": one.begins,
+                }
+                for one in found
+            ]
+        )
+        return
+    if not found:
+        page().print("There is no conversation yet.")
+        return
+    columns = [Column("id", no_wrap=True), Column("begun", no_wrap=True), Column("messages", justify="right")]
+    table = Table(*columns, Column("begins with", overflow="fold"), box=None, pad_edge=False)
+    for one in found:
+        table.add_row(ids.short(one.id), f"{one.created_at:%Y-%m-%d %H:%M}", str(one.messages), Text(one.begins))
+    page().print(table)
+    page().print("To go on with one: counterfoil chat ID")
