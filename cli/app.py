@@ -18,7 +18,8 @@ class Command:
     panel: str
 
 
-CLOUD, WORK, READ, ACCOUNT = "The local cloud", "Documents", "Without a cloud", "A real account"
+CLOUD, WORK, TASKS = "The local cloud", "Documents", "Tasks"
+READ, ACCOUNT = "Without a cloud", "A real account"
 COMMANDS = {
     "up": Command("cli.cloud.commands:up", "Bring the local cloud up and deploy the app into it.", CLOUD),
     "down": Command("cli.cloud.commands:down", "Take the local cloud down and delete all that it holds.", CLOUD),
@@ -37,7 +38,9 @@ COMMANDS = {
     ),
     "review": Command("cli.review:app", "Decide what matching left in doubt, or decided wrongly.", WORK),
     "reprocess": Command("cli.reprocess:app", "Read or match a tenant's documents anew, so many a minute.", WORK),
-    "chat": Command("cli.chat:talk", "Talk to the language model of the local cloud, message by message.", CLOUD),
+    "tasks": Command("cli.tasks:app", "Hand in tasks for the workers to carry out; show, list and cancel them.", TASKS),
+    "chat": Command("cli.chat:talk", "Talk to the language model of the local cloud, message by message.", TASKS),
+    "openapi": Command("cli.openapi:openapi", "Print the description of the HTTP API, OpenAPI 3.1.", READ),
     "cdk": Command("cli.cdk:app", "Run the CDK command line: for a real account.", ACCOUNT),
     "extract": Command("cli.extract:extract", "Read documents from files and show what they state.", READ),
     "simulate": Command(

@@ -264,7 +264,7 @@ def _caller() -> Caller:
 
 
 def _desk() -> tasks.Desk:
-    return tasks.Desk(database(), Outbox(database(), settings().queue_urls), settings())
+    return tasks.Desk(database(), Outbox(database(), settings().queue_urls, settings().retry_queue_urls), settings())
 
 
 def _only(*known: str) -> None:

@@ -1,0 +1,17 @@
+"""The description of the API is printed, or written to a file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.openapi import openapi
+from functions.admin_api.handler import document
+
+
+def test_it_is_what_the_api_serves(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    openapi()
+    openapi(to=tmp_path / "sub" / "openapi.json")
+
+    assert json.loads(capsys.readouterr().out) == document()
+    assert json.loads((tmp_path / "sub" / "openapi.json").read_text()) == document()
