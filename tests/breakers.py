@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import datetime
+from typing import Any
 
 from counterfoil.breaker import Breakers
-from counterfoil.db import LOCK_SECONDS, Connection, Database
+from counterfoil.db import Connection, Database
 
 LLM = "llm:anthropic"
 FAILURES = 3
@@ -20,11 +21,11 @@ class Process(Database):
     transactions = 0
 
     @contextmanager
-    def delivery(self, *, lock_seconds: int = LOCK_SECONDS) -> Iterator[Connection]:
+    def delivery(self, **how: Any) -> Iterator[Connection]:
         if self.away is not None:
             raise self.away
         self.transactions += 1
-        with super().delivery(lock_seconds=lock_seconds) as connection:
+        with super().delivery(**how) as connection:
             yield connection
 
 

@@ -92,13 +92,12 @@ def end_when_asleep(admin: Connection, end: str, pid: int) -> None:
 
 
 def test_a_lock_that_is_not_given_is_a_conflict(
-    database: Database, admin_database_url: str, pending: Callable[..., Message], monkeypatch: pytest.MonkeyPatch
+    database: Database, admin_database_url: str, pending: Callable[..., Message]
 ) -> None:
-    monkeypatch.setattr(db, "_OPEN", db._OPEN.replace(b"'10s'", b"'20ms'"))
     message = pending()
 
     def transact() -> None:
-        with database.delivery() as connection:
+        with database.delivery(lock_seconds=1) as connection:
             connection.execute("UPDATE document SET matching_error = NULL WHERE id = %s", [message.work_id])
 
     with psycopg.connect(admin_database_url) as other:

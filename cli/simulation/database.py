@@ -21,7 +21,7 @@ from psycopg.pq import ExecStatus
 from cli.postgres import Server
 from cli.simulation.faults import Fault, Faults
 from cli.simulation.scheduler import Process, Scheduler
-from counterfoil.db import IDLE_SECONDS, Database
+from counterfoil.db import IDLE_SECONDS, Database, Opening
 from functions.migrate.runner import apply
 
 MIGRATIONS = Path(__file__).parent.parent.parent / "migrations"
@@ -219,8 +219,6 @@ class SimulatedConnection:
 
     def execute(self, query: Any, params: Any = None) -> Any:
         """One statement."""
-        if self._real is None and not self._lost:
-            return self._begin(params)
         if not self._in_pipeline:
             self._world.scheduler.point("statement")
             self._heard()
@@ -252,10 +250,11 @@ class SimulatedConnection:
             self._met = tuple(one for one in self._world.open if one is not self)
             raise
 
-    def _begin(self, params: Any) -> Any:
+    def begin(self, opening: Opening) -> None:
+        """Begin a transaction."""
         world = self._world
-        setting, value, patience = params
-        self._patience = float(patience.removesuffix("s"))
+        setting, value = opening.setting, opening.value
+        self._patience = opening.lock_seconds
         self._role = f"{setting}={value}" if setting == "role" else setting
         self._real = world.store.take(self._user, self._role)
         world.begun += 1
@@ -265,7 +264,6 @@ class SimulatedConnection:
         task = world.scheduler.current
         actor = f"{task.number if task else 0}:{self.number}"
         _exchange(self._real, _OPEN.format(setting=setting, value=value, actor=actor))
-        return None
 
     def _heard(self) -> None:
         self.last_heard = self._world.scheduler.now
@@ -362,3 +360,6 @@ class SimulatedDatabase(Database):
 
     def __init__(self, world: Transactions, process: Process, user: str = WORKER) -> None:
         self._pool: Any = SimulatedPool(world, process, user)
+
+    def _begin(self, connection: Any, opening: Opening) -> None:
+        connection.begin(opening)

@@ -11,8 +11,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from counterfoil import db
-from counterfoil.db import LOCK_SECONDS, Connection, Database
+from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Success, store
 from counterfoil.delivery.store import Answer, Claim
 from counterfoil.messages import Message
@@ -41,8 +40,8 @@ class Between(Database):
     then: Callable[[], None] | None = None
 
     @contextmanager
-    def delivery(self, *, lock_seconds: int = LOCK_SECONDS) -> Iterator[Connection]:
-        with super().delivery(lock_seconds=lock_seconds) as connection:
+    def delivery(self, **how: Any) -> Iterator[Connection]:
+        with super().delivery(**how) as connection:
             yield connection
         then, self.then = self.then, None
         if then is not None:
@@ -184,7 +183,6 @@ def test_a_row_that_stays_locked_stops_its_own_record_only(
     pending: Pending,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(db, "_OPEN", db._OPEN.replace(b"'10s'", b"'20ms'"))
     stuck, good = pending(), pending()
     with psycopg.connect(admin_database_url) as other:
         other.execute("UPDATE document SET cluster_id = id WHERE id = %s", [stuck.work_id])

@@ -58,9 +58,9 @@ def log(sqs: FakeSqs, s3: Any, monkeypatch: pytest.MonkeyPatch) -> Log:
     transaction, get_object = Database._transaction, s3.get_object
 
     @contextmanager
-    def logged(self: Database, setting: str, value: str, *lock_seconds: int) -> Iterator[Connection]:
+    def logged(self: Database, setting: str, value: str, *lock_seconds: int, **how: Any) -> Iterator[Connection]:
         sqs.log.append(("transaction", value))
-        with transaction(self, setting, value, *lock_seconds) as connection:
+        with transaction(self, setting, value, *lock_seconds, **how) as connection:
             yield connection
 
     def read(**call: Any) -> Any:

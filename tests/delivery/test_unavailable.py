@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from counterfoil.db import LOCK_SECONDS, CommitUnknownError, Connection, Database
+from counterfoil.db import CommitUnknownError, Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
 from counterfoil.delivery.concurrency import Threads
 from counterfoil.delivery.heartbeat import Heartbeat
@@ -47,8 +47,8 @@ class Flaky(Database):
             yield connection
 
     @contextmanager
-    def delivery(self, *, lock_seconds: int = LOCK_SECONDS) -> Iterator[Connection]:
-        with self._failing(super().delivery(lock_seconds=lock_seconds), self.fail_delivery) as connection:
+    def delivery(self, **how: Any) -> Iterator[Connection]:
+        with self._failing(super().delivery(**how), self.fail_delivery) as connection:
             yield connection
 
     @contextmanager

@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from counterfoil.db import LOCK_SECONDS, CommitUnknownError, Connection, Database
+from counterfoil.db import CommitUnknownError, Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Success, store
 from counterfoil.errors import DatabaseUnavailableError, InvalidDocumentError, ServiceUnavailableError
 from counterfoil.messages import Message
@@ -443,9 +443,9 @@ class Flaky(Database):
     goes_away: str | None = None
 
     @contextmanager
-    def delivery(self, *, lock_seconds: int = LOCK_SECONDS) -> Iterator[Connection]:
+    def delivery(self, **how: Any) -> Iterator[Connection]:
         goes_away, self.goes_away = self.goes_away, None
-        with super().delivery(lock_seconds=lock_seconds) as connection:
+        with super().delivery(**how) as connection:
             yield connection
             if goes_away == "before":
                 raise DatabaseUnavailableError("away")

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
+from psycopg.sql import SQL
 from psycopg_pool import ConnectionPool
 
 from counterfoil.errors import (
@@ -32,12 +33,12 @@ IDLE_SECONDS = 8
 TRANSACTION_SECONDS = 60
 """Longest transaction."""
 
-# Settings of one transaction, given in its first statement: RDS Proxy refuses them as options of the connection.
-_OPEN = f"""
-SELECT set_config(%s, %s, true), set_config('lock_timeout', %s, true),
-       set_config('idle_in_transaction_session_timeout', '{IDLE_SECONDS}s', true),
-       set_config('transaction_timeout', '{TRANSACTION_SECONDS}s', true)
-""".encode()
+# A transaction and its settings, in one round trip: RDS Proxy refuses settings as options of the connection.
+_OPEN = SQL("""
+BEGIN; SELECT set_config({setting}, {value}, true), set_config('lock_timeout', {lock}, true),
+       set_config('idle_in_transaction_session_timeout', {idle}, true),
+       set_config('transaction_timeout', {whole}, true)""")
+_NOT_DURABLE = b"; SET LOCAL synchronous_commit = off"
 
 # Which SQLSTATE codes, or classes of them (their first two letters), a later try can cure. All others are refusals.
 _CONFLICTS = {
@@ -101,6 +102,16 @@ def retry_conflicts(action: Callable[[], T]) -> T:
     return action()
 
 
+class Opening(NamedTuple):
+    """What a transaction is begun with."""
+
+    setting: str
+    value: str
+    """Of `setting`, which says whose rows it sees."""
+    lock_seconds: int
+    durable: bool
+
+
 class Database:
     """Transactions, each for one tenant or for delivery as such, on pooled connections."""
 
@@ -113,7 +124,11 @@ class Database:
             timeout=CONNECT_SECONDS,
             # The pool doubles its pauses while the database is away; after this long it starts again at the first.
             reconnect_timeout=CONNECT_SECONDS,
-            kwargs={"connect_timeout": CONNECT_SECONDS, "tcp_user_timeout": CONNECT_SECONDS * 1000},
+            kwargs={
+                "autocommit": True,  # a transaction is begun with its settings
+                "connect_timeout": CONNECT_SECONDS,
+                "tcp_user_timeout": CONNECT_SECONDS * 1000,
+            },
             open=True,
             name="counterfoil",
         )
@@ -142,15 +157,21 @@ class Database:
             yield connection
 
     @contextmanager
-    def delivery(self, *, lock_seconds: int = LOCK_SECONDS) -> Iterator[Connection]:
-        """One transaction as the delivery role: every tenant's life cycles, no content. Raises as `tenant`."""
-        with self._transaction("role", "counterfoil_delivery", lock_seconds) as connection:
+    def delivery(self, *, lock_seconds: int = LOCK_SECONDS, durable: bool = True) -> Iterator[Connection]:
+        """One transaction as the delivery role: every tenant's life cycles, no content. Raises as `tenant`.
+
+        Where it is not `durable`, a crash of the server soon after the commit may lose it: for what is then only done
+        once more.
+        """
+        with self._transaction("role", "counterfoil_delivery", lock_seconds, durable=durable) as connection:
             yield connection
 
     @contextmanager
-    def _transaction(self, setting: str, value: str, lock_seconds: int = LOCK_SECONDS) -> Iterator[Connection]:
+    def _transaction(
+        self, setting: str, value: str, lock_seconds: int = LOCK_SECONDS, *, durable: bool = True
+    ) -> Iterator[Connection]:
         try:
-            connection = self._opened([setting, value, f"{lock_seconds}s"])
+            connection = self._opened(Opening(setting, value, lock_seconds, durable=durable))
         except psycopg.Error as error:
             raise mapped(error) from error
         try:
@@ -174,7 +195,7 @@ class Database:
         finally:
             self._pool.putconn(connection)
 
-    def _opened(self, settings: list[str]) -> Connection:
+    def _opened(self, opening: Opening) -> Connection:
         """A connection with a transaction begun.
 
         One that died in the pool, while the environment was frozen or the database away, is found by the transaction's
@@ -184,7 +205,7 @@ class Database:
         while True:
             connection = self._pool.getconn()
             try:
-                connection.execute(_OPEN, settings)
+                self._begin(connection, opening)
             except BaseException as error:
                 self._roll_back(connection)
                 is_dead = connection.closed and isinstance(error, psycopg.OperationalError)
@@ -194,6 +215,16 @@ class Database:
                     raise
             else:
                 return connection
+
+    def _begin(self, connection: Connection, opening: Opening) -> None:
+        statements = _OPEN.format(
+            setting=opening.setting,
+            value=opening.value,
+            lock=f"{opening.lock_seconds}s",
+            idle=f"{IDLE_SECONDS}s",
+            whole=f"{TRANSACTION_SECONDS}s",
+        ).as_bytes()
+        connection.execute(statements if opening.durable else statements + _NOT_DURABLE, prepare=False)
 
     @staticmethod
     def _roll_back(connection: Connection) -> None:

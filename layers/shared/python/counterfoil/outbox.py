@@ -139,7 +139,7 @@ class Outbox:
 
     def _mark_sent(self, ids: Sequence[UUID], now: datetime) -> None:
         if ids:
-            with self._database.delivery() as connection:
+            with self._database.delivery(durable=False) as connection:
                 connection.execute("UPDATE outbox SET sent_at = %s WHERE id = ANY(%s)", [now, list(ids)])
 
     def send_unsent(self, *, created_before: datetime, each: int = 1000, time_left: TimeLeft | None = None) -> int:
