@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -17,11 +17,12 @@ from cli.postgres import PostgresServer
 from tests.e2e.waiting import until
 
 WORKERS = {"acquisition": 3, "ingestion": 4, "matching": 4, "dead_letters": 1, "watchdog": 1}
-"""Who is killed how often, in proportion, as far as it is there."""
+"""Who is killed how often while documents come in, in proportion, as far as it is there."""
 _CLAIMED = {
     "acquisition": "SELECT count(*) FROM acquisition_job WHERE status = 'in-progress'",
     "ingestion": "SELECT count(*) FROM ingestion_job WHERE status = 'in-progress'",
     "matching": "SELECT count(*) FROM document WHERE matching_status = 'in-progress'",
+    "tasks": "SELECT count(*) FROM task WHERE status = 'in-progress'",
 }
 _AMID = 0.75
 """How often a kill waits for a moment at which the worker holds claims; else it comes at any moment."""
@@ -39,6 +40,7 @@ class Chaos:
 
     cloud: Cloud
     random: Random
+    wanted: Mapping[str, int] = field(default_factory=lambda: WORKERS)
     workers: Counter[str] = field(default_factory=Counter)
     """Processes killed while they were alive, by worker."""
     amid: int = 0
@@ -52,7 +54,7 @@ class Chaos:
     def kill_worker(self) -> None:
         """End one live process of a worker, drawn from those that there are, by its number."""
         while True:
-            (wanted,) = self.random.choices(list(WORKERS), list(WORKERS.values()))
+            (wanted,) = self.random.choices(list(self.wanted), list(self.wanted.values()))
             worker, process = self.random.choice(self._there(wanted))
             amid = worker in _CLAIMED and self.random.random() < _AMID and self._await_claims(worker)
             if processes.is_alive(process):
@@ -66,7 +68,7 @@ class Chaos:
         """The live processes of a worker, waited for a little; else those that there are."""
         deadline = time.monotonic() + _PATIENCE
         while True:
-            found = list(live(self.cloud))
+            found = list(live(self.cloud, self.wanted))
             wanted = [one for one in found if one[0] == worker]
             if wanted or (found and time.monotonic() > deadline):
                 return wanted or found
@@ -94,12 +96,12 @@ class Chaos:
         self.databases += 1
 
 
-def live(cloud: Cloud) -> Iterator[tuple[str, psutil.Process]]:
-    """The processes that are functions of this cloud, each with its worker's name."""
+def live(cloud: Cloud, workers: Iterable[str] = WORKERS) -> Iterator[tuple[str, psutil.Process]]:
+    """The processes that are these functions of this cloud, each with its worker's name."""
     for process in processes.belonging_to(cloud.place.folder):
         with suppress(psutil.Error):
             command = process.cmdline()[1:]
-            for worker in WORKERS:
+            for worker in workers:
                 if any(f"-counterfoil-{worker}-" in part for part in command):
                     yield worker, process
 

@@ -17,8 +17,9 @@ from counterfoil.tasks.registry import Accepted, Done, TaskContext, task
 from counterfoil.work import KINDS, Send, wake_waiting
 
 NAME = "chat_completion"
-LOOK_AGAIN = timedelta(minutes=10)
-"""How long a message that waits for its turn is put off, should nothing wake it."""
+LOOK_AGAIN = timedelta(minutes=20)
+"""How long a message that waits for its turn is put off, should nothing wake it. Longer than SQS delays a message: that
+one stays in the outbox, and the queue for retries is not full of what nobody will need."""
 
 
 class Message(BaseModel):

@@ -1,0 +1,275 @@
+"""Conversations on the local cloud: with a model that fails and workers that are killed, each answer once and in order.
+
+COUNTERFOIL_CHAT_TASKS says how many messages, COUNTERFOIL_CHAOS_SEED who is killed after what pause; the rest is up to
+the machine.
+"""
+
+import gc
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from statistics import mean, quantiles
+from tempfile import TemporaryDirectory
+from threading import Event, Lock
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import Place
+from cli.tenants import Tenant, add_tenant
+from counterfoil import aws
+from counterfoil.db import Connection, Database
+from counterfoil.outbox import Outbox
+from counterfoil.tasks import store
+from counterfoil.tasks.chat.completion import NAME
+from counterfoil.tasks.types import TYPES
+from tests.e2e.chaos import Chaos, watched
+from tests.e2e.conftest import CommandLine
+from tests.e2e.found import queued
+from tests.e2e.waiting import until
+from tests.llm.server import Failure, Request, Server, Step
+
+pytestmark = [
+    pytest.mark.e2e,
+    # A connection whose other end was killed in the middle of an answer is closed by nobody but the collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+SEED = int(os.environ.get("COUNTERFOIL_CHAOS_SEED") or time.time_ns() % 1_000_000)
+TASKS = int(os.environ.get("COUNTERFOIL_CHAT_TASKS") or 400)
+MESSAGES = 10
+"""Of one session."""
+KILLS = max(6, TASKS // 50)
+FAILING = 0.2
+"""Of the messages: their first try fails with all its calls. And of the other calls as many."""
+ANSWER_SECONDS = 0.05
+TIMEOUT = 20
+BASE, FACTOR, JITTER = 1, 2, 1
+"""Seconds, of the policy of tasks as it is unless somebody sets it otherwise."""
+SETTINGS = {
+    "LEASE_SECONDS": "15",
+    "HEARTBEAT_SECONDS": "3",
+    "PROTECTION_SECONDS": "20",
+    "WATCHDOG_UNSENT_AFTER_SECONDS": "3",
+    "WATCHDOG_RESEND_AFTER_SECONDS": "30",
+    "LLM_PROVIDER": "openai",
+    "LLM_MODEL": "scripted",
+    "LLM_API_KEY": "none",
+    "LLM_RETRY_BASE_SECONDS": "0.05",
+    "LLM_QUESTIONS_PER_DAY": "1000000",
+    "LLM_QUESTIONS_PER_DOCUMENT": "1000",
+    "BREAKER_FAILURES": "1000",  # what is to be seen here is the policy of the tasks
+}
+SECONDS = 300
+"""Within which everything must have ended after the last kill. A message that was lost before it was protected comes
+back after 120 s."""
+
+
+class Model(Server):
+    """Answers a message with itself, where it answers at all; remembers the answers that it was shown with it."""
+
+    def __init__(self) -> None:
+        super().__init__(otherwise=lambda request: f"Re: {request.user}")
+        self.random = Random(SEED)
+        self.shown: list[tuple[str, list[str]]] = []
+        self.left: dict[str, int] = {}
+        self._held = Lock()
+
+    def next(self, request: Request) -> Step:
+        with self._held:
+            said = [text for role, text in request.said if role == "assistant"]
+            self.shown.append((request.user, said))
+            left = self.left.setdefault(request.user, 3 if self.random.random() < FAILING else 0)
+            self.left[request.user] = left - 1
+            fails = left > 0 or self.random.random() < FAILING
+        Event().wait(ANSWER_SECONDS)
+        return self.random.choice([Failure(429), Failure(503), Failure(529)]) if fails else super().next(request)
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[Model]:
+    """The language model."""
+    model = Model()
+    with model:
+        yield model
+
+
+@pytest.fixture(scope="module")
+def cloud(model: Model) -> Iterator[Cloud]:
+    """A cloud of its own, whose leases are short."""
+    with TemporaryDirectory(prefix="counterfoil-tasks-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o711)  # root's PostgreSQL runs as nobody
+        line = CommandLine(Path(folder).resolve() / "cloud")
+        told = SETTINGS | {"LLM_URL": model.url_for("openai")}
+        try:
+            line.run("up", "--timeout", str(TIMEOUT), *(f"--setting={name}={value}" for name, value in told.items()))
+            cloud = Cloud.at(Place(line.folder))
+            yield cloud
+            cloud.database.close()
+        finally:
+            line.run("down")
+            gc.collect()
+
+
+@pytest.fixture
+def outbox(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Outbox]:
+    """Sends what is owed to the cloud's queues."""
+    for name, value in cloud.state.emulator.environment.items():
+        monkeypatch.setenv(name, value)
+    aws.client.cache_clear()
+    first, retries = cloud.outputs["TasksQueueUrl"], cloud.outputs["TasksRetryQueueUrl"]
+    with closing(Database(cloud.database_url("counterfoil_worker"), max_connections=8)) as database:
+        yield Outbox(database, {"tasks": first}, {"tasks": retries})
+    aws.client.cache_clear()
+
+
+class Talk:
+    """What users say, each in sessions of his own, as fast as it is taken."""
+
+    def __init__(self, cloud: Cloud, tenant: Tenant, outbox: Outbox) -> None:
+        self.cloud, self.tenant, self.outbox = cloud, tenant, outbox
+        self.said: dict[UUID, list[tuple[UUID, str]]] = {}
+        """The messages of each session: their jobs and texts, in their order."""
+
+    def session(self, number: int) -> None:
+        """Say all that is said in one session."""
+        kind = TYPES.get(NAME)
+        assert kind is not None
+        session: UUID | None = None
+        for place in range(MESSAGES):
+            text = f"message {place} of session {number}"
+            payload: dict[str, Any] = {"message": text} | ({} if session is None else {"session_id": str(session)})
+            order = store.order(kind, payload, user_id=f"user {number}")
+            done = store.submit(self.cloud.database, self.tenant.id, order, datetime.now(UTC), bucket=None)
+            session = session or done.task.job_id
+            self.said.setdefault(session, []).append((done.task.job_id, text))
+            self.outbox.send(done.sends)
+
+    def faults(self, admin: Connection) -> Counter[str]:
+        """What is wrong with the transcripts, in words, each with how many sessions it is wrong with."""
+        found: Counter[str] = Counter()
+        for session, said in self.said.items():
+            rows = admin.execute(
+                "SELECT number, role, job_id, content FROM chat_message WHERE session_id = %s ORDER BY number",
+                [session],
+            ).fetchall()
+            answers = [(job, content) for _, role, job, content in rows if role == "assistant"]
+            found["There is a gap"] += [row[0] for row in rows] != list(range(1, 2 * MESSAGES + 1))
+            found["Messages are not in the order in which they were said"] += [
+                (job, content) for _, role, job, content in rows if role == "user"
+            ] != said
+            found["Not every message has its answer, once and in order"] += answers != [
+                (job, f"Re: {text}") for job, text in said
+            ]
+        return +found
+
+
+def live(admin: Connection, tenant: Tenant) -> int:
+    """Tasks that are not over."""
+    row = admin.execute(
+        "SELECT count(*) FROM task WHERE tenant_id = %s AND status IN ('pending', 'in-progress')", [tenant.id]
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_every_message_is_answered_once_and_in_order_while_the_model_fails_and_workers_die(
+    cloud: Cloud, model: Model, outbox: Outbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tenant, _ = add_tenant(cloud, f"chat-{uuid4().hex[:8]}")
+    talk, chaos = Talk(cloud, tenant, outbox), Chaos(cloud, Random(SEED), {"tasks": 1})
+    began = time.monotonic()
+    with watched(cloud), psycopg.connect(cloud.database_url("postgres"), autocommit=True) as admin:
+        with ThreadPoolExecutor(4) as users:
+            list(users.map(talk.session, range(TASKS // MESSAGES)))
+        said = time.monotonic() - began
+        kills = 0
+        while kills < KILLS and live(admin, tenant):
+            chaos.pause()
+            chaos.kill_worker()
+            kills += 1
+        storm = time.monotonic() - began
+        with suppress(AssertionError):  # the verdict tells what has not ended by then
+            until(lambda: not live(admin, tenant), SECONDS + TASKS)
+        ended = time.monotonic() - began
+        with suppress(AssertionError):
+            until(lambda: not queued(cloud), 150)
+        waits = Waits.of(admin, tenant)
+        states = admin.execute("SELECT status, count(*) FROM task GROUP BY 1").fetchall()
+        figures = {
+            "seed": SEED,
+            "tasks": TASKS,
+            "seconds": {"said": round(said, 1), "storm": round(storm, 1), "ended": round(ended, 1)},
+            "worker_kills": chaos.workers.total(),
+            "kills_amid_claims": chaos.amid,
+            "llm_calls": len(model.shown),
+            "states": {str(status): count for status, count in states},
+            **waits.figures,
+        }
+        with capsys.disabled():
+            print("\n" + json.dumps(figures))  # noqa: T201
+        assert states == [("succeeded", TASKS)]
+        assert talk.faults(admin) == {}
+    answered = {
+        text: [f"Re: {before}" for _, before in said_[:place]]
+        for said_ in talk.said.values()
+        for place, (_, text) in enumerate(said_)
+    }
+    assert [one for one in model.shown if answered[one[0]] != one[1]] == []
+    assert queued(cloud) == {}
+    assert chaos.workers.total() == KILLS
+    assert chaos.amid >= KILLS // 3
+    waits.check()
+
+
+class Waits:
+    """How long failed tries waited for the next one: as their rows have it, and as it was."""
+
+    def __init__(self, rows: list[tuple[int, float, float]]) -> None:
+        self.rows = rows
+
+    @classmethod
+    def of(cls, admin: Connection, tenant: Tenant) -> "Waits":
+        """Of each failed try: its number, the wait that was set, and the time until the next try of the same task."""
+        found = admin.execute(
+            """
+            SELECT number, extract(epoch FROM next_attempt_at - ended_at), extract(epoch FROM next_began - ended_at)
+            FROM (SELECT *, lead(began_at) OVER (PARTITION BY work_id ORDER BY ended_at) AS next_began
+                  FROM work_attempt WHERE tenant_id = %s) a
+            WHERE outcome = 'retry' AND next_began IS NOT NULL
+            """,
+            [tenant.id],
+        ).fetchall()
+        return cls([(number, float(due), float(was)) for number, due, was in found])
+
+    @property
+    def figures(self) -> dict[str, object]:
+        """For the report."""
+        late = sorted(was - due for _, due, was in self.rows)
+        by_number = {number: [due for n, due, _ in self.rows if n == number] for number, _, _ in self.rows}
+        return {
+            "retries": len(self.rows),
+            "waits_set": {
+                number: [round(min(of), 2), round(mean(of), 2), round(max(of), 2), len(of)]
+                for number, of in sorted(by_number.items())
+            },
+            "later_than_set": [round(value, 2) for value in (late[0], *quantiles(late, n=20)[::18], late[-1])],
+        }
+
+    def check(self) -> None:
+        """Each was set as the policy has it, and none came sooner than SQS's whole second allows."""
+        assert len(self.rows) >= FAILING * TASKS / 2
+        for number, due, was in self.rows:
+            assert BASE * FACTOR**number <= due + 0.001
+            assert due < BASE * FACTOR**number + JITTER + 0.001
+            assert was > due - 1
