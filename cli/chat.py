@@ -1,11 +1,10 @@
 """`counterfoil chat`: talk to the language model of the local cloud, message by message."""
 
-import os
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
@@ -20,12 +19,12 @@ from cli.cloud import cloud as local
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
 from cli.cloud.state import Tuning
-from cli.failures import CloudError, UsageError
-from cli.tenants import Tenant, chosen
+from cli.failures import UsageError
+from cli.tasks import LOOK_SECONDS, one_tenant, outbox_of
+from cli.tenants import Tenant
 from cli.terminal import Checklist, aside, page, print_json
 from counterfoil.db import Database, retry_conflicts
 from counterfoil.errors import RejectedRequestError
-from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings
 from counterfoil.tasks import chat, store
 from counterfoil.tasks.chat.completion import NAME
@@ -34,7 +33,6 @@ from counterfoil.tasks.store import EndedError, Task
 from counterfoil.tasks.types import TYPES
 from counterfoil.work import Send
 
-LOOK_SECONDS = 0.25
 LISTED = 20
 """Conversations in a list."""
 _SAID = {"user": "you", "assistant": "it"}
@@ -68,7 +66,7 @@ def talk(  # one for each option
     cloud = Cloud.at(place_of(context.obj))
     if as_json and not list_:
         raise UsageError("--json is for --list: a conversation is for people.")
-    whose = _tenant(cloud, tenant)
+    whose = one_tenant(cloud, tenant)
     if list_:
         _list(cloud.database, whose, as_json=as_json)
         return
@@ -76,23 +74,13 @@ def talk(  # one for each option
         conversation = Conversation(
             cloud.database,
             whose.id,
-            _outbox(cloud).send,
-            Settings(llm_provider="openai"),
+            outbox_of(cloud).send,
+            Settings.from_environment(cloud.state.tuning.settings),
             bucket=cloud.outputs["UploadsBucketName"],
         )
         if session is not None:
             conversation.session_id = conversation.find(session)
         hold(conversation, _lines())
-
-
-def _tenant(cloud: Cloud, slug: str | None) -> Tenant:
-    found = chosen(cloud, slug)
-    if not found:
-        raise UsageError("There is no tenant yet: counterfoil tenants add acme")
-    if len(found) > 1:
-        shown = ", ".join(tenant.slug for tenant in found[:10]) + (", ..." if len(found) > 10 else "")
-        raise UsageError(f"Say whose conversation it is, with --tenant: {shown}")
-    return found[0]
 
 
 @contextmanager
@@ -106,8 +94,7 @@ def _model(cloud: Cloud, *, wanted: bool) -> Iterator[Cloud]:
             "counterfoil up --setting LLM_PROVIDER=anthropic --setting LLM_MODEL=... --setting LLM_API_KEY=..."
         )
     if not wanted and port is None:
-        with nullcontext(cloud):
-            yield cloud
+        yield cloud
         return
     port = port or _free_port()
     with scripted_model.running(port):
@@ -123,14 +110,6 @@ def _free_port() -> int:
     with closing(socket.socket()) as one:
         one.bind((scripted_model.HOST, 0))
         return int(one.getsockname()[1])
-
-
-def _outbox(cloud: Cloud) -> Outbox:
-    os.environ.update(cloud.state.emulator.environment)  # how the app's own code finds AWS
-    queue, retries = cloud.outputs.get("TasksQueueUrl"), cloud.outputs.get("TasksRetryQueueUrl")
-    if queue is None or retries is None:
-        raise CloudError("What is deployed is older than this command: 'counterfoil up' deploys it again.")
-    return Outbox(cloud.database, {"tasks": queue}, {"tasks": retries})
 
 
 def _lines() -> Iterator[str]:
