@@ -165,7 +165,8 @@ class Mapping:
         for _, receive in received:
             receive.excuse = receive.excuse or IN_FLIGHT
         answered, answer = self.function.invoke(event)
-        trouble = not answered or self._faults.struck.total() != struck or self._faults.lasting_until > began
+        lasting = max(self._faults.lasting_until, self._faults.locked_until)
+        trouble = not answered or self._faults.struck.total() != struck or lasting > began
         for _, receive in received:
             if receive.excuse == IN_FLIGHT:
                 receive.excuse = "something went wrong" if trouble else None

@@ -79,6 +79,8 @@ class Faults:
         self.struck: Counter[Fault] = Counter()
         self.lasting_until = -inf
         """A fail-over is under way until then."""
+        self.locked_until = -inf
+        """A process that stands still holds the locks of its transactions until then, at the longest."""
 
     def ensure(self, fault: Fault, least: int) -> None:
         """Have this kind, and `least` faults or more in all."""

@@ -16,6 +16,7 @@ from cli.simulation.scenario import Behaviour, Script, Storage
 from cli.simulation.scheduler import START, Greenlets, Process, Scheduler
 from cli.simulation.sqs import ARN, URL, Message, Queue, Sqs
 from counterfoil import aws, metrics
+from counterfoil.db import IDLE_SECONDS
 from counterfoil.delivery import Attempt, Consumer, JointEffects, Outcome, Settled, Works
 from counterfoil.delivery.attempt import Skip, Success, WorkTogether
 from counterfoil.delivery.visibility import Visibility
@@ -241,7 +242,9 @@ class World:
             one.ended = True
         return _with_note(outcome, worker, attempt)
 
-    def _begun(self, worker: str, process: Process, attempt: Attempt, behaviour: Behaviour) -> Try:
+    def _begun(
+        self, worker: str, process: Process, attempt: Attempt, behaviour: Behaviour, *, by_itself: bool = True
+    ) -> Try:
         """A try that begins now, or goes on by itself after one together with others."""
         task = self.scheduler.current
         assert task is not None
@@ -249,9 +252,9 @@ class World:
             if one.attempt is attempt:
                 one.task, one.behaviour, one.ended, one.by_itself = task.number, behaviour, False, True
                 return one
-        one = Try(worker, attempt, process, task.number, self.transactions.begun, self.scheduler.now, behaviour)
-        self.tries.append(one)
-        return one
+        at = self.transactions.begun, self.scheduler.now
+        self.tries.append(Try(worker, attempt, process, task.number, *at, behaviour, by_itself=by_itself))
+        return self.tries[-1]
 
     def _count_permits(self, worker: str, process: Process) -> None:
         running = [other for other in self.tries if other.process is process and not other.ended]
@@ -263,9 +266,7 @@ class World:
     ) -> JointEffects | None:
         if self.random.random() < 0.4:
             return None  # so that there is still much that happens to each by itself
-        tries = [self._begun(worker, process, attempt, Behaviour()) for attempt in attempts]
-        for one in tries:
-            one.by_itself = False
+        tries = [self._begun(worker, process, attempt, Behaviour(), by_itself=False) for attempt in attempts]
         self._count_permits(worker, process)
         self.scheduler.point(f"tries of {worker} {', '.join(self.name(one.work_id) for one in attempts)} together")
         try:
@@ -273,11 +274,10 @@ class World:
         finally:
             for one in tries:
                 one.ended = True
-        if effects is None:
-            return None
         is_spoiled = self.random.random() < 0.1
 
         def noted(connection: Any) -> Settled:
+            assert effects is not None
             settled = effects(connection)
             for attempt in attempts:
                 if attempt.work_id in settled.reasons:
@@ -286,7 +286,7 @@ class World:
                 raise ServiceUnavailableError("It is spoiled by one of them")
             return settled
 
-        return noted
+        return None if effects is None else noted
 
     def _carried_out(self, work: Callable[[Attempt], Outcome], attempt: Attempt, behaviour: Behaviour) -> Outcome:
         if not behaviour.late:
@@ -317,6 +317,10 @@ class World:
 
     # -- the world ----------------------------------------------------------------------------------------------------
 
+    def _stand_still(self) -> None:
+        self.stalls.append(self.scheduler.now)
+        self.faults.locked_until = self.scheduler.now + IDLE_SECONDS
+
     def _strike(self, what: str) -> None:
         task, random = self.scheduler.current, self.random
         if task is None or task.process is None or not task.process.mortal:
@@ -324,10 +328,10 @@ class World:
         if self.faults.strikes(Fault.KILL):
             self.scheduler.kill(task.process, f"at {what}")
         if self.faults.strikes(Fault.STALL):
-            self.stalls.append(self.scheduler.now)
+            self._stand_still()
             self.scheduler.sleep(random.choice((0.1, 3, 15, 70, 130, 250, 400)))
         if self.faults.strikes(Fault.PAUSE):
-            self.stalls.append(self.scheduler.now)
+            self._stand_still()
             seconds = random.choice((20, self.lease + 5, self.lease + 30, 200))
             task.process.paused_until = self.scheduler.now + seconds
             if random.random() < 0.7:
