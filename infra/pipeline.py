@@ -115,6 +115,17 @@ class PipelineStack(Stack):
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             enforce_ssl=on_aws,
             removal_policy=RemovalPolicy.RETAIN if on_aws else RemovalPolicy.DESTROY,
+            # Far longer than any task is kept: what is left is for nobody.
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    id="payloads-of-tasks",
+                    prefix="tasks/",
+                    expiration=Duration.days(400),
+                    noncurrent_version_expiration=Duration.days(1),
+                )
+            ]
+            if on_aws
+            else None,
         )
         resource = bucket.node.default_child
         assert isinstance(resource, s3.CfnBucket)

@@ -1201,6 +1201,8 @@ CREATE INDEX source_by_message ON public.source USING btree (tenant_id, md5(((me
 
 CREATE INDEX task_by_age ON public.task USING btree (tenant_id, created_at DESC, id DESC);
 
+CREATE INDEX task_by_end ON public.task USING btree (ended_at) WHERE ((status = 'succeeded'::text) OR (status IS NULL));
+
 CREATE INDEX task_by_status ON public.task USING btree (tenant_id, status, created_at DESC, id DESC);
 
 CREATE INDEX task_by_type ON public.task USING btree (tenant_id, task_type, created_at DESC, id DESC);
@@ -1580,6 +1582,8 @@ CREATE POLICY own_tenant ON public.work_attempt TO counterfoil_worker USING ((te
 CREATE POLICY past_keeping ON public.idempotency FOR DELETE TO counterfoil_keeper USING ((expires_at < (now() - '30 days'::interval)));
 
 CREATE POLICY past_keeping ON public.llm_call TO counterfoil_keeper USING ((created_at < (now() - '400 days'::interval))) WITH CHECK (false);
+
+CREATE POLICY past_keeping ON public.task AS RESTRICTIVE FOR DELETE TO counterfoil_keeper USING ((((status = 'succeeded'::text) OR (status IS NULL)) AND (ended_at < (now() - '90 days'::interval))));
 
 CREATE POLICY past_keeping ON public.work_attempt TO counterfoil_keeper USING ((ended_at < (now() - '90 days'::interval))) WITH CHECK (false);
 
@@ -2112,6 +2116,7 @@ GRANT UPDATE(parts) ON TABLE public.source TO counterfoil_worker;
 GRANT UPDATE(refusal) ON TABLE public.source TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.task TO counterfoil_worker;
+GRANT DELETE ON TABLE public.task TO counterfoil_keeper;
 
 GRANT SELECT(id) ON TABLE public.task TO counterfoil_delivery;
 
@@ -2126,6 +2131,7 @@ GRANT SELECT(created_at) ON TABLE public.task TO counterfoil_delivery;
 GRANT UPDATE(result) ON TABLE public.task TO counterfoil_worker;
 
 GRANT UPDATE(ended_at) ON TABLE public.task TO counterfoil_worker;
+GRANT SELECT(ended_at) ON TABLE public.task TO counterfoil_keeper;
 
 GRANT UPDATE(cancelled_at) ON TABLE public.task TO counterfoil_worker;
 

@@ -264,7 +264,8 @@ def _caller() -> Caller:
 
 
 def _desk() -> tasks.Desk:
-    return tasks.Desk(database(), Outbox(database(), settings().queue_urls, settings().retry_queue_urls), settings())
+    outbox = Outbox(database(), settings().queue_urls, settings().retry_queue_urls)
+    return tasks.Desk(database(), outbox, settings(), lambda: api.lambda_context.get_remaining_time_in_millis() / 1000)
 
 
 def _only(*known: str) -> None:

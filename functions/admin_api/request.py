@@ -71,7 +71,7 @@ def readable(event: Mapping[str, Any]) -> dict[str, Any]:
         UnreadableError: it cannot be, or TooLongError, or MediaTypeError.
     """
     given = event.get("body") or ""
-    headers = dict(event.get("headers") or {})
+    headers = {name.lower(): text for name, text in (event.get("headers") or {}).items()}
     if not given or event["requestContext"]["http"]["method"] == "GET":
         return {
             **event,

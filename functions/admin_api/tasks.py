@@ -4,7 +4,7 @@ Handing in and cancelling take the role operator for the tenant, looking takes v
 sees those of the whole tenant.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal
@@ -129,6 +129,8 @@ class Desk:
     database: Database
     outbox: Outbox
     settings: Settings
+    time_left: Callable[[], float]
+    """Seconds until the request has to be answered."""
 
     def submit(self, order: TaskOrder, caller: Caller, now: datetime) -> tuple[int, TaskDetail]:
         """Accept a task (202), or find the one that was accepted under the same key (200).
@@ -223,7 +225,7 @@ class Desk:
 
     def _send(self, sends: Sequence[Send]) -> None:
         if sends:
-            self.outbox.send(sends)
+            self.outbox.send(sends, time_left=self.time_left)
 
     def _tenant(self, slug: str | None, caller: Caller, role: Role) -> tuple[UUID, str]:
         """The tenant that a request names, or that its token is for."""

@@ -18,6 +18,8 @@ KEY_RETENTION = timedelta(days=30)
 """Of what is known of an idempotency key once its result has expired. The database lets no younger ones be deleted."""
 TRY_RETENTION = timedelta(days=90)
 """Of how single tries ended. The database lets the watchdog see no younger ones."""
+TASK_RETENTION = timedelta(days=90)
+"""Of tasks that succeeded or were cancelled. The database lets no younger ones be deleted."""
 AT_ONCE = 10_000
 """Rows of a table in one round, at most: some 14 million a day."""
 
@@ -25,6 +27,10 @@ _OUTBOX = "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE sent_at <
 _CALLS = "DELETE FROM llm_call WHERE id IN (SELECT id FROM llm_call WHERE created_at < %s ORDER BY created_at LIMIT %s)"
 _TRIES = """
 DELETE FROM work_attempt WHERE id IN (SELECT id FROM work_attempt WHERE ended_at < %s ORDER BY ended_at LIMIT %s)
+"""
+_TASKS = """
+DELETE FROM task WHERE id IN (SELECT id FROM task WHERE (status = 'succeeded' OR status IS NULL) AND ended_at < %s
+                              ORDER BY ended_at LIMIT %s)
 """
 # Rows are locked as they are found: a run that takes an expired key over in the same moment keeps it.
 _RESULTS = """
@@ -49,6 +55,7 @@ class Purged:
     idempotency_result: int
     """Results cleared; what else is known of their keys stays for a while."""
     work_attempt: int
+    task: int
 
 
 def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = AT_ONCE) -> Purged:
@@ -66,8 +73,11 @@ def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = A
     with database.delivery() as connection:
         connection.execute("SET LOCAL ROLE counterfoil_keeper")
         tries = connection.execute(_TRIES, [now - TRY_RETENTION, at_once]).rowcount
+    with database.delivery() as connection:
+        connection.execute("SET LOCAL ROLE counterfoil_keeper")
+        tasks = connection.execute(_TASKS, [now - TASK_RETENTION, at_once]).rowcount
     results, keys = _purge_idempotency(database, now, at_once)
-    return Purged(outbox, calls, keys, results, tries)
+    return Purged(outbox, calls, keys, results, tries, tasks)
 
 
 def _purge_idempotency(database: Database, now: datetime, at_once: int) -> tuple[int, int]:

@@ -8,7 +8,15 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
-from functions.watchdog.purge import CALL_RETENTION, KEY_RETENTION, OUTBOX_RETENTION, TRY_RETENTION, Purged, purge
+from functions.watchdog.purge import (
+    CALL_RETENTION,
+    KEY_RETENTION,
+    OUTBOX_RETENTION,
+    TASK_RETENTION,
+    TRY_RETENTION,
+    Purged,
+    purge,
+)
 from tests.delivery.harness import rows
 from tests.factories import make_tenant
 
@@ -41,7 +49,7 @@ def called(admin: Connection, at: datetime, *tenants: object) -> None:
         )
 
 
-NOTHING = Purged(outbox=0, llm_call=0, idempotency=0, idempotency_result=0, work_attempt=0)
+NOTHING = Purged(outbox=0, llm_call=0, idempotency=0, idempotency_result=0, work_attempt=0, task=0)
 
 
 def tried(admin: Connection, at: datetime, tenant: UUID | None) -> None:
@@ -212,3 +220,42 @@ def test_what_is_old_is_found_by_an_index(table: str, index: str, condition: str
     plan = admin.execute(f"EXPLAIN SELECT 1 FROM {table} WHERE {condition} LIMIT 10".encode()).fetchall()
 
     assert index in str(plan)
+
+
+def task(admin: Connection, tenant: UUID, status: str | None, ended_at: datetime | None) -> UUID:
+    """A task that ended so, then."""
+    id_ = uuid4()
+    admin.execute(
+        """
+        INSERT INTO task (id, tenant_id, task_type, payload, payload_hash, max_retry, created_at, status, ended_at)
+        VALUES (%s, %s, 'echo', '{}', sha256('{}'), 5, now(), %s, %s)
+        """,
+        [id_, tenant, status, ended_at],
+    )
+    return id_
+
+
+def test_tasks_are_kept_for_a_while_after_their_end_and_for_ever_while_they_are_not_over_or_have_failed(
+    keeper_database: Database, admin: Connection
+) -> None:
+    tenant = make_tenant(admin)
+    old, young = NOW - TASK_RETENTION - A_DAY, NOW - TASK_RETENTION + A_DAY
+    gone = {task(admin, tenant, "succeeded", old), task(admin, tenant, None, old)}
+    kept = {task(admin, tenant, "succeeded", young), task(admin, tenant, None, young)}
+    kept |= {task(admin, tenant, status, at) for status in ("pending", "in-progress", "failed") for at in (old, None)}
+
+    assert purge(keeper_database, lambda: NOW, at_once=1) == replace(NOTHING, task=1)
+    assert purge(keeper_database, lambda: NOW) == replace(NOTHING, task=1)
+    assert {id_ for (id_,) in admin.execute("SELECT id FROM task")} == kept
+    assert gone.isdisjoint(kept)
+
+
+def test_a_watchdog_whose_clock_is_wrong_deletes_no_younger_task_and_no_younger_try(
+    keeper_database: Database, admin: Connection
+) -> None:
+    tenant = make_tenant(admin)
+    task(admin, tenant, "succeeded", NOW)
+    tried(admin, NOW, tenant)
+
+    assert purge(keeper_database, lambda: NOW + 2 * TASK_RETENTION) == NOTHING
+    assert admin.execute("SELECT count(*) FROM work_attempt").fetchone() == (1,)

@@ -48,7 +48,14 @@ def test_a_round_tells_what_each_step_did_in_numbers(handler: ModuleType, capsys
     assert list(done) == ["notifications", "recovery", "operations", "measures", "breakers", "purge"]
     assert done["recovery"] == {"sent": 0, "resent": dict.fromkeys(QUEUES, 0)}
     assert done["operations"] == {"running": 0, "begun": 0, "done": 0}
-    assert done["purge"] == {"outbox": 0, "llm_call": 0, "idempotency": 0, "idempotency_result": 0, "work_attempt": 0}
+    assert done["purge"] == {
+        "outbox": 0,
+        "llm_call": 0,
+        "idempotency": 0,
+        "idempotency_result": 0,
+        "work_attempt": 0,
+        "task": 0,
+    }
     assert done["breakers"] == {"open": 0, "paused": 0, "resumed": 0}
     assert done["notifications"]["sent"] == 0
     measured = [line for line in emitted(capsys.readouterr().out) if "StuckInProgress" in line]
