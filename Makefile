@@ -1,9 +1,10 @@
 # What can be done with this project. Each line calls one thing; everything begins with `setup`, which is quick the second time.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test lint format check bench-extraction bench-splitting bench-matching fuzz clean
+.PHONY: help setup demo up down test lint format check bench-extraction bench-splitting bench-matching bench-tasks fuzz clean
 PYTHON := python3
 SEED := 1
 SECONDS := 600
+TASKS := 2000
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1	\2/p' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +45,9 @@ bench-splitting: setup  ## Measure how files of many documents are taken apart, 
 
 bench-matching: setup  ## Measure matching on labelled sets, and beside Splink, dedupe and others (DATA=folder)
 	@.venv/bin/python -m tests.benchmarks.matching $(DATA)
+
+bench-tasks: setup  ## Talk to a failing model on the local cloud while workers are killed (TASKS=2000 messages)
+	@COUNTERFOIL_CHAT_TASKS=$(TASKS) .venv/bin/python -m pytest tests/e2e/test_tasks.py
 
 fuzz: setup  ## Feed every parser of foreign bytes with what a fuzzer makes up (SECONDS=600 for each)
 	@.venv/bin/python -m tests.fuzz --seconds $(SECONDS)
