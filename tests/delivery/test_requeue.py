@@ -317,6 +317,20 @@ def test_first_tries_and_retries_go_to_different_queues(
     assert [message for message, _ in sent(sqs, RETRY_QUEUE)] == [retry]
 
 
+def test_a_message_that_a_newer_one_has_superseded_is_never_sent(
+    outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs, clock: Clock
+):
+    newest = task(send_number=4)
+    older = [newest.model_copy(update={"send_number": number}) for number in (2, 3)]
+    owed(admin, tenant, *older, newest, other := task())
+
+    assert outbox.send_unsent(created_before=clock.now) == 4  # of which two are done with
+
+    assert [message for message, _ in sent(sqs)] == [newest]
+    assert [message for message, _ in sent(sqs, QUEUE)] == [other]
+    assert outbox.send_unsent(created_before=clock.now) == 0
+
+
 def test_a_message_whose_task_is_no_more_is_not_sent_and_not_owed_any_longer(
     outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs, capsys: pytest.CaptureFixture[str]
 ):

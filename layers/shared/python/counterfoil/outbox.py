@@ -143,7 +143,10 @@ class Outbox:
                 connection.execute("UPDATE outbox SET sent_at = %s WHERE id = ANY(%s)", [now, list(ids)])
 
     def send_unsent(self, *, created_before: datetime, each: int = 1000, time_left: TimeLeft | None = None) -> int:
-        """Send rows that a crash left behind or that fall due only now, up to `each` per worker. Returns how many.
+        """Send rows that a crash left behind or that fall due only now, up to `each` per worker.
+
+        A row that a newer one of the same work has superseded is done with, and not sent: whoever received it would
+        drop it. Returns how many rows were sent or done with.
 
         Where `time_left` is given, no call is begun that could last beyond those seconds. Rows younger than
         `created_before` are still in the hands of whoever wrote them, unless they were written to be sent later. A
@@ -153,7 +156,10 @@ class Outbox:
         with self._database.delivery() as connection:
             rows = connection.execute(
                 """
-                SELECT o.id, o.worker, o.tenant_id, o.work_id, o.revision, o.send_number, o.not_before
+                SELECT o.id, o.worker, o.tenant_id, o.work_id, o.revision, o.send_number, o.not_before, EXISTS (
+                    SELECT FROM outbox n WHERE n.worker = o.worker AND n.work_id = o.work_id
+                      AND (n.revision, n.send_number) > (o.revision, o.send_number)
+                )
                 FROM unnest(%(workers)s::text[]) AS known (worker)
                 CROSS JOIN LATERAL (
                     SELECT * FROM outbox
@@ -170,13 +176,17 @@ class Outbox:
                     "each": each,
                 },
             ).fetchall()
-        return self.send(
-            [
-                Send(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due)
-                for id_, worker, tenant, work, revision, send, due in rows
-            ],
-            time_left=time_left,
-        )
+        superseded = [row[0] for row in rows if row[-1]]
+        try:
+            self._mark_sent(superseded, now)
+        except CounterfoilError as error:
+            log.warning("Superseded messages stay in the outbox: %s", error)
+        owed = [
+            Send(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due)
+            for id_, worker, tenant, work, revision, send, due, is_superseded in rows
+            if not is_superseded
+        ]
+        return self.send(owed, time_left=time_left) + len(superseded)
 
 
 def _batches(sends: Sequence[Send], bodies: Mapping[UUID, str]) -> Iterator[list[Send]]:
