@@ -32,6 +32,8 @@ from counterfoil.tasks.types import TYPES
 
 SUMMARY = "Hand in tasks for the workers to carry out; show, list and cancel them."
 LOOK_SECONDS = 0.25
+LONGEST_RESULT = 4000
+"""Characters of a result that people are shown."""
 STYLES: dict[Status, str] = {
     "pending": "cyan",
     "in-progress": "cyan",
@@ -115,7 +117,7 @@ def show(context: typer.Context, task: Which, *, as_json: AsJson = False) -> Non
     whose, job_id = _found(cloud, task)
     shown, tries = _shown(cloud, whose, job_id)
     if as_json:
-        print_json(record(whose, shown) | {"timeline": [vars(one) for one in tries]})
+        print_json(record(whose, shown) | {"timeline": [_plain(one) for one in tries]})
     else:
         _show(whose, shown, tries)
 
@@ -145,7 +147,8 @@ def list_(  # one for each option
             found += [(whose, task) for task in store.page(connection, wanted, limit)]
     found.sort(key=lambda one: one[1].created_at, reverse=True)
     if as_json:
-        print_json([record(whose, task) for whose, task in found])
+        rows = [record(whose, task) for whose, task in found]
+        print_json([{name: value for name, value in row.items() if name != "result"} for row in rows])
     else:
         _show_list(found)
 
@@ -211,8 +214,12 @@ def wait_for(look: Callable[[], Task]) -> Task:
 
 
 def record(whose: Tenant, task: Task) -> dict[str, Any]:
-    """A task as JSON has it; as the API answers."""
-    return {"tenant": whose.slug, **vars(task)}
+    """A task as JSON has it, and as the API answers."""
+    return {"tenant": whose.slug, **_plain(task)}
+
+
+def _plain(row: Task | Try) -> dict[str, Any]:
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in vars(row).items()}
 
 
 def _payload(text: str) -> dict[str, Any]:
@@ -297,4 +304,7 @@ def _show(whose: Tenant, task: Task, tries: list[Try] | tuple[()]) -> None:
             table.add_row(*map(Text, (str(one.number), f"{one.began_at:%H:%M:%S}", took, one.outcome, note)))
         page().print(table)
     if task.status == "succeeded":
-        page().print(Text(json.dumps(task.result, ensure_ascii=False, indent=1)))
+        result = json.dumps(task.result, ensure_ascii=False, indent=1)
+        page().print(Text(result[:LONGEST_RESULT]))
+        if len(result) > LONGEST_RESULT:
+            aside().print(f"The result has {len(result)} characters: --json shows all of it.")

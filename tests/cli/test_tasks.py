@@ -167,6 +167,19 @@ def test_a_task_is_shown_by_the_end_of_its_id_with_its_tries(sent: list[Send], a
             run("show", text)
 
 
+def test_of_a_long_result_the_beginning_is_shown(sent: list[Send], admin: Connection) -> None:
+    job_id = call("submit", "echo")["job_id"]
+    admin.execute("UPDATE task SET status = 'succeeded', result = to_jsonb(repeat('x', 100000)), ended_at = now()")
+
+    told = run("show", job_id)
+
+    assert sent
+    assert len(told) < 6000
+    assert "100002 characters: --json" in told
+    assert len(call("show", job_id)["result"]) == 100_000
+    assert "result" not in call("list")[0]
+
+
 def test_the_list_is_of_the_newest_first_and_can_be_narrowed(sent: list[Send], admin: Connection) -> None:
     first, second = call("submit", "echo"), call("submit", "echo")
     admin.execute("UPDATE task SET status = 'failed', error = 'no', failed_at = now() WHERE id = %s", [first["job_id"]])
