@@ -6,6 +6,8 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.delivery.settlement import fail_abandoned
+from counterfoil.delivery.store import Answer, Claim
 from counterfoil.errors import (
     ContextWindowError,
     DeferredError,
@@ -15,12 +17,14 @@ from counterfoil.errors import (
     StaleClaimError,
 )
 from counterfoil.llm import Question, Turn
+from counterfoil.messages import Message
 from counterfoil.outbox import MAX_DELAY
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
 from counterfoil.tasks.chat.completion import LOOK_AGAIN
 from counterfoil.tasks.chat.tokens import estimate
 from counterfoil.tasks.registry import TYPES, TaskContext, UnknownTypeError
+from counterfoil.work import KINDS
 from tests.factories import NOW
 from tests.tasks.chat.conftest import Chat
 from tests.tasks.conftest import rows
@@ -225,6 +229,20 @@ def test_a_cancelled_message_gives_its_turn_to_the_next_one_that_is_not(chat: Ch
 
     assert cancelled is not None
     assert [send.message.work_id for send in cancelled[1]] == [third]
+
+
+def test_a_message_that_is_failed_for_its_lost_worker_gives_its_turn_on(chat: Chat, admin: Connection) -> None:
+    session = chat.say("One")
+    second = chat.say("Two", session)
+    put_off(admin, second)
+    admin.execute("UPDATE task SET status = 'in-progress', attempts = 6, claim_token = 9 WHERE id = %s", [session])
+    admin.execute("UPDATE task SET lease_expires_at = %s, claimed_at = %s WHERE id = %s", [NOW, NOW, session])
+    lost = Claim(Answer.EXHAUSTED, Message(work_id=session, revision=1, send_number=0), chat.tenant, 6, 9)
+
+    with chat.database.delivery() as connection:  # as the archiver, which sees nothing that was said
+        sends = fail_abandoned(connection, KINDS["tasks"], lost, 6, "dead_letters", NOW)
+
+    assert [send.message.work_id for send in sends] == [second]
 
 
 def test_the_end_of_a_message_behind_one_that_waits_wakes_nothing(chat: Chat, admin: Connection) -> None:

@@ -65,6 +65,17 @@ def test_where_nothing_goes_wrong_each_turn_follows_at_once(bustle: Make, admin:
     assert len(world.saw) == 72
 
 
+def test_the_end_of_a_turn_lets_the_next_one_have_it_at_once_whatever_it_is(bustle: Make, admin: Connection) -> None:
+    world = bustle(1, replace(NEVER, model_refuses=0.3, cancelled=0.2))
+    world.run(sessions=6, messages=12, workers=5)
+
+    assert world.faults() == set()
+    ended = admin.execute("SELECT DISTINCT coalesce(failed_at, ended_at) FROM task").fetchall()
+    assert ended == [(world.began,)]
+    states = admin.execute("SELECT DISTINCT coalesce(status, 'cancelled') FROM task").fetchall()
+    assert {state for (state,) in states} == {"succeeded", "failed", "cancelled"}
+
+
 # And what would not do
 
 
