@@ -71,6 +71,8 @@ CREATE TRIGGER simulation_note AFTER INSERT OR UPDATE ON ingestion_job
     FOR EACH ROW EXECUTE FUNCTION simulation_note('ingestion', '', '{columns}');
 CREATE TRIGGER simulation_note AFTER INSERT OR UPDATE ON document
     FOR EACH ROW EXECUTE FUNCTION simulation_note('matching', 'matching_', '{columns}');
+CREATE TRIGGER simulation_note AFTER INSERT OR UPDATE ON task
+    FOR EACH ROW EXECUTE FUNCTION simulation_note('tasks', '', '{columns}');
 CREATE TRIGGER simulation_note AFTER INSERT OR UPDATE ON cluster_diagnostics
     FOR EACH ROW EXECUTE FUNCTION simulation_note('diagnostics', '', '{columns}');
 """

@@ -24,6 +24,7 @@ class Fault(StrEnum):
     CALL_REFUSED = "an SQS call fails before its effect"
     ANSWER_LOST = "the answer of an SQS call is lost after its effect"
     ENTRY_REFUSED = "an entry of an SQS batch call fails"
+    EARLY = "a delayed message shows before its time"
     DELIVERED_TWICE = "a message in flight is delivered once more"
     RESURRECTED = "a deleted message comes back"
     RECEIVED_IN_VAIN = "a received batch never reaches a function"
@@ -50,6 +51,7 @@ RATES = {
     Fault.CALL_REFUSED: 0.06,
     Fault.ANSWER_LOST: 0.06,
     Fault.ENTRY_REFUSED: 0.08,
+    Fault.EARLY: 0.3,
     Fault.DELIVERED_TWICE: 0.1,
     Fault.RESURRECTED: 0.1,
     Fault.RECEIVED_IN_VAIN: 0.1,

@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
-from cli.simulation import invariants, scenario
+from cli.simulation import invariants, people, scenario
 from cli.simulation.database import Store
 from cli.simulation.faults import Fault
 from cli.simulation.scheduler import START, ViolationError
@@ -27,6 +27,8 @@ FAMILIES = (
     ("order", "confirmation", "delivery", "invoice"),
 )
 """Documents whose decisions depend on one another."""
+TASKS = 0.3
+"""Share of the histories that tasks come in."""
 BAD_BODIES = ("", "not JSON", "[1]", '{"schema_version": 1}', '{"work_id": "00000000-0000-0000-0000-000000000000"}')
 
 
@@ -84,6 +86,11 @@ def begun(seed: int, store: Store, prepare: Callable[[World], None] = lambda _wo
 
 def _fill(world: World) -> None:
     random = world.random
+    if random.random() < TASKS:
+        _hand_in(world)
+        if random.random() < 0.8:
+            _meanwhile(world)
+            return
     names = list(random.choice(FAMILIES)) if random.random() < 0.5 else random.sample(READABLE, random.randint(1, 4))
     if random.random() < 0.6:
         for name in names:
@@ -91,12 +98,30 @@ def _fill(world: World) -> None:
             world.names[document_id] = name
     else:
         _upload(world, names[: random.randint(1, 3)])
+    _meanwhile(world)
+
+
+def _hand_in(world: World) -> None:
+    """Tasks come in, and now and then one is cancelled."""
+    random = world.random
+    for number in range(random.randint(1, 4)):
+        max_retry = random.choice((0, 1, 2, 5))
+        task_id = scenario.make_task(world.store, random, max_retry, 0)
+        world.names[task_id] = f"task {number + 1}"
+        world.bounds[task_id] = max_retry + 1
+        if random.random() < 0.1:
+            _at(world, random.uniform(0, 60), partial(people.cancel, world, task_id))
+
+
+def _meanwhile(world: World) -> None:
+    """What people and others do."""
+    random = world.random
     if random.random() < 0.2:
         _at(world, random.uniform(0, 600), lambda: _bad(world))
     if random.random() < 0.05:
         _at(world, random.uniform(0, 600), lambda: _stray(world))
     for _ in range(random.choice((0, 0, 0, 1, 2))):
-        _at(world, random.choice((random.uniform(0, 60), random.uniform(0, 4000))), world.redrive)
+        _at(world, random.choice((random.uniform(0, 60), random.uniform(0, 4000))), partial(people.redrive, world))
 
 
 def _upload(world: World, names: list[str]) -> None:
@@ -134,7 +159,7 @@ def _stray(world: World) -> None:
     stray = Message(work_id=UUID(int=random.getrandbits(128), version=4), revision=1, send_number=0)
     queue = world.sqs.queues[random.choice(tuple(world.sqs.queues))]
     world.strays.append((queue.worker, stray.work_id))
-    world.sqs.put(queue, stray.model_dump_json())
+    world.sqs.put(queue, scenario.task_body(stray) if queue.worker == "tasks" else stray.model_dump_json())
 
 
 def _at(world: World, seconds: float, act: Callable[[], None]) -> None:

@@ -13,10 +13,10 @@ from cli.simulation import oracle
 from cli.simulation.scheduler import ViolationError
 from cli.simulation.sqs import Message, Queue
 from cli.simulation.world import Try, World
-from counterfoil.documents import uploads
-from counterfoil.errors import CounterfoilError, DeferredError, PermanentError
+from counterfoil.errors import CounterfoilError, DeferredError, PermanentError, StaleClaimError, TransientError
 from counterfoil.messages import read_message
 from counterfoil.work import JOB_NAMESPACE, KINDS
+from functions.dead_letters.archiver import READERS
 
 MAX_ATTEMPTS = 3
 MAX_RETURNS = 2
@@ -32,7 +32,7 @@ Named = tuple[str, UUID, int, int]
 def named(worker: str, body: str) -> tuple[Named, ...]:
     """The works that a message names; none where it cannot be read."""
     try:
-        intake = (uploads.read if worker == "acquisition" else read_message)(body)
+        intake = READERS.get(worker, read_message)(body)
     except CounterfoilError:
         return ()
     return tuple((worker, one.work_id, one.revision, one.send_number) for one in intake.messages)
@@ -51,6 +51,8 @@ FROM (
     FROM document
     UNION ALL SELECT 'diagnostics', id, status, revision, send_number, attempts, lease_expires_at, returns
     FROM cluster_diagnostics
+    UNION ALL SELECT 'tasks', id, status, revision, send_number, attempts, lease_expires_at, returns
+    FROM task
 ) w
 """
 
@@ -220,6 +222,7 @@ def _findings(world: World, entries: list[Entry]) -> Iterator[str]:
     yield from _attempts(world, entries)
     yield from _nobody_overwrites(world, entries)
     yield from _effects(world, entries)
+    yield from _never_forked(world, entries)
     yield from _permanent(world, entries)
     yield from _claims_start(world, entries)
     yield from _dead_letters(world, entries)
@@ -263,8 +266,23 @@ def _attempts(world: World, entries: list[Entry]) -> Iterator[str]:
                 f"{entry.worker} of {world.name(entry.id)} counts {entry.new['attempts']} attempts in revision "
                 f"{key[2]}, and {counted[key]} claims were committed and not given back (ledger {entry.number})"
             )
-        if entry.new["attempts"] > MAX_ATTEMPTS:
+        if entry.new["attempts"] > _most(world, entry):
             yield f"{entry.worker} of {world.name(entry.id)} was tried {entry.new['attempts']} times"
+
+
+def _most(world: World, entry: Entry) -> int:
+    """How often a work may be tried in one revision."""
+    return world.bounds.get(entry.id, MAX_ATTEMPTS)
+
+
+def _never_forked(world: World, entries: list[Entry]) -> Iterator[str]:
+    """A task that is put back waits for one message, whose number is above those of all that were sent before."""
+    for entry in entries:
+        if entry.worker != "tasks" or entry.old is None or entry.old["revision"] != entry.new["revision"]:
+            continue
+        raised = entry.new["send_number"] > entry.old["send_number"]
+        if entry.new["status"] == "pending" and entry.old["status"] == "in-progress" and not raised:
+            yield f"a retry of {world.name(entry.id)} is owed under the number of an older message"
 
 
 def _claims_of_tries(world: World, entries: list[Entry]) -> dict[Try, Entry]:
@@ -327,7 +345,9 @@ def _effects(world: World, entries: list[Entry]) -> Iterator[str]:
     ended = Counter(
         (entry.worker, entry.id, entry.new["revision"])
         for entry in entries
-        if entry.old is not None and (entry.became("succeeded") or entry.became(None))
+        if entry.old is not None
+        # A task is never skipped: one that ends so is cancelled.
+        and (entry.became("succeeded") or (entry.became(None) and entry.worker != "tasks"))
     )
     for key in committed.keys() | ended.keys():
         if committed.get(key, 0) != 1 or ended[key] != 1:
@@ -340,9 +360,7 @@ def _effects(world: World, entries: list[Entry]) -> Iterator[str]:
 def _permanent(world: World, entries: list[Entry]) -> Iterator[str]:
     """What failed for good, and what was written down as such, is not tried again."""
     failed: set[tuple[str, UUID, int]] = set()
-    permanent = {
-        (one.task, one.worker, one.attempt.work_id) for one in world.tries if isinstance(one.raised, PermanentError)
-    }
+    permanent = {(one.task, one.worker, one.attempt.work_id) for one in world.tries if _is_permanent(one)}
     for entry in entries:
         key = (entry.worker, entry.id, entry.new["revision"])
         if entry.claims and key in failed:
@@ -351,6 +369,13 @@ def _permanent(world: World, entries: list[Entry]) -> Iterator[str]:
             failed.add(key)
         if (entry.task, entry.worker, entry.id) in permanent and entry.became("pending"):
             yield f"a permanent failure of {entry.worker} {world.name(entry.id)} is retried (ledger {entry.number})"
+
+
+def _is_permanent(one: Try) -> bool:
+    """Whether nothing may be tried again after this: of tasks, an error that nobody mapped is nothing to repeat."""
+    if isinstance(one.raised, PermanentError) or one.raised is None:
+        return one.raised is not None
+    return one.worker == "tasks" and not isinstance(one.raised, TransientError | DeferredError | StaleClaimError)
 
 
 def _claims_start(world: World, entries: list[Entry]) -> Iterator[str]:
@@ -384,7 +409,7 @@ def _dead_letters(world: World, entries: list[Entry]) -> Iterator[str]:
             yield f"failed {entry.worker} of {world.name(entry.id)} has no dead letter of its revision"
     for entry in entries:
         died = entry.became("failed") and letters.get(_job(entry)) == (entry.new["revision"], "max_retries_exceeded")
-        if died and entry.new["attempts"] < MAX_ATTEMPTS and entry.new["returns"] < MAX_RETURNS:
+        if died and entry.new["attempts"] < _most(world, entry) and entry.new["returns"] < MAX_RETURNS:
             yield (
                 f"{entry.worker} of {world.name(entry.id)} is dead with {entry.new['attempts']} attempts and "
                 f"{entry.new['returns']} returns"
@@ -396,13 +421,17 @@ def _job(entry: Entry) -> UUID:
 
 
 def _strays(world: World) -> Iterator[str]:
-    """A message about work that does not exist is on record."""
+    """A message about work that does not exist is on record, and none about work that does."""
     rows = world.store.admin.execute(
         "SELECT job_id FROM dead_letter_audit WHERE action IN ('unknown-work', 'dropped-unknown')"
     ).fetchall()
     for worker, work_id in world.strays:
         if (KINDS[worker].job_id(work_id),) not in rows:
             yield f"a message of {worker} about unknown work {work_id} is gone without a record"
+    unknown = {KINDS[worker].job_id(work_id) for worker, work_id in world.strays}
+    for (job,) in rows:
+        if job not in unknown:
+            yield f"a message of job {job} was taken for one of work that does not exist"
 
 
 def _clusters(world: World) -> Iterator[str]:

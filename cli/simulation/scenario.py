@@ -34,6 +34,7 @@ from counterfoil.errors import (
     RejectedStatementError,
     ServiceUnavailableError,
 )
+from counterfoil.messages import Message
 
 BUCKET = "uploads"
 TENANT = UUID("00000000-0000-7000-9000-000000000001")
@@ -253,6 +254,34 @@ WITH job AS (
 INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
 VALUES (%(tenant)s, 'matching', %(id)s, 1, 0, %(at)s, %(at)s)
 """
+
+
+def make_task(store: Store, random: Random, max_retry: int, at: float) -> UUID:
+    """A task that was handed in; its message is owed."""
+    task_id = UUID(int=random.getrandbits(128), version=4)
+    store.admin.execute(
+        _TASK,
+        {"id": task_id, "tenant": TENANT, "max_retry": max_retry, "at": START + timedelta(seconds=at)},
+    )
+    return task_id
+
+
+_TASK = """
+WITH task AS (
+    INSERT INTO task (id, tenant_id, task_type, payload, payload_hash, max_retry, created_at, revision)
+    VALUES (%(id)s, %(tenant)s, 'echo', '{"say": "hello"}', sha256(''), %(max_retry)s, %(at)s, 1)
+)
+INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+VALUES (%(tenant)s, 'tasks', %(id)s, 1, 0, %(at)s, %(at)s)
+"""
+
+
+def task_body(message: Message) -> str:
+    """A message of a task, as the outbox writes it."""
+    metadata = {"created_at": START.isoformat(), "retry_count": 0, "max_retry": 5}
+    about = {"schema_version": 1, "task_type": "echo", "payload": {}, "metadata": metadata}
+    named = {"job_id": str(message.work_id), "revision": message.revision, "send_number": message.send_number}
+    return json.dumps(about | named)
 
 
 def make_document(store: Store, random: Random, name: str, at: float) -> UUID:

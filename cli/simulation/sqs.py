@@ -5,7 +5,7 @@ decides.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,9 +47,11 @@ class Message:
 class Queue:
     """A queue, its dead-letter queue beside it."""
 
-    def __init__(self, scheduler: Scheduler, worker: str, visibility: float, dead: "Queue | None" = None) -> None:
+    def __init__(
+        self, scheduler: Scheduler, worker: str, visibility: float, dead: "Queue | None" = None, suffix: str = ""
+    ) -> None:
         self.worker = worker
-        self.name = f"counterfoil-{worker}" if dead is not None else f"counterfoil-{worker}-dlq"
+        self.name = f"counterfoil-{worker}{suffix}" if dead is not None else f"counterfoil-{worker}-dlq"
         self.visibility = visibility
         self.dead = dead
         self.messages: list[Message] = []
@@ -78,11 +80,15 @@ class Queue:
 class Sqs:
     """The service. `client` is what the product's code is given in the place of boto3's client."""
 
-    def __init__(self, scheduler: Scheduler, faults: Faults, queues: dict[str, Queue]) -> None:
+    def __init__(
+        self, scheduler: Scheduler, faults: Faults, queues: dict[str, Queue], retries: Sequence[Queue] = ()
+    ) -> None:
         self.scheduler = scheduler
         self.faults = faults
         self.queues = queues
-        self.by_name = {one.name: one for queue in queues.values() for one in (queue, queue.dead) if one is not None}
+        """By worker, those of its first tries."""
+        self.feeding = [*queues.values(), *retries]
+        self.by_name = {one.name: one for queue in self.feeding for one in (queue, queue.dead) if one is not None}
         self.on_dead: Callable[[Queue, Message], None] = lambda _queue, _message: None
         """Told of each move to a dead-letter queue."""
         self.on_deleted: Callable[[Queue, Message], None] = lambda _queue, _message: None
@@ -213,7 +219,10 @@ class Sqs:
             if self.faults.strikes(Fault.ENTRY_REFUSED):
                 failed.append({"Id": entry["Id"], "Code": "InternalError", "SenderFault": False})
             else:
-                message = self.put(queue, entry["MessageBody"], entry.get("DelaySeconds", 0))
+                delay = entry.get("DelaySeconds", 0)
+                if delay > 1 and self.faults.strikes(Fault.EARLY):
+                    delay *= self.scheduler.random.random()
+                message = self.put(queue, entry["MessageBody"], delay)
                 successful.append({"Id": entry["Id"], "MessageId": message.id})
         self._after("SendMessageBatch")
         return {"Successful": successful, "Failed": failed}
@@ -270,7 +279,8 @@ def record(queue: Queue, message: Message) -> dict[str, Any]:
 def _short(body: str) -> str:
     try:
         parsed = json.loads(body)
-        return f"(work {parsed['work_id'][-12:]}, revision {parsed['revision']}, send {parsed['send_number']})"
+        work_id = parsed["job_id" if "job_id" in parsed else "work_id"]
+        return f"(work {work_id[-12:]}, revision {parsed['revision']}, send {parsed['send_number']})"
     except (ValueError, KeyError, TypeError):
         return f"({body[:30]}...)"
 

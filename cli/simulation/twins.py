@@ -1,22 +1,26 @@
 """Broken twins of the engine, each without one of its rules: a simulation that is worth its name catches every one."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
 from unittest import mock
+from uuid import uuid4
 
 from cli.simulation.faults import Fault
 from cli.simulation.world import World
 from counterfoil import work
-from counterfoil.delivery import batch, consumer, settlement, store
+from counterfoil.delivery import batch, claims, consumer, settlement, store
 from counterfoil.delivery.received import Received
 from counterfoil.delivery.settlement import Verdict
-from counterfoil.delivery.store import Claim
+from counterfoil.delivery.store import Answer, Claim
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.documents.matching import matcher
 from counterfoil.errors import CounterfoilError, DeferredError, StaleClaimError
+from counterfoil.messages import Intake, Message
+from counterfoil.retry import Requeue
+from counterfoil.work import Kind, Send
 
 
 @dataclass(frozen=True)
@@ -104,8 +108,105 @@ class _AcknowledgesStale(batch.Batch):
         return super()._conclude(record, verdict, claim)
 
 
+class _SkipsEarly(batch.Batch):
+    """What comes before its time is not for this consumer, and is gone."""
+
+    _is_starting = False
+
+    def _start(self, records: Sequence[Received], *, take_over: bool) -> None:
+        self._is_starting = True
+        try:
+            super()._start(records, take_over=take_over)
+        finally:
+            self._is_starting = False
+
+    def _park(self, records: Sequence[Received], *, wait: timedelta) -> None:
+        if not self._is_starting:
+            super()._park(records, wait=wait)
+            return
+        for record in records:
+            self._conclude(record, Verdict("early", acknowledged=True))
+
+
+class _SendsLater(batch.Batch):
+    """Retries are sent when the messages that failed are known to be gone: at the next invocation."""
+
+    unsent: ClassVar[list[Send]] = []
+
+    def process(self) -> list[tuple[Any, ...]]:
+        sends, _SendsLater.unsent = self.unsent, []
+        self._consumer.settlement._outbox.send(sends)
+        return super().process()
+
+    @staticmethod
+    def park_failed(connection: Any, kind: Kind, claim: Claim, *, error: str, due: datetime, **_now: datetime) -> Any:
+        """The state without its message."""
+        values = {"id": claim.message.work_id, "token": claim.token, "error": error, "due": due}
+        row = connection.execute(kind.sql(store._PARK_FAILED), values).fetchone()
+        if row is None:
+            raise StaleClaimError("A newer claim exists")
+        message = Message(work_id=row[0], revision=row[2], send_number=row[3])
+        _SendsLater.unsent.append(Send(uuid4(), kind.worker, row[1], message, due))
+        return []
+
+
 def _batches(broken: type[batch.Batch]) -> Callable[[], Any]:
     return lambda: mock.patch.object(consumer, "Batch", broken)
+
+
+# -- retries ----------------------------------------------------------------------------------------------------------
+
+
+def _sends_later() -> Any:
+    _SendsLater.unsent.clear()
+    return _all(_batches(_SendsLater)(), mock.patch.object(store, "park_failed", _SendsLater.park_failed))
+
+
+class _Forks(settlement.Settlement):
+    """The new message is on its way before anything says that the old one is not needed any more."""
+
+    def failed(self, record: Received, claim: Claim, error: BaseException) -> Verdict:
+        now = self._clock()
+        decision = self._policy.decide(error, claim.attempts, record.receives, now, max_attempts=claim.max_attempts)
+        if isinstance(decision, Requeue):
+            old = claim.message
+            with self._database.delivery() as connection:
+                row = (old.work_id, claim.tenant_id, old.revision, old.send_number + 1)
+                sends = work.owe(connection, self._kind, [row], decision.at, now)
+            self._outbox.send(sends)
+        return super().failed(record, claim, error)
+
+
+_ACT = """
+UPDATE {table} SET {status} = 'in-progress', {attempts} = {attempts} + 1, {claim_token} = nextval('claim_token'),
+    {claimed_at} = %(now)s, {lease_expires_at} = %(lease)s, {next_attempt_at} = NULL
+WHERE id = %(id)s RETURNING {attempts}, {claim_token}
+"""
+
+
+class _ChecksThenActs(claims.Claims):
+    """Whether work is free is asked first; that it is taken is written down afterwards."""
+
+    def claim(self, wanted: Mapping[Message, Intake], *, take_over: bool) -> dict[Message, Claim]:
+        with self._database.delivery() as connection:
+            now = self._register(connection, wanted.values())
+            found = store.claim(
+                connection,
+                self._kind,
+                list(wanted),
+                now=now,
+                lease=now,
+                max_attempts=self._max_attempts,
+                take_over=take_over,
+                look_only=True,
+            )
+        with self._database.delivery() as connection:
+            for message, claim in found.items():
+                if claim.answer is Answer.MINE:
+                    values = {"id": message.work_id, "now": now, "lease": now + self._lease}
+                    attempts, token = connection.execute(self._kind.sql(_ACT), values).fetchall()[0]
+                    found[message] = replace(claim, attempts=attempts, token=token)
+        return found
 
 
 # -- statements -------------------------------------------------------------------------------------------------------
@@ -210,4 +311,12 @@ TWINS = (
         lambda world: world.faults.ensure(Fault.PAUSE, 8),
     ),
     Twin("no send number", "lost", _no_send_number),
+    Twin("send after acknowledge", "lost", _sends_later),
+    Twin("requeue that forks", "does not exist", lambda: mock.patch.object(consumer, "Settlement", _Forks)),
+    Twin(
+        "check-then-act guard",
+        "committed 2 times",
+        lambda: mock.patch.object(consumer, "Claims", _ChecksThenActs),
+    ),
+    Twin("early message skipped", "lost", _batches(_SkipsEarly)),
 )

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import Any
 from unittest import mock
 from uuid import UUID
 
-from cli.simulation import scenario
+from cli.simulation import people, scenario
 from cli.simulation.aws_lambda import Function, Handler, Mapping, Schedule
 from cli.simulation.database import KEEPER, SimulatedDatabase, Store, Transactions
 from cli.simulation.faults import Fault, Faults
@@ -23,12 +24,12 @@ from counterfoil.delivery.visibility import Visibility
 from counterfoil.documents import uploads
 from counterfoil.documents.matching import matcher
 from counterfoil.documents.matching.store import Documents
-from counterfoil.errors import CounterfoilError, ServiceUnavailableError
+from counterfoil.errors import ServiceUnavailableError
 from counterfoil.messages import Intake, read_message
 from counterfoil.outbox import Outbox
-from counterfoil.retry import RedeliverPolicy
+from counterfoil.retry import RedeliverPolicy, RequeuePolicy
 from counterfoil.settings import Settings
-from counterfoil.work import begin
+from counterfoil.tasks.message import read_task_message
 from functions.acquisition.work import acquire
 from functions.dead_letters import handler as dead_letters
 from functions.dead_letters.archiver import Archiver
@@ -36,6 +37,7 @@ from functions.diagnostics.work import diagnose
 from functions.ingestion import work as ingestion_work
 from functions.ingestion.work import ingest
 from functions.matching.work import match, match_together
+from functions.tasks.work import Means, carry_out
 from functions.watchdog import recovery
 from functions.watchdog.recovery import Watchdog
 
@@ -44,9 +46,13 @@ WORKERS: dict[str, tuple[Callable[[Attempt], Outcome], Callable[[str], Intake]]]
     "ingestion": (ingest, read_message),
     "matching": (match, read_message),
     "diagnostics": (diagnose, read_message),
+    "tasks": (partial(carry_out, means=Means()), read_task_message),
 }
 TOGETHER: dict[str, WorkTogether] = {"matching": match_together}
 """Of those, the ones that can do several works in one go."""
+REQUEUEING = ("tasks",)
+"""Of those, the ones that have a queue for retries."""
+RETRY_URLS = {worker: f"{URL}counterfoil-{worker}-retry" for worker in REQUEUEING}
 URLS = {worker: f"{URL}counterfoil-{worker}" for worker in WORKERS}
 SOURCES = {f"{ARN}counterfoil-{worker}-dlq": worker for worker in WORKERS}
 
@@ -69,6 +75,7 @@ ROWS = {
     "ingestion": Row(timeout=300, batch_size=4, visibility=1800, start_margin=60),
     "matching": Row(timeout=120, batch_size=10, visibility=720, start_margin=30, permits=4),
     "diagnostics": Row(timeout=60, batch_size=10, visibility=360, start_margin=20),
+    "tasks": Row(timeout=120, batch_size=10, visibility=720, start_margin=30, reserved=4),
 }
 
 
@@ -101,6 +108,8 @@ class World:
     stalls: list[float] = field(default_factory=list)
     rematches: int = 0
     """How many works get new data while they are worked on."""
+    bounds: dict[UUID, int] = field(default_factory=dict)
+    """How often works may be tried that say so for themselves."""
     bad: list[tuple[Queue, Message]] = field(default_factory=list)
     """Messages that nobody can read."""
     strays: list[tuple[str, UUID]] = field(default_factory=list)
@@ -127,7 +136,11 @@ class World:
             worker: Queue(self.scheduler, worker, row.visibility, Queue(self.scheduler, worker, 60 if short else 360))
             for worker, row in self.rows.items()
         }
-        self.sqs = Sqs(self.scheduler, self.faults, queues)
+        retries = [
+            Queue(self.scheduler, worker, self.rows[worker].visibility, queues[worker].dead, "-retry")
+            for worker in REQUEUEING
+        ]
+        self.sqs = Sqs(self.scheduler, self.faults, queues, retries)
         self.scheduler.at_point = self._strike
         self.functions = {worker: self._function(worker, row) for worker, row in self.rows.items()}
         self.functions["dead_letters"] = Function(
@@ -136,10 +149,11 @@ class World:
         self.functions["watchdog"] = Function(self.scheduler, self.faults, "watchdog", 55, 1, self._watchdog)
         self.mappings = [
             Mapping(
-                self.sqs, self.faults, queues[worker], self.functions[worker],
-                batch_size=row.batch_size, maximum_concurrency=row.maximum_concurrency,
+                self.sqs, self.faults, queue, self.functions[queue.worker],
+                batch_size=self.rows[queue.worker].batch_size,
+                maximum_concurrency=self.rows[queue.worker].maximum_concurrency,
             )
-            for worker, row in self.rows.items()
+            for queue in self.sqs.feeding
         ]  # fmt: skip
         for queue in queues.values():
             assert queue.dead is not None
@@ -183,8 +197,8 @@ class World:
                 settings,
                 Works(alone, together) if worker in TOGETHER else alone,
                 database=database,
-                outbox=Outbox(database, settings.queue_urls, clock=self.scheduler.clock),
-                visibility=Visibility(URLS[worker]),
+                outbox=self.outbox(database),
+                visibility=Visibility(*(urls[worker] for urls in (URLS, RETRY_URLS) if worker in urls)),
                 read=read,
                 clock=self.scheduler.clock,
                 concurrency=Protecting(self, process),
@@ -193,20 +207,23 @@ class World:
 
         return Function(self.scheduler, self.faults, worker, row.timeout, row.reserved, start)
 
+    def outbox(self, database: SimulatedDatabase) -> Outbox:
+        """The outbox as a process of this world has it."""
+        return Outbox(database, URLS, RETRY_URLS, clock=self.scheduler.clock, random=self.random.random)
+
     def _dead_letters(self, process: Process) -> Handler:
         function = object.__new__(dead_letters._Function)  # its parts, on simulated connections
         function.settings = _keeper_settings()
         database = SimulatedDatabase(self.transactions, process, KEEPER)
-        outbox = Outbox(database, URLS, clock=self.scheduler.clock)
-        function._archiver = Archiver(database, outbox, RedeliverPolicy(), self.scheduler.clock)
+        others = dict.fromkeys(REQUEUEING, RequeuePolicy())
+        function._archiver = Archiver(database, self.outbox(database), RedeliverPolicy(), self.scheduler.clock, others)
 
         self.archivers[process] = function
         return dead_letters.handle
 
     def _watchdog(self, process: Process) -> Handler:
         database = SimulatedDatabase(self.transactions, process, KEEPER)
-        outbox = Outbox(database, URLS, clock=self.scheduler.clock)
-        watchdog = Watchdog(_keeper_settings(), database, outbox, self.scheduler.clock)
+        watchdog = Watchdog(_keeper_settings(), database, self.outbox(database), self.scheduler.clock)
 
         def handle(_event: dict[str, Any], _context: Any) -> Any:
             recovered = watchdog.run()
@@ -227,7 +244,7 @@ class World:
         self._count_permits(worker, process)
         if worker == "matching" and self.rematches > 0 and self.random.random() < 0.3:
             self.rematches -= 1
-            self.redrive((worker, attempt.work_id))
+            people.redrive(self, (worker, attempt.work_id))
         scheduler.point(
             f"try {attempt.number} of {worker} {self.name(attempt.work_id)}, revision {attempt.revision}, "
             f"token {attempt.token}: {_told(behaviour)}"
@@ -352,28 +369,6 @@ class World:
             self._due_at = (self.transactions.writes, min(due, default=inf))
         return self._due_at[1]
 
-    def redrive(self, work: tuple[str, UUID] | None = None) -> None:
-        """A new revision of a work, by a person or by new data: whatever its state."""
-        process = Process("operator", mortal=False)
-        database = SimulatedDatabase(self.transactions, process)
-        outbox = Outbox(database, URLS, clock=self.scheduler.clock)
-        random = self.random
-
-        def act() -> None:
-            rows = [work] if work is not None else self.store.admin.execute(_REDRIVABLE).fetchall()
-            if not rows:
-                return
-            worker, work_id = rows[int(random.random() * len(rows))]
-            self.scheduler.say(f"a new revision of {worker} {self.name(work_id)} is wanted")
-            try:
-                with database.tenant(scenario.TENANT) as connection:
-                    sends = begin(connection, worker, [work_id], self.scheduler.clock())
-                outbox.send(sends)
-            except CounterfoilError as error:
-                self.scheduler.say(f"it is refused: {error}")
-
-        self.scheduler.spawn("redrive", act, process)
-
     def run(self) -> None:
         """Run to rest."""
         with _product_in(self):
@@ -439,9 +434,16 @@ _CACHED: dict[tuple[Any, ...], Settings] = {}
 def _settings(worker: str, timeout: int, permits: int, start_margin: int, lease: int) -> Settings:
     key = (worker, timeout, permits, start_margin, lease)
     if key not in _CACHED:
-        row = {"name": worker, "timeout": timeout, "permits": permits, "start_margin": start_margin}
+        retries = "requeue" if worker in REQUEUEING else "redeliver"
+        row = {"name": worker, "timeout": timeout, "permits": permits, "start_margin": start_margin, "retries": retries}
         _CACHED[key] = Settings.model_validate(
-            {"worker": row, "queue_urls": URLS, "lease_seconds": lease, "heartbeat_seconds": lease / 4}
+            {
+                "worker": row,
+                "queue_urls": URLS,
+                "retry_queue_urls": RETRY_URLS,
+                "lease_seconds": lease,
+                "heartbeat_seconds": lease / 4,
+            }
         )
     return _CACHED[key]
 
@@ -452,6 +454,7 @@ def _keeper_settings() -> Settings:
             {
                 "worker": {"name": "dead_letters", "timeout": 60, "start_margin": 25},
                 "queue_urls": URLS,
+                "retry_queue_urls": RETRY_URLS,
                 "dead_letter_sources": SOURCES,
             }
         )
@@ -483,14 +486,6 @@ def _product_in(world: World) -> Iterator[None]:
     ):
         yield
 
-
-_REDRIVABLE = """
-SELECT 'acquisition', id FROM acquisition_job WHERE status = 'failed' AND tenant_id IS NOT NULL
-UNION ALL SELECT 'ingestion', id FROM ingestion_job WHERE status = 'failed'
-UNION ALL SELECT 'matching', id FROM document WHERE matching_revision > 0 AND structured_data IS NOT NULL
-UNION ALL SELECT 'diagnostics', id FROM cluster_diagnostics
-ORDER BY 1, 2
-"""
 
 _DUE = """
 SELECT min(CASE WHEN not_before > created_at + interval '900 s' THEN not_before - interval '900 s'

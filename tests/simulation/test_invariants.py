@@ -44,6 +44,12 @@ def a_try_began_long_after_its_claim(world: World) -> bool:
     return True
 
 
+def a_task_asked_for_fewer_tries(world: World) -> bool:
+    again = [entry.id for entry in invariants.ledger(world) if entry.worker == "tasks" and entry.new["attempts"] == 2]
+    world.bounds |= dict.fromkeys(again, 1)
+    return bool(again)
+
+
 CHANGES: dict[str, tuple[Change, str]] = {
     "effects committed twice": (
         statement(
@@ -99,6 +105,21 @@ CHANGES: dict[str, tuple[Change, str]] = {
             "WHERE work_id IS NOT NULL AND dlq_reason = 'non_retriable_error' AND attempts = 1"
         ),
         "is dead with 1 attempts",
+    ),
+    "a retry without a number of its own": (
+        statement(
+            "UPDATE simulation_ledger SET new = jsonb_set(new, '{send_number}', old -> 'send_number') "
+            "WHERE worker = 'tasks' AND old ->> 'status' = 'in-progress' AND new ->> 'status' = 'pending'"
+        ),
+        "is owed under the number of an older message",
+    ),
+    "a task tried more often than it asked for": (a_task_asked_for_fewer_tries, "was tried 2 times"),
+    "a message taken for a stray": (
+        statement(
+            "INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, recorded_at) "
+            "SELECT tenant_id, id, 'unknown-work', 'tasks', now() FROM task LIMIT 1"
+        ),
+        "was taken for one of work that does not exist",
     ),
     "a permanent failure retried": (a_try_that_was_made_again_failed_for_good, "a permanent failure of"),
     "a claim that waits": (a_try_began_long_after_its_claim, "waited 100.0 s"),
