@@ -42,11 +42,16 @@ def bustle(
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_every_message_is_answered_once_and_in_order_or_not_at_all(seed: int, bustle: Make, admin: Connection) -> None:
+def test_every_message_is_answered_once_and_in_order_or_not_at_all(
+    seed: int, bustle: Make, admin: Connection, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     world = bustle(seed)
     world.run(sessions=12, messages=8, workers=5)
 
     assert world.faults() == set()
+    logged = capsys.readouterr().out + caplog.text
+    assert '"message":"failed"' in logged
+    assert not any(f"message {number}" in logged for number in range(1, 9))  # nothing that was said
     states: dict[str, int] = dict(
         admin.execute("SELECT coalesce(status, 'cancelled'), count(*) FROM task GROUP BY 1").fetchall()
     )
