@@ -1,4 +1,4 @@
-"""The API behind its gateway: a token, a form, a file posted to S3, and the document that it becomes."""
+"""The API behind its gateway: a token, a form and the document that a file becomes; a task and its result."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +14,7 @@ from cli.outcomes import State
 from cli.sample_run import Run
 from cli.tenants import Tenant
 from counterfoil.documents.extraction import MAX_FILE_BYTES
+from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -92,3 +93,24 @@ def test_without_a_token_or_a_role_nobody_gets_a_form(cloud: Cloud, sign_in: Sig
     assert post(url, json=wanted, headers={"Authorization": forged}).status_code == 401
     assert post(url, json=wanted, headers=sign_in("operator", "tenant:other")).status_code == 403
     assert post(url, json=wanted, headers=sign_in("viewer", f"tenant:{tenant.slug}")).status_code == 403
+
+
+def test_a_task_handed_in_twice_under_a_key_is_carried_out_once(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
+    token = sign_in("operator", f"tenant:{tenant.slug}")
+    url = f"{cloud.api_url}/api/tasks"
+    order = {"task_type": "echo", "payload": {"text": "grüß", "much": "x" * 150_000}, "idempotency_key": uuid4().hex}
+
+    first, again = (post(url, json=order, headers=token) for _ in range(2))
+
+    assert (first.status_code, again.status_code) == (202, 200), (first.text, again.text)
+    assert again.json()["job_id"] == first.json()["job_id"]
+
+    def ended() -> Any:
+        found = httpx.get(f"{url}/{first.json()['job_id']}", headers=token, timeout=PATIENCE).json()
+        return found if found["status"] not in {"pending", "in-progress"} else None
+
+    task = until(ended)
+    assert (task["status"], task["result"]) == ("succeeded", order["payload"])
+    assert [(one["number"], one["outcome"]) for one in task["timeline"]] == [(1, "succeeded")]
+    assert post(url, json=order | {"payload": {}}, headers=token).status_code == 409
+    assert post(f"{url}/{task['job_id']}/cancel", headers=token).status_code == 409
