@@ -70,7 +70,7 @@ class Tenant:
                     if group:
                         yield Group(child, group, true, {})
             named = {other.kind for other in bearers}
-            kinds = [kind for kind in PARENTS[child.kind] if kind in SOUGHT and kind not in named]
+            kinds = tuple(kind for kind in PARENTS[child.kind] if kind in SOUGHT and kind not in named)
             if kinds and (similar := self._found(child, keyed.deals(child, kinds))):
                 yield Group(child, tuple(similar), true, {other.id: self._claims(other) for other in similar})
 
@@ -94,7 +94,8 @@ class Tenant:
         return self._found(parent, keyed.waiting(parent))
 
     def _keys(self, child: Document) -> frozenset[Key]:
-        return keyed.numbers_named(child) | keyed.deals(child, [kind for kind in PARENTS[child.kind] if kind in SOUGHT])
+        kinds = tuple(kind for kind in PARENTS[child.kind] if kind in SOUGHT)
+        return keyed.numbers_named(child) | keyed.deals(child, kinds)
 
     def _found(self, child: Document, keys: Iterable[Key]) -> list[Document]:
         ids = {id_ for key in keys for id_ in self._holders.get(key, ())} - {child.id}

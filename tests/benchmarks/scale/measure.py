@@ -72,7 +72,7 @@ def _holders(connection: Connection, child: Paper, keys: Collection[Key]) -> Map
 
 def _sought(child: Paper) -> frozenset[Key]:
     read = document(child.id, child.received_at, child.kind, child.data)
-    return keyed.numbers_named(read) | keyed.deals(read, [kind for kind in PARENTS[child.kind] if kind in SOUGHT])
+    return keyed.numbers_named(read) | keyed.deals(read, tuple(kind for kind in PARENTS[child.kind] if kind in SOUGHT))
 
 
 def _timed(call: Callable[[], T]) -> tuple[float, T]:

@@ -10,7 +10,7 @@ from tests.documents.matching.papers import BUYER, SELLER, delivery, invoice, li
 
 def meet(child: Document, parent: Document) -> bool:
     """Whether a search for the child's partners leads to the parent."""
-    sought = keyed.numbers_named(child) | keyed.deals(child, ["purchase_order"])
+    sought = keyed.numbers_named(child) | keyed.deals(child, ("purchase_order",))
     return bool(sought & keyed.keys(parent))
 
 

@@ -113,9 +113,9 @@ def test_buckets_are_keys_like_parties_and_articles():
     stated = keys.keys(read(parent, embedding_of(parent))) - keys.keys(read(parent))
     assert len(stated) == meaning.BANDS
     assert {key.type for key in stated} == {"deal:purchase_order"}
-    wanted = keys.deals(read(child, embedding_of(child)), ["purchase_order"])
+    wanted = keys.deals(read(child, embedding_of(child)), ("purchase_order",))
     assert stated & wanted
-    assert not keys.keys(read(parent)) & keys.deals(read(child), ["purchase_order"])
+    assert not keys.keys(read(parent)) & keys.deals(read(child), ("purchase_order",))
 
 
 def test_a_vector_of_other_words_does_not_count():

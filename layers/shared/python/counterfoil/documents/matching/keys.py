@@ -22,6 +22,7 @@ in another language or in other words.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 from zlib import crc32
 
@@ -59,6 +60,8 @@ _ARTICLES = 4
 """Of a document, those that it is found by."""
 _WORD_LETTERS = 6
 """Shorter words say little about what is bought."""
+_KEPT = 1_000
+"""Documents whose keys are kept: a decision, and those beside it, ask for the same ones again and again."""
 _QUARTERS_BACK = {ORDER: 2, INVOICE: 2, CONTRACT: 5}
 """How many quarters before a seeker its partner may be dated."""
 
@@ -86,6 +89,7 @@ def seeks(document: Document, kinds: Iterable[str]) -> frozenset[Key]:
     return frozenset(key for kind in kinds for key in _deals(document, f"{SEEKS}{kind}", 0, 0))
 
 
+@lru_cache(maxsize=_KEPT)
 def numbers_named(document: Document) -> frozenset[Key]:
     """Where the documents are found that this one names."""
     return frozenset(
@@ -96,16 +100,19 @@ def numbers_named(document: Document) -> frozenset[Key]:
     )
 
 
+@lru_cache(maxsize=_KEPT)
 def copies(document: Document) -> frozenset[Key]:
     """Where other copies of this document are found."""
     return frozenset(Key(f"copy:{document.kind}", value) for value in _copies(document))
 
 
-def deals(document: Document, kinds: Iterable[str]) -> frozenset[Key]:
+@lru_cache(maxsize=_KEPT)
+def deals(document: Document, kinds: tuple[str, ...]) -> frozenset[Key]:
     """Where parents of `kinds` between the same parties are found, dated as a parent of this document can be."""
     return frozenset(key for kind in kinds for key in _deals(document, f"deal:{kind}", -_QUARTERS_BACK[kind], 0))
 
 
+@lru_cache(maxsize=_KEPT)
 def waiting(document: Document) -> frozenset[Key]:
     """Where the documents are found that name this one."""
     return frozenset(Key(f"names:{document.kind}", value) for value in _numbers(document.number))
@@ -121,6 +128,7 @@ def alike(document: Document) -> frozenset[Key]:
     return frozenset(key for key in keys(document) if key.type == f"deal:{document.kind}")
 
 
+@lru_cache(maxsize=_KEPT)
 def seekers(document: Document) -> frozenset[Key]:
     """Where the documents are found that may belong to this one without naming it."""
     if document.kind not in SOUGHT:

@@ -171,7 +171,7 @@ class Neighbourhood:
         """The documents that may be this one again."""
         return self.documents(self.holders(keyed.copies(document)), but=document.id)
 
-    def similar(self, child: Document, kinds: Collection[str]) -> list[Document]:
+    def similar(self, child: Document, kinds: tuple[str, ...]) -> list[Document]:
         """The documents of `kinds` between the same parties that the child may belong to."""
         found = self.documents(self.holders(keyed.deals(child, kinds)), but=child.id)
         return [other for other in found if rules.considers(child, other)]
