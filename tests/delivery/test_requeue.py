@@ -12,7 +12,7 @@ import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Consumer, Outcome, Skip, Success
+from counterfoil.delivery import Attempt, Consumer, Outcome, Skip, Success, store
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.errors import BreakerOpenError, InvalidDocumentError, ServiceUnavailableError
 from counterfoil.messages import Message
@@ -282,6 +282,26 @@ def test_every_try_is_written_down_with_what_came_of_it(
         (2, "deferred", "BreakerOpenError", True),
         (2, "succeeded", None, False),
     ]
+
+
+def test_a_wait_is_counted_from_the_end_of_the_try_that_failed(
+    run: Run, task: Task, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
+):
+    def slow(attempt: Attempt) -> Outcome:
+        clock.pass_(seconds=7)
+        return fails(attempt)
+
+    note = store.note
+
+    def late(*given: Any) -> None:
+        clock.pass_(seconds=3)  # the statements of a settlement take their time, too
+        note(*given)
+
+    monkeypatch.setattr(store, "note", late)
+    run(slow, task())
+
+    times = admin.execute("SELECT ended_at - began_at, next_attempt_at - ended_at FROM work_attempt").fetchall()
+    assert times == [(timedelta(seconds=7), timedelta(seconds=2 + CHANCE))]
 
 
 def test_a_skip_is_written_down_as_such(run: Run, task: Task, admin: Connection):

@@ -75,7 +75,9 @@ class Settlement:
             else:
                 store.succeed(connection, self._kind, [(claim, outcome.reason())])
             if self._kind.keeps_successes:
-                self._note(connection, record, claim, "skipped" if isinstance(outcome, Skip) else "succeeded")
+                self._note(
+                    connection, record, claim, "skipped" if isinstance(outcome, Skip) else "succeeded", self._clock()
+                )
             return sends
 
         try:
@@ -100,7 +102,7 @@ class Settlement:
                 store.succeed(connection, self._kind, done)
             if self._kind.keeps_successes:
                 for record, claim in ended:
-                    self._note(connection, record, claim, "succeeded")
+                    self._note(connection, record, claim, "succeeded", self._clock())
             return sends
 
         try:
@@ -152,7 +154,7 @@ class Settlement:
         def settle(connection: Connection) -> list[Send]:
             if is_circling:
                 return self._fail(connection, record, claim, _circling(error), "max_retries_exceeded", now)
-            self._note(connection, record, claim, "deferred", error=error, due=due)
+            self._note(connection, record, claim, "deferred", now, error=error, due=due)
             sends = store.defer(connection, self._kind, claim, due=due, now=now)
             if error.is_over is not None and error.is_over(connection):
                 sends += wake(connection, self._kind.worker, [claim.message.work_id], now)
@@ -179,7 +181,7 @@ class Settlement:
         if isinstance(decision, GiveUp):
             return self._fail(connection, record, claim, error, decision.dlq_reason, now)
         text = sentence(error)[:LONGEST_ERROR]
-        self._note(connection, record, claim, "retry", error=error, due=decision.at)
+        self._note(connection, record, claim, "retry", now, error=error, due=decision.at)
         if isinstance(decision, Redeliver):
             store.wait(connection, self._kind, claim, text, decision.at)
             return []
@@ -194,7 +196,7 @@ class Settlement:
         dlq_reason: str,
         now: datetime,
     ) -> list[Send]:
-        self._note(connection, record, claim, "failed", error=error)
+        self._note(connection, record, claim, "failed", now, error=error)
         failure = Failure(
             dlq_reason,
             type(error).__name__,
@@ -215,6 +217,7 @@ class Settlement:
         record: Received,
         claim: Claim,
         outcome: str,
+        now: datetime,
         *,
         error: BaseException | None = None,
         due: datetime | None = None,
@@ -223,7 +226,7 @@ class Settlement:
         ended = Ended(
             outcome,
             began_at=record.stages.get("claimed", record.received_at),
-            ended_at=self._clock(),
+            ended_at=now,
             error_type=None if error is None else type(error).__name__,
             error=None if error is None else sentence(error)[:LONGEST_ERROR],
             next_attempt_at=due,
