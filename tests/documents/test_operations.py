@@ -7,6 +7,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from psycopg.sql import SQL
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents import operations
@@ -22,7 +23,7 @@ from tests.factories import NOW
 __all__ = ["sqs"]
 
 A_MINUTE = timedelta(minutes=1)
-PATIENCE = b"SELECT set_config(%s, %s, true), set_config('lock_timeout', left(%s, 0) || '50ms', true)"
+PATIENCE = SQL("BEGIN; SELECT set_config({setting}, {value}, true), set_config('lock_timeout', '50ms', true)")
 """The opening of a transaction that waits for a lock for a moment only."""
 
 

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from counterfoil import aws
-from counterfoil.db import _OPEN, Connection, Database
+from counterfoil.db import Connection, Database
 from counterfoil.delivery import Consumer
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.documents import uploads
@@ -107,7 +107,9 @@ class World:
         untapped = getattr(psycopg.Connection, name)
 
         def tapped(connection: Connection, *given: Any, **named: Any) -> Any:
-            if connection is self.admin or given[:1] in ((_OPEN,), (b"",), ("",)):  # opening, and the pool's own look
+            first = given[0] if given else None
+            is_opening = isinstance(first, bytes) and first.lstrip().startswith(b"BEGIN")
+            if connection is self.admin or is_opening or first in {b"", ""}:  # the last ones: the pool's own look
                 return untapped(connection, *given, **named)
             return self.life.call(name, lambda: untapped(connection, *given, **named))
 
