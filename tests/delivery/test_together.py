@@ -189,6 +189,28 @@ def test_where_nobody_knows_whether_the_commit_happened_it_is_looked_up(
     assert [(state, attempts) for state, attempts, _ in states(admin, messages)] == [("succeeded", 1)] * 2
 
 
+def test_where_the_time_is_over_nothing_that_was_left_is_begun(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    messages, alone = [pending(), pending()], []
+
+    def several(attempts: Sequence[Attempt]) -> JointEffects | None:
+        for attempt in attempts:
+            attempt.cancelled.set()
+        return None
+
+    def one(attempt: Attempt) -> Success:
+        alone.append(attempt.work_id)
+        return DONE
+
+    consumer = make_consumer(database, Works(one, several), clock, worker=GATE)
+    response = consumer.handle(event(*(record(message) for message in messages)), Context())
+
+    assert (len(response["batchItemFailures"]), alone) == (2, [])
+    assert [(state, attempts) for state, attempts, _ in states(admin, messages)] == [("pending", 1)] * 2
+    assert consumer.gate.take(10) == GATE["permits"]
+
+
 def test_where_no_thread_is_left_for_one_it_was_no_try(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from counterfoil import aws
 from counterfoil.db import Database
-from counterfoil.errors import CounterfoilError
+from counterfoil.errors import CounterfoilError, PermanentError
 from counterfoil.http import within
 from counterfoil.messages import Message
 from counterfoil.metrics import Metric, record
@@ -71,19 +71,13 @@ class Outbox:
             if send.not_before <= now + MAX_DELAY and send.worker in self._queue_urls:
                 by_queue[send.worker, self._url(send)].append(send)
         sent: list[UUID] = []
-        for (worker, url), owed in by_queue.items():
+        for (worker, _), owed in by_queue.items():
             try:
-                bodies, over = self._bodies(worker, owed)
-                sent += over
-                for batch in _batches([send for send in owed if send.id in bodies], bodies):
+                for first in range(0, len(owed), BATCH):  # so that no more bodies are held than are sent at once
                     if time_left is not None and time_left() < CALL_SECONDS:
                         log.warning("Messages to %s stay in the outbox: no time is left", worker)
                         break
-                    entries = [
-                        self._entry(index, send, bodies[send.id], now, trace) for index, send in enumerate(batch)
-                    ]
-                    successful = _call(url, entries, is_short=time_left is not None)
-                    sent += [batch[index].id for index in successful]
+                    sent += self._send_some(owed[first : first + BATCH], now, trace, is_short=time_left is not None)
             except CounterfoilError as error:  # this queue's messages wait; the others go on
                 log.warning("Messages to %s stay in the outbox: %s", worker, error)
         try:
@@ -91,6 +85,22 @@ class Outbox:
         except CounterfoilError as error:
             log.warning("Sent messages may be sent again: %s", error)
         return len(sent)
+
+    def _send_some(self, owed: Sequence[Send], now: datetime, trace: str | None, *, is_short: bool) -> list[UUID]:
+        """Send messages to one queue. Returns the rows that are done with; what SQS refuses for good stops no others.
+
+        Raises:
+            CounterfoilError: SQS or the database is away; nothing is known of these messages.
+        """
+        worker, url = owed[0].worker, self._url(owed[0])
+        bodies, done = self._bodies(worker, owed)
+        for batch in _batches([send for send in owed if send.id in bodies], bodies):
+            entries = [self._entry(index, send, bodies[send.id], now, trace) for index, send in enumerate(batch)]
+            try:
+                done += [batch[index].id for index in _call(url, entries, is_short=is_short)]
+            except PermanentError as error:
+                log.error("%d messages to %s are refused: %s", len(batch), worker, error)
+        return done
 
     def _url(self, send: Send) -> str:
         first = self._queue_urls[send.worker]

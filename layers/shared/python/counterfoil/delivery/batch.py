@@ -21,6 +21,7 @@ from counterfoil.delivery.settlement import ENDED, PARKED, SUPERSEDED, Verdict, 
 from counterfoil.delivery.store import Answer, Claim
 from counterfoil.delivery.tally import Tally
 from counterfoil.errors import (
+    CancelledError,
     ConflictError,
     CounterfoilError,
     DeferredError,
@@ -345,10 +346,20 @@ class Batch(BatchProcessor):
     def _run(self, tries: Sequence[Try]) -> None:
         """Take tries to their ends: together as far as that goes, what is left each by itself and side by side."""
         left = self._run_together(tries) if len(tries) > 1 else tries
+        if len(tries) > 1 and (self._closed or any(one.attempt.cancelled.is_set() for one in left)):
+            for one in left:  # its time is over: nothing is begun any more
+                self._ending(one, partial(self._cancel, one))
+            return
         for one in left[1:]:
             self._beside([one])
         for one in left[:1]:
             self._ending(one, partial(self._run_alone, one))
+
+    def _cancel(self, one: Try) -> None:
+        """End a try that had no time left. After the batch was answered it is a newer try's to settle."""
+        if not self._closed:
+            error = CancelledError("Stopped, since the invocation is about to end")
+            self.failure_handler(one, (None, error, None))
 
     def _run_together(self, tries: Sequence[Try]) -> Sequence[Try]:
         """Work on several tries in one go and settle them in one transaction. Returns those that are not settled."""
