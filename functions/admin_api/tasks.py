@@ -5,7 +5,7 @@ sees those of the whole tenant.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
@@ -257,7 +257,9 @@ _NO_TASK = "There is no such task."
 
 
 def _seen(task: Task | None, caller: Caller) -> Task:
-    """A task that the caller may see: his own, or any as an admin."""
+    """A task that the caller may see: his own, or any as an admin, without a result that is its owner's alone."""
     if task is None or (caller.role < Role.ADMIN and task.user_id != caller.subject):
         raise NotFoundError(_NO_TASK)
-    return task
+    type_ = TYPES.get(task.task_type)
+    is_private = type_ is None or type_.private
+    return replace(task, result=None) if is_private and task.user_id != caller.subject else task

@@ -12,7 +12,9 @@ from counterfoil.db import Connection, Database
 from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.settings import settings
 from counterfoil.tasks.claim_check import MAX_PAYLOAD_BYTES
-from functions.admin_api import handler
+from counterfoil.tasks.store import Task
+from functions.admin_api import handler, tasks
+from functions.admin_api.caller import Caller
 from functions.admin_api.request import MAX_BODY_BYTES
 from functions.admin_api.tasks import Desk
 from tests.delivery.harness import FakeSqs
@@ -233,6 +235,17 @@ def test_each_sees_and_cancels_his_own_tasks_and_an_admin_everybody_s(
         assert cancel(ask, job_id, groups=groups, subject=OTHER).status == 404
     assert cancel(ask, job_id, groups="[viewer tenant:acme]").status == 403
     assert cancel(ask, job_id, groups="[admin tenant:acme]", subject=OTHER).status == 200
+
+
+@pytest.mark.parametrize(("task_type", "seen"), [("echo", {"a": 1}), ("chat_completion", None), ("taken-away", None)])
+def test_what_a_model_said_to_somebody_is_nobody_else_s(task_type: str, seen: object) -> None:
+    own, other = (
+        Caller.of({"sub": subject, "cognito:groups": "[admin tenant:acme]"}) for subject in ("somebody", OTHER)
+    )
+    task = Task(uuid4(), task_type, "succeeded", 5, None, "somebody", NOW, 1, None, None, NOW, {"a": 1})
+
+    assert tasks._seen(task, own).result == {"a": 1}
+    assert tasks._seen(task, other).result == seen
 
 
 def test_what_there_is_not_is_not_found(ask: Ask) -> None:

@@ -102,6 +102,8 @@ class TaskType:
     on_cancel: OnCancel | None = None
     enabled_by: str | None = None
     """The setting, true or false, without which the type cannot be asked for; None: it always can."""
+    private: bool = False
+    """Whether the result is for who handed the task in, and for nobody else, whatever his role."""
 
     def read(self, payload: Mapping[str, JsonValue]) -> BaseModel:
         """The payload in the form of this type.
@@ -133,6 +135,7 @@ class Registry:
         on_accept: OnAccept[Payload] | None = None,
         on_cancel: OnCancel | None = None,
         enabled_by: str | None = None,
+        private: bool = False,
     ) -> Callable[[Run[Payload]], Run[Payload]]:
         """Put the decorated function under a name; see the module's own words.
 
@@ -145,7 +148,7 @@ class Registry:
                 raise ValueError(f"There are two types of task called {name!r}: give one of them another name.")
             if enabled_by is not None and enabled_by not in Settings.model_fields:
                 raise ValueError(f"The type of task {name!r} is enabled by {enabled_by!r}, which is no setting.")
-            self._types[name] = TaskType(name, payload, run, on_accept, on_cancel, enabled_by)
+            self._types[name] = TaskType(name, payload, run, on_accept, on_cancel, enabled_by, private)
             return run
 
         return put

@@ -49,7 +49,7 @@ def cancelled(connection: Connection, job_id: UUID, now: datetime) -> Sequence[S
     return wake_waiting(connection, KINDS["tasks"], job_id, now)
 
 
-@task(NAME, Message, on_accept=accept, on_cancel=cancelled, enabled_by="llm_provider")
+@task(NAME, Message, on_accept=accept, on_cancel=cancelled, enabled_by="llm_provider", private=True)
 def complete(context: TaskContext, _payload: Message) -> Done:
     """Answer one message.
 
