@@ -7,6 +7,7 @@ stored in S3, and the message says where: a claim check.
 import hashlib
 import json
 from contextlib import closing
+from decimal import Decimal
 from uuid import UUID
 
 from pydantic import JsonValue
@@ -58,9 +59,10 @@ def checked(value: JsonValue, what: str = "payload") -> bytes:
         RejectedRequestError: it cannot be stored.
     """
     content = canonical(value, what)
-    if len(content) > MAX_PAYLOAD_BYTES:
+    size = len(content) + _written_out(value)
+    if size > MAX_PAYLOAD_BYTES:
         raise TooLargeError(
-            f"The {what} has {len(content)} bytes of JSON, and {MAX_PAYLOAD_BYTES} (256 KiB) are taken: "
+            f"The {what} has {size} bytes of JSON, and {MAX_PAYLOAD_BYTES} (256 KiB) are taken: "
             f"put what is larger somewhere else, and say in the {what} where."
         )
     return content
@@ -68,7 +70,22 @@ def checked(value: JsonValue, what: str = "payload") -> bytes:
 
 def fits(payload: Payload) -> bool:
     """Whether a message carries the payload itself. What is no ASCII is escaped there, and takes more room."""
-    return len(json.dumps(payload)) <= INLINE_BYTES
+    return len(json.dumps(payload)) + _written_out(payload) <= INLINE_BYTES
+
+
+def _written_out(value: JsonValue) -> int:
+    """How many characters PostgreSQL adds to a JSON value: it writes 1e300 with all its 301 digits."""
+    added = 0
+    waiting: list[JsonValue] = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            waiting.extend(one.values())
+        elif isinstance(one, list):
+            waiting.extend(one)
+        elif isinstance(one, float) and "e" in (text := repr(one)):
+            added += len(f"{Decimal(text):f}") - len(text)
+    return added
 
 
 def key_of(tenant_id: UUID, job_id: UUID) -> str:
