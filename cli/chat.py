@@ -96,6 +96,8 @@ def _model(cloud: Cloud, *, wanted: bool) -> Iterator[Cloud]:
     if not wanted and port is None:
         yield cloud
         return
+    if wanted and port is None and told.settings.get("LLM_PROVIDER"):
+        raise UsageError("The local cloud has a language model already: without --scripted it answers.")
     port = port or _free_port()
     with scripted_model.running(port):
         settings = dict(told.settings) | scripted_model.settings(port)
@@ -104,6 +106,10 @@ def _model(cloud: Cloud, *, wanted: bool) -> Iterator[Cloud]:
             with steps.shown():
                 cloud = local.up(cloud.place, steps, tuning=Tuning(settings, told.timeout)).cloud
         yield cloud
+    aside().print(
+        "The script is gone, and the app would still ask it, about documents in doubt as well. "
+        "'counterfoil chat --scripted' brings it back; 'counterfoil up --setting ...' names a model in its place."
+    )
 
 
 def _free_port() -> int:
