@@ -1,0 +1,31 @@
+"""What the tests of the schema share: two tenants, and connections as the functions' roles."""
+
+import psycopg
+import pytest
+
+from counterfoil.db import Connection
+from tests.migrations.tenants import Tenant
+
+
+@pytest.fixture
+def ours(admin: Connection) -> Tenant:
+    return Tenant(admin, "ours")
+
+
+@pytest.fixture
+def theirs(admin: Connection) -> Tenant:
+    return Tenant(admin, "theirs")
+
+
+@pytest.fixture
+def worker(database_url: str):
+    """A connection as counterfoil_worker, each statement a transaction."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def keeper(keeper_database_url: str):
+    """A connection as counterfoil_keeper, each statement a transaction."""
+    with psycopg.connect(keeper_database_url, autocommit=True) as connection:
+        yield connection

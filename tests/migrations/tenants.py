@@ -1,0 +1,143 @@
+"""A row of a tenant in each table that belongs to tenants, and what the tests of the schema ask of them."""
+
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from psycopg.sql import SQL, Identifier
+
+from counterfoil.db import Connection
+from tests import factories
+
+JOB = """INSERT INTO {} (id, tenant_id, bucket, key, sequencer, size, created_at)
+         VALUES (%(id)s, %(tenant)s, 'uploads', %(id)s::text, '00', 1, now())"""
+MESSAGE = "(tenant_id, worker, work_id, revision, {}) VALUES (%(tenant)s, 'matching', %(id)s, 1, {})"
+ROWS = {
+    "acquisition_job": JOB,
+    "source": """INSERT INTO {} (tenant_id, job_id, kind, bucket, key, received_at)
+                 VALUES (%(tenant)s, %(job)s, 'upload', 'uploads', 'key', now())""",
+    "document": """INSERT INTO {} (tenant_id, source_id, bucket, key, file_name, size, content_hash,
+                                   received_at, last_seen_at)
+                   VALUES (%(tenant)s, %(source)s, 'uploads', 'key', 'name', 1, sha256(%(id)s::text::bytea),
+                           now(), now())""",
+    "ingestion_job": "INSERT INTO {} (id, tenant_id, created_at) VALUES (%(a)s, %(tenant)s, now())",
+    "document_key": """INSERT INTO {} (tenant_id, document_id, type, key)
+                       VALUES (%(tenant)s, %(a)s, 'number', %(id)s::text)""",
+    "key_loss": "INSERT INTO {} (tenant_id) VALUES (%(tenant)s)",
+    "document_embedding": """INSERT INTO {} (tenant_id, document_id, text_hash, model, signature, vector)
+                             VALUES (%(tenant)s, CASE WHEN EXISTS (SELECT FROM document_embedding
+                                                                   WHERE document_id = %(a)s)
+                                                      THEN %(b)s ELSE %(a)s END,
+                                     sha256('text'), 'openai/m', '\\x00', '[0.6, 0.8]')""",
+    "document_match": """INSERT INTO {} (tenant_id, a, b, score, confidence, evidence,
+                                         decided_by, reasoning, decided_at)
+                         VALUES (%(tenant)s, %(a)s, %(b)s, 1, 'high', '{{}}', 'rules', '', now())""",
+    "match_decision": """INSERT INTO {} (tenant_id, a, b, verdict, decided_by, decided_at)
+                         VALUES (%(tenant)s, %(a)s, %(b)s, 'rejected', 'somebody', now())""",
+    "variance_decision": """INSERT INTO {} (tenant_id, document_id, code, expected, actual, verdict, decided_by,
+                                                decided_at)
+                            VALUES (%(tenant)s, %(a)s, 'price_mismatch', 1, 2, 'accepted', 'somebody', now())""",
+    "document_review": """INSERT INTO {} (document_id, tenant_id, type, doubts, chance, weights, opened_at, changed_at)
+                          VALUES (%(a)s, %(tenant)s, 'invoice', '[]', 0.5, 'w', now(), now())""",
+    "llm_call": """INSERT INTO {} (id, tenant_id, work_id, purpose, provider, model, outcome, latency_ms, created_at)
+                   VALUES (%(id)s, %(tenant)s, %(a)s, 'matching', 'openai', 'm', 'answered', 1, now())""",
+    "judgement": """INSERT INTO {} (tenant_id, document_id, question, answer, model, judged_at)
+                    VALUES (%(tenant)s, %(a)s, uuid_send(%(id)s), '{{}}', 'm', now())""",
+    "judgement_candidate": """WITH made AS (
+                                  INSERT INTO judgement (tenant_id, document_id, question, answer, model, judged_at)
+                                  VALUES (%(tenant)s, %(a)s, uuid_send(%(id)s), '{{}}', 'm', now())
+                                  RETURNING tenant_id, document_id, question)
+                              INSERT INTO {} (tenant_id, document_id, question, label, candidate_id, says)
+                              SELECT tenant_id, document_id, question, 'A1', %(b)s, '{{}}' FROM made""",
+    "llm_day": """INSERT INTO {} (tenant_id, day, calls)
+                  VALUES (%(tenant)s, now()::date + (SELECT count(*)::int FROM llm_day), 1)""",
+    "reading": """INSERT INTO {} (tenant_id, document_id, question, answer, read_by, read_at)
+                  VALUES (%(tenant)s, %(a)s, uuid_send(%(id)s), '{{}}', 'm', now())""",
+    "outbox": "INSERT INTO {} " + MESSAGE.format("send_number, not_before, created_at", "0, now(), now()"),
+    "dead_letter": """INSERT INTO {} (job_id, task_type, payload, metadata, attempts, fingerprint,
+                                      dlq_reason, dlq_timestamp, tenant_id, worker, work_id, revision)
+                      VALUES (%(id)s, 'matching', '{{}}', '{{}}', 3, 'f',
+                              'max_retries_exceeded', now(), %(tenant)s, 'matching', %(id)s, 1)""",
+    "dead_letter_audit": """INSERT INTO {} (tenant_id, job_id, action, actor, recorded_at)
+                            VALUES (%(tenant)s, %(id)s, 'retry', 'somebody', now())""",
+    "notification": """INSERT INTO {} (tenant_id, worker, job_id, revision, fingerprint, payload, created_at)
+                       VALUES (%(tenant)s, 'matching', %(id)s, 1, 'f', '{{}}', now())""",
+    "tenant_admin": "INSERT INTO {} (tenant_id, email) VALUES (%(tenant)s, %(id)s::text || '@example.com')",
+    "tenant_address": "INSERT INTO {} (tenant_id, address) VALUES (%(tenant)s, %(id)s::text || '@example.com')",
+    "notice": "INSERT INTO {} (id, tenant_id, fingerprint, created_at) VALUES (%(id)s, %(tenant)s, 'f', now())",
+    "notice_delivery": """WITH made AS (
+                              INSERT INTO notice (id, tenant_id, fingerprint, created_at)
+                              VALUES (%(id)s, %(tenant)s, 'f', now()) RETURNING id, tenant_id)
+                          INSERT INTO {} (notice_id, tenant_id, channel, recipient, next_attempt_at)
+                          SELECT id, tenant_id, 'email', 'them@example.com', now() FROM made""",
+    "document_removal": """INSERT INTO {} (document_id, tenant_id, source_id, bucket, key, file_name, content_hash,
+                                           received_at, removed_at, removed_by)
+                           VALUES (%(id)s, %(tenant)s, %(source)s, 'uploads', 'key', 'name',
+                                   sha256(%(id)s::text::bytea), now(), now(), 'somebody')""",
+    "document_replacement": """INSERT INTO {} (tenant_id, bucket, key, document_id, requested_by, requested_at)
+                               VALUES (%(tenant)s, 'uploads', %(id)s::text, %(a)s, 'somebody', now())""",
+    "document_copy": """INSERT INTO {} (tenant_id, document_id, source_id, bucket, key, file_name)
+                        VALUES (%(tenant)s, %(id)s, %(source)s, 'uploads', 'key', 'name')""",
+    "idempotency": """INSERT INTO {} (tenant_id, key, status, claim, claimed_at, expires_at)
+                      VALUES (%(tenant)s, %(id)s::text, 'INPROGRESS', %(id)s, now(), now())""",
+    "operation": """INSERT INTO {} (tenant_id, kind, received_until, rate, requested_by, requested_at, stepped_at)
+                    VALUES (%(tenant)s, 'match', now(), 60, 'somebody', now(), now())""",
+    "cluster_diagnostics": "INSERT INTO {} (id, tenant_id, created_at) VALUES (%(id)s, %(tenant)s, now())",
+    "tolerance": "INSERT INTO {} (tenant_id, key, article) VALUES (%(tenant)s, 'price', %(id)s::text)",
+    "destination": """INSERT INTO {} (tenant_id, name, kind, prefix, events, created_at)
+                      VALUES (%(tenant)s, %(id)s::text, 's3', 'out', '{{cluster}}', now())""",
+    "destination_secret": """INSERT INTO {} (id, tenant_id, destination_id, secret, created_at, expires_at)
+                             VALUES (%(id)s, %(tenant)s, %(destination)s, repeat('s', 32), now(),
+                                     CASE WHEN EXISTS (SELECT FROM destination_secret
+                                                       WHERE destination_id = %(destination)s) THEN now() END)""",
+    "output_job": """INSERT INTO {} (id, tenant_id, destination_id, subject, subject_id, schema_version, payload,
+                                     requested_at, created_at)
+                     VALUES (%(id)s, %(tenant)s, %(destination)s, 'cluster', %(id)s, 1, '{{}}', now(), now())""",
+    "task": """INSERT INTO {} (id, tenant_id, task_type, payload, payload_hash, max_retry, created_at)
+               VALUES (%(id)s, %(tenant)s, 'echo', '{{}}', sha256('{{}}'), 5, now())""",
+    "task_allowance": "INSERT INTO {} (tenant_id, tokens, counted_at) VALUES (%(tenant)s, 1, now())",
+    "work_attempt": """INSERT INTO {} (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome)
+                       VALUES (%(tenant)s, 'tasks', %(id)s, 1, 1, now(), now(), 'succeeded')""",
+    "chat_session": """INSERT INTO {} (id, tenant_id, user_id, created_at)
+                       VALUES (%(id)s, %(tenant)s, 'somebody', now())""",
+    "chat_message": """WITH made AS (
+                           INSERT INTO chat_session (id, tenant_id, user_id, created_at)
+                           VALUES (%(id)s, %(tenant)s, 'somebody', now()) RETURNING id, tenant_id)
+                       INSERT INTO {} (session_id, tenant_id, number, role, content, job_id, tokens, created_at)
+                       SELECT id, tenant_id, 1, 'user', 'Hello', id, 5, now() FROM made""",
+}
+"""One row of a tenant in each table that belongs to tenants."""
+
+
+class Tenant:
+    """A tenant with two documents, and what a row in any table needs."""
+
+    def __init__(self, admin: Connection, slug: str) -> None:
+        self.id = factories.make_tenant(admin, slug)
+        self.source = factories.make_source(admin, self.id)
+        self.a, self.b = sorted(factories.make_document(admin, self.id, {"number": slug}) for _ in range(2))
+        self.job: UUID = uuid4()
+        admin.execute(SQL(JOB).format(Identifier("acquisition_job")), {"id": self.job, "tenant": self.id})
+        self.destination = factories.make_destination(admin, self.id)
+
+    def insert(self, connection: Connection, table: str, tenant: UUID | None = None) -> None:
+        values = {
+            "id": uuid4(),
+            "tenant": tenant or self.id,
+            "job": self.job,
+            "source": self.source,
+            "a": self.a,
+            "b": self.b,
+            "destination": self.destination,
+        }
+        connection.execute(SQL(ROWS[table]).format(Identifier(table)), values)
+
+
+def refused(connection: Connection, statement: str) -> bool:
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connection.execute(statement.encode())
+    return True
+
+
+def rows(admin: Connection, table: str) -> list[tuple[object, ...]]:
+    return admin.execute(SQL("SELECT * FROM {} AS t ORDER BY t::text").format(Identifier(table))).fetchall()

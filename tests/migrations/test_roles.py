@@ -1,0 +1,139 @@
+"""Roles: what each may see and change, and nothing beyond it."""
+
+import psycopg
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.work import KINDS, LIFE_CYCLE
+from tests.factories import NOW
+from tests.migrations.tenants import Tenant, refused, rows
+
+
+@pytest.mark.parametrize("role", ["counterfoil_owner", "postgres", "pg_read_all_data"])
+def test_a_function_becomes_no_role_that_sees_more(role: str, worker: Connection, keeper: Connection):
+    assert refused(worker, f"SET ROLE {role}")
+    assert refused(keeper, f"SET ROLE {role}")
+
+
+def test_no_role_of_ours_is_above_row_level_security(admin: Connection):
+    above = admin.execute(
+        """SELECT rolname FROM pg_roles WHERE rolname LIKE 'counterfoil%'
+           AND (rolsuper OR rolbypassrls OR rolcreaterole OR rolcreatedb OR rolreplication)"""
+    ).fetchall()
+    assert above == []
+
+
+def test_the_delivery_role_cannot_sign_in(admin: Connection):
+    assert admin.execute("SELECT rolcanlogin FROM pg_roles WHERE rolname = 'counterfoil_delivery'").fetchone() == (
+        False,
+    )
+
+
+def test_delivery_sees_the_life_cycle_of_every_tenant_and_no_content(
+    database: Database, worker: Connection, ours: Tenant, theirs: Tenant
+):
+    with database.delivery() as connection:
+        found = connection.execute("SELECT DISTINCT tenant_id FROM document").fetchall()
+    assert {tenant for (tenant,) in found} == {ours.id, theirs.id}
+    worker.execute("SET ROLE counterfoil_delivery")
+    for column in ("structured_data", "content_hash", "cluster_id", "type", "*"):
+        assert refused(worker, f"SELECT {column} FROM document")
+    for table in ("source", "document_key", "document_match", "judgement", "reading", "llm_call", "organization"):
+        assert refused(worker, f"SELECT 1 FROM {table}")
+
+
+def test_delivery_changes_nothing_but_the_life_cycle_and_a_late_tenant(admin: Connection):
+    changeable = admin.execute(
+        """SELECT table_name, column_name FROM information_schema.column_privileges
+           WHERE grantee = 'counterfoil_delivery' AND privilege_type = 'UPDATE' AND table_name = ANY (%s)""",
+        [[kind.table for kind in KINDS.values()]],
+    ).fetchall()
+    life_cycle = {(kind.table, kind.prefix + name) for kind in KINDS.values() for name in LIFE_CYCLE}
+    assert set(changeable) == life_cycle | {("acquisition_job", "tenant_id")}  # for files that came before their tenant
+
+
+def test_the_keeper_works_without_a_tenant(admin: Connection, keeper: Connection, ours: Tenant, theirs: Tenant):
+    for table in ("outbox", "dead_letter", "dead_letter_audit", "notification", "ingestion_job"):
+        for tenant in (ours, theirs):
+            tenant.insert(admin, table)
+        assert keeper.execute(f"SELECT count(DISTINCT tenant_id) FROM {table}".encode()).fetchone() == (2,)
+    for table in ("outbox", "dead_letter", "dead_letter_audit", "notification"):
+        theirs.insert(keeper, table)
+    keeper.execute("UPDATE document SET matching_status = 'failed', matching_failed_at = %s", [NOW])
+    told = 4  # the documents that have failed, to the destination of each tenant
+    assert keeper.execute("DELETE FROM outbox").rowcount == 3 + told
+    assert keeper.execute("SELECT nextval('claim_token')").fetchone() is not None
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM acquisition_job",
+        "DELETE FROM document",
+        "DELETE FROM source",
+        "UPDATE document SET content_hash = content_hash",
+        "UPDATE document SET key = 'elsewhere'",
+        "UPDATE source SET key = 'elsewhere'",
+        "UPDATE outbox SET sent_at = now()",
+        "UPDATE notification SET notice_id = NULL",
+        "UPDATE notice_delivery SET sent_at = now()",
+        "INSERT INTO tenant_admin (tenant_id, email) SELECT id, 'me@example.com' FROM tenant",
+        "INSERT INTO tenant_address (tenant_id, address) SELECT id, 'me@example.com' FROM tenant",
+        "UPDATE source SET message_id = 'another'",
+        "INSERT INTO acquisition_job (id) VALUES (gen_random_uuid())",
+    ],
+)
+def test_a_worker_changes_nothing_that_is_not_its_business(worker: Connection, ours: Tenant, statement: str):
+    worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
+    assert refused(worker, statement)
+
+
+def test_whom_a_tenant_s_failures_are_told_to_is_known_to_the_keeper_and_to_no_worker_of_another_tenant(
+    admin: Connection, worker: Connection, keeper: Connection, ours: Tenant, theirs: Tenant
+):
+    for table in ("tenant_admin", "notice_delivery"):
+        theirs.insert(admin, table)
+    assert len(keeper.execute("SELECT email FROM tenant_admin").fetchall()) == 1
+    assert keeper.execute("SELECT recipient FROM notice_delivery").fetchall() == [("them@example.com",)]
+    assert len(keeper.execute("SELECT name FROM tenant").fetchall()) == 2
+    worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
+    assert worker.execute("SELECT email FROM tenant_admin").fetchall() == []
+    assert refused(worker, "SELECT recipient FROM notice_delivery")
+    worker.execute("SET ROLE counterfoil_delivery")
+    for statement in ("SELECT email FROM tenant_admin", "SELECT 1 FROM notice_delivery", "SELECT name FROM tenant"):
+        assert refused(worker, statement)
+    assert refused(worker, "SET ROLE counterfoil_keeper")
+
+
+def test_the_audit_trail_of_dead_letters_is_only_added_to(
+    admin: Connection, worker: Connection, keeper: Connection, ours: Tenant
+):
+    ours.insert(admin, "dead_letter_audit")
+    before = rows(admin, "dead_letter_audit")
+    worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
+    for connection in (worker, keeper):
+        for statement in ("UPDATE {} SET actor = 'nobody'", "DELETE FROM {}", "TRUNCATE {}", "DROP TABLE {}"):
+            assert refused(connection, statement.format("dead_letter_audit"))
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        worker.execute("SET ROLE counterfoil_delivery; DELETE FROM dead_letter_audit")
+    assert rows(admin, "dead_letter_audit") == before
+
+
+def test_whose_an_address_is_is_known_to_delivery_and_said_by_the_owner_alone(
+    admin: Connection, worker: Connection, keeper: Connection, ours: Tenant, theirs: Tenant
+):
+    for tenant in (ours, theirs):
+        tenant.insert(admin, "tenant_address")
+    worker.execute("SET ROLE counterfoil_delivery")
+    for connection in (worker, keeper):
+        assert len(connection.execute("SELECT address, tenant_id FROM tenant_address").fetchall()) == 2
+        assert refused(connection, "INSERT INTO tenant_address SELECT 'me@example.com', id FROM tenant")
+        assert refused(connection, "DELETE FROM tenant_address")
+
+
+@pytest.mark.parametrize(
+    "statement", ["CREATE TABLE mine (id int)", "CREATE SCHEMA mine", "ALTER TABLE document DISABLE ROW LEVEL SECURITY"]
+)
+def test_a_function_changes_no_schema(statement: str, worker: Connection, keeper: Connection):
+    assert refused(worker, statement)
+    assert refused(keeper, statement)
