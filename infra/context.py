@@ -56,6 +56,7 @@ TUNABLE = frozenset(
         "BREAKER_OPEN_SECONDS",
         "BREAKER_PAUSE_AFTER_SECONDS",
         "CHAT_HISTORY_TOKENS",
+        "CHAT_QUESTIONS_PER_DAY",
         "CHAT_SYSTEM_PROMPT",
         "CONSOLE_URL",
         "EMAIL_FROM",

@@ -220,6 +220,7 @@ CREATE TABLE public.chat_session (
     user_id text,
     created_at timestamp with time zone NOT NULL,
     last_number integer DEFAULT 0 NOT NULL,
+    used_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT chat_session_last_number_check CHECK ((last_number >= 0)),
     CONSTRAINT chat_session_user_id_check CHECK (((length(user_id) >= 1) AND (length(user_id) <= 255)))
 );
@@ -582,7 +583,9 @@ CREATE TABLE public.llm_day (
     tenant_id uuid NOT NULL,
     day date NOT NULL,
     calls integer NOT NULL,
-    CONSTRAINT llm_day_calls_check CHECK ((calls > 0))
+    chats integer DEFAULT 0 NOT NULL,
+    CONSTRAINT llm_day_calls_check CHECK ((calls >= 0)),
+    CONSTRAINT llm_day_chats_check CHECK ((chats >= 0))
 );
 
 ALTER TABLE ONLY public.llm_day FORCE ROW LEVEL SECURITY;
@@ -1105,6 +1108,8 @@ ALTER TABLE ONLY public.work_attempt
 
 CREATE INDEX acquisition_job_status ON public.acquisition_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
+CREATE INDEX chat_session_by_use ON public.chat_session USING btree (used_at);
+
 CREATE INDEX chat_session_by_user ON public.chat_session USING btree (tenant_id, user_id, created_at DESC, id DESC);
 
 CREATE INDEX cluster_diagnostics_outcome ON public.cluster_diagnostics USING btree (tenant_id, outcome);
@@ -1579,6 +1584,8 @@ CREATE POLICY own_tenant ON public.variance_decision TO counterfoil_worker USING
 
 CREATE POLICY own_tenant ON public.work_attempt TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY past_keeping ON public.chat_session TO counterfoil_keeper USING ((used_at < (now() - '90 days'::interval))) WITH CHECK (false);
+
 CREATE POLICY past_keeping ON public.idempotency FOR DELETE TO counterfoil_keeper USING ((expires_at < (now() - '30 days'::interval)));
 
 CREATE POLICY past_keeping ON public.llm_call TO counterfoil_keeper USING ((created_at < (now() - '400 days'::interval))) WITH CHECK (false);
@@ -1700,9 +1707,15 @@ GRANT SELECT(role) ON TABLE public.chat_message TO counterfoil_delivery;
 
 GRANT SELECT(job_id) ON TABLE public.chat_message TO counterfoil_delivery;
 
-GRANT SELECT,INSERT ON TABLE public.chat_session TO counterfoil_worker;
+GRANT SELECT,INSERT,DELETE ON TABLE public.chat_session TO counterfoil_worker;
+GRANT DELETE ON TABLE public.chat_session TO counterfoil_keeper;
+
+GRANT SELECT(id) ON TABLE public.chat_session TO counterfoil_keeper;
 
 GRANT UPDATE(last_number) ON TABLE public.chat_session TO counterfoil_worker;
+
+GRANT UPDATE(used_at) ON TABLE public.chat_session TO counterfoil_worker;
+GRANT SELECT(used_at) ON TABLE public.chat_session TO counterfoil_keeper;
 
 GRANT USAGE ON SEQUENCE public.claim_token TO counterfoil_worker;
 GRANT USAGE ON SEQUENCE public.claim_token TO counterfoil_delivery;
@@ -1987,6 +2000,8 @@ GRANT SELECT,INSERT ON TABLE public.llm_day TO counterfoil_worker;
 
 GRANT UPDATE(calls) ON TABLE public.llm_day TO counterfoil_worker;
 
+GRANT UPDATE(chats) ON TABLE public.llm_day TO counterfoil_worker;
+
 GRANT SELECT,INSERT,UPDATE ON TABLE public.mapping_pause TO counterfoil_delivery;
 
 GRANT SELECT,INSERT ON TABLE public.match_decision TO counterfoil_worker;
@@ -2123,6 +2138,10 @@ GRANT SELECT(id) ON TABLE public.task TO counterfoil_delivery;
 GRANT SELECT(tenant_id) ON TABLE public.task TO counterfoil_delivery;
 
 GRANT SELECT(task_type) ON TABLE public.task TO counterfoil_delivery;
+
+GRANT UPDATE(payload) ON TABLE public.task TO counterfoil_worker;
+
+GRANT UPDATE(payload_key) ON TABLE public.task TO counterfoil_worker;
 
 GRANT SELECT(max_retry) ON TABLE public.task TO counterfoil_delivery;
 

@@ -66,8 +66,7 @@ SETTINGS = {
     "LLM_MODEL": "scripted",
     "LLM_API_KEY": "none",
     "LLM_RETRY_BASE_SECONDS": "0.05",
-    "LLM_QUESTIONS_PER_DAY": "1000000",
-    "LLM_QUESTIONS_PER_DOCUMENT": "1000",
+    "CHAT_QUESTIONS_PER_DAY": "1000000",
     "BREAKER_FAILURES": "1000",  # what is to be seen here is the policy of the tasks
 }
 SECONDS = 300

@@ -155,6 +155,15 @@ def test_a_conversation_that_cannot_be_answered_is_not_tried_again(
     assert scripted.script == [GOOD]
 
 
+@pytest.mark.parametrize("said", [GOOD.text, "", "I would rather not."])
+def test_what_a_model_says_with_a_refusal_is_no_answer_in_any_form(
+    said: str, ask: Callable[..., Form], scripted: Server, admin: Connection
+):
+    with pytest.raises(RefusedQuestionError, match="declined to answer"):
+        ask(Answer(said, refused=True))
+    assert [outcome for outcome, *_ in on_record(admin)] == ["rejected"]
+
+
 # Waits, without waiting
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from counterfoil.breaker import Breakers
 from counterfoil.db import Connection, Database
 from counterfoil.errors import BreakerOpenError, ServiceUnavailableError
-from counterfoil.llm import BudgetSpentError, Llm, Question
+from counterfoil.llm import CHAT, BudgetSpentError, Llm, Question
 from counterfoil.settings import Settings
 from tests.factories import NOW, make_document
 from tests.llm.conftest import Time
@@ -51,6 +51,17 @@ def counted(admin: Connection) -> list[Any]:
     return admin.execute("SELECT day, calls FROM llm_day ORDER BY day").fetchall()
 
 
+@pytest.fixture
+def say(model: Callable[..., Llm], question: Question, ask: Ask) -> Ask:
+    """`say(**settings)`: one message of a conversation, always the same."""
+    chat = replace(question, purpose=CHAT, work_id=uuid4())
+
+    def once(**more: str) -> Any:
+        return model("openai", **more).converse(chat, time_left=lambda: inf, cancelled=Event())
+
+    return once
+
+
 def test_beyond_the_budget_of_a_day_nobody_is_asked_and_a_sentence_says_so(
     ask: Ask, scripted: Server, admin: Connection, capsys: pytest.CaptureFixture[str]
 ):
@@ -73,6 +84,30 @@ def test_one_document_has_a_budget_of_its_own(ask: Ask, question: Question, admi
         ask(LLM_QUESTIONS_PER_DOCUMENT="1")
     ask(other_work(admin, question), LLM_QUESTIONS_PER_DOCUMENT="1")
     assert counted(admin) == [(NOW.date(), 2)]  # what was refused took nothing from the tenant's
+
+
+def test_conversations_and_documents_leave_each_other_their_budgets(ask: Ask, say: Ask, admin: Connection):
+    budget = {"LLM_QUESTIONS_PER_DAY": "2", "CHAT_QUESTIONS_PER_DAY": "1"}
+    say(**budget)
+    with pytest.raises(BudgetSpentError) as refused:
+        say(**budget)
+    assert str(refused.value) == (
+        "The language model was not asked: "
+        f"today's budget of 1 questions in conversations is used up ({NOW:%Y-%m-%d}, UTC)."
+    )
+    for _ in range(2):
+        ask(**budget)
+    with pytest.raises(BudgetSpentError, match="budget of 2 questions is used up"):
+        ask(**budget)
+    say(CHAT_QUESTIONS_PER_DAY="2")
+    assert admin.execute("SELECT calls, chats FROM llm_day").fetchall() == [(2, 2)]
+    assert admin.execute("SELECT count(*) FROM llm_call").fetchone() == (4,)
+
+
+def test_a_message_may_be_tried_as_often_as_its_task_says(say: Ask, scripted: Server):
+    for _ in range(3):
+        say(LLM_QUESTIONS_PER_DOCUMENT="1")
+    assert len(scripted.requests) == 3
 
 
 def test_tenants_do_not_share_a_budget(

@@ -47,7 +47,7 @@ def test_a_document_whose_question_always_fails_ends_after_its_attempts(
         return False
 
     breakers = Breakers(database, clock, failures=5, open_seconds=30, spread=lambda: 0.0)
-    llm = Llm(failing, database, breakers, Limits(60, 100, 2, 0, 0, Budget(100, 100)), clock=clock, wait=wait)
+    llm = Llm(failing, database, breakers, Limits(60, 100, 2, 0, 0, Budget(100, 100, 0)), clock=clock, wait=wait)
 
     def work(attempt: Attempt) -> Success:
         question = Question("Answer in JSON.", "How many?", "matching", attempt.tenant_id, attempt.work_id)

@@ -1,6 +1,7 @@
 """A message is answered in its turn, once, by a model that sees what fits of what was said before."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -16,7 +17,7 @@ from counterfoil.errors import (
     ServiceUnavailableError,
     StaleClaimError,
 )
-from counterfoil.llm import Question, Turn
+from counterfoil.llm import BudgetSpentError, Question, Turn
 from counterfoil.messages import Message
 from counterfoil.outbox import MAX_DELAY
 from counterfoil.settings import Settings
@@ -183,6 +184,22 @@ def test_what_the_model_fails_with_is_what_the_try_fails_with(chat: Chat) -> Non
         chat.model.says = fail
         with pytest.raises(type(error)):
             chat.run(job)
+
+
+def test_a_message_beyond_the_budget_fails_today_and_the_next_one_has_its_turn(chat: Chat, admin: Connection) -> None:
+    job = chat.say("Hello")
+    second = chat.say("Are you there?", job)
+
+    def spent(_: Question) -> str:
+        raise BudgetSpentError("The budget is used up.", until=NOW + timedelta(hours=9))
+
+    chat.model.says = spent
+    with pytest.raises(PermanentError, match=r"The budget is used up. Send the message again after midnight UTC\."):
+        chat.run(job)
+    admin.execute("UPDATE task SET status = 'failed' WHERE id = %s", [job])
+    chat.model.says = lambda question: f"Re: {question.user}"
+    chat.answer(second)
+    assert chat.said(job)[2:] == [(3, "assistant", "Re: Are you there?")]
 
 
 def test_a_message_that_is_gone_or_a_model_that_is_not_there_is_final(chat: Chat, admin: Connection) -> None:

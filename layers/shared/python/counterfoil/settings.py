@@ -109,8 +109,8 @@ class Settings(BaseModel):
     llm_input_usd_per_million_tokens: float = Field(default=0, ge=0)
     llm_output_usd_per_million_tokens: float = Field(default=0, ge=0)
     llm_questions_per_day: int = Field(default=2000, ge=0)
-    """Calls for one tenant on a day of UTC, those that fail and those for embeddings among them; beyond, work goes on
-    without the model."""
+    """Calls for one tenant on a day of UTC, those that fail and those for embeddings among them; beyond, work on
+    documents goes on without the model."""
     llm_questions_per_document: int = Field(default=20, ge=0)
     """Of these, calls for one document."""
     llm_retry_base_seconds: float = Field(default=2, ge=0)
@@ -120,6 +120,9 @@ class Settings(BaseModel):
     """What the language model is told before each conversation of `chat_completion`."""
     chat_history_tokens: int = Field(default=8000, ge=1)
     """Estimated tokens of that, of a user's message, and of as much as fits of what was said before it."""
+    chat_questions_per_day: int = Field(default=2000, ge=0)
+    """Calls for one tenant's conversations on a day of UTC, those that fail among them; beyond, messages get no answer.
+    They do not count as LLM_QUESTIONS_PER_DAY."""
 
     embedding_provider: Literal["openai", "bedrock"] | None = None
     """None: documents are not found by what they are about. `openai` is any endpoint that speaks its embeddings."""

@@ -1,11 +1,12 @@
 """Questions to a language model, or to one of embeddings: asked with patience, answered in a form, and counted."""
 
 from counterfoil.llm.asking import Answered, Asks, Consults, Llm, Question
-from counterfoil.llm.calls import BudgetSpentError
+from counterfoil.llm.calls import CHAT, BudgetSpentError
 from counterfoil.llm.embedding import Vector
 from counterfoil.llm.provider import RefusedQuestionError, Turn
 
 __all__ = [
+    "CHAT",
     "Answered",
     "Asks",
     "BudgetSpentError",

@@ -168,7 +168,7 @@ class Llm:
             settings.llm_retry_base_seconds,
             settings.llm_input_usd_per_million_tokens,
             settings.llm_output_usd_per_million_tokens,
-            calls.Budget(settings.llm_questions_per_day, settings.llm_questions_per_document),
+            calls.Budget.from_settings(settings),
         )
         return cls(provider, database, breakers, limits)
 
@@ -192,6 +192,7 @@ class Llm:
 
         Raises:
             ServiceUnavailableError, InvalidAnswerError: the last try failed so.
+            RefusedQuestionError: the model, or its API, declines what the question says.
             RejectedRequestError, ContextWindowError: no try can succeed.
             BudgetSpentError: a day's budget does not last for this call, and no more calls were made.
             BreakerOpenError: the service has failed too often of late, and no call was made.
@@ -212,7 +213,7 @@ class Llm:
         """As `ask`: the answer, and how it was come by."""
 
         def use(reply: Reply) -> Answered[M]:
-            _check_complete(reply)
+            _check(reply)
             said = read(reply.text, answer)
             return Answered(said, reply.temperature, reply.input_tokens, reply.output_tokens)
 
@@ -229,14 +230,11 @@ class Llm:
         """As `consult`, for an answer in the model's own words.
 
         Raises:
-            RefusedQuestionError: the model declined to answer.
             CounterfoilError: as `ask`; an InvalidAnswerError says that the answer is empty.
         """
 
         def use(reply: Reply) -> Answered[str]:
-            if reply.is_refused:
-                raise RefusedQuestionError("The language model declined to answer")
-            _check_complete(reply)
+            _check(reply)
             return Answered(words(reply.text), reply.temperature, reply.input_tokens, reply.output_tokens)
 
         return self._answered(question, use, time_left, cancelled, check)
@@ -335,7 +333,10 @@ class Llm:
         calls.end(self._database, call, calls.End(outcome, *tokens, round(seconds * 1000), cost))
 
 
-def _check_complete(reply: Reply) -> None:
+def _check(reply: Reply) -> None:
+    """Raise where what was said is no whole answer."""
+    if reply.is_refused:
+        raise RefusedQuestionError("The language model declined to answer")
     if not reply.is_complete:
         message = f"The answer was cut off, at {reply.output_tokens} tokens"
         raise ContextWindowError(message)

@@ -1,18 +1,25 @@
 """The record of every call to a language model: what it was for, how it ended, how long it took and what it cost.
 
-A tenant's call is on record, and counted against the budget of its day (UTC), before it is made. So one whose process
-dies has been counted; and each has been counted once, however many are made at the same time and whatever becomes of
-the commit: a call is known by an id that is made before.
+A tenant's call is on record, and counted against a budget of its day (UTC), before it is made: that for documents or
+that for conversations, neither of which takes from the other. So one whose process dies has been counted; and each has
+been counted once, however many are made at the same time and whatever becomes of the commit: a call is known by an id
+that is made before.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
+from typing import LiteralString
 from uuid import UUID
 
 from aws_lambda_powertools import Logger
 
 from counterfoil.db import CommitUnknownError, Database
 from counterfoil.errors import CounterfoilError, DeferredError, sentence
+from counterfoil.settings import Settings
+
+CHAT = "chat"
+"""The purpose of calls that are part of a conversation."""
 
 logger = Logger()
 
@@ -27,6 +34,11 @@ _COUNT = """
 INSERT INTO llm_day (tenant_id, day, calls) VALUES (%(tenant_id)s, %(day)s, 1)
 ON CONFLICT (tenant_id, day) DO UPDATE SET calls = llm_day.calls + 1
 RETURNING calls
+"""
+_COUNT_CHAT = """
+INSERT INTO llm_day (tenant_id, day, calls, chats) VALUES (%(tenant_id)s, %(day)s, 0, 1)
+ON CONFLICT (tenant_id, day) DO UPDATE SET chats = llm_day.chats + 1
+RETURNING chats
 """
 _OF_WORK = (
     "SELECT count(*) FROM llm_call WHERE work_id = %(work_id)s AND created_at >= %(since)s AND created_at < %(until)s"
@@ -55,10 +67,23 @@ class BudgetSpentError(DeferredError):
 
 @dataclass(frozen=True)
 class Budget:
-    """Calls on a day of UTC: at most so many of one tenant, and so many for one piece of work (a document)."""
+    """Calls of one tenant on a day of UTC, at most."""
 
-    of_tenant: int
-    of_work: int
+    of_documents: int
+    of_one_document: int
+    """Of these."""
+    of_chats: int
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "Budget":
+        """The budget that the settings name."""
+        return cls(settings.llm_questions_per_day, settings.llm_questions_per_document, settings.chat_questions_per_day)
+
+    def counts(self, purpose: str) -> Sequence[tuple[LiteralString, int, str]]:
+        """What counts a call for this purpose, the bound of each count, and the words that tell it from others."""
+        if purpose == CHAT:
+            return ((_COUNT_CHAT, self.of_chats, " in conversations"),)
+        return ((_COUNT, self.of_documents, ""), (_OF_WORK, self.of_one_document, " for one document"))
 
 
 @dataclass(frozen=True)
@@ -107,13 +132,10 @@ def _begin(database: Database, tenant_id: UUID, call: Call, budget: Budget) -> N
     with database.tenant(tenant_id) as connection:
         if connection.execute(_BEGIN, values).fetchone() is None:
             return  # the commit that was in doubt had happened
-        ((of_tenant,),) = connection.execute(_COUNT, values).fetchall()
-        ((of_work,),) = connection.execute(_OF_WORK, values).fetchall()
-        for spent, limit, whose in (
-            (of_tenant, budget.of_tenant, f"today's budget of {budget.of_tenant} questions"),
-            (of_work, budget.of_work, f"today's budget of {budget.of_work} questions for one document"),
-        ):
+        for count, limit, told in budget.counts(call.purpose):
+            ((spent,),) = connection.execute(count, values).fetchall()
             if spent > limit:
+                whose = f"today's budget of {limit} questions{told}"
                 message = f"The language model was not asked: {whose} is used up ({day:%Y-%m-%d}, UTC)."
                 raise BudgetSpentError(message, until=values["until"])
 

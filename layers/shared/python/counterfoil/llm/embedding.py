@@ -75,7 +75,7 @@ def embedding_model(settings: Settings, database: Database, breakers: Breakers) 
         settings.llm_retry_base_seconds,
         0.0,
         0.0,
-        calls.Budget(settings.llm_questions_per_day, settings.llm_questions_per_document),
+        calls.Budget.from_settings(settings),
     )
     return Llm(_provider(settings, settings.embedding_model or ""), database, breakers, limits)
 

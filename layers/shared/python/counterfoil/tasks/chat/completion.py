@@ -56,7 +56,7 @@ def complete(context: TaskContext, _payload: Message) -> Done:
     Raises:
         DeferredError: it is not its turn.
         InvalidSettingsError: there is no language model.
-        PermanentError: the message is not there.
+        PermanentError: the message is not there, or today's budget of the model is used up.
         CounterfoilError: as `Llm.converse`.
     """
     with context.database.tenant(context.tenant_id) as connection:
@@ -72,14 +72,17 @@ def complete(context: TaskContext, _payload: Message) -> Done:
     question = llm.Question(
         context.settings.chat_system_prompt,
         asked.content,
-        "chat",
+        llm.CHAT,
         context.tenant_id,
         context.job_id,
         history,
     )
-    said = context.llm().converse(
-        question, time_left=context.time_left, cancelled=context.cancelled, check=context.check
-    )
+    try:
+        said = context.llm().converse(
+            question, time_left=context.time_left, cancelled=context.cancelled, check=context.check
+        )
+    except llm.BudgetSpentError as error:  # who waits for an answer is told so today, and the next message has its turn
+        raise PermanentError(f"{error} Send the message again after midnight UTC.") from error
 
     def effects(connection: Connection) -> Sequence[Send]:
         if not sessions.answer(connection, asked.session_id, context.job_id, said.said, context.now()):
