@@ -56,6 +56,7 @@ _MIN_TAIL = 3
 """Fewer digits at the end of a number say nothing about which number it is."""
 
 
+@lru_cache(maxsize=20_000)
 def words(text: str) -> str:
     """The words of a text, folded, separated by one space, in their order."""
     return _NOT_WORD.sub(" ", fold(text)).strip()
@@ -64,6 +65,7 @@ def words(text: str) -> str:
 _MISREAD = re.compile(r"(?<![^\W\d_])(?:[^\W\d_]+[0156]+[^\W\d_]{2,}|[^\W\d_]{3,}[0156]|[0156][^\W\d_]{3,})(?!\w)")
 
 
+@lru_cache(maxsize=20_000)
 def misread(text: str) -> int:
     """How many words hold a digit that capture put in a letter's place: `Stahlhande1`, `5upplies`."""
     return len(_MISREAD.findall(text))
@@ -100,6 +102,7 @@ def same_vat(a: str, b: str) -> bool:
     return a == b or (min(len(a), len(b)) >= _VAT_END and (a.endswith(b) or b.endswith(a)))
 
 
+@lru_cache(maxsize=20_000)
 def code(text: str) -> str:
     """An article number as `identifier`, without leading zeros."""
     return identifier(text).lstrip("0")

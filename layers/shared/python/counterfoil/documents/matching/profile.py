@@ -123,9 +123,7 @@ def document(
     number_field, date_field = _NUMBER_AND_DATE[kind]
     number = data.get(number_field)
     items = [item for item in data.get("line_items") or () if isinstance(item, Mapping)]
-    goods = [
-        item for item in items if item.get("unit") or item.get("article_number") or item.get("buyer_article_number")
-    ]
+    goods = [item for item in items if _is_of_goods(item)]
     seller, buyer = ("issuer", "recipient") if kind in {INVOICE, CREDIT_NOTE} else ("supplier", "buyer")
     return Document(
         id_,
@@ -140,10 +138,14 @@ def document(
         cents(data.get("total_net")),
         cents(data.get("total_gross")),
         tuple(_line(item) for item in goods),
-        frozenset(net for item in items if item not in goods and (net := cents(item.get("net_amount")))),
+        frozenset(net for item in items if not _is_of_goods(item) and (net := cents(item.get("net_amount")))),
         sum(misread(text) for text in _said(data, items)),
         _buckets(data, embedding),
     )
+
+
+def _is_of_goods(item: Mapping[str, Any]) -> bool:
+    return bool(item.get("unit") or item.get("article_number") or item.get("buyer_article_number"))
 
 
 def _buckets(data: Mapping[str, Any], embedding: Embedding | None) -> tuple[str, ...]:
