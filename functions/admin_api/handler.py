@@ -93,7 +93,7 @@ def submit_task(order: Annotated[tasks.TaskOrder, Body()]) -> Response[tasks.Tas
 def list_tasks(  # a query is this many parameters
     tenant: OneTenant = None,
     status: Annotated[Status | None, Query()] = None,
-    task_type: Annotated[str | None, Query(max_length=tasks.LONGEST_TYPE)] = None,
+    task_type: Annotated[tasks.PrintableText | None, Query(max_length=tasks.LONGEST_TYPE)] = None,
     created_from: Annotated[Moment | None, Query(alias="from", description="Handed in then or later.")] = None,
     created_until: Annotated[Moment | None, Query(alias="to", description="Handed in before.")] = None,
     cursor: Cursor = None,

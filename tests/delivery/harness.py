@@ -1,6 +1,7 @@
 """A queue that only remembers, a Lambda context with a clock of its own, and a consumer composed of them."""
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -35,6 +36,10 @@ def fails(attempt: Attempt) -> Success:
     raise ServiceUnavailableError("later")
 
 
+CARRIED = re.compile(r"[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
+"""A body that SQS takes, by the reference of SendMessage: any other it refuses with InvalidMessageContents."""
+
+
 @dataclass
 class FakeSqs:
     """The calls that delivery makes to SQS, in order, and failures on demand."""
@@ -65,6 +70,8 @@ class FakeSqs:
         assert len(Entries) <= 10
         for entry in Entries:
             assert 0 <= entry["DelaySeconds"] <= 900
+            assert CARRIED.fullmatch(entry["MessageBody"])
+            assert len(entry["MessageBody"].encode()) <= 1024 * 1024
             self.log.append(("send", (QueueUrl, entry)))
             self.sent[QueueUrl].append(entry)
         return {"Successful": [{"Id": entry["Id"]} for entry in Entries]}

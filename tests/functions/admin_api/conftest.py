@@ -78,7 +78,7 @@ def ask(database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> I
         event["rawPath"] = event["requestContext"]["http"]["path"] = path
         event["requestContext"]["http"]["method"] = method
         if query:
-            event["rawQueryString"], event["queryStringParameters"] = urlencode(query), query
+            event["rawQueryString"], event["queryStringParameters"] = urlencode(query, errors="replace"), query
         claims = event["requestContext"]["authorizer"]["jwt"]["claims"]
         claims["cognito:groups"] = groups
         if subject is not None:

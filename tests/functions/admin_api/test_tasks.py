@@ -47,6 +47,58 @@ def cancel(ask: Ask, job_id: str, **how: Any) -> Answer:
 # Handing in
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufffe",
+        "\uffff",
+        "\\\ufffe\\",
+        "\U0001ffff",
+        "\x01\x1f",
+        "\x7f\x85",
+        "\u2028",
+        "\ue000",
+        "\ufdd0",
+        "\U0001f600",
+    ],
+)
+def test_whatever_character_is_taken_is_carried(text: str, ask: Ask, queue: FakeSqs, admin: Connection) -> None:
+    order = {"task_type": "echo", "payload": {text: text, "many": text * 100}}
+    answers = [submit(ask, order), submit(ask, json.dumps(order, ensure_ascii=False).encode())]
+
+    assert [answer.status for answer in answers] == [202, 202]
+    bodies = [json.loads(entry["MessageBody"]) for entry in queue.sent["counterfoil-tasks"]]
+    assert [body["payload"] for body in bodies] == [order["payload"]] * 2
+    assert [row["sent_at"] is not None for row in rows(admin, "outbox")] == [True, True]
+
+
+@pytest.mark.parametrize("text", ["\x00", "\ud800", "a\ud800b", "\udc00\ud800"])
+@pytest.mark.parametrize("place", ["task_type", "payload", "name", "idempotency_key", "tenant", "message", "session"])
+def test_whatever_character_cannot_be_kept_is_refused(
+    text: str, place: str, ask: Ask, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLM_PROVIDER", "openai")
+    settings.cache_clear()
+    chat = {"task_type": "chat_completion"}
+    orders: dict[str, dict[str, Any]] = {
+        "payload": {"payload": {"text": [text]}},
+        "name": {"payload": {text: 1}},
+        "message": chat | {"payload": {"message": f"Hello{text}"}},
+        "session": chat | {"payload": {"message": "Hello", "session_id": text}},
+    }
+    order = ECHO | orders.get(place, {place: text})
+
+    assert submit(ask, order).status in {400, 422}
+    assert submit(ask, json.dumps(order, ensure_ascii=False).encode(errors="surrogatepass")).status in {400, 422}
+    assert rows(admin, "task") == []
+
+
+@pytest.mark.parametrize("text", ["\x00", "\ud800", "\ufffe", "\uffff"])
+@pytest.mark.parametrize("name", ["tenant", "status", "task_type", "from", "cursor", "limit"])
+def test_whatever_character_is_asked_for_is_answered(text: str, name: str, ask: Ask) -> None:
+    assert get(ask, query={name: text}).status in {200, 403, 422}
+
+
 def test_a_task_is_accepted_and_its_message_sent(ask: Ask, queue: FakeSqs, admin: Connection) -> None:
     answer = submit(ask, ECHO | {"max_retry": 2})
 

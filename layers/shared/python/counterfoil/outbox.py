@@ -120,11 +120,7 @@ class Outbox:
             found = dict(connection.execute(envelope.encode(), {"ids": ids}).fetchall())
         # What is found without a body is owed no more: another sender was quicker, and marks it.
         bodies = {
-            send.id: json.dumps(
-                body | {"revision": send.message.revision, "send_number": send.message.send_number},
-                ensure_ascii=False,
-                separators=(",", ":"),
-            )
+            send.id: _body(body | {"revision": send.message.revision, "send_number": send.message.send_number})
             for send in owed
             if (body := found.get(send.message.work_id)) is not None
         }
@@ -197,6 +193,15 @@ class Outbox:
             if not is_superseded
         ]
         return self.send(owed, time_left=time_left) + len(superseded)
+
+
+_NOT_CARRIED = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}
+"""All of Unicode that SQS refuses a body for, besides what JSON escapes and what PostgreSQL cannot hold."""
+
+
+def _body(carried: Mapping[str, Any]) -> str:
+    """JSON whose characters SQS takes; what need not be escaped is not, for it would take more room."""
+    return json.dumps(carried, ensure_ascii=False, separators=(",", ":")).translate(_NOT_CARRIED)
 
 
 def _batches(sends: Sequence[Send], bodies: Mapping[UUID, str]) -> Iterator[list[Send]]:

@@ -69,7 +69,7 @@ def checked(value: JsonValue, what: str = "payload") -> bytes:
 
 
 def fits(payload: Payload) -> bool:
-    """Whether a message carries the payload itself. What is no ASCII is escaped there, and takes more room."""
+    """Whether a message carries the payload itself: not if it would be too long with all escaped that is no ASCII."""
     return len(json.dumps(payload)) + _written_out(payload) <= INLINE_BYTES
 
 
