@@ -115,13 +115,14 @@ class PipelineStack(Stack):
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             enforce_ssl=on_aws,
             removal_policy=RemovalPolicy.RETAIN if on_aws else RemovalPolicy.DESTROY,
-            # Far longer than any task is kept: what is left is for nobody.
+            # A payload lives as long as its task, however long nobody decides about a dead letter, and no rule knows
+            # that: the watchdog deletes. What it deleted goes for good here.
             lifecycle_rules=[
                 s3.LifecycleRule(
                     id="payloads-of-tasks",
                     prefix="tasks/",
-                    expiration=Duration.days(400),
                     noncurrent_version_expiration=Duration.days(1),
+                    expired_object_delete_marker=True,
                 )
             ]
             if on_aws

@@ -206,7 +206,7 @@ class Worker(Construct):
             environment["SLACK"] = "true"
         if around.outside.calls_webhooks(row):
             environment["WEBHOOKS"] = "true"
-        if row.reads or row.writes or row.admits:
+        if row.uses_bucket:
             environment["UPLOADS_BUCKET"] = around.uploads.bucket_name
         return {**environment, **around.database.environment(row)}
 
@@ -239,6 +239,7 @@ class Worker(Construct):
             (["sqs:GetQueueAttributes"], sent_to if row.measures_queues else []),
             (READ, [around.uploads.arn_for_objects(f"{prefix}*") for prefix in row.reads]),
             (["s3:PutObject"], [around.uploads.arn_for_objects(f"{prefix}*") for prefix in row.writes + row.admits]),
+            (["s3:DeleteObject"], [around.uploads.arn_for_objects(f"{prefix}*") for prefix in row.removes]),
             (TRACE, ["*"] if around.network else []),
             (
                 ["secretsmanager:GetSecretValue"],

@@ -92,6 +92,8 @@ class Row:
     """Prefixes of the uploads bucket that it may read."""
     writes: tuple[str, ...] = ()
     """Prefixes of the uploads bucket that it may write; no event announces what is written there."""
+    removes: tuple[str, ...] = ()
+    """Prefixes of the uploads bucket that it may delete from."""
     admits: tuple[str, ...] = ()
     """Prefixes of the uploads bucket that it may let others upload to."""
     database_user: DatabaseUser = "counterfoil_worker"
@@ -128,6 +130,11 @@ class Row:
         Each of them is one of PostgreSQL's own, for RDS Proxy pins it.
         """
         return self.reserved_concurrency * (self.permits + 2 if self.has_queue else 1)
+
+    @property
+    def uses_bucket(self) -> bool:
+        """Whether it has business with the uploads bucket."""
+        return bool(self.reads or self.writes or self.removes or self.admits)
 
     @property
     def has_queue(self) -> bool:
@@ -269,6 +276,7 @@ WORKERS: tuple[Row, ...] = (
         memory=512,
         reserved_concurrency=1,
         sends_to=EVERY_QUEUE,
+        removes=("tasks/",),
         database_user="counterfoil_keeper",
         measures_queues=True,
         calls_out=("llm", "notifications"),
@@ -440,8 +448,8 @@ def _faults_of_sending(by_name: Mapping[str, Row], row: Row) -> Iterator[str]:
 
 
 def _faults_of_reach(row: Row) -> Iterator[str]:
-    for name, prefixes in (("reads", row.reads), ("writes", row.writes), ("admits", row.admits)):
-        for prefix in prefixes:
+    for name in ("reads", "writes", "removes", "admits"):
+        for prefix in getattr(row, name):
             if prefix.startswith("/") or not prefix.endswith("/"):
                 yield f"write the prefix {prefix!r} in {name} without a leading and with a trailing slash"
     for prefix in set(row.writes) & set(ANNOUNCED):

@@ -35,6 +35,16 @@ CREATE FUNCTION public.hand_over_parts(leaving uuid) RETURNS SETOF uuid
     RETURNING d.id;
 $$;
 
+CREATE FUNCTION public.leave_payload() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+BEGIN
+    INSERT INTO payload_removal (key, tenant_id, due_at) VALUES (OLD.payload_key, OLD.tenant_id, now());
+    RETURN NULL;
+END
+$$;
+
 CREATE FUNCTION public.remove_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
@@ -740,6 +750,15 @@ CREATE TABLE public.output_job (
 
 ALTER TABLE ONLY public.output_job FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.payload_removal (
+    key text NOT NULL,
+    tenant_id uuid NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    CONSTRAINT payload_removal_check CHECK (starts_with(key, (('tasks/'::text || tenant_id) || '/'::text)))
+);
+
+ALTER TABLE ONLY public.payload_removal FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.reading (
     tenant_id uuid NOT NULL,
     document_id uuid NOT NULL,
@@ -1058,6 +1077,9 @@ ALTER TABLE ONLY public.output_job
 ALTER TABLE ONLY public.output_job
     ADD CONSTRAINT output_job_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.payload_removal
+    ADD CONSTRAINT payload_removal_pkey PRIMARY KEY (key);
+
 ALTER TABLE ONLY public.reading
     ADD CONSTRAINT reading_pkey PRIMARY KEY (document_id, question);
 
@@ -1202,6 +1224,8 @@ CREATE INDEX output_job_by_subject ON public.output_job USING btree (tenant_id, 
 
 CREATE INDEX output_job_status ON public.output_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
+CREATE INDEX payload_removal_by_due ON public.payload_removal USING btree (due_at);
+
 CREATE INDEX source_by_message ON public.source USING btree (tenant_id, md5(((message_id || ' '::text) || COALESCE(sender, ''::text)))) WHERE ((message_id IS NOT NULL) AND (refusal IS NULL));
 
 CREATE INDEX task_by_age ON public.task USING btree (tenant_id, created_at DESC, id DESC);
@@ -1223,6 +1247,8 @@ CREATE INDEX work_attempt_by_age ON public.work_attempt USING btree (ended_at);
 CREATE INDEX work_attempt_by_work ON public.work_attempt USING btree (work_id, worker, ended_at);
 
 CREATE TRIGGER count_told BEFORE UPDATE OF payload ON public.output_job FOR EACH ROW WHEN ((old.payload IS DISTINCT FROM new.payload)) EXECUTE FUNCTION public.count_told();
+
+CREATE TRIGGER leave_payload AFTER DELETE ON public.task FOR EACH ROW WHEN ((old.payload_key IS NOT NULL)) EXECUTE FUNCTION public.leave_payload();
 
 CREATE TRIGGER tell AFTER UPDATE OF matching_status ON public.document FOR EACH ROW WHEN (((old.matching_status IS DISTINCT FROM new.matching_status) AND ((new.matching_status IS NULL) OR (new.matching_status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.tell_matching();
 
@@ -1452,6 +1478,8 @@ ALTER TABLE public.document_replacement ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.document_review ENABLE ROW LEVEL SECURITY;
 
+CREATE POLICY due ON public.payload_removal TO counterfoil_keeper USING ((due_at < now())) WITH CHECK (false);
+
 CREATE POLICY expired ON public.idempotency FOR SELECT TO counterfoil_keeper USING ((expires_at < now()));
 
 ALTER TABLE public.idempotency ENABLE ROW LEVEL SECURITY;
@@ -1469,6 +1497,8 @@ CREATE POLICY keeper ON public.notice_delivery TO counterfoil_keeper USING (true
 CREATE POLICY keeper ON public.tenant_admin TO counterfoil_keeper USING (true) WITH CHECK (true);
 
 ALTER TABLE public.key_loss ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY left_behind ON public.payload_removal FOR INSERT TO counterfoil_owner WITH CHECK (true);
 
 ALTER TABLE public.llm_call ENABLE ROW LEVEL SECURITY;
 
@@ -1564,6 +1594,8 @@ CREATE POLICY own_tenant ON public.outbox TO counterfoil_worker USING ((tenant_i
 
 CREATE POLICY own_tenant ON public.output_job TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.payload_removal TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.reading TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.source TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -1593,6 +1625,8 @@ CREATE POLICY past_keeping ON public.llm_call TO counterfoil_keeper USING ((crea
 CREATE POLICY past_keeping ON public.task AS RESTRICTIVE FOR DELETE TO counterfoil_keeper USING ((((status = 'succeeded'::text) OR (status IS NULL)) AND (ended_at < (now() - '90 days'::interval))));
 
 CREATE POLICY past_keeping ON public.work_attempt TO counterfoil_keeper USING ((ended_at < (now() - '90 days'::interval))) WITH CHECK (false);
+
+ALTER TABLE public.payload_removal ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.reading ENABLE ROW LEVEL SECURITY;
 
@@ -1630,6 +1664,8 @@ GRANT ALL ON SCHEMA public TO counterfoil_owner;
 
 REVOKE ALL ON FUNCTION public.hand_over_parts(leaving uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.hand_over_parts(leaving uuid) TO counterfoil_worker;
+
+REVOKE ALL ON FUNCTION public.leave_payload() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION public.remove_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.remove_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) TO counterfoil_worker;
@@ -2121,6 +2157,13 @@ GRANT SELECT(returns),UPDATE(returns) ON TABLE public.output_job TO counterfoil_
 
 GRANT UPDATE(reason) ON TABLE public.output_job TO counterfoil_worker;
 GRANT SELECT(reason),UPDATE(reason) ON TABLE public.output_job TO counterfoil_delivery;
+
+GRANT SELECT,INSERT,DELETE ON TABLE public.payload_removal TO counterfoil_worker;
+GRANT DELETE ON TABLE public.payload_removal TO counterfoil_keeper;
+
+GRANT SELECT(key) ON TABLE public.payload_removal TO counterfoil_keeper;
+
+GRANT SELECT(due_at) ON TABLE public.payload_removal TO counterfoil_keeper;
 
 GRANT SELECT,INSERT ON TABLE public.reading TO counterfoil_worker;
 

@@ -18,6 +18,7 @@ from counterfoil.settings import Settings, settings
 from functions.watchdog.breakers import Dependent, Pauses
 from functions.watchdog.measures import measure
 from functions.watchdog.operations import Operations
+from functions.watchdog.payloads import remove_payloads
 from functions.watchdog.purge import purge
 from functions.watchdog.recovery import Watchdog
 
@@ -69,7 +70,10 @@ def watchdog() -> dict[str, Step]:
         "operations": lambda time_left: asdict(operations.run(time_left)),
         "measures": lambda _: measure(database, list(chosen.queue_urls), now=_now(), unsent_after=unsent_after),
         "breakers": lambda time_left: {name: len(found) for name, found in asdict(pauses.run(time_left)).items()},
-        "purge": lambda _: asdict(purge(database, _now)),
+        "purge": lambda time_left: {
+            **asdict(purge(database, _now)),
+            "payload": remove_payloads(database, chosen.uploads_bucket, time_left),
+        },
     }
 
 

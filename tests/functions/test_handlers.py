@@ -50,7 +50,7 @@ def handler(
         monkeypatch.setenv("WORKER", json.dumps(told))
         monkeypatch.setenv("QUEUE_URLS", json.dumps({to.name: to.resource_name for to in targets(WORKERS, row)}))
         monkeypatch.setenv("DEAD_LETTER_SOURCES", json.dumps(sources))
-        if row.reads or row.writes or row.admits:
+        if row.uses_bucket:
             monkeypatch.setenv("UPLOADS_BUCKET", "counterfoil-uploads")
         monkeypatch.setenv("DATABASE_URL", postgres.url(migrated_database, user))
         monkeypatch.setattr(aws, "client", lambda service: {"sqs": sqs, "s3": s3}[service])

@@ -192,7 +192,7 @@ def test_the_local_cloud_delivers_to_receivers_of_the_same_machine_and_aws_to_no
 def test_who_uses_the_bucket_is_told_its_name(aws: Synthesis, row: Row):
     bucket = environment(aws["pipeline"], row).get("UPLOADS_BUCKET")
 
-    assert bucket == ("counterfoil-uploads-AWS::AccountId-AWS::Region" if row.reads + row.writes + row.admits else None)
+    assert bucket == ("counterfoil-uploads-AWS::AccountId-AWS::Region" if row.uses_bucket else None)
 
 
 @rows

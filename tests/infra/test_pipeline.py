@@ -156,6 +156,7 @@ def granted(row: Row, *, batches: bool) -> set[tuple[str, str]]:
     if batches:
         grants |= {(f"{action}Batch", queue) for action, queue in grants if action in batch}
     grants |= {("s3:PutObject", f"{prefix}*") for prefix in row.writes + row.admits}
+    grants |= {("s3:DeleteObject", f"{prefix}*") for prefix in row.removes}
     objects = {f"{prefix}*" for prefix in row.reads}
     return grants | {(action, key) for action in ("s3:GetObject", "s3:GetObjectVersion") for key in objects}
 
@@ -379,6 +380,19 @@ def test_uploads_are_versioned_encrypted_private_and_survive_the_stack(pipeline:
     assert all(bucket["PublicAccessBlockConfiguration"].values())
     assert len(bucket["PublicAccessBlockConfiguration"]) == 4
     assert resource["DeletionPolicy"] == "Retain"
+
+
+def test_no_rule_ends_a_payload_whose_task_may_still_be_run_and_one_ends_what_was_deleted(pipeline: Template):
+    (rule,) = pipeline.the("AWS::S3::Bucket")["LifecycleConfiguration"]["Rules"]
+
+    assert rule == {
+        "Id": "payloads-of-tasks",
+        "Prefix": "tasks/",
+        "Status": "Enabled",
+        "NoncurrentVersionExpiration": {"NoncurrentDays": 1},
+        "ExpiredObjectDeleteMarker": True,
+    }
+    assert [row.name for row in WORKERS if "tasks/" in row.removes] == ["watchdog"]
 
 
 def test_queues_bucket_and_topics_refuse_plain_http_on_aws_alone(pipeline: Template, emulated: Template):

@@ -21,6 +21,8 @@ class FakeS3:
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
+        self.refused: set[str] = set()
+        """Keys that it does not delete."""
 
     def put_object(self, *, Bucket: str, Key: str, Body: bytes, ContentType: str) -> dict[str, Any]:  # noqa: N803
         assert (Bucket, ContentType) == (BUCKET, "application/json")
@@ -33,6 +35,15 @@ class FakeS3:
             missing: Any = {"Error": {"Code": "NoSuchKey"}, "ResponseMetadata": {"HTTPStatusCode": 404}}
             raise ClientError(missing, "GetObject")
         return {"Body": io.BytesIO(self.objects[Key])}
+
+    def delete_objects(self, *, Bucket: str, Delete: dict[str, Any]) -> dict[str, Any]:  # noqa: N803
+        assert Bucket == BUCKET
+        keys = [one["Key"] for one in Delete["Objects"]]
+        assert 1 <= len(keys) <= 1000
+        for key in keys:
+            if key not in self.refused:
+                self.objects.pop(key, None)
+        return {"Errors": [{"Key": key, "Code": "InternalError"} for key in keys if key in self.refused]}
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.errors import InvalidMessageError, NewerSchemaError
 from counterfoil.tasks import store
 from counterfoil.tasks.message import read_task_message
-from counterfoil.tasks.registry import TYPES
+from counterfoil.tasks.types import TYPES
 from tests.factories import NOW
 
 MESSAGE: dict[str, Any] = {

@@ -12,8 +12,9 @@ from counterfoil.db import Connection, Database
 from counterfoil.errors import InvalidSettingsError, RejectedRequestError
 from counterfoil.tasks import store
 from counterfoil.tasks.claim_check import INLINE_BYTES, MAX_PAYLOAD_BYTES, TooLargeError
-from counterfoil.tasks.registry import TYPES, InvalidPayloadError
+from counterfoil.tasks.registry import InvalidPayloadError
 from counterfoil.tasks.store import EndedError, KeyTakenError, Submitted, Wanted
+from counterfoil.tasks.types import TYPES
 from tests.factories import NOW
 from tests.tasks.conftest import BUCKET, FakeS3, rows
 

@@ -1,11 +1,13 @@
 """Payloads of tasks: their canonical form, how large they may be, and where a large one lies until its task is run.
 
 A message of SQS holds 1 MiB, and so does a whole batch of ten of them. A payload that would take more than its tenth is
-stored in S3, and the message says where: a claim check.
+stored in S3, and the message says where: a claim check. It is there for as long as its task is, for a task that failed
+can be sent again; table `payload_removal` says which are there for no task, and the watchdog removes them.
 """
 
 import hashlib
 import json
+from collections.abc import Sequence
 from contextlib import closing
 from decimal import Decimal
 from uuid import UUID
@@ -119,3 +121,15 @@ def read(bucket: str, key: str) -> Payload:
     if not isinstance(found, dict) or len(content) > MAX_PAYLOAD_BYTES:
         raise InvalidMessageError("The object that the claim check leads to is no payload of a task")
     return found
+
+
+def remove(bucket: str, keys: Sequence[str]) -> dict[str, str]:
+    """Delete up to 1000 payloads; one that is gone already counts as deleted. Returns S3's codes for those it did not.
+
+    Raises:
+        ServiceUnavailableError, RejectedRequestError: S3 did not take the call.
+    """
+    wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+    with aws.errors_mapped():
+        answer = aws.client("s3").delete_objects(Bucket=bucket, Delete=wanted)
+    return {failure["Key"]: failure.get("Code", "unknown") for failure in answer.get("Errors", ())}

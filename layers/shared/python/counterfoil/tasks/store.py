@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 from pydantic import BaseModel, JsonValue
 
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.errors import InvalidSettingsError, RejectedRequestError
+from counterfoil.errors import InvalidSettingsError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.tasks import claim_check
 from counterfoil.tasks.registry import TYPES, Accepted, TaskType
 from counterfoil.work import KINDS, Send, owe
@@ -131,6 +131,10 @@ VALUES (%(id)s, %(tenant)s, %(type)s, %(payload)s::jsonb, %(payload_key)s, %(has
 ON CONFLICT (tenant_id, idempotency_key) DO NOTHING
 RETURNING revision, send_number
 """
+# A payload is to be removed from the moment before it is written, unless its task is accepted within a day. The hour is
+# longer than any transaction: whoever finds it due does not find an acceptance that is under way.
+_NOTE_PAYLOAD = "INSERT INTO payload_removal (key, tenant_id, due_at) VALUES (%s, %s, now() + interval '1 day')"
+_KEEP_PAYLOAD = "DELETE FROM payload_removal WHERE key = %s AND due_at > now() + interval '1 hour'"
 
 
 def submit(database: Database, tenant_id: UUID, wanted: Order, now: datetime, *, bucket: str | None) -> Submitted:
@@ -148,13 +152,13 @@ def submit(database: Database, tenant_id: UUID, wanted: Order, now: datetime, *,
     job_id = uuid4()
     payload_key = None
     if not claim_check.fits(wanted.payload):
-        # Of a request that is made again, no second object is left behind. The insert decides all the same.
-        found = _first(database, tenant_id, wanted)
-        if found is not None:
-            return found
-        payload_key = claim_check.key_of(tenant_id, job_id)
         if bucket is None:
             raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads go to.")
+        payload_key = claim_check.key_of(tenant_id, job_id)
+        # A request that is made again writes no second object. The insert decides all the same.
+        found = _found_or_noted(database, tenant_id, wanted, payload_key)
+        if found is not None:
+            return found
         claim_check.write(bucket, payload_key, wanted.content)
 
     def once() -> Submitted:
@@ -185,6 +189,8 @@ def _submit(
         if found is None:  # it was there, and has just been deleted
             raise KeyTakenError("The task of this idempotency_key has just been deleted: ask again.")
         return found
+    if payload_key is not None and connection.execute(_KEEP_PAYLOAD, [payload_key]).rowcount == 0:
+        raise ServiceUnavailableError("The payload was written so long ago that it may be removed: ask again.")
     if wanted.type.on_accept is not None:
         wanted.type.on_accept(connection, Accepted(job_id, tenant_id, wanted.user_id, now), wanted.form)
     sends = owe(connection, KINDS[WORKER], [(job_id, tenant_id, *inserted)], now, now)
@@ -193,11 +199,13 @@ def _submit(
     return Submitted(task, is_new=True, sends=sends)
 
 
-def _first(database: Database, tenant_id: UUID, wanted: Order) -> Submitted | None:
-    if wanted.idempotency_key is None:
-        return None
+def _found_or_noted(database: Database, tenant_id: UUID, wanted: Order, payload_key: str) -> Submitted | None:
+    """The task that was accepted before; else None, and the payload that is about to be written is noted."""
     with database.tenant(tenant_id) as connection:
-        return _under_key(connection, wanted)
+        found = _under_key(connection, wanted) if wanted.idempotency_key is not None else None
+        if found is None:
+            connection.execute(_NOTE_PAYLOAD, [payload_key, tenant_id])
+        return found
 
 
 def _under_key(connection: Connection, wanted: Order) -> Submitted | None:

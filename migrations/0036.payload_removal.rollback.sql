@@ -1,0 +1,3 @@
+DROP TRIGGER leave_payload ON task;
+DROP FUNCTION leave_payload;
+DROP TABLE payload_removal;

@@ -1,0 +1,156 @@
+"""The watchdog removes the payloads of tasks that are no more from S3, after they are gone and never before."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from threading import Event
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from counterfoil import aws
+from counterfoil.db import Connection, Database
+from counterfoil.errors import InvalidSettingsError, ServiceUnavailableError
+from counterfoil.tasks import store
+from counterfoil.tasks.claim_check import INLINE_BYTES
+from counterfoil.tasks.types import TYPES
+from functions.watchdog.payloads import remove_payloads
+from functions.watchdog.purge import TASK_RETENTION, purge
+from tests.tasks.conftest import BUCKET, FakeS3, s3, tenant
+
+__all__ = ["s3", "tenant"]
+
+NOW = datetime.now(UTC)
+"""The database has its own say about what is old enough, by its own clock."""
+LONG_AGO = NOW - TASK_RETENTION - timedelta(days=1)
+
+Round = Callable[..., int]
+
+
+@pytest.fixture
+def a_task(database: Database, admin: Connection, tenant: UUID, s3: FakeS3) -> Callable[..., str]:
+    """`a_task(status, ended_at)` is one with a large payload: the key of its object."""
+
+    def make(status: str | None, ended_at: datetime | None = None, failed_at: datetime | None = None) -> str:
+        echo = TYPES.get("echo")
+        assert echo is not None
+        done = store.submit(database, tenant, store.order(echo, {"a": "x" * INLINE_BYTES}), NOW, bucket=BUCKET)
+        admin.execute(
+            "UPDATE task SET status = %s, ended_at = %s, failed_at = %s WHERE id = %s",
+            [status, ended_at, failed_at, done.task.job_id],
+        )
+        ((key,),) = admin.execute("SELECT payload_key FROM task WHERE id = %s", [done.task.job_id]).fetchall()
+        assert key in s3.objects
+        return str(key)
+
+    return make
+
+
+@pytest.fixture
+def round_(keeper_database: Database) -> Round:
+    """`round_()` is one of the watchdog: it purges, and removes what is left behind. Returns how many objects."""
+
+    def run(**how: Any) -> int:
+        purge(keeper_database, lambda: NOW)
+        return remove_payloads(keeper_database, BUCKET, how.pop("time_left", lambda: 30.0), **how)
+
+    return run
+
+
+def owed(admin: Connection) -> set[str]:
+    """Objects that are to be removed."""
+    return {key for (key,) in admin.execute("SELECT key FROM payload_removal")}
+
+
+def test_a_payload_lives_as_long_as_its_task(
+    a_task: Callable[..., str], round_: Round, s3: FakeS3, admin: Connection
+) -> None:
+    gone = {a_task("succeeded", LONG_AGO), a_task(None, LONG_AGO)}
+    kept = {a_task("succeeded", NOW), a_task(None, NOW), a_task("pending"), a_task("in-progress")}
+    kept.add(a_task("failed", failed_at=NOW - timedelta(days=1000)))  # it can be sent again, however late
+    assert set(s3.objects) == gone | kept
+
+    assert round_() == len(gone)
+
+    assert set(s3.objects) == kept == {key for (key,) in admin.execute("SELECT payload_key FROM task")}
+    assert owed(admin) == set()
+
+
+def test_what_s3_does_not_delete_is_deleted_in_a_later_round(
+    a_task: Callable[..., str], round_: Round, s3: FakeS3, admin: Connection
+) -> None:
+    stubborn, other = a_task("succeeded", LONG_AGO), a_task("succeeded", LONG_AGO)
+    s3.refused = {stubborn}
+    with pytest.raises(ServiceUnavailableError, match="S3 did not delete 1 of 2 payloads: InternalError"):
+        round_()
+    assert (set(s3.objects), owed(admin)) == ({stubborn}, {stubborn})
+    assert other not in s3.objects
+
+    s3.refused = set()
+    assert round_() == 1
+    assert (s3.objects, owed(admin)) == ({}, set())
+
+
+def test_while_s3_is_away_everything_is_owed(
+    a_task: Callable[..., str], round_: Round, s3: FakeS3, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = a_task("succeeded", LONG_AGO)
+    may_answer = Event()
+    monkeypatch.setattr(s3, "delete_objects", lambda **_: may_answer.wait(30))
+    with pytest.raises(ServiceUnavailableError):
+        round_(time_left=lambda: 0.05)
+    may_answer.set()
+
+    assert owed(admin) == {key}
+
+
+def test_what_is_deleted_already_is_owed_no_more(
+    a_task: Callable[..., str], round_: Round, s3: FakeS3, admin: Connection
+) -> None:
+    a_task("succeeded", LONG_AGO)
+    s3.objects.clear()  # by a round that died before it said so
+
+    assert round_() == 1
+    assert owed(admin) == set()
+
+
+def test_so_many_are_removed_in_a_round_those_due_longest_first(
+    a_task: Callable[..., str], round_: Round, s3: FakeS3, admin: Connection
+) -> None:
+    keys = [a_task("succeeded", LONG_AGO) for _ in range(3)]
+    round_(at_once=0)
+    for age, key in enumerate(keys):
+        admin.execute("UPDATE payload_removal SET due_at = due_at - %s WHERE key = %s", [timedelta(hours=age), key])
+
+    assert round_(at_once=2) == 2
+    assert set(s3.objects) == {keys[0]}
+
+
+def test_nothing_is_asked_of_s3_where_nothing_is_due(
+    keeper_database: Database, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin.execute(
+        "INSERT INTO payload_removal VALUES ('tasks/' || %(t)s || '/1', %(t)s, now() + interval '1 hour')",
+        {"t": tenant},
+    )
+    monkeypatch.setattr(aws, "client", pytest.fail)
+
+    assert remove_payloads(keeper_database, None, lambda: 30.0) == 0
+
+
+def test_a_bucket_that_is_not_named_is_told(
+    a_task: Callable[..., str], round_: Round, keeper_database: Database
+) -> None:
+    a_task("succeeded", LONG_AGO)
+    round_(at_once=0)
+    with pytest.raises(InvalidSettingsError, match="UPLOADS_BUCKET"):
+        remove_payloads(keeper_database, None, lambda: 30.0)
+
+
+def test_what_is_due_is_found_by_an_index(admin: Connection) -> None:
+    admin.execute("SET enable_seqscan = off")
+    plan = admin.execute(
+        "EXPLAIN SELECT key FROM payload_removal WHERE due_at < now() ORDER BY due_at LIMIT 10"
+    ).fetchall()
+
+    assert "payload_removal_by_due" in str(plan)
