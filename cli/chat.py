@@ -195,8 +195,14 @@ class Conversation:
         """What was said."""
         if self.session_id is None:
             return ()
+        found: list[chat.Entry] = []
         with self.database.tenant(self.tenant_id) as connection:
-            return chat.transcript(connection, self.session_id, None)
+            while True:
+                after = found[-1].number if found else 0
+                said = chat.transcript(connection, self.session_id, None, after=after)
+                found += said.entries
+                if not said.is_cut:
+                    return found
 
 
 def hold(conversation: Conversation, lines: Iterator[str]) -> None:

@@ -55,7 +55,7 @@ class ChatMessage(BaseModel):
 
 
 class ChatTranscript(BaseModel):
-    """What was said in a conversation, in its order."""
+    """What was said in a conversation, in its order; about 2 MB of it at most, and one message at least."""
 
     session_id: UUID
     tenant: str
@@ -112,13 +112,12 @@ def transcript(session_id: str, after: int, limit: int, caller: Caller, database
         raise NoSessionError(_NO_SESSION)
     tenant_id, slug = found
     with database.tenant(tenant_id) as connection:
-        entries = chat.transcript(connection, id_, caller.subject, after=after, limit=limit + 1)
-    shown = entries[:limit]
+        said = chat.transcript(connection, id_, caller.subject, after=after, limit=limit)
     return ChatTranscript(
         session_id=id_,
         tenant=slug,
-        messages=[ChatMessage.model_validate(one) for one in shown],
-        next=shown[-1].number if len(entries) > limit else None,
+        messages=[ChatMessage.model_validate(one) for one in said.entries],
+        next=said.entries[-1].number if said.is_cut else None,
     )
 
 

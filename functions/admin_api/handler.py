@@ -1,7 +1,8 @@
 """The HTTP API: requests in, JSON out. The gateway has checked the token before anything comes here."""
 
+import json
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response, content_types
@@ -24,7 +25,10 @@ from functions.admin_api.request import Moment, UnreadableError, after, only, re
 from functions.admin_api.uploads import Slug
 
 api = APIGatewayHttpResolver(
-    enable_validation=True, response_validation_error_http_code=500, json_body_deserializer=read_json
+    enable_validation=True,
+    response_validation_error_http_code=500,
+    json_body_deserializer=read_json,
+    serializer=partial(json.dumps, separators=(",", ":"), ensure_ascii=False),  # Lambda bounds the bytes of an answer
 )
 
 Id = Annotated[str, Path(json_schema_extra={"format": "uuid"})]

@@ -28,6 +28,8 @@ from functions.admin_api.uploads import Slug
 
 PAGE, LONGEST_PAGE = 20, 100
 LONGEST_TYPE = 100
+LAST_TRIES = 200
+"""Of a task that is shown: with the longest errors and result they are within the 6 MB of Lambda's answers."""
 
 PrintableText = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]
 
@@ -95,11 +97,11 @@ class TaskTry(BaseModel):
 
 
 class TaskHistory(TaskDetail):
-    """A task with its tries, the first one first."""
+    """A task with its tries."""
 
     model_config = ConfigDict(from_attributes=True)
 
-    timeline: list[TaskTry]
+    timeline: list[TaskTry] = Field(description=f"The last {LAST_TRIES} at most, the first of them first.")
 
 
 class TaskPage(BaseModel):
@@ -169,7 +171,7 @@ class Desk:
         tenant_id, slug, id_ = self._owner(job_id, caller)
         with self.database.tenant(tenant_id) as connection:
             task = _seen(store.show(connection, id_), caller)
-            tries = store.tries(connection, id_)
+            tries = store.tries(connection, id_, limit=LAST_TRIES)
         return TaskHistory.model_validate({**vars(task), "tenant": slug, "timeline": [vars(one) for one in tries]})
 
     def page(self, wanted: Filter, caller: Caller) -> TaskPage:

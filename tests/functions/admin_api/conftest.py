@@ -29,6 +29,8 @@ class Answer:
     status: int
     body: Any
     headers: dict[str, str]
+    text: str = ""
+    """The body as it was written."""
 
 
 Ask = Callable[..., Answer]
@@ -85,7 +87,7 @@ def ask(database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> I
             claims["sub"] = subject
         event["headers"] |= headers or {}
         answer = handler.handle(event, Context())
-        return Answer(answer["statusCode"], json.loads(answer["body"] or "null"), answer["headers"])
+        return Answer(answer["statusCode"], json.loads(answer["body"] or "null"), answer["headers"], answer["body"])
 
     yield ask
     handler.database().close()

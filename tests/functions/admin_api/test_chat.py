@@ -1,5 +1,6 @@
 """`/api/chat/sessions`: a user's own conversations, for nobody else there."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
@@ -8,6 +9,7 @@ import pytest
 
 from counterfoil.db import Connection
 from counterfoil.settings import settings
+from counterfoil.tasks.chat.sessions import MOST_BYTES
 from tests.functions.admin_api.conftest import Answer, Ask
 from tests.tasks.conftest import rows
 
@@ -64,6 +66,58 @@ def test_a_long_conversation_is_read_by_pages(ask: Ask) -> None:
     say(ask, "Another one")
     pages = get(ask, query={"limit": "1"}).body
     assert [one["session_id"] for one in get(ask, query={"cursor": pages["next"]}).body["sessions"]] == [session]
+
+
+@pytest.fixture
+def fill(admin: Connection) -> Callable[[str, str, int], None]:
+    """`fill(session, text, count)` has so many messages said in it, each this text."""
+
+    def filled(session: str, text: str, count: int) -> None:
+        admin.execute(
+            "INSERT INTO chat_message (tenant_id, session_id, number, role, content, job_id, tokens, created_at) "
+            "SELECT tenant_id, id, n + 1, 'user', %s, gen_random_uuid(), 1, created_at "
+            "FROM chat_session, generate_series(1, %s) AS n WHERE id = %s",
+            [text, count, session],
+        )
+        admin.execute("UPDATE chat_session SET last_number = %s WHERE id = %s", [count + 1, session])
+
+    return filled
+
+
+@pytest.mark.parametrize("character", ["x", '"', "\x01", "é", "\u6587", "\U0001f600"])
+def test_a_page_is_as_long_as_lambda_answers_however_long_its_messages_are(
+    character: str, ask: Ask, fill: Callable[[str, str, int], None]
+) -> None:
+    session = say(ask, "0").body["job_id"]
+    fill(session, character * 100_000, 30)
+
+    seen, after = [], 0
+    while after is not None:
+        page = get(ask, f"/{session}", query={"after": str(after)})
+        assert len(page.text.encode()) < MOST_BYTES + 1000
+        # As Lambda hands it on: the text of an answer in JSON again, on some runtimes with every character escaped.
+        assert len(json.dumps({"body": page.text})) < 6 * 1024 * 1024
+        seen += [one["number"] for one in page.body["messages"]]
+        after = page.body["next"]
+
+    assert seen == list(range(1, 32))
+
+
+def test_an_answer_is_written_as_it_is_and_not_escaped(ask: Ask) -> None:
+    session = say(ask, "Grüß Gott").body["job_id"]
+
+    assert '"content":"Grüß Gott"' in get(ask, f"/{session}").text
+
+
+def test_one_message_is_shown_however_long_it_is(ask: Ask, fill: Callable[[str, str, int], None]) -> None:
+    session = say(ask, "0").body["job_id"]
+    fill(session, "\x01" * 400_000, 2)  # 2.4 MB each, which no answer of a model has
+
+    numbers = [
+        [one["number"] for one in get(ask, f"/{session}", query={"after": after}).body["messages"]]
+        for after in ("0", "1", "2", "3", "2147483647")
+    ]
+    assert numbers == [[1], [2], [3], [], []]
 
 
 @pytest.mark.parametrize("groups", ["[operator tenant:acme]", "[admin tenant:acme]", "[admin tenant:*]"])

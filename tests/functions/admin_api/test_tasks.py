@@ -250,6 +250,21 @@ def test_when_sqs_is_away_a_task_is_accepted_and_sent_later(ask: Ask, queue: Fak
 # Looking
 
 
+def test_of_very_many_tries_the_last_are_shown(ask: Ask, admin: Connection, acme: UUID) -> None:
+    job_id = submit(ask).body["job_id"]
+    admin.execute(
+        "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome, error) "
+        "SELECT %(tenant)s, 'tasks', %(job)s, 1, n, at, at, 'deferred', repeat('\U0001f600', 2000) "
+        "FROM generate_series(1, 1500) AS n, LATERAL (SELECT %(now)s + n * interval '1 s' AS at) t",
+        {"tenant": acme, "job": job_id, "now": NOW},
+    )
+    admin.execute("UPDATE task SET result = to_jsonb(repeat('\x01', 40000))")
+
+    answer = get(ask, f"/{job_id}")
+    assert [one["number"] for one in answer.body["timeline"]] == list(range(1301, 1501))
+    assert len(json.dumps({"body": answer.text})) < 6 * 1024 * 1024
+
+
 def test_a_task_is_shown_with_its_result_and_its_tries(ask: Ask, admin: Connection, acme: UUID) -> None:
     job_id = submit(ask).body["job_id"]
     admin.execute("UPDATE task SET status = 'succeeded', attempts = 2, result = '[1]', ended_at = %s", [NOW])

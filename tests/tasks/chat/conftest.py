@@ -81,7 +81,7 @@ class Chat:
 
     def transcript(self, session: UUID, user: str | None = USER) -> Sequence[Entry]:
         with self.database.tenant(self.tenant) as connection:
-            return transcript(connection, session, user)
+            return transcript(connection, session, user).entries
 
     def said(self, session: UUID) -> list[tuple[int, str, str]]:
         return [(one.number, one.role, one.content) for one in self.transcript(session)]

@@ -251,18 +251,16 @@ def ending_with(connection: Connection, end: str) -> list[tuple[UUID, UUID, str]
     ).fetchall()
 
 
-def tries(connection: Connection, job_id: UUID) -> list[Try]:
-    """What became of each try of a task, the first one first; of its tenant's transaction."""
-    return [
-        Try(*row)
-        for row in connection.execute(
-            """
-            SELECT revision, number, began_at, ended_at, outcome, error, next_attempt_at FROM work_attempt
-            WHERE work_id = %s AND worker = %s ORDER BY ended_at, id
-            """,
-            [job_id, WORKER],
-        )
-    ]
+def tries(connection: Connection, job_id: UUID, *, limit: int | None = None) -> list[Try]:
+    """What became of the last `limit` tries of a task, the first of them first; of its tenant's transaction."""
+    rows = connection.execute(
+        """
+        SELECT revision, number, began_at, ended_at, outcome, error, next_attempt_at FROM work_attempt
+        WHERE work_id = %s AND worker = %s ORDER BY ended_at DESC, id DESC LIMIT %s
+        """,
+        [job_id, WORKER, limit],
+    ).fetchall()
+    return [Try(*row) for row in reversed(rows)]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ Places count up from 1 in each conversation, those of answers among them; none i
 conversation, so that whoever sees a place sees all those before it.
 """
 
-from counterfoil.tasks.chat.sessions import Entry, NoSessionError, Session, listed, owner, transcript
+from counterfoil.tasks.chat.sessions import Entry, NoSessionError, Session, Transcript, listed, owner, transcript
 
-__all__ = ["Entry", "NoSessionError", "Session", "listed", "owner", "transcript"]
+__all__ = ["Entry", "NoSessionError", "Session", "Transcript", "listed", "owner", "transcript"]
 """What people see. The type of task is in `completion`."""

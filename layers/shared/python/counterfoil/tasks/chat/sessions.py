@@ -17,6 +17,10 @@ from counterfoil.tasks.chat.tokens import OVERHEAD, estimate
 Role = Literal["user", "assistant"]
 PREVIEW = 100
 """Characters of a conversation's first message by which a list tells it from others."""
+MOST_BYTES = 2_000_000
+"""Of JSON in a transcript. Lambda answers with 6 MB at most, and may write a character of two bytes with six."""
+AROUND = 300
+"""Bytes of JSON around the text of a message, or somewhat more."""
 
 
 class NoSessionError(RejectedRequestError):
@@ -47,6 +51,15 @@ class Entry:
     created_at: datetime
     status: str | None
     """Of that task, as people see it; None where it is past keeping."""
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What was said, as far as it was asked for."""
+
+    entries: Sequence[Entry]
+    is_cut: bool
+    """Whether more was said behind these."""
 
 
 # -- adding ---------------------------------------------------------------------------------------------------------
@@ -191,29 +204,46 @@ def owner(connection: Connection, session_id: UUID) -> tuple[UUID, str] | None:
     return None if row is None else (row[0], row[1])
 
 
+# A text is at least as long in JSON: so most of what does not fit is never written out to be measured.
+_TRANSCRIPT = """
+SELECT m.number, m.role, m.content, m.job_id, m.created_at,
+       CASE WHEN t.id IS NOT NULL THEN coalesce(t.status, 'cancelled') END
+FROM (
+    SELECT *, sum(octet_length(to_json(content)::text) + %(around)s) OVER (ORDER BY number) AS written FROM (
+        SELECT *, sum(octet_length(content)) OVER (ORDER BY number) AS held FROM (
+            SELECT * FROM chat_message WHERE session_id = %(session)s AND number >= %(first)s
+            ORDER BY number LIMIT %(limit)s
+        ) behind
+    ) shorter WHERE held <= %(most)s OR number = %(first)s
+) m LEFT JOIN task t ON t.id = m.job_id
+WHERE m.written <= %(most)s OR m.number = %(first)s ORDER BY m.number
+"""
+
+
 def transcript(
-    connection: Connection, session_id: UUID, user_id: str | None, *, after: int = 0, limit: int = 1000
-) -> Sequence[Entry]:
+    connection: Connection,
+    session_id: UUID,
+    user_id: str | None,
+    *,
+    after: int = 0,
+    limit: int = 1000,
+    most_bytes: int = MOST_BYTES,
+) -> Transcript:
     """The messages of a conversation behind the place `after`, in their order.
+
+    They are `limit` at most, and have `most_bytes` of JSON (UTF-8) at most, together; the first one is always there.
 
     Raises:
         NoSessionError: there is no such conversation of this user.
     """
     found = connection.execute(
-        "SELECT FROM chat_session WHERE id = %s AND user_id IS NOT DISTINCT FROM %s", [session_id, user_id]
+        "SELECT last_number FROM chat_session WHERE id = %s AND user_id IS NOT DISTINCT FROM %s", [session_id, user_id]
     ).fetchone()
     if found is None:
         raise NoSessionError("There is no such session.")
-    rows = connection.execute(
-        """
-        SELECT m.number, m.role, m.content, m.job_id, m.created_at,
-               CASE WHEN t.id IS NOT NULL THEN coalesce(t.status, 'cancelled') END
-        FROM chat_message m LEFT JOIN task t ON t.id = m.job_id
-        WHERE m.session_id = %s AND m.number > %s ORDER BY m.number LIMIT %s
-        """,
-        [session_id, after, limit],
-    )
-    return [Entry(*row) for row in rows]
+    values = {"session": session_id, "first": after + 1, "limit": limit, "most": most_bytes, "around": AROUND}
+    entries = [Entry(*row) for row in connection.execute(_TRANSCRIPT, values)]
+    return Transcript(entries, bool(entries) and entries[-1].number < found[0])
 
 
 _LISTED = """
