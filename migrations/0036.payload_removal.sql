@@ -2,7 +2,7 @@
 -- Large payloads of tasks, in S3, that are to be removed: one lives as long as its task does.
 
 -- Each is noted before it is written, to be removed a day later; the transaction that accepts its task takes the note
--- away, and the deletion of the task puts it back. It outlives its tenant, whose objects are still to be removed.
+-- away, and the deletion of the task, or of what it says, puts it back. It outlives its tenant, whose objects are there.
 CREATE TABLE payload_removal (
     key       text PRIMARY KEY,
     tenant_id uuid NOT NULL,
@@ -21,7 +21,7 @@ GRANT SELECT, INSERT, DELETE ON payload_removal TO counterfoil_worker;
 CREATE POLICY due ON payload_removal TO counterfoil_keeper USING (due_at < now()) WITH CHECK (false);
 GRANT SELECT (key, due_at), DELETE ON payload_removal TO counterfoil_keeper;
 
--- Whoever deletes a task, a tenant's deletion among them, leaves the note. It acts as the owner.
+-- Whoever deletes a task, or a tenant, or takes the payload away, leaves the note. It acts as the owner.
 CREATE POLICY left_behind ON payload_removal FOR INSERT TO counterfoil_owner WITH CHECK (true);
 CREATE FUNCTION leave_payload() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
@@ -33,4 +33,7 @@ END
 $body$;
 REVOKE ALL ON FUNCTION leave_payload FROM PUBLIC;
 CREATE TRIGGER leave_payload AFTER DELETE ON task FOR EACH ROW WHEN (OLD.payload_key IS NOT NULL)
+    EXECUTE FUNCTION leave_payload();
+CREATE TRIGGER take_payload_away AFTER UPDATE OF payload_key ON task FOR EACH ROW
+    WHEN (OLD.payload_key IS NOT NULL AND NEW.payload_key IS DISTINCT FROM OLD.payload_key)
     EXECUTE FUNCTION leave_payload();

@@ -1250,6 +1250,8 @@ CREATE TRIGGER count_told BEFORE UPDATE OF payload ON public.output_job FOR EACH
 
 CREATE TRIGGER leave_payload AFTER DELETE ON public.task FOR EACH ROW WHEN ((old.payload_key IS NOT NULL)) EXECUTE FUNCTION public.leave_payload();
 
+CREATE TRIGGER take_payload_away AFTER UPDATE OF payload_key ON public.task FOR EACH ROW WHEN (((old.payload_key IS NOT NULL) AND (new.payload_key IS DISTINCT FROM old.payload_key))) EXECUTE FUNCTION public.leave_payload();
+
 CREATE TRIGGER tell AFTER UPDATE OF matching_status ON public.document FOR EACH ROW WHEN (((old.matching_status IS DISTINCT FROM new.matching_status) AND ((new.matching_status IS NULL) OR (new.matching_status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.tell_matching();
 
 CREATE TRIGGER tell AFTER UPDATE OF status ON public.ingestion_job FOR EACH ROW WHEN (((old.status IS DISTINCT FROM new.status) AND ((new.status IS NULL) OR (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.tell_ingestion();

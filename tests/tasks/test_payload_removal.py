@@ -95,13 +95,17 @@ def test_a_task_is_not_accepted_once_its_payload_may_be_removed(
     assert rows(admin, "task") == rows(admin, "outbox") == []
 
 
-@pytest.mark.parametrize("what", ["task", "tenant"])
-def test_the_payload_of_a_task_that_is_deleted_is_to_be_removed_now(
-    submit: Submit, admin: Connection, s3: FakeS3, what: str
+@pytest.mark.parametrize(
+    "statement",
+    ["DELETE FROM task", "DELETE FROM tenant", "UPDATE task SET payload = '{}', payload_key = NULL"],
+    ids=["task", "tenant", "payload"],
+)
+def test_the_payload_of_a_task_that_is_deleted_or_emptied_is_to_be_removed_now(
+    submit: Submit, admin: Connection, s3: FakeS3, statement: str
 ) -> None:
     submit(LARGE)
     submit({})
-    admin.execute(f"DELETE FROM {what}".encode())
+    admin.execute(statement.encode())
 
     assert to_be_removed(admin) == dict.fromkeys(s3.objects, True)
 
