@@ -91,10 +91,33 @@ def test_work_with_a_bound_of_its_own_is_tried_that_often(policy: RedeliverPolic
     assert [given_up(1, 1), given_up(1, 2), given_up(20, 21), given_up(21, 21)] == [True, False, False, True]
 
 
-def test_a_service_that_asks_a_requeued_work_to_wait_is_heard() -> None:
-    error = ServiceUnavailableError("x", retry_after=120)
+@pytest.mark.parametrize(
+    ("asked", "chance", "seconds"),
+    [(120, 0.0, 120), (120, 0.5, 125), (0, 0.5, 7), (1, 0.5, 7), (3, 0.0, 3), (3, 0.5, 8), (86_400, 0.5, 3605)],
+)
+def test_a_service_that_asks_requeued_works_to_wait_is_heard_and_they_come_back_spread(
+    asked: float, chance: float, seconds: float
+) -> None:
+    error = ServiceUnavailableError("x", retry_after=asked)
 
-    assert RequeuePolicy().decide(error, 1, 1, NOW, chance=0.5) == Requeue(NOW + timedelta(seconds=120))
+    decision = RequeuePolicy(jitter=10).decide(error, 1, 1, NOW, chance=chance)
+
+    assert decision == Requeue(NOW + timedelta(seconds=seconds))
+
+
+def test_what_a_service_asks_for_is_not_cut_by_the_cap() -> None:
+    error = ServiceUnavailableError("x", retry_after=400)
+
+    assert RequeuePolicy(cap=300).decide(error, 1, 1, NOW, chance=0.5) == Requeue(NOW + timedelta(seconds=400.5))
+
+
+def test_documents_come_back_spread_after_the_time_that_a_service_asked_for() -> None:
+    asked, own = ServiceUnavailableError("x", retry_after=1200), ServiceUnavailableError("x")
+    policy = RedeliverPolicy(jitter=10)
+
+    assert policy.decide(asked, 1, 1, NOW, chance=0.5) == Redeliver(NOW + timedelta(seconds=1205))
+    assert policy.decide(asked, 1, 3, NOW, chance=0.5) == Park(NOW + timedelta(seconds=1205))
+    assert policy.decide(own, 1, 1, NOW, chance=0.5) == Redeliver(NOW + timedelta(minutes=5))
 
 
 def test_an_error_outside_the_tree_is_not_requeued() -> None:

@@ -46,8 +46,9 @@ Decision = Redeliver | Park | Requeue | GiveUp
 
 MAX_SENDS = 1000
 """New messages for one revision of a work: whoever puts it off more often goes in circles. Beyond attempts and returns,
-which have bounds of their own, only tries that give their attempt back send more; those that wait for a service that is
-away, 10 minutes each, do it for a week."""
+which have bounds of their own, more are sent by tries that give their attempt back, and for work that is parked unbegun
+since no time is left or its time has not come. What waits for a service that is away, 10 minutes each, does it for a
+week."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class RedeliverPolicy:
     delays: tuple[float, ...] = (300, 1800)
     """Seconds to wait after the first, second, ... failed attempt; the last one repeats."""
     max_attempts: int = 3
+    jitter: float = 1
+    """Seconds over which those come back whom a service told the same time. Waits of its own are the same for all."""
     unknown_is_transient: bool = True
     """What an error outside the tree means: worth another try for documents, bounded by max_attempts."""
 
@@ -76,17 +79,17 @@ class RedeliverPolicy:
         now: datetime,
         *,
         max_attempts: int | None = None,
-        chance: float = 0.0,  # noqa: ARG002  # its waits are the same for all
+        chance: float = 0.0,
     ) -> Decision:
         """What becomes of work whose attempt `attempts` ended in `error`, at receive `receives` of its message.
 
-        `max_attempts` is the work's own bound, where it has one.
+        `max_attempts` is the work's own bound, where it has one; `chance`, from [0, 1), spreads what failed together.
         """
         if not self.is_transient(error):
             return GiveUp("non_retriable_error", to_dead_letter_queue=False)
         if attempts >= (self.max_attempts if max_attempts is None else max_attempts):
             return GiveUp("max_retries_exceeded", to_dead_letter_queue=True)
-        at = now + max(self.wait(attempts), _asked_for(error))
+        at = now + max(self.wait(attempts), _asked_for(error, chance * self.jitter))
         return Park(at) if receives >= MAX_RECEIVES else Redeliver(at)
 
 
@@ -123,12 +126,12 @@ class RequeuePolicy:
         max_attempts: int | None = None,
         chance: float = 0.0,
     ) -> Decision:
-        """As RedeliverPolicy; `chance`, from [0, 1), spreads what failed together."""
+        """As RedeliverPolicy."""
         if not self.is_transient(error):
             return GiveUp("non_retriable_error", to_dead_letter_queue=False)
         if attempts >= (self.max_attempts if max_attempts is None else max_attempts):
             return GiveUp("max_retries_exceeded", to_dead_letter_queue=False)
-        return Requeue(now + max(self.wait(attempts, chance), _asked_for(error)))
+        return Requeue(now + max(self.wait(attempts, chance), _asked_for(error, chance * self.jitter)))
 
 
 RetryPolicy = RedeliverPolicy | RequeuePolicy
@@ -140,7 +143,10 @@ def _is_transient(error: BaseException, *, unknown_is_transient: bool) -> bool:
     return not isinstance(error, PermanentError) and unknown_is_transient
 
 
-def _asked_for(error: BaseException) -> timedelta:
-    """How long the service that failed asked to be left alone."""
+def _asked_for(error: BaseException, jitter: float) -> timedelta:
+    """How long the service that failed asked to be left alone, and `jitter` seconds more; nothing where it did not.
+
+    It tells everybody the same time. Whoever came back just then would come with all others.
+    """
     seconds = error.retry_after if isinstance(error, ServiceUnavailableError) else None
-    return min(LONGEST_RETRY_AFTER, timedelta(seconds=seconds or 0.0))
+    return min(LONGEST_RETRY_AFTER, timedelta(seconds=seconds)) + timedelta(seconds=jitter) if seconds else timedelta()

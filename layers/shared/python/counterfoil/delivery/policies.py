@@ -6,7 +6,9 @@ from counterfoil.settings import Settings
 
 def redeliver(settings: Settings) -> RedeliverPolicy:
     """The same message again."""
-    return RedeliverPolicy(settings.retry_redeliver_delays_seconds, settings.retry_max_attempts)
+    return RedeliverPolicy(
+        settings.retry_redeliver_delays_seconds, settings.retry_max_attempts, settings.retry_jitter_max_seconds
+    )
 
 
 def requeue(settings: Settings) -> RequeuePolicy:
