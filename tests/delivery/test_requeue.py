@@ -13,6 +13,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Consumer, Outcome, Skip, Success, store
+from counterfoil.delivery.claims import Claims
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.errors import BreakerOpenError, InvalidDocumentError, ServiceUnavailableError
 from counterfoil.messages import Message
@@ -68,7 +69,13 @@ def task(admin: Connection, tenant: UUID) -> Task:
 def run(database: Database, outbox: Outbox, clock: Clock, sqs: FakeSqs) -> Run:
     """`run(work, *messages)` hands the messages to a consumer of tasks; returns the ids that SQS is to keep."""
 
-    def go(work: Callable[[Attempt], Outcome], *messages: Message, arn: str = ARN, receives: int = 1) -> list[str]:
+    def go(
+        work: Callable[[Attempt], Outcome],
+        *messages: Message,
+        arn: str = ARN,
+        receives: int = 1,
+        context: Context | None = None,
+    ) -> list[str]:
         consumer = Consumer(
             settings(
                 worker={"name": "tasks", "timeout": 120, "permits": 2, "start_margin": 30, "retries": "requeue"},
@@ -83,7 +90,7 @@ def run(database: Database, outbox: Outbox, clock: Clock, sqs: FakeSqs) -> Run:
             clock=clock,
         )
         records = [record(task_body(message), arn=arn, receives=receives) for message in messages]
-        answer = consumer.handle(event(*records), Context())
+        answer = consumer.handle(event(*records), context or Context())
         return [str(item["itemIdentifier"]) for item in answer["batchItemFailures"]]
 
     return go
@@ -250,6 +257,53 @@ def test_work_that_is_put_off_without_end_is_ended(run: Run, task: Task, admin: 
     assert letter["metadata"]["last_error"]["type"] == "CirclingError"
     assert "put off 1000 times" in letter["metadata"]["last_error"]["message"]
     assert sqs.sent == {}
+
+
+LATE = Context(left=20)
+"""Too little time to begin anything."""
+
+
+def test_work_for_which_there_is_never_any_time_is_ended(run: Run, task: Task, admin: Connection, sqs: FakeSqs):
+    message = task(send_number=MAX_SENDS - 1)
+    assert run(done, message, arn=RETRY_ARN, context=LATE) == []
+    ((message, _),) = sent(sqs, QUEUE) + sent(sqs)
+    assert message.send_number == MAX_SENDS
+
+    assert run(done, message, arn=RETRY_ARN, context=LATE) == []
+
+    found = row(admin, message)
+    assert (found["status"], found["attempts"]) == ("failed", 0)
+    (letter,) = rows(admin, "dead_letter")
+    assert letter["metadata"]["last_error"]["type"] == "CirclingError"
+    assert letter["metadata"]["last_error"]["message"].endswith("The last time: No time was left to begin it")
+    assert len(sent(sqs, QUEUE) + sent(sqs)) == 1
+
+
+def test_work_whose_messages_always_come_too_soon_is_ended(
+    run: Run, task: Task, admin: Connection, sqs: FakeSqs, clock: Clock
+):
+    message = task(attempts=1, send_number=MAX_SENDS, next_attempt_at=clock.now + timedelta(seconds=20))
+    assert run(done, message, arn=RETRY_ARN) == []
+    assert row(admin, message)["status"] == "failed"
+    assert "came before its time" in row(admin, message)["error"]
+    assert sqs.sent == {}
+
+
+def test_work_that_somebody_begins_while_it_is_found_to_go_in_circles_goes_on(
+    run: Run, task: Task, admin: Connection, monkeypatch: pytest.MonkeyPatch
+):
+    message = task(send_number=MAX_SENDS)
+    look = Claims.park
+
+    def overtaken(*given: Any) -> Any:
+        found = look(*given)
+        admin.execute("UPDATE task SET status = 'in-progress', claim_token = claim_token + 1, attempts = 1")
+        return found
+
+    monkeypatch.setattr(Claims, "park", overtaken)
+    assert len(run(done, message, arn=RETRY_ARN, context=LATE)) == 1
+    assert row(admin, message)["status"] == "in-progress"
+    assert rows(admin, "dead_letter") == []
 
 
 def test_a_redrive_of_what_went_in_circles_begins_anew(

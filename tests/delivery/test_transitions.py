@@ -28,7 +28,7 @@ from counterfoil.errors import (
 )
 from counterfoil.messages import Intake, Message
 from counterfoil.outbox import Outbox
-from counterfoil.retry import RedeliverPolicy
+from counterfoil.retry import MAX_SENDS, RedeliverPolicy
 from counterfoil.work import begin
 from functions.dead_letters.archiver import Archiver
 from functions.watchdog.recovery import Watchdog
@@ -370,10 +370,16 @@ CASES: dict[str, Callable[[World, str], Told]] = {
     "running": lambda world, state: world.consume(world.make(state)),
     "early": lambda world, state: world.consume(world.make(state, next_attempt_at=world.clock() + LEFT)),
     "exhausted": lambda world, state: world.consume(world.make(state, attempts=3)),
+    "early, put off too often": lambda world, state: world.consume(
+        world.make(state, next_attempt_at=world.clock() + LEFT, send_number=MAX_SENDS)
+    ),
     "unknown work": lambda world, _: world.consume(NOBODY),
     "no time to start": lambda world, state: world.consume(world.make(state), context=LATE),
     "no time to start, running": lambda world, state: world.consume(world.make(state), context=LATE),
     "no time to start, exhausted": lambda world, state: world.consume(world.make(state, attempts=3), context=LATE),
+    "no time to start, put off too often": lambda world, state: world.consume(
+        world.make(state, send_number=MAX_SENDS), context=LATE
+    ),
     "success": lambda world, _: world.consume(world.make("pending"), succeed),
     "skip": lambda world, _: world.consume(world.make("pending"), lambda attempt: Skip("no counterparty")),
     "permanent failure": lambda world, _: world.consume(world.make("pending"), fail(InvalidDocumentError("Empty."))),
@@ -384,6 +390,9 @@ CASES: dict[str, Callable[[World, str], Told]] = {
     "transient failure, last attempt": lambda world, _: world.consume(world.make("pending", attempts=2), transient()),
     "deferral": lambda world, _: world.consume(
         world.make("pending"), fail(BreakerOpenError("open", until=world.clock() + LEFT))
+    ),
+    "deferral, put off too often": lambda world, _: world.consume(
+        world.make("pending", send_number=MAX_SENDS), fail(BreakerOpenError("open", until=world.clock() + LEFT))
     ),
     "stale": lambda world, _: world.consume(world.make("pending"), outrun(world)),
     "database away": lambda world, _: away(world, succeed, *[AWAY] * 9)(world.make("pending")),
@@ -444,7 +453,7 @@ STORE = {
     "park_failed": {"transient failure, third receive"},
     "defer": {"deferral"},
     "park_unclaimed": {"early", "no time to start"},
-    "take_abandoned": {"exhausted", "dead-letter queue: returned twice before"},
+    "take_abandoned": {"exhausted", "early, put off too often", "dead-letter queue: returned twice before"},
     "fail": {"permanent failure", "transient failure, last attempt", "exhausted"},
     "give_back": {"dead-letter queue: returned"},
 }

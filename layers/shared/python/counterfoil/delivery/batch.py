@@ -15,6 +15,7 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.delivery.attempt import Attempt, Outcome
+from counterfoil.delivery.claims import PARKABLE
 from counterfoil.delivery.heartbeat import Heartbeat
 from counterfoil.delivery.received import Received
 from counterfoil.delivery.settlement import ENDED, PARKED, SUPERSEDED, Verdict, lease_left
@@ -339,6 +340,8 @@ class Batch(BatchProcessor):
             return settlement.exhausted(record, claim)
         if claim.answer is Answer.UNKNOWN:
             return settlement.unknown(record, claim.message, self._queue(record))
+        if claim.answer in PARKABLE:
+            return settlement.circled(record, claim)
         return SUPERSEDED if claim.is_superseded else ENDED
 
     # -- tries, beside the others -------------------------------------------------------------------------------------

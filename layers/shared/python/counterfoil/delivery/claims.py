@@ -8,6 +8,7 @@ from counterfoil.delivery import store
 from counterfoil.delivery.store import Answer, Claim
 from counterfoil.messages import Intake, Message
 from counterfoil.outbox import Outbox
+from counterfoil.retry import MAX_SENDS
 from counterfoil.work import Kind, Send, owe
 
 LOCK_SECONDS = 1
@@ -76,7 +77,8 @@ class Claims:
         """Put works that nobody holds behind new messages: early ones due at their time, others at `due`.
 
         Looking and parking are one transaction, or a twin of the message could claim the work in between and lose its
-        message to our acknowledgement. Returns None for what was parked, else what a claim would be told.
+        message to our acknowledgement. Returns None for what was parked, else what a claim would be told. Work that was
+        put off MAX_SENDS times is parked no more.
 
         Raises as `claim`.
         """
@@ -87,8 +89,9 @@ class Claims:
             with self._database.delivery(lock_seconds=LOCK_SECONDS) as connection:
                 now = self._register(connection, wanted.values())
                 for message, claim in self._look(connection, list(wanted), now).items():
-                    answers[message] = None if claim.answer in PARKABLE else claim
-                    if claim.answer in PARKABLE:
+                    is_parked = claim.answer in PARKABLE and message.send_number < MAX_SENDS
+                    answers[message] = None if is_parked else claim
+                    if is_parked:
                         sends += store.park_unclaimed(
                             connection, self._kind, claim, due=max(due, claim.until or due), now=now
                         )

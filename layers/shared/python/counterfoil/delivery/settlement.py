@@ -14,7 +14,7 @@ from counterfoil.delivery import store
 from counterfoil.delivery.attempt import JointEffects, Outcome, Skip
 from counterfoil.delivery.letters import DeadLetter, Failure, audit, write_dead_letter
 from counterfoil.delivery.received import Received
-from counterfoil.delivery.store import Claim, Ended
+from counterfoil.delivery.store import Answer, Claim, Ended
 from counterfoil.errors import (
     CirclingError,
     CounterfoilError,
@@ -153,7 +153,9 @@ class Settlement:
 
         def settle(connection: Connection) -> list[Send]:
             if is_circling:
-                return self._fail(connection, record, claim, _circling(error), "max_retries_exceeded", now)
+                said = _circling(str(error))
+                said.__cause__ = error
+                return self._fail(connection, record, claim, said, "max_retries_exceeded", now)
             self._note(connection, record, claim, "deferred", now, error=error, due=due)
             sends = store.defer(connection, self._kind, claim, due=due, now=now)
             if error.is_over is not None and error.is_over(connection):
@@ -247,6 +249,24 @@ class Settlement:
         told = "The worker was lost during the last attempt"
         return Verdict("failed", acknowledged=True, error=told, error_type="WorkerLost")
 
+    def circled(self, record: Received, claim: Claim) -> Verdict:
+        """Work that nobody holds, looked at and put off as often as it may be: no further message is sent for it."""
+        now = self._clock()
+        error = _circling("It came before its time" if claim.answer is Answer.EARLY else "No time was left to begin it")
+
+        def settle(connection: Connection) -> list[Send]:
+            taken = store.take_abandoned(connection, self._kind, claim, now)[0]
+            failure = Failure(
+                "max_retries_exceeded", CirclingError.__name__, str(error), self._most(claim), self._kind.worker
+            )
+            return store.fail(connection, self._kind, taken, failure, now)
+
+        try:
+            self._transact(record, claim, settle)
+        except CounterfoilError as unsettled:
+            return self._unsettled(record, unsettled)
+        return Verdict("failed", acknowledged=True, error=str(error), error_type=CirclingError.__name__)
+
     def unknown(self, record: Received, message: Message, queue: str) -> Verdict:
         """The message names no work that exists: recorded, and over."""
         now = self._clock()
@@ -323,10 +343,8 @@ def fail_abandoned(  # what failed, by which bound, and who says so
     return store.fail(connection, kind, taken, failure, now)
 
 
-def _circling(error: DeferredError) -> CirclingError:
-    said = CirclingError(f"It was put off {MAX_SENDS} times without coming to an end. The last time: {error}")
-    said.__cause__ = error
-    return said
+def _circling(last: str) -> CirclingError:
+    return CirclingError(f"It was put off {MAX_SENDS} times without coming to an end. The last time: {last}")
 
 
 def unreadable_letter(record: SQSRecord, error: BaseException, *, worker: str, queue: str, actor: str) -> DeadLetter:
