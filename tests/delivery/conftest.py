@@ -1,14 +1,21 @@
-"""What the tests of delivery share: a fake queue in the place of SQS, a clock, documents waiting to be matched."""
+"""What the tests of delivery share: a fake queue in the place of SQS, a clock, documents and tasks that wait."""
 
 from collections.abc import Callable
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from counterfoil import aws
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt, Consumer, Outcome
+from counterfoil.delivery.visibility import Visibility
 from counterfoil.messages import Message
-from tests.delivery.harness import Clock, FakeSqs
-from tests.factories import NOW
+from counterfoil.outbox import Outbox
+from counterfoil.tasks.message import read_task_message
+from tests.delivery.harness import Clock, Context, FakeSqs, event, record, settings, task_body
+from tests.delivery.requeued import ARN, CHANCE, QUEUE, RETRY_QUEUE, Run, Task
+from tests.factories import NOW, make_task
 
 
 @pytest.fixture
@@ -46,3 +53,50 @@ def pending(make_document: Callable[..., UUID], tenant: UUID) -> Callable[..., M
         )
 
     return make
+
+
+@pytest.fixture
+def outbox(database: Database, clock: Clock) -> Outbox:
+    return Outbox(database, {"tasks": QUEUE}, {"tasks": RETRY_QUEUE}, clock=clock, random=lambda: CHANCE)
+
+
+@pytest.fixture
+def task(admin: Connection, tenant: UUID) -> Task:
+    """`task(**columns)` makes a task that waits, and returns the message that names it."""
+
+    def make(**columns: Any) -> Message:
+        id_ = make_task(admin, tenant, **columns)
+        return Message(work_id=id_, revision=1, send_number=columns.get("send_number", 0))
+
+    return make
+
+
+@pytest.fixture
+def run(database: Database, outbox: Outbox, clock: Clock, sqs: FakeSqs) -> Run:
+    """`run(work, *messages)` hands the messages to a consumer of tasks; returns the ids that SQS is to keep."""
+
+    def go(
+        work: Callable[[Attempt], Outcome],
+        *messages: Message,
+        arn: str = ARN,
+        receives: int = 1,
+        context: Context | None = None,
+    ) -> list[str]:
+        consumer = Consumer(
+            settings(
+                worker={"name": "tasks", "timeout": 120, "permits": 2, "start_margin": 30, "retries": "requeue"},
+                queue_urls={"tasks": QUEUE},
+                retry_queue_urls={"tasks": RETRY_QUEUE},
+            ),
+            work,
+            database=database,
+            outbox=outbox,
+            visibility=Visibility(QUEUE, RETRY_QUEUE),
+            read=read_task_message,
+            clock=clock,
+        )
+        records = [record(task_body(message), arn=arn, receives=receives) for message in messages]
+        answer = consumer.handle(event(*records), context or Context())
+        return [str(item["itemIdentifier"]) for item in answer["batchItemFailures"]]
+
+    return go

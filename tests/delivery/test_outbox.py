@@ -1,7 +1,12 @@
-"""What the outbox does with messages that SQS refuses."""
+"""What the outbox sends, to which queue, and when; and what it does with messages that SQS refuses."""
 
+import json
 from collections.abc import Callable
+from datetime import timedelta
+from itertools import cycle
+from statistics import mean
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -10,8 +15,10 @@ from counterfoil.db import Connection, Database
 from counterfoil.errors import RejectedRequestError
 from counterfoil.messages import Message
 from counterfoil.outbox import BATCH, Outbox
-from counterfoil.work import begin
+from counterfoil.work import KINDS, Send, begin, owe
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs
+from tests.delivery.requeued import QUEUE, RETRY_QUEUE, Task, sent
+from tests.factories import NOW
 
 
 def test_what_is_refused_for_good_stops_no_others(
@@ -39,3 +46,79 @@ def test_what_is_refused_for_good_stops_no_others(
     assert calls == [BATCH, 2]
     ((unsent,),) = admin.execute("SELECT count(*) FROM outbox WHERE sent_at IS NULL").fetchall()
     assert unsent == BATCH
+
+
+def owed(admin: Connection, tenant: UUID, *messages: Message) -> list[Send]:
+    named = [(one.work_id, tenant, one.revision, one.send_number) for one in messages]
+    return owe(admin, KINDS["tasks"], named, NOW, NOW)
+
+
+def test_first_tries_and_retries_go_to_different_queues(
+    outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs
+):
+    first, retry = task(), task(send_number=3)
+    assert outbox.send(owed(admin, tenant, first, retry)) == 2
+    assert [message for message, _ in sent(sqs, QUEUE)] == [first]
+    assert [message for message, _ in sent(sqs, RETRY_QUEUE)] == [retry]
+
+
+def test_a_message_that_a_newer_one_has_superseded_is_never_sent(
+    outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs, clock: Clock
+):
+    newest = task(send_number=4)
+    older = [newest.model_copy(update={"send_number": number}) for number in (2, 3)]
+    owed(admin, tenant, *older, newest, other := task())
+
+    assert outbox.send_unsent(created_before=clock.now) == 4  # of which two are done with
+
+    assert [message for message, _ in sent(sqs)] == [newest]
+    assert [message for message, _ in sent(sqs, QUEUE)] == [other]
+    assert outbox.send_unsent(created_before=clock.now) == 0
+
+
+def test_a_message_whose_task_is_no_more_is_not_sent_and_not_owed_any_longer(
+    outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs, capsys: pytest.CaptureFixture[str]
+):
+    gone, there = task(), task()
+    sends = owed(admin, tenant, gone, there)
+    admin.execute("DELETE FROM task WHERE id = %s", [gone.work_id])
+
+    outbox.send(sends)
+
+    assert [message for message, _ in sent(sqs, QUEUE)] == [there]
+    assert admin.execute("SELECT count(*) FROM outbox WHERE sent_at IS NULL").fetchone() == (0,)
+    assert '"NeverSent"' in capsys.readouterr().out
+
+
+def test_large_messages_are_sent_in_smaller_batches(
+    outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs
+):
+    messages = [task(payload=json.dumps("x" * 100_000)) for _ in range(5)]
+    assert outbox.send(owed(admin, tenant, *messages)) == 5
+    assert [len(call[1][1]["MessageBody"]) > 100_000 for call in sqs.log] == [True] * 5
+
+
+def test_a_payload_crosses_the_queue_as_it_is(
+    outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs
+):
+    message = task(payload='{"message": "Grüße \\"née\\" 1.10"}')
+    outbox.send(owed(admin, tenant, message))
+    (entry,) = sqs.sent[QUEUE]
+    assert "Grüße" in entry["MessageBody"]  # and not escaped, which takes more room
+    assert json.loads(entry["MessageBody"])["payload"] == {"message": 'Grüße "née" 1.10'}
+
+
+@pytest.mark.parametrize("seconds", [0, 0.25, 2.5, 4.99, 300])
+def test_fractions_of_a_second_keep_their_mean(
+    database: Database, admin: Connection, tenant: UUID, clock: Clock, sqs: FakeSqs, task: Task, seconds: float
+):
+    evenly = cycle([number / 100 for number in range(100)])
+    outbox = Outbox(database, {"tasks": QUEUE}, clock=clock, random=lambda: next(evenly))
+    due = clock.now + timedelta(seconds=seconds)
+    (send,) = owe(admin, KINDS["tasks"], [(task().work_id, tenant, 1, 0)], due, NOW)
+    for _ in range(100):
+        admin.execute("UPDATE outbox SET sent_at = NULL")
+        outbox.send([send])
+    delays = [delay for _, delay in sent(sqs, QUEUE)]
+    assert mean(delays) == pytest.approx(seconds, abs=0.011)
+    assert max(delays) - min(delays) <= 1

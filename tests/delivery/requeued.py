@@ -1,0 +1,40 @@
+"""What the tests of work whose retries are new messages share: its queues, and looks at rows and messages."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from counterfoil.db import Connection
+from counterfoil.delivery import Attempt, Outcome
+from counterfoil.errors import BreakerOpenError
+from counterfoil.messages import Message
+from counterfoil.tasks.message import read_task_message
+from tests.delivery.harness import Context, FakeSqs, rows
+
+QUEUE, RETRY_QUEUE = (f"http://127.0.0.1:1/000000000000/counterfoil-tasks{suffix}" for suffix in ("", "-retry"))
+ARN, RETRY_ARN, DLQ_ARN = (
+    f"arn:aws:sqs:eu-central-1:000000000000:counterfoil-tasks{suffix}" for suffix in ("", "-retry", "-dlq")
+)
+CHANCE = 0.25
+"""What chance says, always."""
+
+Task = Callable[..., Message]
+Run = Callable[..., list[str]]
+LATE = Context(left=20)
+"""Too little time to begin anything."""
+
+
+def row(admin: Connection, message: Message) -> dict[str, Any]:
+    return next(one for one in rows(admin, "task") if one["id"] == str(message.work_id))
+
+
+def sent(sqs: FakeSqs, queue: str = RETRY_QUEUE) -> list[tuple[Message, float]]:
+    return [(read_task_message(entry["MessageBody"]).messages[0], entry["DelaySeconds"]) for entry in sqs.sent[queue]]
+
+
+def later(message: Message, by: int = 1) -> Message:
+    return message.model_copy(update={"send_number": message.send_number + by})
+
+
+def put_off(attempt: Attempt) -> Outcome:
+    raise BreakerOpenError("The breaker is open", until=attempt.now() + timedelta(seconds=40))
