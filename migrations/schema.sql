@@ -934,7 +934,7 @@ CREATE TABLE public.work_attempt (
     error_type text,
     error text,
     next_attempt_at timestamp with time zone,
-    CONSTRAINT work_attempt_outcome_check CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'skipped'::text, 'retry'::text, 'deferred'::text, 'failed'::text])))
+    CONSTRAINT work_attempt_outcome_check CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'skipped'::text, 'retry'::text, 'deferred'::text, 'failed'::text, 'lost'::text])))
 );
 
 ALTER TABLE ONLY public.work_attempt FORCE ROW LEVEL SECURITY;
@@ -1459,6 +1459,8 @@ CREATE POLICY delivery ON public.tenant FOR SELECT TO counterfoil_delivery USING
 CREATE POLICY delivery ON public.tenant_address FOR SELECT TO counterfoil_delivery USING (true);
 
 CREATE POLICY delivery ON public.work_attempt FOR INSERT TO counterfoil_delivery WITH CHECK (true);
+
+CREATE POLICY delivery_sees ON public.work_attempt FOR SELECT TO counterfoil_delivery USING (true);
 
 ALTER TABLE public.destination ENABLE ROW LEVEL SECURITY;
 
@@ -2267,5 +2269,12 @@ GRANT INSERT ON TABLE public.work_attempt TO counterfoil_delivery;
 GRANT DELETE ON TABLE public.work_attempt TO counterfoil_keeper;
 
 GRANT SELECT(id) ON TABLE public.work_attempt TO counterfoil_keeper;
+GRANT SELECT(id) ON TABLE public.work_attempt TO counterfoil_delivery;
+
+GRANT SELECT(worker) ON TABLE public.work_attempt TO counterfoil_delivery;
+
+GRANT SELECT(work_id) ON TABLE public.work_attempt TO counterfoil_delivery;
 
 GRANT SELECT(ended_at) ON TABLE public.work_attempt TO counterfoil_keeper;
+
+GRANT SELECT(outcome) ON TABLE public.work_attempt TO counterfoil_delivery;

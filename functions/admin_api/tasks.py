@@ -91,7 +91,7 @@ class TaskTry(BaseModel):
     number: int
     began_at: datetime
     ended_at: datetime
-    outcome: Literal["succeeded", "skipped", "retry", "deferred", "failed"]
+    outcome: Literal["succeeded", "skipped", "retry", "deferred", "failed", "lost"]
     error: str | None
     next_attempt_at: datetime | None
 

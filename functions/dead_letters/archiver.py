@@ -7,14 +7,16 @@ from types import MappingProxyType
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
+from counterfoil import metrics
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.delivery import store
 from counterfoil.delivery.letters import Failure, audit, join_message, write_dead_letter
 from counterfoil.delivery.settlement import fail_abandoned, lease_left, unreadable_letter
-from counterfoil.delivery.store import Answer, Claim
+from counterfoil.delivery.store import WORKER_LOST, Answer, Claim
 from counterfoil.documents import uploads
 from counterfoil.errors import NewerSchemaError, PermanentError
 from counterfoil.messages import Intake, Message, read_message
+from counterfoil.metrics import Metric
 from counterfoil.outbox import Outbox
 from counterfoil.retry import RedeliverPolicy, RetryPolicy
 from counterfoil.tasks.message import read_task_message
@@ -95,17 +97,19 @@ class Archiver:
 
     def _settle(self, kind: Kind, intake: Intake, record: SQSRecord) -> Waiting | None:
         waiting: list[Waiting] = []
+        lost: list[Claim] = []
 
         def settle() -> list[Send]:
             now = self._clock()
             waiting.clear()
+            lost.clear()
             sends: list[Send] = []
             with self._database.delivery() as connection:
                 if intake.register is not None:
                     intake.register(connection, now)
                 # Each work once, and in the order in which claims lock.
                 for message in sorted(set(intake.messages), key=lambda one: one.work_id):
-                    outcome = self._settle_work(connection, kind, message, record, now)
+                    outcome = self._settle_work(connection, kind, message, record, now, lost)
                     if isinstance(outcome, Waiting):
                         waiting.append(outcome)
                     else:
@@ -113,10 +117,12 @@ class Archiver:
             return sends
 
         self._outbox.send(retry_conflicts(settle))
+        if lost:
+            metrics.record({Metric.ERRORS: len(lost)}, worker=kind.worker, error_type=WORKER_LOST)
         return max(waiting, key=lambda one: one.visible_in, default=None)
 
-    def _settle_work(
-        self, connection: Connection, kind: Kind, message: Message, record: SQSRecord, now: datetime
+    def _settle_work(  # one work, and where to tell of a try that ended here
+        self, connection: Connection, kind: Kind, message: Message, record: SQSRecord, now: datetime, lost: list[Claim]
     ) -> list[Send] | Waiting:
         policy = self._others.get(kind.worker, self._policy)
         claim = store.claim(
@@ -141,6 +147,8 @@ class Archiver:
                     audit(connection, job_id, claim.tenant_id, "returned", ACTOR, detail, now)
                     return sends
                 sends = self._fail_returned(connection, kind, claim, most, now)
+            if claim.unsettled_since is not None:
+                lost.append(claim)
         joined = join_message(connection, job_id, message.revision, record.message_id, record.body)
         audit(connection, job_id, claim.tenant_id, "joined" if joined else "dropped", ACTOR, detail, now)
         return sends
@@ -148,7 +156,8 @@ class Archiver:
     @staticmethod
     def _fail_returned(connection: Connection, kind: Kind, claim: Claim, most: int, now: datetime) -> list[Send]:
         """Work that comes back from the dead-letter queue again and again."""
-        taken, _, _ = store.take_abandoned(connection, kind, claim, now)
+        taken, _ = store.take_abandoned(connection, kind, claim, now)
+        store.note_lost(connection, kind, taken, now)
         error = f"Returned {MAX_RETURNS} times from the dead-letter queue and never settled"
         failure = Failure("max_retries_exceeded", "NeverSettled", error, most, ACTOR)
         return store.fail(connection, kind, taken, failure, now)

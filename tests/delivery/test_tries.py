@@ -1,13 +1,20 @@
 """What became of each try is written down, once, whatever became of its worker."""
 
+import json
+import re
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Skip, Success, store
 from counterfoil.errors import ServiceUnavailableError
+from counterfoil.outbox import Outbox
+from counterfoil.retry import MAX_SENDS, RedeliverPolicy, RequeuePolicy
+from functions.admin_api.tasks import TaskTry
+from functions.dead_letters.archiver import Archiver
 from tests.delivery.harness import (
     DONE,
     Clock,
@@ -19,8 +26,10 @@ from tests.delivery.harness import (
     make_consumer,
     record,
     rows,
+    task_body,
 )
-from tests.delivery.requeued import CHANCE, Run, Task, later, put_off
+from tests.delivery.requeued import CHANCE, DLQ_ARN, LATE, Run, Task, later, put_off
+from tests.factories import NOW
 
 
 def test_every_try_is_written_down_with_what_came_of_it(
@@ -89,3 +98,106 @@ def test_work_of_other_kinds_keeps_no_successes(
 
     make_consumer(database, work, clock).handle(event(record(good), record(bad)), Context())
     assert [(one["worker"], one["outcome"]) for one in rows(admin, "work_attempt")] == [("matching", "retry")]
+
+
+# -- tries that were lost ---------------------------------------------------------------------------------------------
+
+LOST = {"status": "in-progress", "attempts": 1, "claimed_at": NOW, "lease_expires_at": NOW, "claim_token": 1}
+
+
+def timeline(admin: Connection) -> list[tuple[int, str, str | None]]:
+    """Every try that is written down, in the order in which it was."""
+    return admin.execute("SELECT number, outcome, error_type FROM work_attempt ORDER BY id").fetchall()
+
+
+def errors(capsys: pytest.CaptureFixture[str]) -> dict[str, float]:
+    """What the metrics were told of errors, by their type."""
+    lines = [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if "error_type" in line]
+    assert {line["worker"] for line in lines} <= {"tasks"}
+    return {line["error_type"]: sum(line["Errors"]) for line in lines}
+
+
+def test_a_try_that_was_lost_with_its_worker_is_written_down_by_the_next_claim(
+    run: Run, task: Task, admin: Connection, clock: Clock, capsys: pytest.CaptureFixture[str]
+):
+    message = task(**LOST)
+
+    run(fails, message, receives=2)
+
+    assert timeline(admin) == [(1, "lost", "WorkerLost"), (2, "retry", "ServiceUnavailableError")]
+    (lost,) = admin.execute(
+        "SELECT began_at, ended_at, error, next_attempt_at FROM work_attempt WHERE outcome = 'lost'"
+    )
+    assert lost == (NOW, clock.now, "The worker ended during attempt 1 of 6 without settling it", None)
+    assert errors(capsys) == {"WorkerLost": 1, "ServiceUnavailableError": 1}
+
+
+def test_a_lost_try_is_written_down_once_however_often_its_work_is_looked_at(
+    run: Run, task: Task, admin: Connection, outbox: Outbox, keeper_database: Database, clock: Clock
+):
+    message = task(**LOST)
+    archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
+    run(done, message, context=LATE)
+    archiver.settle("tasks", SQSRecord(record(task_body(later(message)), arn=DLQ_ARN)))
+    assert timeline(admin) == []
+    clock.pass_(seconds=60)
+
+    run(put_off, later(message, 2))
+    clock.pass_(seconds=60)
+    run(done, later(message, 3))
+
+    assert timeline(admin) == [(1, "lost", "WorkerLost"), (2, "deferred", "BreakerOpenError"), (2, "succeeded", None)]
+
+
+def test_a_try_that_was_slow_and_called_lost_writes_down_nothing_more(
+    run: Run, task: Task, admin: Connection, clock: Clock
+):
+    message = task()
+
+    def slow(attempt: Attempt) -> Outcome:
+        admin.execute("UPDATE task SET lease_expires_at = claimed_at")
+        clock.pass_(seconds=60)
+        run(done, message, receives=2)
+        return DONE
+
+    assert len(run(slow, message)) == 1
+    assert timeline(admin) == [(1, "lost", "WorkerLost"), (2, "succeeded", None)]
+
+
+def test_a_try_lost_before_its_work_came_back_from_the_dead_letters_too_often_is_written_down(
+    task: Task, admin: Connection, outbox: Outbox, keeper_database: Database, clock: Clock,
+    capsys: pytest.CaptureFixture[str],
+):  # fmt: skip
+    archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
+
+    archiver.settle("tasks", SQSRecord(record(task_body(task(**LOST, returns=2)), arn=DLQ_ARN)))
+
+    assert timeline(admin) == [(1, "lost", "WorkerLost")]
+    assert errors(capsys) == {"WorkerLost": 1}
+
+
+def test_the_last_try_lost_is_the_failure_and_is_counted_whoever_finds_it(
+    run: Run, task: Task, admin: Connection, outbox: Outbox, keeper_database: Database, clock: Clock,
+    capsys: pytest.CaptureFixture[str],
+):  # fmt: skip
+    archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
+
+    archiver.settle("tasks", SQSRecord(record(task_body(task(**LOST, max_retry=0)), arn=DLQ_ARN)))
+    assert errors(capsys) == {"WorkerLost": 1}
+    run(done, task(**LOST, max_retry=0))
+    assert errors(capsys) == {"WorkerLost": 1}
+
+    assert timeline(admin) == [(1, "failed", "WorkerLost")] * 2
+
+
+def test_a_try_lost_before_its_work_went_in_circles_is_written_down(run: Run, task: Task, admin: Connection):
+    run(done, task(**LOST, send_number=MAX_SENDS), context=LATE)
+    assert timeline(admin) == [(1, "lost", "WorkerLost")]
+
+
+def test_people_may_be_shown_every_outcome_that_a_try_may_have(admin: Connection):
+    (allowed,) = admin.execute(
+        "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'work_attempt_outcome_check'"
+    )
+    shown = TaskTry.model_fields["outcome"].annotation
+    assert set(re.findall(r"'(\w+)'", allowed[0])) == set(get_args(shown))

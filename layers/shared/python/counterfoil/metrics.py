@@ -55,7 +55,7 @@ class Metric(StrEnum):
 
     # By worker and type of error, for each batch of messages.
     ERRORS = "Errors"
-    """Tries that failed, and messages that could not be read."""
+    """Tries that failed or were lost with their workers, and messages that could not be read."""
 
     # By worker, by whoever sends messages.
 

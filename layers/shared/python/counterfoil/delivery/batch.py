@@ -227,6 +227,7 @@ class Batch(BatchProcessor):
             record.stages["permitted"] = permitted_at
         for answers in self._ask(records, lambda wanted: claims.claim(wanted, take_over=take_over)):
             self._begin([(record, claim) for record, claim in answers if claim.answer is Answer.MINE])
+            self.tally.lost(sum(one.answer is Answer.MINE and one.unsettled_since is not None for _, one in answers))
             for record, claim in answers:
                 if claim.answer is Answer.UNSETTLED:
                     self._alone.append(record)

@@ -14,7 +14,7 @@ from counterfoil.delivery import store
 from counterfoil.delivery.attempt import JointEffects, Outcome, Skip
 from counterfoil.delivery.letters import DeadLetter, Failure, audit, write_dead_letter
 from counterfoil.delivery.received import Received
-from counterfoil.delivery.store import Answer, Claim, Ended
+from counterfoil.delivery.store import WORKER_LOST, Answer, Claim, Ended
 from counterfoil.errors import (
     CirclingError,
     CounterfoilError,
@@ -247,7 +247,7 @@ class Settlement:
         except CounterfoilError as unsettled:
             return self._unsettled(record, unsettled)
         told = "The worker was lost during the last attempt"
-        return Verdict("failed", acknowledged=True, error=told, error_type="WorkerLost")
+        return Verdict("failed", acknowledged=True, error=told, error_type=WORKER_LOST)
 
     def circled(self, record: Received, claim: Claim) -> Verdict:
         """Work that nobody holds, looked at and put off as often as it may be: no further message is sent for it."""
@@ -255,7 +255,8 @@ class Settlement:
         error = _circling("It came before its time" if claim.answer is Answer.EARLY else "No time was left to begin it")
 
         def settle(connection: Connection) -> list[Send]:
-            taken = store.take_abandoned(connection, self._kind, claim, now)[0]
+            taken, _ = store.take_abandoned(connection, self._kind, claim, now)
+            store.note_lost(connection, self._kind, taken, now)
             failure = Failure(
                 "max_retries_exceeded", CirclingError.__name__, str(error), self._most(claim), self._kind.worker
             )
@@ -334,12 +335,12 @@ def fail_abandoned(  # what failed, by which bound, and who says so
     Raises:
         StaleClaimError: somebody else has it.
     """
-    taken, began_at, last_error = store.take_abandoned(connection, kind, claim, now)
+    taken, last_error = store.take_abandoned(connection, kind, claim, now)
     told = f"The worker ended during attempt {claim.attempts} of {max_attempts} without settling it"
     error = f"{told}; the error before that: {last_error}" if last_error else told
-    failure = Failure("max_retries_exceeded", "WorkerLost", error[:LONGEST_ERROR], max_attempts, actor, told=told)
-    if began_at is not None:
-        store.note(connection, kind, taken, Ended("failed", began_at, now, failure.error_type, told))
+    failure = Failure("max_retries_exceeded", WORKER_LOST, error[:LONGEST_ERROR], max_attempts, actor, told=told)
+    if taken.unsettled_since is not None:
+        store.note(connection, kind, taken, Ended("failed", taken.unsettled_since, now, failure.error_type, told))
     return store.fail(connection, kind, taken, failure, now)
 
 

@@ -5,7 +5,7 @@ claim token it acts for, and changes nothing when the token is no longer the lat
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import NoReturn
@@ -55,6 +55,8 @@ class Claim:
     max_attempts: int | None = None
     """How often the work is tried at most; None: as its policy says."""
     created_at: datetime | None = None
+    unsettled_since: datetime | None = None
+    """When the latest try that was found began, if it has not settled."""
 
 
 # The rows are locked in the order of their ids, so that two claims of overlapping batches cannot deadlock. A queue's
@@ -65,19 +67,19 @@ WITH wanted AS (
 ), found AS MATERIALIZED (
     SELECT t.id, t.tenant_id, t.{status} AS status, t.{revision} AS revision, t.{send_number} AS send_number,
            t.{attempts} AS attempts, t.{claim_token} AS token, t.{lease_expires_at} AS lease,
-           t.{next_attempt_at} AS due, t.{claimed_at} IS NOT NULL AS unsettled, {max_attempts} AS max_attempts,
+           t.{next_attempt_at} AS due, t.{claimed_at} AS claimed_at, {max_attempts} AS max_attempts,
            t.{created} AS created_at
     FROM {table} t WHERE t.id = ANY(%(ids)s::uuid[]) ORDER BY t.id FOR NO KEY UPDATE
 ), answered AS (
     SELECT w.id, w.revision, w.send_number, f.tenant_id, f.attempts, f.token, f.lease, f.due, f.max_attempts,
-           f.created_at, CASE
+           f.created_at, f.claimed_at, CASE
         WHEN f.id IS NULL OR (w.revision, w.send_number) > (f.revision, f.send_number) THEN 'unknown'
         WHEN f.status IS NULL OR f.status IN ('succeeded', 'failed') THEN 'ended'
         WHEN (w.revision, w.send_number) < (f.revision, f.send_number) THEN 'ended'
         WHEN f.status = 'in-progress' AND f.lease > %(now)s THEN 'running'
         WHEN f.attempts >= f.max_attempts THEN 'exhausted'
         WHEN f.status = 'pending' AND f.due >= %(now)s + interval '1 second' THEN 'early'
-        WHEN f.unsettled AND NOT %(take_over)s THEN 'unsettled'
+        WHEN f.claimed_at IS NOT NULL AND NOT %(take_over)s THEN 'unsettled'
         ELSE 'mine' END AS answer, coalesce(w.revision < f.revision, false) AS superseded
     FROM wanted w LEFT JOIN found f USING (id)
 ), claimed AS (
@@ -90,7 +92,7 @@ WITH wanted AS (
 SELECT a.id, a.revision, a.send_number, a.answer, a.tenant_id, coalesce(c.attempts, a.attempts, 0),
        coalesce(c.token, a.token, 0),
        CASE a.answer WHEN 'running' THEN a.lease WHEN 'early' THEN a.due END, a.superseded,
-       coalesce(a.max_attempts, %(max_attempts)s), a.created_at
+       coalesce(a.max_attempts, %(max_attempts)s), a.created_at, a.claimed_at
 FROM answered a LEFT JOIN claimed c USING (id)
 """
 
@@ -107,6 +109,8 @@ def claim(  # a claim is this many facts
     look_only: bool = False,
 ) -> dict[Message, Claim]:
     """Claim the work of `messages` (each work at most once) in one statement, as the delivery role.
+
+    A try that was lost is written down by the claim that follows it.
 
     `max_attempts` is the bound of work whose kind knows no other.
     `look_only` answers without claiming: MINE then means that a claim would have succeeded.
@@ -128,6 +132,10 @@ def claim(  # a claim is this many facts
     for id_, revision, send_number, answer, *found in rows:
         message = Message(work_id=id_, revision=revision, send_number=send_number)
         claims[message] = Claim(Answer(answer), message, *found)
+    if take_over and not look_only:
+        for taken in claims.values():
+            if taken.answer is Answer.MINE:
+                note_lost(connection, kind, replace(taken, attempts=taken.attempts - 1), now)
     return claims
 
 
@@ -295,14 +303,12 @@ RETURNING {claim_token}, {claimed_at}, {error}
 """
 
 
-def take_abandoned(
-    connection: Connection, kind: Kind, claim_: Claim, now: datetime
-) -> tuple[Claim, datetime | None, str | None]:
+def take_abandoned(connection: Connection, kind: Kind, claim_: Claim, now: datetime) -> tuple[Claim, str | None]:
     """Take work from a try that ended without settling, without beginning another. Raises as `succeed`.
 
     A try that was slow, not dead, may meanwhile have given its attempt back; then there is one left to begin.
 
-    Returns the claim, when that try began, and the error of the last one that did settle.
+    Returns the claim, and the error of the last try that did settle.
     """
     row = connection.execute(
         kind.sql(_TAKE_ABANDONED),
@@ -310,10 +316,7 @@ def take_abandoned(
     ).fetchone()
     if row is None:
         _stale(claim_)
-    taken = Claim(
-        Answer.MINE, claim_.message, claim_.tenant_id, claim_.attempts, row[0], max_attempts=claim_.max_attempts
-    )
-    return taken, row[1], row[2]
+    return replace(claim_, answer=Answer.MINE, token=row[0], unsettled_since=row[1]), row[2]
 
 
 _FAIL = """
@@ -384,6 +387,17 @@ def note(connection: Connection, kind: Kind, claim_: Claim, ended: Ended) -> Non
             **asdict(ended),
         },
     )
+
+
+WORKER_LOST = "WorkerLost"
+"""What is named as the error of a try whose worker ended before it could say how it ended."""
+
+
+def note_lost(connection: Connection, kind: Kind, claim_: Claim, now: datetime) -> None:
+    """Write down the try that `claim_` counts, if it began and never settled: who takes its work over calls it lost."""
+    if claim_.unsettled_since is not None:
+        error = f"The worker ended during attempt {claim_.attempts} of {claim_.max_attempts} without settling it"
+        note(connection, kind, claim_, Ended("lost", claim_.unsettled_since, now, WORKER_LOST, error))
 
 
 _RETURN = """

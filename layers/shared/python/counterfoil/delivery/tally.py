@@ -5,7 +5,7 @@ from collections import Counter
 from counterfoil import metrics
 from counterfoil.delivery.received import Received
 from counterfoil.delivery.settlement import Verdict
-from counterfoil.delivery.store import Claim
+from counterfoil.delivery.store import WORKER_LOST, Claim
 from counterfoil.metrics import Metric
 
 COUNTED = {
@@ -46,6 +46,10 @@ class Tally:
                 if claim.created_at is not None and claim.message.revision == 1:
                     self._end_to_end.append((record.stages["ended"] - claim.created_at).total_seconds())
 
+    def lost(self, tries: int) -> None:
+        """Count tries that never settled, found by the claims that follow them."""
+        self._errors[WORKER_LOST] += tries
+
     def report(self, worker: str) -> None:
         """Hand the counts to the metrics."""
         values: dict[Metric, float | list[float]] = dict(self._outcomes)
@@ -56,5 +60,5 @@ class Tally:
         }
         if self._outcomes:
             metrics.record(values, worker=worker)
-        for error_type, count in self._errors.items():
+        for error_type, count in (+self._errors).items():
             metrics.record({Metric.ERRORS: count}, worker=worker, error_type=error_type)
