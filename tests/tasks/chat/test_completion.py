@@ -1,9 +1,11 @@
 """A message is answered in its turn, once, by a model that sees what fits of what was said before."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
@@ -219,9 +221,21 @@ def test_a_message_that_is_gone_or_a_model_that_is_not_there_is_final(chat: Chat
 # Whose turn is next
 
 
+def tried(admin: Connection, job: UUID, outcome: str, due: datetime) -> None:
+    """The task of a message was tried, and waits until then."""
+    admin.execute("UPDATE task SET next_attempt_at = %s, send_number = send_number + 1 WHERE id = %s", [due, job])
+    admin.execute(
+        """
+        INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome)
+        SELECT tenant_id, 'tasks', id, 1, 1, %s, %s, %s FROM task WHERE id = %s
+        """,
+        [NOW, NOW, outcome, job],
+    )
+
+
 def put_off(admin: Connection, *jobs: UUID) -> None:
     for job in jobs:
-        admin.execute("UPDATE task SET next_attempt_at = %s, send_number = 1 WHERE id = %s", [NOW + LOOK_AGAIN, job])
+        tried(admin, job, "deferred", NOW + LOOK_AGAIN)
 
 
 def test_an_answer_wakes_the_next_message_alone(chat: Chat, admin: Connection) -> None:
@@ -272,6 +286,44 @@ def test_the_end_of_a_message_behind_one_that_waits_wakes_nothing(chat: Chat, ad
 
     assert cancelled is not None
     assert cancelled[1] == []
+
+
+def test_a_message_whose_try_has_failed_waits_as_long_as_its_policy_says(chat: Chat, admin: Connection) -> None:
+    session = chat.say("One")  # sent again after it had failed, while the next one had its turn
+    second = chat.say("Two", session)
+    due = NOW + timedelta(seconds=16)
+    tried(admin, second, "retry", due)
+    admin.execute("UPDATE task SET attempts = 4, error = 'The model is away' WHERE id = %s", [second])
+
+    assert chat.answer(session) == []
+
+    assert {row["id"]: row["next_attempt_at"] for row in rows(admin, "task")}[second] == due
+
+
+def test_a_message_that_had_failed_before_it_was_put_off_is_woken_all_the_same(chat: Chat, admin: Connection) -> None:
+    session = chat.say("One")
+    second = chat.say("Two", session)
+    tried(admin, second, "retry", NOW + timedelta(seconds=16))
+    put_off(admin, second)
+    admin.execute("UPDATE task SET attempts = 4, error = 'The model is away' WHERE id = %s", [second])
+
+    assert [send.message.work_id for send in chat.answer(session)] == [second]
+
+
+def test_a_message_that_is_just_being_put_off_is_waited_for_and_woken(
+    chat: Chat, admin: Connection, admin_database_url: str
+) -> None:
+    session = chat.say("One")
+    second = chat.say("Two", session)
+    done = chat.run(session)
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(admin_database_url) as putting_off:
+        put_off(putting_off, second)
+        sends = pool.submit(chat.settle, session, done)
+        while admin.execute("SELECT FROM pg_locks WHERE NOT granted").fetchone() is None:
+            assert not sends.done()
+        putting_off.commit()
+
+        assert [send.message.work_id for send in sends.result()] == [second]
 
 
 def test_a_message_on_its_way_needs_no_second_one(chat: Chat, ended: END) -> None:

@@ -213,12 +213,25 @@ def wake(connection: Connection, worker: str, ids: Sequence[UUID], now: datetime
     return owe(connection, kind, rows, now, now)
 
 
+# A statement of its own, once the rows are locked: the one that waited for a lock does not see what was inserted by the
+# try that held it.
+_WAITING = """
+SELECT w.id FROM unnest(%(ids)s::uuid[]) AS w (id)
+WHERE 'deferred' = (
+    SELECT outcome FROM work_attempt a WHERE a.worker = %(worker)s AND a.work_id = w.id ORDER BY a.id DESC LIMIT 1
+)
+"""
+
+
 def wake_waiting(connection: Connection, kind: Kind, work_id: UUID, now: datetime) -> list[Send]:
     """Wake what waits for the end of this work, in the transaction that ends it.
 
     Work that is just finding out that it has to wait is waited for: whoever comes second, it or this, sees the other.
+    Work that waits since its last try has failed goes on waiting, as its policy says.
     """
     if kind.waiting is None:
         return []
     found = connection.execute(kind.waiting.encode(), {"id": work_id}).fetchall()
-    return wake(connection, kind.worker, [id_ for id_, is_put_off in found if is_put_off], now)
+    put_off = {"worker": kind.worker, "ids": [id_ for id_, is_put_off in found if is_put_off]}
+    waiting = connection.execute(_WAITING, put_off).fetchall() if put_off["ids"] else []
+    return wake(connection, kind.worker, [id_ for (id_,) in waiting], now)
