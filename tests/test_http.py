@@ -1,9 +1,12 @@
 """HTTP calls: deadlines that hold, bounded bodies, every error of httpx mapped, and nothing secret told."""
 
+import gzip
 import logging
 import socket
 import ssl
+import tracemalloc
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from functools import partial
@@ -96,9 +99,68 @@ def test_an_answer_that_ends_too_early_is_none(scripted: Server):
         call(scripted, Raw(body=b"half", headers={"Content-Length": "8"}))
 
 
-def test_an_answer_in_a_broken_encoding_is_none(scripted: Server):
+def packed(body: bytes, status: int = 200, encoding: str = "gzip") -> Raw:
+    return Raw(status, gzip.compress(body), {"Content-Encoding": encoding})
+
+
+@pytest.mark.parametrize("body", [b"no gzip", gzip.compress(b"x" * 1000)[:-5]])
+def test_an_answer_in_a_broken_encoding_is_none(scripted: Server, body: bytes):
     with pytest.raises(ServiceUnavailableError, match="DecodingError"):
-        call(scripted, Raw(body=b"no gzip", headers={"Content-Encoding": "gzip"}))
+        call(scripted, Raw(body=body, headers={"Content-Encoding": "gzip"}))
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "X-GZIP", "identity", ""])
+def test_an_answer_that_is_compressed_all_the_same_is_read(scripted: Server, encoding: str):
+    body = gzip.compress(b"x" * 1000) if "zip" in encoding.lower() else b"x" * 1000
+    answer = Raw(body=body, headers={"Content-Encoding": encoding})
+
+    assert call(scripted, answer, longest_body=1000).content == b"x" * 1000
+
+
+def test_an_answer_without_a_body_is_in_no_encoding(scripted: Server):
+    assert call(scripted, Raw(headers={"Content-Encoding": "gzip"})).content == b""
+    assert call(scripted, Raw(headers={"Content-Encoding": "br"})).content == b""
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_what_is_compressed_is_measured_while_it_is_inflated(scripted: Server, cut: bool):
+    bomb = gzip.compress(b"x" * 50_000_000)  # about 50 KB
+    scripted.then(*(Raw(status, bomb, {"Content-Encoding": "gzip"}) for status in (200, 400)))
+    tracemalloc.start()
+    try:
+        for _ in range(2):
+            with suppress(RejectedRequestError):
+                http.send("GET", scripted.url, **LIMITS, longest_body=1000, cut=cut)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(scripted.requests) == 2
+    assert peak < 5_000_000
+
+
+@pytest.mark.parametrize("encoding", ["gzip, gzip", "br", "zstd", "compress"])
+def test_an_encoding_that_was_not_asked_for_is_refused_but_a_refusal_is_told_by_its_status(
+    scripted: Server, encoding: str
+):
+    with pytest.raises(RejectedRequestError, match="in an encoding that was not asked for"):
+        call(scripted, packed(b"x", encoding=encoding))
+    with pytest.raises(ServiceUnavailableError, match="HTTP 503"):
+        call(scripted, packed(b"x", 503, encoding))
+    with pytest.raises(RejectedRequestError, match="HTTP 404"):
+        call(scripted, Raw(404, b"no gzip", {"Content-Encoding": "gzip"}))
+
+
+def test_nobody_asks_for_another_encoding(scripted: Server):
+    call(scripted, Answer("yes"), headers={"accept-encoding": "gzip"})
+    assert scripted.requests[0].headers["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("answer", [Raw(body=b"x" * 1001), packed(b"x" * 1001)])
+def test_where_a_beginning_is_enough_a_longer_answer_is_cut(scripted: Server, answer: Raw):
+    longer, whole = (call(scripted, one, longest_body=1000, cut=True) for one in (answer, Raw(body=b"x" * 1000)))
+
+    assert (longer.content, http.is_cut(longer)) == (b"x" * 1000, True)
+    assert (whole.content, http.is_cut(whole)) == (b"x" * 1000, False)
 
 
 def test_who_calls_may_say_what_is_acceptable(scripted: Server):
@@ -331,11 +393,13 @@ def test_what_cannot_be_sent_is_permanent_and_not_quoted(url: str, headers: dict
 
 # Retry-After
 
+FAR_EAST = f"Thu, 01 Jan 2026 00:00:00 +{10**20}"
+
 
 @pytest.mark.parametrize(
     ("stated", "seconds"),
     [("7", 7.0), ("0", 0.0), (" 12 ", 12.0), ("0.5", 0.5), ("99999999999", 86400.0), ("1e999", 86400.0)]
-    + [(text, None) for text in ("", "soon", "-1", "nan", "inf", "5 minutes", "Wed, 99 Foo 2026")],
+    + [(text, None) for text in ("", "soon", "-1", "nan", "inf", "5 minutes", "Wed, 99 Foo 2026", FAR_EAST)],
 )
 def test_retry_after_is_kept_in_seconds(stated: str, seconds: float | None, scripted: Server):
     with pytest.raises(ServiceUnavailableError) as caught:

@@ -8,6 +8,7 @@ import logging
 import math
 import socket
 import ssl
+import zlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -43,6 +44,10 @@ _NO_ANSWER = (
 _NAME = "sni_hostname"
 """The extension of a request by which httpcore is told of the name that a server must have a certificate for."""
 _OF_THE_BODY = {"content-encoding", "content-length", "transfer-encoding"}
+_AS_IT_IS = {"", "identity"}
+_DEFLATED = {"deflate", "gzip", "x-gzip"}
+_CUT = "cut"
+"""The extension of a response that says whether its body is a beginning only."""
 
 # At INFO, httpx logs the whole address of each call, and some addresses are secrets; httpcore, at DEBUG, headers.
 logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -81,14 +86,17 @@ def send(  # noqa: PLR0913  # an interface between several pieces
     read: float,
     total: float,
     longest_body: int | None = LONGEST_BODY,
+    cut: bool = False,
     checked_by: Callable[[httpx.Response], None] = check,
     connect_to: Callable[[str, str, int], str] | None = None,
 ) -> httpx.Response:
     """Make one call and read its whole answer. No redirect is followed.
 
     `connect` and `read` are seconds without progress, `total` bounds all of it, the look-up of the name included.
-    `checked_by` says what is an acceptable answer. Where `longest_body` is None, the body of the answer is left unread.
-    The certificates trusted are the system's, or those of SSL_CERT_FILE.
+    `checked_by` says what is an acceptable answer. Where `longest_body` is None, the body of the answer is left unread;
+    a longer one is refused, or, with `cut`, its beginning is given (see `is_cut`). A body is asked for as it is; one
+    that is compressed all the same is measured while it is inflated. The certificates trusted are the system's, or
+    those of SSL_CERT_FILE.
 
     `connect_to` is given scheme, host and port, and returns the IP address to connect to, in the place of any that
     the name is resolved to; what it raises is raised. The call is still made to the name: Host, SNI and certificate.
@@ -96,7 +104,8 @@ def send(  # noqa: PLR0913  # an interface between several pieces
 
     Raises:
         ServiceUnavailableError: no answer in time, no connection, or a transient status.
-        RejectedRequestError: refused, impossible to send, or an answer of more than `longest_body` bytes.
+        RejectedRequestError: refused, impossible to send, an answer of more than `longest_body` bytes, or one in an
+            encoding that was not asked for.
     """
     line = _Line()
 
@@ -108,14 +117,14 @@ def send(  # noqa: PLR0913  # an interface between several pieces
             request = client.build_request(
                 method,
                 url,
-                headers={"accept-encoding": "identity", **(headers or {})},
+                headers={**(headers or {}), "accept-encoding": "identity"},
                 json=json,
                 content=content,
                 extensions={"trace": line.watch},
             )
             if connect_to is not None:
                 _pin(request, connect_to)
-            return _read(client.send(request, stream=True), longest_body)
+            return _read(client.send(request, stream=True), longest_body, cut=cut)
 
     failure: CounterfoilError
     try:
@@ -168,9 +177,14 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         else:
             now = _date(headers["date"]) if "date" in headers else datetime.now(UTC)
             seconds = (_date(stated) - now).total_seconds()
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return None if math.isnan(seconds) else min(max(0.0, seconds), LONGEST_RETRY_AFTER)
+
+
+def is_cut(response: httpx.Response) -> bool:
+    """Whether the body of an answer to `send` is a beginning only."""
+    return bool(response.extensions.get(_CUT))
 
 
 class _Line:
@@ -213,26 +227,53 @@ def _pin(request: httpx.Request, connect_to: Callable[[str, str, int], str]) -> 
     request.url = url.copy_with(host=address)
 
 
-def _read(response: httpx.Response, longest_body: int | None) -> httpx.Response:
+def _read(response: httpx.Response, longest_body: int | None, *, cut: bool) -> httpx.Response:
     """The same answer with its body. Of a refusal, the beginning of the body is enough."""
     if longest_body is None:
         response.close()
         return httpx.Response(response.status_code, headers=response.headers, request=response.request)
     try:
-        body = bytearray()
-        for chunk in response.iter_bytes():
-            body += chunk
-            if len(body) > longest_body:
-                if response.is_success:
-                    message = f"{_host(response)} answered with more than {longest_body} bytes"
-                    raise RejectedRequestError(message)
-                break
+        body = _body(response, longest_body + 1)
     finally:
         response.close()
-    headers = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_BODY]
+    is_longer = len(body) > longest_body
+    if is_longer and response.is_success and not cut:
+        raise RejectedRequestError(f"{_host(response)} answered with more than {longest_body} bytes")
     return httpx.Response(
-        response.status_code, headers=headers, content=bytes(body[:longest_body]), request=response.request
+        response.status_code,
+        headers=[(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_BODY],
+        content=body[:longest_body],
+        request=response.request,
+        extensions={_CUT: is_longer},
     )
+
+
+def _body(response: httpx.Response, most: int) -> bytes:
+    """The body of an answer, or the first `most` bytes of it; of a refusal, as much as can be read.
+
+    httpx would inflate each chunk whole before anybody could measure it: 64 KiB become 64 MiB, and with one encoding
+    around another what no memory holds.
+    """
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    inflater = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in _DEFLATED else None
+    body = bytearray()
+    ended = True
+    try:
+        for chunk in response.iter_raw():
+            if inflater is not None:
+                body += inflater.decompress(chunk, most - len(body))
+                ended = inflater.eof
+            elif encoding in _AS_IT_IS:
+                body += chunk
+            elif response.is_success:
+                raise RejectedRequestError(f"{_host(response)} answered in an encoding that was not asked for")
+            if len(body) >= most:
+                return bytes(body[:most])
+    except zlib.error:
+        ended = False
+    if not ended and response.is_success:
+        raise httpx.DecodingError("Not in its encoding", request=response.request)
+    return bytes(body)
 
 
 def _refusal(response: httpx.Response) -> CounterfoilError:
