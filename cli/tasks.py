@@ -89,8 +89,9 @@ def submit(  # one for each option
     whose = one_tenant(cloud, tenant)
     outbox = outbox_of(cloud)
     try:
-        type_ = TYPES.enabled(task_type, Settings.from_environment(cloud.state.tuning.settings))
-        wanted = store.order(type_, _payload(payload), max_retry=max_retry, idempotency_key=key)
+        settings = Settings.from_environment(cloud.state.tuning.settings)
+        type_ = TYPES.enabled(task_type, settings)
+        wanted = store.order(type_, _payload(payload), max_retry=max_retry, idempotency_key=key, settings=settings)
         done = store.submit(
             cloud.database, whose.id, wanted, datetime.now(UTC), bucket=cloud.outputs["UploadsBucketName"]
         )

@@ -66,6 +66,7 @@ TUNABLE = frozenset(
         "EMBEDDING_URL",
         "HEARTBEAT_SECONDS",
         "HTTP_REQUESTS",
+        "HTTP_REQUEST_ALLOWLIST",
         "LEASE_SECONDS",
         "LLM_CONNECT_TIMEOUT_SECONDS",
         "LLM_INPUT_USD_PER_MILLION_TOKENS",
@@ -98,6 +99,7 @@ TUNABLE = frozenset(
 """Settings that whoever deploys may choose."""
 
 
+_TRUE = {"1", "on", "t", "true", "y", "yes"}
 _DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -133,15 +135,19 @@ class Deployment:
             raise ContextError(
                 "The local stage needs its database: add -c databaseUrl=postgresql://user@127.0.0.1:PORT/name"
             )
+        settings = _settings(stage, _object("settings", read("settings")))
+        webhooks = _flag("webhooks", read("webhooks"))
+        if stage == "aws" and not webhooks and settings.get("HTTP_REQUESTS", "").lower() in _TRUE:
+            raise ContextError("HTTP_REQUESTS needs a way to the internet, which -c webhooks=true makes: add it")
         return cls(
             stage=stage,
             database_url=read("databaseUrl"),
             timeout=_timeout(stage, read("timeout")),
-            settings=_settings(stage, _object("settings", read("settings"))),
+            settings=settings,
             alarms=_thresholds(_object("alarms", read("alarms"))),
             secret_arn=_arn(read("secretArn")),
             slack=_flag("slack", read("slack")),
-            webhooks=_flag("webhooks", read("webhooks")),
+            webhooks=webhooks,
             mail_domain=_domain(stage, read("mailDomain")),
             issuer=_issuer(read("issuer"), read("audience")),
         )

@@ -183,6 +183,7 @@ def test_addresses_of_ipv4_come_first(monkeypatch: pytest.MonkeyPatch):
         "https://8.8.8.8",
         "https://[2606:4700::1111]:8443/",
         "http://127.0.0.1:8099/",
+        "http://localhost:8099/",
         "http://inside:80/x",
         "HTTPS://Hooks.Example.Com/",
         "https://bücher.example/",
@@ -216,6 +217,12 @@ def test_an_address_that_can_never_be_called_is_refused_at_once(url: str, says: 
     assert said is not None
     assert says in said
     assert "secret" not in said
+
+
+@pytest.mark.parametrize("host", ["127.1", "0x7f.1", "2130706433", "LocalHost", "localhost.", "db.localhost"])
+def test_every_spelling_of_this_machine_shows_before_it_is_resolved(host: str):
+    assert "no public address" in str(Egress((), Resolver()).objection(f"https://{host}/"))
+    assert Egress(LOOPBACK, Resolver()).objection(f"http://{host}:8099/") is None
 
 
 # What a call connects to

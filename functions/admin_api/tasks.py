@@ -155,6 +155,7 @@ class Desk:
             max_retry=order.max_retry,
             idempotency_key=order.idempotency_key,
             user_id=caller.subject,
+            settings=self.settings,
         )
         Allowance(self.settings.tasks_per_second, self.settings.tasks_at_once).take(self.database, tenant_id, now)
         done = store.submit(self.database, tenant_id, wanted, now, bucket=self.settings.uploads_bucket)

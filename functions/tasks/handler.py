@@ -6,10 +6,10 @@ from typing import Any
 from counterfoil.breaker import Breakers
 from counterfoil.db import Database
 from counterfoil.delivery import Attempt, Consumer, Outcome
-from counterfoil.egress import Egress
 from counterfoil.llm import Llm
 from counterfoil.settings import settings
 from counterfoil.tasks.message import read_task_message
+from counterfoil.tasks.types import http_request
 from functions.tasks.work import Means, carry_out
 
 
@@ -35,7 +35,7 @@ def means(database: Database) -> Means:
 
     return Means(
         language_model if chosen.llm_provider is not None else None,
-        Egress(chosen.webhook_allowlist) if chosen.webhooks else None,
+        http_request.way_out(chosen) if chosen.webhooks else None,
         chosen.uploads_bucket,
         chosen,
     )

@@ -1,5 +1,6 @@
 """Tasks on the real engine: a message in, a result in the row; what is over is dropped, what is unsound fails once."""
 
+import gzip
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,17 +13,22 @@ from pydantic import BaseModel, ConfigDict
 from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome
+from counterfoil.egress import Egress
 from counterfoil.errors import ServiceUnavailableError
+from counterfoil.settings import Settings, settings
 from counterfoil.tasks import store
 from counterfoil.tasks.message import read_task_message
 from counterfoil.tasks.registry import TYPES, Done, TaskContext, TaskType
 from counterfoil.work import Send
+from functions.tasks import handler
 from functions.tasks.work import Means, carry_out
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
 from tests.factories import NOW
+from tests.llm.server import Raw, Server
 from tests.tasks.conftest import BUCKET, FakeS3, rows
 
-WORKER = {"name": "tasks", "timeout": 120, "permits": 2, "start_margin": 30}
+OPEN = Settings(http_requests=True, http_request_allowlist=("127.0.0.0/8",))
+WORKER = {"name": "tasks", "timeout": 120, "permits": 2, "start_margin": 30, "retries": "requeue"}
 
 
 class Payload(BaseModel):
@@ -63,6 +69,7 @@ class World:
             read=read_task_message,
             worker=WORKER,
             queue_urls={"tasks": "tasks"},
+            retry_queue_urls={"tasks": "tasks-retry"},
         )
         return consumer.handle(event(*map(record, bodies or self.bodies())), Context())
 
@@ -173,6 +180,65 @@ def test_a_result_that_cannot_be_kept_fails_its_task(world: World, a_type: Calla
 
     assert (world.task()["status"], world.task()["result"]) == ("failed", None)
     assert world.task()["error"].startswith("The result has ")
+
+
+@pytest.mark.parametrize(
+    "body", [b"\x01" * 65_536, b"\x00" * 65_536, b"\xed\xa0\x80", b"\xff" * 65_536, gzip.compress(b"x" * 10_000_000)]
+)
+def test_whatever_is_answered_to_an_http_request_it_is_made_once_and_succeeds(world: World, body: bytes) -> None:
+    world.means = Means(egress=Egress(("127.0.0.0/8",)))
+    encoding = {"Content-Encoding": "gzip"} if body[:2] == b"\x1f\x8b" else {}
+    with Server(Raw(200, body, encoding)) as server:
+        world.submit({"url": server.url}, "http_request", settings=OPEN)
+        world.run()
+
+    task = world.task()
+    assert (task["status"], task["attempts"], task["error"]) == ("succeeded", 1, None)
+    assert task["result"]["truncated"] == (body[:1] in {b"\x01", b"\x1f"})
+
+
+def test_no_place_that_is_opened_to_webhooks_is_opened_to_tasks(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(**environment: str) -> bool:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        egress = handler.means.__wrapped__(database).egress
+        return egress is None or egress.objection("http://10.0.0.1/") is not None
+
+    monkeypatch.setattr(handler, "settings", settings.__wrapped__)
+    assert refused(WEBHOOKS="true", WEBHOOK_ALLOWLIST='["10.0.0.0/8"]')
+    assert not refused(HTTP_REQUEST_ALLOWLIST='["10.0.0.0/8"]')
+    assert refused(WEBHOOKS="false")
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ({"Retry-After": "120"}, 120),
+        ({"RETRY-AFTER": " 120"}, 120),
+        ({"retry-after": "Fri, 02 Jan 2026 03:06:00 GMT", "Date": "Fri, 02 Jan 2026 03:04:00 GMT"}, 120),
+        ({"Retry-After": "7200"}, 3600),
+        ({"Retry-After": "1"}, 2),
+        ({"Retry-After": "soon"}, 2),
+        ({}, 2),
+    ],
+)
+def test_who_asks_to_be_called_later_is_called_later(
+    world: World, status: int, header: dict[str, str], seconds: int
+) -> None:
+    world.means = Means(egress=Egress(("127.0.0.0/8",)))
+    with Server(Raw(status, b"busy", header)) as server:
+        world.submit({"url": server.url}, "http_request", settings=OPEN)
+        world.run()
+
+    task = world.task()
+    assert task["status"] == "pending"
+    # The policy's own wait is 2 seconds, and up to one more by chance.
+    assert 0 <= (task["next_attempt_at"] - world.clock()).total_seconds() - seconds < 1
+    ((due,),) = world.admin.execute("SELECT max(not_before) FROM outbox").fetchall()
+    assert due == task["next_attempt_at"]
 
 
 def test_effects_and_result_are_one_transaction(world: World, a_type: Callable[..., None]) -> None:

@@ -119,6 +119,7 @@ def test_the_local_cloud_may_shorten_time_outs_and_be_given_secrets():
         ({"settings": '{"EMBEDDING_API_KEY": "k"}'}, r"EMBEDDING_API_KEY is a secret: put it into Secrets Manager"),
         ({"settings": '{"EMBEDDING_PROVIDER": "other"}'}, r"EMBEDDING_PROVIDER must be one of openai, bedrock"),
         ({"settings": '{"OCR": "other"}'}, r"OCR must be textract, or be left out, and is 'other'"),
+        ({"settings": '{"HTTP_REQUESTS": "true"}'}, r"HTTP_REQUESTS needs a way to the internet, .* -c webhooks=true"),
         ({"timeout": "20"}, r"The context 'timeout' is for the local stage: on AWS, change the table"),
         ({**LOCAL, "timeout": "0"}, r"'timeout' must be whole seconds, 1 or more, and is '0'"),
         ({**LOCAL, "timeout": "1.5"}, r"'timeout' must be whole seconds"),
@@ -139,6 +140,14 @@ def test_the_local_cloud_may_shorten_time_outs_and_be_given_secrets():
 def test_what_is_wrong_is_refused_with_a_sentence(context: dict[str, Any], says: str):
     with pytest.raises(ContextError, match=says):
         deployment(**context)
+
+
+def test_http_requests_go_the_way_of_webhooks():
+    asked = {"HTTP_REQUESTS": "true", "HTTP_REQUEST_ALLOWLIST": '["erp.internal:8080"]'}
+
+    assert deployment(settings=asked, webhooks="true").settings == asked
+    assert deployment(**LOCAL, settings=asked).settings == asked
+    assert deployment(settings={"HTTP_REQUESTS": "false"}).settings == {"HTTP_REQUESTS": "false"}
 
 
 def test_a_refused_secret_is_not_repeated():

@@ -1,5 +1,6 @@
 """`http_request`: one bounded call, through the guard, and never to where it may not lead."""
 
+import gzip
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import Mock
@@ -16,8 +17,10 @@ from counterfoil.errors import (
     ServiceUnavailableError,
 )
 from counterfoil.settings import Settings
+from counterfoil.tasks.claim_check import MAX_PAYLOAD_BYTES, checked
 from counterfoil.tasks.registry import TYPES, InvalidPayloadError, TaskContext
-from counterfoil.tasks.types.http_request import LONGEST_BODY, http_request
+from counterfoil.tasks.store import order
+from counterfoil.tasks.types.http_request import LONGEST_BODY, ROOM, http_request
 from tests.factories import NOW
 from tests.llm.server import Raw, Server
 
@@ -54,7 +57,7 @@ def test_a_call_is_made_as_asked_under_a_key_of_its_own(scripted: Server) -> Non
         egress=allowed(),
     )
 
-    assert answer == {"status": 201, "content_type": "application/json", "body": "grüß\ufffd"}
+    assert answer == {"status": 201, "content_type": "application/json", "body": "grüß\ufffd", "truncated": False}
     (request,) = scripted.requests
     assert (request.path, request.body, request.headers["x-key"]) == ("/path?x=1", "grüß".encode(), "k")
     assert request.headers["idempotency-key"] == str(JOB)
@@ -65,7 +68,6 @@ def test_a_call_is_made_as_asked_under_a_key_of_its_own(scripted: Server) -> Non
     [
         (Raw(302, headers={"Location": "http://169.254.169.254/"}), RejectedRequestError),
         (Raw(404), RejectedRequestError),
-        (Raw(200, b"x" * (LONGEST_BODY + 1)), RejectedRequestError),
         (Raw(503), ServiceUnavailableError),
         (Raw(429), ServiceUnavailableError),
     ],
@@ -75,6 +77,71 @@ def test_an_answer_that_is_none_fails_as_its_status_says(scripted: Server, answe
     with pytest.raises(error):
         run({"url": scripted.url}, egress=allowed())
     assert len(scripted.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        (b"x" * (LONGEST_BODY + 1), "x" * LONGEST_BODY),
+        ("ü".encode() * LONGEST_BODY, "ü" * (LONGEST_BODY // 2)),
+        (b"x" + "ü".encode() * LONGEST_BODY, "x" + "ü" * (LONGEST_BODY // 2 - 1)),
+        (b"\x01" * LONGEST_BODY, "\x01" * ((ROOM - 2) // 6)),
+        (b'"' * LONGEST_BODY, None),
+        (b"\xff" * LONGEST_BODY, None),
+        (b"\x00" * LONGEST_BODY, None),
+        (b"\xed\xa0\x80" * 100, None),
+    ],
+    ids=["long", "two bytes each", "half a character", "control characters", "quotes", "bytes", "NUL", "surrogates"],
+)
+def test_as_much_of_an_answer_is_kept_as_there_is_room_for(scripted: Server, body: bytes, kept: str | None) -> None:
+    scripted.then(Raw(200, body, {"X-Other": "y", "Content-Type": "text/plain; x=" + "y" * 1000}))
+
+    answer = run({"url": scripted.url}, egress=allowed())
+
+    assert len(checked(answer, "result")) <= MAX_PAYLOAD_BYTES
+    assert answer["truncated"] == (kept is not None)
+    assert kept in {None, answer["body"]}
+
+
+def test_a_compressed_answer_is_cut_while_it_is_inflated(scripted: Server) -> None:
+    scripted.then(Raw(200, gzip.compress(b"x" * 10_000_000), {"Content-Encoding": "gzip"}))
+
+    answer = run({"url": scripted.url}, egress=allowed())
+
+    assert (answer["body"], answer["truncated"]) == ("x" * LONGEST_BODY, True)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("http://example.com/", "only https is"),
+        ("https://10.0.0.1/", "no public address"),
+        ("https://169.254.169.254/latest/", "no public address"),
+        ("https://2130706433/", "no public address"),
+        ("https://localhost/", "no public address"),
+        ("https://example.com:22/", "at port 22"),
+        ("https://ann:hunter2@example.com/", "no user"),
+    ],
+)
+def test_what_can_never_be_called_is_not_accepted(url: str, says: str) -> None:
+    found = TYPES.get("http_request")
+    assert found is not None
+    # Where webhooks may go inside, tasks may not.
+    settings = Settings(http_requests=True, webhooks=True, webhook_allowlist=("10.0.0.0/8", "127.0.0.0/8"))
+
+    with pytest.raises(RejectedRequestError, match="HTTP_REQUEST_ALLOWLIST") as refused:
+        order(found, {"url": url}, settings=settings)
+    assert says in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_what_may_be_called_is_accepted() -> None:
+    found = TYPES.get("http_request")
+    assert found is not None
+    opened = Settings(http_requests=True, http_request_allowlist=("10.0.0.0/8", "inside:80"))
+
+    for url in ("https://10.0.0.1/", "http://inside/", "http://inside:80/", "https://example.com:8443/"):
+        order(found, {"url": url}, settings=opened)
 
 
 @pytest.mark.parametrize("url", ["{}", "http://user:hunter2@127.0.0.1/", "https://169.254.169.254/latest/"])
@@ -105,6 +172,9 @@ def test_without_time_no_call_is_begun(scripted: Server) -> None:
         {"url": "https://example.com", "method": "CONNECT"},
         {"url": "https://example.com", "headers": {"Host": "internal"}},
         {"url": "https://example.com", "headers": {"Transfer-Encoding": "chunked"}},
+        {"url": "https://example.com", "headers": {"Accept-Encoding": "gzip"}},
+        {"url": "https://example.com", "headers": {"Content-Length": "5"}},
+        {"url": "https://example.com", "headers": {"TE": "trailers"}},
         {"url": "https://example.com", "headers": {"Proxy-Authorization": "x"}},
         {"url": "https://example.com", "headers": {"x": "a\r\nHost: internal"}},
         {"url": "https://example.com", "headers": {"x y": "a"}},

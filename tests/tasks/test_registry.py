@@ -3,8 +3,10 @@
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import Settings
 from counterfoil.tasks.registry import InvalidPayloadError, Registry, TaskContext, UnknownTypeError
+from counterfoil.tasks.store import order
 from counterfoil.tasks.types import TYPES
 
 
@@ -69,6 +71,22 @@ def test_a_name_is_given_once_and_by_a_setting_that_there_is(registry: Registry)
         registry.register("greet", Greeting)(greet)
     with pytest.raises(ValueError, match="which is no setting"):
         registry.register("whisper", Greeting, enabled_by="whispering")(greet)
+
+
+def test_a_type_may_look_at_a_task_before_it_is_accepted(registry: Registry) -> None:
+    def check(payload: Greeting, settings: Settings) -> None:
+        if payload.name == "Bob" or settings.webhooks:
+            raise RejectedRequestError("Nobody greets Bob.")
+
+    registry.register("check", Greeting, check=check)(greet)
+    checking = registry.enabled("check", Settings())
+
+    order(checking, {"name": "Ada"})
+    for refused in ({"payload": {"name": "Bob"}}, {"payload": {"name": "Ada"}, "settings": Settings(webhooks=True)}):
+        with pytest.raises(RejectedRequestError, match="Nobody greets Bob"):
+            order(checking, **refused)
+    with pytest.raises(InvalidPayloadError):  # what is in no form is looked at by nobody
+        order(checking, {"name": "Augusta"})
 
 
 def test_what_ships_is_registered() -> None:

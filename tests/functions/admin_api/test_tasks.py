@@ -150,6 +150,24 @@ def test_an_unknown_type_is_refused_with_those_that_are_known(ask: Ask) -> None:
     )
 
 
+def test_what_can_never_be_carried_out_here_is_refused_and_leaves_nothing_behind(
+    ask: Ask, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_REQUESTS", "true")
+    monkeypatch.setenv("HTTP_REQUEST_ALLOWLIST", '["10.0.0.7/32"]')
+    settings.cache_clear()
+
+    def calling(url: str) -> Answer:
+        return submit(ask, {"task_type": "http_request", "payload": {"url": url}})
+
+    for url in ("http://example.com/", "https://10.0.0.8/", "ftp://example.com/"):
+        answer = calling(url)
+        assert (answer.status, answer.headers["Content-Type"]) == (422, "application/problem+json")
+        assert "payload.url" in answer.body["detail"]
+    assert rows(admin, "task") == []
+    assert [calling(url).status for url in ("https://example.com/", "http://10.0.0.7/")] == [202, 202]
+
+
 @pytest.mark.parametrize(
     ("order", "status", "says"),
     [

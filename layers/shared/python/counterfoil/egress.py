@@ -80,6 +80,8 @@ class Answer:
     headers: Mapping[str, str]
     """By their names in lower case."""
     body: bytes
+    is_cut: bool = False
+    """Whether the body is a beginning only."""
 
 
 class Egress:
@@ -110,11 +112,13 @@ class Egress:
         seconds: float = TOTAL_SECONDS,
         longest_body: int | None,
     ) -> Answer:
-        """Make one call and return its answer, which is 2xx; without its body where `longest_body` is None.
+        """Make one call and return its answer, which is 2xx.
+
+        Its body is left unread where `longest_body` is None, and cut after so many bytes: what the call was made for
+        has happened, however much is said about it.
 
         Raises:
-            RejectedRequestError: the address may not be called, the call was refused (3xx and 4xx), or the answer has
-                more than `longest_body` bytes.
+            RejectedRequestError: the address may not be called, or the call was refused (3xx and 4xx).
             ServiceUnavailableError: no answer within `seconds`, or a transient status.
         """
         response = http.send(
@@ -126,9 +130,10 @@ class Egress:
             read=READ_SECONDS,
             total=min(seconds, TOTAL_SECONDS),
             longest_body=longest_body,
+            cut=True,
             connect_to=self.address,
         )
-        return Answer(response.status_code, dict(response.headers), response.content)
+        return Answer(response.status_code, dict(response.headers), response.content, http.is_cut(response))
 
     def address(self, scheme: str, host: str, port: int) -> str:
         """The one IP address to connect to.
@@ -165,7 +170,7 @@ class Egress:
             return "It may have no user, no password and no fragment"
         if parts.scheme not in http.PORTS or not host:
             return _NO_HTTPS
-        ip = host if _is_ip(host) else None
+        ip = _literal(host)
         if self._is_allowed(host, port, ip):
             return None
         return _refusal(parts.scheme, host, port) or (None if ip is None or is_public(ip) else _not_public(host))
@@ -194,9 +199,16 @@ def _listed(ports: frozenset[int]) -> str:
     return " and ".join(map(str, sorted(ports)))
 
 
-def _is_ip(host: str) -> bool:
+def _literal(host: str) -> str | None:
+    """The IP address that a host is, in whatever spelling, or None where it is a name that has to be looked up."""
+    host = host.removesuffix(".")
+    if host == "localhost" or host.endswith(".localhost"):
+        return "127.0.0.1"
     try:
-        ip_address(host)
+        return str(ip_address(host))
     except ValueError:
-        return False
-    return True
+        pass
+    try:
+        return socket.inet_ntoa(socket.inet_aton(host))  # 127.1, 0x7f000001 and the like
+    except OSError:
+        return None

@@ -139,6 +139,10 @@ class Settings(BaseModel):
     """Whether webhooks can be called from here: the network has a way for them."""
     webhook_allowlist: Annotated[tuple[Annotated[str, AfterValidator(_place)], ...], BeforeValidator(_from_json)] = ()
     """`host:port` or networks that webhooks may call although they are not public, over http too."""
+    http_request_allowlist: Annotated[
+        tuple[Annotated[str, AfterValidator(_place)], ...], BeforeValidator(_from_json)
+    ] = ()
+    """The same for tasks that are HTTP requests. The operators of every tenant may call these, and read the answers."""
     uploads_bucket: str | None = None
     """The bucket of uploads, of exports, and of large payloads of tasks."""
 

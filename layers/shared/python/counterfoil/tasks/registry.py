@@ -85,6 +85,9 @@ class Accepted:
 
 Payload = TypeVar("Payload", bound=BaseModel)
 Run = Callable[[TaskContext, Payload], JsonValue | Done]
+Check = Callable[[Payload, Settings], None]
+"""Looks at a task before it is accepted, without asking anybody: what can never be carried out here is refused to who
+asks for it, and makes no dead letter. It raises RejectedRequestError, with a sentence that says what to do."""
 OnAccept = Callable[[Connection, Accepted, Payload], None]
 """Runs in the transaction that accepts a task, once; what it raises (RejectedRequestError) refuses the task."""
 OnCancel = Callable[[Connection, UUID, datetime], Sequence[Send]]
@@ -98,6 +101,7 @@ class TaskType:
     name: str
     payload: type[BaseModel]
     run: Callable[[TaskContext, Any], JsonValue | Done]
+    check: Callable[[Any, Settings], None] | None = None
     on_accept: Callable[[Connection, Accepted, Any], None] | None = None
     on_cancel: OnCancel | None = None
     enabled_by: str | None = None
@@ -132,6 +136,7 @@ class Registry:
         name: str,
         payload: type[Payload],
         *,
+        check: Check[Payload] | None = None,
         on_accept: OnAccept[Payload] | None = None,
         on_cancel: OnCancel | None = None,
         enabled_by: str | None = None,
@@ -148,7 +153,7 @@ class Registry:
                 raise ValueError(f"There are two types of task called {name!r}: give one of them another name.")
             if enabled_by is not None and enabled_by not in Settings.model_fields:
                 raise ValueError(f"The type of task {name!r} is enabled by {enabled_by!r}, which is no setting.")
-            self._types[name] = TaskType(name, payload, run, on_accept, on_cancel, enabled_by, private)
+            self._types[name] = TaskType(name, payload, run, check, on_accept, on_cancel, enabled_by, private)
             return run
 
         return put

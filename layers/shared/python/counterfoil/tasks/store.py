@@ -10,6 +10,7 @@ from pydantic import BaseModel, JsonValue
 
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.errors import InvalidSettingsError, RejectedRequestError, ServiceUnavailableError
+from counterfoil.settings import Settings
 from counterfoil.tasks import claim_check
 from counterfoil.tasks.registry import TYPES, Accepted, TaskType
 from counterfoil.work import KINDS, Send, owe
@@ -99,13 +100,14 @@ def order(  # a request is this many facts
     max_retry: int = DEFAULT_MAX_RETRY,
     idempotency_key: str | None = None,
     user_id: str | None = None,
+    settings: Settings | None = None,
 ) -> Order:
-    """A sound request.
+    """A sound request. `settings` are those of the deployment; None: nothing that is off by default is on.
 
     Raises:
         InvalidPayloadError: the payload is not in the form of its type.
         TooLargeError: it is larger than is taken.
-        RejectedRequestError: it cannot be stored, or another value is out of its range.
+        RejectedRequestError: it cannot be stored, can never be carried out here, or another value is out of its range.
     """
     if not 0 <= max_retry <= LARGEST_MAX_RETRY:
         raise RejectedRequestError(f"max_retry is a number from 0 to {LARGEST_MAX_RETRY}.")
@@ -113,7 +115,10 @@ def order(  # a request is this many facts
         if value is not None and not (1 <= len(value) <= LONGEST_KEY and value.isprintable()):
             raise RejectedRequestError(f"{name} is a text of 1 to {LONGEST_KEY} characters that can be printed.")
     content = claim_check.checked(payload)
-    return Order(type_, type_.read(payload), payload, content, max_retry, idempotency_key, user_id)
+    form = type_.read(payload)
+    if type_.check is not None:
+        type_.check(form, settings or Settings())
+    return Order(type_, form, payload, content, max_retry, idempotency_key, user_id)
 
 
 # -- handing in -----------------------------------------------------------------------------------------------------

@@ -1,20 +1,28 @@
 """`http_request`: one call to an address on the internet, and its answer. Off unless HTTP_REQUESTS says otherwise.
 
-The address goes through the guard of webhooks: only what is public, or on WEBHOOK_ALLOWLIST, is called, and no redirect
-is followed. A call that got no answer is made again with the task's next try, under the same `Idempotency-Key`.
+The address goes through the guard of webhooks: only what is public, or on HTTP_REQUEST_ALLOWLIST, is called, and no
+redirect is followed. A call that got no answer is made again with the task's next try, under the same
+`Idempotency-Key`. One that was answered is never made again for what the answer looks like: whatever cannot be kept of
+it is left out.
 """
 
 import re
+from codecs import getincrementaldecoder
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
-from counterfoil.egress import LONGEST_URL
+from counterfoil.egress import LONGEST_URL, Answer, Egress
 from counterfoil.errors import CancelledError, InvalidSettingsError, RejectedRequestError
+from counterfoil.settings import Settings
+from counterfoil.tasks.claim_check import MAX_PAYLOAD_BYTES, canonical
 from counterfoil.tasks.registry import TaskContext, task
 
 LONGEST_BODY = 64 * 1024
-"""Bytes of an answer, and characters of what is sent."""
+"""Bytes of an answer that are kept, and characters of what is sent."""
+ROOM = MAX_PAYLOAD_BYTES - 4096
+"""Bytes of JSON for an answer's body: a control character takes six. The rest is for what stands beside it."""
+LONGEST_CONTENT_TYPE = 255
 MOST_HEADERS = 32
 LEAST_SECONDS = 2.0
 """Of a call: with less than this left of the try, none is made."""
@@ -22,11 +30,13 @@ LEAST_SECONDS = 2.0
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]{0,2046}[\x21-\x7e])?|")
 _OURS = {
+    "accept-encoding",
     "connection",
     "content-length",
     "expect",
     "host",
     "keep-alive",
+    "te",  # codespell:ignore te
     "trailer",
     "transfer-encoding",
     "upgrade",
@@ -57,12 +67,35 @@ class HttpRequest(BaseModel):
     """Sent in UTF-8. Its type is what the header `content-type` says."""
 
 
-@task("http_request", HttpRequest, enabled_by="http_requests")
-def http_request(context: TaskContext, payload: HttpRequest) -> JsonValue:
-    """Make the call: `status`, `content_type` and `body` of the answer, as text.
+def check(payload: HttpRequest, settings: Settings) -> None:
+    """Refuse an address that can never be called, as far as it shows before its name is resolved.
 
     Raises:
-        RejectedRequestError: the address may not be called, it refuses, or it answers with too much.
+        RejectedRequestError: says why, and what to do.
+    """
+    _refuse(way_out(settings), payload.url)
+
+
+def way_out(settings: Settings) -> Egress:
+    """The way to the internet that these tasks have: not that of webhooks, whose inside places are opened to none."""
+    return Egress(settings.http_request_allowlist)
+
+
+def _refuse(egress: Egress, url: str) -> None:
+    objection = egress.objection(url)
+    if objection is not None:
+        raise RejectedRequestError(
+            f"The task is wrong at payload.url. {objection}. Name a public address over https, or have whoever deploys "
+            "add the place to HTTP_REQUEST_ALLOWLIST."
+        )
+
+
+@task("http_request", HttpRequest, check=check, enabled_by="http_requests")
+def http_request(context: TaskContext, payload: HttpRequest) -> JsonValue:
+    """Make the call: `status`, `content_type` and `body` of the answer, as text, and whether it is `truncated`.
+
+    Raises:
+        RejectedRequestError: the address may not be called, or it refuses.
         ServiceUnavailableError: it was away, and may be there later.
         InvalidSettingsError: the deployment has no way to the internet.
         CancelledError: no time is left.
@@ -71,9 +104,7 @@ def http_request(context: TaskContext, payload: HttpRequest) -> JsonValue:
         raise InvalidSettingsError(
             "WEBHOOKS is not set: functions have no way to the internet. Deploy with -c webhooks=true, then send again."
         )
-    objection = context.egress.objection(payload.url)
-    if objection is not None:
-        raise RejectedRequestError(f"The address may not be called. {objection}.")
+    _refuse(context.egress, payload.url)
     seconds = context.time_left()
     if seconds < LEAST_SECONDS:
         raise CancelledError("Stopped before the call, since the invocation is about to end")
@@ -86,9 +117,30 @@ def http_request(context: TaskContext, payload: HttpRequest) -> JsonValue:
         seconds=seconds,
         longest_body=LONGEST_BODY,
     )
-    # A text that PostgreSQL can hold; what is no UTF-8 cannot be told in JSON anyway.
+    return _kept(answer)
+
+
+def _kept(answer: Answer) -> dict[str, JsonValue]:
+    """What is kept of an answer: as much as there is room for, as a text that PostgreSQL can hold."""
+    decoder = getincrementaldecoder("utf-8")("replace")
+    said = decoder.decode(answer.body, final=not answer.is_cut).replace("\x00", "\ufffd")
+    content_type = answer.headers.get("content-type")
+    body = _beginning(said, ROOM)
     return {
         "status": answer.status,
-        "content_type": answer.headers.get("content-type"),
-        "body": answer.body.decode(errors="replace").replace("\x00", "\ufffd"),
+        "content_type": None if content_type is None else content_type[:LONGEST_CONTENT_TYPE],
+        "body": body,
+        "truncated": answer.is_cut or len(body) < len(said),
     }
+
+
+def _beginning(text: str, room: int) -> str:
+    """The longest beginning of a text that takes at most `room` bytes of JSON."""
+    fits, too_long = 0, len(text) + 1
+    while too_long - fits > 1:
+        middle = (fits + too_long) // 2
+        if len(canonical(text[:middle])) <= room:
+            fits = middle
+        else:
+            too_long = middle
+    return text[:fits]
