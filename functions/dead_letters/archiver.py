@@ -130,7 +130,7 @@ class Archiver:
         )[message]
         most = policy.max_attempts if claim.max_attempts is None else claim.max_attempts
         job_id = kind.job_id(message.work_id)
-        detail = {"message_id": record.message_id, "revision": message.revision}
+        detail = {"message_id": record.message_id, **message.named}
         if claim.answer is Answer.RUNNING and claim.until is not None:
             return Waiting(lease_left(claim.until, now))
         if claim.answer is Answer.UNKNOWN:

@@ -173,7 +173,7 @@ def make_consumer(
 ) -> Consumer:
     """A consumer of document matching, on the fake queue."""
     chosen = settings(**changes)
-    outbox = Outbox(database, chosen.queue_urls, clock=clock)
+    outbox = Outbox(database, chosen.queue_urls, chosen.retry_queue_urls, clock=clock)
     return Consumer(
         chosen,
         work,

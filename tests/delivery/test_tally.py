@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from counterfoil.db import Database
+from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
 from counterfoil.delivery.batch import logger
 from counterfoil.errors import BreakerOpenError, InvalidDocumentError, ServiceUnavailableError
@@ -75,6 +75,18 @@ def test_work_that_was_begun_anew_tells_nothing_of_how_long_work_takes(
     consumer.handle(event(record(pending(revision=2))), Context())
     (line,) = _emitted(capsys)
     assert "EndToEndSeconds" not in line
+
+
+def test_work_that_came_in_by_a_clock_that_is_ahead_took_no_time(
+    database: Database, clock: Clock, pending: Pending, admin: Connection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = pending()
+    admin.execute("UPDATE document SET received_at = %s", [clock.now + timedelta(minutes=5)])
+    consumer = make_consumer(database, lambda _attempt: Success(lambda _connection: ()), clock)
+    consumer.handle(event(record(message)), Context())
+
+    (line,) = _emitted(capsys)
+    assert line["EndToEndSeconds"] == [0.0]
 
 
 def test_a_copy_of_a_message_is_no_work_and_counts_as_nothing(

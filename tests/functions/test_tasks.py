@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import Mock
 from uuid import UUID
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome
+from counterfoil.delivery.batch import logger
 from counterfoil.egress import Egress
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.settings import Settings, settings
@@ -22,6 +24,7 @@ from counterfoil.tasks.registry import TYPES, Done, TaskContext, TaskType
 from counterfoil.work import Send
 from functions.tasks import handler
 from functions.tasks.work import Means, carry_out
+from functions.watchdog.purge import purge
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
 from tests.factories import NOW
 from tests.llm.server import Raw, Server
@@ -284,14 +287,71 @@ def test_a_task_that_is_cancelled_while_it_runs_keeps_no_result(world: World, a_
     assert (task["status"], task["result"], task["reason"]) == (None, None, "Cancelled by ada.")
 
 
-def test_a_message_whose_task_is_no_more_is_dropped(world: World) -> None:
-    world.submit({})
-    (body,) = world.bodies()
-    world.admin.execute("DELETE FROM task")
+def test_a_retry_whose_task_was_purged_is_dropped_and_recorded(
+    world: World,
+    a_type: Callable[..., None],
+    sqs: FakeSqs,
+    keeper_database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run(_context: TaskContext, _payload: Payload) -> None:
+        raise ServiceUnavailableError("Away.")
 
-    assert world.run(body) == {"batchItemFailures": []}
-    ((said,),) = world.admin.execute("SELECT action FROM dead_letter_audit").fetchall()
-    assert said
+    a_type(run)
+    job_id = world.submit({"number": 1}, "test")
+    world.run()
+    (retry,) = sqs.sent["tasks-retry"]
+    assert json.loads(retry["MessageBody"])["metadata"]["retry_count"] == 1
+    with world.database.tenant(world.tenant_id) as connection:
+        store.cancel(connection, job_id, NOW, "ada")
+    world.admin.execute("UPDATE task SET ended_at = now() - interval '91 days'")
+    assert purge(keeper_database, lambda: datetime.now(UTC)).task == 1
+    lines: list[tuple[str, dict[str, Any]]] = []
+    monkeypatch.setattr(logger, "info", lambda outcome, **about: lines.append((outcome, about)))
+
+    assert world.run(retry["MessageBody"]) == {"batchItemFailures": []}
+
+    (told,) = rows(world.admin, "dead_letter_audit")
+    assert (told["action"], told["actor"], told["tenant_id"]) == ("unknown-work", "tasks", None)
+    named = {"work_id": str(job_id), "revision": 1, "send_number": 1}
+    assert told["detail"].items() >= named.items()
+    assert rows(world.admin, "task") == rows(world.admin, "dead_letter") == []
+    assert len(sqs.sent["tasks-retry"]) == 1
+    ((outcome, about),) = lines
+    assert outcome == "unknown"
+    assert about.items() >= named.items()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_clock_or_a_count_that_is_wrong_in_a_message_changes_nothing(
+    world: World, a_type: Callable[..., None], sqs: FakeSqs, fails: bool
+) -> None:
+    def run(_context: TaskContext, _payload: Payload) -> str:
+        if fails:
+            raise ServiceUnavailableError("Away.")
+        return "done"
+
+    a_type(run)
+    world.submit({"number": 1}, "test", max_retry=2)
+    (body,) = map(json.loads, world.bodies())
+    wrong = {
+        "created_at": "2126-02-11T10:00:00Z",
+        "last_retry_at": "1926-02-11T10:00:00+14:00",
+        "retry_count": 2,
+        "max_retry": 20,
+        "last_error": {"timestamp": "2126-02-11T10:00:00Z"},
+    }
+    assert world.run(json.dumps(body | {"metadata": body["metadata"] | wrong})) == {"batchItemFailures": []}
+
+    task, (tried,) = world.task(), rows(world.admin, "work_attempt")
+    assert (task["status"], task["attempts"], task["max_retry"]) == ("pending" if fails else "succeeded", 1, 2)
+    assert (task["created_at"], tried["began_at"], tried["ended_at"]) == (NOW, world.clock(), world.clock())
+    for sent in sqs.sent["tasks-retry"]:
+        metadata = json.loads(sent["MessageBody"])["metadata"]
+        assert (metadata["retry_count"], metadata["max_retry"]) == (1, 2)
+        assert datetime.fromisoformat(metadata["created_at"]) == NOW
+        assert datetime.fromisoformat(metadata["last_retry_at"]) == world.clock()
+    assert len(sqs.sent["tasks-retry"]) == fails
 
 
 def test_a_message_that_cannot_be_read_becomes_a_dead_letter(world: World) -> None:

@@ -33,6 +33,11 @@ class Message(BaseModel):
         """Of two messages of one work, the greater is the newer."""
         return self.revision, self.send_number
 
+    @property
+    def named(self) -> dict[str, str | int]:
+        """What it names, for a record of what became of it."""
+        return {"work_id": str(self.work_id), "revision": self.revision, "send_number": self.send_number}
+
 
 @dataclass(frozen=True)
 class Intake:

@@ -445,12 +445,9 @@ def _about(record: Received, claim: Claim | None) -> dict[str, Any]:
     """What every log line of a record says of it."""
     about: dict[str, Any] = {"message_id": record.message_id, "trace_id": record.trace}
     if claim is not None:
-        about |= {
-            "work_id": str(claim.message.work_id),
-            "tenant_id": str(claim.tenant_id),
-            "revision": claim.message.revision,
-            "attempt": claim.attempts,
-        }
+        return about | claim.message.named | {"tenant_id": str(claim.tenant_id), "attempt": claim.attempts}
+    if record.intake is not None and len(record.intake.messages) == 1:
+        about |= record.intake.messages[0].named
     return about
 
 

@@ -274,7 +274,7 @@ class Settlement:
         try:
             with self._database.delivery() as connection:
                 job_id = self._kind.job_id(message.work_id)
-                detail = {"queue": queue, "message_id": record.message_id, "revision": message.revision}
+                detail = {"queue": queue, "message_id": record.message_id, **message.named}
                 audit(connection, job_id, None, "unknown-work", self._kind.worker, detail, now)
         except CounterfoilError as away:
             return self.away(record, away)

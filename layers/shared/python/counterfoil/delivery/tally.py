@@ -44,7 +44,8 @@ class Tally:
             if verdict.outcome == "succeeded":
                 self._attempts.append(claim.attempts)
                 if claim.created_at is not None and claim.message.revision == 1:
-                    self._end_to_end.append((record.stages["ended"] - claim.created_at).total_seconds())
+                    # Another machine's clock, which may be ahead, says when it came in.
+                    self._end_to_end.append(max(0.0, (record.stages["ended"] - claim.created_at).total_seconds()))
 
     def lost(self, tries: int) -> None:
         """Count tries that never settled, found by the claims that follow them."""
