@@ -12,12 +12,12 @@ import pytest
 
 from counterfoil import outbox
 from counterfoil.db import Connection, Database
-from counterfoil.errors import RejectedRequestError
+from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError
 from counterfoil.messages import Message
 from counterfoil.outbox import BATCH, Outbox
-from counterfoil.work import KINDS, Send, begin, owe
-from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs
-from tests.delivery.requeued import QUEUE, RETRY_QUEUE, Task, sent
+from counterfoil.work import KINDS, Send, begin, owe, wake
+from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, done
+from tests.delivery.requeued import LATE, QUEUE, RETRY_ARN, RETRY_QUEUE, Run, Task, later, put_off, sent
 from tests.factories import NOW
 
 
@@ -56,16 +56,62 @@ def owed(admin: Connection, tenant: UUID, *messages: Message) -> list[Send]:
 def test_first_tries_and_retries_go_to_different_queues(
     outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs
 ):
-    first, retry = task(), task(send_number=3)
+    first, retry = task(), task(send_number=3, attempts=1)
     assert outbox.send(owed(admin, tenant, first, retry)) == 2
     assert [message for message, _ in sent(sqs, QUEUE)] == [first]
     assert [message for message, _ in sent(sqs, RETRY_QUEUE)] == [retry]
 
 
+def test_work_that_was_parked_before_its_first_try_waits_with_other_first_tries(run: Run, task: Task, sqs: FakeSqs):
+    message = task()
+    run(done, message, context=LATE)
+    assert sent(sqs, QUEUE) == [(later(message), 0)]
+    assert sqs.sent[RETRY_QUEUE] == []
+
+
+def test_work_whose_retry_was_parked_waits_with_other_retries(run: Run, task: Task, sqs: FakeSqs):
+    message = task(attempts=1, send_number=1)
+    run(done, message, arn=RETRY_ARN, context=LATE)
+    assert sent(sqs, RETRY_QUEUE) == [(later(message), 0)]
+    assert sqs.sent[QUEUE] == []
+
+
+@pytest.mark.parametrize(("attempts", "queue"), [(0, QUEUE), (1, RETRY_QUEUE)])
+def test_work_that_is_woken_waits_with_its_like(
+    outbox: Outbox, task: Task, database: Database, tenant: UUID, sqs: FakeSqs, clock: Clock, attempts: int, queue: str
+):
+    message = task(attempts=attempts, send_number=1, next_attempt_at=clock.now + timedelta(minutes=20))
+    with database.tenant(tenant) as connection:
+        sends = wake(connection, "tasks", [message.work_id], clock.now)
+    outbox.send(sends)
+    assert sent(sqs, queue) == [(later(message), 0)]
+    assert len(sqs.sent) == 1
+
+
+def test_what_was_put_off_for_a_while_stands_in_the_way_of_no_first_try(run: Run, task: Task, sqs: FakeSqs):
+    message = task()
+    run(put_off, message)
+    assert sent(sqs, RETRY_QUEUE) == [(later(message), 40)]
+    assert sqs.sent[QUEUE] == []
+
+
+def test_where_it_cannot_be_told_which_queue_a_message_belongs_to_it_stays_in_the_outbox(
+    outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
+):
+    sends = owed(admin, tenant, task(send_number=1))
+
+    def away(*_: Any) -> Any:
+        raise DatabaseUnavailableError("PostgreSQL is not available")
+
+    monkeypatch.setattr(Database, "delivery", away)
+    assert outbox.send(sends) == 0
+    assert sqs.sent == {}
+
+
 def test_a_message_that_a_newer_one_has_superseded_is_never_sent(
     outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs, clock: Clock
 ):
-    newest = task(send_number=4)
+    newest = task(send_number=4, attempts=1)
     older = [newest.model_copy(update={"send_number": number}) for number in (2, 3)]
     owed(admin, tenant, *older, newest, other := task())
 

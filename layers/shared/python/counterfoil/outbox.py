@@ -28,6 +28,8 @@ BATCH_BYTES = 250_000
 CALL_SECONDS = 5.0
 """Longest call of a sender whose time is short."""
 
+_TRIED = "SELECT id FROM {table} WHERE id = ANY(%(ids)s) AND {attempts} > 0"
+
 TimeLeft = Callable[[], float]
 
 log = logging.getLogger(__name__)
@@ -47,8 +49,8 @@ class Outbox:
     ) -> None:
         """`queue_urls`: the queue of each worker that this function may send to; others are left for the watchdog.
 
-        Of a worker in `retry_queue_urls`, whatever is not the first message of a revision goes there, so that retries
-        never hold up first tries. `random` draws from [0, 1), for whoever spreads what is sent.
+        Of a worker in `retry_queue_urls`, what comes again goes there, so that retries never hold up first tries (see
+        `_by_queue`). `random` draws from [0, 1), for whoever spreads what is sent.
         """
         self._database = database
         self._queue_urls = queue_urls
@@ -66,18 +68,20 @@ class Outbox:
         not raised: the rows stay unsent, and the watchdog sends them.
         """
         now = self._clock()
-        by_queue: dict[tuple[str, str], list[Send]] = defaultdict(list)
+        by_worker: dict[str, list[Send]] = defaultdict(list)
         for send in sends:
             if send.not_before <= now + MAX_DELAY and send.worker in self._queue_urls:
-                by_queue[send.worker, self._url(send)].append(send)
+                by_worker[send.worker].append(send)
         sent: list[UUID] = []
-        for (worker, _), owed in by_queue.items():
+        for url, owed in self._by_queue(by_worker, now):
+            worker = owed[0].worker
             try:
                 for first in range(0, len(owed), BATCH):  # so that no more bodies are held than are sent at once
                     if time_left is not None and time_left() < CALL_SECONDS:
                         log.warning("Messages to %s stay in the outbox: no time is left", worker)
                         break
-                    sent += self._send_some(owed[first : first + BATCH], now, trace, is_short=time_left is not None)
+                    some = owed[first : first + BATCH]
+                    sent += self._send_some(url, some, now, trace, is_short=time_left is not None)
             except CounterfoilError as error:  # this queue's messages wait; the others go on
                 log.warning("Messages to %s stay in the outbox: %s", worker, error)
         try:
@@ -86,13 +90,47 @@ class Outbox:
             log.warning("Sent messages may be sent again: %s", error)
         return len(sent)
 
-    def _send_some(self, owed: Sequence[Send], now: datetime, trace: str | None, *, is_short: bool) -> list[UUID]:
+    def _by_queue(self, by_worker: Mapping[str, list[Send]], now: datetime) -> Iterator[tuple[str, list[Send]]]:
+        """What is owed, by the queue that it goes to.
+
+        To a queue for retries goes what was tried, and what is to wait. What is due, and was only parked or woken, is
+        a first try still: it waits with others of its like, and not behind a herd of retries.
+        """
+        for worker, owed in by_worker.items():
+            first, retries = self._queue_urls[worker], self._retry_queue_urls.get(worker)
+            if retries is None:
+                yield first, owed
+                continue
+            try:
+                untried = self._untried(worker, owed, now)
+            except CounterfoilError as error:
+                log.warning("Messages to %s stay in the outbox: %s", worker, error)
+                continue
+            by_queue: dict[str, list[Send]] = defaultdict(list)
+            for send in owed:
+                is_first = send.message.send_number == 0 or send.id in untried
+                by_queue[first if is_first else retries].append(send)
+            yield from by_queue.items()
+
+    def _untried(self, worker: str, owed: Sequence[Send], now: datetime) -> set[UUID]:
+        """Which of the rows that are owed again are due and of work that was never tried. Raises as `_bodies`."""
+        again = [send for send in owed if send.message.send_number > 0 and send.not_before <= now]
+        if not again:
+            return set()
+        with self._database.delivery() as connection:
+            ids = [send.message.work_id for send in again]
+            tried = {id_ for (id_,) in connection.execute(KINDS[worker].sql(_TRIED), {"ids": ids})}
+        return {send.id for send in again if send.message.work_id not in tried}
+
+    def _send_some(
+        self, url: str, owed: Sequence[Send], now: datetime, trace: str | None, *, is_short: bool
+    ) -> list[UUID]:
         """Send messages to one queue. Returns the rows that are done with; what SQS refuses for good stops no others.
 
         Raises:
             CounterfoilError: SQS or the database is away; nothing is known of these messages.
         """
-        worker, url = owed[0].worker, self._url(owed[0])
+        worker = owed[0].worker
         bodies, done = self._bodies(worker, owed)
         for batch in _batches([send for send in owed if send.id in bodies], bodies):
             entries = [self._entry(index, send, bodies[send.id], now, trace) for index, send in enumerate(batch)]
@@ -101,10 +139,6 @@ class Outbox:
             except PermanentError as error:
                 log.error("%d messages to %s are refused: %s", len(batch), worker, error)
         return done
-
-    def _url(self, send: Send) -> str:
-        first = self._queue_urls[send.worker]
-        return self._retry_queue_urls.get(send.worker, first) if send.message.send_number > 0 else first
 
     def _bodies(self, worker: str, owed: Sequence[Send]) -> tuple[dict[UUID, str], list[UUID]]:
         """The bodies of messages by row, and the rows that nobody needs a message of any more.
