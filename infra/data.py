@@ -72,7 +72,9 @@ class DataStack(Stack):
             self,
             "Instance",
             engine=rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.VER_18),
-            instance_type=ec2.InstanceType.of(ec2.InstanceClass.T4G, ec2.InstanceSize.MEDIUM),
+            # With 8 GB. Half of that has room for 369 connections through the proxy: all that the functions may open
+            # at full load, and none for a further worker or for people.
+            instance_type=ec2.InstanceType.of(ec2.InstanceClass.T4G, ec2.InstanceSize.LARGE),
             vpc=network.vpc,
             vpc_subnets=SUBNETS,
             multi_az=True,

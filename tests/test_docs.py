@@ -34,6 +34,11 @@ def test_the_readme_names_no_worker_that_does_not_exist() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == {row.name for row in WORKERS}
 
 
+def test_what_the_functions_take_of_the_account_and_of_the_database_is_told_in_its_numbers() -> None:
+    assert f"reserve {sum(row.reserved_concurrency for row in WORKERS)} concurrent executions" in OPERATIONS
+    assert f"{sum(row.connections for row in WORKERS)} with the table as it is" in OPERATIONS
+
+
 @pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
 def test_every_alarm_has_a_page_in_the_runbook(row: Row) -> None:
     assert {f"{row.name}-{alarm}" for alarm in row.alarms} <= anchors(OPERATIONS)

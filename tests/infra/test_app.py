@@ -115,6 +115,19 @@ def test_the_database_is_encrypted_kept_and_backed_up(aws: Synthesis):
     assert not instance.get("PubliclyAccessible")
 
 
+ALLOWED = {"db.t4g.medium": 410, "db.t4g.large": 820}
+"""Connections that RDS lets an instance have: DBInstanceClassMemory / 9531392, without what its own processes take."""
+
+
+def test_at_full_load_the_functions_leave_room_at_the_database_for_a_worker_to_come_and_for_people(aws: Synthesis):
+    allowed = ALLOWED[aws["data"].the("AWS::RDS::DBInstance")["DBInstanceClass"]]
+    pool = aws["data"].the("AWS::RDS::DBProxyTargetGroup")["ConnectionPoolConfigurationInfo"]
+    of_the_proxy = allowed * pool["MaxConnectionsPercent"] // 100
+
+    assert of_the_proxy - sum(row.connections for row in WORKERS) >= 60
+    assert allowed - of_the_proxy >= 40  # those who go past the proxy
+
+
 def test_the_proxy_demands_tls_and_iam_and_signs_in_as_the_users_of_the_table_alone(aws: Synthesis):
     data = aws["data"]
     proxy = data.the("AWS::RDS::DBProxy")
