@@ -206,6 +206,17 @@ CREATE TABLE public.breaker (
     CONSTRAINT breaker_check1 CHECK (((opened_at IS NOT NULL) OR (NOT probing)))
 );
 
+CREATE TABLE public.change_allowance (
+    tenant_id uuid NOT NULL,
+    user_hash bytea,
+    tokens double precision NOT NULL,
+    counted_at timestamp with time zone NOT NULL,
+    CONSTRAINT change_allowance_tokens_check CHECK ((tokens >= (0)::double precision)),
+    CONSTRAINT change_allowance_user_hash_check CHECK ((octet_length(user_hash) = 32))
+);
+
+ALTER TABLE ONLY public.change_allowance FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.chat_message (
     id uuid DEFAULT uuidv7() NOT NULL,
     tenant_id uuid NOT NULL,
@@ -826,15 +837,6 @@ CREATE TABLE public.task (
 
 ALTER TABLE ONLY public.task FORCE ROW LEVEL SECURITY;
 
-CREATE TABLE public.task_allowance (
-    tenant_id uuid NOT NULL,
-    tokens double precision NOT NULL,
-    counted_at timestamp with time zone NOT NULL,
-    CONSTRAINT task_allowance_tokens_check CHECK ((tokens >= (0)::double precision))
-);
-
-ALTER TABLE ONLY public.task_allowance FORCE ROW LEVEL SECURITY;
-
 CREATE TABLE public.tenant (
     id uuid DEFAULT uuidv7() NOT NULL,
     organization_id uuid NOT NULL,
@@ -950,6 +952,9 @@ ALTER TABLE ONLY public.acquisition_job
 
 ALTER TABLE ONLY public.breaker
     ADD CONSTRAINT breaker_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY public.change_allowance
+    ADD CONSTRAINT change_allowance_tenant_id_user_hash_key UNIQUE NULLS NOT DISTINCT (tenant_id, user_hash);
 
 ALTER TABLE ONLY public.chat_message
     ADD CONSTRAINT chat_message_job_id_role_key UNIQUE (job_id, role);
@@ -1091,9 +1096,6 @@ ALTER TABLE ONLY public.source
 
 ALTER TABLE ONLY public.source
     ADD CONSTRAINT source_tenant_id_id_key UNIQUE (tenant_id, id);
-
-ALTER TABLE ONLY public.task_allowance
-    ADD CONSTRAINT task_allowance_pkey PRIMARY KEY (tenant_id);
 
 ALTER TABLE ONLY public.task
     ADD CONSTRAINT task_pkey PRIMARY KEY (id);
@@ -1259,6 +1261,9 @@ CREATE TRIGGER tell AFTER UPDATE OF status ON public.ingestion_job FOR EACH ROW 
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.change_allowance
+    ADD CONSTRAINT change_allowance_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.chat_message
     ADD CONSTRAINT chat_message_tenant_id_session_id_fkey FOREIGN KEY (tenant_id, session_id) REFERENCES public.chat_session(tenant_id, id) ON DELETE CASCADE;
 
@@ -1382,9 +1387,6 @@ ALTER TABLE ONLY public.source
 ALTER TABLE ONLY public.source
     ADD CONSTRAINT source_tenant_id_job_id_fkey FOREIGN KEY (tenant_id, job_id) REFERENCES public.acquisition_job(tenant_id, id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.task_allowance
-    ADD CONSTRAINT task_allowance_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
-
 ALTER TABLE ONLY public.task
     ADD CONSTRAINT task_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
@@ -1407,6 +1409,8 @@ ALTER TABLE ONLY public.work_attempt
     ADD CONSTRAINT work_attempt_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE public.acquisition_job ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.change_allowance ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.chat_message ENABLE ROW LEVEL SECURITY;
 
@@ -1540,6 +1544,8 @@ ALTER TABLE public.output_job ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY own_tenant ON public.acquisition_job TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.change_allowance TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.chat_message TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.chat_session TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -1606,8 +1612,6 @@ CREATE POLICY own_tenant ON public.source TO counterfoil_worker USING ((tenant_i
 
 CREATE POLICY own_tenant ON public.task TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY own_tenant ON public.task_allowance TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
 CREATE POLICY own_tenant ON public.tenant FOR SELECT TO counterfoil_worker USING ((id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.tenant_address FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -1643,8 +1647,6 @@ CREATE POLICY removal ON public.document_removal TO counterfoil_owner USING ((te
 ALTER TABLE public.source ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.task ENABLE ROW LEVEL SECURITY;
-
-ALTER TABLE public.task_allowance ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY telling ON public.dead_letter TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -1734,6 +1736,12 @@ GRANT UPDATE(reason) ON TABLE public.acquisition_job TO counterfoil_worker;
 GRANT SELECT(reason),UPDATE(reason) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.breaker TO counterfoil_delivery;
+
+GRANT SELECT,INSERT ON TABLE public.change_allowance TO counterfoil_worker;
+
+GRANT UPDATE(tokens) ON TABLE public.change_allowance TO counterfoil_worker;
+
+GRANT UPDATE(counted_at) ON TABLE public.change_allowance TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.chat_message TO counterfoil_worker;
 
@@ -2236,12 +2244,6 @@ GRANT SELECT(returns),UPDATE(returns) ON TABLE public.task TO counterfoil_delive
 
 GRANT UPDATE(reason) ON TABLE public.task TO counterfoil_worker;
 GRANT SELECT(reason),UPDATE(reason) ON TABLE public.task TO counterfoil_delivery;
-
-GRANT SELECT,INSERT ON TABLE public.task_allowance TO counterfoil_worker;
-
-GRANT UPDATE(tokens) ON TABLE public.task_allowance TO counterfoil_worker;
-
-GRANT UPDATE(counted_at) ON TABLE public.task_allowance TO counterfoil_worker;
 
 GRANT SELECT ON TABLE public.tenant TO counterfoil_worker;
 

@@ -18,6 +18,7 @@ from counterfoil.outbox import Outbox
 from counterfoil.settings import settings
 from counterfoil.tasks.store import Status
 from functions.admin_api import chat, refusals, reviews, tasks, uploads
+from functions.admin_api.allowance import Allowance, Change
 from functions.admin_api.caller import Caller
 from functions.admin_api.description import described, methods
 from functions.admin_api.problems import responses
@@ -58,13 +59,13 @@ def openapi() -> Response[dict[str, Any]]:
     "/api/uploads",
     summary="Ask for leave to upload a file",
     tags=["uploads"],
-    responses=responses({201: (uploads.UploadForm, "A form to be posted to S3.")}, 400, 404, 413, 415, 422),
+    responses=responses({201: (uploads.UploadForm, "A form to be posted to S3.")}, 400, 404, 413, 415, 422, 429),
 )
 def create_upload(wanted: Annotated[uploads.Upload, Body()]) -> Response[uploads.UploadForm]:
     """Leave to upload a file: a form to be posted to S3."""
     bucket = settings().uploads_bucket
     assert bucket is not None  # the row lets files be uploaded, and the stack tells where
-    return _json(201, uploads.admit(wanted, _caller(), database(), bucket, datetime.now(UTC)))
+    return _json(201, uploads.admit(wanted, _change(), bucket))
 
 
 # -- tasks ----------------------------------------------------------------------------------------------------------
@@ -84,7 +85,7 @@ def create_upload(wanted: Annotated[uploads.Upload, Body()]) -> Response[uploads
 )
 def submit_task(order: Annotated[tasks.TaskOrder, Body()]) -> Response[tasks.TaskDetail]:
     """A task is accepted, once for each `idempotency_key`."""
-    status, task = _desk().submit(order, _caller(), datetime.now(UTC))
+    status, task = _desk().submit(order, _change())
     return _json(status, task)
 
 
@@ -124,11 +125,11 @@ def show_task(job_id: Id) -> Response[tasks.TaskHistory]:
     "/api/tasks/<job_id>/cancel",
     summary="Cancel a task",
     tags=["tasks"],
-    responses=responses({200: (tasks.TaskDetail, "It is cancelled.")}, 400, 404, 409, 413, 415),
+    responses=responses({200: (tasks.TaskDetail, "It is cancelled.")}, 400, 404, 409, 413, 415, 429),
 )
 def cancel_task(job_id: Id) -> Response[tasks.TaskDetail]:
     """A task that is not over is cancelled: it is not begun any more, and a try under way changes nothing."""
-    return _json(200, _desk().cancel(job_id, _caller(), datetime.now(UTC)))
+    return _json(200, _desk().cancel(job_id, _change()))
 
 
 # -- chat -----------------------------------------------------------------------------------------------------------
@@ -166,8 +167,8 @@ def show_chat_session(
 
 # -- reviews --------------------------------------------------------------------------------------------------------
 
-_DECISION = responses({200: (reviews.Decided, "It is decided.")}, 400, 404, 409, 413, 415, 422)
-_WORD = responses({200: (reviews.DifferenceSettled, "It is settled.")}, 400, 404, 409, 413, 415, 422)
+_DECISION = responses({200: (reviews.Decided, "It is decided.")}, 400, 404, 409, 413, 415, 422, 429)
+_WORD = responses({200: (reviews.DifferenceSettled, "It is settled.")}, 400, 404, 409, 413, 415, 422, 429)
 
 
 @api.get(
@@ -211,25 +212,25 @@ def show_review(document_id: Id) -> Response[reviews.Review]:
 @api.post("/api/admin/reviews/merge", summary="Merge two clusters", tags=["reviews"], responses=_DECISION)
 def merge(asked: Annotated[reviews.Merge, Body()]) -> Response[reviews.Decided]:
     """Two clusters are one."""
-    return _json(200, reviews.merge(asked, _caller(), database(), datetime.now(UTC)))
+    return _json(200, reviews.merge(asked, _change()))
 
 
 @api.post("/api/admin/reviews/split", summary="Split a cluster", tags=["reviews"], responses=_DECISION)
 def split(asked: Annotated[reviews.Split, Body()]) -> Response[reviews.Decided]:
     """A document does not belong to its cluster."""
-    return _json(200, reviews.split(asked, _caller(), database(), datetime.now(UTC)))
+    return _json(200, reviews.split(asked, _change()))
 
 
 @api.post("/api/admin/reviews/accept", summary="Accept a difference", tags=["reviews"], responses=_WORD)
 def accept(asked: Annotated[reviews.Difference, Body()]) -> Response[reviews.DifferenceSettled]:
     """A difference may be."""
-    return _json(200, reviews.say("accepted", asked, _caller(), database(), datetime.now(UTC)))
+    return _json(200, reviews.say("accepted", asked, _change()))
 
 
 @api.post("/api/admin/reviews/dispute", summary="Dispute a difference", tags=["reviews"], responses=_WORD)
 def dispute(asked: Annotated[reviews.Difference, Body()]) -> Response[reviews.DifferenceSettled]:
     """A difference may not be."""
-    return _json(200, reviews.say("disputed", asked, _caller(), database(), datetime.now(UTC)))
+    return _json(200, reviews.say("disputed", asked, _change()))
 
 
 @api.post(
@@ -237,13 +238,13 @@ def dispute(asked: Annotated[reviews.Difference, Body()]) -> Response[reviews.Di
 )
 def confirm(document_id: Id, asked: Annotated[reviews.Confirm, Body()]) -> Response[reviews.Decided]:
     """A document belongs to another one."""
-    return _json(200, reviews.confirm(document_id, asked, _caller(), database(), datetime.now(UTC)))
+    return _json(200, reviews.confirm(document_id, asked, _change()))
 
 
 @api.post("/api/admin/reviews/<document_id>/reject", summary="Reject candidates", tags=["reviews"], responses=_DECISION)
 def reject(document_id: Id, asked: Annotated[reviews.Reject, Body()]) -> Response[reviews.Decided]:
     """A document does not belong to others."""
-    return _json(200, reviews.reject(document_id, asked, _caller(), database(), datetime.now(UTC)))
+    return _json(200, reviews.reject(document_id, asked, _change()))
 
 
 # -- answering ------------------------------------------------------------------------------------------------------
@@ -265,6 +266,11 @@ def _json(status: int, body: Any) -> Response[Any]:
 def _caller() -> Caller:
     authorizer = api.current_event.request_context.authorizer
     return Caller.of((authorizer.jwt_claim if authorizer else None) or {})
+
+
+def _change() -> Change:
+    allowance = Allowance(settings().changes_per_second, settings().changes_at_once)
+    return Change(_caller(), datetime.now(UTC), database(), allowance)
 
 
 def _desk() -> tasks.Desk:

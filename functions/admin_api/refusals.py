@@ -11,11 +11,11 @@ from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValida
 from pydantic import BaseModel
 
 from counterfoil.errors import CounterfoilError, PermanentError, RejectedRequestError, TransientError, sentence
-from counterfoil.tasks.allowance import TooManyError
 from counterfoil.tasks.chat import NoSessionError
 from counterfoil.tasks.claim_check import TooLargeError
 from counterfoil.tasks.registry import InvalidPayloadError
 from counterfoil.tasks.store import EndedError, KeyTakenError
+from functions.admin_api.allowance import TooManyError
 from functions.admin_api.problems import ConflictError, ForbiddenError, NotFoundError, problem
 from functions.admin_api.request import UnreadableError
 

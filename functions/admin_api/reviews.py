@@ -21,6 +21,7 @@ from counterfoil.documents.review import Answer, Done, Refused, Who
 from counterfoil.documents.review_queue import Wanted
 from counterfoil.documents.variances import Code
 from functions.admin_api import request
+from functions.admin_api.allowance import Change
 from functions.admin_api.caller import EVERY_TENANT, Caller, Role
 from functions.admin_api.problems import ConflictError, ForbiddenError, NotFoundError
 
@@ -248,61 +249,60 @@ def _owner(id_: UUID, caller: Caller, database: Database) -> tuple[UUID, str]:
 # -- deciding -------------------------------------------------------------------------------------------------------
 
 
-def confirm(document_id: str, asked: Confirm, caller: Caller, database: Database, now: datetime) -> Decided:
+def confirm(document_id: str, asked: Confirm, change: Change) -> Decided:
     """The document belongs to another one. All that decide raise alike.
 
     Raises:
         ForbiddenError: the caller is no operator of the tenant.
         NotFoundError: there is no such document, or none that the caller may see.
         ConflictError: it is not in question any more, or was decided meanwhile.
+        TooManyError: see `Change.admit`.
         DatabaseUnavailableError: this cannot be done just now.
     """
     id_ = _id(document_id)
     return _carried_out(
-        id_, asked, caller, database, lambda c, tenant, who: review.confirm(c, tenant, id_, asked.document, now, who)
+        id_, asked, change, lambda c, tenant, who: review.confirm(c, tenant, id_, asked.document, change.now, who)
     )
 
 
-def reject(document_id: str, asked: Reject, caller: Caller, database: Database, now: datetime) -> Decided:
+def reject(document_id: str, asked: Reject, change: Change) -> Decided:
     """The document belongs to none of others. Raises as `confirm`."""
     id_ = _id(document_id)
     return _carried_out(
-        id_, asked, caller, database, lambda c, tenant, who: review.reject(c, tenant, id_, asked.documents, now, who)
+        id_, asked, change, lambda c, tenant, who: review.reject(c, tenant, id_, asked.documents, change.now, who)
     )
 
 
-def merge(asked: Merge, caller: Caller, database: Database, now: datetime) -> Decided:
+def merge(asked: Merge, change: Change) -> Decided:
     """The clusters of two documents are one. Raises as `confirm`."""
     one, other = asked.documents
     return _carried_out(
         one,
         asked,
-        caller,
-        database,
-        lambda c, tenant, who: review.merge(c, tenant, one, other, now, who, exact=asked.exact),
+        change,
+        lambda c, tenant, who: review.merge(c, tenant, one, other, change.now, who, exact=asked.exact),
     )
 
 
-def split(asked: Split, caller: Caller, database: Database, now: datetime) -> Decided:
+def split(asked: Split, change: Change) -> Decided:
     """A document does not belong to its cluster. Raises as `confirm`."""
     return _carried_out(
         asked.document,
         asked,
-        caller,
-        database,
-        lambda c, tenant, who: review.split(c, tenant, asked.document, now, who),
+        change,
+        lambda c, tenant, who: review.split(c, tenant, asked.document, change.now, who),
     )
 
 
 def _carried_out(
-    id_: UUID, asked: Deciding, caller: Caller, database: Database, decide: Callable[[Connection, UUID, Who], Answer]
+    id_: UUID, asked: Deciding, change: Change, decide: Callable[[Connection, UUID, Who], Answer]
 ) -> Decided:
     """Decide, and say what came of it. Messages owed are in the outbox, which the watchdog empties."""
-    slug, answer = _decided(id_, asked, caller, database, decide)
+    slug, answer = _decided(id_, asked, change, decide)
     return Decided.model_validate({"tenant": slug, **answer.record})
 
 
-def say(word: Word, asked: Difference, caller: Caller, database: Database, now: datetime) -> DifferenceSettled:
+def say(word: Word, asked: Difference, change: Change) -> DifferenceSettled:
     """A difference of a cluster is accepted or disputed.
 
     As `confirm`; ConflictError where the cluster has no such difference any more.
@@ -311,9 +311,8 @@ def say(word: Word, asked: Difference, caller: Caller, database: Database, now: 
     slug, said = _decided(
         asked.cluster,
         asked,
-        caller,
-        database,
-        lambda c, tenant, who: acceptance.say(c, tenant, asked.cluster, which, word, now, who),
+        change,
+        lambda c, tenant, who: acceptance.say(c, tenant, asked.cluster, which, word, change.now, who),
     )
     return DifferenceSettled(
         tenant=slug,
@@ -330,18 +329,16 @@ _Told = TypeVar("_Told", Done, Said)
 def _decided(
     id_: UUID,
     asked: Deciding,
-    caller: Caller,
-    database: Database,
+    change: Change,
     decide: Callable[[Connection, UUID, Who], _Told | Refused],
 ) -> tuple[str, _Told]:
     """Decide, if the caller may: the tenant's slug, and what came of it."""
-    tenant_id, slug = _owner(id_, caller, database)
-    if not caller.may(Role.OPERATOR, slug):
-        raise ForbiddenError("Deciding takes the role operator for this tenant: ask an admin for it.")
-    who = Who(caller.subject[:LONGEST_NAME] or "unknown", asked.reason, tuple(asked.supersedes))
+    tenant_id, slug = _owner(id_, change.caller, change.database)
+    change.admit("Deciding", slug, tenant_id)
+    who = Who(change.caller.subject[:LONGEST_NAME] or "unknown", asked.reason, tuple(asked.supersedes))
 
     def once() -> _Told | Refused:
-        with database.tenant(tenant_id) as connection:
+        with change.database.tenant(tenant_id) as connection:
             return decide(connection, tenant_id, who)
 
     answer = retry_conflicts(once)

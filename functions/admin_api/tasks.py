@@ -17,11 +17,11 @@ from counterfoil.errors import RejectedRequestError
 from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
-from counterfoil.tasks.allowance import Allowance
 from counterfoil.tasks.store import DEFAULT_MAX_RETRY, LARGEST_MAX_RETRY, LONGEST_KEY, Status, Task, Wanted
 from counterfoil.tasks.types import TYPES
 from counterfoil.work import Send
 from functions.admin_api import request
+from functions.admin_api.allowance import Change
 from functions.admin_api.caller import EVERY_TENANT, Caller, Role
 from functions.admin_api.problems import ForbiddenError, NotFoundError
 from functions.admin_api.uploads import Slug
@@ -134,31 +134,31 @@ class Desk:
     time_left: Callable[[], float]
     """Seconds until the request has to be answered."""
 
-    def submit(self, order: TaskOrder, caller: Caller, now: datetime) -> tuple[int, TaskDetail]:
+    def submit(self, order: TaskOrder, change: Change) -> tuple[int, TaskDetail]:
         """Accept a task (202), or find the one that was accepted under the same key (200).
 
         Raises:
             RejectedRequestError: there is no such type, or what is asked for is not sound.
             InvalidPayloadError: the payload is not in the form of its type.
             TooLargeError: it is larger than is taken.
-            ForbiddenError, NotFoundError: the caller is no operator of the tenant, or nobody; or there is none.
-            TooManyError: the tenant hands in more than it may.
+            ForbiddenError: the caller is nobody.
+            ForbiddenError, NotFoundError, TooManyError: see `Change.admit`.
             KeyTakenError: the key belongs to another request.
             ServiceUnavailableError, DatabaseUnavailableError: this cannot be done just now.
         """
-        tenant_id, slug = self._tenant(order.tenant, caller, Role.OPERATOR)
-        if not caller.subject:
+        slug = _slug(order.tenant, change.caller)
+        tenant_id = change.admit("Handing in", slug)
+        if not change.caller.subject:
             raise ForbiddenError("The token names nobody, and tasks are somebody's: it has no sub.")
         wanted = store.order(
             TYPES.enabled(order.task_type, self.settings),
             order.payload,
             max_retry=order.max_retry,
             idempotency_key=order.idempotency_key,
-            user_id=caller.subject,
+            user_id=change.caller.subject,
             settings=self.settings,
         )
-        Allowance(self.settings.tasks_per_second, self.settings.tasks_at_once).take(self.database, tenant_id, now)
-        done = store.submit(self.database, tenant_id, wanted, now, bucket=self.settings.uploads_bucket)
+        done = store.submit(self.database, tenant_id, wanted, change.now, bucket=self.settings.uploads_bucket)
         self._send(done.sends)
         return (202 if done.is_new else 200), TaskDetail.model_validate({**vars(done.task), "tenant": slug})
 
@@ -184,7 +184,7 @@ class Desk:
             DatabaseUnavailableError: this cannot be known just now.
         """
         after = None if wanted.cursor is None else request.after(wanted.cursor)
-        tenant_id, slug = self._tenant(wanted.tenant, caller, Role.VIEWER)
+        tenant_id, slug = self._tenant(wanted.tenant, caller)
         asked = Wanted(
             wanted.status,
             wanted.task_type,
@@ -201,23 +201,23 @@ class Desk:
             next=request.cursor(shown[-1].created_at, shown[-1].job_id) if len(found) > wanted.limit else None,
         )
 
-    def cancel(self, job_id: str, caller: Caller, now: datetime) -> TaskDetail:
+    def cancel(self, job_id: str, change: Change) -> TaskDetail:
         """Cancel a task.
 
         Raises:
             NotFoundError: there is none, or none that the caller may see.
-            ForbiddenError: the caller is no operator of the tenant.
+            ForbiddenError, TooManyError: see `Change.admit`.
             EndedError: it has succeeded or failed.
             DatabaseUnavailableError: this cannot be done just now.
         """
-        tenant_id, slug, id_ = self._owner(job_id, caller)
+        tenant_id, slug, id_ = self._owner(job_id, change.caller)
+        with self.database.tenant(tenant_id) as connection:
+            _seen(store.show(connection, id_), change.caller)
+        change.admit("Cancelling", slug, tenant_id)
 
         def once() -> tuple[Task, Sequence[Send]] | None:
             with self.database.tenant(tenant_id) as connection:
-                _seen(store.show(connection, id_), caller)
-                if not caller.may(Role.OPERATOR, slug):
-                    raise ForbiddenError("Cancelling takes the role operator for this tenant: ask an admin for it.")
-                return store.cancel(connection, id_, now, caller.subject or "somebody")
+                return store.cancel(connection, id_, change.now, change.caller.subject or "somebody")
 
         found = retry_conflicts(once)  # a conversation's next message is woken, which may just be claimed
         if found is None:
@@ -230,14 +230,11 @@ class Desk:
         if sends:
             self.outbox.send(sends, time_left=self.time_left)
 
-    def _tenant(self, slug: str | None, caller: Caller, role: Role) -> tuple[UUID, str]:
-        """The tenant that a request names, or that its token is for."""
-        if slug is None:
-            if len(caller.tenants) != 1 or EVERY_TENANT in caller.tenants:
-                raise RejectedRequestError("tenant is needed, for the token is not for just one.")
-            (slug,) = caller.tenants
-        if not caller.may(role, slug):
-            raise ForbiddenError(f"This takes the role {role.name.lower()} for this tenant: ask an admin for it.")
+    def _tenant(self, slug: str | None, caller: Caller) -> tuple[UUID, str]:
+        """The tenant whose tasks are looked at."""
+        slug = _slug(slug, caller)
+        if not caller.may(Role.VIEWER, slug):
+            raise ForbiddenError("Looking takes the role viewer for this tenant: ask an admin for it.")
         with self.database.delivery() as connection:
             row = connection.execute("SELECT id FROM tenant WHERE slug = %s", [slug]).fetchone()
         if row is None:
@@ -257,6 +254,16 @@ class Desk:
 
 
 _NO_TASK = "There is no such task."
+
+
+def _slug(named: str | None, caller: Caller) -> str:
+    """The tenant that a request names, or that its token is for."""
+    if named is not None:
+        return named
+    if len(caller.tenants) != 1 or EVERY_TENANT in caller.tenants:
+        raise RejectedRequestError("tenant is needed, for the token is not for just one.")
+    (slug,) = caller.tenants
+    return slug
 
 
 def _seen(task: Task | None, caller: Caller) -> Task:

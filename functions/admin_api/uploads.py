@@ -5,11 +5,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from counterfoil.db import Database
 from counterfoil.documents import presigned
 from counterfoil.documents.extraction import MAX_FILE_BYTES
-from functions.admin_api.caller import Caller, Role
-from functions.admin_api.problems import ForbiddenError, NotFoundError
+from functions.admin_api.allowance import Change
 from functions.admin_api.request import whole
 
 Slug = Annotated[str, StringConstraints(pattern="^[a-z0-9][a-z0-9-]{0,62}$")]
@@ -40,20 +38,14 @@ class UploadForm(BaseModel):
     max_bytes: int
 
 
-def admit(wanted: Upload, caller: Caller, database: Database, bucket: str, now: datetime) -> UploadForm:
+def admit(wanted: Upload, change: Change, bucket: str) -> UploadForm:
     """The form for a file.
 
     Raises:
         RejectedRequestError: no such file can be taken.
-        ForbiddenError: the caller is no operator of the tenant. It is not told whether there is such a tenant.
-        NotFoundError: there is no such tenant.
-        DatabaseUnavailableError, ServiceUnavailableError: this cannot be known just now.
+        ForbiddenError, NotFoundError, TooManyError, DatabaseUnavailableError: see `Change.admit`.
+        ServiceUnavailableError: AWS does not answer just now.
     """
-    if not caller.may(Role.OPERATOR, wanted.tenant):
-        raise ForbiddenError("Uploading takes the role operator for this tenant: ask an admin for it.")
-    with database.delivery() as connection:
-        found = connection.execute("SELECT 1 FROM tenant WHERE slug = %s", [wanted.tenant]).fetchone()
-    if found is None:
-        raise NotFoundError("There is no such tenant.")
-    form = presigned.form(bucket, wanted.tenant, wanted.file_name, now)
+    change.admit("Uploading", wanted.tenant)
+    form = presigned.form(bucket, wanted.tenant, wanted.file_name, change.now)
     return UploadForm.model_validate(form)

@@ -10,6 +10,7 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance, unsupported_method
 
 from counterfoil.db import Connection, Database
+from counterfoil.settings import settings as chosen
 from functions.admin_api.handler import document
 from tests.documents.matching.office import Office
 from tests.documents.matching.test_judge import TWICE
@@ -34,8 +35,10 @@ _known: dict[str, list[str]] = {}
 
 
 @pytest.fixture
-def world(ask: Ask, database: Database, admin: Connection) -> Office:
-    """A tenant with a document in doubt and a task in each state."""
+def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> Office:
+    """A tenant with a document in doubt and a task in each state, which may ask for as much as it likes."""
+    monkeypatch.setenv("CHANGES_AT_ONCE", "1000000")
+    chosen.cache_clear()
     office = Office(database, admin, TWICE)
     office.match_all()
     admin.execute("UPDATE tenant SET slug = 'acme' WHERE id = %s", [office.tenant_id])

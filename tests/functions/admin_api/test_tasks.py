@@ -224,17 +224,6 @@ def test_a_large_payload_is_stored_and_the_message_stays_small(
     assert len(s3.objects) == 1
 
 
-def test_more_than_a_tenant_may_is_refused_with_the_time_to_wait(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TASKS_AT_ONCE", "2")
-    monkeypatch.setenv("TASKS_PER_SECOND", "0.01")
-    settings.cache_clear()
-
-    answers = [submit(ask) for _ in range(3)]
-
-    assert [answer.status for answer in answers] == [202, 202, 429]
-    assert 90 <= int(answers[2].headers["Retry-After"]) <= 100
-
-
 @pytest.mark.parametrize(
     ("groups", "order", "status"),
     [

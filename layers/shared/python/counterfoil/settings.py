@@ -148,10 +148,11 @@ class Settings(BaseModel):
 
     http_requests: bool = False
     """Whether tasks may be HTTP requests; they need the way that webhooks need, and go through the same guard."""
-    tasks_per_second: float = Field(default=25, gt=0)
-    """How many tasks a tenant may hand in, in the long run."""
-    tasks_at_once: int = Field(default=100, ge=1)
-    """How many it may hand in at once, after a pause."""
+    changes_per_second: float = Field(default=25, gt=0)
+    """How many requests that change something a tenant may make over HTTP, in the long run; of each of these two
+    numbers, one user may take four fifths."""
+    changes_at_once: int = Field(default=100, ge=1)
+    """How many it may make at once, after a pause."""
 
     slack: bool = False
     """Enables notifications by Slack, whose address is in the secret."""

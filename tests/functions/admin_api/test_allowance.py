@@ -1,0 +1,181 @@
+"""A tenant changes so much at once and so much a second, of all routes together; no user takes all of it."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.settings import settings
+from functions.admin_api.allowance import Allowance, TooManyError
+from functions.admin_api.handler import document
+from tests.documents.matching.office import Office
+from tests.documents.matching.test_judge import TWICE
+from tests.factories import NOW
+from tests.functions.admin_api.conftest import Answer, Ask
+
+FIVE = Allowance(per_second=0.5, at_once=5)
+"""Of which one user may take four, and 0.4 a second."""
+ANN, BOB = "ann", "bob"
+
+
+@pytest.fixture
+def tenant(make_tenant: Callable[..., UUID]) -> UUID:
+    return make_tenant("acme")
+
+
+def taken(database: Database, tenant: UUID, at: datetime = NOW, user: str = ANN) -> bool:
+    try:
+        FIVE.take(database, tenant, user, at)
+    except TooManyError:
+        return False
+    return True
+
+
+def wait(database: Database, tenant: UUID, user: str, at: datetime) -> tuple[int, str]:
+    with pytest.raises(TooManyError) as refused:
+        FIVE.take(database, tenant, user, at)
+    return refused.value.retry_after, str(refused.value)
+
+
+def test_a_burst_is_taken_and_what_is_beyond_comes_back_later(database: Database, tenant: UUID) -> None:
+    assert [taken(database, tenant) for _ in range(5)] == [True] * 4 + [False]
+    assert wait(database, tenant, ANN, NOW + timedelta(seconds=0.5)) == (
+        2,
+        "You ask for more changes than are taken: 0.4 a second, 4 at once.",
+    )
+    assert taken(database, tenant, NOW + timedelta(seconds=2.5))
+    assert not taken(database, tenant, NOW + timedelta(seconds=2.5))
+
+
+def test_who_asks_for_too_much_leaves_the_others_of_his_tenant_theirs(database: Database, tenant: UUID) -> None:
+    for _ in range(100):
+        taken(database, tenant)
+
+    for second in range(0, 100, 10):  # a program that never stops, and a person who does something now and then
+        later = NOW + timedelta(seconds=second)
+        while taken(database, tenant, later):
+            pass
+        assert taken(database, tenant, later, BOB)
+
+
+def test_all_users_together_take_no_more_than_their_tenant_may(database: Database, tenant: UUID) -> None:
+    assert sum(taken(database, tenant, user=f"user {number}") for number in range(9)) == 5
+
+    seconds, said = wait(database, tenant, BOB, NOW)
+    assert (seconds, said) == (2, "Your tenant asks for more changes than are taken: 0.5 a second, 5 at once.")
+
+
+def test_what_is_asked_for_in_vain_costs_nothing(database: Database, tenant: UUID) -> None:
+    for number in range(20):
+        taken(database, tenant, user=f"user {number % 5}")
+
+    # Four tokens for the tenant, and all of his for each who was refused since the tenant had none.
+    assert [taken(database, tenant, NOW + timedelta(seconds=8), BOB) for _ in range(5)] == [True] * 4 + [False]
+
+
+def test_a_pause_saves_up_no_more_than_a_burst(database: Database, tenant: UUID) -> None:
+    taken(database, tenant)
+
+    later = NOW + timedelta(days=1)
+    assert [taken(database, tenant, later) for _ in range(5)] == [True] * 4 + [False]
+
+
+def test_a_clock_that_stands_behind_adds_nothing(database: Database, tenant: UUID) -> None:
+    assert [taken(database, tenant, NOW - timedelta(hours=number)) for number in range(5)] == [True] * 4 + [False]
+    assert not taken(database, tenant, NOW + timedelta(seconds=1))
+
+
+def test_each_token_is_taken_once_however_many_ask_at_the_same_time(database: Database, tenant: UUID) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(lambda number: taken(database, tenant, user=f"user {number % 3}"), range(24))) == 5
+
+
+def test_a_tenant_s_requests_are_its_own(database: Database, tenant: UUID, make_tenant: Callable[..., UUID]) -> None:
+    for _ in range(5):
+        taken(database, tenant)
+
+    assert taken(database, make_tenant("other"))
+
+
+@pytest.mark.parametrize("user", ["", "\x00", "\ud800", "x" * 100_000])
+def test_whatever_a_token_calls_its_user_he_is_counted(database: Database, tenant: UUID, user: str) -> None:
+    assert [taken(database, tenant, user=user) for _ in range(5)] == [True] * 4 + [False]
+
+
+# Over HTTP
+
+
+@pytest.fixture
+def office(database: Database, admin: Connection) -> Office:
+    """A tenant with a document in doubt."""
+    office = Office(database, admin, TWICE)
+    office.match_all()
+    admin.execute("UPDATE tenant SET slug = 'acme' WHERE id = %s", [office.tenant_id])
+    return office
+
+
+def bodies(office: Office, job_id: str) -> dict[str, tuple[str, Any]]:
+    """A path and a sound body for each operation that changes something."""
+    one, other, third = map(str, office.ids[:3])
+    review = f"/api/admin/reviews/{third}"
+    difference = {"cluster": third, "document": other, "code": "price_mismatch", "expected": "1", "actual": "2"}
+    return {
+        "POST /api/uploads": ("/api/uploads", {"tenant": "acme", "file_name": "a.pdf"}),
+        "POST /api/tasks": ("/api/tasks", {"task_type": "echo", "payload": {}}),
+        "POST /api/tasks/{job_id}/cancel": (f"/api/tasks/{job_id}/cancel", {}),
+        "POST /api/admin/reviews/merge": ("/api/admin/reviews/merge", {"documents": [one, third]}),
+        "POST /api/admin/reviews/split": ("/api/admin/reviews/split", {"document": third}),
+        "POST /api/admin/reviews/accept": ("/api/admin/reviews/accept", difference),
+        "POST /api/admin/reviews/dispute": ("/api/admin/reviews/dispute", difference),
+        "POST /api/admin/reviews/{document_id}/confirm": (f"{review}/confirm", {"document": one}),
+        "POST /api/admin/reviews/{document_id}/reject": (f"{review}/reject", {"documents": [one]}),
+    }
+
+
+def test_everything_that_changes_something_counts_and_nothing_that_reads(
+    ask: Ask, admin: Connection, office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = ask({"task_type": "echo", "payload": {}}, path="/api/tasks").body["job_id"]
+    changing = bodies(office, job_id)
+    described = {
+        f"{method.upper()} {path}": operation
+        for path, operations in document()["paths"].items()
+        for method, operation in operations.items()
+        if method != "get"
+    }
+    assert changing.keys() == described.keys()
+    monkeypatch.setenv("CHANGES_AT_ONCE", "1")
+    monkeypatch.setenv("CHANGES_PER_SECOND", "0.01")
+    settings.cache_clear()
+
+    for operation, (path, body) in changing.items():
+        admin.execute("DELETE FROM change_allowance")
+        method, _, _ = operation.partition(" ")
+        first = ask(body, method=method, path=path)
+        answer = ask(body, method=method, path=path)
+        assert (operation, first.status != 429, answer.status) == (operation, True, 429)
+        assert answer.headers["Content-Type"] == "application/problem+json"
+        assert "for more changes than are taken" in answer.body["detail"]
+        assert 100 <= int(answer.headers["Retry-After"]) <= 125
+        assert "429" in described[operation]["responses"]
+
+    for path in (f"/api/tasks/{job_id}", "/api/tasks", "/api/chat/sessions", "/api/admin/reviews"):
+        assert ask("", method="GET", path=path).status == 200
+
+
+def test_who_may_not_change_anything_counts_for_nobody(
+    ask: Ask, admin: Connection, office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHANGES_AT_ONCE", "1")
+    settings.cache_clear()
+
+    def refused(groups: str) -> list[Answer]:
+        return [ask(body, path=path, groups=groups) for path, body in bodies(office, str(uuid4())).values()]
+
+    for groups in ("[viewer tenant:acme]", "[operator tenant:other]"):
+        assert {answer.status for answer in refused(groups)} <= {403, 404}
+    assert admin.execute("SELECT count(*) FROM change_allowance").fetchone() == (0,)
