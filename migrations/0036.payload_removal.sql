@@ -1,4 +1,4 @@
--- depends: 0034.chat_keeping
+-- depends: 0035.lost_tries
 -- Large payloads of tasks, in S3, that are to be removed: one lives as long as its task does.
 
 -- Each is noted before it is written, to be removed a day later; the transaction that accepts its task takes the note
