@@ -27,6 +27,7 @@ from counterfoil.db import Database, retry_conflicts
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import Settings
 from counterfoil.tasks import chat, store
+from counterfoil.tasks.chat import deletion
 from counterfoil.tasks.chat.completion import NAME
 from counterfoil.tasks.registry import InvalidPayloadError
 from counterfoil.tasks.store import EndedError, Task
@@ -56,19 +57,28 @@ def talk(  # one for each option
     ] = False,
     list_: Annotated[bool, typer.Option("--list", help="Only list the conversations that there are.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --list: print them as JSON.")] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete SESSION, with all that was said in it; nothing else is done.")
+    ] = False,
 ) -> None:
     """Talk to the language model of the local cloud, message by message.
 
     Each message is a task, answered in its turn by the deployed worker: with its retries where the model fails, and
-    once. Messages are read line by line from standard input. What is said stays in the cloud: --list shows the
-    conversations, and SESSION goes on with one. Those of the API's users are theirs, and are not shown.
+    once. Messages are read line by line from standard input. What is said stays in the cloud until nobody has used a
+    conversation for 90 days: --list shows them, SESSION goes on with one, and --delete takes one away. Those of the
+    API's users are theirs, and are not shown.
     """
     cloud = Cloud.at(place_of(context.obj))
     if as_json and not list_:
         raise UsageError("--json is for --list: a conversation is for people.")
+    if delete and (list_ or scripted or session is None):
+        raise UsageError("To delete a conversation: counterfoil chat SESSION --delete")
     whose = one_tenant(cloud, tenant)
     if list_:
         _list(cloud.database, whose, as_json=as_json)
+        return
+    if delete:
+        _delete(cloud.database, whose, session)
         return
     with _model(cloud, wanted=scripted) as cloud, closing(cloud.database):
         conversation = Conversation(
@@ -150,13 +160,7 @@ class Conversation:
         Raises:
             UsageError: there is none, or more than one.
         """
-        with self.database.tenant(self.tenant_id) as connection:
-            known = [one.id for one in chat.listed(connection, None, limit=1000)]
-        found = [id_ for id_ in known if str(id_).endswith(text.strip().lower())]
-        if len(found) != 1:
-            what = "There is no conversation whose" if not found else "More than one conversation's"
-            raise UsageError(f"{what} id ends with '{text}': 'counterfoil chat --list' shows them.")
-        return found[0]
+        return _named(self.database, self.tenant_id, text)
 
     def say(self, text: str) -> UUID:
         """Hand a message in. Returns its job.
@@ -272,6 +276,29 @@ def _show(entries: Sequence[chat.Entry]) -> None:
         note = f"  ({one.status})" if one.role == "user" and one.status in {"failed", "cancelled"} else ""
         style = "bold" if one.role == "assistant" else "dim"
         page().print(Text(f"{_SAID[one.role]:<5}", style).append(one.content, "none").append(note, "red"))
+
+
+def _named(database: Database, tenant_id: UUID, text: str) -> UUID:
+    with database.tenant(tenant_id) as connection:
+        known = [one.id for one in chat.listed(connection, None, limit=1000)]
+    end = text.strip().lower()
+    found = [id_ for id_ in known if str(id_).endswith(end)] if len(end) >= ids.LEAST else []
+    if len(found) != 1:
+        what = "There is no conversation whose" if not found else "More than one conversation's"
+        raise UsageError(f"{what} id ends with '{text}': 'counterfoil chat --list' shows them.")
+    return found[0]
+
+
+def _delete(database: Database, tenant: Tenant, text: str | None) -> None:
+    assert text is not None  # it was asked for
+    session_id = _named(database, tenant.id, text)
+
+    def once() -> None:
+        with database.tenant(tenant.id) as connection:
+            deletion.delete(connection, session_id, None, datetime.now(UTC))
+
+    retry_conflicts(once)
+    aside().print("It is gone, with all that was said in it.")
 
 
 def _list(database: Database, tenant: Tenant, *, as_json: bool) -> None:

@@ -1,6 +1,7 @@
 """`/api/chat/sessions`: a user's conversations. A message is a task of the type `chat_completion`: POST /api/tasks.
 
-They are their user's alone: nobody else sees them, whatever his role. Reading takes the role viewer for the tenant.
+They are their user's alone: nobody else sees them, whatever his role. Reading takes the role viewer for the tenant,
+deleting operator.
 """
 
 from dataclasses import dataclass
@@ -10,11 +11,12 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from counterfoil.db import Database
+from counterfoil.db import Database, retry_conflicts
 from counterfoil.errors import RejectedRequestError
 from counterfoil.tasks import chat
-from counterfoil.tasks.chat import NoSessionError
+from counterfoil.tasks.chat import NoSessionError, deletion, sessions
 from functions.admin_api import request
+from functions.admin_api.allowance import Change
 from functions.admin_api.caller import EVERY_TENANT, Caller, Role
 from functions.admin_api.problems import ForbiddenError
 from functions.admin_api.uploads import Slug
@@ -102,15 +104,7 @@ def transcript(session_id: str, after: int, limit: int, caller: Caller, database
         NoSessionError: there is no such conversation of the caller.
         DatabaseUnavailableError: this cannot be known just now.
     """
-    try:
-        id_ = UUID(session_id)
-    except ValueError:
-        raise NoSessionError(_NO_SESSION) from None
-    with database.delivery() as connection:
-        found = chat.owner(connection, id_)
-    if found is None or not caller.may(Role.VIEWER, found[1]) or not caller.subject:
-        raise NoSessionError(_NO_SESSION)
-    tenant_id, slug = found
+    id_, tenant_id, slug = _found(session_id, caller, database)
     with database.tenant(tenant_id) as connection:
         said = chat.transcript(connection, id_, caller.subject, after=after, limit=limit)
     return ChatTranscript(
@@ -119,6 +113,40 @@ def transcript(session_id: str, after: int, limit: int, caller: Caller, database
         messages=[ChatMessage.model_validate(one) for one in said.entries],
         next=said.entries[-1].number if said.is_cut else None,
     )
+
+
+def delete(session_id: str, change: Change) -> None:
+    """Delete a conversation, and all that was said in it.
+
+    Raises:
+        NoSessionError: there is no such conversation of the caller.
+        ForbiddenError, TooManyError: see `Change.admit`.
+        DatabaseUnavailableError: this cannot be done just now.
+    """
+    id_, tenant_id, slug = _found(session_id, change.caller, change.database)
+    user = change.caller.subject
+    with change.database.tenant(tenant_id) as connection:
+        sessions.lock(connection, id_, user)  # of somebody else's, not even that it is there is told
+    change.admit("Deleting", slug, tenant_id)
+
+    def once() -> None:
+        with change.database.tenant(tenant_id) as connection:
+            deletion.delete(connection, id_, user, change.now)
+
+    retry_conflicts(once)  # one of its messages may just be answered
+
+
+def _found(session_id: str, caller: Caller, database: Database) -> tuple[UUID, UUID, str]:
+    """A conversation of a tenant of the caller's: its id, and the tenant's id and slug."""
+    try:
+        id_ = UUID(session_id)
+    except ValueError:
+        raise NoSessionError(_NO_SESSION) from None
+    with database.delivery() as connection:
+        found = chat.owner(connection, id_)
+    if found is None or not caller.may(Role.VIEWER, found[1]) or not caller.subject:
+        raise NoSessionError(_NO_SESSION)
+    return id_, *found
 
 
 def _tenant(slug: str | None, caller: Caller) -> str:

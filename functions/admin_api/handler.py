@@ -165,6 +165,21 @@ def show_chat_session(
     return _json(200, chat.transcript(session_id, behind, limit, _caller(), database()))
 
 
+@api.delete(
+    "/api/chat/sessions/<session_id>",
+    summary="Delete a conversation",
+    description="One of the caller's own conversations is deleted at once, with all that was said in it. A message "
+    "that waits for its answer is cancelled, and gets none. The tasks of its messages stay as they ended, without "
+    "payload and result: the same request under the `idempotency_key` of one of them begins nothing anew.",
+    tags=["chat"],
+    responses=responses({204: (None, "It is gone.")}, 400, 404, 413, 415, 429),
+)
+def delete_chat_session(session_id: Id) -> Response[None]:
+    """One of the caller's own conversations is deleted, with all that was said in it."""
+    chat.delete(session_id, _change())
+    return Response(204)
+
+
 # -- reviews --------------------------------------------------------------------------------------------------------
 
 _DECISION = responses({200: (reviews.Decided, "It is decided.")}, 400, 404, 409, 413, 415, 422, 429)

@@ -65,12 +65,12 @@ def problem_response(status: int) -> dict[str, Any]:
 
 
 def responses(success: Mapping[int, tuple[Any, str]], *problems: int) -> dict[int, OpenAPIResponse]:
-    """What a route may answer, for its description: models and sentences by status, and the statuses of problems.
+    """What a route may answer, for its description: models (None: no body) and sentences by status, and problems.
 
     Those that every route may answer (no token, no role, no database) need not be named.
     """
     found: dict[int, Any] = {
-        status: {"description": sentence, "content": {"application/json": {"model": model}}}
+        status: {"description": sentence, "content": {"application/json": {"model": model}} if model else {}}
         for status, (model, sentence) in success.items()
     }
     for status in sorted({*problems, 401, 403, 500, 503}):

@@ -20,8 +20,12 @@ TRY_RETENTION = timedelta(days=90)
 """Of how single tries ended. The database lets the watchdog see no younger ones."""
 TASK_RETENTION = timedelta(days=90)
 """Of tasks that succeeded or were cancelled. The database lets no younger ones be deleted."""
+SESSION_RETENTION = TASK_RETENTION
+"""Of conversations since their last message. The database lets the watchdog see no others."""
 AT_ONCE = 10_000
 """Rows of a table in one round, at most: some 14 million a day."""
+SESSIONS_AT_ONCE = 100
+"""Conversations, with all of their messages."""
 
 _OUTBOX = "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE sent_at < %s ORDER BY sent_at LIMIT %s)"
 _CALLS = "DELETE FROM llm_call WHERE id IN (SELECT id FROM llm_call WHERE created_at < %s ORDER BY created_at LIMIT %s)"
@@ -31,6 +35,15 @@ DELETE FROM work_attempt WHERE id IN (SELECT id FROM work_attempt WHERE ended_at
 _TASKS = """
 DELETE FROM task WHERE id IN (SELECT id FROM task WHERE (status = 'succeeded' OR status IS NULL) AND ended_at < %s
                               ORDER BY ended_at LIMIT %s)
+"""
+# What waits for an answer is not past keeping. One that is used in this very moment is looked at again by its policy.
+_SESSIONS = """
+DELETE FROM chat_session WHERE id IN (
+    SELECT id FROM chat_session s WHERE used_at < %s AND NOT EXISTS (
+        SELECT FROM chat_message m JOIN task t ON t.id = m.job_id
+        WHERE m.session_id = s.id AND m.role = 'user' AND t.status IN ('pending', 'in-progress')
+    ) ORDER BY used_at LIMIT %s
+)
 """
 # Rows are locked as they are found: a run that takes an expired key over in the same moment keeps it.
 _RESULTS = """
@@ -56,6 +69,8 @@ class Purged:
     """Results cleared; what else is known of their keys stays for a while."""
     work_attempt: int
     task: int
+    chat_session: int
+    """Conversations, whose messages are deleted with them."""
 
 
 def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = AT_ONCE) -> Purged:
@@ -76,8 +91,11 @@ def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = A
     with database.delivery() as connection:
         connection.execute("SET LOCAL ROLE counterfoil_keeper")
         tasks = connection.execute(_TASKS, [now - TASK_RETENTION, at_once]).rowcount
+    with database.delivery() as connection:
+        connection.execute("SET LOCAL ROLE counterfoil_keeper")
+        sessions = connection.execute(_SESSIONS, [now - SESSION_RETENTION, min(at_once, SESSIONS_AT_ONCE)]).rowcount
     results, keys = _purge_idempotency(database, now, at_once)
-    return Purged(outbox, calls, keys, results, tries, tasks)
+    return Purged(outbox, calls, keys, results, tries, tasks, sessions)
 
 
 def _purge_idempotency(database: Database, now: datetime, at_once: int) -> tuple[int, int]:

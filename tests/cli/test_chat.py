@@ -4,14 +4,15 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
 import typer
 from psycopg.types.json import Jsonb
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from cli import chat as command
 from cli import ids, scripted_model
@@ -157,24 +158,40 @@ def test_only_the_command_line_s_own_conversations_are_found(conversation: Conve
         conversation.find(str(conversation.session_id))
 
 
-def test_conversations_are_listed_for_people_and_programs(
-    conversation: Conversation, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Found:
-        def __init__(self) -> None:
-            self.database = database
-
-    monkeypatch.setattr(Cloud, "at", lambda _place: Found())
-    run = CliRunner()
+@pytest.fixture
+def run(database: Database, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """`run(*words)`: the command."""
+    monkeypatch.setattr(Cloud, "at", lambda _place: SimpleNamespace(database=database))
     app = typer.Typer()
     app.command()(command.talk)
+    return lambda *words: CliRunner().invoke(app, words)
 
-    assert "There is no conversation yet." in run.invoke(app, ["--list"]).output
+
+def test_conversations_are_listed_for_people_and_programs(
+    conversation: Conversation, run: Callable[..., Result]
+) -> None:
+    assert "There is no conversation yet." in run("--list").output
     conversation.say("Hello")
-    assert ids.short(conversation.session_id) in run.invoke(app, ["--list"]).output
-    (one,) = json.loads(run.invoke(app, ["--list", "--json"]).output)
+    assert ids.short(conversation.session_id) in run("--list").output
+    (one,) = json.loads(run("--list", "--json").output)
     assert (one["session_id"], one["tenant"], one["begins"]) == (str(conversation.session_id), "acme", "Hello")
-    assert isinstance(run.invoke(app, ["--json"]).exception, UsageError)
+    assert isinstance(run("--json").exception, UsageError)
+
+
+def test_a_conversation_is_deleted_by_its_id(conversation: Conversation, run: Callable[..., Result]) -> None:
+    conversation.say("Hello")
+    session = str(conversation.session_id)
+    for wrong in (ids.short(uuid4()), "", session[-1:]):
+        assert "'counterfoil chat --list' shows them" in str(run(wrong, "--delete").exception)
+    for words in ([], [session, "--list"], [session, "--scripted"]):
+        assert "counterfoil chat SESSION --delete" in str(run(*words, "--delete").exception)
+    assert [one.content for one in conversation.entries()] == ["Hello"]
+
+    done = run(ids.short(UUID(session)), "--delete")
+
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "It is gone, with all that was said in it." in done.stderr
+    assert json.loads(run("--list", "--json").output) == []
 
 
 # The script

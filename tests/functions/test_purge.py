@@ -1,5 +1,6 @@
 """What is past keeping is deleted, so many rows in a round, and nothing else is."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
@@ -12,6 +13,7 @@ from functions.watchdog.purge import (
     CALL_RETENTION,
     KEY_RETENTION,
     OUTBOX_RETENTION,
+    SESSION_RETENTION,
     TASK_RETENTION,
     TRY_RETENTION,
     Purged,
@@ -49,7 +51,7 @@ def called(admin: Connection, at: datetime, *tenants: object) -> None:
         )
 
 
-NOTHING = Purged(outbox=0, llm_call=0, idempotency=0, idempotency_result=0, work_attempt=0, task=0)
+NOTHING = Purged(outbox=0, llm_call=0, idempotency=0, idempotency_result=0, work_attempt=0, task=0, chat_session=0)
 
 
 def tried(admin: Connection, at: datetime, tenant: UUID | None) -> None:
@@ -207,6 +209,7 @@ def test_who_clears_results_cannot_read_them(keeper_database_url: str, admin: Co
         ("outbox", "outbox_sent", "sent_at < '2020-01-01' ORDER BY sent_at"),
         ("work_attempt", "work_attempt_by_age", "ended_at < '2020-01-01' ORDER BY ended_at"),
         ("llm_call", "llm_call_by_age", "created_at < '2020-01-01' ORDER BY created_at"),
+        ("chat_session", "chat_session_by_use", "used_at < '2020-01-01' ORDER BY used_at"),
         ("idempotency", "idempotency_by_expiry", "expires_at < '2020-01-01' ORDER BY expires_at"),
         (
             "idempotency",
@@ -248,6 +251,64 @@ def test_tasks_are_kept_for_a_while_after_their_end_and_for_ever_while_they_are_
     assert purge(keeper_database, lambda: NOW) == replace(NOTHING, task=1)
     assert {id_ for (id_,) in admin.execute("SELECT id FROM task")} == kept
     assert gone.isdisjoint(kept)
+
+
+def session(admin: Connection, tenant: UUID, used_at: datetime, status: str | None = None) -> UUID:
+    """A conversation used last then, whose one message's task is in this state; None: it is past keeping."""
+    id_ = uuid4()
+    admin.execute(
+        "INSERT INTO chat_session (id, tenant_id, user_id, created_at, used_at, last_number) "
+        "VALUES (%s, %s, 'ada', %s, %s, 1)",
+        [id_, tenant, used_at, used_at],
+    )
+    job = uuid4() if status is None else task(admin, tenant, status, None)
+    admin.execute(
+        "INSERT INTO chat_message (tenant_id, session_id, number, role, content, job_id, tokens, created_at) "
+        "VALUES (%s, %s, 1, 'user', 'Hello', %s, 1, %s)",
+        [tenant, id_, job, used_at],
+    )
+    return id_
+
+
+def test_conversations_are_kept_for_a_while_after_their_last_message_and_while_one_waits_for_its_answer(
+    keeper_database: Database, admin: Connection
+) -> None:
+    old, young = NOW - SESSION_RETENTION - A_DAY, NOW - SESSION_RETENTION + A_DAY
+    gone, left = set(), set()
+    for tenant in (make_tenant(admin, "acme"), make_tenant(admin, "globex")):
+        gone |= {session(admin, tenant, old), session(admin, tenant, old, "failed")}
+        left |= {session(admin, tenant, young), session(admin, tenant, old, "pending")}
+
+    assert purge(keeper_database, lambda: NOW + 9 * A_DAY, at_once=3) == replace(NOTHING, chat_session=3)
+    assert purge(keeper_database, lambda: NOW, at_once=3) == replace(NOTHING, chat_session=1)
+
+    for column in ("id FROM chat_session", "session_id FROM chat_message"):
+        assert {id_ for (id_,) in admin.execute(f"SELECT {column}".encode())} == left
+
+
+def test_a_conversation_that_is_used_while_it_is_purged_stays(
+    keeper_database: Database, admin: Connection, admin_database_url: str
+) -> None:
+    id_ = session(admin, make_tenant(admin), NOW - SESSION_RETENTION - A_DAY)
+    with psycopg.connect(admin_database_url) as user, ThreadPoolExecutor(1) as pool:
+        user.execute("UPDATE chat_session SET used_at = %s WHERE id = %s", [NOW, id_])  # and before it commits
+        purged = pool.submit(purge, keeper_database, lambda: NOW)
+        while not admin.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall():
+            assert not purged.done()
+        user.commit()
+
+        assert purged.result() == NOTHING
+
+
+def test_who_purges_conversations_sees_nothing_of_younger_ones_and_nothing_that_was_said(
+    keeper_database_url: str, admin: Connection
+) -> None:
+    session(admin, make_tenant(admin), NOW)
+    with psycopg.connect(keeper_database_url, autocommit=True) as keeper:
+        assert keeper.execute("SELECT id FROM chat_session").fetchall() == []
+        for statement in ("SELECT user_id FROM chat_session", "SELECT content FROM chat_message"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                keeper.execute(statement.encode())
 
 
 def test_a_watchdog_whose_clock_is_wrong_deletes_no_younger_task_and_no_younger_try(

@@ -55,6 +55,7 @@ def test_a_round_tells_what_each_step_did_in_numbers(handler: ModuleType, capsys
         "idempotency_result": 0,
         "work_attempt": 0,
         "task": 0,
+        "chat_session": 0,
         "payload": 0,
     }
     assert done["breakers"] == {"open": 0, "paused": 0, "resumed": 0}

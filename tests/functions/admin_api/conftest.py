@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
+from uuid import uuid4
 
 import boto3
 import pytest
 from botocore.config import Config
 
 from counterfoil import aws
+from counterfoil.db import Connection
 from counterfoil.settings import settings
 from functions.admin_api import handler
 from tests.delivery.harness import Context, FakeSqs
+from tests.factories import NOW
 
 EVENT = json.loads((Path(__file__).parents[2] / "events" / "admin_api.json").read_text())
 BUCKET = "counterfoil-uploads"
@@ -34,6 +37,23 @@ class Answer:
 
 
 Ask = Callable[..., Answer]
+
+_SESSION = """
+WITH begun AS (
+    INSERT INTO chat_session (id, tenant_id, user_id, created_at, last_number)
+    SELECT %(id)s, id, %(user)s, %(now)s, 1 FROM tenant WHERE slug = 'acme' RETURNING id, tenant_id
+)
+INSERT INTO chat_message (tenant_id, session_id, number, role, content, job_id, tokens, created_at)
+SELECT tenant_id, id, 1, 'user', 'Hello', gen_random_uuid(), 1, %(now)s FROM begun
+"""
+
+
+def begin_session(admin: Connection) -> str:
+    """A conversation of whoever asks, in the tenant acme; its task is past keeping."""
+    id_ = str(uuid4())
+    user = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
+    admin.execute(_SESSION, {"id": id_, "user": user, "now": NOW})
+    return id_
 
 
 @pytest.fixture
@@ -87,7 +107,9 @@ def ask(database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> I
             claims["sub"] = subject
         event["headers"] |= headers or {}
         answer = handler.handle(event, Context())
-        return Answer(answer["statusCode"], json.loads(answer["body"] or "null"), answer["headers"], answer["body"])
+        return Answer(
+            answer["statusCode"], json.loads(answer["body"] or "null"), answer["headers"], answer["body"] or ""
+        )
 
     yield ask
     handler.database().close()

@@ -22,7 +22,7 @@ def gateway(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iter
         start_response("401 Unauthorized", [("Content-Type", "application/json")])
         return [b'{"message":"Unauthorized"}']
     answer = handler.handle(_event(environ), Context())
-    body = answer["body"].encode()
+    body = (answer["body"] or "").encode()
     headers = [*answer["headers"].items(), ("Content-Length", str(len(body)))]
     start_response(f"{answer['statusCode']} -", headers)
     return [body]

@@ -15,7 +15,7 @@ from functions.admin_api.handler import document
 from tests.documents.matching.office import Office
 from tests.documents.matching.test_judge import TWICE
 from tests.factories import NOW
-from tests.functions.admin_api.conftest import Answer, Ask
+from tests.functions.admin_api.conftest import Answer, Ask, begin_session
 
 FIVE = Allowance(per_second=0.5, at_once=5)
 """Of which one user may take four, and 0.4 a second."""
@@ -118,7 +118,7 @@ def office(database: Database, admin: Connection) -> Office:
     return office
 
 
-def bodies(office: Office, job_id: str) -> dict[str, tuple[str, Any]]:
+def bodies(office: Office, job_id: str, session: str) -> dict[str, tuple[str, Any]]:
     """A path and a sound body for each operation that changes something."""
     one, other, third = map(str, office.ids[:3])
     review = f"/api/admin/reviews/{third}"
@@ -127,6 +127,7 @@ def bodies(office: Office, job_id: str) -> dict[str, tuple[str, Any]]:
         "POST /api/uploads": ("/api/uploads", {"tenant": "acme", "file_name": "a.pdf"}),
         "POST /api/tasks": ("/api/tasks", {"task_type": "echo", "payload": {}}),
         "POST /api/tasks/{job_id}/cancel": (f"/api/tasks/{job_id}/cancel", {}),
+        "DELETE /api/chat/sessions/{session_id}": (f"/api/chat/sessions/{session}", ""),
         "POST /api/admin/reviews/merge": ("/api/admin/reviews/merge", {"documents": [one, third]}),
         "POST /api/admin/reviews/split": ("/api/admin/reviews/split", {"document": third}),
         "POST /api/admin/reviews/accept": ("/api/admin/reviews/accept", difference),
@@ -140,7 +141,7 @@ def test_everything_that_changes_something_counts_and_nothing_that_reads(
     ask: Ask, admin: Connection, office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = ask({"task_type": "echo", "payload": {}}, path="/api/tasks").body["job_id"]
-    changing = bodies(office, job_id)
+    changing, others = (bodies(office, job_id, begin_session(admin)) for _ in range(2))
     described = {
         f"{method.upper()} {path}": operation
         for path, operations in document()["paths"].items()
@@ -156,7 +157,7 @@ def test_everything_that_changes_something_counts_and_nothing_that_reads(
         admin.execute("DELETE FROM change_allowance")
         method, _, _ = operation.partition(" ")
         first = ask(body, method=method, path=path)
-        answer = ask(body, method=method, path=path)
+        answer = ask(body, method=method, path=others[operation][0])
         assert (operation, first.status != 429, answer.status) == (operation, True, 429)
         assert answer.headers["Content-Type"] == "application/problem+json"
         assert "for more changes than are taken" in answer.body["detail"]
@@ -174,7 +175,10 @@ def test_who_may_not_change_anything_counts_for_nobody(
     settings.cache_clear()
 
     def refused(groups: str) -> list[Answer]:
-        return [ask(body, path=path, groups=groups) for path, body in bodies(office, str(uuid4())).values()]
+        asked = bodies(office, str(uuid4()), begin_session(admin)).items()
+        return [
+            ask(body, method=operation.partition(" ")[0], path=path, groups=groups) for operation, (path, body) in asked
+        ]
 
     for groups in ("[viewer tenant:acme]", "[operator tenant:other]"):
         assert {answer.status for answer in refused(groups)} <= {403, 404}

@@ -91,7 +91,8 @@ def test_a_page_is_as_long_as_lambda_answers_however_long_its_messages_are(
     session = say(ask, "0").body["job_id"]
     fill(session, character * 100_000, 30)
 
-    seen, after = [], 0
+    seen: list[int] = []
+    after: int | None = 0
     while after is not None:
         page = get(ask, f"/{session}", query={"after": str(after)})
         assert len(page.text.encode()) < MOST_BYTES + 1000
@@ -161,6 +162,48 @@ def test_a_token_that_names_nobody_has_no_conversations(ask: Ask, admin: Connect
     assert get(ask, subject="").status == 403
     assert say(ask, "Hello", session, subject="").status == 403
     assert say(ask, "Hello", subject="").status == 403
+
+
+def delete(ask: Ask, session: str, body: object = "", **how: Any) -> Answer:
+    return ask(body, method="DELETE", path=f"{PATH}/{session}", **how)
+
+
+def test_a_conversation_is_deleted_with_what_waits_in_it(ask: Ask, admin: Connection) -> None:
+    session = say(ask, "Hello").body["job_id"]
+
+    gone = delete(ask, session)
+
+    assert (gone.status, gone.text) == (204, "")
+    assert [get(ask, f"/{session}").status, say(ask, "Still there?", session).status] == [404, 404]
+    assert get(ask).body["sessions"] == []
+    task = ask("", method="GET", path=f"/api/tasks/{session}").body
+    assert (task["status"], task["result"]) == ("cancelled", None)
+    assert delete(ask, session).status == 404
+    assert rows(admin, "chat_message") == []
+
+
+@pytest.mark.parametrize(
+    ("who", "status"),
+    [
+        ({"groups": "[admin tenant:*]", "subject": OTHER}, 404),
+        ({"groups": "[viewer tenant:acme]", "subject": OTHER}, 404),
+        ({"groups": "[operator tenant:other]"}, 404),
+        ({"subject": ""}, 404),
+        ({"groups": "[viewer tenant:acme]"}, 403),
+    ],
+)
+def test_a_conversation_is_deleted_by_its_user_alone(
+    who: dict[str, str], status: int, ask: Ask, make_tenant: Callable[..., UUID]
+) -> None:
+    make_tenant("other")
+    session = say(ask, "Mine").body["job_id"]
+
+    assert delete(ask, session, **who).status == status
+    assert get(ask, f"/{session}").body["messages"][0]["content"] == "Mine"
+
+
+def test_what_is_no_conversation_cannot_be_deleted(ask: Ask) -> None:
+    assert [delete(ask, id_).status for id_ in ("7", "%00", str(uuid4()))] == [404, 404, 404]
 
 
 @pytest.mark.parametrize("id_", ["7", "x" * 40, "%00"])

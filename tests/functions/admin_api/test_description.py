@@ -15,7 +15,7 @@ from functions.admin_api.handler import document
 from tests.documents.matching.office import Office
 from tests.documents.matching.test_judge import TWICE
 from tests.factories import NOW
-from tests.functions.admin_api.conftest import Ask
+from tests.functions.admin_api.conftest import Ask, begin_session
 from tests.functions.admin_api.gateway import TOKEN, gateway
 
 HEADERS = {"Authorization": TOKEN}
@@ -36,7 +36,7 @@ _known: dict[str, list[str]] = {}
 
 @pytest.fixture
 def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> Office:
-    """A tenant with a document in doubt and a task in each state, which may ask for as much as it likes."""
+    """A tenant with a document in doubt, a task in each state and two conversations, which may ask as it likes."""
     monkeypatch.setenv("CHANGES_AT_ONCE", "1000000")
     chosen.cache_clear()
     office = Office(database, admin, TWICE)
@@ -51,7 +51,8 @@ def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.M
             "UPDATE task SET status = %s, ended_at = %s, failed_at = %s, result = '[]' WHERE id = %s",
             [state, NOW, NOW, job_id],
         )
-    _known.update({"job_id": tasks, "document_id": [str(id_) for id_ in office.ids]})
+    sessions = [begin_session(admin) for _ in range(2)]
+    _known.update({"job_id": tasks, "session_id": sessions, "document_id": [str(id_) for id_ in office.ids]})
     return office
 
 

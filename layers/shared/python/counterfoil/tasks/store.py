@@ -314,12 +314,12 @@ def page(connection: Connection, wanted: Wanted, limit: int) -> list[Task]:
 # -- cancelling -----------------------------------------------------------------------------------------------------
 
 # A try that is under way finds its token gone, and changes nothing any more.
-_CANCEL = """
+_WITHDRAW = """
 UPDATE task SET status = NULL, reason = %(reason)s, cancelled_at = %(now)s, ended_at = %(now)s,
     claim_token = nextval('claim_token'), claimed_at = NULL, lease_expires_at = NULL, next_attempt_at = NULL
-WHERE id = %(id)s AND status IN ('pending', 'in-progress')
-RETURNING task_type
+WHERE id = ANY(%(ids)s) AND status IN ('pending', 'in-progress')
 """
+_CANCEL = _WITHDRAW + "RETURNING task_type"
 
 
 def cancel(connection: Connection, job_id: UUID, now: datetime, by: str) -> tuple[Task, Sequence[Send]] | None:
@@ -330,7 +330,7 @@ def cancel(connection: Connection, job_id: UUID, now: datetime, by: str) -> tupl
     Raises:
         EndedError: it has succeeded or failed.
     """
-    row = connection.execute(_CANCEL, {"id": job_id, "now": now, "reason": f"Cancelled by {by}."}).fetchone()
+    row = connection.execute(_CANCEL, {"ids": [job_id], "now": now, "reason": f"Cancelled by {by}."}).fetchone()
     sends: Sequence[Send] = ()
     if row is not None:
         type_ = TYPES.get(row[0])
@@ -342,6 +342,24 @@ def cancel(connection: Connection, job_id: UUID, now: datetime, by: str) -> tupl
     if task.status != "cancelled":
         raise EndedError(f"The task has {task.status} already.")
     return task, sends
+
+
+# What lies in S3 is removed by the watchdog (migration 0036).
+_FORGET = """
+UPDATE task SET payload = %(instead)s::jsonb, payload_key = NULL, result = NULL WHERE id = ANY(%(ids)s)
+"""
+
+
+def withdraw(
+    connection: Connection, job_ids: Sequence[UUID], now: datetime, reason: str, instead: claim_check.Payload
+) -> None:
+    """Cancel those of these tasks of the transaction's tenant that are not over; nothing that waits for them is woken.
+
+    Of none of them is kept what it asked for, in whose place is `instead`, nor what it came to.
+    """
+    ids = list(job_ids)
+    connection.execute(_WITHDRAW, {"ids": ids, "now": now, "reason": reason})
+    connection.execute(_FORGET, {"ids": ids, "instead": claim_check.canonical(instead).decode()})
 
 
 # -- running --------------------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ without spending a try, and is woken by the end of that one, whatever its end is
 transaction that marks its task succeeded, once for each task. A message whose task failed or was cancelled stays
 without an answer, and those after it go on without it.
 
+Its user may delete a conversation (`deletion`), and the watchdog does so when nobody has used it for three months.
+
 Places count up from 1 in each conversation, those of answers among them; none is left out. To take one is to lock the
 conversation, so that whoever sees a place sees all those before it.
 """

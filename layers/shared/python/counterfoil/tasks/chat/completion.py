@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from counterfoil import llm
 from counterfoil.db import Connection
-from counterfoil.errors import DeferredError, InvalidSettingsError, PermanentError, StaleClaimError
+from counterfoil.errors import DeferredError, InvalidSettingsError, PermanentError
 from counterfoil.llm import Turn
 from counterfoil.tasks.chat import sessions
 from counterfoil.tasks.chat.tokens import estimate
@@ -85,9 +85,7 @@ def complete(context: TaskContext, _payload: Message) -> Done:
         raise PermanentError(f"{error} Send the message again after midnight UTC.") from error
 
     def effects(connection: Connection) -> Sequence[Send]:
-        if not sessions.answer(connection, asked.session_id, context.job_id, said.said, context.now()):
-            message = f"The job {context.job_id} has been answered by another try"
-            raise StaleClaimError(message)
+        sessions.answer(connection, asked.session_id, context.job_id, said.said, context.now())
         if sessions.must_wait(connection, context.job_id):  # an earlier one was begun anew meanwhile
             raise _not_yet(context)
         return wake_waiting(connection, KINDS["tasks"], context.job_id, context.now())

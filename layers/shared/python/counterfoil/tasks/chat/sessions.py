@@ -10,7 +10,7 @@ from typing import Literal
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.errors import RejectedRequestError
+from counterfoil.errors import RejectedRequestError, StaleClaimError
 from counterfoil.llm import Turn
 from counterfoil.tasks.chat.tokens import OVERHEAD, estimate
 
@@ -68,13 +68,13 @@ class Transcript:
 def begin(connection: Connection, session_id: UUID, tenant_id: UUID, user_id: str | None, now: datetime) -> None:
     """Begin a conversation of this user."""
     connection.execute(
-        "INSERT INTO chat_session (id, tenant_id, user_id, created_at) VALUES (%s, %s, %s, %s)",
-        [session_id, tenant_id, user_id, now],
+        "INSERT INTO chat_session (id, tenant_id, user_id, created_at, used_at) VALUES (%s, %s, %s, %s, %s)",
+        [session_id, tenant_id, user_id, now, now],
     )
 
 
 _TAKE = """
-UPDATE chat_session SET last_number = last_number + 1
+UPDATE chat_session SET last_number = last_number + 1, used_at = greatest(used_at, %(now)s)
 WHERE id = %(session)s AND (%(anybody)s OR user_id IS NOT DISTINCT FROM %(user)s)
 RETURNING tenant_id, last_number
 """
@@ -93,7 +93,7 @@ def ask(
     Raises:
         NoSessionError: there is no such conversation of this user.
     """
-    values = {"session": session_id, "anybody": False, "user": user_id}
+    values = {"session": session_id, "anybody": False, "user": user_id, "now": now}
     row = connection.execute(_TAKE, values).fetchone()
     if row is None:
         raise NoSessionError("There is no such session.")
@@ -101,11 +101,19 @@ def ask(
     return int(row[1])
 
 
-def answer(connection: Connection, session_id: UUID, job_id: UUID, content: str, now: datetime) -> bool:
-    """Add the answer of a job. Returns whether it is the first one; where it is not, nothing may be committed."""
-    row = connection.execute(_TAKE, {"session": session_id, "anybody": True, "user": None}).fetchone()
-    assert row is not None  # nothing deletes a conversation but the end of its tenant
-    return _add(connection, (session_id, *row), "assistant", job_id, content, now)
+def answer(connection: Connection, session_id: UUID, job_id: UUID, content: str, now: datetime) -> None:
+    """Add the answer of a job.
+
+    Raises:
+        StaleClaimError: there is one already, or the conversation has been deleted.
+    """
+    row = connection.execute(_TAKE, {"session": session_id, "anybody": True, "user": None, "now": now}).fetchone()
+    if row is None:
+        message = f"The session of the job {job_id} has been deleted"
+        raise StaleClaimError(message)
+    if not _add(connection, (session_id, *row), "assistant", job_id, content, now):
+        message = f"The job {job_id} has been answered by another try"
+        raise StaleClaimError(message)
 
 
 def _add(
@@ -187,6 +195,22 @@ def history(connection: Connection, session_id: UUID, number: int, budget: int) 
     limit = max(0, budget) // (2 * (OVERHEAD + 1))  # no turn takes less
     values = {"session": session_id, "number": number, "limit": limit, "budget": budget}
     return [Turn(*row) for row in connection.execute(_HISTORY, values)]
+
+
+# -- deleting -------------------------------------------------------------------------------------------------------
+
+
+def lock(connection: Connection, session_id: UUID, user_id: str | None) -> list[UUID]:
+    """Keep everybody from adding to a conversation until the transaction's end. Returns the jobs of its messages.
+
+    Raises:
+        NoSessionError: there is no such conversation of this user.
+    """
+    mine = "SELECT FROM chat_session WHERE id = %s AND user_id IS NOT DISTINCT FROM %s FOR UPDATE"
+    if connection.execute(mine, [session_id, user_id]).fetchone() is None:
+        raise NoSessionError("There is no such session.")
+    jobs = "SELECT job_id FROM chat_message WHERE session_id = %s AND role = 'user' ORDER BY number"
+    return [job_id for (job_id,) in connection.execute(jobs, [session_id])]
 
 
 # -- looking --------------------------------------------------------------------------------------------------------

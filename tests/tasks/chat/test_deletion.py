@@ -1,0 +1,175 @@
+"""A deleted conversation leaves nothing of what was said, and whoever is still at it changes nothing any more."""
+
+from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.delivery import store as delivery
+from counterfoil.delivery.store import Answer, Claim
+from counterfoil.errors import PermanentError, StaleClaimError
+from counterfoil.messages import Message
+from counterfoil.tasks import store
+from counterfoil.tasks.chat import NoSessionError
+from counterfoil.tasks.chat.completion import NAME
+from counterfoil.tasks.chat.deletion import delete
+from counterfoil.tasks.registry import TYPES
+from counterfoil.work import KINDS
+from tests.factories import NOW
+from tests.tasks.chat.conftest import USER, Chat
+from tests.tasks.conftest import BUCKET, FakeS3, rows
+
+SECRET = "My secret"
+
+
+def forget(chat: Chat, session: UUID, user: str | None = USER, tenant: UUID | None = None) -> None:
+    def once() -> None:
+        with chat.database.tenant(tenant or chat.tenant) as connection:
+            delete(connection, session, user, NOW)
+
+    retry_conflicts(once)
+
+
+def everything(admin: Connection) -> str:
+    """All that the database holds, but for the schema."""
+    tables = [name for (name,) in admin.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
+    return str([rows(admin, table) for table in tables])
+
+
+def test_nothing_of_what_was_said_stays_anywhere(chat: Chat, admin: Connection) -> None:
+    session = chat.say(SECRET)
+    second, third = (chat.say(f"{SECRET}, again", session) for _ in range(2))
+    done = chat.run(session)
+    with chat.database.tenant(chat.tenant) as connection:
+        done.effects(connection)
+        store.write_result(connection, session, b'{"message": "My secret, too"}', NOW)
+        connection.execute("UPDATE task SET status = 'succeeded' WHERE id = %s", [session])
+    admin.execute("UPDATE task SET status = 'failed', failed_at = %s WHERE id = %s", [NOW, second])
+    assert SECRET in everything(admin)
+
+    forget(chat, session)
+
+    assert SECRET not in everything(admin)
+    assert {row["id"]: (row["status"], row["reason"], row["result"]) for row in rows(admin, "task")} == {
+        session: ("succeeded", None, None),
+        second: ("failed", None, None),
+        third: (None, "Its session was deleted.", None),
+    }
+    with pytest.raises(NoSessionError):
+        chat.transcript(session)
+
+
+def test_a_long_message_goes_from_s3_too(chat: Chat, admin: Connection, s3: FakeS3) -> None:
+    kind = TYPES.get(NAME)
+    assert kind is not None
+    order = store.order(kind, {"message": "\u00e9" * 90_000}, user_id=USER)
+    session = store.submit(chat.database, chat.tenant, order, NOW, bucket=BUCKET).task.job_id
+    (key,) = s3.objects
+
+    forget(chat, session)
+
+    assert admin.execute("SELECT key, due_at <= now() FROM payload_removal").fetchall() == [(key, True)]
+    (task,) = rows(admin, "task")
+    assert (task["payload"], task["payload_key"]) == ({"message": "(deleted)"}, None)
+
+
+def test_a_try_that_is_under_way_changes_nothing_any_more(chat: Chat, admin: Connection) -> None:
+    session = chat.say("Hello")
+    admin.execute("UPDATE task SET status = 'in-progress', attempts = 1, claim_token = 9 WHERE id = %s", [session])
+    claim = Claim(Answer.MINE, Message(work_id=session, revision=1, send_number=0), chat.tenant, 1, 9)
+    done = chat.run(session)
+
+    forget(chat, session)
+
+    with pytest.raises(StaleClaimError, match=r"session of the job .* has been deleted"):
+        chat.settle(session, done)
+    with pytest.raises(StaleClaimError), chat.database.tenant(chat.tenant) as connection:
+        delivery.succeed(connection, KINDS["tasks"], [(claim, None)])
+    assert (rows(admin, "chat_message"), rows(admin, "task")[0]["status"]) == ([], None)
+
+
+def test_nobody_s_turn_comes_in_a_conversation_that_is_gone(chat: Chat, admin: Connection) -> None:
+    session = chat.say("One")
+    for text in ("Two", "Three"):
+        chat.say(text, session)
+    owed = len(rows(admin, "outbox"))
+
+    forget(chat, session)
+
+    assert len(rows(admin, "outbox")) == owed
+
+
+def test_a_dead_letter_of_it_that_is_sent_again_says_that_the_message_is_gone(chat: Chat) -> None:
+    session = chat.say("Hello")
+    forget(chat, session)
+    kind = TYPES.get(NAME)
+    assert kind is not None
+
+    with chat.database.tenant(chat.tenant) as connection:
+        given = store.given(connection, session)
+    assert given is not None
+    assert given.payload is not None
+    kind.read(given.payload)
+    with pytest.raises(PermanentError, match="not there any more"):
+        chat.run(session)
+
+
+def test_the_same_request_under_its_key_does_not_begin_it_anew(chat: Chat, admin: Connection) -> None:
+    kind = TYPES.get(NAME)
+    assert kind is not None
+    order = store.order(kind, {"message": "Hello"}, idempotency_key="k", user_id=USER)
+    first = store.submit(chat.database, chat.tenant, order, NOW, bucket=None)
+
+    forget(chat, first.task.job_id)
+    again = store.submit(chat.database, chat.tenant, order, NOW, bucket=None)
+
+    assert (again.is_new, again.task.job_id, again.task.status) == (False, first.task.job_id, "cancelled")
+    assert rows(admin, "chat_session") == []
+
+
+@pytest.mark.parametrize("stranger", ["eve", None, ""])
+def test_nobody_else_can_delete_it(chat: Chat, stranger: str | None) -> None:
+    session = chat.say("Mine")
+
+    with pytest.raises(NoSessionError):
+        forget(chat, session, stranger)
+    with pytest.raises(NoSessionError):
+        forget(chat, session, USER, uuid4())
+    with pytest.raises(NoSessionError):
+        forget(chat, uuid4())
+    assert chat.said(session) == [(1, "user", "Mine")]
+
+
+def test_other_conversations_stay(chat: Chat, admin: Connection) -> None:
+    session, other = chat.say("One"), chat.say("Other")
+
+    forget(chat, session)
+
+    assert chat.said(other) == [(1, "user", "Other")]
+    assert {row["id"]: row["status"] for row in rows(admin, "task")} == {session: None, other: "pending"}
+
+
+def test_who_adds_to_it_at_the_same_time_is_cancelled_or_refused(
+    chat: Chat, admin: Connection, database: Database
+) -> None:
+    for _ in range(5):
+        session = chat.say("Hello")
+
+        def say(number: int, session: UUID = session) -> bool:
+            try:
+                chat.say(str(number), session)
+            except NoSessionError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(4) as pool:
+            said = [pool.submit(say, number) for number in range(6)]
+            gone = pool.submit(forget, chat, session)
+        gone.result()
+
+        accepted = sum(one.result() for one in said)
+        jobs = admin.execute("SELECT status, payload FROM task").fetchall()
+        assert jobs == [(None, {"message": "(deleted)"})] * (1 + accepted)
+        assert (rows(admin, "chat_session"), rows(admin, "chat_message")) == ([], [])
+        admin.execute("DELETE FROM task")
