@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Callable, Iterator
 from threading import Barrier, Thread
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import jmespath  # type: ignore[import-untyped]
 import pytest
-from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idempotent_function
+from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idempotent, idempotent_function
 from aws_lambda_powertools.utilities.idempotency.exceptions import (
     IdempotencyAlreadyInProgressError,
     IdempotencyPersistenceLayerError,
@@ -133,6 +134,34 @@ def guarded(layer: PostgresPersistence, function: Callable[..., Any], name: str)
     return idempotent_function(  # type: ignore[no-any-return]
         function, data_keyword_argument="order", persistence_store=layer, config=config, key_prefix=name
     )
+
+
+def test_a_durable_function_that_is_replayed_ends_under_its_own_name_whatever_it_called(
+    persistence: PostgresPersistence, admin: Connection
+) -> None:
+    is_killed = [True, False]
+
+    def reserve(*, order: Any) -> str:
+        return "reserved"
+
+    reserved = guarded(persistence, reserve, "reserve")
+
+    @idempotent(persistence_store=persistence, key_prefix="handle")
+    def handle(event: dict[str, Any], context: Any) -> list[str]:
+        if is_killed.pop(0):
+            raise Killed
+        return [reserved(order=event), "placed"]
+
+    context: Any = SimpleNamespace(lambda_context=Context(), state=SimpleNamespace(operations=[]))
+    with pytest.raises(Killed):
+        handle(ORDER, context)
+    context.state.operations = ["begun", "step"]
+
+    assert handle(ORDER, context) == handle(ORDER, Context()) == ["reserved", "placed"]
+    assert {row["key"].partition("#")[0]: row["status"] for row in rows(admin, "idempotency")} == {
+        "handle": "COMPLETED",
+        "reserve": "COMPLETED",
+    }
 
 
 @pytest.mark.parametrize("order", [ORDER, "PO-1"], ids=["object", "text"])

@@ -1,24 +1,30 @@
 """What docs/idempotency.md shows works as it is shown."""
 
 import re
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
+import psycopg
 import pytest
 
-from counterfoil.db import Connection
+from cli.postgres import Server
+from counterfoil.db import Connection, Database
+from counterfoil.idempotency import PostgresPersistence
 from counterfoil.settings import settings
 from functions.watchdog.purge import AT_ONCE, KEY_RETENTION
 from tests.delivery.conftest import clock, pending, sqs
 from tests.delivery.harness import Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
-from tests.idempotency.orders import ORDER
+from tests.idempotency.orders import ORDER, PLACED, Orders
 
 __all__ = ["clock", "pending", "sqs"]
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "idempotency.md").read_text()
 SAMPLES = re.findall(r"^```python\n(.+?)^```", PAGE, re.MULTILINE | re.DOTALL)
+ELSEWHERE, TIDYING = re.findall(r"^```sql\n(.+?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
 def run(sample: str, **known: Any) -> dict[str, Any]:
@@ -69,3 +75,57 @@ def test_what_is_kept_is_told_in_its_numbers() -> None:
 
     assert f"{KEY_RETENTION.days} days" in kept
     assert f"{AT_ONCE:,} of each" in kept
+
+
+@pytest.fixture
+def elsewhere(postgres: Server, empty_database: str) -> Iterator[Connection]:
+    """Another application's database, with the table that the page gives it; as its superuser."""
+    with psycopg.connect(postgres.url(empty_database), autocommit=True) as connection:
+        connection.execute(ELSEWHERE)
+        yield connection
+        connection.execute("DROP OWNED BY shop; DROP ROLE shop")
+
+
+def test_another_application_has_its_own_table_and_tenants_apart(
+    postgres: Server, empty_database: str, elsewhere: Connection
+) -> None:
+    database = Database(postgres.url(empty_database, "shop"))
+    ours, theirs = (
+        Orders(PostgresPersistence(database, tenant, table="shop.idempotency")) for tenant in (uuid4(), uuid4())
+    )
+    failing = Orders(PostgresPersistence(database, uuid4(), table="shop.idempotency"))
+    failing.answer = ValueError("out of stock")
+
+    for _ in range(2):
+        assert ours.place(order=ORDER) == theirs.place(order=ORDER) == PLACED
+        with pytest.raises(ValueError, match="out of stock"):
+            failing.place(order=ORDER)
+    with psycopg.connect(postgres.url(empty_database, "shop")) as somebody:
+        seen = somebody.execute("SELECT * FROM shop.idempotency").fetchall()
+    database.close()
+
+    assert (ours.runs, theirs.runs, failing.runs, seen) == (1, 1, 2, [])
+    elsewhere.execute(TIDYING)
+    assert len(elsewhere.execute("SELECT * FROM shop.idempotency").fetchall()) == 2
+    elsewhere.execute("UPDATE shop.idempotency SET expires_at = now() - interval '1 second'")
+    elsewhere.execute(TIDYING)
+    assert elsewhere.execute("SELECT * FROM shop.idempotency").fetchall() == []
+
+
+def test_another_application_s_table_is_like_ours(elsewhere: Connection, admin: Connection) -> None:
+    columns = """SELECT column_name, data_type, is_nullable, column_default FROM information_schema.columns
+                 WHERE table_name = 'idempotency' ORDER BY ordinal_position"""
+
+    assert elsewhere.execute(columns).fetchall() == admin.execute(columns).fetchall()
+
+
+def test_the_modules_that_another_application_needs_are_told() -> None:
+    told = re.findall(r"`(counterfoil\.\w+)`", PAGE.split("## Elsewhere")[1].split("```")[0])
+    loaded = subprocess.run(
+        [sys.executable, "-c", "import counterfoil.idempotency, sys; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+
+    assert set(told) == {name for name in loaded if name.startswith("counterfoil.")}

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from threading import RLock, local
 from typing import Any, TypeVar, cast
@@ -27,10 +27,12 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import (
 )
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
+from psycopg.sql import SQL, Identifier
 
 from counterfoil.db import CommitUnknownError, Connection, Database, retry_conflicts
 from counterfoil.errors import ConflictError, DeferredError, PermanentError
 
+TABLE = "idempotency"
 KEPT = timedelta(hours=24)
 """How long a result is returned again."""
 GRACE_SECONDS = 30.0
@@ -47,7 +49,7 @@ log = logging.getLogger(__name__)
 # Of several at once, one inserts or takes over; the others wait for its commit, and find that none of the conditions
 # holds any more. The last condition is for a claim whose commit nobody heard.
 _CLAIM = """
-INSERT INTO idempotency AS held (tenant_id, key, status, claim, claimed_at, in_progress_until, expires_at, payload_hash)
+INSERT INTO {table} AS held (tenant_id, key, status, claim, claimed_at, in_progress_until, expires_at, payload_hash)
 SELECT %(tenant)s, %(key)s, 'INPROGRESS', %(claim)s::uuid, now, now + %(in_progress)s::interval,
        now + %(lives)s::interval, %(payload_hash)s::text
 FROM (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) AS clock
@@ -65,13 +67,13 @@ RETURNING true
 _READ = """
 SELECT status, extract(epoch FROM expires_at - now)::float8, extract(epoch FROM in_progress_until - now)::float8,
        coalesce(result, ''), coalesce(payload_hash, '')
-FROM idempotency, (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) AS clock
+FROM {table}, (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) AS clock
 WHERE tenant_id = %(tenant)s AND key = %(key)s
 """
 
 # A record that is gone, since another run took it over and failed, is written anew: this run succeeded.
 _COMPLETE = """
-INSERT INTO idempotency AS held (tenant_id, key, status, claim, claimed_at, completed_at, expires_at, payload_hash,
+INSERT INTO {table} AS held (tenant_id, key, status, claim, claimed_at, completed_at, expires_at, payload_hash,
                                  result, result_hash)
 SELECT %(tenant)s, %(key)s, 'COMPLETED', coalesce(%(claim)s::uuid, gen_random_uuid()), now, now,
        now + %(lives)s::interval, %(payload_hash)s::text, %(result)s::text, sha256(convert_to(%(result)s, 'UTF8'))
@@ -84,7 +86,7 @@ RETURNING true
 """
 
 _DELETE = """
-DELETE FROM idempotency
+DELETE FROM {table}
 WHERE tenant_id = %(tenant)s AND key = %(key)s AND (%(claim)s::uuid IS NULL OR claim = %(claim)s::uuid)
 """
 
@@ -104,7 +106,8 @@ class _Run:
     data: Any
     """What the function was given, by identity: Powertools hands the same object to each call about one run."""
     function_name: str
-    claim: UUID = field(default_factory=uuid4)
+    claim: UUID | None = field(default_factory=uuid4)
+    """None where it goes on under whatever claim its key has."""
 
 
 class _Thread(local):
@@ -114,20 +117,36 @@ class _Thread(local):
         self.function_name = ""
         self.runs: list[_Run] = []
         """From the outermost to the innermost."""
+        self.refused: _Run | None = None
+        """The last one whose key was running already: a durable function that is replayed goes on all the same."""
         self.claim: UUID | None = None
         """Of the run that the call is about; None where it is about none, and any claim will do."""
 
 
 class PostgresPersistence(BasePersistenceLayer):
-    """Keeps the records of one tenant in table `idempotency`.
+    """Keeps the records of one tenant in a table, which docs/idempotency.md describes.
 
     One object may be shared by threads, and by functions that call one another. As with every layer of Powertools, the
     first configuration that it is used with is the one that counts: functions with another one need an object of their
     own.
     """
 
-    def __init__(self, database: Database, tenant_id: UUID, *, clock: Callable[[], datetime] | None = None) -> None:
-        """`clock` says what time it is in place of the database, whose clock is the same for every process."""
+    def __init__(
+        self,
+        database: Database,
+        tenant_id: UUID,
+        *,
+        table: str = TABLE,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
+        """`table` may have its schema in front: `shop.idempotency`.
+
+        `clock` says what time it is in place of the database, whose clock is the same for every process.
+        """
+        name = Identifier(*table.split("."))
+        self._claim, self._look, self._complete, self._free = (
+            SQL(statement).format(table=name).as_bytes() for statement in (_CLAIM, _READ, _COMPLETE, _DELETE)
+        )
         self._thread = _Thread()
         self._lock = RLock()
         self._database = database
@@ -179,6 +198,10 @@ class PostgresPersistence(BasePersistenceLayer):
         self._thread.claim = run.claim
         try:
             super().save_inprogress(data, remaining_time_in_millis)
+        except IdempotencyItemAlreadyExistsError as error:
+            if error.old_data_record is not None and error.old_data_record.status == "INPROGRESS":
+                self._thread.refused = replace(run, claim=None)
+            raise
         finally:
             self._thread.claim = None
         self._thread.runs.append(run)
@@ -203,13 +226,16 @@ class PostgresPersistence(BasePersistenceLayer):
     @contextmanager
     def _ending(self, data: Any) -> Iterator[None]:
         """Under the name and the claim with which the run of `data` began."""
-        runs = self._thread.runs
+        runs, refused = self._thread.runs, self._thread.refused
         place = next((place for place in reversed(range(len(runs))) if runs[place].data is data), None)
-        if place is None:  # ended without having begun here
+        if place is not None:
+            run = runs[place]
+            del runs[place:]  # those inside it never said that they ended
+        elif refused is not None and refused.data is data:
+            run, self._thread.refused = refused, None
+        else:  # ended without having begun here
             yield
             return
-        run = runs[place]
-        del runs[place:]  # those inside it never said that they ended
         self._thread.function_name, self._thread.claim = run.function_name, run.claim
         try:
             yield
@@ -232,7 +258,7 @@ class PostgresPersistence(BasePersistenceLayer):
         }
 
         def put(connection: Connection) -> DataRecord | None:
-            if connection.execute(_CLAIM.encode(), values).fetchone() is not None:
+            if connection.execute(self._claim, values).fetchone() is not None:
                 return None
             return self._read(connection, data_record.idempotency_key)
 
@@ -244,12 +270,12 @@ class PostgresPersistence(BasePersistenceLayer):
 
     def _update_record(self, data_record: DataRecord) -> None:
         values = self._values(data_record) | {"result": data_record.response_data}
-        if not self._transact(lambda connection: connection.execute(_COMPLETE.encode(), values).rowcount):
+        if not self._transact(lambda connection: connection.execute(self._complete, values).rowcount):
             raise _OutrunError
 
     def _delete_record(self, data_record: DataRecord) -> None:
         values = self._values(data_record)
-        self._transact(lambda connection: connection.execute(_DELETE.encode(), values).rowcount)
+        self._transact(lambda connection: connection.execute(self._free, values).rowcount)
 
     def _values(self, record: DataRecord) -> dict[str, Any]:
         """What the statements are told of a record."""
@@ -267,7 +293,7 @@ class PostgresPersistence(BasePersistenceLayer):
     def _read(self, connection: Connection, key: str) -> DataRecord | None:
         """A record, with the times at which this process's clock will say that they have come."""
         values = {"tenant": self._tenant_id, "key": key, "now": self._now()}
-        row = connection.execute(_READ.encode(), values).fetchone()
+        row = connection.execute(self._look, values).fetchone()
         if row is None:
             return None
         status, lives, in_progress, result, payload_hash = row

@@ -1,0 +1,105 @@
+"""What Powertools promises of the forms of payloads and results, held against ours and its layer for DynamoDB."""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+from aws_lambda_powertools.utilities.idempotency import BasePersistenceLayer, IdempotencyConfig, idempotent_function
+from aws_lambda_powertools.utilities.idempotency.serialization.dataclass import DataclassSerializer
+from aws_lambda_powertools.utilities.idempotency.serialization.pydantic import PydanticSerializer
+from pydantic import BaseModel
+
+from tests.delivery.harness import Context
+from tests.idempotency.orders import ORDER, Orders
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, "", 0, False, [], {}, [1, {"a": None}], {"nul": "\x00", "half a pair": "\ud800", "€": "ß"}, "x" * 300_000],
+    ids=["none", "empty text", "zero", "false", "empty list", "empty object", "nested", "odd characters", "long"],
+)
+def test_whatever_is_json_comes_back_as_it_was(layer: BasePersistenceLayer, answer: Any) -> None:
+    orders = Orders(layer)
+    orders.answer = answer
+    first, second = orders.place(order=ORDER), orders.place(order=ORDER)
+
+    assert first == answer
+    assert second == (answer or None)  # Powertools gives an empty result back as none
+    assert orders.runs == 1
+
+
+def test_what_is_no_plain_json_but_has_a_form_in_it_goes_in_and_out(layer: BasePersistenceLayer) -> None:
+    order = {"id": UUID(int=7), "day": date(2026, 2, 11), "at": datetime(2026, 2, 11, 10, tzinfo=UTC), "net": 1.5}
+    orders = Orders(layer)
+    orders.answer = {"total": Decimal("148.75"), "order": Numbered(number="PO-1")}
+    orders.place(order=order)
+
+    assert orders.place(order=dict(order)) == {"total": "148.75", "order": {"number": "PO-1"}}
+    assert orders.runs == 1
+
+
+@dataclass
+class Order:
+    number: str
+
+
+@dataclass
+class Placed:
+    number: str
+
+
+def test_a_dataclass_goes_in_and_comes_out(layer: BasePersistenceLayer) -> None:
+    runs = []
+    config = IdempotencyConfig(lambda_context=Context())
+
+    def place(*, order: Order) -> Placed:
+        runs.append(order)
+        return Placed(order.number)
+
+    once = idempotent_function(
+        place,
+        data_keyword_argument="order",
+        persistence_store=layer,
+        config=config,
+        output_serializer=DataclassSerializer(model=Placed),
+    )
+    assert once(order=Order("PO-1")) == once(order=Order("PO-1")) == Placed("PO-1")
+    assert len(runs) == 1
+
+
+class Numbered(BaseModel):
+    number: str
+
+
+def test_a_model_goes_in_and_comes_out(layer: BasePersistenceLayer) -> None:
+    orders = Orders(layer)
+
+    def place(*, order: Numbered) -> Numbered:
+        orders.runs += 1
+        return order
+
+    once = idempotent_function(
+        place,
+        data_keyword_argument="order",
+        persistence_store=layer,
+        config=orders.config,
+        output_serializer=PydanticSerializer(model=Numbered),
+    )
+
+    assert once(order=Numbered(number="PO-1")) == once(order=Numbered(number="PO-1")) == Numbered(number="PO-1")
+    assert orders.runs == 1
+
+
+def test_a_model_is_told_by_what_is_in_it(layer: BasePersistenceLayer) -> None:
+    class Model(BaseModel):
+        number: str
+
+    orders = Orders(layer)
+    orders.place(order=Model(number="PO-1"))
+    orders.place(order=Model(number="PO-1"))
+    orders.place(order={"number": "PO-1"})
+
+    assert orders.runs == 1
