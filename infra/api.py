@@ -3,6 +3,9 @@
 The tokens are those of a Cognito user pool that the deployment makes, or of any other OpenID Connect issuer that its
 context names. The gateway checks signature, issuer, audience and expiry. Groups say what a person may do: `viewer`,
 `operator` or `admin`, and `tenant:{slug}` for each tenant, or `tenant:*`.
+
+It is an HTTP API: what it refuses by itself (no valid token, too many requests, no room for the function) it says in
+its own form, which cannot be changed. The description of the API has both.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,8 @@
-"""What the API answers where it does not do what was asked: `application/problem+json` (RFC 9457), with a sentence."""
+"""What the API answers where it does not do what was asked: `application/problem+json` (RFC 9457), with a sentence.
+
+Some answers are the gateway's, which has one form for them and cannot be told another: `{"message"}`. Their media type
+is `application/json`, so that a client can tell the two apart.
+"""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -11,20 +15,28 @@ from pydantic import BaseModel, ConfigDict, Field
 from counterfoil.errors import RejectedRequestError
 
 MEDIA_TYPE = "application/problem+json"
+GATEWAY_MEDIA_TYPE = "application/json"
+BY_THE_GATEWAY = (401, 403, 413, 429, 500, 503, 504)
+"""What the gateway may answer by itself, whatever is asked: no valid token, more than 10 MB, more requests than it lets
+through, a function that fails, has no room or takes too long."""
+BY_EVERY_ROUTE = (403, 500, 503)
+"""What any of our routes may answer: no role, a failure of ours, no database."""
 
 SENTENCES = {
     400: "The body is not JSON, or no text at all.",
-    401: "There is no valid token. The gateway answers, in its own form.",
-    403: "The token's groups do not allow it.",
+    401: "There is no valid token.",
+    403: "The token does not allow it.",
     404: "There is no such thing, or none that the caller may see.",
     405: "The path has no such method; Allow has those that it has.",
     409: "What the request is about is not as the caller saw it any more.",
     413: "The request is larger than is taken.",
     415: "The body is declared as something else than JSON.",
     422: "The request can be read, and cannot be carried out as it is. The sentence says why.",
-    429: "Too many requests. Retry-After says when to ask again.",
-    500: "This failed on our side.",
-    503: "This cannot be answered just now. Retry-After says when to ask again.",
+    429: "Too many requests. Retry-After says when to ask again; where the gateway answers, wait for a second.",
+    500: "This failed on our side. Where the gateway answers, it may have been done all the same.",
+    503: "This cannot be answered just now. Retry-After says when to ask again; where the gateway answers, wait for a "
+    "few seconds, and it may have been done all the same.",
+    504: "This took too long, and may have been done all the same.",
 }
 
 
@@ -38,6 +50,12 @@ class Problem(BaseModel):
     status: int
     detail: str
     """A sentence for people."""
+
+
+class GatewayAnswer(BaseModel):
+    """What the gateway says by itself."""
+
+    message: str
 
 
 class ForbiddenError(RejectedRequestError):
@@ -60,25 +78,35 @@ def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) 
 
 def problem_response(status: int) -> dict[str, Any]:
     """How an OpenAPI document tells of a problem."""
-    schema = {"$ref": f"#/components/schemas/{Problem.__name__}"}
-    return {"description": SENTENCES[status], "content": {MEDIA_TYPE: {"schema": schema}}}
+    content = {
+        media_type: {"schema": {"$ref": f"#/components/schemas/{form['model'].__name__}"}}
+        for media_type, form in _content(status, ours=True).items()
+    }
+    return {"description": SENTENCES[status], "content": content}
 
 
 def responses(success: Mapping[int, tuple[Any, str]], *problems: int) -> dict[int, OpenAPIResponse]:
     """What a route may answer, for its description: models (None: no body) and sentences by status, and problems.
 
-    Those that every route may answer (no token, no role, no database) need not be named.
+    Those that every route may answer, and the gateway in its place, need not be named.
     """
     found: dict[int, Any] = {
         status: {"description": sentence, "content": {"application/json": {"model": model}} if model else {}}
         for status, (model, sentence) in success.items()
     }
-    for status in sorted({*problems, 401, 403, 500, 503}):
-        content = {"application/json": {"schema": {"type": "object"}}} if status == 401 else {MEDIA_TYPE: _PROBLEM}
-        found[status] = {"description": SENTENCES[status], "content": content}
+    ours = {*problems, *BY_EVERY_ROUTE}
+    for status in sorted({*ours, *BY_THE_GATEWAY}):
+        found[status] = {"description": SENTENCES[status], "content": _content(status, ours=status in ours)}
         if status in {429, 503}:
             found[status]["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
     return found
 
 
-_PROBLEM = {"model": Problem}
+def _content(status: int, *, ours: bool) -> dict[str, dict[str, type[BaseModel]]]:
+    """The forms of a status, by their media types."""
+    found: dict[str, dict[str, type[BaseModel]]] = {}
+    if ours:
+        found[MEDIA_TYPE] = {"model": Problem}
+    if status in BY_THE_GATEWAY:
+        found[GATEWAY_MEDIA_TYPE] = {"model": GatewayAnswer}
+    return found

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from functions.admin_api.problems import BY_THE_GATEWAY, SENTENCES
 from infra.api import BURST, REQUESTS_PER_SECOND, ROLES
 from infra.packaging import Package
 from tests.infra.synthesis import Synthesis, Template, synthesise
@@ -17,6 +18,11 @@ def test_every_route_takes_a_token(aws: Synthesis) -> None:
 
     assert {route["RouteKey"] for route in routes} == {"ANY /api/{path+}"}
     assert {route["AuthorizationType"] for route in routes} == {"JWT"}
+
+
+def test_it_is_an_http_api_whose_own_refusals_the_description_knows(aws: Synthesis) -> None:
+    assert aws["pipeline"].the("AWS::ApiGatewayV2::Api")["ProtocolType"] == "HTTP"
+    assert set(BY_THE_GATEWAY) <= SENTENCES.keys()
 
 
 def test_tokens_are_those_of_a_user_pool_into_which_nobody_signs_himself_up(aws: Synthesis) -> None:

@@ -86,6 +86,36 @@ def test_whatever_is_asked_is_answered_as_promised(case: Case[Any], world: Offic
     case.call_and_validate(headers=HEADERS, excluded_checks=left_out)
 
 
+OPERATIONS = [
+    (f"{method.upper()} {path}", operation)
+    for path, operations in document()["paths"].items()
+    for method, operation in operations.items()
+]
+
+
+@pytest.mark.parametrize(("label", "operation"), OPERATIONS, ids=[label for label, _ in OPERATIONS])
+def test_each_answer_is_known_in_our_form_and_in_the_gateway_s(label: str, operation: dict[str, Any]) -> None:
+    """The gateway of AWS says so, of every route: it is an HTTP API."""
+    forms = {
+        status: {
+            media_type: form["schema"].get("$ref", "").rpartition("/")[2]
+            for media_type, form in answer["content"].items()
+        }
+        for status, answer in operation["responses"].items()
+        if int(status) >= 400
+    }
+    ours, theirs = {"application/problem+json": "Problem"}, {"application/json": "GatewayAnswer"}
+    both = ours | theirs
+
+    assert (forms.pop("401"), forms.pop("504")) == (theirs, theirs)
+    assert [forms.pop(status) for status in ("403", "500", "503")] == [both] * 3
+    changing = not label.startswith("GET ")
+    assert [forms.pop(status) for status in ("413", "429")] == [both if changing else theirs] * 2
+    assert all(form == ours for form in forms.values())
+    form = document()["components"]["schemas"]["GatewayAnswer"]
+    assert (form["required"], form["properties"]["message"]["type"]) == (["message"], "string")
+
+
 def test_every_operation_is_asked() -> None:
     described = {
         f"{method.upper()} {path}" for path, operations in document()["paths"].items() for method in operations
