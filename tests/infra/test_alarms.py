@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,13 @@ def unknown(found: dict[str, dict[str, Any]], emitted: set[Metric]) -> set[str]:
 
 
 @pytest.fixture
-def emitted(
+def emitted(written: str) -> set[Metric]:
+    """The metrics that the real code emits."""
+    return extracted(written)
+
+
+@pytest.fixture
+def written(
     database: Database,
     keeper_database_url: str,
     admin: Connection,
@@ -92,8 +99,8 @@ def emitted(
     tenant: UUID,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> Iterator[set[Metric]]:
-    """What the real code emits: a batch of every worker, one that the archiver fails on, a round without Slack."""
+) -> Iterator[str]:
+    """What the real code writes: a batch of every worker, one that the archiver fails on, a round without Slack."""
     for row in QUEUES:
         deliver(row, admin, tenant, database, clock)
     environment = {
@@ -112,7 +119,7 @@ def emitted(
         one.cache_clear()
     watchdog.handle({}, Context(left=55))
     dead_letters.handle(event(record("{}")), Context(left=60))
-    yield extracted(capsys.readouterr().out)
+    yield capsys.readouterr().out
     for one in cached:
         one.cache_clear()
 
@@ -189,6 +196,45 @@ def test_every_alarm_watches_what_the_code_emits(aws: Synthesis, emitted: set[Me
 
     assert len(found) == sum(len(subjects_of(watch, QUEUES)) for watch in WATCHES)
     assert unknown(found, emitted) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "by"),
+    [
+        ("RetryQueueDepth", "Count", {"worker"}),
+        ("Retries", "Count", {"worker"}),
+        ("AttemptsBeforeSuccess", "Count", {"worker"}),
+        ("Errors", "Count", {"worker", "error_type"}),
+        ("EndToEndSeconds", "Seconds", {"worker"}),
+    ],
+)
+def test_what_is_measured_of_tasks_is_emitted_by_them_in_its_unit(
+    written: str, name: str, unit: str, by: set[str]
+) -> None:
+    lines = [json.loads(line) for line in written.splitlines() if f'"{name}"' in line]
+    found = [
+        (metric["Unit"], *map(frozenset, directive["Dimensions"]))
+        for line in lines
+        if line["worker"] == "tasks"
+        for directive in line["_aws"]["CloudWatchMetrics"]
+        for metric in directive["Metrics"]
+        if metric["Name"] == name
+    ]
+
+    assert set(found) == {(unit, frozenset(by), frozenset())}
+
+
+def test_each_metric_is_emitted_by_what_the_runbook_says_that_it_is_counted_by(emitted: set[Metric]):
+    table = (Path(__file__).parents[2] / "docs" / "operations.md").read_text().split("## Metrics")[1].split("\n## ")[0]
+    told = {
+        name: frozenset(re.findall(r"`(\w+)`", by))
+        for names, by in re.findall(r"^\| (`[^|]+) \| ([^|]+) \|", table, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", names)
+    }
+
+    by = {(name, frozenset(name for name, _ in dimensions)) for _, name, dimensions in emitted}
+    assert by
+    assert by == {(name, told[name]) for name, _ in by} | {(name, frozenset()) for name, _ in by}
 
 
 def test_the_local_cloud_has_the_same_alarms_but_for_those_that_need_metric_math(aws: Synthesis, local: Synthesis):
