@@ -16,9 +16,10 @@ from rich.text import Text
 
 from cli import ids, scripted_model
 from cli.cloud import cloud as local
+from cli.cloud import processes
 from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
-from cli.cloud.state import Tuning
+from cli.cloud.place import Place, place_of
+from cli.cloud.state import State, Tuning
 from cli.failures import UsageError
 from cli.tasks import LOOK_SECONDS, one_tenant, outbox_of
 from cli.tenants import Tenant
@@ -95,7 +96,7 @@ def talk(  # one for each option
 
 @contextmanager
 def _model(cloud: Cloud, *, wanted: bool) -> Iterator[Cloud]:
-    """The cloud with a model to ask, deployed anew where a script is wanted that it does not know of."""
+    """The cloud with a model to ask. Where that is a script, the app is told of it, and at the end of it no more."""
     told = cloud.state.tuning
     port = scripted_model.port_of(told)
     if not wanted and not told.settings.get("LLM_PROVIDER"):
@@ -108,17 +109,47 @@ def _model(cloud: Cloud, *, wanted: bool) -> Iterator[Cloud]:
         return
     if wanted and port is None and told.settings.get("LLM_PROVIDER"):
         raise UsageError("The local cloud has a language model already: without --scripted it answers.")
-    port = port or _free_port()
-    with scripted_model.running(port):
-        settings = dict(told.settings) | scripted_model.settings(port)
-        if settings != dict(told.settings):
-            steps = Checklist()
-            with steps.shown():
-                cloud = local.up(cloud.place, steps, tuning=Tuning(settings, told.timeout)).cloud
-        yield cloud
+    with processes.interruptible(), scripted_model.running(port or _free_port()) as script:
+        if not script.is_ours:  # whoever began it ends it
+            yield cloud
+            return
+        try:
+            settings = dict(told.settings) | scripted_model.settings(script.port)
+            if settings != dict(told.settings):
+                cloud = _tell(cloud.place, Tuning(settings, told.timeout))
+            yield cloud
+        finally:
+            _put_back(cloud.place, told, script.port)
+
+
+def _tell(place: Place, tuning: Tuning) -> Cloud:
+    """Deploy the app so that it is told this."""
+    steps = Checklist()
+    with steps.shown():
+        return local.up(place, steps, tuning=tuning).cloud
+
+
+def _put_back(place: Place, before: Tuning, port: int) -> None:
+    """Have the app ask the script of this port no more, which is about to go, unless it was told of another model."""
+    found = State.load(place)
+    if found is None or scripted_model.port_of(found.tuning) != port:
+        return
+    had = {} if scripted_model.port_of(before) else dict(before.settings)
+    aside().print("The script ends, and the app is told so:")
+    try:
+        _tell(
+            Cloud.at(place).place, Tuning(had | scripted_model.taken_out(found.tuning.settings), found.tuning.timeout)
+        )
+    except BaseException:
+        aside().print(
+            "The script is gone, and the app would still ask it, about documents in doubt as well. 'counterfoil chat' "
+            "brings it back, and puts this right at its end; 'counterfoil up --setting ...' names another model.",
+            style="yellow",
+        )
+        raise
     aside().print(
-        "The script is gone, and the app would still ask it, about documents in doubt as well. "
-        "'counterfoil chat --scripted' brings it back; 'counterfoil up --setting ...' names a model in its place."
+        "It has no language model now: a chat needs --scripted again, or 'counterfoil up --setting LLM_PROVIDER=...'. "
+        "Messages that have no answer yet get none."
     )
 
 

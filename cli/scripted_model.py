@@ -5,8 +5,9 @@ It speaks as much of OpenAI's chat completions as functions ask for, on loopback
 
 import errno
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -27,6 +28,11 @@ def settings(port: int) -> dict[str, str]:
     }
 
 
+def taken_out(settings: Mapping[str, str]) -> dict[str, str]:
+    """What functions are told, but for what leads them to it or to any other model."""
+    return {name: value for name, value in settings.items() if name not in _NAMES}
+
+
 def port_of(tuning: Tuning) -> int | None:
     """Where functions that were deployed so expect it; None where they ask another model, or none."""
     if tuning.settings.get("LLM_MODEL") != MODEL:
@@ -35,21 +41,33 @@ def port_of(tuning: Tuning) -> int | None:
     return int(port) if port.isdecimal() else None
 
 
+_NAMES = frozenset(settings(0))
+
+
+@dataclass(frozen=True)
+class Script:
+    """One that answers."""
+
+    port: int
+    is_ours: bool
+    """False: another command's, for as long as that one goes on."""
+
+
 @contextmanager
-def running(port: int = 0) -> Iterator[int]:
-    """Have it answer. Gives its port; where another command has it answer there already, that one goes on."""
+def running(port: int = 0) -> Iterator[Script]:
+    """Have it answer; where another command has it answer there already, that one goes on."""
     try:
         server = ThreadingHTTPServer((HOST, port), _Handler)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise
-        yield port
+        yield Script(port, is_ours=False)
         return
     server.daemon_threads = True
     thread = Thread(target=server.serve_forever, args=(0.05,), name="scripted model")
     thread.start()
     try:
-        yield server.server_address[1]
+        yield Script(server.server_address[1], is_ours=True)
     finally:
         server.shutdown()
         thread.join()

@@ -3,6 +3,8 @@
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -17,9 +19,11 @@ from typer.testing import CliRunner, Result
 from cli import chat as command
 from cli import ids, scripted_model
 from cli.chat import Conversation, hold, waits_for
+from cli.cloud import cloud as local
 from cli.cloud.cloud import Cloud
-from cli.cloud.state import Tuning
-from cli.failures import UsageError
+from cli.cloud.state import State, Tuning
+from cli.failures import CloudError, UsageError
+from cli.scripted_model import Script
 from counterfoil.db import Connection, Database
 from counterfoil.settings import Settings
 from counterfoil.tasks.store import Task
@@ -199,8 +203,9 @@ def test_a_conversation_is_deleted_by_its_id(conversation: Conversation, run: Ca
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    with scripted_model.running() as port:
-        yield port
+    with scripted_model.running() as script:
+        assert script.is_ours
+        yield script.port
 
 
 def test_the_script_speaks_as_functions_ask(port: int) -> None:
@@ -212,10 +217,125 @@ def test_the_script_speaks_as_functions_ask(port: int) -> None:
     assert answer["choices"][0]["message"]["content"] == "I am a script, and heard: Hello"
     assert answer["choices"][0]["finish_reason"] == "stop"
     with scripted_model.running(port) as again:  # of another command
-        assert again == port
+        assert again == Script(port, is_ours=False)
 
 
 def test_a_cloud_knows_its_script_by_its_settings() -> None:
     assert scripted_model.port_of(Tuning(scripted_model.settings(4711))) == 4711
     assert scripted_model.port_of(Tuning({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})) is None
     assert scripted_model.port_of(Tuning()) is None
+
+
+@dataclass
+class App:
+    """A local cloud, as far as it is told of a model."""
+
+    tuning: Tuning = field(default_factory=Tuning)
+    told: list[Tuning] = field(default_factory=list)
+    fails: Exception | None = None
+    place: Any = None
+
+    @property
+    def state(self) -> "App":
+        return self
+
+    def up(self, _place: object, _steps: object, *, tuning: Tuning) -> Any:
+        if self.fails is not None:
+            raise self.fails
+        self.told.append(tuning)
+        self.tuning = tuning
+        return SimpleNamespace(cloud=self)
+
+    def answers(self) -> bool:
+        """Whether the model that it is told of is there."""
+        try:
+            httpx.post(f"{self.tuning.settings['LLM_URL']}/chat/completions", json={"messages": []}, timeout=1)
+        except httpx.ConnectError:
+            return False
+        except httpx.HTTPError:
+            pass
+        return True
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> App:
+    made = App()
+    monkeypatch.setattr(local, "up", made.up)
+    monkeypatch.setattr(Cloud, "at", lambda _place: made)
+    monkeypatch.setattr(State, "load", lambda _place: made)
+    return made
+
+
+def chatting(app: App, *, wanted: bool = True) -> AbstractContextManager[Any]:
+    return command._model(app, wanted=wanted)  # type: ignore[arg-type]  # as much of a cloud as is needed
+
+
+@pytest.mark.parametrize("end", [None, KeyboardInterrupt(), RuntimeError("lost")])
+def test_the_app_is_told_of_the_script_as_long_as_it_answers(
+    end: BaseException | None, app: App, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = app.tuning = Tuning({"LLM_MODEL": "to come", "CHAT_HISTORY_TOKENS": "9"}, 7)
+
+    with suppress(KeyboardInterrupt, RuntimeError), chatting(app):
+        assert scripted_model.port_of(app.tuning)
+        assert (app.tuning.settings["CHAT_HISTORY_TOKENS"], app.tuning.timeout) == ("9", 7)
+        assert app.answers()
+        if end is not None:
+            raise end
+
+    assert (len(app.told), app.tuning) == (2, before)
+    assert "It has no language model now: a chat needs --scripted again" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_script_that_a_killed_command_left_behind_is_put_right(app: App) -> None:
+    with scripted_model.running() as free:
+        left_behind = scripted_model.settings(free.port)
+    app.tuning = Tuning(left_behind | {"OCR": "textract"})
+
+    with chatting(app, wanted=False):
+        assert app.answers()
+
+    assert app.told == [Tuning({"OCR": "textract"})]
+
+
+def test_another_command_s_script_is_not_ended(app: App) -> None:
+    with scripted_model.running() as script:
+        app.tuning = Tuning(scripted_model.settings(script.port))
+        with chatting(app):
+            pass
+
+        assert (app.told, app.answers()) == ([], True)
+
+
+def test_what_the_app_was_told_meanwhile_stays(app: App) -> None:
+    meanwhile = Tuning({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})
+    with chatting(app):
+        app.tuning = meanwhile
+
+    assert (len(app.told), app.tuning) == (1, meanwhile)
+
+
+def test_a_cloud_that_is_gone_meanwhile_is_not_begun_anew(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    with chatting(app):
+        monkeypatch.setattr(State, "load", lambda _place: None)
+
+    assert len(app.told) == 1
+
+
+def test_what_cannot_be_put_back_is_told_with_the_way_out(app: App, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(CloudError, match="no deployment"), chatting(app):
+        app.fails = CloudError("no deployment")
+
+    assert "the app would still ask it" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_model_that_is_there_is_neither_replaced_nor_touched(app: App) -> None:
+    app.tuning = Tuning({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})
+    with pytest.raises(UsageError, match="has a language model already"), chatting(app):
+        pass
+    with chatting(app, wanted=False):
+        pass
+    assert app.told == []
+    app.tuning = Tuning()
+    with pytest.raises(UsageError, match="has no language model"), chatting(app, wanted=False):
+        pass
