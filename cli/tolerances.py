@@ -85,9 +85,7 @@ def tolerances(  # noqa: PLR0913  # one for each option
         Key | None, typer.Option("--remove", metavar="KEY", help="Remove one: what is more general applies again.")
     ] = None,
     supplier: Annotated[str | None, typer.Option(help="Of this supplier only, by VAT id or name.")] = None,
-    article: Annotated[
-        str | None, typer.Option(help="Of this article only, by the seller's or buyer's number.")
-    ] = None,
+    article: Annotated[str | None, typer.Option(help="Of this article only, by seller's or buyer's number.")] = None,
     within: Annotated[
         list[str] | None,
         typer.Option(metavar="LIMIT", help=f"2%, 0.05 or {ANY}. Given twice, both must hold (2% and 0.05)."),
@@ -116,16 +114,12 @@ def tolerances(  # noqa: PLR0913  # one for each option
     With --suggest it proposes tolerances for suppliers of which people accepted differences in at least 20 documents
     (counterfoil clusters accept), always below the smallest that they disputed. None applies before it is accepted.
     """
-    if sum((key is not None, removed is not None, accepted is not None, suggest)) > 1:
-        raise UsageError("One thing at a time, please: --set, --remove, --suggest or --accept.")
-    about = key or removed
-    if about is None and (supplier or article or within or below or above):
-        raise UsageError(f"Say what it is about: --set or --remove with one of {KEYS}.")
+    about, said = key or removed, (supplier, article, within, below, above)
+    _check(about, said, key is not None, removed is not None, accepted is not None, suggest)
     cloud = Cloud.at(place_of(context.obj))
     (tenant,) = chosen(cloud, slug)
     if suggest:
-        found = suggestions.suggest(cloud, tenant)
-        print_json(suggestions.record(found)) if as_json else suggestions.show(found, tenant.slug)
+        _propose(cloud, tenant, as_json=as_json)
         return
     if about is not None:
         limits = limits_of(within or (), below or (), above or ()) if key is not None else DEFAULTS[about]
@@ -140,10 +134,20 @@ def tolerances(  # noqa: PLR0913  # one for each option
     anew = compute_anew(cloud, tenant) if about is not None or accepted is not None else None
     with as_owner(cloud) as connection:
         entries = tolerance_table.entries(connection, tenant)
-    if as_json:
-        print_json([one.record for one in entries])
-    else:
-        _show(entries, anew)
+    print_json([one.record for one in entries]) if as_json else _show(entries, anew)
+
+
+def _propose(cloud: Cloud, tenant: Tenant, *, as_json: bool) -> None:
+    found = suggestions.suggest(cloud, tenant)
+    print_json(suggestions.record(found)) if as_json else suggestions.show(found, tenant.slug)
+
+
+def _check(about: Key | None, said: Sequence[object], *things: bool) -> None:
+    """Refuse more than one thing at a time, and a scope or limits that are about nothing."""
+    if sum(things) > 1:
+        raise UsageError("One thing at a time, please: --set, --remove, --suggest or --accept.")
+    if about is None and any(said):
+        raise UsageError(f"Say what it is about: --set or --remove with one of {KEYS}.")
 
 
 def _text(text: str | None) -> str | None:

@@ -1,5 +1,6 @@
 """`counterfoil train`: learn match weights from labelled sets, and say how far they are to be trusted."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -61,10 +62,7 @@ def train(  # one for each option
     figures: dict[str, Any] = {}
     with steps.shown():
         steps.begin("Read")
-        found = [tenant for directory in directories or () for tenant in _tenants(directory)]
-        if directories and not any(True for tenant in found for _ in tenant.pairs()):
-            message = "No number, party or article leads from one of their documents to another: nothing to learn from."
-            raise NothingToLearnError(message)
+        found = _tenants(directories or ())
         if from_reviews:
             decided = reviewed(Cloud.at(place_of(context.obj)))
             figures["decided_pairs"] = enough(shipped(), decided)
@@ -82,11 +80,12 @@ def train(  # one for each option
         elif check and not directories:
             steps.begin("Check on decisions left out")
             figures |= asdict(left_out(shipped(), found))
-    if as_json:
-        print_json(figures)
-    else:
-        for name, value in figures.items():
-            aside().print(f"{name.replace('_', ' ')}: {_plain(value)}")
+    print_json(figures) if as_json else _show(figures)
+
+
+def _show(figures: Mapping[str, Any]) -> None:
+    for name, value in figures.items():
+        aside().print(f"{name.replace('_', ' ')}: {_plain(value)}")
 
 
 def _plain(value: Any) -> str:
@@ -95,9 +94,15 @@ def _plain(value: Any) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-def _tenants(directory: Path) -> list[Tenant]:
-    labelled = read_set(directory)
-    if not labelled.edges:
-        message = f"{directory} has no edges.csv, so nothing says which of its documents belong together."
+def _tenants(directories: Sequence[Path]) -> list[Tenant]:
+    found: list[Tenant] = []
+    for directory in directories:
+        labelled = read_set(directory)
+        if not labelled.edges:
+            message = f"{directory} has no edges.csv, so nothing says which of its documents belong together."
+            raise NothingToLearnError(message)
+        found += tenants(labelled)
+    if directories and not any(True for tenant in found for _ in tenant.pairs()):
+        message = "No number, party or article leads from one of their documents to another: nothing to learn from."
         raise NothingToLearnError(message)
-    return tenants(labelled)
+    return found
