@@ -103,7 +103,9 @@ def packed(body: bytes, status: int = 200, encoding: str = "gzip") -> Raw:
     return Raw(status, gzip.compress(body), {"Content-Encoding": encoding})
 
 
-@pytest.mark.parametrize("body", [b"no gzip", gzip.compress(b"x" * 1000)[:-5]])
+@pytest.mark.parametrize(
+    "body", [b"no gzip", gzip.compress(b"x" * 1000)[:-5], gzip.compress(b"x") + gzip.compress(b"y")]
+)
 def test_an_answer_in_a_broken_encoding_is_none(scripted: Server, body: bytes):
     with pytest.raises(ServiceUnavailableError, match="DecodingError"):
         call(scripted, Raw(body=body, headers={"Content-Encoding": "gzip"}))
@@ -167,6 +169,20 @@ def test_who_calls_may_say_what_is_acceptable(scripted: Server):
     seen: list[tuple[int, bytes]] = []
     call(scripted, Raw(404, b"gone"), checked_by=lambda response: seen.append((response.status_code, response.content)))
     assert seen == [(404, b"gone")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "read"),
+    [
+        (Raw(body=gzip.compress(b"x" * 1000)[:-5], headers={"Content-Encoding": "gzip"}), b"x" * 1000),
+        (Raw(body=b"no gzip", headers={"Content-Encoding": "gzip"}), b""),
+        (Raw(body=b"x", headers={"Content-Encoding": "br"}), b""),
+    ],
+)
+def test_where_a_beginning_is_enough_as_much_is_given_as_can_be_read(scripted: Server, answer: Raw, read: bytes):
+    found = call(scripted, answer, cut=True)
+
+    assert (found.status_code, found.content, http.is_cut(found)) == (200, read, True)
 
 
 # Deadlines

@@ -200,6 +200,18 @@ def test_whatever_is_answered_to_an_http_request_it_is_made_once_and_succeeds(wo
     assert task["result"]["truncated"] == (body[:1] in {b"\x01", b"\x1f"})
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "br", "gzip, gzip"])
+def test_an_answer_in_a_wrong_encoding_is_an_answer(world: World, encoding: str) -> None:
+    world.means = Means(egress=Egress(("127.0.0.0/8",)))
+    with Server(Raw(201, b"neither", {"Content-Encoding": encoding})) as server:
+        world.submit({"url": server.url}, "http_request", settings=OPEN)
+        world.run()
+
+    task = world.task()
+    assert (task["status"], task["attempts"]) == ("succeeded", 1)
+    assert (task["result"]["status"], task["result"]["body"], task["result"]["truncated"]) == (201, "", True)
+
+
 def test_no_place_that_is_opened_to_webhooks_is_opened_to_tasks(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

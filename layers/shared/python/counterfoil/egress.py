@@ -81,7 +81,7 @@ class Answer:
     """By their names in lower case."""
     body: bytes
     is_cut: bool = False
-    """Whether the body is a beginning only."""
+    """Whether the body is a beginning only, or could not be read."""
 
 
 class Egress:

@@ -47,7 +47,7 @@ _OF_THE_BODY = {"content-encoding", "content-length", "transfer-encoding"}
 _AS_IT_IS = {"", "identity"}
 _DEFLATED = {"deflate", "gzip", "x-gzip"}
 _CUT = "cut"
-"""The extension of a response that says whether its body is a beginning only."""
+"""The extension of a response that says whether its body is less than all of it."""
 
 # At INFO, httpx logs the whole address of each call, and some addresses are secrets; httpcore, at DEBUG, headers.
 logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -94,9 +94,9 @@ def send(  # noqa: PLR0913  # an interface between several pieces
 
     `connect` and `read` are seconds without progress, `total` bounds all of it, the look-up of the name included.
     `checked_by` says what is an acceptable answer. Where `longest_body` is None, the body of the answer is left unread;
-    a longer one is refused, or, with `cut`, its beginning is given (see `is_cut`). A body is asked for as it is; one
-    that is compressed all the same is measured while it is inflated. The certificates trusted are the system's, or
-    those of SSL_CERT_FILE.
+    one that is longer, or cannot be inflated, is refused; or, with `cut`, as much is given as can be (see `is_cut`).
+    A body is asked for as it is; one that is compressed all the same is measured while it is inflated. The certificates
+    trusted are the system's, or those of SSL_CERT_FILE.
 
     `connect_to` is given scheme, host and port, and returns the IP address to connect to, in the place of any that
     the name is resolved to; what it raises is raised. The call is still made to the name: Host, SNI and certificate.
@@ -183,7 +183,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def is_cut(response: httpx.Response) -> bool:
-    """Whether the body of an answer to `send` is a beginning only."""
+    """Whether the body of an answer to `send` is a beginning only, or could not be read."""
     return bool(response.extensions.get(_CUT))
 
 
@@ -233,47 +233,57 @@ def _read(response: httpx.Response, longest_body: int | None, *, cut: bool) -> h
         response.close()
         return httpx.Response(response.status_code, headers=response.headers, request=response.request)
     try:
-        body = _body(response, longest_body + 1)
+        body, is_whole = _body(response, longest_body + 1)
     finally:
         response.close()
-    is_longer = len(body) > longest_body
-    if is_longer and response.is_success and not cut:
-        raise RejectedRequestError(f"{_host(response)} answered with more than {longest_body} bytes")
+    if response.is_success and not is_whole and not cut:
+        raise _unread(response, len(body), longest_body)
     return httpx.Response(
         response.status_code,
         headers=[(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_BODY],
         content=body[:longest_body],
         request=response.request,
-        extensions={_CUT: is_longer},
+        extensions={_CUT: not is_whole},
     )
 
 
-def _body(response: httpx.Response, most: int) -> bytes:
-    """The body of an answer, or the first `most` bytes of it; of a refusal, as much as can be read.
+def _body(response: httpx.Response, most: int) -> tuple[bytes, bool]:
+    """As much of an answer's body as can be read, `most` bytes at most, and whether that is all of it.
 
     httpx would inflate each chunk whole before anybody could measure it: 64 KiB become 64 MiB, and with one encoding
     around another what no memory holds.
     """
-    encoding = response.headers.get("content-encoding", "").strip().lower()
+    encoding = _encoding(response)
     inflater = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in _DEFLATED else None
     body = bytearray()
-    ended = True
+    is_whole = True
     try:
         for chunk in response.iter_raw():
             if inflater is not None:
                 body += inflater.decompress(chunk, most - len(body))
-                ended = inflater.eof
+                is_whole = inflater.eof and not inflater.unused_data
             elif encoding in _AS_IT_IS:
                 body += chunk
-            elif response.is_success:
-                raise RejectedRequestError(f"{_host(response)} answered in an encoding that was not asked for")
+            else:
+                return b"", False
             if len(body) >= most:
-                return bytes(body[:most])
+                return bytes(body[:most]), False
     except zlib.error:
-        ended = False
-    if not ended and response.is_success:
-        raise httpx.DecodingError("Not in its encoding", request=response.request)
-    return bytes(body)
+        return bytes(body), False
+    return bytes(body), is_whole
+
+
+def _unread(response: httpx.Response, size: int, longest_body: int) -> Exception:
+    """Why a body is not read whole."""
+    if size > longest_body:
+        return RejectedRequestError(f"{_host(response)} answered with more than {longest_body} bytes")
+    if _encoding(response) not in _DEFLATED:
+        return RejectedRequestError(f"{_host(response)} answered in an encoding that was not asked for")
+    return httpx.DecodingError("Not in its encoding", request=response.request)
+
+
+def _encoding(response: httpx.Response) -> str:
+    return response.headers.get("content-encoding", "").strip().lower()
 
 
 def _refusal(response: httpx.Response) -> CounterfoilError:
