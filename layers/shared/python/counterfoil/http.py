@@ -283,7 +283,7 @@ def _unread(response: httpx.Response, size: int, longest_body: int) -> Exception
 
 
 def _encoding(response: httpx.Response) -> str:
-    return response.headers.get("content-encoding", "").strip().lower()
+    return str(response.headers.get("content-encoding", "")).strip().lower()
 
 
 def _refusal(response: httpx.Response) -> CounterfoilError:
