@@ -157,6 +157,8 @@ class Transactions:
     at: dict[int, datetime] = field(default_factory=dict)
     """When each transaction sent its last statement."""
     committed_at: dict[int, float] = field(default_factory=dict)
+    handles: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """The messages that the process of each transaction had in hand."""
     writes: int = 0
     """Commits so far."""
 
@@ -261,6 +263,7 @@ class SimulatedConnection:
         self._real = world.store.take(self._user, self._role)
         world.begun += 1
         self.number = world.begun
+        world.handles[self.number] = self._process.handles
         world.open.append(self)
         self._heard()
         task = world.scheduler.current

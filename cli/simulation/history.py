@@ -7,9 +7,10 @@ from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
-from cli.simulation import invariants, people, scenario
+from cli.simulation import invariants, people, retries, scenario
 from cli.simulation.database import Store
 from cli.simulation.faults import Fault
+from cli.simulation.ledger import ledger
 from cli.simulation.scheduler import START, ViolationError
 from cli.simulation.world import World
 from counterfoil.documents import uploads
@@ -81,6 +82,7 @@ def begun(seed: int, store: Store, prepare: Callable[[World], None] = lambda _wo
     prepare(world)
     _fill(world)
     invariants.Watch(world)
+    retries.Watch(world)
     return world
 
 
@@ -173,7 +175,7 @@ def _at(world: World, seconds: float, act: Callable[[], None]) -> None:
 def _story(world: World) -> list[str]:
     """The history for people: virtual time, who, what; commits with what they made of each work."""
     made: dict[int, list[str]] = {}
-    for entry in invariants.ledger(world):
+    for entry in ledger(world):
         old = entry.old or {}
         changes = ", ".join(
             f"{name} {old.get(name)} -> {value}" for name, value in sorted(entry.new.items()) if old.get(name) != value

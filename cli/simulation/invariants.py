@@ -4,39 +4,23 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from itertools import pairwise
 from typing import Any
 from uuid import UUID, uuid5
 
-from cli.simulation import oracle
+from cli.simulation import oracle, retries
+from cli.simulation.ledger import Entry, Named, ledger, named
 from cli.simulation.scheduler import ViolationError
 from cli.simulation.sqs import Message, Queue
 from cli.simulation.world import Try, World
-from counterfoil.errors import CounterfoilError, DeferredError, PermanentError, StaleClaimError, TransientError
-from counterfoil.messages import read_message
+from counterfoil.errors import DeferredError, PermanentError, StaleClaimError, TransientError
 from counterfoil.work import JOB_NAMESPACE, KINDS
-from functions.dead_letters.archiver import READERS
 
 MAX_ATTEMPTS = 3
 MAX_RETURNS = 2
 WAITS = ("pending", "in-progress")
 SLACK_SECONDS = 30
 """What may lie between a claim and its try where nothing stands still: other records of its set are concluded."""
-
-Named = tuple[str, UUID, int, int]
-"""Worker, work, revision, send number."""
-
-
-@cache
-def named(worker: str, body: str) -> tuple[Named, ...]:
-    """The works that a message names; none where it cannot be read."""
-    try:
-        intake = READERS.get(worker, read_message)(body)
-    except CounterfoilError:
-        return ()
-    return tuple((worker, one.work_id, one.revision, one.send_number) for one in intake.messages)
-
 
 _OWED = """
 SELECT w.*, EXISTS (SELECT FROM outbox o WHERE o.worker = w.worker AND o.work_id = w.id AND o.revision = w.revision
@@ -115,6 +99,8 @@ class Watch:
             if state.status not in WAITS or state.unsent:
                 continue
             if (state.worker, state.id, state.revision, state.send_number) not in held:
+                for cause in retries.numbers_rise(self._world, ledger(self._world)):
+                    self._world.scheduler.fail(cause)  # for its message was sent before, and is gone
                 name = self._world.name(state.id)
                 self._world.scheduler.fail(
                     f"lost: {state.worker} of {name} is {state.status}, and no message of revision {state.revision}, "
@@ -165,47 +151,6 @@ class Watch:
 # -- at rest ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A line of the ledger: what one transaction made of one work."""
-
-    number: int
-    task: int
-    transaction: int
-    worker: str
-    id: UUID
-    old: dict[str, Any] | None
-    new: dict[str, Any]
-
-    def became(self, status: str | None) -> bool:
-        """Whether this brought the work into a state."""
-        return self.new["status"] == status and (self.old is None or self.old["status"] != status)
-
-    @property
-    def claims(self) -> bool:
-        """Whether it is a claim."""
-        return self.old is not None and self.new["attempts"] > self.old["attempts"]
-
-    @property
-    def takes(self) -> bool:
-        """Whether whoever held the work before holds it no more."""
-        if self.old is None:
-            return True
-        return any(self.old[name] != self.new[name] for name in ("claim_token", "revision")) or self.claims
-
-
-def ledger(world: World) -> list[Entry]:
-    """All that was committed, in order for each work."""
-    rows = world.store.admin.execute(
-        "SELECT number, actor, worker, work_id, old, new FROM simulation_ledger ORDER BY number"
-    ).fetchall()
-    entries = []
-    for number, actor, worker, work_id, old, new in rows:
-        task, _, transaction = (actor or "0:0").partition(":")
-        entries.append(Entry(number, int(task or 0), int(transaction or 0), worker, work_id, old, new))
-    return entries
-
-
 def check(world: World) -> None:
     """Check a world at rest.
 
@@ -221,8 +166,8 @@ def _findings(world: World, entries: list[Entry]) -> Iterator[str]:
     yield from _at_rest(world)
     yield from _attempts(world, entries)
     yield from _nobody_overwrites(world, entries)
+    yield from retries.findings(world, entries)
     yield from _effects(world, entries)
-    yield from _never_forked(world, entries)
     yield from _permanent(world, entries)
     yield from _claims_start(world, entries)
     yield from _dead_letters(world, entries)
@@ -273,16 +218,6 @@ def _attempts(world: World, entries: list[Entry]) -> Iterator[str]:
 def _most(world: World, entry: Entry) -> int:
     """How often a work may be tried in one revision."""
     return world.bounds.get(entry.id, MAX_ATTEMPTS)
-
-
-def _never_forked(world: World, entries: list[Entry]) -> Iterator[str]:
-    """A task that is put back waits for one message, whose number is above those of all that were sent before."""
-    for entry in entries:
-        if entry.worker != "tasks" or entry.old is None or entry.old["revision"] != entry.new["revision"]:
-            continue
-        raised = entry.new["send_number"] > entry.old["send_number"]
-        if entry.new["status"] == "pending" and entry.old["status"] == "in-progress" and not raised:
-            yield f"a retry of {world.name(entry.id)} is owed under the number of an older message"
 
 
 def _claims_of_tries(world: World, entries: list[Entry]) -> dict[Try, Entry]:

@@ -91,9 +91,13 @@ class Sqs:
         self.by_name = {one.name: one for queue in self.feeding for one in (queue, queue.dead) if one is not None}
         self.on_dead: Callable[[Queue, Message], None] = lambda _queue, _message: None
         """Told of each move to a dead-letter queue."""
+        self.on_sent: Callable[[Queue, str, int], None] = lambda _queue, _body, _delay: None
+        """Told of each message that the product sends, with the delay that it asks for."""
         self.on_deleted: Callable[[Queue, Message], None] = lambda _queue, _message: None
         self.protected: set[str] = set()
         """Handles for which the product asked for a visibility."""
+        self.given: dict[str, tuple[str, str]] = {}
+        """The worker and the body of the message that each handle was given for."""
         self._count = 0
 
     def _next(self) -> int:
@@ -140,6 +144,7 @@ class Sqs:
                 self._bury(queue, message)
                 continue
             message.receives.append(Receive(f"{message.id}.r{self._next()}", now))
+            self.given[message.receives[-1].handle] = (queue.worker, message.body)
             message.visible_at = now + queue.visibility
             received.append(message)
         return received
@@ -220,6 +225,7 @@ class Sqs:
                 failed.append({"Id": entry["Id"], "Code": "InternalError", "SenderFault": False})
             else:
                 delay = entry.get("DelaySeconds", 0)
+                self.on_sent(queue, entry["MessageBody"], delay)
                 if delay > 1 and self.faults.strikes(Fault.EARLY):
                     delay *= self.scheduler.random.random()
                 message = self.put(queue, entry["MessageBody"], delay)

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from cli.simulation.faults import Fault
 from cli.simulation.world import World
-from counterfoil import work
+from counterfoil import outbox, work
 from counterfoil.delivery import batch, claims, consumer, settlement, store
 from counterfoil.delivery.received import Received
 from counterfoil.delivery.settlement import Verdict
@@ -19,7 +19,7 @@ from counterfoil.delivery.visibility import Visibility
 from counterfoil.documents.matching import matcher
 from counterfoil.errors import CounterfoilError, DeferredError, StaleClaimError
 from counterfoil.messages import Intake, Message
-from counterfoil.retry import Requeue
+from counterfoil.retry import Requeue, RequeuePolicy
 from counterfoil.work import Kind, Send
 
 
@@ -209,6 +209,46 @@ class _ChecksThenActs(claims.Claims):
         return found
 
 
+def _one_step_short() -> Any:
+    """The seed's formula, read with a count that starts at 0: the n-th retry waits base * factor ** (n - 1)."""
+    real = RequeuePolicy.wait
+    return mock.patch.object(RequeuePolicy, "wait", lambda self, attempts, *how: real(self, attempts - 1, *how))
+
+
+def _too_early() -> Any:
+    real = outbox.Outbox._whole_seconds
+    return mock.patch.object(outbox.Outbox, "_whole_seconds", lambda self, wait: real(self, wait / 2))
+
+
+def _one_queue() -> Any:
+    def by_queue(self: outbox.Outbox, by_worker: Mapping[str, list[Send]], _now: datetime) -> Any:
+        return [(self._queue_urls[worker], owed) for worker, owed in by_worker.items()]
+
+    return mock.patch.object(outbox.Outbox, "_by_queue", by_queue)
+
+
+def _counts_messages() -> Any:
+    """Every new message is taken for a retry, those for which work was only put off as well."""
+    counted = "jsonb_set(m.body, '{metadata,retry_count}', to_jsonb(t.send_number))"
+    envelope = f"SELECT m.id, {counted} FROM task_messages(%(ids)s) m JOIN task t USING (id)"  # our own
+    return mock.patch.dict(work.KINDS, tasks=replace(work.KINDS["tasks"], envelope=envelope))
+
+
+def _numbered_by_attempts() -> Any:
+    """A retry's message has the number of its attempt, whatever else was sent."""
+    return _without(store, "_PARK_FAILED", ("{send_number} = {send_number} + 1", "{send_number} = {attempts}"))
+
+
+def _older_copies() -> Any:
+    """Of two messages of one revision, the one that comes first is as good as the other."""
+    is_older = "WHEN (w.revision, w.send_number) < (f.revision, f.send_number) THEN 'ended'"
+    return _without(store, "_CLAIM", (is_older, "WHEN w.revision < f.revision THEN 'ended'"))
+
+
+def _forgets_the_lost() -> Any:
+    return mock.patch.object(store, "note_lost")
+
+
 # -- statements -------------------------------------------------------------------------------------------------------
 
 _IF_OURS = " AND {claim_token} = %(token)s"
@@ -325,9 +365,16 @@ TWINS = (
     ),
     Twin(
         "check-then-act guard",
-        "claimed over a live lease",
+        "taken for another message than its latest",
         lambda: mock.patch.object(consumer, "Claims", _ChecksThenActs),
         lambda world: world.faults.ensure(Fault.PAUSE, 8),
     ),
     Twin("early message skipped", "lost", _batches(_SkipsEarly)),
+    Twin("older copy claimed", "taken for another message than its latest", _older_copies),
+    Twin("send number from the count of attempts", "does not rise", _numbered_by_attempts),
+    Twin("waits one step short", "and not from", _one_step_short),
+    Twin("sent after half of its wait", "too early", _too_early),
+    Twin("retries among first tries", "is a retry, and goes to the queue of first tries", _one_queue),
+    Twin("puttings off counted as retries", "says another number of tries", _counts_messages),
+    Twin("lost try not told", "is written down 0 times", _forgets_the_lost),
 )

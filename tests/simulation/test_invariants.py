@@ -6,6 +6,7 @@ import pytest
 
 from cli.simulation import history, invariants
 from cli.simulation.database import Store
+from cli.simulation.ledger import ledger
 from cli.simulation.scheduler import ViolationError
 from cli.simulation.world import World
 from counterfoil.errors import InvalidDocumentError
@@ -28,7 +29,7 @@ def a_try_that_was_made_again_failed_for_good(world: World) -> bool:
     again = [
         one
         for one in world.tries
-        for entry in invariants.ledger(world)
+        for entry in ledger(world)
         if entry.task == one.task and entry.id == one.attempt.work_id and entry.became("pending")
         if entry.worker == one.worker and one.raised is not None
     ]
@@ -45,9 +46,14 @@ def a_try_began_long_after_its_claim(world: World) -> bool:
 
 
 def a_task_asked_for_fewer_tries(world: World) -> bool:
-    again = [entry.id for entry in invariants.ledger(world) if entry.worker == "tasks" and entry.new["attempts"] == 2]
+    again = [entry.id for entry in ledger(world) if entry.worker == "tasks" and entry.new["attempts"] == 2]
     world.bounds |= dict.fromkeys(again, 1)
     return bool(again)
+
+
+def claims_were_made_with_no_message_in_hand(world: World) -> bool:
+    world.transactions.handles.clear()
+    return any(entry.claims for entry in ledger(world))
 
 
 CHANGES: dict[str, tuple[Change, str]] = {
@@ -111,7 +117,42 @@ CHANGES: dict[str, tuple[Change, str]] = {
             "UPDATE simulation_ledger SET new = jsonb_set(new, '{send_number}', old -> 'send_number') "
             "WHERE worker = 'tasks' AND old ->> 'status' = 'in-progress' AND new ->> 'status' = 'pending'"
         ),
-        "is owed under the number of an older message",
+        "does not rise",
+    ),
+    "a send number that falls": (
+        statement(
+            "UPDATE simulation_ledger SET new = jsonb_set(new, '{send_number}', '-1') "
+            "WHERE number = (SELECT max(number) FROM simulation_ledger WHERE old IS NOT NULL)"
+        ),
+        "does not rise",
+    ),
+    "a claim for nobody's message": (claims_were_made_with_no_message_in_hand, "taken for another message"),
+    "a retry that comes too late": (
+        statement(
+            "UPDATE work_attempt SET next_attempt_at = next_attempt_at + interval '9 s' "
+            "WHERE outcome = 'retry' AND number = 1 AND worker = 'tasks'"
+        ),
+        "and not from 2 to 3",
+    ),
+    "a retry that comes too soon": (
+        statement("UPDATE work_attempt SET next_attempt_at = ended_at WHERE outcome = 'retry' AND worker = 'tasks'"),
+        "waits 0.0 s",
+    ),
+    "a try that is not written down": (statement("DELETE FROM work_attempt WHERE outcome <> 'deferred'"), "0 times"),
+    "a try written down twice": (
+        statement(
+            "INSERT INTO work_attempt (worker, work_id, revision, number, began_at, ended_at, outcome) "
+            "SELECT worker, work_id, revision, number, began_at, ended_at, 'lost' FROM work_attempt "
+            "WHERE outcome <> 'deferred' LIMIT 1"
+        ),
+        "is written down 2 times",
+    ),
+    "a try written down that never began": (
+        statement(
+            "INSERT INTO work_attempt (worker, work_id, revision, number, began_at, ended_at, outcome) "
+            "SELECT worker, work_id, revision, 9, began_at, ended_at, 'lost' FROM work_attempt LIMIT 1"
+        ),
+        "try 9 of .* never began",
     ),
     "a task tried more often than it asked for": (a_task_asked_for_fewer_tries, "was tried 2 times"),
     "a message taken for a stray": (
