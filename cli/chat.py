@@ -54,7 +54,11 @@ def talk(  # one for each option
         str | None, typer.Option(help="The tenant, by its slug, where there are several.", show_default=False)
     ] = None,
     scripted: Annotated[
-        bool, typer.Option("--scripted", help="Deploy the app so that a script answers, which needs no key.")
+        bool,
+        typer.Option(
+            "--scripted",
+            help="Have a script answer, which needs no key: the app is deployed to ask it, until you leave.",
+        ),
     ] = False,
     list_: Annotated[bool, typer.Option("--list", help="Only list the conversations that there are.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --list: print them as JSON.")] = False,
@@ -91,7 +95,7 @@ def talk(  # one for each option
         )
         if session is not None:
             conversation.session_id = conversation.find(session)
-        hold(conversation, _lines())
+        hold(conversation, _lines(), again=" --scripted" if scripted_model.port_of(cloud.state.tuning) else "")
 
 
 @contextmanager
@@ -240,8 +244,8 @@ class Conversation:
                     return found
 
 
-def hold(conversation: Conversation, lines: Iterator[str]) -> None:
-    """Take messages from `lines` and show their answers, until one says /quit."""
+def hold(conversation: Conversation, lines: Iterator[str], *, again: str = "") -> None:
+    """Take messages from `lines` and show their answers, until one says /quit. `again`: options to go on with."""
     aside().print(_HELP, style="dim")
     if conversation.session_id is not None:
         _show(conversation.entries())
@@ -256,7 +260,7 @@ def hold(conversation: Conversation, lines: Iterator[str]) -> None:
             elif line:
                 _answer(conversation, line)
     if conversation.session_id is not None:
-        aside().print(f"To go on with it: counterfoil chat {ids.short(conversation.session_id)}", style="dim")
+        aside().print(f"To go on with it: counterfoil chat {ids.short(conversation.session_id)}{again}", style="dim")
 
 
 def _answer(conversation: Conversation, text: str) -> None:

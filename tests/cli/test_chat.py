@@ -77,12 +77,12 @@ def conversation(database: Database, tenant: UUID, worker: Worker) -> Conversati
 def test_messages_are_answered_one_after_the_other_and_can_be_gone_on_with(
     conversation: Conversation, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hold(conversation, iter(["Hello", "", "/history", "Still there?", "/quit", "never said"]))
+    hold(conversation, iter(["Hello", "", "/history", "Still there?", "/quit", "never said"]), again=" --scripted")
 
     shown = capsys.readouterr()
     assert shown.out.splitlines() == ["it   Good day.", "you  Hello", "it   Good day."]
     assert conversation.session_id is not None
-    assert f"counterfoil chat {ids.short(conversation.session_id)}" in shown.err
+    assert f"counterfoil chat {ids.short(conversation.session_id)} --scripted" in shown.err
     assert [one.content for one in conversation.entries()] == ["Hello", "Still there?"]
     assert conversation.find(ids.short(conversation.session_id)) == conversation.session_id
 
