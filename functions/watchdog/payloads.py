@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from counterfoil import aws
-from counterfoil.db import Database
+from counterfoil.db import Database, keeper
 from counterfoil.errors import InvalidSettingsError, ServiceUnavailableError
 from counterfoil.http import within
 from counterfoil.tasks import claim_check
@@ -31,8 +31,7 @@ def remove_payloads(
         InvalidSettingsError: there is something to be removed, and no bucket.
         DatabaseUnavailableError: what was removed is removed again later.
     """
-    with database.delivery() as connection:
-        connection.execute("SET LOCAL ROLE counterfoil_keeper")  # workers may take the delivery role
+    with keeper(database) as connection:
         keys = [key for (key,) in connection.execute(_DUE, [at_once])]
     if not keys:
         return 0
@@ -41,8 +40,7 @@ def remove_payloads(
     with aws.errors_mapped():
         refused = within(time_left(), partial(claim_check.remove, bucket, keys))
     removed = [key for key in keys if key not in refused]
-    with database.delivery() as connection:
-        connection.execute("SET LOCAL ROLE counterfoil_keeper")
+    with keeper(database) as connection:
         connection.execute("DELETE FROM payload_removal WHERE key = ANY(%s)", [removed])
     if refused:
         codes = ", ".join(sorted(set(refused.values())))

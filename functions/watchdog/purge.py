@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from counterfoil.db import Database
+from counterfoil.db import Database, keeper
 
 OUTBOX_RETENTION = timedelta(days=14)
 """Of messages sent; longer than a queue keeps them."""
@@ -80,29 +80,17 @@ def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = A
         DatabaseUnavailableError: what was not deleted is deleted later.
     """
     now = clock()
-    with database.delivery() as connection:
-        outbox = connection.execute(_OUTBOX, [now - OUTBOX_RETENTION, at_once]).rowcount
-    with database.delivery() as connection:
-        connection.execute("SET LOCAL ROLE counterfoil_keeper")  # workers may take the delivery role
-        calls = connection.execute(_CALLS, [now - CALL_RETENTION, at_once]).rowcount
-    with database.delivery() as connection:
-        connection.execute("SET LOCAL ROLE counterfoil_keeper")
-        tries = connection.execute(_TRIES, [now - TRY_RETENTION, at_once]).rowcount
-    with database.delivery() as connection:
-        connection.execute("SET LOCAL ROLE counterfoil_keeper")
-        tasks = connection.execute(_TASKS, [now - TASK_RETENTION, at_once]).rowcount
-    with database.delivery() as connection:
-        connection.execute("SET LOCAL ROLE counterfoil_keeper")
-        sessions = connection.execute(_SESSIONS, [now - SESSION_RETENTION, min(at_once, SESSIONS_AT_ONCE)]).rowcount
-    results, keys = _purge_idempotency(database, now, at_once)
-    return Purged(outbox, calls, keys, results, tries, tasks, sessions)
 
+    def done(statement: str, before: datetime, at_most: int = at_once) -> int:
+        with keeper(database) as connection:
+            return connection.execute(statement.encode(), [before, at_most]).rowcount
 
-def _purge_idempotency(database: Database, now: datetime, at_once: int) -> tuple[int, int]:
-    """Clear the results that have expired, and delete what is past keeping. Returns how many of each."""
-    with database.delivery() as connection:
-        connection.execute("SET LOCAL ROLE counterfoil_keeper")
-        results = connection.execute(_RESULTS, [now, at_once]).rowcount
-    with database.delivery() as connection:
-        connection.execute("SET LOCAL ROLE counterfoil_keeper")
-        return results, connection.execute(_KEYS, [now - KEY_RETENTION, at_once]).rowcount
+    return Purged(
+        outbox=done(_OUTBOX, now - OUTBOX_RETENTION),
+        llm_call=done(_CALLS, now - CALL_RETENTION),
+        work_attempt=done(_TRIES, now - TRY_RETENTION),
+        task=done(_TASKS, now - TASK_RETENTION),
+        chat_session=done(_SESSIONS, now - SESSION_RETENTION, min(at_once, SESSIONS_AT_ONCE)),
+        idempotency_result=done(_RESULTS, now),
+        idempotency=done(_KEYS, now - KEY_RETENTION),
+    )

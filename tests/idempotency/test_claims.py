@@ -1,7 +1,7 @@
 """What ours promises beyond Powertools' own layers: a run ends under the claim and the name that it began with."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from threading import Barrier, Thread
 from types import SimpleNamespace
 from typing import Any
@@ -18,9 +18,11 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import (
 from counterfoil.db import Connection, Database
 from counterfoil.idempotency import PostgresPersistence
 from tests.delivery.harness import Context, rows
-from tests.delivery.test_unavailable import Flaky, away, unknown
+from tests.delivery.test_unavailable import Flaky, away, flaky, unknown
 from tests.idempotency.conftest import Time
 from tests.idempotency.orders import ORDER, PLACED, Killed, Orders
+
+__all__ = ["flaky"]
 
 NEWER = {"status": 200, "by": "the newer run"}
 
@@ -282,14 +284,6 @@ def test_threads_that_come_at_the_first_use_find_the_whole_configuration(
 
 
 # A commit that nobody heard
-
-
-@pytest.fixture
-def flaky(database_url: str) -> Iterator[Flaky]:
-    database = Flaky(database_url)
-    database.fail_tenant, database.fail_delivery = [], []
-    yield database
-    database.close()
 
 
 @pytest.mark.parametrize("was_made", [False, True])

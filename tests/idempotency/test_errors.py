@@ -41,10 +41,9 @@ from tests.delivery.harness import (
     make_consumer,
     record,
 )
-from tests.delivery.test_unavailable import Flaky
+from tests.delivery.test_unavailable import Flaky, flaky
 from tests.factories import NOW
 from tests.idempotency.orders import ORDER, PLACED, Killed, Orders, lose
-from tests.idempotency.test_claims import flaky
 
 __all__ = ["clock", "flaky", "pending", "sqs"]
 

@@ -238,6 +238,18 @@ class Database:
         self._pool.close()
 
 
+@contextmanager
+def keeper(database: Database) -> Iterator[Connection]:
+    """One transaction as counterfoil_keeper itself, as which `database` is signed in to. Raises as `Database.tenant`.
+
+    The delivery role is not enough: workers may take it, and have no business with people's addresses, nor with what is
+    past keeping.
+    """
+    with database.delivery() as connection:
+        connection.execute("SET LOCAL ROLE counterfoil_keeper")
+        yield connection
+
+
 def iam_conninfo(settings: Settings) -> str:
     """How to connect to RDS Proxy with a fresh IAM token. TLS is required and the server's certificate verified."""
     from counterfoil import aws  # an AWS client is only needed on AWS

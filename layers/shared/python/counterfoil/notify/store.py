@@ -1,12 +1,11 @@
 """The statements of notices: which failures are told of together, and how far the telling of each has come."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from counterfoil.db import Connection, Database
+from counterfoil.db import Database, keeper
 from counterfoil.notify.notice import Failure, Notice, Tenant
 
 SHOWN = 5
@@ -24,17 +23,6 @@ class Delivery:
     recipient: str
     attempt: int
     """Counts from 1."""
-
-
-@contextmanager
-def keeper(database: Database) -> Iterator[Connection]:
-    """One transaction as counterfoil_keeper itself.
-
-    The delivery role is not enough: documents' workers may take it, and have no business with people's addresses.
-    """
-    with database.delivery() as connection:
-        connection.execute("SET LOCAL ROLE counterfoil_keeper")
-        yield connection
 
 
 # A group (tenant, fingerprint) is due unless it had a notice within the window. Its notice tells of all that waits, or
