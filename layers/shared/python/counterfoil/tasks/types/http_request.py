@@ -85,8 +85,8 @@ def _refuse(egress: Egress, url: str) -> None:
     objection = egress.objection(url)
     if objection is not None:
         raise RejectedRequestError(
-            f"The task is wrong at payload.url. {objection}. What can be called are public addresses over https, and the "
-            "places that whoever deploys has put on HTTP_REQUEST_ALLOWLIST."
+            f"The task is wrong at payload.url. {objection}. What can be called are public addresses over https, and "
+            "the places that whoever deploys has put on HTTP_REQUEST_ALLOWLIST."
         )
 
 
