@@ -245,6 +245,11 @@ def _older_copies() -> Any:
     return _without(store, "_CLAIM", (is_older, "WHEN w.revision < f.revision THEN 'ended'"))
 
 
+def _much_trouble(world: World) -> None:
+    """Every other try fails or is put off."""
+    world.script.trouble = 0.5
+
+
 def _forgets_the_lost() -> Any:
     return mock.patch.object(store, "note_lost")
 
@@ -371,10 +376,10 @@ TWINS = (
     ),
     Twin("early message skipped", "lost", _batches(_SkipsEarly)),
     Twin("older copy claimed", "taken for another message than its latest", _older_copies),
-    Twin("send number from the count of attempts", "does not rise", _numbered_by_attempts),
+    Twin("send number from the count of attempts", "does not rise", _numbered_by_attempts, _much_trouble),
     Twin("waits one step short", "and not from", _one_step_short),
     Twin("sent after half of its wait", "too early", _too_early),
     Twin("retries among first tries", "is a retry, and goes to the queue of first tries", _one_queue),
-    Twin("puttings off counted as retries", "says another number of tries", _counts_messages),
+    Twin("puttings off counted as retries", "says another number of tries", _counts_messages, _much_trouble),
     Twin("lost try not told", "is written down 0 times", _forgets_the_lost),
 )

@@ -1,20 +1,27 @@
 """Chaos for a local cloud: worker processes and PostgreSQL end by SIGKILL, at random moments of a seed."""
 
+import gc
+import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 import psutil
 import psycopg
 
 from cli.cloud import processes
 from cli.cloud.cloud import Cloud
+from cli.cloud.place import Place
 from cli.postgres import PostgresServer
+from tests.e2e.conftest import CommandLine
 from tests.e2e.waiting import until
+from tests.llm.server import Server
 
 WORKERS = {"acquisition": 3, "ingestion": 4, "matching": 4, "dead_letters": 1, "watchdog": 1}
 """Who is killed how often while documents come in, in proportion, as far as it is there."""
@@ -32,6 +39,38 @@ _DOWN = (0.2, 1.5)
 """Seconds for which PostgreSQL stays away."""
 _PATIENCE = 5.0
 """Seconds to wait for a process, and for such a moment."""
+_TIMEOUT = 20
+"""Seconds of each function."""
+_SPOILT = re.compile(
+    r"Unexpected (ModuleNotFound|FileNotFound|Import|Attribute)Error at (httpx|httpcore|h11|anyio|counterfoil\.llm)"
+)
+
+
+def is_spoilt(error: str) -> bool:
+    """Whether work failed since the emulator took the code away from the process that did it.
+
+    A process that is killed while it starts has the emulator clear up after all of its function, and one that is just
+    starting beside it lives on without the code that it has not loaded yet (tests/e2e/test_spoilt.py). Such an error is
+    unknown, and so final for a task. Usually there is none.
+    """
+    return _SPOILT.match(error) is not None
+
+
+@contextmanager
+def own_cloud(name: str, settings: Mapping[str, str], model: Server) -> Iterator[Cloud]:
+    """A cloud that nobody else uses, with these settings, whose language model this is."""
+    with TemporaryDirectory(prefix=f"counterfoil-{name}-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o711)  # root's PostgreSQL runs as nobody
+        line = CommandLine(Path(folder).resolve() / "cloud")
+        told = {**settings, "LLM_URL": model.url_for("openai")}
+        try:
+            line.run("up", "--timeout", str(_TIMEOUT), *(f"--setting={name}={value}" for name, value in told.items()))
+            cloud = Cloud.at(Place(line.folder))
+            yield cloud
+            cloud.database.close()
+        finally:
+            line.run("down")
+            gc.collect()
 
 
 @dataclass

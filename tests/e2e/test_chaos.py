@@ -4,16 +4,13 @@ Functions' processes and PostgreSQL end by SIGKILL while documents come in, and 
 fails. COUNTERFOIL_CHAOS_SEED repeats who is killed after what pause; the rest is up to the machine.
 """
 
-import gc
 import json
 import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from datetime import timedelta
-from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from threading import Event
 from uuid import uuid4
 
@@ -21,7 +18,6 @@ import psycopg
 import pytest
 
 from cli.cloud.cloud import Cloud
-from cli.cloud.place import Place
 from cli.evaluate import MIGRATIONS
 from cli.postgres import temporary_server
 from cli.tenants import Tenant, add_tenant
@@ -31,8 +27,7 @@ from counterfoil.documents.matching import Judge
 from functions.migrate.runner import apply
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import Paper
-from tests.e2e.chaos import Chaos, watched
-from tests.e2e.conftest import CommandLine
+from tests.e2e.chaos import Chaos, own_cloud, watched
 from tests.e2e.found import Found, look, queued
 from tests.e2e.load import DOCUMENTS, File, Model, Truth, answer, load
 from tests.e2e.verdict import faults
@@ -56,7 +51,6 @@ FAILING = 0.2
 SPOILT_AT_MOST = 25
 """Documents that three real failures in a row may end, with what hangs on them. Usually there are none."""
 ANSWER_SECONDS = 0.3
-TIMEOUT = 20
 SETTINGS = {
     "RETRY_REDELIVER_DELAYS_SECONDS": "[2, 4]",
     "LEASE_SECONDS": "15",
@@ -90,18 +84,8 @@ def model() -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def cloud(model: Server) -> Iterator[Cloud]:
     """A cloud of its own, whose app waits for seconds where it waits for minutes elsewhere."""
-    with TemporaryDirectory(prefix="counterfoil-chaos-", ignore_cleanup_errors=True) as folder:
-        Path(folder).chmod(0o711)  # root's PostgreSQL runs as nobody
-        line = CommandLine(Path(folder).resolve() / "cloud")
-        told = SETTINGS | {"LLM_URL": model.url_for("openai")}
-        try:
-            line.run("up", "--timeout", str(TIMEOUT), *(f"--setting={name}={value}" for name, value in told.items()))
-            cloud = Cloud.at(Place(line.folder))
-            yield cloud
-            cloud.database.close()
-        finally:
-            line.run("down")
-            gc.collect()
+    with own_cloud("chaos", SETTINGS, model) as cloud:
+        yield cloud
 
 
 @pytest.fixture(scope="module")

@@ -4,20 +4,16 @@ COUNTERFOIL_CHAT_TASKS says how many messages, COUNTERFOIL_CHAOS_SEED who is kil
 the machine.
 """
 
-import gc
 import json
 import os
-import re
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from random import Random
 from statistics import mean, quantiles
-from tempfile import TemporaryDirectory
 from threading import Event, Lock
 from typing import Any
 from uuid import UUID, uuid4
@@ -26,7 +22,6 @@ import psycopg
 import pytest
 
 from cli.cloud.cloud import Cloud
-from cli.cloud.place import Place
 from cli.tenants import Tenant, add_tenant
 from counterfoil import aws
 from counterfoil.db import Connection, Database
@@ -34,8 +29,7 @@ from counterfoil.outbox import Outbox
 from counterfoil.tasks import store
 from counterfoil.tasks.chat.completion import NAME
 from counterfoil.tasks.types import TYPES
-from tests.e2e.chaos import Chaos, watched
-from tests.e2e.conftest import CommandLine
+from tests.e2e.chaos import Chaos, is_spoilt, own_cloud, watched
 from tests.e2e.waiting import until
 from tests.llm.server import Failure, Request, Server, Step
 
@@ -53,7 +47,6 @@ KILLS = max(6, TASKS // 50)
 FAILING = 0.2
 """Of the messages: their first try fails with all its calls. And of the other calls as many."""
 ANSWER_SECONDS = 0.05
-TIMEOUT = 20
 BASE, FACTOR, JITTER = 1, 2, 1
 """Seconds, of the policy of tasks as it is unless somebody sets it otherwise."""
 SETTINGS = {
@@ -74,12 +67,8 @@ SECONDS = 300
 back after 120 s."""
 
 
-SPOILT = (
-    r"Unexpected (ModuleNotFound|FileNotFound|Import|Attribute)Error at (httpx|httpcore|h11|anyio|counterfoil\.llm)"
-)
 SPOILT_AT_MOST = max(20, TASKS // 50)
-"""Messages of processes that the emulator takes the code away from, while they live and load it, when it clears up
-after one that was killed. Such an error is unknown, and so final for a task. Usually there are none."""
+"""Messages of processes that the emulator takes the code away from. Usually there are none."""
 WRITTEN_LATER = 0.5
 """Seconds by which the end of a try is written down after its wait was reckoned, on a machine that is busy."""
 
@@ -116,18 +105,8 @@ def model() -> Iterator[Model]:
 @pytest.fixture(scope="module")
 def cloud(model: Model) -> Iterator[Cloud]:
     """A cloud of its own, whose leases are short."""
-    with TemporaryDirectory(prefix="counterfoil-tasks-", ignore_cleanup_errors=True) as folder:
-        Path(folder).chmod(0o711)  # root's PostgreSQL runs as nobody
-        line = CommandLine(Path(folder).resolve() / "cloud")
-        told = SETTINGS | {"LLM_URL": model.url_for("openai")}
-        try:
-            line.run("up", "--timeout", str(TIMEOUT), *(f"--setting={name}={value}" for name, value in told.items()))
-            cloud = Cloud.at(Place(line.folder))
-            yield cloud
-            cloud.database.close()
-        finally:
-            line.run("down")
-            gc.collect()
+    with own_cloud("tasks", SETTINGS, model) as cloud:
+        yield cloud
 
 
 @pytest.fixture
@@ -253,7 +232,7 @@ def test_every_message_is_answered_once_and_in_order_while_the_model_fails_and_w
         }
         with capsys.disabled():
             print("\n" + json.dumps(figures))  # noqa: T201
-        spoilt = {id_ for id_, error in failed if re.match(SPOILT, error)}
+        spoilt = {id_ for id_, error in failed if is_spoilt(error)}
         assert len(spoilt) == len(failed) <= SPOILT_AT_MOST
         assert {status for status, _ in states} <= {"succeeded", "failed"}
         assert talk.faults(admin, spoilt) == {}
