@@ -5,6 +5,50 @@ CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public;
 
 COMMENT ON EXTENSION vector IS 'vector data type and ivfflat and hnsw access methods';
 
+CREATE FUNCTION public.count_dead_letters() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+BEGIN
+    IF TG_OP <> 'DELETE' THEN
+        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, number, last_at)
+        SELECT tenant_id, fingerprint, task_type, status, count(*), max(dlq_timestamp) FROM new_rows
+        WHERE purged_at IS NULL GROUP BY 1, 2, 3, 4;
+    END IF;
+    IF TG_OP <> 'INSERT' THEN
+        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, number, last_at)
+        SELECT tenant_id, fingerprint, task_type, status, -count(*), min(dlq_timestamp) FROM old_rows o
+        WHERE purged_at IS NULL  -- what goes with its tenant has nowhere to be counted
+          AND (TG_OP = 'UPDATE' OR tenant_id IS NULL OR EXISTS (SELECT FROM tenant t WHERE t.id = o.tenant_id))
+        GROUP BY 1, 2, 3, 4;
+    END IF;
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, hour, number, last_at)
+        SELECT tenant_id, fingerprint, task_type, date_trunc('hour', dlq_timestamp, 'UTC'), count(*), max(dlq_timestamp)
+        FROM new_rows GROUP BY 1, 2, 3, 4;
+    ELSIF TG_OP = 'UPDATE' THEN
+        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, hour, number, last_at)
+        SELECT n.tenant_id, n.fingerprint, n.task_type, date_trunc('hour', n.dlq_timestamp, 'UTC'), count(*),
+               max(n.dlq_timestamp)
+        FROM new_rows n JOIN old_rows o USING (job_id) WHERE n.dlq_timestamp > o.dlq_timestamp GROUP BY 1, 2, 3, 4;
+        -- A letter that was nobody's until its tenant was known takes with it what it is found by.
+        IF EXISTS (SELECT FROM new_rows n JOIN old_rows o USING (job_id) WHERE n.tenant_id IS DISTINCT FROM o.tenant_id)
+        THEN
+            INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, sentence, words, first_seen)
+            SELECT n.tenant_id, g.fingerprint, g.worker, g.error_type, g.sentence, g.words, n.dlq_timestamp
+            FROM new_rows n JOIN old_rows o USING (job_id)
+            JOIN dead_letter_group g ON g.tenant_id IS NOT DISTINCT FROM o.tenant_id AND g.fingerprint = n.fingerprint
+            WHERE n.tenant_id IS DISTINCT FROM o.tenant_id
+            ON CONFLICT (tenant_id, fingerprint) DO NOTHING;
+            UPDATE dead_letter_word w SET tenant_id = n.tenant_id
+            FROM new_rows n JOIN old_rows o USING (job_id)
+            WHERE w.job_id = n.job_id AND n.tenant_id IS DISTINCT FROM o.tenant_id;
+        END IF;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
 CREATE FUNCTION public.count_told() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -299,6 +343,8 @@ CREATE TABLE public.dead_letter (
     resolution jsonb,
     resolved_at timestamp with time zone,
     resolved_by text,
+    version integer DEFAULT 1 NOT NULL,
+    purged_at timestamp with time zone,
     CONSTRAINT dead_letter_check CHECK (((work_id IS NULL) = (revision IS NULL))),
     CONSTRAINT dead_letter_dlq_reason_check CHECK ((dlq_reason = ANY (ARRAY['non_retriable_error'::text, 'max_retries_exceeded'::text]))),
     CONSTRAINT dead_letter_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'retried'::text, 'resolved'::text, 'ignored'::text])))
@@ -317,6 +363,42 @@ CREATE TABLE public.dead_letter_audit (
 );
 
 ALTER TABLE ONLY public.dead_letter_audit FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.dead_letter_count (
+    tenant_id uuid,
+    fingerprint text NOT NULL,
+    task_type text NOT NULL,
+    status text,
+    hour timestamp with time zone,
+    number bigint NOT NULL,
+    last_at timestamp with time zone NOT NULL,
+    is_sum boolean DEFAULT false NOT NULL,
+    CONSTRAINT dead_letter_count_check CHECK (((status IS NULL) <> (hour IS NULL))),
+    CONSTRAINT dead_letter_count_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'retried'::text, 'resolved'::text, 'ignored'::text])))
+);
+
+ALTER TABLE ONLY public.dead_letter_count FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.dead_letter_group (
+    tenant_id uuid,
+    fingerprint text NOT NULL,
+    worker text NOT NULL,
+    error_type text NOT NULL,
+    sentence text NOT NULL,
+    words text[] NOT NULL,
+    first_seen timestamp with time zone NOT NULL
+);
+
+ALTER TABLE ONLY public.dead_letter_group FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.dead_letter_word (
+    job_id uuid NOT NULL,
+    tenant_id uuid,
+    word text NOT NULL,
+    dlq_timestamp timestamp with time zone NOT NULL
+);
+
+ALTER TABLE ONLY public.dead_letter_word FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.destination (
     id uuid DEFAULT uuidv7() NOT NULL,
@@ -977,8 +1059,14 @@ ALTER TABLE ONLY public.cluster_diagnostics
 ALTER TABLE ONLY public.dead_letter_audit
     ADD CONSTRAINT dead_letter_audit_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.dead_letter_group
+    ADD CONSTRAINT dead_letter_group_tenant_id_fingerprint_key UNIQUE NULLS NOT DISTINCT (tenant_id, fingerprint);
+
 ALTER TABLE ONLY public.dead_letter
     ADD CONSTRAINT dead_letter_pkey PRIMARY KEY (job_id);
+
+ALTER TABLE ONLY public.dead_letter_word
+    ADD CONSTRAINT dead_letter_word_pkey PRIMARY KEY (job_id, word);
 
 ALTER TABLE ONLY public.destination
     ADD CONSTRAINT destination_pkey PRIMARY KEY (id);
@@ -1146,6 +1234,22 @@ CREATE INDEX dead_letter_by_status ON public.dead_letter USING btree (status, dl
 
 CREATE INDEX dead_letter_by_type ON public.dead_letter USING btree (task_type, status);
 
+CREATE INDEX dead_letter_count_by_hour ON public.dead_letter_count USING btree (tenant_id, fingerprint, hour) INCLUDE (number) WHERE (hour IS NOT NULL);
+
+CREATE INDEX dead_letter_count_by_state ON public.dead_letter_count USING btree (tenant_id, fingerprint, task_type, status) INCLUDE (number, last_at) WHERE (hour IS NULL);
+
+CREATE INDEX dead_letter_count_to_add ON public.dead_letter_count USING btree (tenant_id, fingerprint) WHERE (NOT is_sum);
+
+CREATE INDEX dead_letter_page ON public.dead_letter USING btree (tenant_id, status, dlq_timestamp DESC, job_id DESC) WHERE (purged_at IS NULL);
+
+CREATE INDEX dead_letter_page_of_group ON public.dead_letter USING btree (tenant_id, fingerprint, status, dlq_timestamp DESC, job_id DESC) WHERE (purged_at IS NULL);
+
+CREATE INDEX dead_letter_page_of_type ON public.dead_letter USING btree (tenant_id, task_type, status, dlq_timestamp DESC, job_id DESC) WHERE (purged_at IS NULL);
+
+CREATE INDEX dead_letter_purged ON public.dead_letter USING btree (purged_at) WHERE (purged_at IS NOT NULL);
+
+CREATE INDEX dead_letter_word_page ON public.dead_letter_word USING btree (tenant_id, word, dlq_timestamp DESC, job_id DESC);
+
 CREATE UNIQUE INDEX destination_by_name ON public.destination USING btree (tenant_id, name) WHERE (disabled_at IS NULL);
 
 CREATE UNIQUE INDEX destination_by_prefix ON public.destination USING btree (tenant_id, prefix) WHERE (disabled_at IS NULL);
@@ -1250,6 +1354,12 @@ CREATE INDEX work_attempt_by_work ON public.work_attempt USING btree (work_id, w
 
 CREATE TRIGGER count_told BEFORE UPDATE OF payload ON public.output_job FOR EACH ROW WHEN ((old.payload IS DISTINCT FROM new.payload)) EXECUTE FUNCTION public.count_told();
 
+CREATE TRIGGER counted_when_it_changes AFTER UPDATE ON public.dead_letter REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.count_dead_letters();
+
+CREATE TRIGGER counted_when_it_comes AFTER INSERT ON public.dead_letter REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.count_dead_letters();
+
+CREATE TRIGGER counted_when_it_goes AFTER DELETE ON public.dead_letter REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.count_dead_letters();
+
 CREATE TRIGGER leave_payload AFTER DELETE ON public.task FOR EACH ROW WHEN ((old.payload_key IS NOT NULL)) EXECUTE FUNCTION public.leave_payload();
 
 CREATE TRIGGER take_payload_away AFTER UPDATE OF payload_key ON public.task FOR EACH ROW WHEN (((old.payload_key IS NOT NULL) AND (new.payload_key IS DISTINCT FROM old.payload_key))) EXECUTE FUNCTION public.leave_payload();
@@ -1273,8 +1383,17 @@ ALTER TABLE ONLY public.chat_session
 ALTER TABLE ONLY public.cluster_diagnostics
     ADD CONSTRAINT cluster_diagnostics_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.dead_letter_count
+    ADD CONSTRAINT dead_letter_count_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.dead_letter_group
+    ADD CONSTRAINT dead_letter_group_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.dead_letter
     ADD CONSTRAINT dead_letter_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.dead_letter_word
+    ADD CONSTRAINT dead_letter_word_job_id_fkey FOREIGN KEY (job_id) REFERENCES public.dead_letter(job_id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.destination_secret
     ADD CONSTRAINT destination_secret_tenant_id_destination_id_fkey FOREIGN KEY (tenant_id, destination_id) REFERENCES public.destination(tenant_id, id) ON DELETE CASCADE;
@@ -1430,6 +1549,12 @@ ALTER TABLE public.dead_letter ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.dead_letter_audit ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.dead_letter_count ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.dead_letter_group ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.dead_letter_word ENABLE ROW LEVEL SECURITY;
+
 CREATE POLICY delivery ON public.acquisition_job TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.chat_message FOR SELECT TO counterfoil_delivery USING (true);
@@ -1439,6 +1564,12 @@ CREATE POLICY delivery ON public.cluster_diagnostics TO counterfoil_delivery USI
 CREATE POLICY delivery ON public.dead_letter TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.dead_letter_audit TO counterfoil_delivery USING (true) WITH CHECK (true);
+
+CREATE POLICY delivery ON public.dead_letter_count TO counterfoil_delivery USING (true) WITH CHECK (true);
+
+CREATE POLICY delivery ON public.dead_letter_group TO counterfoil_delivery USING (true) WITH CHECK (true);
+
+CREATE POLICY delivery ON public.dead_letter_word TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.destination FOR SELECT TO counterfoil_delivery USING (true);
 
@@ -1556,6 +1687,12 @@ CREATE POLICY own_tenant ON public.dead_letter TO counterfoil_worker USING ((ten
 
 CREATE POLICY own_tenant ON public.dead_letter_audit TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.dead_letter_count TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.dead_letter_group TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.dead_letter_word TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.destination TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.destination_secret TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -1651,6 +1788,12 @@ ALTER TABLE public.task ENABLE ROW LEVEL SECURITY;
 CREATE POLICY telling ON public.dead_letter TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY telling ON public.dead_letter_audit TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY telling ON public.dead_letter_count TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY telling ON public.dead_letter_group TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY telling ON public.dead_letter_word TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY telling ON public.outbox TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -1823,6 +1966,18 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.dead_letter TO counterfoil_delivery;
 
 GRANT SELECT,INSERT ON TABLE public.dead_letter_audit TO counterfoil_worker;
 GRANT SELECT,INSERT ON TABLE public.dead_letter_audit TO counterfoil_delivery;
+
+GRANT SELECT,INSERT ON TABLE public.dead_letter_count TO counterfoil_worker;
+GRANT SELECT,INSERT ON TABLE public.dead_letter_count TO counterfoil_delivery;
+GRANT DELETE ON TABLE public.dead_letter_count TO counterfoil_keeper;
+
+GRANT SELECT,INSERT ON TABLE public.dead_letter_group TO counterfoil_worker;
+GRANT SELECT,INSERT ON TABLE public.dead_letter_group TO counterfoil_delivery;
+
+GRANT SELECT,INSERT,DELETE ON TABLE public.dead_letter_word TO counterfoil_worker;
+GRANT SELECT,INSERT,DELETE ON TABLE public.dead_letter_word TO counterfoil_delivery;
+
+GRANT UPDATE(tenant_id) ON TABLE public.dead_letter_word TO counterfoil_delivery;
 
 GRANT SELECT ON TABLE public.destination TO counterfoil_worker;
 

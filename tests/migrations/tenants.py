@@ -58,6 +58,17 @@ ROWS = {
                                       dlq_reason, dlq_timestamp, tenant_id, worker, work_id, revision)
                       VALUES (%(id)s, 'matching', '{{}}', '{{}}', 3, 'f',
                               'max_retries_exceeded', now(), %(tenant)s, 'matching', %(id)s, 1)""",
+    "dead_letter_group": """INSERT INTO {} (tenant_id, fingerprint, worker, error_type, sentence, words, first_seen)
+                            VALUES (%(tenant)s, %(id)s::text, 'matching', 'Error', '', '{{}}', now())""",
+    "dead_letter_word": """WITH made AS (
+                               INSERT INTO dead_letter (job_id, task_type, payload, metadata, attempts, fingerprint,
+                                                        dlq_reason, dlq_timestamp, tenant_id, worker)
+                               VALUES (%(id)s, 'matching', '{{}}', '{{}}', 3, 'f', 'max_retries_exceeded', now(),
+                                       %(tenant)s, 'matching') RETURNING job_id, tenant_id)
+                           INSERT INTO {} (job_id, tenant_id, word, dlq_timestamp)
+                           SELECT job_id, tenant_id, 'word', now() FROM made""",
+    "dead_letter_count": """INSERT INTO {} (tenant_id, fingerprint, task_type, status, number, last_at)
+                            VALUES (%(tenant)s, 'f', 'matching', 'pending', 1, now())""",
     "dead_letter_audit": """INSERT INTO {} (tenant_id, job_id, action, actor, recorded_at)
                             VALUES (%(tenant)s, %(id)s, 'retry', 'somebody', now())""",
     "notification": """INSERT INTO {} (tenant_id, worker, job_id, revision, fingerprint, payload, created_at)

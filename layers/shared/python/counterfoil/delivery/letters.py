@@ -12,6 +12,17 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection
 from counterfoil.messages import Message
 
+MAX_OWN_WORDS = 40
+"""Of a letter: by more it is not searched for."""
+LONGEST_WORD = 64
+_PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|\d+")
+_WORD = re.compile(r"[^\W_]+")
+
+
+def words(text: str) -> set[str]:
+    """The words of a text as they are searched for: letters and digits, in lower case, the first 64 of each."""
+    return {word[:LONGEST_WORD] for word in _WORD.findall(text.casefold())}
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -44,12 +55,27 @@ class DeadLetter:
     """What sort of work it is, where its worker does several."""
 
     @property
+    def sentence(self) -> str:
+        """The error without its numbers and quoted names, which differ from letter to letter."""
+        return _PARTICULAR.sub("#", self.failure.told or self.failure.error)
+
+    @property
     def fingerprint(self) -> str:
-        """Groups errors of one kind: worker, error type, and the sentence without its numbers and quoted names."""
-        plain = re.sub(
-            r"'[^']*'|\"[^\"]*\"|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|\d+", "#", self.failure.told or self.failure.error
-        )
-        return hashlib.sha256(f"{self.worker}\n{self.failure.error_type}\n{plain}".encode()).hexdigest()[:16]
+        """Groups errors of one kind: worker, error type and `sentence`."""
+        kind = f"{self.worker}\n{self.failure.error_type}\n{self.sentence}"
+        return hashlib.sha256(kind.encode()).hexdigest()[:16]
+
+    @property
+    def group_words(self) -> list[str]:
+        """The words of what all letters of its fingerprint say, by which they are searched for."""
+        return sorted(words(f"{self.worker} {self.failure.error_type} {self.sentence}"))
+
+    @property
+    def own_words(self) -> list[str]:
+        """The words that it has beside those: of its file's name, and of the particulars of its error."""
+        file = self.payload.get("file") or {}
+        particulars = _PARTICULAR.findall(self.failure.told or self.failure.error)
+        return sorted(words(" ".join([file.get("file_name") or "", *particulars])))[:MAX_OWN_WORDS]
 
 
 _DEAD_LETTER = """
@@ -61,6 +87,7 @@ ON CONFLICT (job_id) DO UPDATE SET revision = excluded.revision, payload = exclu
     metadata = excluded.metadata, attempts = excluded.attempts, fingerprint = excluded.fingerprint,
     dlq_reason = excluded.dlq_reason, dlq_timestamp = excluded.dlq_timestamp, status = 'pending', resolution = NULL,
     resolved_at = NULL, resolved_by = NULL,
+    version = d.version + 1, purged_at = NULL,
     lineage = d.lineage || jsonb_build_object('revision', d.revision, 'dlq_reason', d.dlq_reason, 'status', d.status,
                                               'dlq_timestamp', d.dlq_timestamp, 'resolution', d.resolution,
                                               'attempts', d.attempts, 'last_error', d.metadata -> 'last_error')
@@ -105,6 +132,7 @@ def write_dead_letter(connection: Connection, letter: DeadLetter, now: datetime)
     )
     if written.rowcount == 0:
         return
+    _describe(connection, letter, now)
     audit(connection, letter.job_id, letter.tenant_id, "dead", failure.actor, {"dlq_reason": failure.dlq_reason}, now)
     connection.execute(
         _NOTIFY,
@@ -124,6 +152,37 @@ def write_dead_letter(connection: Connection, letter: DeadLetter, now: datetime)
             "now": now,
         },
     )
+
+
+_GROUP = """
+INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, sentence, words, first_seen)
+VALUES (%(tenant_id)s, %(fingerprint)s, %(worker)s, %(error_type)s, %(sentence)s, %(words)s, %(now)s)
+ON CONFLICT (tenant_id, fingerprint) DO NOTHING
+"""
+_FORGET_WORDS = "DELETE FROM dead_letter_word WHERE job_id = %s"
+_WORDS = """
+INSERT INTO dead_letter_word (job_id, tenant_id, word, dlq_timestamp)
+SELECT %(job_id)s, %(tenant_id)s, word, %(now)s FROM unnest(%(words)s::text[]) AS word
+"""
+
+
+def _describe(connection: Connection, letter: DeadLetter, now: datetime) -> None:
+    """Write what the letter is found by: its group, and its own words in place of those it had before."""
+    connection.execute(
+        _GROUP,
+        {
+            "tenant_id": letter.tenant_id,
+            "fingerprint": letter.fingerprint,
+            "worker": letter.worker,
+            "error_type": letter.failure.error_type,
+            "sentence": letter.sentence,
+            "words": letter.group_words,
+            "now": now,
+        },
+    )
+    connection.execute(_FORGET_WORDS, [letter.job_id])
+    named = {"job_id": letter.job_id, "tenant_id": letter.tenant_id, "words": letter.own_words, "now": now}
+    connection.execute(_WORDS, named)
 
 
 _NOTIFY = """

@@ -1,0 +1,1 @@
+"""Dead letters as people deal with them: found, grouped, counted, tried again, settled."""

@@ -1,0 +1,177 @@
+"""Dead letters as people look for them: pages of a tenant's, the newest first, and one of them.
+
+Each function runs in a transaction that sees one tenant alone (`Database.tenant`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+from counterfoil.db import Connection
+
+Status = Literal["pending", "retried", "resolved", "ignored"]
+STATUSES: tuple[Status, ...] = ("pending", "retried", "resolved", "ignored")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A dead letter."""
+
+    job_id: UUID
+    worker: str
+    task_type: str
+    work_id: UUID | None
+    """None where the message named no work."""
+    revision: int | None
+    attempts: int
+    fingerprint: str
+    dlq_reason: str
+    dlq_timestamp: datetime
+    """When it died last."""
+    status: Status
+    resolution: Mapping[str, Any] | None
+    resolved_at: datetime | None
+    resolved_by: str | None
+    metadata: Mapping[str, Any]
+    version: int
+
+
+@dataclass(frozen=True)
+class Details(Entry):
+    """A dead letter with all that was kept."""
+
+    payload: Mapping[str, Any]
+    lineage: Sequence[Mapping[str, Any]]
+    """Its earlier deaths, the first of them first."""
+
+
+class Place(NamedTuple):
+    """Where a page ends, or begins behind."""
+
+    dlq_timestamp: datetime
+    job_id: UUID
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which dead letters."""
+
+    statuses: Sequence[Status] = STATUSES
+    task_type: str | None = None
+    fingerprint: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    """Exclusive."""
+
+
+_COLUMNS = ", ".join(Entry.__dataclass_fields__)
+_ALL_COLUMNS = ", ".join(Details.__dataclass_fields__)
+
+# Each condition stands in the statement only where it is wanted, so that each form has a plan of its own index.
+_CONDITIONS = {
+    "task_type": "AND d.task_type = %(task_type)s",
+    "fingerprint": "AND d.fingerprint = %(fingerprint)s",
+    "since": "AND d.dlq_timestamp >= %(since)s",
+    "until": "AND d.dlq_timestamp < %(until)s",
+    "after_at": "AND (d.dlq_timestamp, d.job_id) < (%(after_at)s, %(after_id)s)",
+}
+_PAGE = """
+SELECT {columns}
+FROM unnest(%(statuses)s::text[]) AS wanted (state)
+CROSS JOIN LATERAL (
+    SELECT * FROM dead_letter d
+    WHERE d.tenant_id = %(tenant)s AND d.status = wanted.state AND d.purged_at IS NULL {conditions}
+    ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s
+) AS few
+ORDER BY dlq_timestamp DESC, job_id DESC LIMIT %(limit)s
+"""
+_OF_GROUPS = """
+SELECT {columns}
+FROM unnest(%(statuses)s::text[]) AS wanted (state) CROSS JOIN unnest(%(fingerprints)s::text[]) AS alike (print)
+CROSS JOIN LATERAL (
+    SELECT * FROM dead_letter d
+    WHERE d.tenant_id = %(tenant)s AND d.fingerprint = alike.print AND d.status = wanted.state
+      AND d.purged_at IS NULL {conditions}
+    ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s
+) AS few
+ORDER BY dlq_timestamp DESC, job_id DESC LIMIT %(limit)s
+"""
+_OF_IDS = """
+SELECT {columns} FROM dead_letter d
+WHERE d.job_id = ANY(%(ids)s) AND d.tenant_id = %(tenant)s AND d.status = ANY(%(statuses)s) AND d.purged_at IS NULL
+  {conditions}
+ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s
+"""
+
+
+def page(
+    connection: Connection, tenant_id: UUID, wanted: Wanted, *, limit: int, after: Place | None = None
+) -> list[Entry]:
+    """At most `limit` dead letters behind `after`, the newest first.
+
+    Each state is read by an index that has it in this order: what is read does not grow with how many there are.
+    """
+    return _entries(connection, _PAGE, tenant_id, wanted, limit, after)
+
+
+def of_groups(  # a page is this many facts
+    connection: Connection,
+    tenant_id: UUID,
+    wanted: Wanted,
+    fingerprints: Sequence[str],
+    *,
+    limit: int,
+    after: Place | None = None,
+) -> list[Entry]:
+    """As `page`, of letters that have one of these fingerprints."""
+    return _entries(connection, _OF_GROUPS, tenant_id, wanted, limit, after, fingerprints=list(fingerprints))
+
+
+def of_ids(  # a page is this many facts
+    connection: Connection,
+    tenant_id: UUID,
+    wanted: Wanted,
+    ids: Sequence[UUID],
+    *,
+    limit: int,
+    after: Place | None = None,
+) -> list[Entry]:
+    """As `page`, of letters that have one of these ids."""
+    return _entries(connection, _OF_IDS, tenant_id, wanted, limit, after, ids=list(ids))
+
+
+def _entries(
+    connection: Connection,
+    statement: str,
+    tenant_id: UUID,
+    wanted: Wanted,
+    limit: int,
+    after: Place | None,
+    **among: Sequence[object],
+) -> list[Entry]:
+    values = {
+        "tenant": tenant_id,
+        "statuses": list(wanted.statuses),
+        "task_type": wanted.task_type,
+        "fingerprint": wanted.fingerprint,
+        "since": wanted.since,
+        "until": wanted.until,
+        "after_at": after and after.dlq_timestamp,
+        "after_id": after and after.job_id,
+        "limit": limit,
+        **among,
+    }
+    conditions = " ".join(text for name, text in _CONDITIONS.items() if values[name] is not None)
+    complete = statement.format(columns=_COLUMNS, conditions=conditions)
+    return [Entry(*row) for row in connection.execute(complete.encode(), values)]
+
+
+_SHOW = f"SELECT {_ALL_COLUMNS} FROM dead_letter WHERE job_id = %s AND purged_at IS NULL"  # noqa: S608
+
+
+def show(connection: Connection, job_id: UUID) -> Details | None:
+    """One dead letter; None where the tenant has none of this id."""
+    row = connection.execute(_SHOW.encode(), [job_id]).fetchone()
+    return None if row is None else Details(*row)

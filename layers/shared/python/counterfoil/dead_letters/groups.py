@@ -1,0 +1,137 @@
+"""Groups of dead letters that died of the same, and how many letters there are in all.
+
+Counts come from `dead_letter_count`, which a trigger keeps: what they cost grows with the number of groups, and not
+with that of letters. Each function but `add_up` runs in a transaction that sees one tenant alone (`Database.tenant`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+from uuid import UUID
+
+from counterfoil.db import Connection
+from counterfoil.dead_letters.entries import Status
+
+HOURS = 24
+"""Of a group's trend."""
+HOURS_KEPT = timedelta(days=7)
+
+State = Literal["open", "resolved", "ignored"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Dead letters of one fingerprint."""
+
+    fingerprint: str
+    worker: str
+    error_type: str
+    sentence: str
+    """The error without what differs from letter to letter."""
+    first_seen: datetime
+    last_seen: datetime
+    pending: int
+    retried: int
+    resolved: int
+    ignored: int
+    trend: Sequence[int]
+    """How many died in each of the last HOURS hours, the current one last."""
+
+    @property
+    def count(self) -> int:
+        """All of its letters."""
+        return self.pending + self.retried + self.resolved + self.ignored
+
+
+_GROUPS = """
+WITH counted AS (
+    SELECT fingerprint, max(last_at) AS last_seen,
+           sum(number) FILTER (WHERE status = 'pending') AS pending,
+           sum(number) FILTER (WHERE status = 'retried') AS retried,
+           sum(number) FILTER (WHERE status = 'resolved') AS resolved,
+           sum(number) FILTER (WHERE status = 'ignored') AS ignored
+    FROM dead_letter_count WHERE tenant_id = %(tenant)s AND hour IS NULL
+    GROUP BY fingerprint
+    HAVING sum(number) FILTER (WHERE status = ANY(%(statuses)s)) > 0
+       AND (%(after_at)s::timestamptz IS NULL
+            OR (max(last_at), fingerprint) < (%(after_at)s::timestamptz, %(after)s::text))
+    ORDER BY last_seen DESC, fingerprint DESC LIMIT %(limit)s
+)
+SELECT c.fingerprint, g.worker, g.error_type, g.sentence, g.first_seen, c.last_seen, coalesce(c.pending, 0)::bigint,
+       coalesce(c.retried, 0)::bigint, coalesce(c.resolved, 0)::bigint, coalesce(c.ignored, 0)::bigint
+FROM counted c JOIN dead_letter_group g ON g.tenant_id = %(tenant)s AND g.fingerprint = c.fingerprint
+ORDER BY c.last_seen DESC, c.fingerprint DESC
+"""
+_TREND = """
+SELECT fingerprint, hour, sum(number)::bigint FROM dead_letter_count
+WHERE tenant_id = %(tenant)s AND fingerprint = ANY(%(fingerprints)s) AND hour > %(since)s
+GROUP BY fingerprint, hour
+"""
+
+
+def page(
+    connection: Connection,
+    tenant_id: UUID,
+    statuses: Sequence[Status],
+    now: datetime,
+    *,
+    limit: int,
+    after: tuple[datetime, str] | None = None,
+) -> list[Group]:
+    """At most `limit` groups that have letters in one of these states, those that died last first.
+
+    `after` is `last_seen` and `fingerprint` of the last one of the page before.
+    """
+    at, fingerprint = after or (None, None)
+    rows = connection.execute(
+        _GROUPS,
+        {"tenant": tenant_id, "statuses": list(statuses), "limit": limit, "after_at": at, "after": fingerprint},
+    ).fetchall()
+    this_hour = now.replace(minute=0, second=0, microsecond=0)
+    hours = [this_hour - timedelta(hours=back) for back in reversed(range(HOURS))]
+    died: dict[str, dict[datetime, int]] = {}
+    asked = {"tenant": tenant_id, "fingerprints": [row[0] for row in rows], "since": hours[0] - timedelta(seconds=1)}
+    for key, hour, number in connection.execute(_TREND, asked):
+        died.setdefault(key, {})[hour] = number
+    return [Group(*row, [died.get(row[0], {}).get(hour, 0) for hour in hours]) for row in rows]
+
+
+_STATS = """
+SELECT task_type, status, sum(number)::bigint FROM dead_letter_count
+WHERE tenant_id = %s AND hour IS NULL GROUP BY task_type, status HAVING sum(number) <> 0
+"""
+
+
+def stats(connection: Connection, tenant_id: UUID) -> dict[str, dict[Status, int]]:
+    """How many letters there are, by type of task and state."""
+    found: dict[str, dict[Status, int]] = {}
+    for task_type, status, number in connection.execute(_STATS, [tenant_id]):
+        found.setdefault(task_type, {})[status] = number
+    return found
+
+
+_FORGET = "DELETE FROM dead_letter_count WHERE hour < %s"
+_ADD_UP = """
+WITH due AS (
+    SELECT tenant_id, fingerprint FROM dead_letter_count WHERE NOT is_sum GROUP BY tenant_id, fingerprint LIMIT %s
+), gone AS (
+    DELETE FROM dead_letter_count c USING due
+    WHERE c.fingerprint = due.fingerprint AND c.tenant_id IS NOT DISTINCT FROM due.tenant_id
+    RETURNING c.*
+)
+INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, hour, number, last_at, is_sum)
+SELECT tenant_id, fingerprint, task_type, status, hour, sum(number), max(last_at), true
+FROM gone GROUP BY tenant_id, fingerprint, task_type, status, hour HAVING sum(number) <> 0
+"""
+
+
+def add_up(connection: Connection, now: datetime, *, groups: int) -> int:
+    """Add up the counts of so many groups that have changed, and forget old hours. As counterfoil_keeper.
+
+    Whoever counts meanwhile adds rows of his own, which the next round adds up: nobody waits, and none is lost.
+
+    Returns the rows that are left of those groups.
+    """
+    connection.execute(_FORGET, [now - HOURS_KEPT])
+    return connection.execute(_ADD_UP, [groups]).rowcount

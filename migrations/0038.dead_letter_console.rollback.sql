@@ -1,0 +1,13 @@
+DROP TRIGGER counted_when_it_comes ON dead_letter;
+DROP TRIGGER counted_when_it_changes ON dead_letter;
+DROP TRIGGER counted_when_it_goes ON dead_letter;
+DROP FUNCTION count_dead_letters();
+DROP TABLE dead_letter_count;
+DROP TABLE dead_letter_word;
+DROP TABLE dead_letter_group;
+DROP INDEX dead_letter_page;
+DROP INDEX dead_letter_page_of_type;
+DROP INDEX dead_letter_page_of_group;
+DROP INDEX dead_letter_purged;
+ALTER TABLE dead_letter DROP purged_at;
+ALTER TABLE dead_letter DROP version;

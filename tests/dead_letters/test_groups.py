@@ -1,0 +1,137 @@
+"""Groups of dead letters, and counts."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from uuid import UUID, uuid4
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from counterfoil.db import Connection, Database, keeper
+from counterfoil.dead_letters import groups
+from counterfoil.dead_letters.entries import STATUSES
+from counterfoil.dead_letters.groups import Group
+from tests.dead_letters.conftest import NOON, Die
+
+Settle = Callable[[UUID, str], None]
+LATER = NOON + timedelta(hours=2)
+
+
+def all_groups(database: Database, tenant_id: UUID, now: datetime = LATER) -> list[Group]:
+    with database.tenant(tenant_id) as connection:
+        return groups.page(connection, tenant_id, STATUSES, now, limit=100)
+
+
+def add_up(keeper_database: Database, now: datetime = LATER) -> None:
+    with keeper(keeper_database) as connection:
+        groups.add_up(connection, now, groups=1000)
+
+
+def test_letters_that_differ_in_numbers_and_names_alone_are_one_group(database: Database, tenant_id: UUID, die: Die):
+    die("Reading page 3 of 'a.pdf' timed out")
+    die("Reading page 12 of 'b.pdf' timed out", minute=70)
+    die("The disk is full", minute=5)
+    newest, other = all_groups(database, tenant_id)
+    assert (newest.sentence, newest.count, newest.worker) == ("Reading page # of # timed out", 2, "ingestion")
+    assert (newest.first_seen, newest.last_seen) == (NOON, NOON + timedelta(minutes=70))
+    assert other.count == 1
+    assert newest.trend[-4:] == [0, 1, 1, 0]
+    assert len(newest.trend) == groups.HOURS
+
+
+def test_a_group_counts_its_letters_by_state(
+    database: Database, keeper_database: Database, tenant_id: UUID, die: Die, settle: Settle
+):
+    died = [die(minute=minute) for minute in range(5)]
+    settle(died[0], "resolved")
+    settle(died[1], "resolved")
+    settle(died[2], "ignored")
+    for _ in range(2):
+        [group] = all_groups(database, tenant_id)
+        assert (group.pending, group.retried, group.resolved, group.ignored) == (2, 0, 2, 1)
+        assert sum(group.trend) == 5
+        add_up(keeper_database)
+
+
+def test_a_letter_that_dies_again_is_counted_once_and_in_both_hours(database: Database, tenant_id: UUID, die: Die):
+    work_id = uuid4()
+    die(work_id=work_id)
+    die(work_id=work_id, revision=2, minute=60)
+    [group] = all_groups(database, tenant_id)
+    assert group.count == 1
+    assert sum(group.trend) == 2
+
+
+def test_pages_of_groups_follow_one_another(database: Database, tenant_id: UUID, die: Die):
+    for number, name in enumerate(("one", "two", "three", "four", "five")):
+        die(f"Cannot do {name}", minute=number // 2)
+    seen: list[Group] = []
+    while True:
+        after = (seen[-1].last_seen, seen[-1].fingerprint) if seen else None
+        with database.tenant(tenant_id) as connection:
+            found = groups.page(connection, tenant_id, STATUSES, LATER, limit=2, after=after)
+        if not found:
+            break
+        seen += found
+    assert sorted(group.sentence.split()[-1] for group in seen) == ["five", "four", "one", "three", "two"]
+
+
+def test_groups_of_other_states_are_left_out(database: Database, tenant_id: UUID, die: Die, settle: Settle):
+    settle(die("One"), "resolved")
+    die("Two")
+    with database.tenant(tenant_id) as connection:
+        found = groups.page(connection, tenant_id, ["pending"], LATER, limit=10)
+    assert [group.sentence for group in found] == ["Two"]
+
+
+def test_adding_up_leaves_one_row_for_each_count_and_forgets_old_hours(
+    keeper_database: Database, die: Die, settle: Settle, admin: Connection
+):
+    died = [die(minute=minute) for minute in range(10)]
+    for job_id in died:
+        settle(job_id, "resolved")
+    add_up(keeper_database)
+    rows = admin.execute("SELECT status, number, is_sum FROM dead_letter_count ORDER BY status").fetchall()
+    assert rows == [("resolved", 10, True), (None, 10, True)]
+    add_up(keeper_database, NOON + timedelta(days=8))
+    assert admin.execute("SELECT status, number FROM dead_letter_count").fetchall() == [("resolved", 10)]
+
+
+def test_a_tenant_that_goes_takes_its_letters_along(
+    database: Database, keeper_database: Database, tenant_id: UUID, die: Die, admin: Connection
+):
+    die()
+    admin.execute("DELETE FROM tenant WHERE id = %s", [tenant_id])
+    add_up(keeper_database)
+    for table in ("dead_letter", "dead_letter_group", "dead_letter_word", "dead_letter_count"):
+        assert admin.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(changes=st.lists(st.tuples(st.integers(0, 5), st.sampled_from(STATUSES), st.booleans()), max_size=20))
+def test_counts_are_those_of_the_letters_whatever_becomes_of_them(
+    changes: list[tuple[int, str, bool]],
+    database: Database,
+    keeper_database: Database,
+    tenant_id: UUID,
+    die: Die,
+    admin: Connection,
+):
+    admin.execute("DELETE FROM dead_letter WHERE tenant_id = %s", [tenant_id])
+    died = [die(worker=("ingestion", "matching")[number % 2], minute=number) for number in range(6)]
+    for number, status, is_purged in changes:
+        admin.execute(
+            "UPDATE dead_letter SET status = %s, purged_at = CASE WHEN %s THEN now() END WHERE job_id = %s",
+            [status, is_purged, died[number]],
+        )
+        if is_purged and number % 2:
+            add_up(keeper_database)
+    counted = admin.execute(
+        "SELECT task_type, status, count(*) FROM dead_letter WHERE purged_at IS NULL AND tenant_id = %s GROUP BY 1, 2",
+        [tenant_id],
+    ).fetchall()
+    expected: dict[str, dict[str, int]] = {}
+    for task_type, status, number in counted:
+        expected.setdefault(task_type, {})[status] = number
+    with database.tenant(tenant_id) as connection:
+        assert groups.stats(connection, tenant_id) == expected

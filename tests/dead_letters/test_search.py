@@ -1,0 +1,122 @@
+"""Search in dead letters."""
+
+from collections.abc import Callable
+from random import Random
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.dead_letters import search
+from counterfoil.dead_letters.entries import Wanted
+from counterfoil.dead_letters.search import Found
+from counterfoil.delivery.letters import words
+from counterfoil.work import KINDS
+from tests.dead_letters.conftest import Die
+
+
+def find(database: Database, tenant_id: UUID, text: str, wanted: Wanted | None = None, limit: int = 20) -> list[UUID]:
+    """All pages."""
+    ids: list[UUID] = []
+    after = None
+    while True:
+        with database.tenant(tenant_id) as connection:
+            found: Found = search.page(connection, tenant_id, text, wanted or Wanted(), limit=limit, after=after)
+        ids += [entry.job_id for entry in found.entries]
+        after = found.next
+        if after is None:
+            return ids
+
+
+@pytest.fixture
+def died(die: Die) -> list[UUID]:
+    return [
+        die("Reading page 3 of 'a.pdf' timed out", file_name="Invoice-4711.pdf"),
+        die("Reading page 9 of 'b.pdf' timed out", file_name="Invoice-4712.pdf", minute=1),
+        die(
+            "The seller 'Müller GmbH' is unknown", error_type="UnknownSellerError", file_name="order 4711.xml", minute=2
+        ),
+        die("The disk is full", error_type="OSError", file_name="Timed.pdf", worker="document_output", minute=3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("timed out", [1, 0]),
+        ("TIMED", [3, 1, 0]),  # of one the file is called so
+        ("4711", [2, 0]),
+        ("invoice 4711", [0]),
+        ("invoice-4711.pdf", [0]),
+        ("reading 4712", [1]),
+        ("müller", [2]),
+        ("unknownsellererror", [2]),
+        ("document_output", [3]),
+        ("page 9", [1]),
+        ("reading disk", []),
+        ("nothing", []),
+        ("-- ; ' %", []),
+        ("", []),
+    ],
+)
+def test_letters_are_found_that_have_every_word(
+    text: str, expected: list[int], database: Database, tenant_id: UUID, died: list[UUID]
+):
+    assert find(database, tenant_id, text) == [died[number] for number in expected]
+
+
+def test_a_search_keeps_to_what_else_is_wanted(
+    database: Database, tenant_id: UUID, died: list[UUID], admin: Connection
+):
+    admin.execute("UPDATE dead_letter SET status = 'ignored' WHERE job_id = %s", [died[0]])
+    assert find(database, tenant_id, "4711", Wanted(statuses=["ignored"])) == [died[0]]
+    assert find(database, tenant_id, "timed out", Wanted(statuses=["pending"])) == [died[1]]
+    assert find(database, tenant_id, "timed", Wanted(task_type="document_output")) == [died[3]]
+
+
+def test_a_letter_is_found_by_its_id_and_by_that_of_its_work(database: Database, tenant_id: UUID, die: Die):
+    work_id = uuid4()
+    job_id = die(work_id=work_id, worker="matching")
+    die()
+    assert job_id == KINDS["matching"].job_id(work_id)
+    assert find(database, tenant_id, str(work_id)) == find(database, tenant_id, f" {str(job_id).upper()} ") == [job_id]
+
+
+def test_nothing_of_another_tenant_is_found(
+    database: Database, tenant_id: UUID, died: list[UUID], make_tenant: Callable[..., UUID]
+):
+    theirs = make_tenant("globex")
+    for text in ("timed out", "4711", str(died[0])):
+        assert find(database, theirs, text) == []
+
+
+def test_what_a_letter_died_of_before_does_not_find_it_any_more(database: Database, tenant_id: UUID, die: Die):
+    work_id = uuid4()
+    die("Reading page 77 failed", work_id=work_id)
+    job_id = die("Reading page 88 failed", work_id=work_id, revision=2, minute=1)
+    assert find(database, tenant_id, "88") == [job_id]
+    assert find(database, tenant_id, "77") == []
+
+
+def test_pages_of_a_search_have_what_a_look_at_each_letter_would_find(
+    database: Database, tenant_id: UUID, die: Die, monkeypatch: pytest.MonkeyPatch
+):
+    """Also where words are so frequent that a page looks at a few letters only."""
+    monkeypatch.setattr(search, "RARE", 3)
+    monkeypatch.setattr(search, "SCANNED", 5)
+    monkeypatch.setattr(search, "_GROUPS_AT_ONCE", 2)
+    random = Random(7)
+    vocabulary = ["alpha", "beta", "gamma", "delta"]
+    letters: list[tuple[UUID, set[str]]] = []
+    for number in range(60):
+        alike = " ".join(random.sample(vocabulary, random.randint(1, 2)))
+        own = " ".join(random.sample([*vocabulary, "rare"], random.randint(0, 2)))
+        error = f"{alike} '{own}'"
+        job_id = die(error, file_name="x", minute=number % 25)
+        letters.append((job_id, words(f"ingestion TimeoutError x {error}")))
+    for text in ("alpha", "alpha beta", "rare", "rare gamma", "alpha beta gamma", "delta x", "x", "ingestion rare"):
+        expected = {job_id for job_id, has in letters if has >= words(text)}
+        for limit in (1, 4, 100):
+            found = find(database, tenant_id, text, limit=limit)
+            assert len(found) == len(set(found))
+            assert set(found) == expected, text
