@@ -147,7 +147,7 @@ def test_a_receiver_that_asks_for_a_longer_wait_gets_it(asked: str, seconds: flo
     world.result()
     server.then(Raw(429, headers={"Retry-After": asked}))
     world.run()
-    assert in_seconds(world.job(), world.clock) == seconds
+    assert 0 <= in_seconds(world.job(), world.clock) - seconds < 1  # those who were told the same come back spread
 
 
 def test_a_reset_connection_is_tried_again(world: World):
