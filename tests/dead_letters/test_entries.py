@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from counterfoil.db import Database
+from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import entries
 from counterfoil.dead_letters.entries import Entry, Place, Wanted
 from tests.dead_letters.conftest import NOON, Die
@@ -99,7 +99,7 @@ def test_nobody_sees_another_tenants_letters(
     assert ids(page(database, theirs)) == [job_id]
 
 
-def test_a_letter_that_was_purged_is_out_of_sight(database: Database, tenant_id: UUID, die: Die, admin: Database):
+def test_a_letter_that_was_purged_is_out_of_sight(database: Database, tenant_id: UUID, die: Die, admin: Connection):
     job_id = die()
     admin.execute("UPDATE dead_letter SET purged_at = now() WHERE job_id = %s", [job_id])
     assert page(database, tenant_id) == []

@@ -94,7 +94,7 @@ def page(
     asked = {"tenant": tenant_id, "fingerprints": [row[0] for row in rows], "since": hours[0] - timedelta(seconds=1)}
     for key, hour, number in connection.execute(_TREND, asked):
         died.setdefault(key, {})[hour] = number
-    return [Group(*row, [died.get(row[0], {}).get(hour, 0) for hour in hours]) for row in rows]
+    return [Group(*(*row, [died.get(row[0], {}).get(hour, 0) for hour in hours])) for row in rows]
 
 
 _STATS = """
