@@ -215,9 +215,9 @@ def _one_step_short() -> Any:
     return mock.patch.object(RequeuePolicy, "wait", lambda self, attempts, *how: real(self, attempts - 1, *how))
 
 
-def _too_early() -> Any:
+def _other_delay(factor: float) -> Any:
     real = outbox.Outbox._whole_seconds
-    return mock.patch.object(outbox.Outbox, "_whole_seconds", lambda self, wait: real(self, wait / 2))
+    return mock.patch.object(outbox.Outbox, "_whole_seconds", lambda self, wait: min(900, real(self, wait * factor)))
 
 
 def _one_queue() -> Any:
@@ -378,7 +378,8 @@ TWINS = (
     Twin("older copy claimed", "taken for another message than its latest", _older_copies),
     Twin("send number from the count of attempts", "does not rise", _numbered_by_attempts, _much_trouble),
     Twin("waits one step short", "and not from", _one_step_short),
-    Twin("sent after half of its wait", "too early", _too_early),
+    Twin("sent after half of its wait", "too early", lambda: _other_delay(0.5)),
+    Twin("sent after twice its wait", "and was to wait", lambda: _other_delay(2)),
     Twin("retries among first tries", "is a retry, and goes to the queue of first tries", _one_queue),
     Twin("puttings off counted as retries", "says another number of tries", _counts_messages, _much_trouble),
     Twin("lost try not told", "is written down 0 times", _forgets_the_lost),
