@@ -1,6 +1,6 @@
 # What can be done with this project. Each line calls one thing; everything begins with `setup`, which is quick the second time.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test lint format check bench-extraction bench-splitting bench-matching bench-tasks fuzz clean
+.PHONY: help setup demo up down test lint format check bench-extraction bench-splitting bench-matching bench-tasks bench-dead-letters fuzz clean
 PYTHON := python3
 SEED := 1
 SECONDS := 600
@@ -48,6 +48,9 @@ bench-matching: setup  ## Measure matching on labelled sets, and beside Splink, 
 
 bench-tasks: setup  ## Talk to a failing model on the local cloud while workers are killed (TASKS=2000 messages)
 	@COUNTERFOIL_CHAT_TASKS=$(TASKS) .venv/bin/python -m pytest tests/e2e/test_tasks.py
+
+bench-dead-letters: setup  ## Ask for pages, searches and groups of ten million dead letters that are made up
+	@.venv/bin/python -m tests.benchmarks.dead_letters
 
 fuzz: setup  ## Feed every parser of foreign bytes with what a fuzzer makes up (SECONDS=600 for each)
 	@.venv/bin/python -m tests.fuzz --seconds $(SECONDS)

@@ -46,6 +46,13 @@ def test_pages_follow_one_another_and_leave_nothing_out(database: Database, tena
     assert [entry.dlq_timestamp for entry in seen] == sorted((entry.dlq_timestamp for entry in seen), reverse=True)
 
 
+def test_a_page_may_begin_further_behind(database: Database, tenant_id: UUID, die: Die):
+    died = [die(minute=minute) for minute in range(6)]
+    with database.tenant(tenant_id) as connection:
+        found = entries.page(connection, tenant_id, Wanted(), limit=2, offset=3)
+    assert ids(found) == [died[2], died[1]]
+
+
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [

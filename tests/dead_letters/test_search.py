@@ -103,7 +103,8 @@ def test_pages_of_a_search_have_what_a_look_at_each_letter_would_find(
 ):
     """Also where words are so frequent that a page looks at a few letters only."""
     monkeypatch.setattr(search, "RARE", 3)
-    monkeypatch.setattr(search, "SCANNED", 5)
+    monkeypatch.setattr(search, "SCANNED", (2, 5))
+    monkeypatch.setattr(search, "NEWEST", 7)
     monkeypatch.setattr(search, "_GROUPS_AT_ONCE", 2)
     random = Random(7)
     vocabulary = ["alpha", "beta", "gamma", "delta"]

@@ -77,26 +77,50 @@ _CONDITIONS = {
     "until": "AND d.dlq_timestamp < %(until)s",
     "after_at": "AND (d.dlq_timestamp, d.job_id) < (%(after_at)s, %(after_id)s)",
 }
+# The places of a page come from the index alone; what stands there is looked up for those that are shown.
 _PAGE = """
-SELECT {columns}
-FROM unnest(%(statuses)s::text[]) AS wanted (state)
-CROSS JOIN LATERAL (
-    SELECT * FROM dead_letter d
-    WHERE d.tenant_id = %(tenant)s AND d.status = wanted.state AND d.purged_at IS NULL {conditions}
-    ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s
-) AS few
-ORDER BY dlq_timestamp DESC, job_id DESC LIMIT %(limit)s
+SELECT {columns} FROM (
+    SELECT few.job_id
+    FROM unnest(%(statuses)s::text[]) AS wanted (state)
+    CROSS JOIN LATERAL (
+        SELECT d.job_id, d.dlq_timestamp FROM dead_letter d
+        WHERE d.tenant_id = %(tenant)s AND d.status = wanted.state AND d.purged_at IS NULL {conditions}
+        ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s + %(offset)s
+    ) AS few
+    ORDER BY few.dlq_timestamp DESC, few.job_id DESC LIMIT %(limit)s OFFSET %(offset)s
+) AS shown JOIN dead_letter d USING (job_id)
+ORDER BY d.dlq_timestamp DESC, d.job_id DESC
 """
 _OF_GROUPS = """
-SELECT {columns}
-FROM unnest(%(statuses)s::text[]) AS wanted (state) CROSS JOIN unnest(%(fingerprints)s::text[]) AS alike (print)
-CROSS JOIN LATERAL (
-    SELECT * FROM dead_letter d
-    WHERE d.tenant_id = %(tenant)s AND d.fingerprint = alike.print AND d.status = wanted.state
-      AND d.purged_at IS NULL {conditions}
-    ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s
-) AS few
-ORDER BY dlq_timestamp DESC, job_id DESC LIMIT %(limit)s
+SELECT {columns} FROM (
+    SELECT few.job_id
+    FROM unnest(%(statuses)s::text[]) AS wanted (state) CROSS JOIN unnest(%(fingerprints)s::text[]) AS alike (print)
+    CROSS JOIN LATERAL (
+        SELECT d.job_id, d.dlq_timestamp FROM dead_letter d
+        WHERE d.tenant_id = %(tenant)s AND d.fingerprint = alike.print AND d.status = wanted.state
+          AND d.purged_at IS NULL {conditions}
+        ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s
+    ) AS few
+    ORDER BY few.dlq_timestamp DESC, few.job_id DESC LIMIT %(limit)s
+) AS shown JOIN dead_letter d USING (job_id)
+ORDER BY d.dlq_timestamp DESC, d.job_id DESC
+"""
+_OF_GROUPS_AMONG_NEWEST = """
+SELECT {columns} FROM (
+    SELECT newest.job_id FROM (
+        SELECT few.*
+        FROM unnest(%(statuses)s::text[]) AS wanted (state)
+        CROSS JOIN LATERAL (
+            SELECT d.job_id, d.dlq_timestamp, d.fingerprint FROM dead_letter d
+            WHERE d.tenant_id = %(tenant)s AND d.status = wanted.state AND d.purged_at IS NULL {conditions}
+            ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(among)s
+        ) AS few
+        ORDER BY few.dlq_timestamp DESC, few.job_id DESC LIMIT %(among)s
+    ) AS newest
+    WHERE newest.fingerprint = ANY(%(fingerprints)s)
+    ORDER BY newest.dlq_timestamp DESC, newest.job_id DESC LIMIT %(limit)s
+) AS shown JOIN dead_letter d USING (job_id)
+ORDER BY d.dlq_timestamp DESC, d.job_id DESC
 """
 _OF_IDS = """
 SELECT {columns} FROM dead_letter d
@@ -106,14 +130,21 @@ ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s
 """
 
 
-def page(
-    connection: Connection, tenant_id: UUID, wanted: Wanted, *, limit: int, after: Place | None = None
+def page(  # a page is this many facts
+    connection: Connection,
+    tenant_id: UUID,
+    wanted: Wanted,
+    *,
+    limit: int,
+    after: Place | None = None,
+    offset: int = 0,
 ) -> list[Entry]:
-    """At most `limit` dead letters behind `after`, the newest first.
+    """At most `limit` dead letters behind `after` and `offset` more, the newest first.
 
-    Each state is read by an index that has it in this order: what is read does not grow with how many there are.
+    Each state is read by an index that has it in this order: what is read grows with `offset`, and not with how many
+    letters there are.
     """
-    return _entries(connection, _PAGE, tenant_id, wanted, limit, after)
+    return _entries(connection, _PAGE, tenant_id, wanted, limit, after, offset=offset)
 
 
 def of_groups(  # a page is this many facts
@@ -124,9 +155,15 @@ def of_groups(  # a page is this many facts
     *,
     limit: int,
     after: Place | None = None,
+    among: int | None = None,
 ) -> list[Entry]:
-    """As `page`, of letters that have one of these fingerprints."""
-    return _entries(connection, _OF_GROUPS, tenant_id, wanted, limit, after, fingerprints=list(fingerprints))
+    """As `page`, of letters that have one of these fingerprints; with `among` only of so many newest behind `after`.
+
+    The former costs a look for each fingerprint, the latter one for each of those letters.
+    """
+    statement = _OF_GROUPS if among is None else _OF_GROUPS_AMONG_NEWEST
+    alike = {"fingerprints": list(fingerprints), "among": among}
+    return _entries(connection, statement, tenant_id, wanted, limit, after, **alike)
 
 
 def of_ids(  # a page is this many facts
@@ -149,7 +186,7 @@ def _entries(
     wanted: Wanted,
     limit: int,
     after: Place | None,
-    **among: Sequence[object],
+    **among: object,
 ) -> list[Entry]:
     values = {
         "tenant": tenant_id,

@@ -19,8 +19,10 @@ MAX_WORDS = 8
 """Of a search; further ones are left out."""
 RARE = 1_000
 """Letters that have a word, at most, for all of them to be looked at."""
-SCANNED = 5_000
-"""Letters that are looked at for a page, where a word is more frequent."""
+SCANNED = (100, 1_000, 5_000)
+"""Letters that are looked at for a page, where a word is more frequent: more, where fewer do not fill it."""
+NEWEST = 500
+"""Letters that are looked at first, where a search means whole groups: most have many, or few letters."""
 _GROUPS_AT_ONCE = 100
 
 
@@ -48,8 +50,11 @@ def page(
     found = _of_groups(connection, tenant_id, wanted, alike, limit + 1, after)
     until: Place | None = None
     for word, is_rare in _leads(connection, tenant_id, sought, frozenset().union(*(group.words for group in grouped))):
-        ids, end = _having(connection, tenant_id, sought, word, RARE if is_rare else SCANNED, after)
-        more = entries.of_ids(connection, tenant_id, wanted, ids, limit=limit + 1, after=after) if ids else []
+        for most in (RARE,) if is_rare else SCANNED:
+            ids, end = _having(connection, tenant_id, sought, word, most, after)
+            more = entries.of_ids(connection, tenant_id, wanted, ids, limit=limit + 1, after=after) if ids else []
+            if is_rare or end is None or len(more) > limit:
+                break
         found += more
         if end is not None and not is_rare:
             until = end if until is None else max(until, end)
@@ -115,11 +120,16 @@ def _of_groups(  # a page is this many facts
         groups = [group for group in groups if group.fingerprint == wanted.fingerprint]
     if not groups:
         return []
-    asked = {
+    asked: dict[str, Any] = {
         "tenant": tenant_id,
         "fingerprints": [group.fingerprint for group in groups],
         "statuses": list(wanted.statuses),
     }
+    newest = entries.of_groups(
+        connection, tenant_id, wanted, asked["fingerprints"], limit=limit, after=after, among=NEWEST
+    )
+    if len(newest) == limit:
+        return newest
     last = connection.execute(_LAST, asked).fetchall()
     found: list[Entry] = []
     for start in range(0, len(last), _GROUPS_AT_ONCE):

@@ -1,0 +1,198 @@
+"""`python -m tests.benchmarks.dead_letters`: pages, searches, groups of millions of dead letters that are made up."""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from statistics import median, quantiles
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Annotated
+from uuid import UUID
+
+import psycopg
+import typer
+
+from cli.postgres import PostgresServer
+from counterfoil.db import Connection, Database
+from counterfoil.dead_letters import entries, groups, search
+from counterfoil.dead_letters.entries import STATUSES, Place, Wanted
+from tests.benchmarks.scale import database
+from tests.benchmarks.scale.database import tenant_id
+
+TENANTS = 5
+LARGEST = 0.6
+"""The part of all letters that the largest tenant has."""
+DAYS = 90
+AT_ONCE = 500_000
+GOAL_MS = 200.0
+
+# Three workers' failures in some hundreds of sentences, of which a few make up most letters, as in life. What is old is
+# settled for the most part.
+_LETTERS = """
+INSERT INTO dead_letter (job_id, tenant_id, worker, work_id, revision, task_type, payload, metadata, attempts,
+                         fingerprint, dlq_reason, dlq_timestamp, status)
+SELECT gen_random_uuid(), (%(tenants)s::uuid[])[CASE WHEN random() < %(largest)s THEN 1
+                                                     ELSE 2 + floor(random() * (%(count)s - 1))::int END],
+       m.worker, gen_random_uuid(), 1, m.worker,
+       jsonb_build_object('message', jsonb_build_object('revision', 1),
+                          'file', jsonb_build_object('bucket', 'uploads', 'key', 'uploads/' || i,
+                                                     'file_name', 'invoice-' || i || '.pdf')),
+       jsonb_build_object('created_at', m.died, 'retry_count', 2, 'max_retry', 2, 'last_error', jsonb_build_object(
+           'type', 'TimeoutError', 'message', m.said || ' ''' || 'page-' || i %% 997 || '''', 'timestamp', m.died,
+           'context', jsonb_build_object('worker', m.worker, 'attempt', 3))),
+       3, left(md5(m.worker || m.said), 16), 'max_retries_exceeded', m.died,
+       CASE WHEN m.settled THEN (ARRAY['retried', 'resolved', 'ignored'])[1 + floor(random() * 3)::int]
+            ELSE 'pending' END
+FROM generate_series(%(first)s::bigint, %(last)s::bigint) AS i
+CROSS JOIN LATERAL (
+    SELECT (ARRAY['ingestion', 'matching', 'tasks'])[1 + i %% 3] AS worker,
+           'Step ' || chr(97 + (power(random(), 4) * 26)::int) || chr(97 + (power(random(), 2) * 25)::int)
+               || ' timed out at' AS said,
+           %(now)s::timestamptz - %(days)s * interval '1 day' * (1 - i::float8 / %(all)s) AS died,
+           random() < 0.95 - 0.5 * (i > 0.95 * %(all)s)::int AS settled
+) AS m
+"""
+_AROUND = """
+INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, sentence, words, first_seen)
+SELECT DISTINCT ON (tenant_id, fingerprint) tenant_id, fingerprint, worker, 'TimeoutError', said,
+       regexp_split_to_array(lower(worker || ' timeouterror ' || said), ' '), dlq_timestamp
+FROM dead_letter CROSS JOIN LATERAL (
+    SELECT regexp_replace(metadata #>> '{last_error,message}', ' ''.*', '') AS said) AS s
+ORDER BY tenant_id, fingerprint, dlq_timestamp;
+INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, number, last_at, is_sum)
+SELECT tenant_id, fingerprint, task_type, status, count(*), max(dlq_timestamp), true
+FROM dead_letter GROUP BY 1, 2, 3, 4;
+INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, hour, number, last_at, is_sum)
+SELECT tenant_id, fingerprint, task_type, date_trunc('hour', dlq_timestamp, 'UTC'), count(*), max(dlq_timestamp), true
+FROM dead_letter WHERE dlq_timestamp > now() - interval '7 days' GROUP BY 1, 2, 3, 4;
+INSERT INTO dead_letter_word (job_id, tenant_id, word, dlq_timestamp)
+SELECT job_id, tenant_id, word, dlq_timestamp FROM dead_letter CROSS JOIN LATERAL unnest(ARRAY['invoice', 'pdf', 'page',
+    substring(payload #>> '{file,file_name}' FROM '\\d+'),
+    'p' || substring(metadata #>> '{last_error,message}' FROM 'page-(\\d+)')]) AS word;
+"""
+
+Call = Callable[[Connection], object]
+
+
+def run(
+    letters: Annotated[int, typer.Option(help="Dead letters in all.")] = 10_000_000,
+    rounds: Annotated[int, typer.Option(help="How often each is measured.")] = 200,
+    folder: Annotated[Path | None, typer.Option(help="Where the database lies.")] = None,
+) -> None:
+    """Measure what a console asks for, in the largest tenant; fail where a p95 is beyond 200 ms."""
+    with TemporaryDirectory(dir=folder) as place:
+        Path(place).chmod(0o711)
+        embedded = PostgresServer(Path(place) / "postgres")
+        try:
+            server = embedded.start(durable=False)
+            url = database.prepare(server, "letters", TENANTS)
+            seconds = load(url, letters, datetime.now(UTC))
+            with psycopg.connect(url) as connection:
+                size = connection.execute(
+                    "SELECT sum(pg_total_relation_size(c.oid)) / 1e9 FROM pg_class c WHERE relname ~ '^dead_letter' "
+                    "AND relkind = 'r'"
+                ).fetchone()
+            print(f"{letters} letters made in {seconds:.0f} s; they and their indexes take {size[0]:.1f} GB")  # noqa: T201
+            slow = report(server.url("letters", "counterfoil_worker"), letters, rounds)
+        finally:
+            embedded.remove()
+    if slow:
+        raise typer.Exit(1)
+
+
+def load(url: str, letters: int, now: datetime) -> float:
+    """Make the letters, and what is kept beside them. Returns seconds."""
+    began = perf_counter()
+    values = {
+        "tenants": [tenant_id(number) for number in range(TENANTS)],
+        "count": TENANTS,
+        "largest": LARGEST,
+        "now": now,
+        "days": DAYS,
+        "all": letters,
+    }
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE dead_letter DISABLE TRIGGER USER")  # what it counts is counted below, at once
+        for first in range(1, letters + 1, AT_ONCE):
+            connection.execute(_LETTERS, {**values, "first": first, "last": min(letters, first + AT_ONCE - 1)})
+        connection.execute("ALTER TABLE dead_letter ENABLE TRIGGER USER")
+        connection.execute(_AROUND.encode())
+        for table in ("dead_letter", "dead_letter_group", "dead_letter_word", "dead_letter_count"):
+            connection.execute(f"VACUUM ANALYZE {table}")
+    return perf_counter() - began
+
+
+def report(url: str, letters: int, rounds: int) -> list[str]:
+    """Measure, print a table, and return what was slower than the goal."""
+    tenant, random, slow = tenant_id(0), Random(1), []
+    with closing(Database(url, max_connections=1)) as found:
+        with found.tenant(tenant) as connection:
+            alone = median(_timed(lambda: connection.execute("SELECT 1").fetchone()) for _ in range(1000))
+            newest = groups.page(connection, tenant, STATUSES, datetime.now(UTC), limit=100)
+        print(f"{'':34}{'p50 ms':>9}{'p95 ms':>9}{'x SELECT 1':>12}")  # noqa: T201
+        for name, call in calls(tenant, letters, random, [group.fingerprint for group in newest]).items():
+            took = []
+            for _ in range(rounds):
+                with found.tenant(tenant) as connection:
+                    took.append(_timed(lambda call=call, connection=connection: call(connection)))  # type: ignore[misc]
+            p95 = quantiles(took, n=20)[-1]
+            print(f"{name:34}{median(took):9.1f}{p95:9.1f}{p95 / alone:12.0f}")  # noqa: T201
+            if p95 > GOAL_MS:
+                slow.append(name)
+    return slow
+
+
+def calls(tenant: UUID, letters: int, random: Random, fingerprints: Sequence[str]) -> dict[str, Call]:
+    """What is asked for, each time with other values."""
+    now = datetime.now(UTC)
+
+    def some_time() -> datetime:
+        return now - timedelta(days=random.uniform(1, DAYS))
+
+    def page(wanted: Callable[[], Wanted], *, deep: bool = False) -> Call:
+        return lambda connection: entries.page(
+            connection, tenant, wanted(), limit=21, after=Place(some_time(), UUID(int=0)) if deep else None
+        )
+
+    def found(text: Callable[[], str], wanted: Wanted = Wanted(), *, deep: bool = False) -> Call:  # noqa: B008
+        return lambda connection: search.page(
+            connection, tenant, text(), wanted, limit=20, after=Place(some_time(), UUID(int=0)) if deep else None
+        )
+
+    def number() -> str:
+        return str(random.randrange(letters))
+
+    return {
+        "list": page(Wanted),
+        "list, deep": page(Wanted, deep=True),
+        "list, pending": page(lambda: Wanted(statuses=["pending"]), deep=True),
+        "list, of a type": page(lambda: Wanted(task_type="tasks"), deep=True),
+        "list, of a group": page(lambda: Wanted(fingerprint=random.choice(fingerprints)), deep=True),
+        "list, of a time": page(lambda: Wanted(since=some_time(), until=now)),
+        "list, five hundredth page": lambda connection: entries.page(
+            connection, tenant, Wanted(), limit=20, offset=9_980
+        ),
+        "search, a file": found(lambda: f"invoice-{number()}.pdf"),
+        "search, every letter's words": found(lambda: "invoice pdf", deep=True),
+        "search, a frequent word": found(lambda: f"p{random.randrange(997)}", deep=True),
+        "search, two frequent words": found(lambda: f"p{random.randrange(997)} matching", deep=True),
+        "search, an error": found(lambda: "timed out", deep=True),
+        "search, an error and a page": found(lambda: f"timed out p{random.randrange(997)}", deep=True),
+        "search, an error, pending": found(lambda: "timed out", Wanted(statuses=["pending"]), deep=True),
+        "search, nothing": found(lambda: "nowhere"),
+        "groups": lambda connection: groups.page(connection, tenant, STATUSES, now, limit=50),
+        "groups, pending": lambda connection: groups.page(connection, tenant, ["pending"], now, limit=50),
+        "stats": lambda connection: groups.stats(connection, tenant),
+    }
+
+
+def _timed(call: Callable[[], object]) -> float:
+    began = perf_counter()
+    call()
+    return (perf_counter() - began) * 1e3
+
+
+if __name__ == "__main__":
+    typer.run(run)
