@@ -90,11 +90,11 @@ def run(
             url = database.prepare(server, "letters", TENANTS)
             seconds = load(url, letters, datetime.now(UTC))
             with psycopg.connect(url) as connection:
-                size = connection.execute(
+                [(size,)] = connection.execute(
                     "SELECT sum(pg_total_relation_size(c.oid)) / 1e9 FROM pg_class c WHERE relname ~ '^dead_letter' "
                     "AND relkind = 'r'"
-                ).fetchone()
-            print(f"{letters} letters made in {seconds:.0f} s; they and their indexes take {size[0]:.1f} GB")  # noqa: T201
+                ).fetchall()
+            print(f"{letters} letters made in {seconds:.0f} s; they and their indexes take {size:.1f} GB")  # noqa: T201
             slow = report(server.url("letters", "counterfoil_worker"), letters, rounds)
         finally:
             embedded.remove()
