@@ -174,7 +174,7 @@ def test_without_time_no_call_is_begun(scripted: Server) -> None:
         {"url": "https://example.com", "headers": {"Transfer-Encoding": "chunked"}},
         {"url": "https://example.com", "headers": {"Accept-Encoding": "gzip"}},
         {"url": "https://example.com", "headers": {"Content-Length": "5"}},
-        {"url": "https://example.com", "headers": {"TE": "trailers"}},
+        {"url": "https://example.com", "headers": {"TE": "trailers"}},  # codespell:ignore TE,te
         {"url": "https://example.com", "headers": {"Proxy-Authorization": "x"}},
         {"url": "https://example.com", "headers": {"x": "a\r\nHost: internal"}},
         {"url": "https://example.com", "headers": {"x y": "a"}},
