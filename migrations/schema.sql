@@ -59,6 +59,24 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION public.follow_audit() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+BEGIN
+    IF NEW.number = 1 THEN
+        INSERT INTO audit_head (tenant_id, number, hash) VALUES (NEW.tenant_id, 1, NEW.hash);
+        RETURN NULL;
+    END IF;
+    UPDATE audit_head SET number = NEW.number, hash = NEW.hash
+    WHERE tenant_id IS NOT DISTINCT FROM NEW.tenant_id AND number = NEW.number - 1 AND hash = NEW.previous_hash;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'an entry of the audit trail follows the last one' USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NULL;
+END
+$$;
+
 CREATE FUNCTION public.hand_over_parts(leaving uuid) RETURNS SETOF uuid
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
@@ -86,6 +104,25 @@ CREATE FUNCTION public.leave_payload() RETURNS trigger
 BEGIN
     INSERT INTO payload_removal (key, tenant_id, due_at) VALUES (OLD.payload_key, OLD.tenant_id, now());
     RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION public.raise_version() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+BEGIN
+    NEW.version := OLD.version + 1;
+    RETURN NEW;
+END
+$$;
+
+CREATE FUNCTION public.refuse_audit_change() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'the audit trail is only added to' USING ERRCODE = 'insufficient_privilege';
 END
 $$;
 
@@ -238,6 +275,36 @@ CREATE TABLE public.acquisition_job (
 
 ALTER TABLE ONLY public.acquisition_job FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.audit_entry (
+    tenant_id uuid,
+    number bigint NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    actor text NOT NULL,
+    action text NOT NULL,
+    targets text[] NOT NULL,
+    version_before integer,
+    version_after integer,
+    note_hash bytea,
+    detail jsonb DEFAULT '{}'::jsonb NOT NULL,
+    previous_hash bytea,
+    hash bytea NOT NULL,
+    CONSTRAINT audit_entry_check CHECK (((number = 1) = (previous_hash IS NULL))),
+    CONSTRAINT audit_entry_hash_check CHECK ((octet_length(hash) = 32)),
+    CONSTRAINT audit_entry_note_hash_check CHECK ((octet_length(note_hash) = 32)),
+    CONSTRAINT audit_entry_number_check CHECK ((number >= 1)),
+    CONSTRAINT audit_entry_previous_hash_check CHECK ((octet_length(previous_hash) = 32))
+);
+
+ALTER TABLE ONLY public.audit_entry FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.audit_head (
+    tenant_id uuid,
+    number bigint NOT NULL,
+    hash bytea NOT NULL
+);
+
+ALTER TABLE ONLY public.audit_head FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.breaker (
     name text NOT NULL,
     generation bigint DEFAULT 0 NOT NULL,
@@ -345,7 +412,10 @@ CREATE TABLE public.dead_letter (
     resolved_by text,
     version integer DEFAULT 1 NOT NULL,
     purged_at timestamp with time zone,
+    edited_payload jsonb,
+    edit jsonb,
     CONSTRAINT dead_letter_check CHECK (((work_id IS NULL) = (revision IS NULL))),
+    CONSTRAINT dead_letter_check1 CHECK (((edited_payload IS NULL) = (edit IS NULL))),
     CONSTRAINT dead_letter_dlq_reason_check CHECK ((dlq_reason = ANY (ARRAY['non_retriable_error'::text, 'max_retries_exceeded'::text]))),
     CONSTRAINT dead_letter_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'retried'::text, 'resolved'::text, 'ignored'::text])))
 );
@@ -807,7 +877,8 @@ CREATE TABLE public.outbox (
     send_number integer NOT NULL,
     not_before timestamp with time zone NOT NULL,
     created_at timestamp with time zone NOT NULL,
-    sent_at timestamp with time zone
+    sent_at timestamp with time zone,
+    body text
 );
 
 ALTER TABLE ONLY public.outbox FORCE ROW LEVEL SECURITY;
@@ -1031,6 +1102,12 @@ ALTER TABLE ONLY public.acquisition_job
 
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_tenant_id_id_key UNIQUE (tenant_id, id);
+
+ALTER TABLE ONLY public.audit_entry
+    ADD CONSTRAINT audit_entry_tenant_id_number_key UNIQUE NULLS NOT DISTINCT (tenant_id, number);
+
+ALTER TABLE ONLY public.audit_head
+    ADD CONSTRAINT audit_head_tenant_id_key UNIQUE NULLS NOT DISTINCT (tenant_id);
 
 ALTER TABLE ONLY public.breaker
     ADD CONSTRAINT breaker_pkey PRIMARY KEY (name);
@@ -1360,7 +1437,15 @@ CREATE TRIGGER counted_when_it_comes AFTER INSERT ON public.dead_letter REFERENC
 
 CREATE TRIGGER counted_when_it_goes AFTER DELETE ON public.dead_letter REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.count_dead_letters();
 
+CREATE TRIGGER follow AFTER INSERT ON public.audit_entry FOR EACH ROW EXECUTE FUNCTION public.follow_audit();
+
 CREATE TRIGGER leave_payload AFTER DELETE ON public.task FOR EACH ROW WHEN ((old.payload_key IS NOT NULL)) EXECUTE FUNCTION public.leave_payload();
+
+CREATE TRIGGER raise_version BEFORE UPDATE ON public.dead_letter FOR EACH ROW WHEN (((new.version = old.version) AND (new.* IS DISTINCT FROM old.*))) EXECUTE FUNCTION public.raise_version();
+
+CREATE TRIGGER refuse BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit_entry FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_audit_change();
+
+CREATE TRIGGER refuse BEFORE DELETE OR TRUNCATE ON public.audit_head FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_audit_change();
 
 CREATE TRIGGER take_payload_away AFTER UPDATE OF payload_key ON public.task FOR EACH ROW WHEN (((old.payload_key IS NOT NULL) AND (new.payload_key IS DISTINCT FROM old.payload_key))) EXECUTE FUNCTION public.leave_payload();
 
@@ -1529,6 +1614,10 @@ ALTER TABLE ONLY public.work_attempt
 
 ALTER TABLE public.acquisition_job ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.audit_entry ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.audit_head ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.change_allowance ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.chat_message ENABLE ROW LEVEL SECURITY;
@@ -1621,6 +1710,8 @@ CREATE POLICY due ON public.payload_removal TO counterfoil_keeper USING ((due_at
 
 CREATE POLICY expired ON public.idempotency FOR SELECT TO counterfoil_keeper USING ((expires_at < now()));
 
+CREATE POLICY following ON public.audit_head TO counterfoil_owner USING (true) WITH CHECK (true);
+
 ALTER TABLE public.idempotency ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.ingestion_job ENABLE ROW LEVEL SECURITY;
@@ -1644,6 +1735,10 @@ ALTER TABLE public.llm_call ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.llm_day ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.match_decision ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY nobodys ON public.audit_entry TO counterfoil_delivery USING ((tenant_id IS NULL)) WITH CHECK ((tenant_id IS NULL));
+
+CREATE POLICY nobodys ON public.audit_head TO counterfoil_delivery USING ((tenant_id IS NULL)) WITH CHECK ((tenant_id IS NULL));
 
 ALTER TABLE public.notice ENABLE ROW LEVEL SECURITY;
 
@@ -1674,6 +1769,10 @@ ALTER TABLE public.outbox ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.output_job ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY own_tenant ON public.acquisition_job TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.audit_entry TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.audit_head TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.change_allowance TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -1811,10 +1910,16 @@ ALTER TABLE public.work_attempt ENABLE ROW LEVEL SECURITY;
 
 GRANT ALL ON SCHEMA public TO counterfoil_owner;
 
+REVOKE ALL ON FUNCTION public.follow_audit() FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION public.hand_over_parts(leaving uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.hand_over_parts(leaving uuid) TO counterfoil_worker;
 
 REVOKE ALL ON FUNCTION public.leave_payload() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION public.raise_version() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION public.refuse_audit_change() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION public.remove_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.remove_documents(ids uuid[], by text, why text, successor uuid, at timestamp with time zone) TO counterfoil_worker;
@@ -1877,6 +1982,12 @@ GRANT SELECT(returns),UPDATE(returns) ON TABLE public.acquisition_job TO counter
 
 GRANT UPDATE(reason) ON TABLE public.acquisition_job TO counterfoil_worker;
 GRANT SELECT(reason),UPDATE(reason) ON TABLE public.acquisition_job TO counterfoil_delivery;
+
+GRANT SELECT,INSERT ON TABLE public.audit_entry TO counterfoil_worker;
+GRANT SELECT,INSERT ON TABLE public.audit_entry TO counterfoil_delivery;
+
+GRANT SELECT ON TABLE public.audit_head TO counterfoil_worker;
+GRANT SELECT ON TABLE public.audit_head TO counterfoil_delivery;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.breaker TO counterfoil_delivery;
 

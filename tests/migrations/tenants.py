@@ -71,6 +71,13 @@ ROWS = {
                             VALUES (%(tenant)s, 'f', 'matching', 'pending', 1, now())""",
     "dead_letter_audit": """INSERT INTO {} (tenant_id, job_id, action, actor, recorded_at)
                             VALUES (%(tenant)s, %(id)s, 'retry', 'somebody', now())""",
+    "audit_entry": """INSERT INTO {} (tenant_id, number, recorded_at, actor, action, targets, previous_hash, hash)
+                      SELECT %(tenant)s, coalesce(max(number), 0) + 1, now(), 'somebody', 'resolved', '{{}}', max(hash),
+                             sha256('entry')
+                      FROM (SELECT number, hash FROM audit_entry WHERE tenant_id = %(tenant)s
+                            ORDER BY number DESC LIMIT 1) AS last""",
+    "audit_head": """INSERT INTO {} (tenant_id, number, hash) VALUES (%(tenant)s, 1, sha256('entry'))
+                     ON CONFLICT DO NOTHING""",
     "notification": """INSERT INTO {} (tenant_id, worker, job_id, revision, fingerprint, payload, created_at)
                        VALUES (%(tenant)s, 'matching', %(id)s, 1, 'f', '{{}}', now())""",
     "tenant_admin": "INSERT INTO {} (tenant_id, email) VALUES (%(tenant)s, %(id)s::text || '@example.com')",

@@ -1,0 +1,185 @@
+"""The audit trail: who changed what, when, as a chain of hashes, one for each tenant.
+
+Each entry is numbered and holds the SHA-256 of the entry before it and of itself: `hash = sha256(previous_hash ||
+canonical JSON of all else)`. An entry that was changed, taken out, put in or moved breaks the chain at its place; the
+head of the chain, which the database keeps, shows whether the newest ones are missing. Who could write all of it anew
+can be found out only with a copy of the head from before.
+
+It holds ids and hashes, no text of anybody's. A chain whose tenant is None is about what is nobody's; its functions run
+in a transaction of the delivery role, all others in one of `Database.tenant`.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from counterfoil.db import Connection
+
+PAGE = 1000
+"""Entries that are read at once, to be verified."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What somebody does."""
+
+    actor: str
+    action: str
+    targets: Sequence[str]
+    """Ids of what it is done to."""
+    at: datetime
+    note: str | None = None
+    """Its words are not kept here, but their hash."""
+    version_before: int | None = None
+    version_after: int | None = None
+    detail: Mapping[str, Any] | None = None
+    """Ids, hashes and short words of ours; JSON, without fractions, which PostgreSQL writes in another way."""
+
+
+@dataclass(frozen=True)
+class AuditEntry:
+    """An operation as the trail has it."""
+
+    number: int
+    recorded_at: datetime
+    actor: str
+    action: str
+    targets: Sequence[str]
+    version_before: int | None
+    version_after: int | None
+    note_hash: bytes | None
+    detail: Mapping[str, Any]
+    previous_hash: bytes | None
+    """None: it is the first one."""
+    hash: bytes
+
+    def rightful_hash(self, tenant_id: UUID | None) -> bytes:
+        """What `hash` must be, if the entry says what it said when it was written."""
+        said = {
+            "tenant_id": None if tenant_id is None else str(tenant_id),
+            "number": self.number,
+            "recorded_at": self.recorded_at.astimezone(UTC).isoformat(timespec="microseconds"),
+            "actor": self.actor,
+            "action": self.action,
+            "targets": list(self.targets),
+            "version_before": self.version_before,
+            "version_after": self.version_after,
+            "note_hash": None if self.note_hash is None else self.note_hash.hex(),
+            "detail": self.detail,
+        }
+        canonical = json.dumps(said, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256((self.previous_hash or b"") + canonical.encode()).digest()
+
+
+@dataclass(frozen=True)
+class Broken:
+    """Where a chain is broken."""
+
+    number: int
+    """Of the first entry that is not as it was written, or is not there."""
+    why: str
+
+
+# A statement of its own: what was recorded while it waited is seen by the next one.
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('audit/' || coalesce(%s::uuid::text, '-'), 0))"
+_HEAD = "SELECT number, hash FROM audit_head WHERE tenant_id {}"
+_COLUMNS = ", ".join(AuditEntry.__dataclass_fields__)
+_RECORD = f"""
+INSERT INTO audit_entry (tenant_id, {_COLUMNS})
+VALUES (%(tenant_id)s, {", ".join(f"%({name})s" for name in AuditEntry.__dataclass_fields__)})
+"""  # noqa: S608  # names alone
+
+
+def record(connection: Connection, tenant_id: UUID | None, operation: Operation) -> int:
+    """Add an entry in the caller's transaction, and return its number.
+
+    Whoever records for the same tenant waits until this transaction has ended: record last, so that it is not long.
+
+    Raises:
+        ConflictError: another one took too long.
+    """
+    connection.execute(_LOCK, [tenant_id])
+    number, previous = _head(connection, tenant_id) or (0, None)
+    entry = AuditEntry(
+        number=number + 1,
+        recorded_at=operation.at,
+        actor=operation.actor,
+        action=operation.action,
+        targets=list(operation.targets),
+        version_before=operation.version_before,
+        version_after=operation.version_after,
+        note_hash=None if operation.note is None else hashlib.sha256(operation.note.encode()).digest(),
+        detail=dict(operation.detail or {}),
+        previous_hash=previous,
+        hash=b"",
+    )
+    values = {**vars(entry), "detail": Jsonb(entry.detail), "hash": entry.rightful_hash(tenant_id)}
+    connection.execute(_RECORD.encode(), {"tenant_id": tenant_id, **values})
+    return entry.number
+
+
+def verify(connection: Connection, tenant_id: UUID | None) -> Broken | None:
+    """The first place where the chain is broken; None: it is whole. Reads PAGE entries at a time.
+
+    What is recorded meanwhile does no harm.
+    """
+    head = _head(connection, tenant_id) or (0, None)
+    number, previous = 0, None
+    while found := _after(connection, tenant_id, number):
+        for entry in found:
+            why = _wrong(entry, tenant_id, number, previous)
+            if why is None and entry.number == head[0] and entry.hash != head[1]:
+                why = "The entry is not the one that was written last."
+            if why is not None:
+                return Broken(number + 1, why)
+            number, previous = entry.number, entry.hash
+    if number < head[0]:
+        return Broken(number + 1, "The newest entries are missing.")
+    last, _ = _head(connection, tenant_id) or (0, None)
+    return Broken(last + 1, "The entry was not recorded as others are.") if number > last else None
+
+
+def _wrong(entry: AuditEntry, tenant_id: UUID | None, number: int, previous: bytes | None) -> str | None:
+    """What is wrong with an entry that comes behind the one of this number and hash."""
+    if entry.number != number + 1:
+        return "The entry is missing."
+    if entry.previous_hash != previous:
+        return "The entry does not follow the one before it."
+    if entry.hash != entry.rightful_hash(tenant_id):
+        return "The entry is not as it was written."
+    return None
+
+
+def page(connection: Connection, tenant_id: UUID | None, *, limit: int, before: int | None = None) -> list[AuditEntry]:
+    """At most `limit` entries, the newest first; those before the number `before`."""
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM audit_entry WHERE tenant_id {_of(tenant_id)}"  # noqa: S608  # names alone
+        " AND (%(before)s::bigint IS NULL OR number < %(before)s) ORDER BY number DESC LIMIT %(limit)s".encode(),
+        {"tenant": tenant_id, "before": before, "limit": limit},
+    )
+    return [AuditEntry(*row) for row in rows]
+
+
+def _after(connection: Connection, tenant_id: UUID | None, number: int) -> list[AuditEntry]:
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM audit_entry WHERE tenant_id {_of(tenant_id)}"  # noqa: S608  # names alone
+        " AND number > %(after)s ORDER BY number LIMIT %(limit)s".encode(),
+        {"tenant": tenant_id, "after": number, "limit": PAGE},
+    )
+    return [AuditEntry(*row) for row in rows]
+
+
+def _head(connection: Connection, tenant_id: UUID | None) -> tuple[int, bytes] | None:
+    """Number and hash of the last entry."""
+    return connection.execute(_HEAD.format(_of(tenant_id)).encode(), {"tenant": tenant_id}).fetchone()
+
+
+def _of(tenant_id: UUID | None) -> str:
+    """A condition that an index can be read by."""
+    return "IS NULL" if tenant_id is None else "= %(tenant)s"

@@ -1,0 +1,282 @@
+"""The audit trail: a chain that does not fork, and that shows what was done to it."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from counterfoil.db import Connection, Database
+from counterfoil.dead_letters import audit
+from counterfoil.dead_letters.audit import Broken, Operation
+from counterfoil.errors import RejectedStatementError
+from tests.dead_letters.conftest import NOON
+
+Record = Callable[..., int]
+
+
+def operation(action: str = "resolved", **more: object) -> Operation:
+    return Operation(actor="kim", action=action, targets=[str(uuid4())], at=NOON, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def record(database: Database, tenant_id: UUID) -> Record:
+    """Add an entry in a transaction of its own."""
+
+    def add(wanted: Operation | None = None, tenant: UUID | None = None) -> int:
+        with database.tenant(tenant or tenant_id) as connection:
+            return audit.record(connection, tenant or tenant_id, wanted or operation())
+
+    return add
+
+
+@pytest.fixture
+def verify(database: Database, tenant_id: UUID) -> Callable[[], Broken | None]:
+    def look() -> Broken | None:
+        with database.tenant(tenant_id) as connection:
+            return audit.verify(connection, tenant_id)
+
+    return look
+
+
+Verify = Callable[[], Broken | None]
+
+
+@pytest.fixture
+def tamper(admin: Connection) -> Callable[[str], None]:
+    """Do what nobody may: as a superuser, with the triggers off."""
+
+    def act(statement: str) -> None:
+        with admin.transaction():
+            admin.execute("SET LOCAL session_replication_role = replica")
+            admin.execute(statement.encode())
+
+    return act
+
+
+def test_what_was_done_is_told_with_who_and_when_and_no_words_of_the_note(
+    record: Record, database: Database, tenant_id: UUID
+):
+    wanted = operation(
+        note="Acme's IBAN was wrong", version_before=3, version_after=4, detail={"revision": 2, "names": ["ä", "b"]}
+    )
+    record(wanted)
+    with database.tenant(tenant_id) as connection:
+        [entry] = audit.page(connection, tenant_id, limit=20)
+    assert (entry.number, entry.actor, entry.action, entry.recorded_at) == (1, "kim", "resolved", NOON)
+    assert (entry.targets, entry.version_before, entry.version_after) == (wanted.targets, 3, 4)
+    assert entry.detail == {"revision": 2, "names": ["ä", "b"]}
+    assert entry.note_hash is not None
+    assert "IBAN" not in repr(entry)
+
+
+def test_pages_are_of_the_newest_first(record: Record, database: Database, tenant_id: UUID):
+    for _ in range(5):
+        record()
+    with database.tenant(tenant_id) as connection:
+        first = audit.page(connection, tenant_id, limit=2)
+        second = audit.page(connection, tenant_id, limit=20, before=first[-1].number)
+    assert [entry.number for entry in (*first, *second)] == [5, 4, 3, 2, 1]
+
+
+def test_a_chain_that_is_whole_is_found_whole(
+    record: Record, verify: Verify, make_tenant: Callable[..., UUID], monkeypatch: pytest.MonkeyPatch
+):
+    assert verify() is None
+    other = make_tenant("other")
+    for number in range(1, 8):
+        assert record(operation(version_after=number)) == number
+        record(tenant=other)
+    assert verify() is None
+    monkeypatch.setattr(audit, "PAGE", 3)
+    assert verify() is None
+
+
+def test_a_moment_in_another_time_zone_is_the_same_moment(record: Record, verify: Verify, admin: Connection):
+    (name,) = admin.execute("SELECT current_database()").fetchall()[0]
+    record()
+    admin.execute(f"ALTER DATABASE {name} SET timezone = 'Asia/Kathmandu'".encode())
+    assert verify() is None
+
+
+def test_many_at_once_make_one_chain(record: Record, verify: Verify, database_url: str, tenant_id: UUID):
+    many = Database(database_url, max_connections=8)
+
+    def add(_: int) -> int:
+        with many.tenant(tenant_id) as connection:
+            number = audit.record(connection, tenant_id, operation())
+            connection.execute("SELECT txid_current()")  # something still to do, while others wait
+            return number
+
+    with ThreadPoolExecutor(8) as pool:
+        numbers = list(pool.map(add, range(80)))
+    many.close()
+    assert sorted(numbers) == list(range(1, 81))
+    assert verify() is None
+
+
+def test_what_is_rolled_back_leaves_no_gap(record: Record, verify: Verify, database: Database, tenant_id: UUID):
+    record()
+
+    def fail() -> None:
+        with database.tenant(tenant_id) as connection:
+            audit.record(connection, tenant_id, operation())
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert record() == 2
+    assert verify() is None
+
+
+def test_what_is_nobodys_has_a_chain_of_its_own(record: Record, database: Database, tenant_id: UUID):
+    record()
+    for number in (1, 2):
+        with database.delivery() as connection:
+            assert audit.record(connection, None, operation()) == number
+    with database.delivery() as connection:
+        assert audit.verify(connection, None) is None
+        assert len(audit.page(connection, None, limit=20)) == 2
+        assert audit.page(connection, tenant_id, limit=20) == []
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "(3, decode(repeat('00', 32), 'hex'))",  # follows another one
+        "(3, (SELECT hash FROM audit_entry WHERE number = 1))",  # forks the chain
+        "(4, (SELECT hash FROM audit_entry WHERE number = 2))",  # leaves a gap
+        "(1, NULL)",  # begins anew
+    ],
+)
+def test_the_database_takes_no_entry_that_does_not_follow_the_last_one(
+    forged: str, record: Record, database: Database, tenant_id: UUID
+):
+    record()
+    record()
+    with pytest.raises(RejectedStatementError), database.tenant(tenant_id) as connection:
+        connection.execute(
+            f"""INSERT INTO audit_entry (tenant_id, recorded_at, actor, action, targets, hash, number, previous_hash)
+            SELECT %s, now(), 'kim', 'resolved', '{{}}', sha256('entry'), v.* FROM (VALUES {forged}) AS v""".encode(),
+            [tenant_id],
+        )
+
+
+@pytest.mark.parametrize("role", [None, "counterfoil_owner", "counterfoil_worker", "counterfoil_keeper"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE audit_entry SET actor = 'nobody'",
+        "DELETE FROM audit_entry",
+        "TRUNCATE audit_entry",
+        "DELETE FROM audit_head",
+    ],
+)
+def test_nobody_changes_an_entry_not_even_the_owner(
+    statement: str, role: str | None, record: Record, verify: Verify, admin: Connection
+):
+    record()
+    if role is not None:
+        admin.execute(f"SET ROLE {role}".encode())
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        admin.execute(statement.encode())
+    assert verify() is None
+
+
+LENGTH = 6
+CHANGES = (
+    "actor = 'somebody else'",
+    "action = 'ignored'",
+    "targets = '{elsewhere}'",
+    "recorded_at = recorded_at + interval '1 microsecond'",
+    "version_before = 8",
+    "version_after = NULL",
+    "note_hash = sha256('another')",
+    "detail = '{\"revision\": 9}'",
+    "hash = sha256('another')",
+    "previous_hash = sha256('another')",
+    "tenant_id = gen_random_uuid()",
+)
+
+
+def tampered(how: str, what: str, place: int, until: int, of: str) -> list[str]:
+    """Statements that spoil the entry of a chain at `place`."""
+    copied = (
+        "recorded_at, actor, action, targets, version_before, version_after, note_hash, detail, hash, sha256('new')"
+    )
+    if how == "changed":
+        return [f"UPDATE audit_entry SET {what} {of} = {place}"]
+    if how == "taken out":
+        return [f"DELETE FROM audit_entry {of} BETWEEN {place} AND {until}"]
+    if how == "put in":
+        return [
+            f"UPDATE audit_entry SET number = number + 100 {of} >= {place}",
+            f"INSERT INTO audit_entry SELECT tenant_id, number + 1, {copied} FROM audit_entry {of} = {place - 1}",
+            f"UPDATE audit_entry SET number = number - 99 {of} > 100",
+        ]
+    return [  # moved behind the next one
+        f"UPDATE audit_entry SET number = 100 {of} = {place}",
+        f"UPDATE audit_entry SET number = {place} {of} = {place + 1}",
+        f"UPDATE audit_entry SET number = {place + 1} {of} = 100",
+    ]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    how=st.sampled_from(["changed", "taken out", "put in", "moved"]),
+    what=st.sampled_from(CHANGES),
+    place=st.integers(2, LENGTH - 1),
+    more=st.integers(0, LENGTH),
+)
+def test_what_was_changed_taken_out_put_in_or_moved_is_found(
+    how: str,
+    what: str,
+    place: int,
+    more: int,
+    record: Record,
+    tamper: Callable[[str], None],
+    database: Database,
+    make_tenant: Callable[..., UUID],
+):
+    tenant = make_tenant(str(uuid4()))
+    for number in range(LENGTH):
+        record(operation(note="why", version_before=1, version_after=2, detail={"revision": number}), tenant)
+    for statement in tampered(how, what, place, place + more, f"WHERE tenant_id = '{tenant}' AND number"):
+        tamper(statement)
+    with database.tenant(tenant) as connection:
+        broken = audit.verify(connection, tenant)
+    assert broken is not None
+    assert broken.number == place
+
+
+@pytest.mark.parametrize(("until", "expected"), [(1, 1), (5, 1), (3, 1)])
+def test_the_first_entries_are_missed_too(
+    until: int, expected: int, record: Record, verify: Verify, tamper: Callable[[str], None]
+):
+    for _ in range(5):
+        record()
+    tamper(f"DELETE FROM audit_entry WHERE number <= {until}")
+    broken = verify()
+    assert broken is not None
+    assert broken.number == expected
+
+
+def test_an_entry_that_is_sound_by_itself_and_was_never_recorded_is_found(
+    record: Record, verify: Verify, tamper: Callable[[str], None], database: Database, tenant_id: UUID
+):
+    record()
+    with database.tenant(tenant_id) as connection:
+        [last] = audit.page(connection, tenant_id, limit=1)
+    forged = audit.AuditEntry(2, NOON + timedelta(1), "kim", "ignored", [], None, None, None, {}, last.hash, b"")
+    tamper(
+        "INSERT INTO audit_entry (tenant_id, number, recorded_at, actor, action, targets, previous_hash, hash) VALUES"
+        f" ('{tenant_id}', 2, '{forged.recorded_at}', 'kim', 'ignored', '{{}}', '\\x{last.hash.hex()}',"
+        f" '\\x{forged.rightful_hash(tenant_id).hex()}')"
+    )
+    broken = verify()
+    assert broken is not None
+    assert broken.number == 2
