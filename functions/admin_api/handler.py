@@ -1,15 +1,17 @@
 """The HTTP API: requests in, JSON out. The gateway has checked the token before anything comes here."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Annotated, Any
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response, content_types
-from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
+from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Path, Query
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from counterfoil.db import Database
+from counterfoil.dead_letters import entries
 from counterfoil.documents.matching.reviews import State
 from counterfoil.documents.review_queue import Wanted
 from counterfoil.documents.structured import DocumentType
@@ -17,10 +19,11 @@ from counterfoil.messages import LARGEST
 from counterfoil.outbox import Outbox
 from counterfoil.settings import settings
 from counterfoil.tasks.store import Status
-from functions.admin_api import chat, refusals, reviews, tasks, uploads
+from functions.admin_api import chat, dead_letters, refusals, reviews, tasks, uploads
 from functions.admin_api.allowance import Allowance, Change
 from functions.admin_api.caller import Caller
 from functions.admin_api.description import described, methods
+from functions.admin_api.etags import etag, names
 from functions.admin_api.problems import responses
 from functions.admin_api.request import Moment, UnreadableError, after, only, read_json, readable
 from functions.admin_api.uploads import Slug
@@ -262,6 +265,103 @@ def reject(document_id: Id, asked: Annotated[reviews.Reject, Body()]) -> Respons
     return _json(200, reviews.reject(document_id, asked, _change()))
 
 
+# -- dead letters ---------------------------------------------------------------------------------------------------
+
+States = Annotated[
+    list[entries.Status] | None,
+    Query(description="Repeated, or several with commas. Of all states where it is not said."),
+]
+_LETTER = responses(
+    {200: (dead_letters.Letter, "The letter."), 304: (None, "It is still the one that If-None-Match names.")}, 404
+)
+_LETTER[200]["headers"] = {"ETag": {"description": "Its version.", "schema": {"type": "string"}}}
+
+
+@api.get(
+    "/api/admin/dlq",
+    summary="List dead letters",
+    tags=["dead letters"],
+    responses=responses({200: (dead_letters.LetterPage, "A page, the newest first.")}, 404, 422),
+)
+def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query is this many parameters
+    tenant: OneTenant = None,
+    status: States = None,
+    task_type: Annotated[tasks.PrintableText | None, Query(max_length=tasks.LONGEST_TYPE)] = None,
+    from_date: Annotated[Moment | None, Query(description="Died then or later.")] = None,
+    to_date: Annotated[Moment | None, Query(description="Died before.")] = None,
+    text: Annotated[
+        tasks.PrintableText | None,
+        Query(
+            min_length=1,
+            max_length=dead_letters.LONGEST_TEXT,
+            description="Words of the error and of the file's name, all of which a letter has; or an id.",
+        ),
+    ] = None,
+    fingerprint: Annotated[dead_letters.Fingerprint | None, Query(description="Of a group.")] = None,
+    page: Annotated[
+        int,
+        Query(ge=1, le=dead_letters.DEEPEST, description=f"{dead_letters.DEEPEST} letters deep; further with cursor."),
+    ] = 1,
+    limit: Limit = dead_letters.PAGE,
+    cursor: Cursor = None,
+) -> Response[dead_letters.LetterPage]:
+    """A page of a tenant's dead letters."""
+    _only(*("tenant", "status", "task_type", "from_date", "to_date", "text", "fingerprint", "page", "limit", "cursor"))
+    wanted = entries.Wanted(_states(status), task_type, fingerprint, from_date, to_date)
+    asked = dead_letters.Filter(tenant, wanted, text, page, limit, cursor)
+    return _json(200, dead_letters.listed(asked, _caller(), database()))
+
+
+@api.get(
+    "/api/admin/dlq/stats",
+    summary="Count dead letters",
+    tags=["dead letters"],
+    responses=responses({200: (dead_letters.LetterStats, "How many there are.")}, 404, 422),
+)
+def count_dead_letters(tenant: OneTenant = None) -> Response[dead_letters.LetterStats]:
+    """How many dead letters a tenant has, by type of task and state."""
+    _only("tenant")
+    return _json(200, dead_letters.stats(tenant, _caller(), database()))
+
+
+@api.get(
+    "/api/admin/dlq/groups",
+    summary="List groups of dead letters",
+    tags=["dead letters"],
+    responses=responses({200: (dead_letters.LetterGroupPage, "A page, those that died last first.")}, 404, 422),
+)
+def list_groups(
+    tenant: OneTenant = None, status: States = None, cursor: Cursor = None, limit: Limit = dead_letters.PAGE
+) -> Response[dead_letters.LetterGroupPage]:
+    """A page of the errors that a tenant's letters died of, with those that have letters in one of the states."""
+    _only("tenant", "status", "cursor", "limit")
+    asked = dead_letters.Grouping(tenant, _states(status), cursor, limit)
+    return _json(200, dead_letters.grouped(asked, _caller(), database(), datetime.now(UTC)))
+
+
+@api.get("/api/admin/dlq/<job_id>", summary="Show a dead letter", tags=["dead letters"], responses=_LETTER)
+def show_dead_letter(
+    job_id: Id, known: Annotated[str | None, Header(alias="If-None-Match", description="The ETag of before.")] = None
+) -> Response[dead_letters.Letter | None]:
+    """One dead letter with its payload and its earlier deaths."""
+    letter = dead_letters.shown(job_id, _caller(), database())
+    headers = {"ETag": etag(letter.version), "Cache-Control": "private, no-cache", "Vary": "Authorization"}
+    if names(known, letter.version):
+        return Response(304, headers=headers)
+    return Response(200, content_types.APPLICATION_JSON, letter, headers)
+
+
+@api.get(
+    "/api/admin/dlq/<job_id>/timeline",
+    summary="Show what happened to a dead letter",
+    tags=["dead letters"],
+    responses=responses({200: (dead_letters.LetterTimeline, "Tries, deaths and changes in their order.")}, 404),
+)
+def show_timeline(job_id: Id) -> Response[dead_letters.LetterTimeline]:
+    """The tries of a dead letter's work, its deaths, and what was done about it."""
+    return _json(200, dead_letters.told(job_id, _caller(), database()))
+
+
 # -- answering ------------------------------------------------------------------------------------------------------
 
 
@@ -286,6 +386,10 @@ def _caller() -> Caller:
 def _change() -> Change:
     allowance = Allowance(settings().changes_per_second, settings().changes_at_once)
     return Change(_caller(), datetime.now(UTC), database(), allowance)
+
+
+def _states(named: list[entries.Status] | None) -> Sequence[entries.Status]:
+    return [status for status in entries.STATUSES if status in named] if named else entries.STATUSES
 
 
 def _desk() -> tasks.Desk:

@@ -4,15 +4,17 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, overload
 from uuid import UUID
 
 from pydantic import AwareDatetime, BeforeValidator
 from pydantic_core import from_json
 
 from counterfoil.errors import RejectedRequestError
+
+T = TypeVar("T")
 
 MAX_BODY_BYTES = 1024 * 1024
 """Of a request. A payload of 256 KiB has room in it even where all of its characters are escaped."""
@@ -105,13 +107,17 @@ def read_json(text: str) -> Any:
     return found
 
 
-def cursor(at: datetime, id_: UUID) -> str:
+def cursor(at: datetime, id_: UUID | str) -> str:
     """Where a page of a list that is ordered by time and id ends."""
     return base64.urlsafe_b64encode(f"{at.isoformat()}|{id_}".encode()).decode()
 
 
-def after(text: str) -> tuple[datetime, UUID]:
-    """What a cursor says.
+@overload
+def after(text: str) -> tuple[datetime, UUID]: ...
+@overload
+def after(text: str, read: Callable[[str], T]) -> tuple[datetime, T]: ...
+def after(text: str, read: Callable[[str], object] = UUID) -> tuple[datetime, object]:
+    """What a cursor says; `read` makes an id of its text.
 
     Raises:
         RejectedRequestError: it is none of ours.
@@ -121,7 +127,7 @@ def after(text: str) -> tuple[datetime, UUID]:
         found = datetime.fromisoformat(at)
         if found.tzinfo is None:
             raise ValueError
-        return found, UUID(id_)
+        return found, read(id_)
     except (ValueError, binascii.Error):
         raise RejectedRequestError("cursor is what 'next' of the page before said.") from None
 

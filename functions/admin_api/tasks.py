@@ -13,7 +13,6 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 
 from counterfoil.db import Database, retry_conflicts
-from counterfoil.errors import RejectedRequestError
 from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
@@ -22,8 +21,9 @@ from counterfoil.tasks.types import TYPES
 from counterfoil.work import Send
 from functions.admin_api import request
 from functions.admin_api.allowance import Change
-from functions.admin_api.caller import EVERY_TENANT, Caller, Role
+from functions.admin_api.caller import Caller, Role
 from functions.admin_api.problems import ForbiddenError, NotFoundError
+from functions.admin_api.tenancy import slug_of, viewed
 from functions.admin_api.uploads import Slug
 
 PAGE, LONGEST_PAGE = 20, 100
@@ -146,7 +146,7 @@ class Desk:
             KeyTakenError: the key belongs to another request.
             ServiceUnavailableError, DatabaseUnavailableError: this cannot be done just now.
         """
-        slug = _slug(order.tenant, change.caller)
+        slug = slug_of(order.tenant, change.caller)
         tenant_id = change.admit("Handing in", slug)
         if not change.caller.subject:
             raise ForbiddenError("The token names nobody, and tasks are somebody's: it has no sub.")
@@ -184,7 +184,7 @@ class Desk:
             DatabaseUnavailableError: this cannot be known just now.
         """
         after = None if wanted.cursor is None else request.after(wanted.cursor)
-        tenant_id, slug = self._tenant(wanted.tenant, caller)
+        tenant_id, slug = viewed(self.database, wanted.tenant, caller)
         asked = Wanted(
             wanted.status,
             wanted.task_type,
@@ -230,17 +230,6 @@ class Desk:
         if sends:
             self.outbox.send(sends, time_left=self.time_left)
 
-    def _tenant(self, slug: str | None, caller: Caller) -> tuple[UUID, str]:
-        """The tenant whose tasks are looked at."""
-        slug = _slug(slug, caller)
-        if not caller.may(Role.VIEWER, slug):
-            raise ForbiddenError("Looking takes the role viewer for this tenant: ask an admin for it.")
-        with self.database.delivery() as connection:
-            row = connection.execute("SELECT id FROM tenant WHERE slug = %s", [slug]).fetchone()
-        if row is None:
-            raise NotFoundError("There is no such tenant.")
-        return row[0], slug
-
     def _owner(self, job_id: str, caller: Caller) -> tuple[UUID, str, UUID]:
         try:
             id_ = UUID(job_id)
@@ -254,16 +243,6 @@ class Desk:
 
 
 _NO_TASK = "There is no such task."
-
-
-def _slug(named: str | None, caller: Caller) -> str:
-    """The tenant that a request names, or that its token is for."""
-    if named is not None:
-        return named
-    if len(caller.tenants) != 1 or EVERY_TENANT in caller.tenants:
-        raise RejectedRequestError("tenant is needed, for the token is not for just one.")
-    (slug,) = caller.tenants
-    return slug
 
 
 def _seen(task: Task | None, caller: Caller) -> Task:

@@ -1,18 +1,14 @@
 """Dead letters of a tenant, written as workers write them."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.letters import DeadLetter, Failure, write_dead_letter
-from counterfoil.messages import Message
-from counterfoil.work import KINDS
+from tests.dead_letters.letters import NOON, Die, dying
 
-NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
-Die = Callable[..., UUID]
+__all__ = ["NOON", "Die"]
 
 
 @pytest.fixture
@@ -23,37 +19,7 @@ def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
 @pytest.fixture
 def die(database: Database, tenant_id: UUID) -> Die:
     """Let work die, so many minutes after noon; returns its job_id."""
-
-    def write(
-        error: str = "Reading timed out after 30 s",
-        *,
-        minute: float = 0,
-        worker: str = "ingestion",
-        file_name: str = "invoice.pdf",
-        error_type: str = "TimeoutError",
-        task_type: str | None = None,
-        work_id: UUID | None = None,
-        revision: int = 1,
-        tenant: UUID | None = None,
-    ) -> UUID:
-        message = Message(work_id=work_id or uuid4(), revision=revision, send_number=0)
-        now = NOON + timedelta(minutes=minute)
-        letter = DeadLetter(
-            job_id=KINDS[worker].job_id(message.work_id),
-            tenant_id=tenant or tenant_id,
-            worker=worker,
-            message=message,
-            payload={"message": message.model_dump(mode="json"), "file": {"file_name": file_name}},
-            attempts=3,
-            failure=Failure("max_retries_exceeded", error_type, error, 3, worker),
-            created_at=now - timedelta(minutes=5),
-            task_type=task_type,
-        )
-        with database.tenant(tenant or tenant_id) as connection:
-            write_dead_letter(connection, letter, now)
-        return letter.job_id
-
-    return write
+    return dying(database, tenant_id)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Schemathesis holds the API against its own description: whatever is asked, it answers as promised and never fails."""
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import schemathesis
@@ -12,6 +13,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance, unsuppor
 from counterfoil.db import Connection, Database
 from counterfoil.settings import settings as chosen
 from functions.admin_api.handler import document
+from tests.dead_letters.letters import dying
 from tests.documents.matching.office import Office
 from tests.documents.matching.test_judge import TWICE
 from tests.factories import NOW
@@ -26,8 +28,9 @@ bounded = settings(
 """Besides the cases that Schemathesis makes of every operation's edges."""
 UUID_LENGTH = 36
 STATES = ("pending", "succeeded", "failed", None)
-NOT_ALL_IN_THE_FORM = {"POST /api/tasks", "POST /api/uploads"}
-"""What a payload or a file's name must be is more than a form can say."""
+NOT_ALL_IN_THE_FORM = {"POST /api/tasks", "POST /api/uploads", "GET /api/admin/dlq"}
+"""What a payload or a file's name must be is more than a form can say, and how deep a page by its number may be."""
+LETTERS = "/api/admin/dlq"
 WORDS = {f"POST /api/admin/reviews/{word}" for word in ("merge", "split", "accept", "dispute")}
 """To GET one of these is to ask for a review of that name, and there is none (404, not 405)."""
 
@@ -36,7 +39,7 @@ _known: dict[str, list[str]] = {}
 
 @pytest.fixture
 def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> Office:
-    """A tenant with a document in doubt, a task in each state and two conversations, which may ask as it likes."""
+    """A tenant with a document in doubt, a task in each state, conversations and dead letters; it asks as it likes."""
     monkeypatch.setenv("CHANGES_AT_ONCE", "1000000")
     chosen.cache_clear()
     office = Office(database, admin, TWICE)
@@ -52,6 +55,10 @@ def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.M
             [state, NOW, NOW, job_id],
         )
     sessions = [begin_session(admin) for _ in range(2)]
+    work_id, die = uuid4(), dying(database, office.tenant_id)
+    letters = [die(work_id=work_id, revision=revision, worker="tasks", task_type="echo") for revision in (1, 2)]
+    letters.append(die(f"Bearer {work_id.hex} was refused"))
+    _known["letter"] = [str(job_id) for job_id in letters]
     _known.update({"job_id": tasks, "session_id": sessions, "document_id": [str(id_) for id_ in office.ids]})
     return office
 
@@ -63,8 +70,9 @@ def before_call(context: object, case: Case[Any], kwargs: object) -> None:  # it
         return
     documents = _known["document_id"]
     ours: dict[str, Any] = {"tenant": "acme", "task_type": "echo", "document": documents[1], "cluster": documents[2]}
-    for name, ids in _known.items():
-        given = (case.path_parameters or {}).get(name)
+    for name in case.path_parameters or {}:
+        ids = _known["letter" if case.operation.path.startswith(LETTERS) else name]
+        given = case.path_parameters[name]
         if isinstance(given, str) and len(given) == UUID_LENGTH and given[0] in "0123456789abc":
             case.path_parameters[name] = ids[int(given[0], 16) % len(ids)]
     if isinstance(case.query, dict):

@@ -205,6 +205,18 @@ def _entries(
     return [Entry(*row) for row in connection.execute(complete.encode(), values)]
 
 
+_OWNER = """
+SELECT t.id, t.slug FROM dead_letter d JOIN tenant t ON t.id = d.tenant_id
+WHERE d.job_id = %s AND d.purged_at IS NULL
+"""
+
+
+def owner(connection: Connection, job_id: UUID) -> tuple[UUID, str] | None:
+    """The tenant of a dead letter, by id and slug; as the delivery role. None where no tenant has such a letter."""
+    row = connection.execute(_OWNER, [job_id]).fetchone()
+    return None if row is None else (row[0], row[1])
+
+
 _SHOW = f"SELECT {_ALL_COLUMNS} FROM dead_letter WHERE job_id = %s AND purged_at IS NULL"  # noqa: S608
 
 

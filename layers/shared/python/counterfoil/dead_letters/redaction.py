@@ -1,0 +1,200 @@
+"""What of a dead letter is hidden from people who may look at it but not at secrets. Pure.
+
+Hidden are, by rule:
+
+- what stands under a name that tells of a secret (password, token, API key, cookie, ...), all of it
+- in texts: bearer tokens, JSON web tokens, AWS keys, private keys, passwords in addresses, and `name=value` and
+  `name: value` where the name tells of a secret
+- account numbers (IBAN, ISO 13616, by their check digits), but for their last four characters
+- bodies: of e-mails, of messages as they came, of requests; in the text of an e-mail what follows its header
+
+The shape stays: the same objects with the same names, the same lists. What is hidden is a text in its place.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from stdnum import iban
+
+HIDDEN = "[hidden]"
+
+_Rule = Callable[[Any], Any]
+"""What is shown of a leaf."""
+
+
+class Redacted(NamedTuple):
+    """What may be shown."""
+
+    value: Any
+    """JSON, in the shape that it had."""
+    pointers: list[str]
+    """Where something was hidden (JSON pointers, RFC 6901)."""
+
+
+def redact(value: Any) -> Redacted:
+    """Hide what is to be hidden in a JSON value. To do it twice changes nothing more."""
+    pointers: list[str] = []
+    return Redacted(_shown(value, "", _open, pointers), pointers)
+
+
+def _shown(value: Any, pointer: str, rule: _Rule, pointers: list[str]) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            name: _shown(one, f"{pointer}/{_escaped(name)}", _rule_of(name, value, rule), pointers)
+            for name, one in value.items()
+        }
+    if isinstance(value, list):
+        return [_shown(one, f"{pointer}/{number}", rule, pointers) for number, one in enumerate(value)]
+    shown = rule(value)
+    if shown != value:
+        pointers.append(pointer)
+    return shown
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+# -- by names -------------------------------------------------------------------------------------------------------
+
+_SECRET_NAMES = (
+    *("secret", "password", "passwd", "passphrase", "token", "authorization", "cookie", "credential", "signature"),
+    *("apikey", "accesskey", "privatekey", "signingkey", "encryptionkey"),
+)
+_MAIL_SUBJECT = "subject"
+_MAIL_PEOPLE = {"from", "to", "sender", "recipient", "recipients"}
+_MAIL_TEXTS = {"text", "html", "plain", "content", "parts", "message"}
+
+
+def _rule_of(name: str, among: Mapping[str, Any], rule: _Rule) -> _Rule:
+    """How what stands under a name is shown: below a secret everything is one."""
+    if rule is not _open:
+        return rule
+    plain = _plain(name)
+    if any(secret in plain for secret in _SECRET_NAMES):
+        return _unless_counted if plain.endswith("tokens") else _secret
+    if plain.startswith("body") or plain.endswith("body"):
+        return _unless_counted
+    if plain.endswith("iban"):
+        return _account
+    if plain in _MAIL_TEXTS:
+        others = set(map(_plain, among))
+        if _MAIL_SUBJECT in others and others & _MAIL_PEOPLE:
+            return _secret
+    return _open
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.casefold())
+
+
+def _secret(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool) or value == "" else HIDDEN
+
+
+def _unless_counted(value: Any) -> Any:
+    """As a secret, but for numbers: how many tokens, or bytes of a body, there are."""
+    return value if isinstance(value, int | float) else _secret(value)
+
+
+_HIDDEN_ACCOUNT = re.compile(rf"{re.escape(HIDDEN)}(?: [A-Za-z0-9]{{4}})?")
+_LAST = 4
+_SHORTEST_ACCOUNT = 12
+
+
+def _account(value: Any) -> Any:
+    if not isinstance(value, str) or _HIDDEN_ACCOUNT.fullmatch(value):
+        return value if isinstance(value, str) else _secret(value)
+    letters = re.sub(r"[^A-Za-z0-9]", "", value)
+    return f"{HIDDEN} {letters[-_LAST:]}" if len(letters) >= _SHORTEST_ACCOUNT else _secret(value)
+
+
+# -- in texts -------------------------------------------------------------------------------------------------------
+
+_NAMES = "secret|passw(?:or)?d|passphrase|token|credential|signature|(?:api|access|private|signing|encryption)[ _-]?key"
+_SIGN = r"""["'\\]*\s*[:=]\s*"""
+_VALUE = r"""\\?"(?:[^"\\]|\\[^"])*(?:\\?"|\\?\Z)|\\?'[^']*(?:'|\Z)|[^\s&"']+"""
+"""Between quotes, which may be escaped, or may end with the text where that was cut; else up to a blank."""
+
+_MAIL = re.compile(r"\A((?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*)+\r?\n)(.+)", re.DOTALL)
+_MAIL_HEADER = re.compile(r"^(?:From|Subject|Received|MIME-Version):", re.IGNORECASE | re.MULTILINE)
+_ASSIGNED = re.compile(rf"((?:{_NAMES})[\w.-]{{0,40}}{_SIGN})({_VALUE})", re.IGNORECASE)
+_QUOTED = re.compile(r"""(\\?["']).*?(\\?["']|)""", re.DOTALL)
+_COUNT = re.compile(r"tokens\W*\Z", re.IGNORECASE)
+_AWS_SECRET = re.compile(
+    r"(?<![A-Za-z0-9/+=])(?=[/+A-Z0-9]*[a-z])(?=[/+a-z0-9]*[A-Z])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"
+)
+
+_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(
+            r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)", re.DOTALL
+        ),
+        HIDDEN,
+    ),
+    (re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]{2,}(?:\.[A-Za-z0-9_-]*)*"), HIDDEN),
+    (re.compile(r"(?i)\b(bearer[ \t]+)[A-Za-z0-9._~+/=-]{8,}"), rf"\1{HIDDEN}"),
+    (re.compile(rf"(?i)(authorization{_SIGN})(?:[\"'\\]*\w+[ \t]+)?(?:{_VALUE})"), rf"\1{HIDDEN}"),
+    (re.compile(rf"(?i)(cookie{_SIGN})[^\r\n]+"), rf"\1{HIDDEN}"),
+    (re.compile(r"(://[^\s/:@]{0,256}:)[^\s/@]{1,256}(?=@)"), rf"\1{HIDDEN}"),
+    (re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"), HIDDEN),
+    (_AWS_SECRET, HIDDEN),
+)
+
+
+def _open(value: Any) -> Any:
+    """A text without what patterns know; whatever is no text, as it is."""
+    if not isinstance(value, str):
+        return value
+    if (parsed := _parsed(value)) is not None:
+        inside = redact(parsed)
+        return json.dumps(inside.value, ensure_ascii=False) if inside.pointers else value
+    mail = _MAIL.match(value)
+    if mail and _MAIL_HEADER.search(mail[1]):
+        value = mail[1] + HIDDEN
+    for pattern, instead in _PATTERNS:
+        value = pattern.sub(instead, value)
+    return _without_accounts(_ASSIGNED.sub(_assigned, value))
+
+
+def _parsed(text: str) -> Any:
+    """What a text holds that is a JSON object or a list; None for any other."""
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _assigned(match: re.Match[str]) -> str:
+    name, value = match[1], match[2]
+    if _COUNT.search(name) and value.strip(".,;)]}").isdecimal():
+        return match[0]
+    quotes = _QUOTED.fullmatch(value)
+    return f"{name}{quotes[1]}{HIDDEN}{quotes[2]}" if quotes else f"{name}{HIDDEN}"
+
+
+_ACCOUNT = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?:[ \u00a0-]?[A-Za-z0-9]){11,30}")
+_END = re.compile(r"(?<=[A-Za-z0-9])(?![A-Za-z0-9])")
+
+
+def _without_accounts(text: str) -> str:
+    parts: list[str] = []
+    at = 0
+    while match := _ACCOUNT.search(text, at):
+        ends = [one.start() for one in _END.finditer(text, match.start(), min(match.end() + 1, len(text)))]
+        numbers = [re.sub(r"[^A-Za-z0-9]", "", text[match.start() : end]) for end in ends]
+        found = next(
+            ((e, n) for e, n in zip(ends, numbers, strict=True) if iban.is_valid(n, check_country=False)), None
+        )
+        if found is None:
+            parts.append(text[at : match.start() + 1])
+            at = match.start() + 1
+        else:
+            end, number = found
+            parts.append(f"{text[at : match.start()]}{HIDDEN} {number[-_LAST:]}")
+            at = end
+    return "".join([*parts, text[at:]])

@@ -1,0 +1,48 @@
+"""Makes the dead letters that tests start from, as workers write them."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+from counterfoil.db import Database
+from counterfoil.delivery.letters import DeadLetter, Failure, write_dead_letter
+from counterfoil.messages import Message
+from counterfoil.work import KINDS
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+Die = Callable[..., UUID]
+
+
+def dying(database: Database, tenant_id: UUID) -> Die:
+    """`die(...)` lets work of the tenant die, so many minutes after noon; it returns the letter's job_id."""
+
+    def write(
+        error: str = "Reading timed out after 30 s",
+        *,
+        minute: float = 0,
+        worker: str = "ingestion",
+        file_name: str = "invoice.pdf",
+        error_type: str = "TimeoutError",
+        task_type: str | None = None,
+        work_id: UUID | None = None,
+        revision: int = 1,
+        tenant: UUID | None = None,
+    ) -> UUID:
+        message = Message(work_id=work_id or uuid4(), revision=revision, send_number=0)
+        now = NOON + timedelta(minutes=minute)
+        letter = DeadLetter(
+            job_id=KINDS[worker].job_id(message.work_id),
+            tenant_id=tenant or tenant_id,
+            worker=worker,
+            message=message,
+            payload={"message": message.model_dump(mode="json"), "file": {"file_name": file_name}},
+            attempts=3,
+            failure=Failure("max_retries_exceeded", error_type, error, 3, worker),
+            created_at=now - timedelta(minutes=5),
+            task_type=task_type,
+        )
+        with database.tenant(tenant or tenant_id) as connection:
+            write_dead_letter(connection, letter, now)
+        return letter.job_id
+
+    return write

@@ -1,0 +1,196 @@
+"""What is hidden of a dead letter, and that nothing else is."""
+
+import json
+import re
+import string
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from stdnum import iban
+
+from counterfoil.dead_letters.redaction import HIDDEN, redact
+
+IBAN = "DE89370400440532013000"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("password", "PASSWORD", "db_password", "userPassword", "passwd", "passphrase"),
+        *("secret", "client-secret", "aws_secret_access_key", "webhookSecret"),
+        *("token", "access_token", "X-Auth-Token", "sessionToken"),
+        *("authorization", "Proxy-Authorization", "cookie", "Set-Cookie"),
+        *("api_key", "apiKey", "X-API-Key", "api key", "access_key_id", "private_key", "credentials", "x-signature"),
+    ],
+)
+def test_what_stands_under_the_name_of_a_secret_is_hidden(name: str) -> None:
+    found = redact({"a": [{name: "hunter2"}, {name: {"user": "ann", "codes": [1, None, True, ""]}}]})
+
+    assert found.value == {"a": [{name: HIDDEN}, {name: {"user": HIDDEN, "codes": [HIDDEN, None, True, ""]}}]}
+    path = name.replace("/", "~1")
+    assert found.pointers == [f"/a/0/{path}", f"/a/1/{path}/user", f"/a/1/{path}/codes/0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Bearer abcdef123456 was refused", f"Bearer {HIDDEN} was refused"),
+        ("authorization: bearer abcdef123456", f"authorization: {HIDDEN}"),
+        ("Authorization: Basic dXNlcjpwYXNz", f"Authorization: {HIDDEN}"),
+        ('{"Authorization": "Basic dXNlcjpwYXNz", "a": 1}', f'{{"Authorization": "{HIDDEN}", "a": 1}}'),
+        ("Cookie: id=1; theme=dark\nHost: a", f"Cookie: {HIDDEN}\nHost: a"),
+        ("AKIAIOSFODNN7EXAMPLE is not allowed", f"{HIDDEN} is not allowed"),
+        ("key wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", f"key {HIDDEN}"),
+        ("GET https://api.example/a?api_key=xyz&b=1: 500", f"GET https://api.example/a?api_key={HIDDEN}&b=1: 500"),
+        ("postgresql://ann:hunter2@db/x", f"postgresql://ann:{HIDDEN}@db/x"),
+        ("password = 'a b', user = 'ann'", f"password = '{HIDDEN}', user = 'ann'"),
+        ('said \\"token\\": \\"a b\\" twice', f'said \\"token\\": \\"{HIDDEN}\\" twice'),
+        ('said "token": "a b', f'said "token": "{HIDDEN}'),
+        ("got eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl back", f"got {HIDDEN} back"),
+        ("-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\nend", f"{HIDDEN}\nend"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIB", HIDDEN),
+        (f"pay to {IBAN}.", f"pay to {HIDDEN} 3000."),
+        ("pay to DE89 3704 0044 0532 0130 00 on demand", f"pay to {HIDDEN} 3000 on demand"),
+        ("pay to de89-3704-0044-0532-0130-00", f"pay to {HIDDEN} 3000"),
+        ("XX12 invoice number 4711 of GB29NWBK60161331926819", f"XX12 invoice number 4711 of {HIDDEN} 6819"),
+        ('["x", {"tokens": ["a", "b"]}]', f'["x", {{"tokens": ["{HIDDEN}", "{HIDDEN}"]}}]'),
+        ("Subject: Hi\nFrom: ann@example.com\n\nDear Bob,\nbye", f"Subject: Hi\nFrom: ann@example.com\n\n{HIDDEN}"),
+    ],
+)
+def test_what_a_text_gives_away_is_hidden(text: str, shown: str) -> None:
+    assert redact({"error": text}) == ({"error": shown}, ["/error"])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"message": {"work_id": "6f1c1c0e-3c52-5d0e-9b5f-0b6a4c8f7a11", "revision": 3, "send_number": 1}},
+        {"file": {"bucket": "uploads", "key": "uploads/acme/6f1c/invoice.pdf", "file_name": "invoice.pdf"}},
+        {"max_tokens": 512, "usage": {"prompt_tokens": 3}, "body_bytes": 77, "has_password": True, "token": None},
+        {"error": "The answer has 512 tokens: 600 were asked for (max_tokens=512)"},
+        {"error": "Reading timed out after 30 s", "sha": "da39a3ee5e6b4b0d3255bfef95601890afd80709"},
+        {"error": "The IBAN DE00370400440532013000 has wrong check digits; VAT id DE811569869"},
+        {"error": "KeyError: 'number'", "trace": "0af7651916cd43dd8448eb211c80319c", "n": [1, 2.5, None, "", {}]},
+        {"subject": "Hello", "text": "no people, so no mail"},
+        {"text": "Note: this is\n\nno mail"},
+    ],
+)
+def test_whatever_is_no_secret_stays(value: Any) -> None:
+    assert redact(value) == (value, [])
+
+
+def test_bodies_are_hidden() -> None:
+    found = redact(
+        {
+            "body": "{broken",
+            "encoding": "text",
+            "dead_letter_queue_body": '{"work_id": "7"}',
+            "mail": {"Subject": "Hi", "to": ["b@example.com"], "text": "Dear Bob", "parts": [{"html": "<p>"}]},
+            "answer": {"body_html": "<p>", "body": {"a": [1, "x"]}},
+        }
+    )
+
+    assert found.value == {
+        "body": HIDDEN,
+        "encoding": "text",
+        "dead_letter_queue_body": HIDDEN,
+        "mail": {"Subject": "Hi", "to": ["b@example.com"], "text": HIDDEN, "parts": [{"html": HIDDEN}]},
+        "answer": {"body_html": HIDDEN, "body": {"a": [1, HIDDEN]}},
+    }
+
+
+def test_an_account_is_known_by_its_name_too() -> None:
+    assert redact({"iban": "DE00 3704 0044 0532 0130 00", "seller_iban": "short"}).value == {
+        "iban": f"{HIDDEN} 3000",
+        "seller_iban": HIDDEN,
+    }
+
+
+# Whatever comes
+
+texts = st.text(max_size=30) | st.sampled_from(
+    [
+        *("password: x", "Bearer ", "From: a\n\n", f"IBAN {IBAN}", "token=", '{"token": "x"}', HIDDEN, f"a: {HIDDEN}"),
+        *('\\"secret\\": ', "://a:b@", "cookie", "eyJ", "-----BEGIN PRIVATE KEY-----", "[1", "AKIAIOSFODNN7EXAMPLE"),
+    ]
+)
+joined = st.lists(texts, max_size=4).map("".join)
+names = st.sampled_from(["password", "iban", "body", "subject", "to", "text", "tokens", "a/b", "~"]) | st.text(
+    max_size=8
+)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | joined,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def shape(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: shape(one) for name, one in value.items()}
+    return [shape(one) for one in value] if isinstance(value, list) else None
+
+
+def at(value: Any, pointer: str) -> Any:
+    for part in pointer.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        value = value[int(name)] if isinstance(value, list) else value[name]
+    return value
+
+
+@given(values)
+def test_the_shape_stays_and_the_pointers_say_where_it_changed(value: Any) -> None:
+    found = redact(value)
+
+    assert shape(found.value) == shape(value)
+    assert all(HIDDEN in at(found.value, pointer) != at(value, pointer) for pointer in found.pointers)
+    assert bool(found.pointers) == (found.value != value)
+
+
+@given(values)
+def test_to_hide_twice_changes_nothing_more(value: Any) -> None:
+    once = redact(value).value
+    assert redact(once) == (once, [])
+
+
+secrets = st.text(alphabet=string.ascii_letters + string.digits + "-._~+/=", min_size=12, max_size=60)
+noise = st.text(alphabet=string.ascii_letters + string.digits + " .,;:{}[]()<>\n\t", max_size=40)
+planted = st.sampled_from(
+    [
+        *("Bearer {}", "bearer  {}", "Authorization: {}", "authorization=Basic {}", '"authorization": "{}"'),
+        *("password={}", "PASSWORD: {}", '"password":"{}"', "api_key = {}", "x-api-key: '{}'", "?token={}&a=b"),
+        *("client_secret={}", '\\"secret\\": \\"{}\\"', "Cookie: a=1; b={}", "Set-Cookie: {}; Secure"),
+        *("aws_secret_access_key = {}", "X-Amz-Signature={}", "-----BEGIN EC PRIVATE KEY-----\n{}"),
+    ]
+)
+
+
+@given(noise, planted, secrets, noise)
+def test_a_secret_that_is_planted_in_a_text_is_gone(before: str, form: str, secret: str, after: str) -> None:
+    text = f"{before} {form.format(secret)} {after}"
+    assume(secret not in text.replace(form.format(secret), ""))
+    assert secret not in json.dumps(redact({"deep": [{"error": text}]}).value)
+
+
+@given(values, st.sampled_from(["Password", "api-key", "accessToken", "cookie", "body"]), secrets, st.booleans())
+def test_a_secret_that_is_planted_under_its_name_is_gone(value: Any, name: str, secret: str, is_deep: bool) -> None:
+    assume(secret not in json.dumps(value))
+    under = {"list": [secret, {"more": f"it is {secret}"}]} if is_deep else secret
+    assert secret not in json.dumps(redact({"before": value, name: under}).value)
+
+
+@given(st.integers(0, 10**18 - 1), noise, noise, st.sampled_from([1, 4]), st.booleans())
+def test_of_an_account_the_last_four_are_left(number: int, before: str, after: str, width: int, is_lower: bool) -> None:
+    account = f"DE00{number:018d}"
+    account = f"DE{iban.calc_check_digits(account)}{number:018d}"
+    shown = " ".join(re.findall("." * width, account + " " * (-len(account) % width))).strip() if width > 1 else account
+    text = f"{before} {shown.lower() if is_lower else shown} {after}"
+
+    told = redact(text).value
+
+    digits = re.sub(r"[^0-9]", "", told.replace(before, "").replace(after, ""))
+    assert account[4:] not in re.sub(r"\s", "", told)
+    assert len(digits) <= len(account) - 2
+    assert told.count(f"{HIDDEN} {account[-4:]}") == 1

@@ -1,0 +1,536 @@
+"""`/api/admin/dlq`: dead letters are listed, searched, grouped, counted and shown to those who may see them."""
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from counterfoil.db import Connection, Database
+from counterfoil.delivery.letters import audit
+from functions.admin_api.dead_letters import DEEPEST, LAST_DEATHS, LAST_EVENTS
+from tests.dead_letters.letters import NOON, Die, dying
+from tests.functions.admin_api.conftest import Answer, Ask
+
+PATH = "/api/admin/dlq"
+VIEWER, ADMIN = "[viewer tenant:acme]", "[admin tenant:acme]"
+SECRET = "hunter2-hunter2"
+
+
+@pytest.fixture
+def acme(make_tenant: Callable[..., UUID]) -> UUID:
+    return make_tenant("acme")
+
+
+@pytest.fixture
+def die(database: Database, acme: UUID) -> Die:
+    """Let work of acme die, so many minutes after noon; its job_id."""
+    return dying(database, acme)
+
+
+@pytest.fixture
+def settle(admin: Connection) -> Callable[[UUID, str], None]:
+    """Give a letter another state."""
+
+    def change(job_id: UUID, status: str) -> None:
+        admin.execute("UPDATE dead_letter SET status = %s WHERE job_id = %s", [status, job_id])
+
+    return change
+
+
+def get(ask: Ask, path: str = "", *, groups: str = VIEWER, **query: str) -> Answer:
+    return ask("", method="GET", path=f"{PATH}{path}", groups=groups, query=query)
+
+
+def found(answer: Answer) -> list[str]:
+    assert answer.status == 200, answer.body
+    return [letter["job_id"] for letter in answer.body["letters"]]
+
+
+def ids(letters: Sequence[UUID]) -> list[str]:
+    return [str(job_id) for job_id in letters]
+
+
+# Lists
+
+
+def test_a_list_has_the_newest_first_and_what_people_look_for(ask: Ask, die: Die) -> None:
+    first, second = die("Reading timed out after 30 s", task_type="echo"), die("The disk is full", minute=1)
+
+    answer = get(ask)
+
+    assert found(answer) == ids([second, first])
+    assert answer.body["next"] is None
+    letter = answer.body["letters"][1]
+    assert (
+        letter
+        | {
+            "tenant": "acme",
+            "worker": "ingestion",
+            "task_type": "echo",
+            "revision": 1,
+            "attempts": 3,
+            "dlq_reason": "max_retries_exceeded",
+            "dlq_timestamp": "2026-03-02T12:00:00Z",
+            "status": "pending",
+            "resolution": None,
+            "resolved_at": None,
+            "resolved_by": None,
+            "version": 1,
+            "redacted": [],
+        }
+        == letter
+    )
+    assert (letter["metadata"]["retry_count"], letter["metadata"]["max_retry"]) == (2, 2)
+    assert letter["metadata"]["last_error"] == {
+        "type": "TimeoutError",
+        "message": "Reading timed out after 30 s",
+        "timestamp": "2026-03-02T12:00:00Z",
+        "context": {"worker": "ingestion", "attempt": 3},
+    }
+    assert not letter.keys() & {"payload", "lineage"}
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, [3, 2, 1, 0]),
+        ({"status": "pending"}, [3, 2]),
+        ({"status": "resolved,ignored"}, [1, 0]),
+        ({"status": "ignored,ignored"}, [1]),
+        ({"task_type": "echo"}, [2]),
+        ({"from_date": "2026-03-02T12:02:00Z"}, [3, 2]),
+        ({"to_date": "2026-03-02T13:01:00+01:00"}, [0]),
+        ({"from_date": "2026-03-02T12:01:00Z", "to_date": "2026-03-02T12:03:00Z"}, [2, 1]),
+        ({"text": "order"}, [3]),
+        ({"text": "TIMED out, page"}, [2, 1, 0]),
+        ({"text": "timed out", "status": "pending"}, [2]),
+        ({"text": "nothing of this"}, []),
+        ({"text": "!"}, []),
+    ],
+)
+def test_a_list_is_narrowed(
+    query: dict[str, str], expected: list[int], ask: Ask, die: Die, settle: Callable[[UUID, str], None]
+) -> None:
+    died = [
+        die(f"Page {number} timed out", minute=number, task_type="echo" if number == 2 else None) for number in range(3)
+    ]
+    died.append(die("The disk is full", minute=3, file_name="order.pdf"))
+    settle(died[0], "resolved")
+    settle(died[1], "ignored")
+
+    assert found(get(ask, **query)) == ids([died[number] for number in expected])
+
+
+def test_a_letter_is_found_by_its_id_and_that_of_its_work_and_a_group_by_its_fingerprint(ask: Ask, die: Die) -> None:
+    work_id = uuid4()
+    job_id, alike = die("Page 1 timed out", work_id=work_id), die("Page 2 timed out", minute=1)
+    die("The disk is full")
+
+    assert found(get(ask, text=str(job_id))) == found(get(ask, text=str(work_id))) == ids([job_id])
+    fingerprint = get(ask, f"/{job_id}").body["fingerprint"]
+    assert found(get(ask, fingerprint=fingerprint)) == ids([alike, job_id])
+    assert found(get(ask, fingerprint=fingerprint, text="1")) == ids([job_id])
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"status": "dead"},
+        {"status": ""},
+        {"status": "pending,"},
+        {"status": "PENDING"},
+        {"task_type": "a\nb"},
+        {"task_type": "x" * 101},
+        {"from_date": "yesterday"},
+        {"from_date": "1767225600"},
+        {"to_date": "2026-01-31T09:00:00"},
+        {"text": ""},
+        {"text": "x" * 201},
+        {"text": "a\x00b"},
+        {"fingerprint": "0123"},
+        {"fingerprint": "' OR true; --    "},
+        {"tenant": "Acme"},
+        {"page": "0"},
+        {"page": "-1"},
+        {"page": "1e3"},
+        {"page": str(DEEPEST + 1)},
+        {"page": "101", "limit": "100"},
+        {"page": "2", "text": "timed"},
+        {"page": "2", "cursor": "MjAyNi0wMy0wMlQxMjowMDowMCswMDowMHwwMDAwMDAwMC0wMDAwLTAwMDAtMDAwMC0wMDAwMDAwMDAwMDA="},
+        {"limit": "0"},
+        {"limit": "101"},
+        {"cursor": "nonsense"},
+        {"cursor": "\ud800"},
+        {"state": "pending"},
+    ],
+)
+def test_a_parameter_that_cannot_be_is_refused(query: dict[str, str], ask: Ask, die: Die) -> None:
+    die()
+    refused = get(ask, **query)
+    assert (refused.status, refused.headers["Content-Type"]) == (422, "application/problem+json")
+
+
+@pytest.mark.parametrize("text", ["\x00", "\ud800", "\ufffe", "\U0001f600", "a,b", "%", "'"])
+@pytest.mark.parametrize(
+    "name", ["tenant", "status", "task_type", "from_date", "text", "fingerprint", "page", "cursor"]
+)
+def test_whatever_character_is_asked_for_is_answered(text: str, name: str, ask: Ask, die: Die) -> None:
+    die()
+    assert get(ask, **{name: text}).status in {200, 403, 422}
+
+
+def fill(admin: Connection, tenant_id: UUID, number: int) -> list[str]:
+    """So many letters, three of each time, in every state; their ids, the newest first."""
+    rows = admin.execute(
+        """
+        INSERT INTO dead_letter (job_id, tenant_id, worker, task_type, payload, metadata, attempts, fingerprint,
+                                 dlq_reason, dlq_timestamp, status)
+        SELECT gen_random_uuid(), %(tenant)s, 'tasks', 'echo', '{}', %(metadata)s, 3, '0123456789abcdef',
+               'max_retries_exceeded', %(noon)s + (n / 3) * interval '1 s',
+               (ARRAY['pending', 'retried', 'resolved', 'ignored'])[1 + n %% 4]
+        FROM generate_series(1, %(number)s) AS n RETURNING dlq_timestamp, job_id
+        """,
+        {
+            "tenant": tenant_id,
+            "noon": NOON,
+            "number": number,
+            "metadata": Jsonb(
+                {
+                    "created_at": NOON.isoformat(),
+                    "retry_count": 2,
+                    "max_retry": 2,
+                    "last_error": {"type": "E", "message": "away", "timestamp": NOON.isoformat(), "context": {}},
+                }
+            ),
+        },
+    ).fetchall()
+    return [str(job_id) for _, job_id in sorted(rows, reverse=True)]
+
+
+def test_pages_of_thousands_follow_one_another_and_leave_nothing_out(ask: Ask, admin: Connection, acme: UUID) -> None:
+    made = fill(admin, acme, 2345)
+    seen: list[str] = []
+    query: dict[str, str] = {"limit": "100"}
+    while True:
+        page = get(ask, **query)
+        seen += found(page)
+        if page.body["next"] is None:
+            break
+        query["cursor"] = page.body["next"]
+
+    assert seen == made
+    numbered = [found(get(ask, page=str(number), limit="100")) for number in range(1, 26)]
+    assert [job_id for page in numbered for job_id in page] == made
+    assert numbered[-2:] == [made[2300:], []]
+
+
+def test_a_page_by_its_number_is_of_what_is_wanted_and_says_what_follows(
+    ask: Ask, admin: Connection, acme: UUID
+) -> None:
+    made = fill(admin, acme, 40)
+    pending = [job_id for job_id in made if get(ask, f"/{job_id}").body["status"] == "pending"]
+
+    second = get(ask, page="2", limit="4", status="pending")
+
+    assert found(second) == pending[4:8]
+    assert found(get(ask, cursor=second.body["next"], limit="4", status="pending")) == pending[8:]
+    assert get(ask, page="100", limit="100").body == {"letters": [], "next": None}
+
+
+# One letter
+
+
+def test_a_letter_is_shown_with_its_payload_and_its_earlier_deaths(ask: Ask, die: Die) -> None:
+    work_id = uuid4()
+    die("The disk is full", work_id=work_id)
+    job_id = die("Reading timed out", work_id=work_id, revision=2, minute=5)
+
+    answer = get(ask, f"/{job_id}")
+
+    assert (answer.status, answer.body["job_id"], answer.body["work_id"]) == (200, str(job_id), str(work_id))
+    assert answer.body["payload"]["file"] == {"file_name": "invoice.pdf"}
+    (death,) = answer.body["lineage"]
+    assert (death["revision"], death["dlq_timestamp"], death["status"], death["last_error"]["message"]) == (
+        *(1, "2026-03-02T12:00:00Z", "pending", "The disk is full"),
+    )
+
+
+def test_who_has_a_letter_is_told_when_it_is_another_one(ask: Ask, die: Die) -> None:
+    work_id = uuid4()
+    job_id = die(work_id=work_id)
+
+    def again(tag: str) -> Answer:
+        return ask("", method="GET", path=f"{PATH}/{job_id}", groups=VIEWER, headers={"If-None-Match": tag})
+
+    first = get(ask, f"/{job_id}")
+    assert (first.headers["ETag"], first.headers["Vary"]) == ('"1"', "Authorization")
+    for tag in ('"1"', 'W/"1"', '"0", "1"', "*"):
+        same = again(tag)
+        assert (tag, same.status, same.text, same.headers["ETag"]) == (tag, 304, "", '"1"')
+    for tag in ('"11"', '"0"', "1", "", '"'):
+        assert (tag, again(tag).status) == (tag, 200)
+
+    die("It died again", work_id=work_id, revision=2)
+    changed = again('"1"')
+    assert (changed.status, changed.headers["ETag"], changed.body["version"]) == (200, '"2"', 2)
+
+
+def test_secrets_are_hidden_from_everybody_below_admin(ask: Ask, die: Die, admin: Connection) -> None:
+    work_id = uuid4()
+    die(f"Bearer {SECRET} was refused", work_id=work_id)
+    job_id = die(f"password={SECRET} was refused", work_id=work_id, revision=2, minute=1)
+    payload = {"a/b": {"Api-Key": [SECRET]}, "account": "DE89 3704 0044 0532 0130 00", "size": 3}
+    admin.execute("UPDATE dead_letter SET payload = %s WHERE job_id = %s", [Jsonb(payload), job_id])
+
+    for groups in (VIEWER, "[operator tenant:acme]"):
+        answer = get(ask, f"/{job_id}", groups=groups)
+        assert answer.body["payload"] == {
+            "a/b": {"Api-Key": ["[hidden]"]},
+            "account": "[hidden] 3000",
+            "size": 3,
+        }
+        assert answer.body["redacted"] == [
+            "/payload/a~1b/Api-Key/0",
+            "/payload/account",
+            "/metadata/last_error/message",
+            "/lineage/0/last_error/message",
+        ]
+        listed, timeline = get(ask, groups=groups), get(ask, f"/{job_id}/timeline", groups=groups)
+        grouped = get(ask, "/groups", groups=groups)
+        assert listed.body["letters"][0]["redacted"] == ["/metadata/last_error/message"]
+        assert timeline.body["redacted"] == ["/events/0/error/message", "/events/1/error/message"]
+        for told in (answer, listed, timeline, grouped):
+            assert SECRET not in told.text
+
+    whole = get(ask, f"/{job_id}", groups=ADMIN)
+    assert (whole.body["payload"], whole.body["redacted"]) == (payload, [])
+    assert SECRET in get(ask, f"/{job_id}/timeline", groups=ADMIN).text
+
+
+# Groups and counts
+
+
+def test_groups_come_with_their_number_and_when_they_were_seen(
+    ask: Ask, die: Die, settle: Callable[[UUID, str], None]
+) -> None:
+    this_hour = (datetime.now(UTC) - NOON) / timedelta(minutes=1)
+    died = [die(f"Page {number} timed out", minute=this_hour - 60 * number) for number in (2, 1, 0)]
+    full = die("The disk is full", minute=this_hour - 600)
+    settle(died[0], "resolved")
+    settle(full, "ignored")
+
+    answer = get(ask, "/groups")
+
+    assert (answer.status, answer.body["next"]) == (200, None)
+    timed_out, disk_full = answer.body["groups"]
+    assert (
+        timed_out
+        | {
+            "worker": "ingestion",
+            "error_type": "TimeoutError",
+            "sentence": "Page # timed out",
+            "count": 3,
+            "pending": 2,
+            "resolved": 1,
+            "ignored": 0,
+            "redacted": [],
+        }
+        == timed_out
+    )
+    assert (timed_out["trend"], sum(disk_full["trend"])) == ([0] * 21 + [1, 1, 1], 1)
+    first, last = (datetime.fromisoformat(timed_out[name]) for name in ("first_seen", "last_seen"))
+    assert last - first == timedelta(hours=2)
+    assert [one["sentence"] for one in get(ask, "/groups", status="pending").body["groups"]] == ["Page # timed out"]
+    assert [one["sentence"] for one in get(ask, "/groups", status="ignored,retried").body["groups"]] == [
+        "The disk is full"
+    ]
+
+
+def test_pages_of_groups_follow_one_another(ask: Ask, die: Die) -> None:
+    for number in range(7):
+        die(f"Error {'abcdefg'[number]}", minute=number // 2)
+    seen: list[str] = []
+    query = {"limit": "3"}
+    for _ in range(3):
+        page = get(ask, "/groups", **query).body
+        seen += [group["sentence"] for group in page["groups"]]
+        query["cursor"] = page["next"]
+
+    assert (sorted(seen), page["next"]) == ([f"Error {letter}" for letter in "abcdefg"], None)
+    for cursor in ("nonsense", get(ask, limit="1").body["next"]):
+        assert get(ask, "/groups", cursor=cursor).status in {200, 422}
+
+
+def test_letters_are_counted_by_type_and_state(ask: Ask, die: Die, settle: Callable[[UUID, str], None]) -> None:
+    settle(die(task_type="echo"), "resolved")
+    for _ in range(2):
+        die(task_type="echo")
+    die()
+
+    answer = get(ask, "/stats")
+
+    assert answer.body == {
+        "tenant": "acme",
+        "count": 4,
+        "pending": 3,
+        "retried": 0,
+        "resolved": 1,
+        "ignored": 0,
+        "task_types": [
+            {"task_type": "echo", "count": 3, "pending": 2, "retried": 0, "resolved": 1, "ignored": 0},
+            {"task_type": "ingestion", "count": 1, "pending": 1, "retried": 0, "resolved": 0, "ignored": 0},
+        ],
+    }
+
+
+@pytest.mark.usefixtures("acme")
+def test_a_tenant_without_letters_has_empty_lists(ask: Ask) -> None:
+    assert get(ask).body == {"letters": [], "next": None}
+    assert get(ask, "/groups").body == {"groups": [], "next": None}
+    assert (get(ask, "/stats").body["count"], get(ask, "/stats").body["task_types"]) == (0, [])
+
+
+# Timeline
+
+
+def tried(admin: Connection, tenant_id: UUID, work_id: UUID, *, at: datetime, **facts: Any) -> None:
+    values = {"number": 1, "revision": 1, "outcome": "retry", "error": "away", "again": None} | facts
+    admin.execute(
+        """INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome,
+                                     error_type, error, next_attempt_at)
+           VALUES (%(tenant)s, 'ingestion', %(work)s, %(revision)s, %(number)s, %(began)s, %(ended)s, %(outcome)s,
+                   'TimeoutError', %(error)s, %(again)s)""",
+        values | {"tenant": tenant_id, "work": work_id, "began": at - timedelta(seconds=1), "ended": at},
+    )
+
+
+def test_a_timeline_has_tries_deaths_and_changes_in_one_order(
+    ask: Ask, die: Die, admin: Connection, acme: UUID, database: Database
+) -> None:
+    work_id = uuid4()
+    tried(admin, acme, work_id, at=NOON, again=NOON + timedelta(seconds=30))
+    tried(admin, acme, work_id, at=NOON + timedelta(minutes=1), number=2, outcome="failed")
+    job_id = die("The disk is full", work_id=work_id, minute=1)
+    with database.tenant(acme) as connection:
+        audit(connection, job_id, acme, "retried", "ann", {"revision": 2}, NOON + timedelta(minutes=2))
+    tried(admin, acme, work_id, at=NOON + timedelta(minutes=3), revision=2, outcome="failed", error="timed out")
+    die("Reading timed out", work_id=work_id, revision=2, minute=3)
+
+    answer = get(ask, f"/{job_id}/timeline")
+
+    assert (answer.status, answer.body["job_id"], answer.body["tenant"]) == (200, str(job_id), "acme")
+    assert [
+        (one["at"][11:19], one["kind"], one["what"], one["who"], (one["error"] or {}).get("message"), one["revision"])
+        for one in answer.body["events"]
+    ] == [
+        ("12:00:00", "try", "retry", "ingestion", "away", 1),
+        ("12:01:00", "try", "failed", "ingestion", "away", 1),
+        ("12:01:00", "death", "max_retries_exceeded", "ingestion", "The disk is full", 1),
+        ("12:02:00", "change", "retried", "ann", None, None),
+        ("12:03:00", "try", "failed", "ingestion", "timed out", 2),
+        ("12:03:00", "death", "max_retries_exceeded", "ingestion", "Reading timed out", 2),
+    ]
+    first = answer.body["events"][0]
+    assert (first["began_at"], first["next_attempt_at"]) == ("2026-03-02T11:59:59Z", "2026-03-02T12:00:30Z")
+    assert answer.body["events"][3]["detail"] == {"revision": 2}
+
+
+def test_of_very_many_events_the_last_are_told(ask: Ask, die: Die, admin: Connection, acme: UUID) -> None:
+    work_id = uuid4()
+    admin.execute(
+        "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome, error) "
+        "SELECT %s, 'ingestion', %s, 1, n, at, at, 'deferred', repeat('\U0001f600', 2000) "
+        "FROM generate_series(1, 1500) AS n, LATERAL (SELECT %s + n * interval '1 s' AS at) t",
+        [acme, work_id, NOON],
+    )
+    for revision in range(1, LAST_EVENTS + 3):
+        job_id = die("\U0001f600" * 2000, work_id=work_id, revision=revision, minute=60 + revision)
+
+    timeline, letter = get(ask, f"/{job_id}/timeline"), get(ask, f"/{job_id}")
+
+    numbers = [one["number"] for one in timeline.body["events"] if one["kind"] == "try"]
+    assert numbers == list(range(1501 - LAST_EVENTS, 1501))
+    assert [one["revision"] for one in timeline.body["events"] if one["kind"] == "death"] == list(
+        range(3, LAST_EVENTS + 3)
+    )
+    assert [death["revision"] for death in letter.body["lineage"]] == list(
+        range(LAST_EVENTS + 2 - LAST_DEATHS, LAST_EVENTS + 2)
+    )
+    for answer in (timeline, letter):
+        assert len(json.dumps({"body": answer.text})) < 6 * 1024 * 1024
+
+
+# Who may
+
+
+@pytest.mark.parametrize(
+    ("groups", "query", "status"),
+    [
+        ("[viewer tenant:acme]", {}, 200),
+        ("[operator tenant:acme]", {"tenant": "acme"}, 200),
+        ("[admin tenant:*]", {"tenant": "acme"}, 200),
+        ("[admin tenant:*]", {"tenant": "nobody"}, 404),
+        ("[admin tenant:*]", {}, 422),
+        ("[viewer tenant:acme tenant:other]", {}, 422),
+        ("[viewer tenant:acme tenant:other]", {"tenant": "acme"}, 200),
+        ("[admin tenant:other]", {"tenant": "acme"}, 403),
+        ("[tenant:acme]", {}, 403),
+        ("[admin]", {}, 422),
+        ("[admin]", {"tenant": "acme"}, 403),
+    ],
+)
+@pytest.mark.parametrize("path", ["", "/stats", "/groups"])
+def test_only_viewers_of_a_tenant_see_what_it_has(
+    path: str, groups: str, query: dict[str, str], status: int, ask: Ask, die: Die, make_tenant: Callable[..., UUID]
+) -> None:
+    make_tenant("other")
+    die()
+    assert get(ask, path, groups=groups, **query).status == status
+
+
+@pytest.mark.parametrize("path", ["", "/timeline"])
+def test_for_everybody_else_a_letter_is_not_there(
+    path: str, ask: Ask, die: Die, make_tenant: Callable[..., UUID]
+) -> None:
+    make_tenant("other")
+    job_id = die()
+
+    unknown = get(ask, f"/{uuid4()}{path}")
+
+    assert unknown.status == 404
+    for groups in ("[admin tenant:other]", "[tenant:acme]", "[admin]"):
+        assert get(ask, f"/{job_id}{path}", groups=groups).body == unknown.body
+    assert [get(ask, f"/{id_}{path}").status for id_ in ("7", "x" * 40, "%00", "statistics")] == [404] * 4
+    assert get(ask, f"/{job_id}{path}", groups="[viewer tenant:*]").status == 200
+
+
+def test_a_tenant_s_lists_have_no_letters_of_another_one_nor_of_nobody(
+    ask: Ask, die: Die, make_tenant: Callable[..., UUID], database: Database, admin: Connection
+) -> None:
+    other = make_tenant("other")
+    job_id, foreign = die("Page 1 timed out"), dying(database, other)("Page 2 timed out")
+    admin.execute("UPDATE dead_letter SET tenant_id = NULL WHERE job_id = %s", [die("Page 3 timed out")])
+
+    for query in ({}, {"text": "timed"}, {"text": "page 2 timed"}, {"page": "1"}):
+        assert str(foreign) not in found(get(ask, **query))
+    assert found(get(ask)) == ids([job_id])
+    assert (get(ask, "/stats").body["count"], get(ask, "/groups").body["groups"][0]["count"]) == (1, 1)
+
+
+def test_what_was_purged_is_not_shown(ask: Ask, die: Die, admin: Connection) -> None:
+    job_id = die()
+    admin.execute("UPDATE dead_letter SET purged_at = now()")
+
+    assert [get(ask, f"/{job_id}{path}").status for path in ("", "/timeline")] == [404, 404]
+    assert (found(get(ask)), found(get(ask, text="timed")), found(get(ask, text=str(job_id)))) == ([], [], [])
+    assert get(ask, "/stats").body["count"] == 0
+
+
+@pytest.mark.parametrize("path", ["", "/stats", "/groups", "/7", "/7/timeline"])
+def test_nothing_is_looked_at_by_another_method(path: str, ask: Ask) -> None:
+    refused = ask("", method="PUT", path=f"{PATH}{path}", groups=ADMIN)
+    assert (refused.status, "GET" in refused.headers["Allow"]) == (405, True)
