@@ -414,6 +414,7 @@ CREATE TABLE public.dead_letter (
     purged_at timestamp with time zone,
     edited_payload jsonb,
     edit jsonb,
+    purge_id uuid,
     CONSTRAINT dead_letter_check CHECK (((work_id IS NULL) = (revision IS NULL))),
     CONSTRAINT dead_letter_check1 CHECK (((edited_payload IS NULL) = (edit IS NULL))),
     CONSTRAINT dead_letter_dlq_reason_check CHECK ((dlq_reason = ANY (ARRAY['non_retriable_error'::text, 'max_retries_exceeded'::text]))),
@@ -460,6 +461,23 @@ CREATE TABLE public.dead_letter_group (
 );
 
 ALTER TABLE ONLY public.dead_letter_group FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.dead_letter_purge (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    tenant_id uuid NOT NULL,
+    died_before timestamp with time zone NOT NULL,
+    statuses text[] NOT NULL,
+    requested_by text NOT NULL,
+    requested_at timestamp with time zone NOT NULL,
+    hidden bigint DEFAULT 0 NOT NULL,
+    is_complete boolean DEFAULT false NOT NULL,
+    undone_by text,
+    undone_at timestamp with time zone,
+    CONSTRAINT dead_letter_purge_check CHECK (((undone_by IS NULL) = (undone_at IS NULL))),
+    CONSTRAINT dead_letter_purge_statuses_check CHECK (((statuses <@ '{retried,resolved,ignored}'::text[]) AND (cardinality(statuses) > 0)))
+);
+
+ALTER TABLE ONLY public.dead_letter_purge FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.dead_letter_word (
     job_id uuid NOT NULL,
@@ -1142,6 +1160,12 @@ ALTER TABLE ONLY public.dead_letter_group
 ALTER TABLE ONLY public.dead_letter
     ADD CONSTRAINT dead_letter_pkey PRIMARY KEY (job_id);
 
+ALTER TABLE ONLY public.dead_letter_purge
+    ADD CONSTRAINT dead_letter_purge_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.dead_letter_purge
+    ADD CONSTRAINT dead_letter_purge_tenant_id_id_key UNIQUE (tenant_id, id);
+
 ALTER TABLE ONLY public.dead_letter_word
     ADD CONSTRAINT dead_letter_word_pkey PRIMARY KEY (job_id, word);
 
@@ -1307,6 +1331,10 @@ CREATE INDEX cluster_diagnostics_status ON public.cluster_diagnostics USING btre
 
 CREATE INDEX dead_letter_audit_by_job ON public.dead_letter_audit USING btree (job_id, recorded_at);
 
+CREATE INDEX dead_letter_by_purge ON public.dead_letter USING btree (purge_id) WHERE (purge_id IS NOT NULL);
+
+CREATE INDEX dead_letter_by_settlement ON public.dead_letter USING btree (resolved_at) WHERE (status <> 'pending'::text);
+
 CREATE INDEX dead_letter_by_status ON public.dead_letter USING btree (status, dlq_timestamp DESC);
 
 CREATE INDEX dead_letter_by_type ON public.dead_letter USING btree (task_type, status);
@@ -1322,6 +1350,8 @@ CREATE INDEX dead_letter_page ON public.dead_letter USING btree (tenant_id, stat
 CREATE INDEX dead_letter_page_of_group ON public.dead_letter USING btree (tenant_id, fingerprint, status, dlq_timestamp DESC, job_id DESC) WHERE (purged_at IS NULL);
 
 CREATE INDEX dead_letter_page_of_type ON public.dead_letter USING btree (tenant_id, task_type, status, dlq_timestamp DESC, job_id DESC) WHERE (purged_at IS NULL);
+
+CREATE INDEX dead_letter_purge_to_do ON public.dead_letter_purge USING btree (requested_at) WHERE (NOT is_complete);
 
 CREATE INDEX dead_letter_purged ON public.dead_letter USING btree (purged_at) WHERE (purged_at IS NOT NULL);
 
@@ -1474,8 +1504,14 @@ ALTER TABLE ONLY public.dead_letter_count
 ALTER TABLE ONLY public.dead_letter_group
     ADD CONSTRAINT dead_letter_group_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.dead_letter_purge
+    ADD CONSTRAINT dead_letter_purge_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.dead_letter
     ADD CONSTRAINT dead_letter_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.dead_letter
+    ADD CONSTRAINT dead_letter_tenant_id_purge_id_fkey FOREIGN KEY (tenant_id, purge_id) REFERENCES public.dead_letter_purge(tenant_id, id);
 
 ALTER TABLE ONLY public.dead_letter_word
     ADD CONSTRAINT dead_letter_word_job_id_fkey FOREIGN KEY (job_id) REFERENCES public.dead_letter(job_id) ON DELETE CASCADE;
@@ -1642,6 +1678,8 @@ ALTER TABLE public.dead_letter_count ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.dead_letter_group ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.dead_letter_purge ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.dead_letter_word ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY delivery ON public.acquisition_job TO counterfoil_delivery USING (true) WITH CHECK (true);
@@ -1657,6 +1695,8 @@ CREATE POLICY delivery ON public.dead_letter_audit TO counterfoil_delivery USING
 CREATE POLICY delivery ON public.dead_letter_count TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.dead_letter_group TO counterfoil_delivery USING (true) WITH CHECK (true);
+
+CREATE POLICY delivery ON public.dead_letter_purge TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.dead_letter_word TO counterfoil_delivery USING (true) WITH CHECK (true);
 
@@ -1790,6 +1830,8 @@ CREATE POLICY own_tenant ON public.dead_letter_count TO counterfoil_worker USING
 
 CREATE POLICY own_tenant ON public.dead_letter_group TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.dead_letter_purge TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.dead_letter_word TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.destination TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -1862,11 +1904,13 @@ CREATE POLICY own_tenant ON public.work_attempt TO counterfoil_worker USING ((te
 
 CREATE POLICY past_keeping ON public.chat_session TO counterfoil_keeper USING ((used_at < (now() - '90 days'::interval))) WITH CHECK (false);
 
+CREATE POLICY past_keeping ON public.dead_letter AS RESTRICTIVE FOR DELETE TO counterfoil_keeper USING (((status <> 'pending'::text) AND ((purged_at < (now() - '7 days'::interval)) OR (purged_at IS NULL))));
+
 CREATE POLICY past_keeping ON public.idempotency FOR DELETE TO counterfoil_keeper USING ((expires_at < (now() - '30 days'::interval)));
 
 CREATE POLICY past_keeping ON public.llm_call TO counterfoil_keeper USING ((created_at < (now() - '400 days'::interval))) WITH CHECK (false);
 
-CREATE POLICY past_keeping ON public.task AS RESTRICTIVE FOR DELETE TO counterfoil_keeper USING ((((status = 'succeeded'::text) OR (status IS NULL)) AND (ended_at < (now() - '90 days'::interval))));
+CREATE POLICY past_keeping ON public.task AS RESTRICTIVE FOR DELETE TO counterfoil_keeper USING (((status = 'failed'::text) OR (((status = 'succeeded'::text) OR (status IS NULL)) AND (ended_at < (now() - '90 days'::interval)))));
 
 CREATE POLICY past_keeping ON public.work_attempt TO counterfoil_keeper USING ((ended_at < (now() - '90 days'::interval))) WITH CHECK (false);
 
@@ -2074,6 +2118,7 @@ GRANT SELECT(reason),UPDATE(reason) ON TABLE public.cluster_diagnostics TO count
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.dead_letter TO counterfoil_worker;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.dead_letter TO counterfoil_delivery;
+GRANT DELETE ON TABLE public.dead_letter TO counterfoil_keeper;
 
 GRANT SELECT,INSERT ON TABLE public.dead_letter_audit TO counterfoil_worker;
 GRANT SELECT,INSERT ON TABLE public.dead_letter_audit TO counterfoil_delivery;
@@ -2084,6 +2129,19 @@ GRANT DELETE ON TABLE public.dead_letter_count TO counterfoil_keeper;
 
 GRANT SELECT,INSERT ON TABLE public.dead_letter_group TO counterfoil_worker;
 GRANT SELECT,INSERT ON TABLE public.dead_letter_group TO counterfoil_delivery;
+
+GRANT SELECT,INSERT ON TABLE public.dead_letter_purge TO counterfoil_worker;
+GRANT SELECT ON TABLE public.dead_letter_purge TO counterfoil_delivery;
+
+GRANT UPDATE(hidden) ON TABLE public.dead_letter_purge TO counterfoil_worker;
+GRANT UPDATE(hidden) ON TABLE public.dead_letter_purge TO counterfoil_delivery;
+
+GRANT UPDATE(is_complete) ON TABLE public.dead_letter_purge TO counterfoil_worker;
+GRANT UPDATE(is_complete) ON TABLE public.dead_letter_purge TO counterfoil_delivery;
+
+GRANT UPDATE(undone_by) ON TABLE public.dead_letter_purge TO counterfoil_worker;
+
+GRANT UPDATE(undone_at) ON TABLE public.dead_letter_purge TO counterfoil_worker;
 
 GRANT SELECT,INSERT,DELETE ON TABLE public.dead_letter_word TO counterfoil_worker;
 GRANT SELECT,INSERT,DELETE ON TABLE public.dead_letter_word TO counterfoil_delivery;

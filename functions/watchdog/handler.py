@@ -9,14 +9,14 @@ from typing import Any
 from aws_lambda_powertools import Logger
 
 from counterfoil.breaker import Breakers
-from counterfoil.db import Database, keeper
-from counterfoil.dead_letters import groups
+from counterfoil.db import Database
 from counterfoil.errors import TransientError, sentence
 from counterfoil.http import within
 from counterfoil.notify import Notifier
 from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings, settings
 from functions.watchdog.breakers import Dependent, Pauses
+from functions.watchdog.dead_letters import keep_dead_letters
 from functions.watchdog.measures import measure
 from functions.watchdog.operations import Operations
 from functions.watchdog.payloads import remove_payloads
@@ -29,8 +29,6 @@ KEY_SECONDS = 3.0
 """Longest look-up of its key."""
 LEAST_SECONDS = 5.0
 """A step that has less is left out."""
-GROUPS_AT_ONCE = 2_000
-"""Groups of dead letters whose counts are added up in a round."""
 KEPT: Mapping[str, float] = {
     "notifications": 33.0,
     "recovery": 27.0,
@@ -76,7 +74,7 @@ def watchdog() -> dict[str, Step]:
         "purge": lambda time_left: {
             **asdict(purge(database, _now)),
             "payload": remove_payloads(database, chosen.uploads_bucket, time_left),
-            "counts": _add_up(database),
+            **keep_dead_letters(database, _now, timedelta(days=chosen.dlq_retention_days), time_left),
         },
     }
 
@@ -125,12 +123,6 @@ def _probe(chosen: Settings, database: Database, breakers: Breakers) -> None:
     llm = within(KEY_SECONDS, lambda: Llm.from_settings(chosen, database, breakers))
     assert llm is not None  # LLM_PROVIDER is set
     llm.probe()
-
-
-def _add_up(database: Database) -> int:
-    """Add up what was counted of dead letters. Returns rows."""
-    with keeper(database) as connection:
-        return groups.add_up(connection, _now(), groups=GROUPS_AT_ONCE)
 
 
 def _time_left(context: Any, kept: float) -> float:

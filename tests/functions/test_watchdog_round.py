@@ -57,7 +57,9 @@ def test_a_round_tells_what_each_step_did_in_numbers(handler: ModuleType, capsys
         "task": 0,
         "chat_session": 0,
         "payload": 0,
-        "counts": 0,
+        "dead_letter_purge": 0,
+        "dead_letter": 0,
+        "dead_letter_count": 0,
     }
     assert done["breakers"] == {"open": 0, "paused": 0, "resumed": 0}
     assert done["notifications"]["sent"] == 0

@@ -69,6 +69,8 @@ ROWS = {
                            SELECT job_id, tenant_id, 'word', now() FROM made""",
     "dead_letter_count": """INSERT INTO {} (tenant_id, fingerprint, task_type, status, number, last_at)
                             VALUES (%(tenant)s, 'f', 'matching', 'pending', 1, now())""",
+    "dead_letter_purge": """INSERT INTO {} (tenant_id, died_before, statuses, requested_by, requested_at)
+                            VALUES (%(tenant)s, now(), '{{resolved}}', 'somebody', now())""",
     "dead_letter_audit": """INSERT INTO {} (tenant_id, job_id, action, actor, recorded_at)
                             VALUES (%(tenant)s, %(id)s, 'retry', 'somebody', now())""",
     "audit_entry": """INSERT INTO {} (tenant_id, number, recorded_at, actor, action, targets, previous_hash, hash)

@@ -89,6 +89,8 @@ class Settings(BaseModel):
     """The least that a received message is hidden for; longer than a lease."""
     watchdog_unsent_after_seconds: int = Field(default=60, ge=0)
     watchdog_resend_after_seconds: int = Field(default=900, ge=0)
+    dlq_retention_days: int = Field(default=30, ge=1)
+    """Days that a dead letter is kept after it was settled. One that waits for a person is kept for ever."""
 
     secrets_arn: str | None = None
     """A secret of Secrets Manager: JSON with LLM_API_KEY, EMBEDDING_API_KEY and SLACK_WEBHOOK_URL, where the

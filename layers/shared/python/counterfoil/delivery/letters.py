@@ -87,7 +87,7 @@ ON CONFLICT (job_id) DO UPDATE SET revision = excluded.revision, payload = exclu
     metadata = excluded.metadata, attempts = excluded.attempts, fingerprint = excluded.fingerprint,
     dlq_reason = excluded.dlq_reason, dlq_timestamp = excluded.dlq_timestamp, status = 'pending', resolution = NULL,
     resolved_at = NULL, resolved_by = NULL,
-    version = d.version + 1, purged_at = NULL,
+    version = d.version + 1, purged_at = NULL, purge_id = NULL,
     lineage = d.lineage || jsonb_build_object('revision', d.revision, 'dlq_reason', d.dlq_reason, 'status', d.status,
                                               'dlq_timestamp', d.dlq_timestamp, 'resolution', d.resolution,
                                               'attempts', d.attempts, 'last_error', d.metadata -> 'last_error')

@@ -1,0 +1,35 @@
+"""The watchdog's part in dead letters: steps of purges, what is deleted for good, and the adding up of counts."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from counterfoil.db import Database, keeper
+from counterfoil.dead_letters import groups, keeping
+
+GROUPS_AT_ONCE = 2_000
+"""Groups whose counts are added up in a round."""
+LEAST_SECONDS = 3.0
+"""Of a step: with less, it is left to the next round."""
+
+
+def keep_dead_letters(
+    database: Database, clock: Callable[[], datetime], retention: timedelta, time_left: Callable[[], float]
+) -> dict[str, int]:
+    """Take steps of purges while there is time, then delete and add up, signed in as counterfoil_keeper.
+
+    Returns numbers: steps, letters deleted, rows of counts.
+
+    Raises:
+        DatabaseUnavailableError, ConflictError: the next round goes on.
+    """
+    steps = 0
+    while time_left() > LEAST_SECONDS:
+        with database.delivery() as connection:
+            if not keeping.step(connection, clock()):
+                break
+        steps += 1
+    with keeper(database) as connection:
+        deleted = keeping.delete(connection, clock(), retention)
+    with keeper(database) as connection:
+        added_up = groups.add_up(connection, clock(), groups=GROUPS_AT_ONCE)
+    return {"dead_letter_purge": steps, "dead_letter": deleted, "dead_letter_count": added_up}

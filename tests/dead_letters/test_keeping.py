@@ -1,0 +1,209 @@
+"""Purges of dead letters, their undoing, and what is deleted for good."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil.db import Connection, Database, keeper
+from counterfoil.dead_letters import entries, groups, keeping
+from counterfoil.dead_letters.entries import Wanted
+from counterfoil.dead_letters.keeping import Purge
+from counterfoil.errors import RejectedStatementError
+from tests.dead_letters.conftest import NOON, Die
+
+Settle = Callable[[UUID, str], None]
+NOW = NOON + timedelta(days=1)
+SETTLED = ("retried", "resolved", "ignored")
+
+
+@pytest.fixture
+def died(die: Die, settle: Settle) -> list[UUID]:
+    """Four letters in four states, and a settled one that is younger."""
+    ids = [die(minute=minute) for minute in range(5)]
+    for job_id, status in zip(ids, [*SETTLED, "pending", "resolved"], strict=True):
+        settle(job_id, status)
+    return ids
+
+
+def shown(database: Database, tenant_id: UUID) -> set[UUID]:
+    with database.tenant(tenant_id) as connection:
+        return {entry.job_id for entry in entries.page(connection, tenant_id, Wanted(), limit=100)}
+
+
+def counted(database: Database, tenant_id: UUID) -> int:
+    with database.tenant(tenant_id) as connection:
+        return sum(number for of in groups.stats(connection, tenant_id).values() for number in of.values())
+
+
+def request(database: Database, tenant_id: UUID, *, minute: float = 4, statuses: tuple[str, ...] = SETTLED) -> Purge:
+    before = NOON + timedelta(minutes=minute)
+    with database.tenant(tenant_id) as connection:
+        return keeping.request(connection, tenant_id, before, statuses, by="anna", now=NOW)  # type: ignore[arg-type]
+
+
+def steps(keeper_database: Database, at_once: int = 2) -> int:
+    taken = 0
+    while True:
+        with keeper_database.delivery() as connection:
+            if not keeping.step(connection, NOW, at_once=at_once):
+                return taken
+        taken += 1
+
+
+def of_tenant(database: Database, tenant_id: UUID) -> Purge:
+    with database.tenant(tenant_id) as connection:
+        [purge] = keeping.of_tenant(connection, tenant_id)
+    return purge
+
+
+def test_a_purge_takes_what_is_settled_and_old_out_of_sight_and_of_the_counts(
+    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID]
+):
+    request(database, tenant_id)
+    assert steps(keeper_database) == 2
+    assert shown(database, tenant_id) == {died[3], died[4]}
+    assert counted(database, tenant_id) == 2
+    purge = of_tenant(database, tenant_id)
+    assert (purge.hidden, purge.is_complete) == (3, True)
+
+
+def test_a_purge_takes_the_states_that_it_names(
+    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID]
+):
+    request(database, tenant_id, statuses=("ignored",))
+    steps(keeper_database)
+    assert shown(database, tenant_id) == {died[0], died[1], died[3], died[4]}
+
+
+def test_what_waits_for_a_person_is_never_purged(database: Database, tenant_id: UUID, died: list[UUID]):
+    with pytest.raises(RejectedStatementError):
+        request(database, tenant_id, statuses=("pending",))
+
+
+def test_what_dies_after_the_request_is_not_meant(
+    database: Database, keeper_database: Database, tenant_id: UUID, die: Die, settle: Settle
+):
+    request(database, tenant_id, minute=60 * 24 * 30)
+    late = die(minute=60 * 24 + 1)
+    settle(late, "resolved")
+    steps(keeper_database)
+    assert shown(database, tenant_id) == {late}
+
+
+def test_an_undone_purge_brings_everything_back(
+    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID], admin: Connection
+):
+    look = "SELECT job_id, status, purged_at, purge_id FROM dead_letter ORDER BY 1"
+    before = admin.execute(look).fetchall()
+    purge = request(database, tenant_id)
+    steps(keeper_database)
+    with database.tenant(tenant_id) as connection:
+        undone = keeping.undo(connection, purge.id, by="bert", now=NOW + timedelta(days=6))
+    assert undone is not None
+    assert undone.undone_by == "bert"
+    steps(keeper_database)
+    assert admin.execute(look).fetchall() == before
+    assert counted(database, tenant_id) == 5
+    assert of_tenant(database, tenant_id).hidden == 0
+    with database.tenant(tenant_id) as connection:
+        assert keeping.undo(connection, purge.id, by="bert", now=NOW) is None
+
+
+def test_a_purge_that_is_undone_half_way_leaves_nothing_behind(
+    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID]
+):
+    purge = request(database, tenant_id)
+    with keeper_database.delivery() as connection:
+        keeping.step(connection, NOW, at_once=2)
+    with database.tenant(tenant_id) as connection:
+        keeping.undo(connection, purge.id, by="bert", now=NOW)
+    steps(keeper_database)
+    assert shown(database, tenant_id) == set(died)
+
+
+def test_after_a_week_a_purge_cannot_be_undone(
+    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID]
+):
+    purge = request(database, tenant_id)
+    with database.tenant(tenant_id) as connection:
+        assert keeping.undo(connection, purge.id, by="bert", now=NOW + timedelta(days=7)) is None
+
+
+def test_work_that_dies_again_is_in_sight_again(
+    database: Database, keeper_database: Database, tenant_id: UUID, die: Die, settle: Settle
+):
+    work_id = uuid4()
+    job_id = die(work_id=work_id)
+    settle(job_id, "retried")
+    request(database, tenant_id)
+    steps(keeper_database)
+    assert shown(database, tenant_id) == set()
+    die(work_id=work_id, revision=2, minute=60)
+    assert shown(database, tenant_id) == {job_id}
+
+
+def delete(keeper_database: Database, now: datetime) -> int:
+    with keeper(keeper_database) as connection:
+        return keeping.delete(connection, now, timedelta(days=30))
+
+
+def test_what_was_purged_a_week_ago_is_deleted_with_all_that_it_is_found_by(
+    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID], admin: Connection
+):
+    request(database, tenant_id)
+    steps(keeper_database)
+    assert delete(keeper_database, NOW + timedelta(days=6)) == 0
+    admin.execute("UPDATE dead_letter SET purged_at = now() - interval '7 days 1 minute' WHERE purged_at IS NOT NULL")
+    assert delete(keeper_database, datetime.now(UTC)) == 3
+    left = {id_ for (id_,) in admin.execute("SELECT job_id FROM dead_letter").fetchall()}
+    assert left == {died[3], died[4]}
+    assert {id_ for (id_,) in admin.execute("SELECT DISTINCT job_id FROM dead_letter_word").fetchall()} <= left
+    assert counted(database, tenant_id) == 2
+
+
+def test_what_comes_back_is_not_deleted_meanwhile(
+    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID], admin: Connection
+):
+    purge = request(database, tenant_id)
+    steps(keeper_database)
+    with database.tenant(tenant_id) as connection:
+        keeping.undo(connection, purge.id, by="bert", now=NOW)
+    admin.execute("UPDATE dead_letter SET purged_at = now() - interval '8 days' WHERE purged_at IS NOT NULL")
+    assert delete(keeper_database, datetime.now(UTC)) == 0
+    steps(keeper_database)
+    assert shown(database, tenant_id) == set(died)
+
+
+def test_what_is_settled_is_deleted_after_its_time_and_what_waits_is_not(
+    keeper_database: Database, died: list[UUID], admin: Connection
+):
+    admin.execute("UPDATE dead_letter SET resolved_at = %s WHERE job_id = ANY(%s)", [NOON, [died[0], died[3]]])
+    assert delete(keeper_database, NOON + timedelta(days=30)) == 0
+    assert delete(keeper_database, NOON + timedelta(days=30, seconds=1)) == 1
+    assert {id_ for (id_,) in admin.execute("SELECT job_id FROM dead_letter").fetchall()} == set(died[1:])
+
+
+def test_a_failed_task_goes_with_its_letter_and_one_that_was_begun_again_stays(
+    keeper_database: Database, tenant_id: UUID, die: Die, admin: Connection
+):
+    tasks = {"failed": uuid4(), "pending": uuid4()}
+    for status, id_ in tasks.items():
+        admin.execute(
+            "INSERT INTO task (id, tenant_id, task_type, payload, payload_hash, max_retry, created_at, status)"
+            " VALUES (%s, %s, 'echo', '{}', sha256(''), 5, now(), %s)",
+            [id_, tenant_id, status],
+        )
+        die(worker="tasks", work_id=id_)
+    admin.execute("UPDATE dead_letter SET status = 'ignored', resolved_at = %s", [NOON])
+    assert delete(keeper_database, NOON + timedelta(days=31)) == 2
+    assert admin.execute("SELECT id FROM task").fetchall() == [(tasks["pending"],)]
+
+
+def test_the_database_lets_nothing_be_deleted_that_waits_or_was_just_purged(
+    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID], admin: Connection
+):
+    admin.execute("UPDATE dead_letter SET purged_at = now() - interval '6 days' WHERE job_id <> %s", [died[3]])
+    with keeper(keeper_database) as connection:
+        assert connection.execute("DELETE FROM dead_letter").rowcount == 0
