@@ -185,6 +185,55 @@ def test_where_a_beginning_is_enough_as_much_is_given_as_can_be_read(scripted: S
     assert (found.status_code, found.content, http.is_cut(found)) == (200, read, True)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Raw(201, b"half", {"Content-Length": "8"}),
+        Raw(201, b"half", how="reset"),
+        Raw(201, gzip.compress(b"half")[:-8], {"Content-Encoding": "gzip", "Content-Length": "99"}),
+    ],
+)
+def test_where_a_beginning_is_enough_a_body_that_breaks_off_is_none_the_less_an_answer(scripted: Server, answer: Raw):
+    found = call(scripted, answer, cut=True)
+
+    assert (found.status_code, http.is_cut(found)) == (201, True)
+    assert b"half".startswith(found.content)
+
+
+@pytest.mark.parametrize("limits", [{"read": 30.0, "total": 0.5}, {"read": 0.2, "total": 30.0}])
+def test_where_a_beginning_is_enough_a_body_that_never_ends_is_cut_in_time(limits: dict[str, float], scripted: Server):
+    began = monotonic()
+    found = call(
+        scripted, Raw(201, b"a" * 50, how="slow_body" if limits["total"] < 1 else "stalled"), cut=True, **limits
+    )
+
+    assert (found.status_code, http.is_cut(found)) == (201, True)
+    assert monotonic() - began < 2.0
+
+
+def test_without_a_status_there_is_no_answer_however_little_is_enough(scripted: Server):
+    took = seconds_of(partial(call, scripted, Raw(how="slow_headers"), cut=True), read=30.0, total=0.3)
+    assert took < 1.5
+
+
+def test_a_refusal_is_told_by_its_status_though_its_body_breaks_off(scripted: Server):
+    with pytest.raises(RejectedRequestError, match="404"):
+        call(scripted, Raw(404, b"half", {"Content-Length": "8"}))
+
+
+def test_what_follows_the_end_of_what_is_compressed_is_not_collected(scripted: Server):
+    flood = Raw(body=gzip.compress(b"x") + bytes(30_000_000), headers={"Content-Encoding": "gzip"})
+    tracemalloc.start()
+    try:
+        found = call(scripted, flood, cut=True)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert (found.content, http.is_cut(found)) == (b"x", True)
+    assert peak < 40_000_000  # the server's own copy is 30 MB of it
+
+
 # Deadlines
 
 

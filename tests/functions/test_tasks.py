@@ -200,6 +200,19 @@ def test_whatever_is_answered_to_an_http_request_it_is_made_once_and_succeeds(wo
     assert task["result"]["truncated"] == (body[:1] in {b"\x01", b"\x1f"})
 
 
+@pytest.mark.parametrize("how", ["reset", "well"])
+def test_a_call_that_was_answered_is_made_once_though_the_answer_breaks_off(world: World, how: Any) -> None:
+    world.means = Means(egress=Egress(("127.0.0.0/8",)))
+    with Server(Raw(201, b"Order 4711 is placed", {"Content-Length": "1000"}, how=how)) as server:
+        world.submit({"url": server.url, "method": "POST"}, "http_request", settings=OPEN)
+        world.run()
+        assert len(server.requests) == 1
+
+    task = world.task()
+    assert (task["status"], task["attempts"]) == ("succeeded", 1)
+    assert (task["result"]["status"], task["result"]["truncated"]) == (201, True)
+
+
 @pytest.mark.parametrize("encoding", ["gzip", "br", "gzip, gzip"])
 def test_an_answer_in_a_wrong_encoding_is_an_answer(world: World, encoding: str) -> None:
     world.means = Means(egress=Egress(("127.0.0.0/8",)))

@@ -79,13 +79,14 @@ class Raw:
     """An HTTP response, as it is or in a bad way.
 
     `slow_headers` and `slow_body` send it byte by byte, without end but for the client's; `reset_after` sends so many
-    bytes of the body and resets the connection; `silent` reads the request and says nothing.
+    bytes of the body and resets the connection; `stalled` sends the body and promises more; `silent` reads the request
+    and says nothing.
     """
 
     status: int = 200
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
-    how: Literal["well", "slow_headers", "slow_body", "reset", "silent"] = "well"
+    how: Literal["well", "slow_headers", "slow_body", "stalled", "reset", "silent"] = "well"
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
         head = [f"HTTP/1.1 {raw.status} {'OK' if raw.status < 400 else 'Not so'}", "Content-Type: application/json"]
         head += [f"{name}: {value}" for name, value in raw.headers.items()]
         if "content-length" not in {name.lower() for name in raw.headers}:
-            head.append(f"Content-Length: {len(raw.body) + (1_000_000 if raw.how == 'slow_body' else 0)}")
+            head.append(f"Content-Length: {len(raw.body) + (1_000_000 if raw.how in {'slow_body', 'stalled'} else 0)}")
         top = "\r\n".join([*head, "Connection: close", "", ""]).encode()
         if raw.how == "silent":
             self._scripted.ended.wait(60)
@@ -224,6 +225,10 @@ class _Handler(BaseHTTPRequestHandler):
         elif raw.how == "slow_body":
             self.wfile.write(top)
             self._drip(raw.body)
+        elif raw.how == "stalled":
+            self.wfile.write(top + raw.body)
+            self.wfile.flush()
+            self._scripted.ended.wait(60)
         elif raw.how == "reset":
             self.wfile.write(top + raw.body[: len(raw.body) // 2])
             self.wfile.flush()

@@ -46,6 +46,8 @@ _NAME = "sni_hostname"
 _OF_THE_BODY = {"content-encoding", "content-length", "transfer-encoding"}
 _AS_IT_IS = {"", "identity"}
 _DEFLATED = {"deflate", "gzip", "x-gzip"}
+_PARTING_SECONDS = 1.0
+"""Of a call's time: for giving what has come of an answer when its line is cut."""
 _CUT = "cut"
 """The extension of a response that says whether its body is less than all of it."""
 
@@ -94,9 +96,10 @@ def send(  # noqa: PLR0913  # an interface between several pieces
 
     `connect` and `read` are seconds without progress, `total` bounds all of it, the look-up of the name included.
     `checked_by` says what is an acceptable answer. Where `longest_body` is None, the body of the answer is left unread;
-    one that is longer, or cannot be inflated, is refused; or, with `cut`, as much is given as can be (see `is_cut`).
-    A body is asked for as it is; one that is compressed all the same is measured while it is inflated. The certificates
-    trusted are the system's, or those of SSL_CERT_FILE.
+    one that is longer, cannot be inflated or does not come to its end is refused; or, with `cut`, as much is given as
+    has come (see `is_cut`), for what the call was made for has happened. A body is asked for as it is; one that is
+    compressed all the same is measured while it is inflated. The certificates trusted are the system's, or those of
+    SSL_CERT_FILE.
 
     `connect_to` is given scheme, host and port, and returns the IP address to connect to, in the place of any that
     the name is resolved to; what it raises is raised. The call is still made to the name: Host, SNI and certificate.
@@ -128,7 +131,8 @@ def send(  # noqa: PLR0913  # an interface between several pieces
 
     failure: CounterfoilError
     try:
-        response = within(total, call, abandon=line.cut)
+        parting = min(_PARTING_SECONDS, total / 10) if cut else 0.0
+        response = within(total - parting, call, abandon=line.cut, parting=parting)
     except TimeoutError:
         failure = ServiceUnavailableError(f"{_host_of(url)} did not answer within {total:g} seconds")
     except _FOREIGN as error:
@@ -141,10 +145,13 @@ def send(  # noqa: PLR0913  # an interface between several pieces
     raise failure  # outside of the handlers: a foreign error in its context may hold what must not be told
 
 
-def within(seconds: float, function: Callable[[], T], *, abandon: Callable[[], None] = lambda: None) -> T:
+def within(
+    seconds: float, function: Callable[[], T], *, abandon: Callable[[], None] = lambda: None, parting: float = 0.0
+) -> T:
     """What `function` returns or raises, if it does so in time.
 
-    It runs on a thread of its own, and one that is late is left to itself, after `abandon` has done what makes it end.
+    It runs on a thread of its own, and one that is late is left to itself, after `abandon` has done what makes it end;
+    within `parting` seconds from then on it may still return.
 
     Raises:
         TimeoutError: it did not end within `seconds`.
@@ -160,6 +167,13 @@ def within(seconds: float, function: Callable[[], T], *, abandon: Callable[[], N
     Thread(target=copy_context().run, args=(run,), name="call", daemon=True).start()
     try:
         return future.result(max(0.0, seconds))
+    except TimeoutError:
+        if future.done() or not parting:
+            raise
+        abandon()
+        with suppress(Exception):  # what being abandoned makes of it
+            return future.result(parting)
+        raise
     finally:
         if not future.done():
             abandon()
@@ -233,7 +247,8 @@ def _read(response: httpx.Response, longest_body: int | None, *, cut: bool) -> h
         response.close()
         return httpx.Response(response.status_code, headers=response.headers, request=response.request)
     try:
-        body, is_whole = _body(response, longest_body + 1)
+        # The status of a refusal is told whatever becomes of its body.
+        body, is_whole = _body(response, longest_body + 1, may_break_off=cut or not response.is_success)
     finally:
         response.close()
     if response.is_success and not is_whole and not cut:
@@ -247,11 +262,11 @@ def _read(response: httpx.Response, longest_body: int | None, *, cut: bool) -> h
     )
 
 
-def _body(response: httpx.Response, most: int) -> tuple[bytes, bool]:
+def _body(response: httpx.Response, most: int, *, may_break_off: bool) -> tuple[bytes, bool]:
     """As much of an answer's body as can be read, `most` bytes at most, and whether that is all of it.
 
     httpx would inflate each chunk whole before anybody could measure it: 64 KiB become 64 MiB, and with one encoding
-    around another what no memory holds.
+    around another what no memory holds. What follows the end of what is compressed is not read: it would be collected.
     """
     encoding = _encoding(response)
     inflater = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in _DEFLATED else None
@@ -268,7 +283,13 @@ def _body(response: httpx.Response, most: int) -> tuple[bytes, bool]:
                 return b"", False
             if len(body) >= most:
                 return bytes(body[:most]), False
+            if inflater is not None and inflater.eof:
+                break
     except zlib.error:
+        return bytes(body), False
+    except _FOREIGN:
+        if not may_break_off:
+            raise
         return bytes(body), False
     return bytes(body), is_whole
 
