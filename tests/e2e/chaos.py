@@ -42,7 +42,7 @@ _PATIENCE = 5.0
 _TIMEOUT = 20
 """Seconds of each function."""
 _SPOILT = re.compile(
-    r"Unexpected (ModuleNotFound|FileNotFound|Import|Attribute)Error at (httpx|httpcore|h11|anyio|counterfoil\.llm)"
+    r"Unexpected (ModuleNotFound|FileNotFound|Import)Error at (httpx|httpcore|h11|anyio|counterfoil\.llm)"
 )
 
 
