@@ -281,7 +281,7 @@ class Waits:
         }
 
     def check(self) -> None:
-        """Each was set as the policy has it, none came sooner than SQS's whole second allows, and half soon after it."""
+        """Each was set as the policy has it, none came sooner than SQS's whole second allows, and half soon after."""
         assert len(self.rows) >= FAILING * TASKS / 2
         for number, due, was in self.rows:
             assert BASE * FACTOR**number - WRITTEN_LATER < due < BASE * FACTOR**number + JITTER
