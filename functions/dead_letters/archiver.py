@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from counterfoil import metrics
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.delivery import store
-from counterfoil.delivery.letters import Failure, audit, join_message, write_dead_letter
+from counterfoil.delivery.letters import Failure, audit, join_message, without_payload, write_dead_letter
 from counterfoil.delivery.settlement import fail_abandoned, lease_left, unreadable_letter
 from counterfoil.delivery.store import WORKER_LOST, Answer, Claim
 from counterfoil.documents import uploads
@@ -69,9 +69,10 @@ class Archiver:
         try:
             intake = READERS.get(worker, read_message)(record.body)
         except Exception as error:  # a body that breaks its reader can never be read
-            if isinstance(error, NewerSchemaError) and not self._is_about_to_expire(record):
+            is_of_ours = isinstance(error, NewerSchemaError)
+            if is_of_ours and not self._is_about_to_expire(record):
                 raise
-            self._write_down(worker, record, error)
+            self._write_down(kind, record, error, is_of_ours=is_of_ours)
             return None
         try:
             return self._settle(kind, intake, record)
@@ -80,14 +81,18 @@ class Archiver:
             # keeps it: a person has to see it, and nothing else is left of it.
             if not isinstance(error, PermanentError) and not self._is_about_to_expire(record):
                 raise
-            self._write_down(worker, record, error)
+            self._write_down(kind, record, error, is_of_ours=True)
             return None
 
-    def _write_down(self, worker: str, record: SQSRecord, error: BaseException) -> None:
-        """The dead letter of a message whose work cannot be looked up: the message itself, as it is."""
+    def _write_down(self, kind: Kind, record: SQSRecord, error: BaseException, *, is_of_ours: bool) -> None:
+        """The dead letter of a message whose work cannot be looked up: the message itself, as it is.
+
+        Of one of our own, what its work's row has is left out.
+        """
+        worker, body = kind.worker, without_payload(kind, record.body) if is_of_ours else record.body
         # SQS keeps a message's id when it moves it, and the worker may have written it down before it came here.
         queue = record.event_source_arn.rsplit(":", 1)[-1].removesuffix(DEAD_LETTER_SUFFIX)
-        letter = unreadable_letter(record, error, worker=worker, queue=queue, actor=ACTOR)
+        letter = unreadable_letter(record, error, body=body, worker=worker, queue=queue, actor=ACTOR)
         with self._database.delivery() as connection:
             write_dead_letter(connection, letter, self._clock())
 
@@ -149,7 +154,8 @@ class Archiver:
                 sends = self._fail_returned(connection, kind, claim, most, now)
             if claim.unsettled_since is not None:
                 lost.append(claim)
-        joined = join_message(connection, job_id, message.revision, record.message_id, record.body)
+        body = without_payload(kind, record.body)
+        joined = join_message(connection, job_id, message.revision, record.message_id, body)
         audit(connection, job_id, claim.tenant_id, "joined" if joined else "dropped", ACTOR, detail, now)
         return sends
 

@@ -1,27 +1,40 @@
 """Conversations on the real engine, with a scripted model behind the real client: beyond the budget, and deleted."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from pydantic import SecretStr
 
 from counterfoil import aws
 from counterfoil.breaker import Breakers
 from counterfoil.db import Connection, Database
+from counterfoil.delivery import store as delivery
+from counterfoil.errors import RejectedStatementError
 from counterfoil.llm import Llm
+from counterfoil.outbox import Outbox
+from counterfoil.retry import RedeliverPolicy, RequeuePolicy
 from counterfoil.settings import Settings
 from counterfoil.tasks.chat.completion import NAME
 from counterfoil.tasks.chat.deletion import delete
+from counterfoil.tasks.message import read_task_message
+from functions.dead_letters.archiver import Archiver
 from functions.tasks.work import Means
-from tests.delivery.harness import Clock, FakeSqs
+from tests.delivery.harness import Clock, FakeSqs, record
 from tests.factories import NOW
 from tests.functions.test_tasks import World
 from tests.llm.server import Request, Server
+from tests.tasks.chat.test_deletion import everything
 from tests.tasks.conftest import rows
 
 USER = "ada"
+SECRET = "My secret is 4711"
+DLQ_ARN = "arn:aws:sqs:eu-central-1:000000000000:counterfoil-tasks-dlq"
 
 
 @pytest.fixture
@@ -106,3 +119,98 @@ def test_a_message_whose_conversation_is_deleted_while_the_model_thinks_has_no_a
     assert (talk.task()["status"], talk.task()["result"]) == (None, None)
     assert [rows(admin, name) for name in ("chat_session", "chat_message", "dead_letter")] == [[], [], []]
     assert len(scripted.requests) == 1
+
+
+# -- what is left of a conversation in dead letters -------------------------------------------------------------------
+
+
+@pytest.fixture
+def archive(keeper_database: Database, clock: Clock) -> Callable[[str], dict[str, Any]]:
+    """`archive(body)` has it come from the dead-letter queue. Returns the one dead letter."""
+    outbox = Outbox(keeper_database, {"tasks": "tasks"}, {"tasks": "tasks-retry"}, clock=clock)
+    archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
+
+    def settle(body: str) -> dict[str, Any]:
+        archiver.settle("tasks", SQSRecord(record(body, receives=1, arn=DLQ_ARN)))
+        with keeper_database.delivery() as connection:
+            ((payload,),) = connection.execute("SELECT payload FROM dead_letter").fetchall()
+        return dict(payload)
+
+    return settle
+
+
+def forget(talk: World, session: UUID) -> None:
+    with talk.database.tenant(talk.tenant_id) as connection:
+        delete(connection, session, USER, NOW)
+
+
+def lose_the_worker(talk: World) -> None:
+    """The last try that a message may have has begun, and never ended."""
+    lapsed = talk.clock.now - timedelta(minutes=5)
+    talk.admin.execute(
+        "UPDATE task SET status = 'in-progress', attempts = 6, claim_token = 5, claimed_at = %(at)s, "
+        "lease_expires_at = %(at)s",
+        {"at": lapsed},
+    )
+
+
+@pytest.mark.parametrize("comes", ["before it is deleted", "after it is deleted"])
+def test_a_message_that_comes_from_the_dead_letter_queue_leaves_nothing_of_what_was_said(
+    talk: World, admin: Connection, archive: Callable[[str], dict[str, Any]], comes: str
+) -> None:
+    session = say(talk, SECRET)
+    (body,) = talk.bodies()
+    lose_the_worker(talk)
+    assert SECRET in body
+
+    if comes == "before it is deleted":
+        joined = archive(body)
+        forget(talk, session)
+    else:
+        talk.run(body)  # which finds that it was lost
+        forget(talk, session)
+        joined = archive(body)
+
+    assert SECRET not in everything(admin)
+    assert joined["dead_letter_queue_message"]
+    kept = joined["dead_letter_queue_body"]
+    assert read_task_message(kept) == read_task_message(body)
+    assert json.loads(kept) == json.loads(body) | {"payload": {"$left_out": "The task has it."}}
+
+
+@pytest.mark.parametrize("why", ["never settled", "newer schema"])
+def test_a_message_of_ours_that_is_written_down_in_the_end_says_what_it_is_about_and_not_what_was_said(
+    talk: World, archive: Callable[[str], dict[str, Any]], monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    say(talk, SECRET)
+    body: dict[str, Any] = json.loads(talk.bodies()[0])
+    if why == "newer schema":
+        body["schema_version"] = 2
+    monkeypatch.setattr(delivery, "claim", Mock(side_effect=KeyError("unknown")))
+    talk.clock.pass_(days=14)
+
+    letter = archive(json.dumps(body))
+
+    assert json.loads(letter["body"]) == body | {"payload": {"$left_out": "The task has it."}}
+
+
+def test_a_message_whose_claim_is_refused_for_good_is_kept_without_what_was_said(
+    talk: World, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(talk, SECRET)
+    bodies = talk.bodies()
+    monkeypatch.setattr(delivery, "claim", Mock(side_effect=RejectedStatementError("A right is missing")))
+
+    talk.run(*bodies)
+
+    (letter,) = rows(admin, "dead_letter")
+    assert read_task_message(letter["payload"]["body"]) == read_task_message(bodies[0])
+    assert SECRET not in str(letter)
+
+
+def test_a_message_that_nobody_can_read_is_kept_as_it_is_for_nobody_else_has_it(
+    archive: Callable[[str], dict[str, Any]],
+) -> None:
+    body = '{"task_type": "echo", "payload": {"text": "Hello"}}'
+
+    assert archive(body) == {"body": body, "encoding": "text"}

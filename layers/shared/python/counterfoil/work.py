@@ -48,7 +48,7 @@ class Kind:
     """How often a work `t` is tried, in SQL: as the policy says, unless each row says so for itself."""
     envelope: LiteralString | None = None
     """Finds the bodies of messages of works `ids`: id and JSON object, NULL where none is owed. None: a message names
-    its work and carries nothing."""
+    its work and carries nothing. What is in their `payload` is kept in the work's row alone."""
     waiting: LiteralString | None = None
     """Finds and locks the works whose turn it is when the work `id` ends: id, and whether it was put off till later.
     None: no work waits for another one."""

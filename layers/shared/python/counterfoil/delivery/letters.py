@@ -1,6 +1,7 @@
 """Dead letters: what is written when work ends in failure, with its audit trail and the notification that it owes."""
 
 import hashlib
+import json
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,9 +9,11 @@ from typing import Any
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
+from pydantic_core import from_json
 
 from counterfoil.db import Connection
 from counterfoil.messages import Message
+from counterfoil.work import Kind
 
 MAX_OWN_WORDS = 40
 """Of a letter: by more it is not searched for."""
@@ -192,6 +195,20 @@ ON CONFLICT (job_id, revision) DO NOTHING
 """
 
 
+LEFT_OUT = {"$left_out": "The task has it."}
+"""In the place of a payload, where the body of a message is kept: it can still be read, and sent again."""
+
+
+def without_payload(kind: Kind, body: str) -> str:
+    """The body of a message of our own, JSON, as it may be kept: without what its work's row has.
+
+    What a task was asked for may be told to its user alone, and goes when he deletes it; in its row it does.
+    """
+    if kind.envelope is None:
+        return body
+    return json.dumps(from_json(body) | {"payload": LEFT_OUT})
+
+
 _JOIN = """
 UPDATE dead_letter SET payload = payload || jsonb_build_object('dead_letter_queue_message', %(message_id)s::text,
                                                                'dead_letter_queue_body', %(body)s::text)
@@ -202,7 +219,8 @@ WHERE job_id = %(job_id)s AND revision = %(revision)s AND status = 'pending'
 def join_message(connection: Connection, job_id: UUID, revision: int, message_id: str, body: str) -> bool:
     """Preserve, in the dead letter of failed work, the message that followed it. False when none is open.
 
-    The body must be one that could be read: such a one holds nothing that PostgreSQL cannot store.
+    The body must be one that could be read, and is `without_payload`: such a one holds nothing that PostgreSQL cannot
+    store.
     """
     cursor = connection.execute(_JOIN, {"job_id": job_id, "revision": revision, "message_id": message_id, "body": body})
     return cursor.rowcount == 1

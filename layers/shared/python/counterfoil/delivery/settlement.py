@@ -12,7 +12,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from counterfoil.db import CommitUnknownError, Connection, Database, retry_conflicts
 from counterfoil.delivery import store
 from counterfoil.delivery.attempt import JointEffects, Outcome, Skip
-from counterfoil.delivery.letters import DeadLetter, Failure, audit, write_dead_letter
+from counterfoil.delivery.letters import DeadLetter, Failure, audit, without_payload, write_dead_letter
 from counterfoil.delivery.received import Received
 from counterfoil.delivery.store import WORKER_LOST, Answer, Claim, Ended
 from counterfoil.errors import (
@@ -281,10 +281,11 @@ class Settlement:
         return Verdict("unknown", acknowledged=True)
 
     def unreadable(self, record: Received, error: BaseException, queue: str) -> Verdict:
-        """The message cannot be read: a dead letter with its body."""
+        """The message cannot be read, or what it names cannot be asked for: a dead letter with its body."""
         now = self._clock()
         worker = self._kind.worker
-        letter = unreadable_letter(record.record, error, worker=worker, queue=queue, actor=worker)
+        body = record.record.body if record.intake is None else without_payload(self._kind, record.record.body)
+        letter = unreadable_letter(record.record, error, body=body, worker=worker, queue=queue, actor=worker)
         try:
             with self._database.delivery() as connection:
                 write_dead_letter(connection, letter, now)
@@ -348,9 +349,13 @@ def _circling(last: str) -> CirclingError:
     return CirclingError(f"It was put off {MAX_SENDS} times without coming to an end. The last time: {last}")
 
 
-def unreadable_letter(record: SQSRecord, error: BaseException, *, worker: str, queue: str, actor: str) -> DeadLetter:
-    """The dead letter of a message that names no work; its id is UUIDv5 of queue and message id."""
-    body = record.body
+def unreadable_letter(  # a message, what is wrong with it, and who found out where
+    record: SQSRecord, error: BaseException, *, body: str, worker: str, queue: str, actor: str
+) -> DeadLetter:
+    """The dead letter of a message that names no work; its id is UUIDv5 of queue and message id.
+
+    `body` is what is kept of it: all, for nobody else has it, unless it is of our own (`without_payload`).
+    """
     raw = body.encode(errors="surrogatepass")
     readable = (
         b"\x00" not in raw and raw.decode(errors="ignore") == body
