@@ -1,8 +1,8 @@
 """What everything that changes something goes through: whether the caller may, and whether he does it too often.
 
 A tenant has a bucket of tokens in PostgreSQL, one for all processes. It holds up to `at_once` tokens, gains
-`per_second`, and each request takes one. Of that, one user may take a SHARE: a program out of hand meets its own bound
-and leaves the others of its tenant theirs. What only reads is bounded by the gateway.
+`per_second` by the database's clock, and each request takes one. Of that, one user may take a SHARE: a program out of
+hand meets its own bound and leaves the others of its tenant theirs. What only reads is bounded by the gateway.
 """
 
 import hashlib
@@ -37,10 +37,11 @@ class Allowance:
     per_second: float
     at_once: int
 
-    def take(self, database: Database, tenant_id: UUID, user: str, now: datetime) -> None:
+    def take(self, database: Database, tenant_id: UUID, user: str, now: datetime | None = None) -> None:
         """Take a token of the user's and one of the tenant's, or neither, in a short transaction of its own.
 
-        A user without tokens does not touch his tenant's, so that he holds up nobody.
+        A user without tokens does not touch his tenant's, so that he holds up nobody. `now` says what time it is in
+        place of the database, whose clock is the same for every process.
 
         Raises:
             TooManyError: there is none. What is asked for in vain costs nothing.
@@ -86,7 +87,7 @@ class Change:
             if row is None:
                 raise NotFoundError("There is no such tenant.")
             (tenant_id,) = row
-        self.allowance.take(self.database, tenant_id, self.caller.subject, self.now)
+        self.allowance.take(self.database, tenant_id, self.caller.subject)
         return tenant_id
 
 
@@ -97,7 +98,7 @@ class _Bucket:
     rate: float
     most: float
 
-    def take(self, connection: Connection, tenant_id: UUID, now: datetime) -> None:
+    def take(self, connection: Connection, tenant_id: UUID, now: datetime | None) -> None:
         values = {"tenant": tenant_id, "user": self.user_hash, "rate": self.rate, "most": self.most, "now": now}
         if connection.execute(_TAKE, values).fetchone() is not None:
             return
@@ -108,18 +109,20 @@ class _Bucket:
         )
 
 
-# A clock that stands behind that of another process adds nothing.
-_TOKENS = """
-least(%(most)s, a.tokens + %(rate)s * greatest(0, extract(epoch FROM %(now)s - a.counted_at)))::float8
+# The time is looked at once the row is locked. Where the clock was set back, no token comes for that, and the count goes
+# on from there: nobody has to wait until it is that late again.
+_NOW = "coalesce(%(now)s::timestamptz, clock_timestamp())"
+_TOKENS = f"""
+least(%(most)s, a.tokens + %(rate)s * greatest(0, extract(epoch FROM {_NOW} - a.counted_at)))::float8
 """
 _TAKE = f"""
 INSERT INTO change_allowance AS a (tenant_id, user_hash, tokens, counted_at)
-VALUES (%(tenant)s, %(user)s, %(most)s - 1, %(now)s)
-ON CONFLICT (tenant_id, user_hash) DO UPDATE SET tokens = {_TOKENS} - 1, counted_at = greatest(a.counted_at, %(now)s)
+VALUES (%(tenant)s, %(user)s, %(most)s - 1, {_NOW})
+ON CONFLICT (tenant_id, user_hash) DO UPDATE SET tokens = {_TOKENS} - 1, counted_at = {_NOW}
 WHERE {_TOKENS} >= 1
 RETURNING a.tokens
-"""  # noqa: S608  # the expression above
+"""  # noqa: S608  # the expressions above
 _LEFT = f"""
 SELECT {_TOKENS} FROM change_allowance a
 WHERE a.tenant_id = %(tenant)s AND a.user_hash IS NOT DISTINCT FROM %(user)s
-"""  # noqa: S608  # the expression above
+"""  # noqa: S608  # the expressions above

@@ -1,8 +1,8 @@
 """A tenant changes so much at once and so much a second, of all routes together; no user takes all of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -10,7 +10,8 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.settings import settings
-from functions.admin_api.allowance import Allowance, TooManyError
+from functions.admin_api.allowance import Allowance, Change, TooManyError
+from functions.admin_api.caller import Caller, Role
 from functions.admin_api.handler import document
 from tests.documents.matching.office import Office
 from tests.documents.matching.test_judge import TWICE
@@ -70,10 +71,11 @@ def test_all_users_together_take_no_more_than_their_tenant_may(database: Databas
 
 
 def test_what_is_asked_for_in_vain_costs_nothing(database: Database, tenant: UUID) -> None:
-    for number in range(20):
-        taken(database, tenant, user=f"user {number % 5}")
+    assert all(taken(database, tenant, user=f"user {number}") for number in range(5))
 
-    # Four tokens for the tenant, and all of his for each who was refused since the tenant had none.
+    assert not any(taken(database, tenant, user=BOB) for _ in range(4))  # his tenant has none
+
+    # Four tokens for the tenant, and all of Bob's; had his been taken, he would have three again by now.
     assert [taken(database, tenant, NOW + timedelta(seconds=8), BOB) for _ in range(5)] == [True] * 4 + [False]
 
 
@@ -84,9 +86,44 @@ def test_a_pause_saves_up_no_more_than_a_burst(database: Database, tenant: UUID)
     assert [taken(database, tenant, later) for _ in range(5)] == [True] * 4 + [False]
 
 
-def test_a_clock_that_stands_behind_adds_nothing(database: Database, tenant: UUID) -> None:
+def test_a_clock_that_is_set_back_adds_nothing_and_goes_on_from_there(database: Database, tenant: UUID) -> None:
     assert [taken(database, tenant, NOW - timedelta(hours=number)) for number in range(5)] == [True] * 4 + [False]
-    assert not taken(database, tenant, NOW + timedelta(seconds=1))
+
+    assert not taken(database, tenant, NOW - timedelta(hours=3, seconds=-1))
+    assert taken(database, tenant, NOW - timedelta(hours=3, seconds=-3))
+
+
+def admitted(database: Database, tenant: UUID, allowance: Allowance, clock_is_off_by: timedelta) -> bool:
+    """Whether a process whose clock is wrong lets a change happen."""
+    caller = Caller(ANN, Role.OPERATOR, frozenset({"acme"}))
+    change = Change(caller, datetime.now(UTC) + clock_is_off_by, database, allowance)
+    try:
+        change.admit("Testing", "acme", tenant)
+    except TooManyError:
+        return False
+    return True
+
+
+AHEAD, BEHIND, RIGHT = timedelta(minutes=10), timedelta(minutes=-10), timedelta(0)
+
+
+@pytest.mark.parametrize("clocks", [(AHEAD, RIGHT), (RIGHT, BEHIND), (AHEAD, BEHIND)])
+def test_a_process_whose_clock_is_wrong_takes_nothing_from_anybody(
+    database: Database, tenant: UUID, clocks: Sequence[timedelta]
+) -> None:
+    """Nor from those behind it, nor from itself: between two requests a token comes back."""
+    allowance = Allowance(per_second=1e6, at_once=1)
+
+    assert [admitted(database, tenant, allowance, off_by) for off_by in clocks] == [True, True]
+
+
+@pytest.mark.parametrize("clocks", [(RIGHT, AHEAD), (BEHIND, RIGHT), (BEHIND, AHEAD)])
+def test_a_process_whose_clock_is_wrong_gains_nothing(
+    database: Database, tenant: UUID, clocks: Sequence[timedelta]
+) -> None:
+    allowance = Allowance(per_second=1 / 60, at_once=1)
+
+    assert [admitted(database, tenant, allowance, off_by) for off_by in clocks] == [True, False]
 
 
 def test_each_token_is_taken_once_however_many_ask_at_the_same_time(database: Database, tenant: UUID) -> None:
