@@ -1008,6 +1008,15 @@ CREATE TABLE public.task (
 
 ALTER TABLE ONLY public.task FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.task_allowance (
+    tenant_id uuid NOT NULL,
+    tokens double precision NOT NULL,
+    counted_at timestamp with time zone NOT NULL,
+    CONSTRAINT task_allowance_tokens_check CHECK ((tokens >= (0)::double precision))
+);
+
+ALTER TABLE ONLY public.task_allowance FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.tenant (
     id uuid DEFAULT uuidv7() NOT NULL,
     organization_id uuid NOT NULL,
@@ -1285,6 +1294,9 @@ ALTER TABLE ONLY public.source
 
 ALTER TABLE ONLY public.source
     ADD CONSTRAINT source_tenant_id_id_key UNIQUE (tenant_id, id);
+
+ALTER TABLE ONLY public.task_allowance
+    ADD CONSTRAINT task_allowance_pkey PRIMARY KEY (tenant_id);
 
 ALTER TABLE ONLY public.task
     ADD CONSTRAINT task_pkey PRIMARY KEY (id);
@@ -1627,6 +1639,9 @@ ALTER TABLE ONLY public.source
 ALTER TABLE ONLY public.source
     ADD CONSTRAINT source_tenant_id_job_id_fkey FOREIGN KEY (tenant_id, job_id) REFERENCES public.acquisition_job(tenant_id, id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.task_allowance
+    ADD CONSTRAINT task_allowance_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.task
     ADD CONSTRAINT task_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
@@ -1890,6 +1905,8 @@ CREATE POLICY own_tenant ON public.source TO counterfoil_worker USING ((tenant_i
 
 CREATE POLICY own_tenant ON public.task TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.task_allowance TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.tenant FOR SELECT TO counterfoil_worker USING ((id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.tenant_address FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -1927,6 +1944,8 @@ CREATE POLICY removal ON public.document_removal TO counterfoil_owner USING ((te
 ALTER TABLE public.source ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.task ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.task_allowance ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY telling ON public.dead_letter TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -2568,6 +2587,12 @@ GRANT SELECT(returns),UPDATE(returns) ON TABLE public.task TO counterfoil_delive
 
 GRANT UPDATE(reason) ON TABLE public.task TO counterfoil_worker;
 GRANT SELECT(reason),UPDATE(reason) ON TABLE public.task TO counterfoil_delivery;
+
+GRANT SELECT,INSERT ON TABLE public.task_allowance TO counterfoil_worker;
+
+GRANT UPDATE(tokens) ON TABLE public.task_allowance TO counterfoil_worker;
+
+GRANT UPDATE(counted_at) ON TABLE public.task_allowance TO counterfoil_worker;
 
 GRANT SELECT ON TABLE public.tenant TO counterfoil_worker;
 

@@ -117,6 +117,7 @@ ROWS = {
                VALUES (%(id)s, %(tenant)s, 'echo', '{{}}', sha256('{{}}'), 5, now())""",
     "payload_removal": """INSERT INTO {} (key, tenant_id, due_at)
                           VALUES ('tasks/' || %(tenant)s || '/' || %(id)s, %(tenant)s, now())""",
+    "task_allowance": "INSERT INTO {} (tenant_id, tokens, counted_at) VALUES (%(tenant)s, 1, now())",
     "change_allowance": "INSERT INTO {} (tenant_id, tokens, counted_at) VALUES (%(tenant)s, 1, now())",
     "work_attempt": """INSERT INTO {} (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome)
                        VALUES (%(tenant)s, 'tasks', %(id)s, 1, 1, now(), now(), 'succeeded')""",
