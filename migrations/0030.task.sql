@@ -37,7 +37,7 @@ CREATE INDEX task_by_age ON task (tenant_id, created_at DESC, id DESC);
 CREATE INDEX task_by_status ON task (tenant_id, status, created_at DESC, id DESC);
 CREATE INDEX task_by_type ON task (tenant_id, task_type, created_at DESC, id DESC);
 
--- One try that came to its end, written when it is settled. Of a try that was lost there is none: its number is missing.
+-- One try that came to its end, written when it is settled; of one that was lost with its worker, when that is found.
 CREATE TABLE work_attempt (
     id              uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id       uuid REFERENCES tenant (id) ON DELETE CASCADE,
@@ -77,7 +77,7 @@ BEGIN
     -- It writes down the tries that it settles for others.
     CREATE POLICY delivery ON work_attempt FOR INSERT TO counterfoil_delivery WITH CHECK (true);
     GRANT INSERT ON work_attempt TO counterfoil_delivery;
-    -- The watchdog deletes what is past keeping, and sees no younger ones.
+    -- The watchdog deletes what is past keeping.
     CREATE POLICY past_keeping ON work_attempt TO counterfoil_keeper
         USING (ended_at < now() - interval '90 days') WITH CHECK (false);
     GRANT SELECT (id, ended_at), DELETE ON work_attempt TO counterfoil_keeper;

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from counterfoil.db import Database, keeper
 from counterfoil.dead_letters import groups, keeping
+from functions.watchdog.parts import run_each
 
 GROUPS_AT_ONCE = 2_000
 """Groups whose counts are added up in a round."""
@@ -20,16 +21,24 @@ def keep_dead_letters(
     Returns numbers: steps, letters deleted, rows of counts.
 
     Raises:
-        DatabaseUnavailableError, ConflictError: the next round goes on.
+        PartsError, DatabaseUnavailableError: the next round goes on. See `run_each`.
     """
-    steps = 0
-    while time_left() > LEAST_SECONDS:
-        with database.delivery() as connection:
-            if not keeping.step(connection, clock()):
-                break
-        steps += 1
-    with keeper(database) as connection:
-        deleted = keeping.delete(connection, clock(), retention)
-    with keeper(database) as connection:
-        added_up = groups.add_up(connection, clock(), groups=GROUPS_AT_ONCE)
-    return {"dead_letter_purge": steps, "dead_letter": deleted, "dead_letter_count": added_up}
+
+    def hide() -> int:
+        steps = 0
+        while time_left() > LEAST_SECONDS:
+            with database.delivery() as connection:
+                if not keeping.step(connection, clock()):
+                    break
+            steps += 1
+        return steps
+
+    def delete() -> int:
+        with keeper(database) as connection:
+            return keeping.delete(connection, clock(), retention)
+
+    def add_up() -> int:
+        with keeper(database) as connection:
+            return groups.add_up(connection, clock(), groups=GROUPS_AT_ONCE)
+
+    return run_each({"dead_letter_purge": hide, "dead_letter": delete, "dead_letter_count": add_up})

@@ -19,6 +19,7 @@ from functions.watchdog.breakers import Dependent, Pauses
 from functions.watchdog.dead_letters import keep_dead_letters
 from functions.watchdog.measures import measure
 from functions.watchdog.operations import Operations
+from functions.watchdog.parts import run_each
 from functions.watchdog.payloads import remove_payloads
 from functions.watchdog.purge import purge
 from functions.watchdog.recovery import Watchdog
@@ -65,17 +66,20 @@ def watchdog() -> dict[str, Step]:
     breakers = Breakers.from_settings(chosen, database)
     notifier = Notifier.from_settings(chosen, database, breakers)
     pauses = _pauses(chosen, database, breakers)
+    letters_kept = timedelta(days=chosen.dlq_retention_days)
     return {
         "notifications": lambda time_left: asdict(notifier.run(time_left)),
         "recovery": lambda time_left: asdict(recovery.run(time_left)),
         "operations": lambda time_left: asdict(operations.run(time_left)),
         "measures": lambda _: measure(database, list(chosen.queue_urls), now=_now(), unsent_after=unsent_after),
         "breakers": lambda time_left: {name: len(found) for name, found in asdict(pauses.run(time_left)).items()},
-        "purge": lambda time_left: {
-            **asdict(purge(database, _now)),
-            "payload": remove_payloads(database, chosen.uploads_bucket, time_left),
-            **keep_dead_letters(database, _now, timedelta(days=chosen.dlq_retention_days), time_left),
-        },
+        "purge": lambda time_left: run_each(
+            {
+                "rows": lambda: asdict(purge(database, _now)),
+                "dead_letters": lambda: keep_dead_letters(database, _now, letters_kept, time_left),
+                "payload": lambda: remove_payloads(database, chosen.uploads_bucket, time_left),  # S3 may take its time
+            }
+        ),
     }
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from counterfoil.db import Database, keeper
+from functions.watchdog.parts import run_each
 
 OUTBOX_RETENTION = timedelta(days=14)
 """Of messages sent; longer than a queue keeps them."""
@@ -17,7 +18,7 @@ CALL_RETENTION = timedelta(days=400)
 KEY_RETENTION = timedelta(days=30)
 """Of what is known of an idempotency key once its result has expired. The database lets no younger ones be deleted."""
 TRY_RETENTION = timedelta(days=90)
-"""Of how single tries ended. The database lets the watchdog see no younger ones."""
+"""Of how single tries ended. The database lets no younger ones be deleted."""
 TASK_RETENTION = timedelta(days=90)
 """Of tasks that succeeded or were cancelled. The database lets no younger ones be deleted."""
 SESSION_RETENTION = TASK_RETENTION
@@ -77,20 +78,24 @@ def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = A
     """Delete what is past keeping. `database` is signed in to as counterfoil_keeper.
 
     Raises:
-        DatabaseUnavailableError: what was not deleted is deleted later.
+        PartsError, DatabaseUnavailableError: what was not deleted is deleted later. See `run_each`.
     """
     now = clock()
 
-    def done(statement: str, before: datetime, at_most: int = at_once) -> int:
-        with keeper(database) as connection:
-            return connection.execute(statement.encode(), [before, at_most]).rowcount
+    def doing(statement: str, before: datetime, at_most: int = at_once) -> Callable[[], int]:
+        def do() -> int:
+            with keeper(database) as connection:
+                return connection.execute(statement.encode(), [before, at_most]).rowcount
 
-    return Purged(
-        outbox=done(_OUTBOX, now - OUTBOX_RETENTION),
-        llm_call=done(_CALLS, now - CALL_RETENTION),
-        work_attempt=done(_TRIES, now - TRY_RETENTION),
-        task=done(_TASKS, now - TASK_RETENTION),
-        chat_session=done(_SESSIONS, now - SESSION_RETENTION, min(at_once, SESSIONS_AT_ONCE)),
-        idempotency_result=done(_RESULTS, now),
-        idempotency=done(_KEYS, now - KEY_RETENTION),
-    )
+        return do
+
+    parts = {
+        "outbox": doing(_OUTBOX, now - OUTBOX_RETENTION),
+        "llm_call": doing(_CALLS, now - CALL_RETENTION),
+        "work_attempt": doing(_TRIES, now - TRY_RETENTION),
+        "task": doing(_TASKS, now - TASK_RETENTION),
+        "chat_session": doing(_SESSIONS, now - SESSION_RETENTION, min(at_once, SESSIONS_AT_ONCE)),
+        "idempotency_result": doing(_RESULTS, now),
+        "idempotency": doing(_KEYS, now - KEY_RETENTION),
+    }
+    return Purged(**run_each(parts))
