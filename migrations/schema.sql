@@ -77,6 +77,18 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION public.forget_conversation() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+BEGIN
+    -- A message stays in the place of what was said, for whoever sends the dead letter of such a task again.
+    UPDATE task SET payload = '{"message": "(deleted)"}', payload_key = NULL, result = NULL
+    WHERE id IN (SELECT job_id FROM chat_message WHERE session_id = OLD.id AND role = 'user');
+    RETURN OLD;
+END
+$$;
+
 CREATE FUNCTION public.hand_over_parts(leaving uuid) RETURNS SETOF uuid
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
@@ -1481,6 +1493,8 @@ CREATE TRIGGER counted_when_it_goes AFTER DELETE ON public.dead_letter REFERENCI
 
 CREATE TRIGGER follow AFTER INSERT ON public.audit_entry FOR EACH ROW EXECUTE FUNCTION public.follow_audit();
 
+CREATE TRIGGER forget BEFORE DELETE ON public.chat_session FOR EACH ROW EXECUTE FUNCTION public.forget_conversation();
+
 CREATE TRIGGER leave_payload AFTER DELETE ON public.task FOR EACH ROW WHEN ((old.payload_key IS NOT NULL)) EXECUTE FUNCTION public.leave_payload();
 
 CREATE TRIGGER raise_version BEFORE UPDATE ON public.dead_letter FOR EACH ROW WHEN (((new.version = old.version) AND (new.* IS DISTINCT FROM old.*))) EXECUTE FUNCTION public.raise_version();
@@ -1767,6 +1781,10 @@ CREATE POLICY expired ON public.idempotency FOR SELECT TO counterfoil_keeper USI
 
 CREATE POLICY following ON public.audit_head TO counterfoil_owner USING (true) WITH CHECK (true);
 
+CREATE POLICY forgetting ON public.chat_message FOR SELECT TO counterfoil_owner USING (true);
+
+CREATE POLICY forgetting ON public.task FOR UPDATE TO counterfoil_owner USING (true) WITH CHECK (((payload_key IS NULL) AND (result IS NULL)));
+
 ALTER TABLE public.idempotency ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.ingestion_job ENABLE ROW LEVEL SECURITY;
@@ -1974,6 +1992,8 @@ ALTER TABLE public.work_attempt ENABLE ROW LEVEL SECURITY;
 GRANT ALL ON SCHEMA public TO counterfoil_owner;
 
 REVOKE ALL ON FUNCTION public.follow_audit() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION public.forget_conversation() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION public.hand_over_parts(leaving uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.hand_over_parts(leaving uuid) TO counterfoil_worker;

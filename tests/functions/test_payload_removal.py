@@ -76,6 +76,25 @@ def test_a_payload_lives_as_long_as_its_task(
     assert owed(admin) == set()
 
 
+def test_a_long_message_goes_with_its_conversation_though_its_task_that_failed_stays(
+    database: Database, admin: Connection, tenant: UUID, s3: FakeS3, round_: Round
+) -> None:
+    chat = TYPES.get("chat_completion")
+    assert chat is not None
+    order = store.order(chat, {"message": "\u00e9" * 90_000}, user_id="ada")
+    session = store.submit(database, tenant, order, NOW, bucket=BUCKET).task.job_id
+    admin.execute("UPDATE task SET status = 'failed', failed_at = %s", [LONG_AGO])
+    assert round_() == 0
+    admin.execute("UPDATE chat_session SET used_at = %s", [LONG_AGO])
+
+    assert round_() == 1
+
+    assert (s3.objects, owed(admin)) == ({}, set())
+    assert admin.execute("SELECT id, status, payload, payload_key FROM task").fetchall() == [
+        (session, "failed", {"message": "(deleted)"}, None)
+    ]
+
+
 def test_what_s3_does_not_delete_is_deleted_in_a_later_round(
     a_task: Callable[..., str], round_: Round, s3: FakeS3, admin: Connection
 ) -> None:

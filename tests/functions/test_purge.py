@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.tasks.chat import NoSessionError, sessions
 from functions.watchdog.purge import (
     CALL_RETENTION,
     KEY_RETENTION,
@@ -253,15 +254,18 @@ def test_tasks_are_kept_for_a_while_after_their_end_and_for_ever_while_they_are_
     assert gone.isdisjoint(kept)
 
 
-def session(admin: Connection, tenant: UUID, used_at: datetime, status: str | None = None) -> UUID:
-    """A conversation used last then, whose one message's task is in this state; None: it is past keeping."""
+def session(
+    admin: Connection, tenant: UUID, used_at: datetime, status: str | None = None, *, job: UUID | None = None
+) -> UUID:
+    """A conversation used last then, whose one message's task is in this state; None: it is `job`, or past keeping."""
     id_ = uuid4()
     admin.execute(
         "INSERT INTO chat_session (id, tenant_id, user_id, created_at, used_at, last_number) "
         "VALUES (%s, %s, 'ada', %s, %s, 1)",
         [id_, tenant, used_at, used_at],
     )
-    job = uuid4() if status is None else task(admin, tenant, status, None)
+    if job is None:
+        job = uuid4() if status is None else task(admin, tenant, status, None)
     admin.execute(
         "INSERT INTO chat_message (tenant_id, session_id, number, role, content, job_id, tokens, created_at) "
         "VALUES (%s, %s, 1, 'user', 'Hello', %s, 1, %s)",
@@ -284,6 +288,51 @@ def test_conversations_are_kept_for_a_while_after_their_last_message_and_while_o
 
     for column in ("id FROM chat_session", "session_id FROM chat_message"):
         assert {id_ for (id_,) in admin.execute(f"SELECT {column}".encode())} == left
+
+
+@pytest.mark.parametrize("status", ["failed", "succeeded", None])
+def test_what_was_said_in_a_purged_conversation_goes_from_its_tasks_and_from_no_others(
+    keeper_database: Database, admin: Connection, status: str | None
+) -> None:
+    tenant = make_tenant(admin)
+    old, young = NOW - SESSION_RETENTION - A_DAY, NOW - SESSION_RETENTION + A_DAY
+    for used_at in (old, young):
+        job = task(admin, tenant, status, NOW)
+        session(admin, tenant, used_at, job=job)
+        said = {"payload": '{"message": "My secret"}', "result": '{"message": "My secret, too"}'}
+        admin.execute(
+            "UPDATE task SET payload = %(payload)s, result = %(result)s WHERE id = %(id)s", {**said, "id": job}
+        )
+
+    assert purge(keeper_database, lambda: NOW) == replace(NOTHING, chat_session=1)
+
+    assert admin.execute("SELECT status, payload, result FROM task ORDER BY result NULLS FIRST").fetchall() == [
+        (status, {"message": "(deleted)"}, None),
+        (status, {"message": "My secret"}, {"message": "My secret, too"}),
+    ]
+
+
+def test_a_conversation_begun_long_ago_and_used_today_is_kept_with_all_that_was_said(
+    keeper_database: Database, database: Database, admin: Connection
+) -> None:
+    tenant = make_tenant(admin)
+    long_ago = NOW - timedelta(days=100)
+    forgotten, asked, answered = uuid4(), uuid4(), uuid4()
+    with database.tenant(tenant) as connection:
+        for id_ in (forgotten, asked, answered):
+            sessions.begin(connection, id_, tenant, "ada", long_ago)
+            sessions.ask(connection, id_, "ada", id_, "Hello", long_ago)
+        sessions.ask(connection, asked, "ada", uuid4(), "Are you there?", NOW)
+        sessions.answer(connection, answered, answered, "Hello, too", NOW)
+
+    assert purge(keeper_database, lambda: NOW).chat_session == 1
+
+    with database.tenant(tenant) as connection:
+        told = [sessions.transcript(connection, id_, "ada").entries for id_ in (asked, answered)]
+        said = [[one.content for one in entries] for entries in told]
+        assert said == [["Hello", "Are you there?"], ["Hello", "Hello, too"]]
+        with pytest.raises(NoSessionError):
+            sessions.transcript(connection, forgotten, "ada")
 
 
 def test_a_conversation_that_is_used_while_it_is_purged_stays(

@@ -110,16 +110,6 @@ def test_the_payload_of_a_task_that_is_deleted_or_emptied_is_to_be_removed_now(
     assert to_be_removed(admin) == dict.fromkeys(s3.objects, True)
 
 
-def test_the_payload_of_a_task_that_is_withdrawn_is_to_be_removed_now(
-    submit: Submit, database: Database, tenant: UUID, admin: Connection, s3: FakeS3
-) -> None:
-    job_id = submit(LARGE).task.job_id
-    with database.tenant(tenant) as connection:
-        store.withdraw(connection, [job_id], NOW, "It is gone.", {"message": "(deleted)"})
-
-    assert to_be_removed(admin) == dict.fromkeys(s3.objects, True)
-
-
 def test_the_payload_of_a_task_whose_deletion_is_taken_back_stays(submit: Submit, admin: Connection) -> None:
     submit(LARGE)
     with admin.transaction(force_rollback=True):

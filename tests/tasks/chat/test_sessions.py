@@ -37,6 +37,23 @@ def test_a_message_that_is_handed_in_twice_under_a_key_is_said_once(chat: Chat, 
     assert chat.said(first.task.job_id) == [(1, "user", "Hello")]
 
 
+def test_a_conversation_was_used_last_when_it_was_asked_or_answered_last(chat: Chat, admin: Connection) -> None:
+    def used_at() -> timedelta:
+        ((at,),) = admin.execute("SELECT used_at FROM chat_session").fetchall()
+        return timedelta(seconds=(at - NOW).total_seconds())
+
+    session = chat.say("Hello")
+    assert used_at() == timedelta(0)
+    with chat.database.tenant(chat.tenant) as connection:
+        sessions.answer(connection, session, session, "Hello, too", NOW + timedelta(days=1))
+    assert used_at() == timedelta(days=1)
+    with chat.database.tenant(chat.tenant) as connection:
+        sessions.ask(connection, session, "ada", uuid4(), "Are you there?", NOW + timedelta(days=2))
+    assert used_at() == timedelta(days=2)
+    chat.say("A clock that is behind says that this was before.", session)
+    assert used_at() == timedelta(days=2)
+
+
 def test_places_have_no_gap_whoever_takes_them_at_the_same_time(chat: Chat) -> None:
     session = chat.say("0")
     with ThreadPoolExecutor(8) as pool:

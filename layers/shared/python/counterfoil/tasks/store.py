@@ -344,22 +344,9 @@ def cancel(connection: Connection, job_id: UUID, now: datetime, by: str) -> tupl
     return task, sends
 
 
-# What lies in S3 is removed by the watchdog (migration 0036).
-_FORGET = """
-UPDATE task SET payload = %(instead)s::jsonb, payload_key = NULL, result = NULL WHERE id = ANY(%(ids)s)
-"""
-
-
-def withdraw(
-    connection: Connection, job_ids: Sequence[UUID], now: datetime, reason: str, instead: claim_check.Payload
-) -> None:
-    """Cancel those of these tasks of the transaction's tenant that are not over; nothing that waits for them is woken.
-
-    Of none of them is kept what it asked for, in whose place is `instead`, nor what it came to.
-    """
-    ids = list(job_ids)
-    connection.execute(_WITHDRAW, {"ids": ids, "now": now, "reason": reason})
-    connection.execute(_FORGET, {"ids": ids, "instead": claim_check.canonical(instead).decode()})
+def withdraw(connection: Connection, job_ids: Sequence[UUID], now: datetime, reason: str) -> None:
+    """Cancel those of these tasks of the tenant that are not over; nothing that waits for them is woken."""
+    connection.execute(_WITHDRAW, {"ids": list(job_ids), "now": now, "reason": reason})
 
 
 # -- running --------------------------------------------------------------------------------------------------------
