@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from functions.admin_api.problems import ForbiddenError
+
 EVERY_TENANT = "*"
 
 
@@ -28,15 +30,29 @@ class Caller:
 
     @classmethod
     def of(cls, claims: Mapping[str, Any]) -> "Caller":
-        """Read `sub` and `cognito:groups`, which are `viewer`, `operator`, `admin`, `tenant:{slug}` and `tenant:*`."""
+        """Read `sub` and `cognito:groups`, which are `viewer`, `operator`, `admin`, `tenant:{slug}` and `tenant:*`.
+
+        Raises:
+            ForbiddenError: one that matters has a character that nobody's name can have here.
+        """
+        subject = str(claims.get("sub", ""))
         groups = _groups(claims.get("cognito:groups"))
         roles = [role for role in Role if role is not Role.NONE and role.name.lower() in groups]
         tenants = frozenset(group.removeprefix("tenant:") for group in groups if group.startswith("tenant:"))
-        return cls(str(claims.get("sub", "")), max(roles, default=Role.NONE), tenants)
+        if not all(map(_can_be_kept, (subject, *tenants))):
+            raise ForbiddenError(
+                "The token's sub or groups have a character that cannot be kept: U+0000, or half a surrogate pair."
+            )
+        return cls(subject, max(roles, default=Role.NONE), tenants)
 
     def may(self, role: Role, tenant: str) -> bool:
         """Whether the caller has a role for a tenant."""
         return self.role >= role and (tenant in self.tenants or EVERY_TENANT in self.tenants)
+
+
+def _can_be_kept(name: str) -> bool:
+    """Whether PostgreSQL can hold a text: without U+0000, and without a half of a character beyond U+FFFF."""
+    return "\x00" not in name and not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _groups(claim: object) -> frozenset[str]:

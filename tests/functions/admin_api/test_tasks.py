@@ -99,6 +99,30 @@ def test_whatever_character_is_asked_for_is_answered(text: str, name: str, ask: 
     assert get(ask, query={name: text}).status in {200, 403, 422}
 
 
+@pytest.mark.parametrize("text", ["\x00", "\ud800"])
+@pytest.mark.parametrize("claim", ["sub", "group"])
+def test_a_token_with_a_character_that_cannot_be_kept_is_refused(text: str, claim: str, ask: Ask) -> None:
+    token = {"subject": f"me{text}"} if claim == "sub" else {"groups": f"[operator tenant:ac{text}me]"}
+    asked = [
+        submit(ask, ECHO, **token),
+        get(ask, **token),
+        get(ask, f"/{uuid4()}", **token),
+        *(
+            ask("", method="GET", path=f"/api/{path}", **token)
+            for path in ("chat/sessions", f"chat/sessions/{uuid4()}", "admin/reviews", "admin/dlq")
+        ),
+    ]
+
+    assert {answer.status for answer in asked} == {403}
+    assert {answer.body["detail"].split(":")[0] for answer in asked} == {
+        "The token's sub or groups have a character that cannot be kept"
+    }
+
+
+def test_a_group_that_is_nothing_to_us_may_have_any_character(ask: Ask) -> None:
+    assert get(ask, groups="[operator tenant:acme other\x00]").status == 200
+
+
 def test_a_task_is_accepted_and_its_message_sent(ask: Ask, queue: FakeSqs, admin: Connection) -> None:
     answer = submit(ask, ECHO | {"max_retry": 2})
 
