@@ -40,6 +40,9 @@ COMMANDS = {
     "reprocess": Command("cli.reprocess:app", "Read or match a tenant's documents anew, so many a minute.", WORK),
     "tasks": Command("cli.tasks:app", "Hand in tasks for the workers to carry out; show, list and cancel them.", TASKS),
     "chat": Command("cli.chat:talk", "Talk to the language model of the local cloud, message by message.", TASKS),
+    "dlq": Command(
+        "cli.dlq:app", "Look at dead letters: work that ended in failure, until somebody settles it.", TASKS
+    ),
     "openapi": Command("cli.openapi:openapi", "Print the description of the HTTP API, OpenAPI 3.1.", READ),
     "cdk": Command("cli.cdk:app", "Run the CDK command line: for a real account.", ACCOUNT),
     "extract": Command("cli.extract:extract", "Read documents from files and show what they state.", READ),

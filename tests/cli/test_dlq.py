@@ -1,0 +1,251 @@
+"""Dead letters are listed, grouped, counted and shown on the command line."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from rich.cells import cell_len
+from typer.testing import CliRunner
+
+from cli import dlq
+from cli.cloud.cloud import Cloud
+from cli.dlq import app
+from cli.failures import UsageError
+from cli.postgres import Server
+from counterfoil.db import Connection, Database
+from tests.cli.test_tenants import CloudOf
+from tests.dead_letters.letters import NOON, Die, dying
+
+
+@pytest.fixture
+def die(
+    make_tenant: Callable[..., UUID],
+    postgres: Server,
+    migrated_database: str,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Die:
+    """Let work of the only tenant die."""
+    cloud: Any = CloudOf(postgres, migrated_database, database)
+    monkeypatch.setattr(Cloud, "at", lambda _: cloud)
+    return dying(database, make_tenant("acme"))
+
+
+def run(*words: object, columns: int = 120) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": str(columns)})
+    if result.exception is not None:
+        raise result.exception
+    return result.output
+
+
+def call(*words: object) -> Any:
+    """What a call with --json prints."""
+    return json.loads(run(*words, "--json"))
+
+
+def listed(*words: object) -> list[str]:
+    return [letter["job_id"] for letter in call("list", *words)]
+
+
+def test_letters_are_listed_the_newest_first(die: Die) -> None:
+    first, second = die("The disk is full"), die("Reading timed out", minute=1, task_type="echo")
+
+    told = run("list").splitlines()
+
+    assert told[0].split() == ["id", "type", "state", "died", "of"]
+    assert [line.split()[:3] for line in told[1:]] == [
+        [str(second)[-8:], "echo", "pending"],
+        [str(first)[-8:], "ingestion", "pending"],
+    ]
+    assert "2026-03-02 12:01  TimeoutError: Reading timed out" in told[1]
+    assert (
+        call("list")[1]
+        | {
+            "tenant": "acme",
+            "job_id": str(first),
+            "dlq_timestamp": "2026-03-02T12:00:00+00:00",
+            "version": 1,
+        }
+        == call("list")[1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--status", "pending"], [2, 1]),
+        (["--status", "resolved", "--status", "pending"], [2, 1, 0]),
+        (["--status", "ignored"], []),
+        (["--type", "echo"], [1]),
+        (["--from", "2026-03-02T12:01"], [2, 1]),
+        (["--to", "2026-03-02T13:01+01:00"], [0]),
+        (["--from", "2026-03-03"], []),
+        (["--text", "page timed"], [1, 0]),
+        (["--text", "order"], [2]),
+        (["--limit", "1"], [2]),
+        (["--text", "page", "--limit", "1"], [1]),
+        (["--tenant", "acme"], [2, 1, 0]),
+    ],
+)
+def test_a_list_is_narrowed(words: list[str], expected: list[int], die: Die, admin: Connection) -> None:
+    died = [die("Page 1 timed out"), die("Page 2 timed out", minute=1, task_type="echo")]
+    died.append(die("The disk is full", minute=2, file_name="order.pdf"))
+    admin.execute("UPDATE dead_letter SET status = 'resolved' WHERE job_id = %s", [died[0]])
+
+    assert listed(*words) == [str(died[number]) for number in expected]
+
+
+def test_a_search_goes_on_until_there_are_enough(die: Die, monkeypatch: pytest.MonkeyPatch) -> None:
+    died = [die(f"File '{'even' if number % 2 else 'odd'}' is away", minute=number) for number in range(12)]
+    monkeypatch.setattr("counterfoil.dead_letters.search.RARE", 1)
+    monkeypatch.setattr("counterfoil.dead_letters.search.SCANNED", (2,))
+
+    assert listed("--text", "even", "--limit", 5) == [str(job_id) for job_id in died[::-2][:5]]
+
+
+def test_a_group_is_named_by_the_beginning_of_its_fingerprint(die: Die) -> None:
+    job_id = die("Page 1 timed out")
+    die("The disk is full")
+    fingerprint = call("show", job_id)["fingerprint"]
+
+    assert listed("--group", fingerprint[:4]) == listed("--group", fingerprint) == [str(job_id)]
+    for text in ("", fingerprint[:3], "zzzz", "%%%%"):
+        with pytest.raises(UsageError, match="no group whose fingerprint begins with"):
+            run("list", "--group", text)
+
+
+def test_a_letter_is_shown_by_the_end_of_its_id_with_what_happened(die: Die, admin: Connection) -> None:
+    work_id = uuid4()
+    die("The disk is full", work_id=work_id)
+    job_id = die("Reading timed out", work_id=work_id, revision=2, minute=5)
+    admin.execute(
+        """UPDATE dead_letter SET status = 'resolved', resolved_by = 'ann', resolved_at = dlq_timestamp,
+                                  resolution = '{"action": "resolved", "notes": "The disk is larger now."}'"""
+    )
+
+    told = run("show", str(job_id)[-8:])
+
+    assert f"ingestion  acme  {job_id}  resolved" in told
+    assert "2026-03-02 12:05:00 UTC by ann: The disk is larger now." in told
+    assert f"{work_id}, revision 2" in told
+    assert '"file_name": "invoice.pdf"' in told
+    deaths = [line for line in told.splitlines() if "  died  " in line and ":00  died" in line]
+    assert [line.split(maxsplit=4)[4].strip() for line in deaths] == [
+        "TimeoutError: The disk is full",
+        "TimeoutError: Reading timed out",
+    ]
+    whole = call("show", job_id)
+    assert ([one["kind"] for one in whole["timeline"]], len(whole["lineage"])) == (["death", "death"], 1)
+
+
+def test_what_there_is_not_is_told(die: Die) -> None:
+    die()
+    for text in ("ffff", "f", "'; --"):
+        with pytest.raises(UsageError, match="no dead letter whose id ends with"):
+            run("show", text)
+    for words in (["list", "--status", "dead"], ["groups", "--status", "dead"]):
+        with pytest.raises(UsageError, match="'dead' is no state: there are pending"):
+            run(*words)
+    with pytest.raises(UsageError, match="no tenant 'nobody'"):
+        run("stats", "--tenant", "nobody")
+    with pytest.raises(UsageError, match="'soon' is no time"):
+        run("list", "--from", "soon")
+
+
+def test_a_long_payload_is_shown_in_part(die: Die, admin: Connection) -> None:
+    job_id = die()
+    admin.execute("UPDATE dead_letter SET payload = jsonb_build_object('body', repeat('x', 100000))")
+
+    told = run("show", job_id)
+
+    assert len(told) < 6000
+    assert "characters: --json shows all of it" in told
+    assert len(call("show", job_id)["payload"]["body"]) == 100_000
+
+
+def test_groups_show_how_many_and_when(die: Die) -> None:
+    minutes = (datetime.now(UTC) - NOON) / timedelta(minutes=1)
+    for hour in (5, 3, 3):
+        die(f"Page {hour} timed out", minute=minutes - 60 * hour - 1)
+    die("The disk is full", minute=minutes - 3 * 24 * 60 - 1)
+
+    header, timed_out, disk_full = run("groups").splitlines()
+
+    assert header.split() == ["group", "letters", "pending", "last", "24", "hours", "died", "of"]
+    assert timed_out.split()[1:5] == ["3", "3", "3", "h"]
+    assert "ingestion TimeoutError: Page # timed out" in timed_out
+    assert disk_full.split()[1:5] == ["1", "1", "3", "d"]
+    assert [(one["count"], sum(one["trend"])) for one in call("groups")] == [(3, 3), (1, 0)]
+
+
+def test_letters_are_counted(die: Die, admin: Connection) -> None:
+    job_id = die(task_type="echo")
+    die(task_type="echo")
+    die()
+    admin.execute("UPDATE dead_letter SET status = 'ignored' WHERE job_id = %s", [job_id])
+
+    rows = [line.split() for line in run("stats").splitlines() if line.strip()]
+
+    assert rows == [
+        ["type", "pending", "retried", "resolved", "ignored", "all"],
+        ["echo", "1", "0", "0", "1", "2"],
+        ["ingestion", "1", "0", "0", "0", "1"],
+        ["all", "2", "0", "0", "1", "3"],
+    ]
+    assert call("stats")[0] == {
+        "tenant": "acme",
+        "task_type": "echo",
+        "count": 2,
+        "pending": 1,
+        "retried": 0,
+        "resolved": 0,
+        "ignored": 1,
+    }
+
+
+def test_among_several_tenants_each_is_named(die: Die, make_tenant: Callable[..., UUID], database: Database) -> None:
+    ours, theirs = die(), dying(database, make_tenant("zenith"))(minute=1)
+
+    assert [(one["tenant"], one["job_id"]) for one in call("list")] == [("zenith", str(theirs)), ("acme", str(ours))]
+    assert listed("--tenant", "acme") == [str(ours)]
+    for command in ("list", "groups", "stats"):
+        told = run(command)
+        assert (told.split()[0], "zenith" in told, "acme" in told) == ("tenant", True, True)
+        assert "zenith" not in run(command, "--tenant", "acme")
+
+
+@pytest.mark.usefixtures("die")
+def test_where_there_is_none_it_is_told() -> None:
+    assert run("list") == run("groups") == "There are no such dead letters.\n"
+    assert run("stats") == "There are no dead letters.\n"
+    assert [call(command) for command in ("list", "groups", "stats")] == [[], [], []]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_tables_fit_the_terminal_whatever_an_error_says(
+    columns: int, die: Die, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = die("\x1b[31mred\n" + "Ünï 文文 " * 300, worker="document_output", task_type="chat_completion")
+    monkeypatch.setattr("cli.terminal.NARROWEST", columns)
+
+    for words in (["list"], ["groups"], ["stats"], ["show", job_id]):
+        told = run(*words, columns=columns)
+        assert max(cell_len(line) for line in told.splitlines()) <= columns
+        assert "\x1b" not in told
+        assert len(told) < (4000 if words[0] == "show" else 1500)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "said"), [(0, "0 min"), (119.9, "119 min"), (120, "2 h"), (47 * 60, "47 h"), (48 * 60, "2 d")]
+)
+def test_how_long_ago_it_was_is_said_in_one_unit(minutes: float, said: str) -> None:
+    assert dlq._ago(timedelta(minutes=minutes)) == said
+
+
+def test_a_trend_is_drawn_from_nothing_to_the_most() -> None:
+    assert dlq._bars([0] * 24) == " " * 12
+    assert dlq._bars([0] * 22 + [1, 0]) == " " * 11 + "█"
+    assert dlq._bars([1, 0] + [0] * 20 + [8, 8]) == "▁" + " " * 10 + "█"
