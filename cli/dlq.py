@@ -54,11 +54,12 @@ def _moment(text: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
+_STATES = f"{', '.join(STATUSES)}. It may be given several times."
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 OneTenant = Annotated[str | None, typer.Option(help="Only this tenant's, by its slug.", show_default=False)]
 States = Annotated[
     list[str] | None,
-    typer.Option("--status", help=f"Only those in this state: {', '.join(STATUSES)}. Repeatable.", show_default=False),
+    typer.Option("--status", help=f"Only those in this state: {_STATES}", show_default=False),
 ]
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many of each tenant, at most.")]
 
@@ -74,7 +75,13 @@ def list_(  # noqa: PLR0913  # one for each option
     ] = None,
     since: Annotated[
         datetime | None,
-        typer.Option("--from", parser=_moment, metavar="TIME", help="Died then or later.", show_default=False),
+        typer.Option(
+            "--from",
+            parser=_moment,
+            metavar="TIME",
+            help="Died then or later: 2026-01-31, or 2026-01-31T09:00 (UTC).",
+            show_default=False,
+        ),
     ] = None,
     until: Annotated[
         datetime | None, typer.Option("--to", parser=_moment, metavar="TIME", help="Died before.", show_default=False)
@@ -133,11 +140,14 @@ def groups_(
     context: typer.Context,
     *,
     tenant: OneTenant = None,
-    status: States = None,
+    status: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Only groups with letters in this state: {_STATES}", show_default=False),
+    ] = None,
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List what letters died of, what came last first; with --status what has letters in that state."""
+    """Group letters by what they died of; what came last is first."""
     statuses = _states(status)
     cloud = Cloud.at(place_of(context.obj))
     now = datetime.now(UTC)

@@ -12,11 +12,12 @@ from functions.admin_api.problems import problem_response
 VERSION = "1"
 """Of the API: what is promised under `/api`."""
 ABOUT = (
-    "Documents are uploaded, what is in doubt is decided, tasks are handed in. Who calls, and what for, is said by a "
-    "token (JWT) of the deployment's issuer: its groups are `viewer`, `operator` or `admin`, and `tenant:{slug}` for "
-    "each tenant, or `tenant:*`. What is not done is answered with a problem (RFC 9457, application/problem+json) and "
-    'a sentence; what does not get as far, with `{"message"}` by the gateway (application/json). A task that is asked '
-    "for again under the same `idempotency_key` is one task: so ask again where no answer came, or one of 500 or more."
+    "Documents are uploaded, what is in doubt is decided, tasks are handed in, what failed in the end is looked at. "
+    "Who calls, and what for, is said by a token (JWT) of the deployment's issuer: its groups are `viewer`, `operator` "
+    "or `admin`, and `tenant:{slug}` for each tenant, or `tenant:*`. What is not done is answered with a problem (RFC "
+    '9457, application/problem+json) and a sentence; what does not get as far, with `{"message"}` by the gateway '
+    "(application/json). A task that is asked for again under the same `idempotency_key` is one task: so ask again "
+    "where no answer came, or one of 500 or more."
 )
 _POWERTOOLS_OWN = ("HTTPValidationError", "ValidationError", "ResponseValidationError")
 """Forms of answers that ours are in the place of."""
