@@ -379,7 +379,7 @@ def _show_events(events: Sequence[Event]) -> None:
 def _note(event: Event) -> str:
     again = f"again at {event.next_attempt_at:%H:%M:%S}" if event.next_attempt_at else None
     detail = ", ".join(f"{name} {value}" for name, value in event.detail.items())
-    return ": ".join(filter(None, (again, detail, event.error and _error(event.error))))
+    return ": ".join(filter(None, (again, detail, _error(event.error))))
 
 
 def _error(told: Mapping[str, Any] | None) -> str:
