@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from io import StringIO
 from typing import Any
 from unittest.mock import Mock
 from uuid import UUID
@@ -15,11 +16,13 @@ from counterfoil import aws
 from counterfoil.breaker import Breakers
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import store as delivery
+from counterfoil.delivery.batch import logger
 from counterfoil.errors import RejectedStatementError
 from counterfoil.llm import Llm
 from counterfoil.outbox import Outbox
 from counterfoil.retry import RedeliverPolicy, RequeuePolicy
 from counterfoil.settings import Settings
+from counterfoil.tasks.chat import transcript
 from counterfoil.tasks.chat.completion import NAME
 from counterfoil.tasks.chat.deletion import delete
 from counterfoil.tasks.message import read_task_message
@@ -28,7 +31,7 @@ from functions.tasks.work import Means
 from tests.delivery.harness import Clock, FakeSqs, record
 from tests.factories import NOW
 from tests.functions.test_tasks import World
-from tests.llm.server import Request, Server
+from tests.llm.server import Answer, Raw, Request, Server
 from tests.tasks.chat.test_deletion import everything
 from tests.tasks.conftest import rows
 
@@ -176,6 +179,32 @@ def test_a_message_that_comes_from_the_dead_letter_queue_leaves_nothing_of_what_
     kept = joined["dead_letter_queue_body"]
     assert read_task_message(kept) == read_task_message(body)
     assert json.loads(kept) == json.loads(body) | {"payload": {"$left_out": "The task has it."}}
+
+
+def test_what_was_said_is_in_no_log_and_in_no_table_once_its_conversation_is_deleted(
+    talk: World, scripted: Server, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged = StringIO()
+    monkeypatch.setattr(logger.registered_handler, "stream", logged)
+    session = say(talk, f"{SECRET} 0")
+    for number in range(1, 3):
+        say(talk, f"{SECRET} {number}", session)
+    scripted.then(Answer(f"Re: {SECRET}"), Raw(400, f'{{"error": {{"message": "{SECRET}"}}}}'.encode()))
+
+    for body in talk.bodies()[:2]:
+        talk.run(body)  # answered, and failed for good
+    assert sorted(row["status"] for row in rows(admin, "task")) == ["failed", "pending", "succeeded"]
+    assert len(scripted.requests) == 2
+    with talk.database.tenant(talk.tenant_id) as connection:
+        assert len(transcript(connection, session, USER).entries) == 4
+    assert SECRET not in str(
+        [rows(admin, table) for table in ("dead_letter", "notification", "work_attempt", "llm_call")]
+    )
+    forget(talk, session)
+
+    assert SECRET not in everything(admin)
+    assert "answered with HTTP 400" in logged.getvalue()
+    assert SECRET not in logged.getvalue()
 
 
 @pytest.mark.parametrize("why", ["never settled", "newer schema"])

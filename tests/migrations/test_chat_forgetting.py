@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
@@ -82,7 +83,7 @@ def test_what_was_left_behind_is_blanked_and_all_else_stays(before: tuple[str, s
     apply(url, MIGRATIONS)
 
     with psycopg.connect(url, autocommit=True) as connection:
-        found = dict(connection.execute("SELECT job_id, payload FROM dead_letter").fetchall())
+        found: dict[UUID, Any] = dict(connection.execute("SELECT job_id, payload FROM dead_letter").fetchall())
         assert found.pop(cut) == {"body": "{cut", "encoding": "text"}
         assert {id_: json.loads(one["body"]) if "body" in one else one for id_, one in found.items()} == letters
         by_id = {id_: rest for id_, *rest in connection.execute("SELECT id, payload, result FROM task").fetchall()}
