@@ -14,7 +14,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import audit
 from counterfoil.dead_letters.audit import Broken, Operation
 from counterfoil.errors import RejectedStatementError
-from tests.dead_letters.conftest import NOON
+from tests.dead_letters.letters import NOON
 
 Record = Callable[..., int]
 

@@ -146,14 +146,16 @@ class Outbox:
         Raises:
             DatabaseUnavailableError: nothing is known of what the messages carry.
         """
+        whole = {send.id: send.body for send in owed if send.body is not None}
+        owed = [send for send in owed if send.body is None]
         envelope = KINDS[worker].envelope
-        if envelope is None:
-            return {send.id: send.message.model_dump_json() for send in owed}, []
+        if envelope is None or not owed:
+            return whole | {send.id: send.message.model_dump_json() for send in owed}, []
         with self._database.delivery() as connection:
             ids = list({send.message.work_id for send in owed})
             found = dict(connection.execute(envelope.encode(), {"ids": ids}).fetchall())
         # What is found without a body is owed no more: another sender was quicker, and marks it.
-        bodies = {
+        bodies = whole | {
             send.id: _body(body | {"revision": send.message.revision, "send_number": send.message.send_number})
             for send in owed
             if (body := found.get(send.message.work_id)) is not None
@@ -196,7 +198,7 @@ class Outbox:
         with self._database.delivery() as connection:
             rows = connection.execute(
                 """
-                SELECT o.id, o.worker, o.tenant_id, o.work_id, o.revision, o.send_number, o.not_before, EXISTS (
+                SELECT o.id, o.worker, o.tenant_id, o.work_id, o.revision, o.send_number, o.not_before, o.body, EXISTS (
                     SELECT FROM outbox n WHERE n.worker = o.worker AND n.work_id = o.work_id
                       AND (n.revision, n.send_number) > (o.revision, o.send_number)
                 )
@@ -222,8 +224,8 @@ class Outbox:
         except CounterfoilError as error:
             log.warning("Superseded messages stay in the outbox: %s", error)
         owed = [
-            Send(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due)
-            for id_, worker, tenant, work, revision, send, due, is_superseded in rows
+            Send(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due, body)
+            for id_, worker, tenant, work, revision, send, due, body, is_superseded in rows
             if not is_superseded
         ]
         return self.send(owed, time_left=time_left) + len(superseded)

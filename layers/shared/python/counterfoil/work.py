@@ -140,6 +140,8 @@ class Send:
     tenant_id: UUID | None
     message: Message
     not_before: datetime
+    body: str | None = None
+    """What is sent, where it is not about work but a message that could not be read; `message` then only names it."""
 
 
 _OWE = """
@@ -174,6 +176,22 @@ def owe(
         Send(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due)
         for id_, worker, tenant, work, revision, send, due in found
     ]
+
+
+_OWE_BODY = """
+INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at, body)
+VALUES (%(tenant)s, %(worker)s, %(id)s, %(number)s, 0, %(now)s, %(now)s, %(body)s)
+RETURNING id
+"""
+
+
+def owe_body(  # a message is this many facts
+    connection: Connection, worker: str, tenant_id: UUID | None, id_: UUID, number: int, body: str, now: datetime
+) -> Send:
+    """Owe a message as it was received, in the caller's transaction: the `number`-th time for the dead letter `id_`."""
+    values = {"tenant": tenant_id, "worker": worker, "id": id_, "number": number, "now": now, "body": body}
+    ((row,),) = connection.execute(_OWE_BODY, values).fetchall()
+    return Send(row, worker, tenant_id, Message(work_id=id_, revision=number, send_number=0), now, body)
 
 
 _BEGIN = """

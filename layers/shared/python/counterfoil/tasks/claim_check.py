@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from contextlib import closing
 from decimal import Decimal
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from pydantic import JsonValue
 from pydantic_core import from_json
@@ -93,6 +93,11 @@ def _written_out(value: JsonValue) -> int:
 def key_of(tenant_id: UUID, job_id: UUID) -> str:
     """Where the payload of a task lies, if it is not in its row."""
     return f"{PREFIX}{tenant_id}/{job_id}.json"
+
+
+def another_key_of(tenant_id: UUID, job_id: UUID) -> str:
+    """Where a payload lies that comes after the one that the task was handed in with: never where one is already."""
+    return f"{PREFIX}{tenant_id}/{job_id}-{uuid4()}.json"
 
 
 def write(bucket: str, key: str, content: bytes) -> None:

@@ -349,6 +349,46 @@ def withdraw(connection: Connection, job_ids: Sequence[UUID], now: datetime, rea
     connection.execute(_WITHDRAW, {"ids": list(job_ids), "now": now, "reason": reason})
 
 
+# -- another payload -------------------------------------------------------------------------------------------------
+
+
+_REPLACE = "UPDATE task SET payload = %s::jsonb, payload_key = %s WHERE id = %s"
+
+
+def store_large(
+    database: Database, tenant_id: UUID, job_id: UUID, payload: claim_check.Payload, bucket: str | None
+) -> str | None:
+    """Where a payload lies that is about to be another one of a task; None: it fits into a message.
+
+    It is removed a day later, unless `replace_payload` was committed. Raises as `submit`.
+    """
+    if claim_check.fits(payload):
+        return None
+    if bucket is None:
+        raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads go to.")
+    key = claim_check.another_key_of(tenant_id, job_id)
+    with database.tenant(tenant_id) as connection:
+        connection.execute(_NOTE_PAYLOAD, [key, tenant_id])
+    claim_check.write(bucket, key, claim_check.checked(payload))
+    return key
+
+
+def replace_payload(
+    connection: Connection, job_id: UUID, payload: claim_check.Payload, payload_key: str | None
+) -> None:
+    """Give a task another payload, in the transaction that begins its new revision.
+
+    `payload_key` is what `store_large` returned for this payload. What lay in S3 before is removed by the watchdog.
+
+    Raises:
+        ServiceUnavailableError: it was stored so long ago that it may be removed.
+    """
+    if payload_key is not None and connection.execute(_KEEP_PAYLOAD, [payload_key]).rowcount == 0:
+        raise ServiceUnavailableError("The payload was written so long ago that it may be removed: ask again.")
+    inline = None if payload_key else claim_check.canonical(payload).decode()
+    connection.execute(_REPLACE, [inline, payload_key, job_id])
+
+
 # -- running --------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,294 @@
+"""What people do to a dead letter: try its work again, resolve it, ignore it.
+
+Each is one transaction: compare-and-set on the letter's version and on its being pending, what follows from it, a line
+in the letter's own history, and one entry of the audit trail. Whoever does the same to many letters under one entry
+uses `send_again` and `settle`, and records the entry himself.
+
+Locks are taken in the order in which delivery takes them, work, then letter, and the trail's last. A tenant of None
+means the letters of nobody, which are changed as the delivery role.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.dead_letters import audit
+from counterfoil.dead_letters.audit import Operation
+from counterfoil.dead_letters.entries import Status
+from counterfoil.delivery import letters
+from counterfoil.errors import RejectedRequestError
+from counterfoil.tasks import store as tasks
+from counterfoil.tasks.types import TYPES
+from counterfoil.work import KINDS, Send, begin, owe_body
+
+LONGEST_NOTE = 2000
+"""Characters."""
+
+
+class NoLetterError(RejectedRequestError):
+    """The tenant has no such dead letter."""
+
+
+class VersionError(RejectedRequestError):
+    """The letter is not as it was looked at any more."""
+
+
+class NotPendingError(RejectedRequestError):
+    """The letter is settled already."""
+
+
+class NotRetriableError(RejectedRequestError):
+    """What the letter is about cannot be tried again: it is not failed any more, or is gone."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What somebody wants to be done to a letter that he has looked at."""
+
+    job_id: UUID
+    version: int
+    """Of the letter, as he saw it."""
+    actor: str
+    now: datetime
+    note: str | None = None
+
+    def operation(self, action: str, version: int, detail: Mapping[str, Any]) -> Operation:
+        """The entry of the audit trail; `version` is the letter's new one."""
+        targets = [str(self.job_id)]
+        return Operation(self.actor, action, targets, self.now, self.note, self.version, version, detail)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of the letter."""
+
+    version: int
+    sends: Sequence[Send] = ()
+    """What is owed, to be sent after the commit."""
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A letter, as changes need it."""
+
+    worker: str
+    work_id: UUID | None
+    revision: int | None
+    status: Status
+    version: int
+    payload: Mapping[str, Any]
+    edited_payload: dict[str, Any] | None
+    """That waits for the retry."""
+
+
+_LETTER = """
+SELECT worker, work_id, revision, status, version, payload, CASE WHEN NOT edit ? 'settled' THEN edited_payload END
+FROM dead_letter WHERE job_id = %s AND tenant_id IS NOT DISTINCT FROM %s::uuid AND purged_at IS NULL
+"""
+
+
+def find(connection: Connection, tenant_id: UUID | None, job_id: UUID) -> Letter:
+    """A letter as it is.
+
+    Raises:
+        NoLetterError: the tenant has none of this id.
+    """
+    row = connection.execute(_LETTER, [job_id, tenant_id]).fetchone()
+    if row is None:
+        raise NoLetterError("There is no such dead letter.")
+    return Letter(*row)
+
+
+def look_at(connection: Connection, tenant_id: UUID | None, wish: Wish) -> Letter:
+    """The letter that is to be changed.
+
+    Raises:
+        NoLetterError, VersionError, NotPendingError: it is not to be changed.
+    """
+    letter = find(connection, tenant_id, wish.job_id)
+    if letter.version != wish.version:
+        raise VersionError(f"The dead letter was changed meanwhile: it is at version {letter.version}.")
+    if letter.status != "pending":
+        raise NotPendingError(f"The dead letter is {letter.status} already.")
+    return letter
+
+
+def _transaction(database: Database, tenant_id: UUID | None) -> AbstractContextManager[Connection]:
+    return database.delivery() if tenant_id is None else database.tenant(tenant_id)
+
+
+# -- trying again ----------------------------------------------------------------------------------------------------
+
+
+def retry(database: Database, tenant_id: UUID | None, wish: Wish, *, bucket: str | None) -> Done:
+    """Try the work of a letter again, in a transaction of its own; what is owed is to be sent then.
+
+    `bucket` takes an edited payload that is too large for a message.
+
+    Raises:
+        NoLetterError, VersionError, NotPendingError, NotRetriableError: nothing was done.
+        InvalidPayloadError: the edited payload is not in the form of its type any more.
+        InvalidSettingsError: there is no bucket, and one is needed.
+        ConflictError, DatabaseUnavailableError, ServiceUnavailableError: ask again.
+    """
+    payload_key = store_large(database, tenant_id, wish, bucket)
+
+    def once() -> Done:
+        with _transaction(database, tenant_id) as connection:
+            done = send_again(connection, tenant_id, wish, payload_key=payload_key)
+            revisions = {"revision": done.sends[0].message.revision}
+            audit.record(connection, tenant_id, wish.operation("retried", done.version, revisions))
+            return done
+
+    return retry_conflicts(once)
+
+
+def store_large(database: Database, tenant_id: UUID | None, wish: Wish, bucket: str | None) -> str | None:
+    """Where the letter's edited payload lies, which is about to be its task's; None: there is none, or it is not large.
+
+    Raises as `retry`.
+    """
+    with _transaction(database, tenant_id) as connection:
+        letter = look_at(connection, tenant_id, wish)
+    if letter.edited_payload is None or letter.work_id is None or tenant_id is None:
+        return None
+    return tasks.store_large(database, tenant_id, letter.work_id, letter.edited_payload, bucket)
+
+
+def send_again(connection: Connection, tenant_id: UUID | None, wish: Wish, *, payload_key: str | None = None) -> Done:
+    """Settle a letter as retried and begin its work anew, or send its message again, in the caller's transaction.
+
+    No entry of the audit trail is written. `payload_key` is what `store_large` returned. Raises as `retry`.
+    """
+    letter = look_at(connection, tenant_id, wish)
+    if letter.work_id is None:
+        body = _body(letter)
+        version = settle(connection, tenant_id, wish, "retried")
+        return Done(version, [owe_body(connection, letter.worker, tenant_id, wish.job_id, version, body, wish.now)])
+    work_id = letter.work_id
+    state, revision = _locked(connection, letter.worker, work_id)
+    letter = look_at(connection, tenant_id, wish)  # as it is, now that nobody else changes it
+    if (state, revision) != ("failed", letter.revision):
+        raise NotRetriableError(_IS_NOW.get(state, "The work was begun anew meanwhile."))
+    if letter.edited_payload is not None:
+        _check_form(connection, work_id, letter.edited_payload)
+    version = settle(connection, tenant_id, wish, "retried")
+    if letter.edited_payload is not None:
+        tasks.replace_payload(connection, work_id, letter.edited_payload, payload_key)
+    return Done(version, begin(connection, letter.worker, [work_id], wish.now))
+
+
+_GONE = "gone"
+_IS_NOW = {
+    _GONE: "What the dead letter is about is gone: resolve or ignore it.",
+    None: "The work was cancelled, or there was nothing to do for it: resolve or ignore the dead letter.",
+    "pending": "The work was begun anew meanwhile, and waits to be tried.",
+    "in-progress": "The work was begun anew meanwhile, and is being done.",
+    "succeeded": "The work has succeeded meanwhile: resolve the dead letter.",
+}
+_LOCK = "SELECT {status}, {revision} FROM {table} WHERE id = %(id)s FOR NO KEY UPDATE"
+
+
+def _locked(connection: Connection, worker: str, work_id: UUID) -> tuple[str | None, int]:
+    """State and revision of a work, which nobody else changes until the transaction ends."""
+    kind = KINDS.get(worker)
+    row = None if kind is None else connection.execute(kind.sql(_LOCK), {"id": work_id}).fetchone()
+    return (_GONE, 0) if row is None else (row[0], row[1])
+
+
+def _check_form(connection: Connection, task_id: UUID, payload: dict[str, Any]) -> None:
+    """Whether the task's type, as it is by now, takes the payload."""
+    given = tasks.given(connection, task_id)
+    type_ = None if given is None else TYPES.get(given.task_type)
+    if type_ is None:
+        raise NotRetriableError("There is no such task_type any more: resolve or ignore the dead letter.")
+    type_.read(payload)
+
+
+def _body(letter: Letter) -> str:
+    """The message that the letter is, as a queue takes it."""
+    body = letter.payload.get("body")
+    if letter.worker not in KINDS or not isinstance(body, str) or letter.payload.get("encoding") != "text":
+        raise NotRetriableError("The message holds what no queue takes: resolve or ignore the dead letter.")
+    return body
+
+
+# -- settling --------------------------------------------------------------------------------------------------------
+
+
+def resolve(database: Database, tenant_id: UUID | None, wish: Wish) -> Done:
+    """Settle a letter whose failure was dealt with in another way; it takes a note.
+
+    Raises:
+        NoLetterError, VersionError, NotPendingError: nothing was done.
+        RejectedRequestError: there is no note, or too long a one.
+        ConflictError, DatabaseUnavailableError: ask again.
+    """
+    return _settled(database, tenant_id, wish, "resolved")
+
+
+def ignore(database: Database, tenant_id: UUID | None, wish: Wish) -> Done:
+    """Settle a letter that nothing is done about; it takes a note. Raises as `resolve`."""
+    return _settled(database, tenant_id, wish, "ignored")
+
+
+def _settled(database: Database, tenant_id: UUID | None, wish: Wish, status: Literal["resolved", "ignored"]) -> Done:
+    def once() -> Done:
+        with _transaction(database, tenant_id) as connection:
+            version = settle(connection, tenant_id, wish, status)
+            audit.record(connection, tenant_id, wish.operation(status, version, {}))
+            return Done(version)
+
+    return retry_conflicts(once)
+
+
+# An edit that waited for the retry is history with it.
+_SETTLE = """
+UPDATE dead_letter SET status = %(status)s, resolved_at = %(now)s, resolved_by = %(actor)s, version = version + 1,
+    resolution = %(resolution)s, edit = edit || jsonb_build_object('settled', %(status)s::text)
+WHERE job_id = %(job_id)s AND tenant_id IS NOT DISTINCT FROM %(tenant)s::uuid AND version = %(version)s
+  AND status = 'pending' AND purged_at IS NULL
+RETURNING version, revision
+"""
+
+
+def settle(
+    connection: Connection, tenant_id: UUID | None, wish: Wish, status: Literal["retried", "resolved", "ignored"]
+) -> int:
+    """Give a letter its end, and write it into its history, in the caller's transaction. Returns its new version.
+
+    No entry of the audit trail is written. Raises as `resolve`.
+    """
+    _check_note(wish.note, is_needed=status != "retried")
+    values = {
+        "job_id": wish.job_id,
+        "tenant": tenant_id,
+        "version": wish.version,
+        "status": status,
+        "now": wish.now,
+        "actor": wish.actor,
+        "resolution": Jsonb({"action": status, "notes": wish.note}),
+    }
+    row = connection.execute(_SETTLE, values).fetchone()
+    if row is None:
+        look_at(connection, tenant_id, wish)
+        raise VersionError("The dead letter was changed meanwhile.")
+    version, revision = row
+    detail = {"revision": revision, "version": version}
+    letters.audit(connection, wish.job_id, tenant_id, status, wish.actor, detail, wish.now)
+    return int(version)
+
+
+def _check_note(note: str | None, *, is_needed: bool) -> None:
+    if note is None and not is_needed:
+        return
+    if note is None or not note.strip():
+        raise RejectedRequestError("A note is needed: say why.")
+    if len(note) > LONGEST_NOTE:
+        raise RejectedRequestError(f"The note is longer than {LONGEST_NOTE} characters.")

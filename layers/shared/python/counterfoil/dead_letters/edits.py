@@ -1,0 +1,169 @@
+"""Edits: another payload for a task that has failed, kept with its dead letter until the task is tried again.
+
+The fields that differ are kept with both values in the letter, which goes with its tenant; the audit trail holds hashes
+of them. The last edit stays with its letter when that is settled.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+from pydantic import JsonValue
+
+from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.dead_letters import audit
+from counterfoil.dead_letters.actions import Done, Letter, VersionError, Wish, find, look_at
+from counterfoil.delivery import letters
+from counterfoil.errors import InvalidSettingsError, RejectedRequestError
+from counterfoil.settings import Settings
+from counterfoil.tasks import claim_check
+from counterfoil.tasks import store as tasks
+from counterfoil.tasks.claim_check import Payload
+from counterfoil.tasks.registry import TaskType
+from counterfoil.tasks.store import Given
+from counterfoil.tasks.types import TYPES
+
+
+class NotEditableError(RejectedRequestError):
+    """The letter has no payload that may be another one."""
+
+
+@dataclass(frozen=True)
+class Editable:
+    """The payload of a task that has failed."""
+
+    type: TaskType
+    original: Payload
+    """As it was tried."""
+    edited: Payload | None
+    """As it will be tried, where somebody has edited it."""
+    version: int
+    """Of the letter."""
+
+
+def differing(before: Payload, after: Payload) -> list[str]:
+    """The fields that one of them has and the other has not, or with another value."""
+    return [
+        name
+        for name in sorted({*before, *after})
+        if name not in before
+        or name not in after
+        or claim_check.canonical(before[name]) != claim_check.canonical(after[name])  # in Python, True is 1
+    ]
+
+
+def shown(database: Database, tenant_id: UUID, job_id: UUID, *, bucket: str | None) -> Editable:
+    """The payload of a letter's task.
+
+    Raises:
+        NoLetterError: the tenant has no such letter.
+        NotEditableError: it has no payload that can be edited.
+        ServiceUnavailableError, DatabaseUnavailableError: ask again.
+    """
+    with database.tenant(tenant_id) as connection:
+        letter = find(connection, tenant_id, job_id)
+        given = _given(connection, letter)
+    return _editable(letter, given, bucket)
+
+
+def _editable(letter: Letter, given: Given | None, bucket: str | None) -> Editable:
+    type_ = None if given is None else TYPES.get(given.task_type)
+    if given is None or type_ is None:
+        raise NotEditableError("Only the payloads of tasks can be edited: the dead letter is about something else.")
+    if type_.private or type_.on_accept is not None:
+        raise NotEditableError(f"What a {type_.name} says is its user's: it cannot be edited.")
+    return Editable(type_, _payload(given, bucket), letter.edited_payload, letter.version)
+
+
+def edit(  # an edit is this many facts
+    database: Database, tenant_id: UUID, wish: Wish, payload: Payload, *, bucket: str | None, settings: Settings
+) -> Done:
+    """Have the task of a letter be tried with another payload. The one that it had already takes an edit back.
+
+    Raises:
+        VersionError, NotPendingError: the letter is not to be changed.
+        InvalidPayloadError, TooLargeError, RejectedRequestError: the type does not take it.
+        and as `shown`.
+    """
+    with database.tenant(tenant_id) as connection:
+        letter = look_at(connection, tenant_id, wish)
+        given = _given(connection, letter)
+    found = _editable(letter, given, bucket)
+    claim_check.checked(payload)
+    form = found.type.read(payload)
+    if found.type.check is not None:
+        found.type.check(form, settings)
+    fields = differing(found.original, payload)
+    if not fields and found.edited is None:
+        raise RejectedRequestError("The payload is what it was: there is nothing to edit.")
+    kept: dict[str, JsonValue] = {
+        "by": wish.actor,
+        "at": wish.now.isoformat(),
+        "note": wish.note,
+        "before": {name: found.original[name] for name in fields if name in found.original},
+        "after": {name: payload[name] for name in fields if name in payload},
+    }
+
+    def once() -> Done:
+        with database.tenant(tenant_id) as connection:
+            version = _keep(connection, tenant_id, wish, (payload, kept) if fields else None)
+            detail = {"changes": [_hashed(name, found, payload) for name in fields]}
+            audit.record(connection, tenant_id, wish.operation("edited", version, detail))
+            return Done(version)
+
+    return retry_conflicts(once)
+
+
+_KEEP = """
+UPDATE dead_letter SET edited_payload = %(payload)s, edit = %(edit)s, version = version + 1
+WHERE job_id = %(job_id)s AND version = %(version)s AND status = 'pending' AND purged_at IS NULL
+RETURNING version
+"""
+
+
+def _keep(
+    connection: Connection, tenant_id: UUID, wish: Wish, edited: tuple[Payload, dict[str, JsonValue]] | None
+) -> int:
+    payload, edit_ = edited or (None, None)
+    values = {
+        "job_id": wish.job_id,
+        "version": wish.version,
+        "payload": None if payload is None else Jsonb(payload),
+        "edit": None if edit_ is None else Jsonb(edit_),
+    }
+    row = connection.execute(_KEEP, values).fetchone()
+    if row is None:
+        look_at(connection, tenant_id, wish)
+        raise VersionError("The dead letter was changed meanwhile.")
+    letters.audit(connection, wish.job_id, tenant_id, "edited", wish.actor, {"version": row[0]}, wish.now)
+    return int(row[0])
+
+
+def _hashed(name: str, found: Editable, after: Payload) -> dict[str, str | None]:
+    """A field with the SHA-256 of its values; one that the form does not have is a hash itself."""
+    before = found.original
+    return {
+        "path": f"/{name}" if name in found.type.payload.model_fields else f"sha256:{_digest(name)}",
+        "before_hash": _digest(before[name]) if name in before else None,
+        "after_hash": _digest(after[name]) if name in after else None,
+    }
+
+
+def _digest(value: JsonValue) -> str:
+    return hashlib.sha256(claim_check.canonical(value)).hexdigest()
+
+
+def _given(connection: Connection, letter: Letter) -> Given | None:
+    if letter.worker != tasks.WORKER or letter.work_id is None:
+        return None
+    return tasks.given(connection, letter.work_id)
+
+
+def _payload(given: Given, bucket: str | None) -> Payload:
+    if given.payload is not None:
+        return given.payload
+    if bucket is None:
+        raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads are in.")
+    assert given.payload_key is not None  # the row has one of the two
+    return claim_check.read(bucket, given.payload_key)

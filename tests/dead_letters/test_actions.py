@@ -1,0 +1,370 @@
+"""What people do to dead letters: once, whoever else does the same, and told in the trail."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil import aws
+from counterfoil.db import Connection, Database
+from counterfoil.dead_letters import actions, audit, entries
+from counterfoil.dead_letters.actions import (
+    Done,
+    NoLetterError,
+    NotPendingError,
+    NotRetriableError,
+    VersionError,
+    Wish,
+)
+from counterfoil.dead_letters.audit import AuditEntry
+from counterfoil.dead_letters.entries import Details
+from counterfoil.delivery.letters import DeadLetter, Failure, write_dead_letter
+from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError
+from counterfoil.messages import Message
+from counterfoil.outbox import Outbox
+from counterfoil.work import KINDS
+from tests.dead_letters.letters import NOON, Die
+from tests.delivery.harness import FakeSqs, rows
+from tests.delivery.requeued import QUEUE, RETRY_QUEUE
+from tests.factories import make_destination, make_document, make_task
+
+Fail = Callable[..., UUID]
+
+
+@pytest.fixture
+def fail(admin: Connection, tenant_id: UUID, die: Die) -> Fail:
+    """A task that has failed, with its letter; returns the letter's job_id."""
+
+    def make(**columns: Any) -> UUID:
+        values = {"status": "failed", "error": "It failed", "attempts": 6, "failed_at": NOON} | columns
+        return die(worker="tasks", task_type="echo", work_id=make_task(admin, tenant_id, **values))
+
+    return make
+
+
+@pytest.fixture
+def sqs(monkeypatch: pytest.MonkeyPatch) -> FakeSqs:
+    fake = FakeSqs()
+    monkeypatch.setattr(aws, "client", lambda service: {"sqs": fake}[service])
+    return fake
+
+
+def wish(job_id: UUID, version: int = 1, note: str | None = "The service is back") -> Wish:
+    return Wish(job_id, version, "kim", NOON, note)
+
+
+def shown(database: Database, tenant_id: UUID, job_id: UUID) -> Details:
+    with database.tenant(tenant_id) as connection:
+        found = entries.show(connection, job_id)
+    assert found is not None
+    return found
+
+
+def trail(database: Database, tenant_id: UUID) -> list[AuditEntry]:
+    with database.tenant(tenant_id) as connection:
+        assert audit.verify(connection, tenant_id) is None
+        return audit.page(connection, tenant_id, limit=100)
+
+
+# -- trying again -----------------------------------------------------------------------------------------------------
+
+
+def test_work_that_is_tried_again_begins_anew_and_its_message_is_owed(
+    fail: Fail, database: Database, tenant_id: UUID, admin: Connection
+):
+    job_id = fail()
+
+    done = actions.retry(database, tenant_id, wish(job_id), bucket=None)
+
+    letter = shown(database, tenant_id, job_id)
+    assert (letter.status, letter.version, done.version) == ("retried", 2, 2)
+    assert letter.resolution == {"action": "retried", "notes": "The service is back"}
+    assert (letter.resolved_by, letter.resolved_at) == ("kim", NOON)
+    [task] = rows(admin, "task")
+    assert (task["status"], task["revision"], task["attempts"], task["error"]) == ("pending", 2, 0, None)
+    [owed] = rows(admin, "outbox")
+    assert (owed["work_id"], owed["revision"], owed["send_number"]) == (task["id"], 2, 0)
+    assert [send.message for send in done.sends] == [Message(work_id=UUID(task["id"]), revision=2, send_number=0)]
+    [entry] = trail(database, tenant_id)
+    assert (entry.actor, entry.action, entry.targets) == ("kim", "retried", [str(job_id)])
+    assert (entry.version_before, entry.version_after, entry.detail) == (1, 2, {"revision": 2})
+    assert [one["action"] for one in rows(admin, "dead_letter_audit")] == ["dead", "retried"]
+
+
+def test_many_who_try_the_same_work_again_begin_it_once(
+    fail: Fail, database_url: str, database: Database, tenant_id: UUID, admin: Connection
+):
+    job_id = fail()
+    many = Database(database_url, max_connections=8)
+
+    def retry(_: int) -> Done | VersionError:
+        try:
+            return actions.retry(many, tenant_id, wish(job_id), bucket=None)
+        except VersionError as error:
+            return error
+
+    with ThreadPoolExecutor(8) as pool:
+        ended = list(pool.map(retry, range(16)))
+    many.close()
+    assert sum(isinstance(one, Done) for one in ended) == 1
+    assert len(rows(admin, "outbox")) == 1
+    assert [task["revision"] for task in rows(admin, "task")] == [2]
+    assert len(trail(database, tenant_id)) == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"status": "succeeded"}, "succeeded"),
+        ({"status": "in-progress", "claimed_at": NOON}, "being done"),
+        ({"status": "pending"}, "waits"),
+        ({"status": None}, "cancelled"),
+        ({"revision": 2}, "begun anew"),
+    ],
+)
+def test_work_that_has_not_failed_any_more_is_not_begun_again(
+    columns: dict[str, Any], says: str, fail: Fail, database: Database, tenant_id: UUID, admin: Connection
+):
+    job_id = fail(**columns)
+    before = rows(admin, "task")
+    with pytest.raises(NotRetriableError, match=says):
+        actions.retry(database, tenant_id, wish(job_id), bucket=None)
+    assert (rows(admin, "task"), rows(admin, "outbox"), trail(database, tenant_id)) == (before, [], [])
+    assert shown(database, tenant_id, job_id).status == "pending"
+
+
+def test_work_that_is_gone_is_not_begun_again(fail: Fail, database: Database, tenant_id: UUID, admin: Connection):
+    job_id = fail()
+    admin.execute("DELETE FROM task")
+    with pytest.raises(NotRetriableError, match="gone"):
+        actions.retry(database, tenant_id, wish(job_id), bucket=None)
+
+
+@pytest.mark.parametrize("worker", KINDS)
+def test_the_work_of_every_worker_can_be_tried_again(
+    worker: str, die: Die, database: Database, tenant_id: UUID, admin: Connection
+):
+    work_id = uuid4()
+    kind = KINDS[worker]
+    make = {
+        "acquisition": """INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at)
+                          VALUES (%(id)s, %(tenant)s, 'b', 'k', '0', 1, now())""",
+        "diagnostics": "INSERT INTO cluster_diagnostics (id, tenant_id, created_at) VALUES (%(id)s, %(tenant)s, now())",
+    }
+    if worker == "tasks":
+        make_task(admin, tenant_id, id=work_id)
+    elif worker in {"ingestion", "matching"}:
+        make_document_of(admin, tenant_id, work_id, worker)
+    elif worker == "document_output":
+        make_output(admin, tenant_id, work_id)
+    else:
+        admin.execute(make[worker].encode(), {"id": work_id, "tenant": tenant_id})
+    admin.execute(kind.sql("UPDATE {table} SET {status} = 'failed', {revision} = 1 WHERE id = %s"), [work_id])
+    admin.execute("DELETE FROM outbox")
+    job_id = die(worker=worker, work_id=work_id)
+
+    [send] = actions.retry(database, tenant_id, wish(job_id), bucket=None).sends
+
+    assert (send.worker, send.message.work_id, send.message.revision) == (worker, work_id, 2)
+    assert admin.execute(kind.sql("SELECT {status} FROM {table} WHERE id = %s"), [work_id]).fetchone() == ("pending",)
+
+
+def make_document_of(admin: Connection, tenant_id: UUID, id_: UUID, worker: str) -> None:
+    make_document(admin, tenant_id, {"number": "1"}, id=id_)
+    if worker == "ingestion":
+        insert = "INSERT INTO ingestion_job (id, tenant_id, created_at) VALUES (%s, %s, now())"
+        admin.execute(insert, [id_, tenant_id])
+
+
+def make_output(admin: Connection, tenant_id: UUID, id_: UUID) -> None:
+    admin.execute(
+        """INSERT INTO output_job (id, tenant_id, destination_id, subject, subject_id, schema_version, payload,
+                                   requested_at, created_at)
+           VALUES (%s, %s, %s, 'cluster', gen_random_uuid(), 1, '{}', now(), now())""",
+        [id_, tenant_id, make_destination(admin, tenant_id)],
+    )
+
+
+@pytest.mark.parametrize("step", ["begin", "record"])
+def test_a_process_that_dies_before_its_commit_has_done_nothing(
+    step: str,
+    fail: Fail,
+    database: Database,
+    tenant_id: UUID,
+    admin: Connection,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    job_id = fail()
+    before = [rows(admin, table) for table in ("task", "dead_letter", "dead_letter_audit")]
+
+    def die_after(original: Callable[..., Any]) -> Callable[..., Any]:
+        def act(connection: Connection, *args: Any, **named: Any) -> Any:
+            original(connection, *args, **named)
+            admin.execute("SELECT pg_terminate_backend(%s)", [connection.info.backend_pid])
+            return connection.execute("SELECT 1")
+
+        return act
+
+    where = actions if step == "begin" else audit
+    with monkeypatch.context() as patched:
+        patched.setattr(where, step, die_after(getattr(where, step)))
+        with pytest.raises(DatabaseUnavailableError):
+            actions.retry(database, tenant_id, wish(job_id), bucket=None)
+    assert [rows(admin, table) for table in ("task", "dead_letter", "dead_letter_audit")] == before
+    assert (rows(admin, "outbox"), rows(admin, "audit_entry")) == ([], [])
+
+    assert actions.retry(database, tenant_id, wish(job_id), bucket=None).version == 2
+
+
+# -- messages that named no work --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unreadable(database: Database) -> Callable[..., UUID]:
+    """A message that nobody could read; returns its letter's job_id."""
+
+    def make(body: str = '{"hello": 1}', encoding: str = "text", worker: str = "tasks") -> UUID:
+        letter = DeadLetter(
+            job_id=uuid4(),
+            tenant_id=None,
+            worker=worker,
+            message=None,
+            payload={"body": body, "encoding": encoding},
+            attempts=0,
+            failure=Failure("non_retriable_error", "InvalidMessageError", "The message is no task", 0, worker),
+            created_at=NOON,
+        )
+        with database.delivery() as connection:
+            write_dead_letter(connection, letter, NOON)
+        return letter.job_id
+
+    return make
+
+
+@pytest.mark.parametrize("worker", ["tasks", "ingestion"])
+def test_a_message_that_named_no_work_is_sent_again_as_it_was(
+    worker: str, unreadable: Callable[..., UUID], database: Database, sqs: FakeSqs, admin: Connection
+):
+    job_id = unreadable(worker=worker)
+    outbox = Outbox(database, {"tasks": QUEUE, "ingestion": QUEUE}, {"tasks": RETRY_QUEUE}, clock=lambda: NOON)
+
+    done = actions.retry(database, None, wish(job_id), bucket=None)
+    assert outbox.send(done.sends) == 1
+
+    assert [entry["MessageBody"] for entry in sqs.sent[QUEUE]] == ['{"hello": 1}']
+    assert admin.execute("SELECT status, version FROM dead_letter").fetchall() == [("retried", 2)]
+    with database.delivery() as connection:
+        assert audit.verify(connection, None) is None
+        assert [entry.action for entry in audit.page(connection, None, limit=2)] == ["retried"]
+
+
+def test_a_message_whose_sender_died_is_sent_by_the_watchdog_beside_others(
+    unreadable: Callable[..., UUID], fail: Fail, database: Database, tenant_id: UUID, sqs: FakeSqs
+):
+    actions.retry(database, None, wish(unreadable()), bucket=None)
+    actions.retry(database, tenant_id, wish(fail()), bucket=None)
+    outbox = Outbox(database, {"tasks": QUEUE}, {"tasks": RETRY_QUEUE}, clock=lambda: NOON)
+
+    assert outbox.send_unsent(created_before=NOON) == 2
+    assert outbox.send_unsent(created_before=NOON) == 0
+
+    bodies = [entry["MessageBody"] for entry in sqs.sent[QUEUE]]
+    assert '{"hello": 1}' in bodies
+    assert len(bodies) == 2
+
+
+def test_a_message_that_no_queue_takes_is_not_sent_again(unreadable: Callable[..., UUID], database: Database):
+    job_id = unreadable("ff00", "hex")
+    with pytest.raises(NotRetriableError, match="no queue takes"):
+        actions.retry(database, None, wish(job_id), bucket=None)
+
+
+def test_a_letter_of_nobody_is_no_tenant_s(unreadable: Callable[..., UUID], database: Database, tenant_id: UUID):
+    job_id = unreadable()
+    with pytest.raises(NoLetterError):
+        actions.resolve(database, tenant_id, wish(job_id))
+    assert actions.resolve(database, None, wish(job_id)).version == 2
+
+
+# -- settling ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("settle", "status"), [(actions.resolve, "resolved"), (actions.ignore, "ignored")])
+def test_a_letter_is_settled_with_a_note(
+    settle: Callable[..., Done], status: str, fail: Fail, database: Database, tenant_id: UUID, admin: Connection
+):
+    job_id = fail()
+    settle(database, tenant_id, wish(job_id, note="Booked by hand"))
+    letter = shown(database, tenant_id, job_id)
+    assert (letter.status, letter.version, letter.resolved_by) == (status, 2, "kim")
+    assert letter.resolution == {"action": status, "notes": "Booked by hand"}
+    assert [entry.action for entry in trail(database, tenant_id)] == [status]
+    assert rows(admin, "outbox") == []
+    assert rows(admin, "task")[0]["status"] == "failed"
+
+
+@pytest.mark.parametrize("note", [None, "", "  ", "x" * (actions.LONGEST_NOTE + 1)])
+@pytest.mark.parametrize("settle", [actions.resolve, actions.ignore])
+def test_a_letter_is_not_settled_without_a_word(
+    settle: Callable[..., Done], note: str | None, fail: Fail, database: Database, tenant_id: UUID
+):
+    job_id = fail()
+    with pytest.raises(RejectedRequestError, match="note"):
+        settle(database, tenant_id, wish(job_id, note=note))
+    assert shown(database, tenant_id, job_id).status == "pending"
+
+
+def test_a_letter_may_be_retried_without_a_word(fail: Fail, database: Database, tenant_id: UUID):
+    job_id = fail()
+    actions.retry(database, tenant_id, wish(job_id, note=None), bucket=None)
+    [entry] = trail(database, tenant_id)
+    assert entry.note_hash is None
+
+
+ACTS = {
+    "retry": lambda database, tenant_id, wanted: actions.retry(database, tenant_id, wanted, bucket=None),
+    "resolve": actions.resolve,
+    "ignore": actions.ignore,
+}
+
+
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
+def test_a_letter_that_was_changed_since_it_was_looked_at_is_left_alone(
+    act: Callable[..., Done], fail: Fail, database: Database, tenant_id: UUID, admin: Connection
+):
+    job_id = fail()
+    admin.execute("UPDATE dead_letter SET metadata = '{}'")  # whoever changes it, its version is another one
+    with pytest.raises(VersionError, match="version 2"):
+        act(database, tenant_id, wish(job_id))
+    assert trail(database, tenant_id) == []
+
+
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
+@pytest.mark.parametrize("status", ["retried", "resolved", "ignored"])
+def test_a_letter_that_is_settled_stays_so(
+    status: str, act: Callable[..., Done], fail: Fail, database: Database, tenant_id: UUID, admin: Connection
+):
+    job_id = fail()
+    admin.execute("UPDATE dead_letter SET status = %s", [status])
+    with pytest.raises(NotPendingError, match=status):
+        act(database, tenant_id, wish(job_id, version=2))
+    assert trail(database, tenant_id) == []
+
+
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
+def test_the_letter_of_another_tenant_and_one_that_was_purged_do_not_exist(
+    act: Callable[..., Done],
+    fail: Fail,
+    database: Database,
+    tenant_id: UUID,
+    admin: Connection,
+    make_tenant: Callable[..., UUID],
+):
+    job_id = fail()
+    with pytest.raises(NoLetterError):
+        act(database, make_tenant("other"), wish(job_id))
+    admin.execute("UPDATE dead_letter SET purged_at = now()")
+    with pytest.raises(NoLetterError):
+        act(database, tenant_id, wish(job_id, version=2))
