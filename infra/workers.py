@@ -291,6 +291,7 @@ WORKERS: tuple[Row, ...] = (
         memory=1024,
         reserved_concurrency=10,
         sends_to=("tasks",),
+        reads=("tasks/",),
         writes=("tasks/",),
         admits=("uploads/",),
         alarms=(Alarm.ERRORS,),

@@ -8,6 +8,8 @@ from typing import Any
 from functions.admin_api.problems import ForbiddenError
 
 EVERY_TENANT = "*"
+EDIT_PAYLOADS = "edit-payloads"
+"""The group of operators who may edit payloads."""
 
 
 class Role(IntEnum):
@@ -27,10 +29,14 @@ class Caller:
     role: Role
     tenants: frozenset[str]
     """Slugs; EVERY_TENANT for all."""
+    edits_payloads: bool = False
+    """Whether an operator may see and edit the payloads of tasks that have failed, as an admin may."""
 
     @classmethod
     def of(cls, claims: Mapping[str, Any]) -> "Caller":
-        """Read `sub` and `cognito:groups`, which are `viewer`, `operator`, `admin`, `tenant:{slug}` and `tenant:*`.
+        """Read `sub` and `cognito:groups`.
+
+        Groups are `viewer`, `operator`, `admin`, `tenant:{slug}`, `tenant:*` and `edit-payloads`.
 
         Raises:
             ForbiddenError: one that matters has a character that nobody's name can have here.
@@ -43,11 +49,15 @@ class Caller:
             raise ForbiddenError(
                 "The token's sub or groups have a character that cannot be kept: U+0000, or half a surrogate pair."
             )
-        return cls(subject, max(roles, default=Role.NONE), tenants)
+        return cls(subject, max(roles, default=Role.NONE), tenants, EDIT_PAYLOADS in groups)
 
     def may(self, role: Role, tenant: str) -> bool:
         """Whether the caller has a role for a tenant."""
         return self.role >= role and (tenant in self.tenants or EVERY_TENANT in self.tenants)
+
+    def may_edit_payloads(self, tenant: str) -> bool:
+        """Whether the caller may see and edit what tasks of a tenant were asked for."""
+        return self.may(Role.OPERATOR if self.edits_payloads else Role.ADMIN, tenant)
 
 
 def _can_be_kept(name: str) -> bool:

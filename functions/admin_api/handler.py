@@ -19,7 +19,7 @@ from counterfoil.messages import LARGEST
 from counterfoil.outbox import Outbox
 from counterfoil.settings import settings
 from counterfoil.tasks.store import Status
-from functions.admin_api import chat, dead_letters, refusals, reviews, tasks, uploads
+from functions.admin_api import chat, dead_letters, letter_changes, refusals, reviews, tasks, uploads
 from functions.admin_api.allowance import Allowance, Change
 from functions.admin_api.caller import Caller
 from functions.admin_api.description import described, methods
@@ -339,6 +339,22 @@ def list_groups(
     return _json(200, dead_letters.grouped(asked, _caller(), database(), datetime.now(UTC)))
 
 
+@api.get(
+    "/api/admin/dlq/audit",
+    summary="List who changed what",
+    tags=["dead letters"],
+    responses=responses({200: (letter_changes.AuditPage, "A page, the newest first.")}, 404, 422),
+)
+def list_audit(
+    tenant: OneTenant = None,
+    cursor: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="`next` of the page before.")] = None,
+    limit: Limit = dead_letters.PAGE,
+) -> Response[letter_changes.AuditPage]:
+    """A page of a tenant's audit trail."""
+    _only("tenant", "cursor", "limit")
+    return _json(200, letter_changes.trail(tenant, cursor, limit, _caller(), database()))
+
+
 @api.get("/api/admin/dlq/<job_id>", summary="Show a dead letter", tags=["dead letters"], responses=_LETTER)
 def show_dead_letter(
     job_id: Id, known: Annotated[str | None, Header(alias="If-None-Match", description="The ETag of before.")] = None
@@ -362,6 +378,54 @@ def show_timeline(job_id: Id) -> Response[dead_letters.LetterTimeline]:
     return _json(200, dead_letters.told(job_id, _caller(), database()))
 
 
+_CHANGED = responses({200: (letter_changes.LetterChanged, "It is done.")}, 400, 404, 409, 412, 413, 415, 422, 428, 429)
+_CHANGED[200]["headers"] = _LETTER[200]["headers"]
+IfMatch = Annotated[str | None, Header(alias="If-Match", description="The ETag of the letter as it was seen; needed.")]
+
+
+@api.post("/api/admin/dlq/<job_id>/retry", summary="Try again", tags=["dead letters"], responses=_CHANGED)
+def retry_dead_letter(
+    job_id: Id, asked: Annotated[letter_changes.LetterRetry | None, Body()] = None, condition: IfMatch = None
+) -> Response[letter_changes.LetterChanged]:
+    """A dead letter's work, which has failed, is begun anew."""
+    return _versioned(_bench().retry(job_id, asked, condition, _change()))
+
+
+@api.post("/api/admin/dlq/<job_id>/resolve", summary="Resolve", tags=["dead letters"], responses=_CHANGED)
+def resolve_dead_letter(
+    job_id: Id, asked: Annotated[letter_changes.LetterResolution, Body()], condition: IfMatch = None
+) -> Response[letter_changes.LetterChanged]:
+    """A dead letter's failure was dealt with in another way."""
+    return _versioned(_bench().resolve(job_id, asked, condition, _change()))
+
+
+@api.post("/api/admin/dlq/<job_id>/ignore", summary="Ignore", tags=["dead letters"], responses=_CHANGED)
+def ignore_dead_letter(
+    job_id: Id, asked: Annotated[letter_changes.LetterIgnoring, Body()], condition: IfMatch = None
+) -> Response[letter_changes.LetterChanged]:
+    """Nothing is done about a dead letter."""
+    return _versioned(_bench().ignore(job_id, asked, condition, _change()))
+
+
+@api.get(
+    "/api/admin/dlq/<job_id>/payload",
+    summary="Show the payload of a task that has failed",
+    tags=["dead letters"],
+    responses=responses({200: (letter_changes.LetterPayload, "The payload, for who may edit it.")}, 404, 409),
+)
+def show_payload(job_id: Id) -> Response[letter_changes.LetterPayload]:
+    """The payload of a dead letter's task, as it was tried and as it will be."""
+    return _versioned(_bench().payload(job_id, _caller()))
+
+
+@api.patch("/api/admin/dlq/<job_id>/payload", summary="Edit a payload", tags=["dead letters"], responses=_CHANGED)
+def edit_payload(
+    job_id: Id, asked: Annotated[letter_changes.LetterEdit, Body()], condition: IfMatch = None
+) -> Response[letter_changes.LetterChanged]:
+    """A dead letter's task is tried with another payload when it is tried again."""
+    return _versioned(_bench().edit(job_id, asked, condition, _change()))
+
+
 # -- answering ------------------------------------------------------------------------------------------------------
 
 
@@ -376,6 +440,12 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 
 def _json(status: int, body: Any) -> Response[Any]:
     return Response(status, content_types.APPLICATION_JSON, body)
+
+
+def _versioned(body: letter_changes.LetterChanged | letter_changes.LetterPayload) -> Response[Any]:
+    return Response(
+        200, content_types.APPLICATION_JSON, body, {"ETag": etag(body.version), "Cache-Control": "no-store"}
+    )
 
 
 def _caller() -> Caller:
@@ -397,6 +467,11 @@ def _desk() -> tasks.Desk:
     return tasks.Desk(database(), outbox, settings(), lambda: api.lambda_context.get_remaining_time_in_millis() / 1000)
 
 
+def _bench() -> letter_changes.Bench:
+    desk = _desk()
+    return letter_changes.Bench(desk.database, desk.outbox, desk.settings, desk.time_left)
+
+
 def _only(*known: str) -> None:
     only(api.current_event.query_string_parameters, *known)
 
@@ -410,6 +485,8 @@ def document() -> dict[str, Any]:
 FORMS = (
     *(uploads.Upload, tasks.TaskOrder, reviews.Difference),
     *(reviews.Confirm, reviews.Reject, reviews.Merge, reviews.Split),
+    *(letter_changes.LetterRetry, letter_changes.LetterResolution, letter_changes.LetterIgnoring),
+    letter_changes.LetterEdit,
 )
 """Of bodies."""
 refusals.register(api, FORMS, lambda: methods(document(), api.current_event))

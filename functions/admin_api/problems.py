@@ -29,9 +29,11 @@ SENTENCES = {
     404: "There is no such thing, or none that the caller may see.",
     405: "The path has no such method; Allow has those that it has.",
     409: "What the request is about is not as the caller saw it any more.",
+    412: "It was changed meanwhile: If-Match names another version.",
     413: "The request is larger than is taken.",
     415: "The body is declared as something else than JSON.",
     422: "The request can be read, and cannot be carried out as it is. The sentence says why.",
+    428: "If-Match is needed: the ETag of what is changed.",
     429: "Too many requests. Retry-After says when to ask again; where the gateway answers, wait for a second.",
     500: "This failed on our side. Where the gateway answers, it may have been done all the same.",
     503: "This cannot be answered just now. Retry-After says when to ask again; where the gateway answers, wait for a "

@@ -10,12 +10,15 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError as NoRo
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError, ResponseValidationError
 from pydantic import BaseModel
 
+from counterfoil.dead_letters.actions import NoLetterError, NotPendingError, NotRetriableError, VersionError
+from counterfoil.dead_letters.edits import NotEditableError
 from counterfoil.errors import CounterfoilError, PermanentError, RejectedRequestError, TransientError, sentence
 from counterfoil.tasks.chat import NoSessionError
 from counterfoil.tasks.claim_check import TooLargeError
 from counterfoil.tasks.registry import InvalidPayloadError
 from counterfoil.tasks.store import EndedError, KeyTakenError
 from functions.admin_api.allowance import TooManyError
+from functions.admin_api.etags import NoConditionError
 from functions.admin_api.problems import ConflictError, ForbiddenError, NotFoundError, problem
 from functions.admin_api.request import UnreadableError
 
@@ -26,11 +29,17 @@ _STATUS: dict[type[CounterfoilError], int] = {
     ForbiddenError: 403,
     NotFoundError: 404,
     NoSessionError: 404,
+    NoLetterError: 404,
     ConflictError: 409,
     KeyTakenError: 409,
     EndedError: 409,
+    NotPendingError: 409,
+    NotRetriableError: 409,
+    NotEditableError: 409,
+    VersionError: 412,
     TooLargeError: 413,
     InvalidPayloadError: 422,
+    NoConditionError: 428,
     RejectedRequestError: 422,
 }
 """The nearest class of an error decides."""
@@ -69,7 +78,7 @@ def _not_in_form(fields: frozenset[str], error: RequestValidationError) -> Respo
         return refused(422, RejectedRequestError(f"The parameter {place[0]} is wrong: {says}."))
     if first["type"] == "json_invalid" or (first["type"] == "missing" and not place):
         return refused(400, UnreadableError(NO_JSON))
-    if first["type"] == "string_pattern_mismatch" and "reason" in place:
+    if first["type"] == "string_pattern_mismatch" and {"reason", "notes"} & set(place):
         says = "it takes one line, without control characters"
     known = [str(part) for part in place if part in fields]
     return refused(422, RejectedRequestError(f"The body is wrong at {'.'.join(known) or 'a field'}: {says}."))

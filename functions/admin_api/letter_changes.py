@@ -1,0 +1,219 @@
+"""`/api/admin/dlq/{job_id}/...`: a dead letter is tried again, settled, or its payload edited; who did what.
+
+A change takes the role operator for the tenant, and names in If-Match the version of the letter that the caller saw:
+nobody changes what another one has changed meanwhile. Editing a payload, and seeing it whole for that, takes the group
+`edit-payloads` besides, or the role admin.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+
+from counterfoil.db import Database
+from counterfoil.dead_letters import actions, audit, edits
+from counterfoil.dead_letters.actions import LONGEST_NOTE, Done, Wish
+from counterfoil.dead_letters.entries import Status
+from counterfoil.outbox import Outbox
+from counterfoil.settings import Settings
+from functions.admin_api.allowance import Change
+from functions.admin_api.caller import Caller
+from functions.admin_api.dead_letters import owner
+from functions.admin_api.etags import seen
+from functions.admin_api.problems import ForbiddenError
+from functions.admin_api.tenancy import viewed
+
+Note = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=LONGEST_NOTE, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$"),
+]
+
+
+class LetterRetry(BaseModel):
+    """Why it is tried again, if anybody is to know."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    notes: Note | None = None
+
+
+class LetterResolution(BaseModel):
+    """How its failure was dealt with."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    notes: Note
+
+
+class LetterIgnoring(BaseModel):
+    """Why nothing is done about it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: Note
+
+
+class LetterEdit(BaseModel):
+    """Another payload for the task, all of it. What it was takes an edit back."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    payload: dict[str, JsonValue]
+    notes: Note | None = None
+
+
+class LetterChanged(BaseModel):
+    """The letter as it is now."""
+
+    job_id: UUID
+    tenant: str
+    status: Status
+    version: int
+
+
+class LetterPayload(BaseModel):
+    """The payload of a task that has failed."""
+
+    job_id: UUID
+    tenant: str
+    task_type: str
+    original: dict[str, JsonValue] = Field(description="As it was tried.")
+    edited: dict[str, JsonValue] | None = Field(description="As it will be tried, where somebody has edited it.")
+    version: int
+
+
+class AuditRecord(BaseModel):
+    """An entry of the audit trail."""
+
+    number: int
+    recorded_at: datetime
+    actor: str
+    action: str
+    targets: list[str] = Field(description="Ids of what it was done to.")
+    version_before: int | None
+    version_after: int | None
+    note_hash: str | None = Field(description="SHA-256 of the note, which is with the letter.")
+    detail: dict[str, JsonValue]
+    hash: str = Field(description="SHA-256 of the hash of the entry before it and of this one.")
+
+
+class AuditPage(BaseModel):
+    """Entries, the newest first, and the cursor of the page after them."""
+
+    entries: list[AuditRecord]
+    next: int | None
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where letters are changed."""
+
+    database: Database
+    outbox: Outbox
+    settings: Settings
+    time_left: Callable[[], float]
+    """Seconds until the request has to be answered."""
+
+    def retry(self, job_id: str, asked: LetterRetry | None, condition: str | None, change: Change) -> LetterChanged:
+        """Begin the letter's work anew.
+
+        Raises:
+            NotFoundError: there is no such letter, or none that the caller may see.
+            ForbiddenError, TooManyError: see `Change.admit`.
+            NoConditionError, VersionError: If-Match is missing, or names another version.
+            NotPendingError, NotRetriableError: the letter is settled, or its work is not failed any more.
+            InvalidPayloadError: the edited payload is not in the form of its type any more.
+            DatabaseUnavailableError, ServiceUnavailableError: this cannot be done just now.
+        """
+        tenant_id, slug, wish = self._wish(job_id, asked.notes if asked else None, condition, change, "Trying again")
+        done = actions.retry(self.database, tenant_id, wish, bucket=self.settings.uploads_bucket)
+        self.outbox.send(done.sends, time_left=self.time_left)
+        return _changed(wish, slug, "retried", done)
+
+    def resolve(self, job_id: str, asked: LetterResolution, condition: str | None, change: Change) -> LetterChanged:
+        """Settle the letter as resolved. Raises as `retry`."""
+        tenant_id, slug, wish = self._wish(job_id, asked.notes, condition, change, "Resolving")
+        return _changed(wish, slug, "resolved", actions.resolve(self.database, tenant_id, wish))
+
+    def ignore(self, job_id: str, asked: LetterIgnoring, condition: str | None, change: Change) -> LetterChanged:
+        """Settle the letter as ignored. Raises as `retry`."""
+        tenant_id, slug, wish = self._wish(job_id, asked.reason, condition, change, "Ignoring")
+        return _changed(wish, slug, "ignored", actions.ignore(self.database, tenant_id, wish))
+
+    def edit(self, job_id: str, asked: LetterEdit, condition: str | None, change: Change) -> LetterChanged:
+        """Have the letter's task be tried with another payload.
+
+        Raises:
+            NotEditableError: it has none that can be edited.
+            InvalidPayloadError, TooLargeError: its type does not take the payload.
+            and as `retry`.
+        """
+        tenant_id, slug, wish = self._wish(job_id, asked.notes, condition, change, "Editing", _may_edit)
+        bucket = self.settings.uploads_bucket
+        done = edits.edit(self.database, tenant_id, wish, asked.payload, bucket=bucket, settings=self.settings)
+        return _changed(wish, slug, "pending", done)
+
+    def payload(self, job_id: str, caller: Caller) -> LetterPayload:
+        """The payload that may be edited, as it is. Raises as `edit`."""
+        tenant_id, slug, id_ = owner(job_id, caller, self.database)
+        _may_edit(caller, slug)
+        found = edits.shown(self.database, tenant_id, id_, bucket=self.settings.uploads_bucket)
+        return LetterPayload(
+            job_id=id_,
+            tenant=slug,
+            task_type=found.type.name,
+            original=found.original,
+            edited=found.edited,
+            version=found.version,
+        )
+
+    def _wish(  # what is wished, by whom, and of what
+        self,
+        job_id: str,
+        note: str | None,
+        condition: str | None,
+        change: Change,
+        doing: str,
+        check: Callable[[Caller, str], None] = lambda _caller, _slug: None,
+    ) -> tuple[UUID, str, Wish]:
+        tenant_id, slug, id_ = owner(job_id, change.caller, self.database)
+        check(change.caller, slug)
+        change.admit(doing, slug, tenant_id)
+        if not change.caller.subject:
+            raise ForbiddenError("The token names nobody, and it is told who changes what: it has no sub.")
+        return tenant_id, slug, Wish(id_, seen(condition), change.caller.subject, change.now, note)
+
+
+def _may_edit(caller: Caller, slug: str) -> None:
+    if not caller.may_edit_payloads(slug):
+        raise ForbiddenError("Editing takes the role admin for this tenant, or operator and the group edit-payloads.")
+
+
+def _changed(wish: Wish, slug: str, status: Status, done: Done) -> LetterChanged:
+    return LetterChanged(job_id=wish.job_id, tenant=slug, status=status, version=done.version)
+
+
+def trail(tenant: str | None, before: int | None, limit: int, caller: Caller, database: Database) -> AuditPage:
+    """A page of a tenant's audit trail.
+
+    Raises:
+        RejectedRequestError: it is not said of which tenant.
+        ForbiddenError, NotFoundError: the caller is no viewer of the tenant, or there is none.
+        DatabaseUnavailableError: this cannot be known just now.
+    """
+    tenant_id, _ = viewed(database, tenant, caller)
+    with database.tenant(tenant_id) as connection:
+        found = audit.page(connection, tenant_id, limit=limit + 1, before=before)
+    shown = found[:limit]
+    return AuditPage(
+        entries=[
+            AuditRecord.model_validate(
+                {**vars(one), "note_hash": one.note_hash and one.note_hash.hex(), "hash": one.hash.hex()}
+            )
+            for one in shown
+        ],
+        next=shown[-1].number if len(found) > limit else None,
+    )
