@@ -41,8 +41,9 @@ COMMANDS = {
     "tasks": Command("cli.tasks:app", "Hand in tasks for the workers to carry out; show, list and cancel them.", TASKS),
     "chat": Command("cli.chat:talk", "Talk to the language model of the local cloud, message by message.", TASKS),
     "dlq": Command(
-        "cli.dlq:app", "Look at dead letters: work that ended in failure, until somebody settles it.", TASKS
+        "cli.dead_letters:app", "Look at dead letters, work that ended in failure; try it again, or settle it.", TASKS
     ),
+    "audit": Command("cli.audit:app", "Check that nobody has changed the trail of who changed what.", TASKS),
     "openapi": Command("cli.openapi:openapi", "Print the description of the HTTP API, OpenAPI 3.1.", READ),
     "cdk": Command("cli.cdk:app", "Run the CDK command line: for a real account.", ACCOUNT),
     "extract": Command("cli.extract:extract", "Read documents from files and show what they state.", READ),

@@ -22,7 +22,7 @@ from counterfoil.dead_letters.entries import STATUSES, Details, Entry, Status, W
 from counterfoil.dead_letters.groups import Group
 from counterfoil.dead_letters.timeline import Event
 
-SUMMARY = "Look at dead letters: work that ended in failure, until somebody settles it."
+SUMMARY = "Look at dead letters, work that ended in failure; try it again, or settle it."
 STYLES: dict[Status, str] = {"pending": "red", "retried": "cyan", "resolved": "green", "ignored": "dim"}
 LONGEST_ERROR = 200
 """Characters of an error that tables show."""
@@ -123,7 +123,7 @@ def show(
 ) -> None:
     """Show a dead letter: what it died of, what is known of it, and what happened to it."""
     cloud = Cloud.at(place_of(context.obj))
-    whose, job_id = _found(cloud, letter)
+    whose, job_id = letter_named(cloud, letter)
     with cloud.database.tenant(whose.id) as connection:
         shown = entries.show(connection, job_id)
         events = timeline.of(connection, shown, limit=LAST_EVENTS) if shown else []
@@ -230,7 +230,7 @@ def _fingerprint(cloud: Cloud, text: str) -> str:
     return str(found[0][0])
 
 
-def _found(cloud: Cloud, text: str) -> tuple[Tenant, UUID]:
+def letter_named(cloud: Cloud, text: str) -> tuple[Tenant, UUID]:
     """The letter whose id this is, or ends with, and whose it is.
 
     Raises:

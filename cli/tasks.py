@@ -91,7 +91,7 @@ def submit(  # one for each option
     try:
         settings = Settings.from_environment(cloud.state.tuning.settings)
         type_ = TYPES.enabled(task_type, settings)
-        wanted = store.order(type_, _payload(payload), max_retry=max_retry, idempotency_key=key, settings=settings)
+        wanted = store.order(type_, read_payload(payload), max_retry=max_retry, idempotency_key=key, settings=settings)
         done = store.submit(
             cloud.database, whose.id, wanted, datetime.now(UTC), bucket=cloud.outputs["UploadsBucketName"]
         )
@@ -223,7 +223,12 @@ def _plain(row: Task | Try) -> dict[str, Any]:
     return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in vars(row).items()}
 
 
-def _payload(text: str) -> dict[str, Any]:
+def read_payload(text: str) -> dict[str, Any]:
+    """The JSON object that this is, or that is in the file that it names; - for standard input.
+
+    Raises:
+        UsageError: it is none.
+    """
     try:
         if text == "-":
             text = sys.stdin.read()

@@ -1,0 +1,135 @@
+"""Dead letters are tried again, settled and edited on the command line, and the trail of it is checked."""
+
+import json
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from typer.testing import CliRunner
+
+from cli import audit as trail
+from cli import dlq_changes
+from cli.cloud.cloud import Cloud
+from cli.dead_letters import app
+from cli.failures import UsageError
+from cli.postgres import Server
+from counterfoil.db import Connection, Database
+from counterfoil.work import Send
+from tests.cli.test_tenants import CloudOf
+from tests.dead_letters.letters import NOON, dying
+from tests.delivery.harness import rows
+from tests.factories import make_task
+
+REASON = ("--reason", "It is mended", "--by", "kim")
+
+
+@pytest.fixture
+def sent() -> list[Send]:
+    return []
+
+
+@pytest.fixture
+def letter(
+    make_tenant: Callable[..., UUID],
+    postgres: Server,
+    migrated_database: str,
+    database: Database,
+    admin: Connection,
+    sent: list[Send],
+    monkeypatch: pytest.MonkeyPatch,
+) -> UUID:
+    """The letter of a task that has failed, of the only tenant."""
+    cloud: Any = CloudOf(postgres, migrated_database, database)
+    cloud.outputs = {"UploadsBucketName": "uploads"}
+    cloud.state = SimpleNamespace(tuning=SimpleNamespace(settings={}))
+    monkeypatch.setattr(Cloud, "at", lambda _: cloud)
+
+    def send(sends: Sequence[Send]) -> int:
+        sent.extend(one for one in sends if one.worker == "tasks")
+        return len(sent)
+
+    monkeypatch.setattr(dlq_changes, "outbox_of", lambda _: SimpleNamespace(send=send))
+    acme = make_tenant("acme")
+    task = make_task(admin, acme, status="failed", attempts=6, failed_at=NOON, error="It failed")
+    return dying(database, acme)(worker="tasks", task_type="echo", work_id=task)
+
+
+def run(*words: object, of: Any = app, given: str | None = None, code: int = 0) -> str:
+    result = CliRunner().invoke(of, [str(word) for word in words], input=given, env={"COLUMNS": "120"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code
+    return result.output
+
+
+def test_a_letter_is_tried_again_and_its_message_sent(letter: UUID, sent: list[Send], admin: Connection) -> None:
+    told = run("retry", str(letter)[-8:], *REASON)
+
+    assert told == f"The dead letter {str(letter)[-8:]} is retried.\n"
+    assert [send.message.revision for send in sent] == [2]
+    assert [(one["status"], one["resolved_by"]) for one in rows(admin, "dead_letter")] == [("retried", "kim")]
+
+
+def test_work_that_is_gone_is_not_tried_again(letter: UUID, sent: list[Send], admin: Connection) -> None:
+    admin.execute("DELETE FROM task")
+    with pytest.raises(UsageError, match="gone"):
+        run("retry", letter, *REASON)
+    assert sent == []
+
+
+@pytest.mark.parametrize(("what", "status"), [("resolve", "resolved"), ("ignore", "ignored")])
+def test_a_letter_is_settled_with_a_reason(what: str, status: str, letter: UUID, admin: Connection) -> None:
+    with pytest.raises(UsageError, match="--reason"):
+        run(what, letter, "--by", "kim")
+    told = json.loads(run(what, letter, *REASON, "--json"))
+    assert told == {"tenant": "acme", "job_id": str(letter), "action": status, "version": 2}
+    assert [one["status"] for one in rows(admin, "dead_letter")] == [status]
+    with pytest.raises(UsageError, match=f"{status} already"):
+        run(what, letter, *REASON)
+
+
+def test_a_letter_that_was_changed_since_it_was_seen_is_left_alone(letter: UUID) -> None:
+    with pytest.raises(UsageError, match="version 1"):
+        run("resolve", letter, *REASON, "--seen", 2)
+    run("resolve", letter, *REASON, "--seen", 1)
+
+
+def test_a_payload_is_printed_edited_and_tried(letter: UUID, admin: Connection) -> None:
+    assert json.loads(run("edit", letter)) == {"say": "hello"}
+    assert "is edited" in run("edit", letter, "-", *REASON, given='{"say": "bye"}')
+    assert json.loads(run("edit", letter)) == {"say": "bye"}
+    run("retry", letter, *REASON)
+    assert [task["payload"] for task in rows(admin, "task")] == [{"say": "bye"}]
+    with pytest.raises(UsageError, match="JSON object"):
+        run("edit", letter, "[]", *REASON)
+
+
+def test_who_did_what_is_listed_and_found_whole(letter: UUID) -> None:
+    assert run("audit") == "Nobody has changed a dead letter yet.\n"
+    run("edit", letter, '{"say": "bye"}', *REASON)
+    run("ignore", letter, *REASON)
+
+    lines = [line.split() for line in run("audit").splitlines()]
+    assert lines[0] == ["number", "when", "what", "letters", "who"]
+    assert [(line[0], line[3], line[4], line[5]) for line in lines[1:]] == [
+        ("2", "ignored", str(letter)[-8:], "kim"),
+        ("1", "edited", str(letter)[-8:], "kim"),
+    ]
+    told = json.loads(run("audit", "--json"))
+    assert [entry["number"] for entry in told] == [2, 1]
+    assert told[0]["previous_hash"] == told[1]["hash"]
+    assert run("verify", of=trail.app) == "acme: whole, 2 entries\n-: whole, 0 entries\n"
+
+
+def test_a_trail_that_somebody_changed_is_found(letter: UUID, admin: Connection) -> None:
+    run("ignore", letter, *REASON)
+    with admin.transaction():
+        admin.execute("SET LOCAL session_replication_role = replica")
+        admin.execute("UPDATE audit_entry SET actor = 'somebody else'")
+    assert "acme: broken at 1. The entry is not as it was written." in run("verify", of=trail.app, code=1)
+    told = json.loads(run("verify", "--json", "--tenant", "acme", of=trail.app, code=1))
+    assert told == [
+        {"tenant": "acme", "entries": 1, "broken": {"number": 1, "why": "The entry is not as it was written."}}
+    ]
