@@ -269,8 +269,8 @@ def _show_list(found: Sequence[tuple[Tenant, Entry]]) -> None:
         return
     table, add = _table(
         [whose for whose, _ in found],
-        *(Column(name, no_wrap=True) for name in ("id", "type", "state", "died")),
-        Column("of", overflow="fold"),
+        *(Column(name, no_wrap=True) for name in ("id", "type", "state", "when")),
+        Column("died of", overflow="fold"),
     )
     for whose, letter in found:
         add(
@@ -379,7 +379,8 @@ def _show_events(events: Sequence[Event]) -> None:
 def _note(event: Event) -> str:
     again = f"again at {event.next_attempt_at:%H:%M:%S}" if event.next_attempt_at else None
     detail = ", ".join(f"{name} {value}" for name, value in event.detail.items())
-    return ": ".join(filter(None, (again, detail, _error(event.error))))
+    took = f"{(event.at - event.began_at).total_seconds():.2f} s" if event.began_at else None
+    return ": ".join(filter(None, (took, again, detail, _error(event.error))))
 
 
 def _error(told: Mapping[str, Any] | None) -> str:

@@ -55,7 +55,7 @@ def test_letters_are_listed_the_newest_first(die: Die) -> None:
 
     told = run("list").splitlines()
 
-    assert told[0].split() == ["id", "type", "state", "died", "of"]
+    assert told[0].split() == ["id", "type", "state", "when", "died", "of"]
     assert [line.split()[:3] for line in told[1:]] == [
         [str(second)[-8:], "echo", "pending"],
         [str(first)[-8:], "ingestion", "pending"],
