@@ -123,7 +123,11 @@ GRANT DELETE ON dead_letter_word TO counterfoil_worker, counterfoil_delivery;  -
 GRANT UPDATE (tenant_id) ON dead_letter_word TO counterfoil_delivery;  -- of a letter whose tenant came late
 GRANT DELETE ON dead_letter_count TO counterfoil_keeper;
 
--- Letters that are there already.
+-- Letters that are there already: the owner, whom row-level security binds, too, has to see and to write them.
+ALTER TABLE dead_letter NO FORCE ROW LEVEL SECURITY;
+ALTER TABLE dead_letter_group NO FORCE ROW LEVEL SECURITY;
+ALTER TABLE dead_letter_count NO FORCE ROW LEVEL SECURITY;
+ALTER TABLE dead_letter_word NO FORCE ROW LEVEL SECURITY;
 INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, sentence, words, first_seen)
 SELECT DISTINCT ON (tenant_id, fingerprint) tenant_id, fingerprint, worker, error_type, sentence,
        regexp_split_to_array(lower(trim(regexp_replace(concat_ws(' ', worker, error_type, sentence), '[\W_]+', ' ', 'g'))), ' '),
@@ -144,3 +148,7 @@ SELECT DISTINCT job_id, tenant_id, left(word, 64), dlq_timestamp
 FROM dead_letter CROSS JOIN LATERAL regexp_split_to_table(
     lower(concat_ws(' ', payload #>> '{file,file_name}', metadata #>> '{last_error,message}')), '[\W_]+') AS word
 WHERE word <> '';
+ALTER TABLE dead_letter FORCE ROW LEVEL SECURITY;
+ALTER TABLE dead_letter_group FORCE ROW LEVEL SECURITY;
+ALTER TABLE dead_letter_count FORCE ROW LEVEL SECURITY;
+ALTER TABLE dead_letter_word FORCE ROW LEVEL SECURITY;

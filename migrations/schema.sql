@@ -119,6 +119,15 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION public.next_dead_letter_version() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    NEW.version := OLD.version + 1;
+    RETURN NEW;
+END
+$$;
+
 CREATE FUNCTION public.raise_version() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
@@ -1508,6 +1517,8 @@ CREATE TRIGGER take_payload_away AFTER UPDATE OF payload_key ON public.task FOR 
 CREATE TRIGGER tell AFTER UPDATE OF matching_status ON public.document FOR EACH ROW WHEN (((old.matching_status IS DISTINCT FROM new.matching_status) AND ((new.matching_status IS NULL) OR (new.matching_status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.tell_matching();
 
 CREATE TRIGGER tell AFTER UPDATE OF status ON public.ingestion_job FOR EACH ROW WHEN (((old.status IS DISTINCT FROM new.status) AND ((new.status IS NULL) OR (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.tell_ingestion();
+
+CREATE TRIGGER version_grows BEFORE UPDATE ON public.dead_letter FOR EACH ROW WHEN ((new.version = old.version)) EXECUTE FUNCTION public.next_dead_letter_version();
 
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;

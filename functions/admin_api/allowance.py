@@ -109,8 +109,8 @@ class _Bucket:
         )
 
 
-# The time is looked at once the row is locked. Where the clock was set back, no token comes for that, and the count goes
-# on from there: nobody has to wait until it is that late again.
+# The time is looked at once the row is locked. Where the clock was set back, no token comes for that, and the count
+# goes on from there: nobody has to wait until it is that late again.
 _NOW = "coalesce(%(now)s::timestamptz, clock_timestamp())"
 _TOKENS = f"""
 least(%(most)s, a.tokens + %(rate)s * greatest(0, extract(epoch FROM {_NOW} - a.counted_at)))::float8
