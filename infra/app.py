@@ -1,7 +1,7 @@
 """The CDK app: which stacks there are for which stage.
 
-`cdk deploy --all` deploys to a real account, `cdk deploy --all -c stage=local -c databaseUrl=postgresql://...` to the
-local cloud. `infra/context.py` lists what else can be said.
+`cdk deploy --all` deploys to a real account, `cdk deploy --all -c stage=local -c databaseUrl=postgresql://... -c
+endpoint=http://...` to the local cloud. `infra/context.py` lists what else can be said.
 """
 
 from typing import Any
@@ -44,6 +44,7 @@ def build(app: App, dependencies: Package) -> None:
         "secret_arn": wanted.secret_arn,
         "mail_domain": wanted.mail_domain,
         "issuer": wanted.issuer,
+        "endpoint": wanted.endpoint,
     }
     if local:
         rows = capped(WORKERS, LOCAL_MAXIMUM_CONCURRENCY)

@@ -4,6 +4,7 @@
 |---|---|
 | `stage` | `aws`, or `local` |
 | `databaseUrl` | local: the embedded server |
+| `endpoint` | local: where the emulator is |
 | `timeout` | local: seconds that shorten the time-out of every worker with a queue |
 | `settings` | a JSON object of environment variables for every function, each a string |
 | `alarms` | a JSON object of thresholds by the name of the alarm |
@@ -43,6 +44,7 @@ OF_THE_STACK = frozenset(
         "QUEUE_URLS",
         "RETRY_QUEUE_URLS",
         "SECRETS_ARN",
+        "SIGN_IN",
         "SLACK",
         "UPLOADS_BUCKET",
         "WEBHOOKS",
@@ -114,6 +116,7 @@ class Deployment:
 
     stage: str
     database_url: str | None
+    endpoint: str | None
     timeout: int | None
     settings: Mapping[str, str]
     alarms: Mapping[str, float]
@@ -136,6 +139,8 @@ class Deployment:
             raise ContextError(
                 "The local stage needs its database: add -c databaseUrl=postgresql://user@127.0.0.1:PORT/name"
             )
+        if stage == "local" and not read("endpoint"):
+            raise ContextError("The local stage needs its emulator: add -c endpoint=http://127.0.0.1:PORT")
         settings = _settings(stage, _object("settings", read("settings")))
         webhooks = _flag("webhooks", read("webhooks"))
         if stage == "aws" and not webhooks and settings.get("HTTP_REQUESTS", "").lower() in _TRUE:
@@ -143,6 +148,7 @@ class Deployment:
         return cls(
             stage=stage,
             database_url=read("databaseUrl"),
+            endpoint=read("endpoint"),
             timeout=_timeout(stage, read("timeout")),
             settings=settings,
             alarms=_thresholds(_object("alarms", read("alarms"))),

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import uv
 
+from infra import pages
+
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "packages"
 UNZIPPED_LIMIT = 250 * 1024 * 1024
@@ -82,8 +84,10 @@ def code_layer(target: Target, *, root: Path = ROOT) -> Package:
 def function(name: str, extra_files: Iterable[str], target: Target, *, root: Path = ROOT) -> Package:
     """A function's own asset: its folder under the path that it has in the project, and the extra files of its row.
 
+    In the place of its folder `pages`, where there is one, come the files that are made of it for browsers.
+
     Raises:
-        PackagingError: the folder, its handler or an extra file is missing.
+        PackagingError: the folder, its handler or an extra file is missing, or its pages cannot be made.
     """
     handler = root / "functions" / name / "handler.py"
     if not handler.is_file():
@@ -91,7 +95,19 @@ def function(name: str, extra_files: Iterable[str], target: Target, *, root: Pat
             f"functions/{name}/handler.py is missing: write it, or take the row {name!r} out of the table."
         )
     wanted = ["functions/__init__.py", f"functions/{name}", *extra_files]
-    return pack(files_under(root, wanted), target, name=f"function-{name}", runs_in="/var/task")
+    files = _with_pages(files_under(root, wanted), f"functions/{name}/{pages.FOLDER}", root)
+    return pack(files, target, name=f"function-{name}", runs_in="/var/task")
+
+
+def _with_pages(files: dict[str, Path], folder: str, root: Path) -> dict[str, Path]:
+    if not (root / folder).is_dir():
+        return files
+    try:
+        made = pages.write(pages.make(root / folder, root / "node_modules"), BUILD)
+    except pages.PagesError as error:
+        raise PackagingError(str(error)) from None
+    others = {name: path for name, path in files.items() if not name.startswith(f"{folder}/")}
+    return dict(sorted({**others, **{f"{folder}/{name}": path for name, path in made.items()}}.items()))
 
 
 def files_under(folder: Path, wanted: Iterable[str]) -> dict[str, Path]:

@@ -1,7 +1,7 @@
 """The pipeline: the uploads bucket, every worker of the table, what starts them, and migrations before all else."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from aws_cdk import Aws, Duration, RemovalPolicy, SecretValue, Stack, triggers
@@ -14,7 +14,7 @@ from constructs import Construct
 
 from infra import packaging
 from infra.alarm import Bell, watch_over
-from infra.api import Api, Issuer
+from infra.api import Address, Api, Issuer
 from infra.database import Database
 from infra.mail import Inbox
 from infra.network import NetworkStack
@@ -43,7 +43,8 @@ class Stage:
     """A secret that exists already."""
     issuer: Issuer | None = None
     """Whose tokens the API takes, where they are not those of a user pool of the deployment's own."""
-
+    endpoint: str | None = None
+    """Local: where the emulator is."""
     mail_domain: str | None = None
     """AWS: the domain whose mail is received."""
 
@@ -238,11 +239,14 @@ class PipelineStack(Stack):
         """Put the gateway in front of whoever answers requests."""
         for worker in self.workers.values():
             if worker.row.fed_by is FedBy.HTTP_API:
-                api = Api(self, "Api", worker.function, issuer=self._stage.issuer, keep=self._stage.on_aws)
+                at = Address(emulator=self._stage.endpoint, console=self._stage.settings.get("CONSOLE_URL"))
+                api = Api(self, "Api", worker.function, issuer=self._stage.issuer, at=at, keep=self._stage.on_aws)
                 output(self, "ApiUrl", api.url)
-                if api.client is not None:
-                    output(self, "UserPoolId", api.pool.user_pool_id)
-                    output(self, "UserPoolClientId", api.client.user_pool_client_id)
+                if api.people is not None:
+                    output(self, "UserPoolId", api.people.pool.user_pool_id)
+                    output(self, "UserPoolClientId", api.people.programs.user_pool_client_id)
+                    output(self, "ConsoleClientId", api.people.browsers.user_pool_client_id)
+                worker.function.add_environment("SIGN_IN", self.to_json_string(asdict(api.sign_in)))
 
     def _receive_mail(self) -> None:
         if self._stage.mail_domain is not None:

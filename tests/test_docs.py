@@ -11,7 +11,7 @@ from counterfoil.metrics import Metric
 from infra.alarms import WATCHES, Scope, Watch
 from infra.workers import WORKERS, Row
 
-LOCAL_CONTEXT = {"stage", "databaseUrl", "timeout"}
+LOCAL_CONTEXT = {"stage", "databaseUrl", "endpoint", "timeout"}
 """What the local cloud is told by `counterfoil up`."""
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

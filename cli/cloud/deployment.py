@@ -60,7 +60,7 @@ def deploy(  # what is deployed where, what it is told, and who hears of it
     log(place).parent.mkdir(parents=True, exist_ok=True)
     log(place).write_text("")
     where = ["--output", str(place.assembly), "--outputs-file", str(place.outputs)]
-    context = ["-c", "stage=local", "-c", f"databaseUrl={database_url}"]
+    context = ["-c", "stage=local", "-c", f"databaseUrl={database_url}", "-c", f"endpoint={target.endpoint}"]
     if tuning.settings:
         context += ["-c", f"settings={json.dumps(dict(tuning.settings))}"]
     if tuning.timeout is not None:

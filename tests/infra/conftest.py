@@ -8,7 +8,11 @@ import pytest
 from infra.packaging import Package
 from tests.infra.synthesis import Synthesis, synthesise
 
-LOCAL = {"stage": "local", "databaseUrl": "postgresql://postgres@127.0.0.1:5432/counterfoil"}
+LOCAL = {
+    "stage": "local",
+    "databaseUrl": "postgresql://postgres@127.0.0.1:5432/counterfoil",
+    "endpoint": "http://127.0.0.1:4566",
+}
 
 
 @pytest.fixture(scope="session")

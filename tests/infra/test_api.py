@@ -1,23 +1,81 @@
-"""The gateway of the API: nothing behind it is reached without a token, and whose tokens it takes."""
+"""The gateway: the API is not reached without a token, whose tokens it takes, and where people sign in."""
 
+import json
+import re
 from pathlib import Path
+from typing import Any
 
+from counterfoil.settings import SignIn
+from functions.admin_api import console
 from functions.admin_api.problems import BY_THE_GATEWAY, SENTENCES
 from infra.api import BURST, REQUESTS_PER_SECOND, ROLES
 from infra.packaging import Package
 from tests.infra.synthesis import Synthesis, Template, synthesise
 
 
-def authorizer(template: Template) -> dict[str, object]:
-    resolved: dict[str, object] = template.resolved(template.the("AWS::ApiGatewayV2::Authorizer"))
+def authorizer(template: Template) -> dict[str, Any]:
+    resolved: dict[str, Any] = template.resolved(template.the("AWS::ApiGatewayV2::Authorizer"))
     return resolved
 
 
-def test_every_route_takes_a_token(aws: Synthesis) -> None:
-    routes = aws["pipeline"].resources("AWS::ApiGatewayV2::Route").values()
+def clients(template: Template) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The user pool's client for programs, and that for browsers."""
+    found = template.resources("AWS::Cognito::UserPoolClient").values()
+    (browsers,) = [client for client in found if client["AllowedOAuthFlowsUserPoolClient"]]
+    (programs,) = [client for client in found if client is not browsers]
+    return programs, browsers
 
-    assert {route["RouteKey"] for route in routes} == {"ANY /api/{path+}"}
-    assert {route["AuthorizationType"] for route in routes} == {"JWT"}
+
+def sign_in(template: Template) -> SignIn:
+    """What the function is told."""
+    function = template.resolved(template.named("AWS::Lambda::Function", "counterfoil-admin_api"))
+    return SignIn.model_validate(json.loads(function["Environment"]["Variables"]["SIGN_IN"]))
+
+
+def test_every_route_takes_a_token_but_those_of_the_console(aws: Synthesis, local: Synthesis) -> None:
+    for stage in (aws, local):
+        routes = stage["pipeline"].resources("AWS::ApiGatewayV2::Route").values()
+        types = {route["RouteKey"]: route["AuthorizationType"] for route in routes}
+
+        assert types == {"ANY /api/{path+}": "JWT"} | dict.fromkeys(console.ROUTES, "NONE")
+
+
+def test_a_browser_signs_in_by_code_without_a_secret_and_comes_back_to_the_console_alone(
+    aws: Synthesis, local: Synthesis
+) -> None:
+    _, browsers = clients(aws["pipeline"])
+    (back,) = aws["pipeline"].resolved(browsers["CallbackURLs"])
+    (out,) = aws["pipeline"].resolved(browsers["LogoutURLs"])
+    (local_back,) = local["pipeline"].resolved(clients(local["pipeline"])[1]["CallbackURLs"])
+
+    assert browsers["AllowedOAuthFlows"] == ["code"]
+    assert browsers["GenerateSecret"] is False
+    assert not {flow for flow in browsers.get("ExplicitAuthFlows", ()) if "REFRESH" not in flow}
+    assert back.startswith("https://ApiGateway")
+    assert back.endswith("/console/signed-in")
+    assert out == back.replace("signed-in", "signed-out")
+    assert local_back.startswith("http://127.0.0.1:4566/_aws/execute-api/ApiGateway")
+    assert local_back.endswith("/$default/console/signed-in")
+
+
+def test_a_console_with_a_domain_of_its_own_is_come_back_to_too(dependencies: Package, tmp_path: Path) -> None:
+    context = {"settings": {"CONSOLE_URL": "https://counterfoil.example.com/console/"}}
+    named = synthesise(tmp_path, context, dependencies)["pipeline"]
+
+    assert clients(named)[1]["CallbackURLs"][1] == "https://counterfoil.example.com/console/signed-in"
+
+
+def test_the_function_is_told_where_its_people_sign_in(aws: Synthesis, local: Synthesis) -> None:
+    on_aws, here = sign_in(aws["pipeline"]), sign_in(local["pipeline"])
+
+    assert authorizer(aws["pipeline"])["JwtConfiguration"]["Issuer"] == on_aws.issuer
+    assert on_aws.client in authorizer(aws["pipeline"])["JwtConfiguration"]["Audience"]
+    assert on_aws.discovery == f"{on_aws.issuer}/.well-known/openid-configuration"
+    issuer, pages = on_aws.origins
+    assert on_aws.issuer.startswith(f"{issuer}/")
+    assert re.fullmatch(r"https://ApiPeopleDomain\w+\.auth\.AWS::Region\.amazoncognito\.com", pages)
+    assert here.origins == ("http://127.0.0.1:4566",)
+    assert here.discovery.startswith("http://127.0.0.1:4566/ApiPeople")
 
 
 def test_it_is_an_http_api_whose_own_refusals_the_description_knows(aws: Synthesis) -> None:
@@ -28,7 +86,7 @@ def test_it_is_an_http_api_whose_own_refusals_the_description_knows(aws: Synthes
 def test_tokens_are_those_of_a_user_pool_into_which_nobody_signs_himself_up(aws: Synthesis) -> None:
     pipeline = aws["pipeline"]
     pool = pipeline.the("AWS::Cognito::UserPool")
-    client = pipeline.the("AWS::Cognito::UserPoolClient")
+    client, _ = clients(pipeline)
     groups = pipeline.resources("AWS::Cognito::UserPoolGroup").values()
 
     assert pool["AdminCreateUserConfig"] == {"AllowAdminCreateUserOnly": True}
@@ -54,6 +112,12 @@ def test_another_issuer_takes_the_place_of_the_user_pool(dependencies: Package, 
         "Audience": ["counterfoil"],
     }
     assert named.resources("AWS::Cognito::UserPool") == {}
+    assert sign_in(named) == SignIn(
+        issuer="https://login.example.com/acme",
+        client="counterfoil",
+        discovery="https://login.example.com/acme/.well-known/openid-configuration",
+        origins=("https://login.example.com",),
+    )
 
 
 def test_the_gateway_lets_through_what_the_database_can_take(aws: Synthesis) -> None:

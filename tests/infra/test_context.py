@@ -58,6 +58,7 @@ def test_without_a_context_a_real_account_is_meant_and_nothing_is_changed():
     assert deployment() == Deployment(
         stage="aws",
         database_url=None,
+        endpoint=None,
         timeout=None,
         settings={},
         alarms={},

@@ -48,6 +48,21 @@ class Worker(BaseModel):
     """Its retry policy: the same message again, or a new one on a queue for retries."""
 
 
+class SignIn(BaseModel):
+    """Where people sign in to the console, by OpenID Connect."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    issuer: str
+    """As tokens name it in `iss`."""
+    client: str
+    """The console's id there."""
+    discovery: str
+    """Address of the issuer's description of itself."""
+    origins: tuple[str, ...]
+    """What a browser has to reach for it: `https://host`, each."""
+
+
 class Settings(BaseModel):
     """Every setting, each from the environment variable of the same name in capitals. Durations are seconds."""
 
@@ -164,6 +179,8 @@ class Settings(BaseModel):
     """Enables notifications by e-mail, from this address that SES has verified."""
     email_to: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = ()
     """Who hears of every tenant's failures."""
+    sign_in: Annotated[SignIn | None, BeforeValidator(_from_json)] = None
+    """Of whom serves the console."""
     console_url: str | None = None
     """Where the console is served; links in notifications lead there."""
     notification_digest_seconds: float = Field(default=300, ge=0)

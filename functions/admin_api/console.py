@@ -1,0 +1,163 @@
+"""Serves the console: pages for the browser from the function's own asset, to everybody, for there is nothing in them.
+
+What can be asked for is a table that is made with the files (`infra/console.py`). Names hold a hash of what is in them,
+so that a browser asks once; the page that names them is asked for each time.
+"""
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from counterfoil.settings import SignIn
+
+ROUTES = frozenset({"GET /console", "GET /console/{path+}"})
+"""What the gateway lets through without a token: nothing else answers it."""
+VIEWS = frozenset({"", "dead-letters", "signed-in", "signed-out", "tasks"})
+"""First words of the paths that the page in the browser knows."""
+DEEPEST = 4
+"""Words of a path."""
+FILES = Path(__file__).parent / "pages"
+_PREFIX = "/console"
+_ASSETS = "/console/assets/"
+_YEAR = 365 * 24 * 60 * 60
+_SECURITY = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Strict-Transport-Security": f"max-age={_YEAR}",
+    "Permissions-Policy": "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self' {origins}; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+    "trusted-types 'none'"
+)
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of the table."""
+
+    content_type: str
+    etag: str
+    content: bytes
+    """Packed by gzip."""
+
+
+@dataclass(frozen=True)
+class Console:
+    """What is served."""
+
+    files: Mapping[str, File]
+    """By the name behind `/console/assets/`."""
+    page: str
+    """HTML in which `{root}` stands for the way back to `/console/`."""
+    etag: str
+    """Of the page."""
+
+    @classmethod
+    def read(cls, folder: Path) -> "Console":
+        """What was packed into `folder`."""
+        table = json.loads((folder / "files.json").read_text())
+        files = {
+            name: File(told["type"], told["etag"], (folder / f"{name}.gz").read_bytes())
+            for name, told in table["assets"].items()
+        }
+        return cls(files, (folder / "index.html").read_text(), table["page"]["etag"])
+
+    def answer(self, event: Mapping[str, Any], sign_in: SignIn | None) -> dict[str, Any]:
+        """Answer a request of one of the ROUTES, as the gateway tells of it."""
+        path = event["rawPath"]
+        headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
+        if path == f"{_PREFIX}/config.json":
+            return _config(sign_in)
+        if path.startswith(_ASSETS):
+            file = self.files.get(path.removeprefix(_ASSETS))
+            return _missing() if file is None else _file(file, headers)
+        return self._page(path, headers, sign_in)
+
+    def _page(self, path: str, headers: Mapping[str, str], sign_in: SignIn | None) -> dict[str, Any]:
+        words = path.removeprefix(_PREFIX).removeprefix("/").split("/")
+        known = words == [""] or (words[0] in VIEWS - {""} and len(words) <= DEEPEST)
+        # The page does not know under which path it is served, but how many words below its root it is asked for.
+        root = "console/" if path == _PREFIX else "../" * (len(words) - 1) or "./"
+        etag = f'"{self.etag}-{len(root)}"'
+        told = {
+            "Cache-Control": "no-cache",
+            "Content-Security-Policy": _POLICY.format(origins=" ".join(sign_in.origins) if sign_in else "").strip(),
+        }
+        if not known:
+            return _answered(HTTPStatus.NOT_FOUND, "text/html; charset=utf-8", self._html(root), told)
+        if _has(headers, etag):
+            return _not_modified(told | {"ETag": etag})
+        return _answered(HTTPStatus.OK, "text/html; charset=utf-8", self._html(root), told | {"ETag": etag})
+
+    def _html(self, root: str) -> str:
+        return self.page.replace("{root}", root)
+
+
+@cache
+def console() -> Console:
+    """The console of this function's asset."""
+    return Console.read(FILES)
+
+
+def _config(sign_in: SignIn | None) -> dict[str, Any]:
+    """What the page has to know of this deployment."""
+    told = {"sign_in": sign_in and sign_in.model_dump(mode="json", exclude={"origins"})}
+    return _answered(HTTPStatus.OK, "application/json", json.dumps(told), {"Cache-Control": "no-cache"})
+
+
+def _file(file: File, headers: Mapping[str, str]) -> dict[str, Any]:
+    told = {
+        "Cache-Control": f"public, max-age={_YEAR}, immutable",
+        "ETag": f'"{file.etag}"',
+        "Vary": "Accept-Encoding",
+    }
+    if _has(headers, told["ETag"]):
+        return _not_modified(told)
+    content = file.content
+    if _takes_gzip(headers.get("accept-encoding", "")):
+        told["Content-Encoding"] = "gzip"
+    else:
+        content = gzip.decompress(content)
+    return {
+        "statusCode": HTTPStatus.OK,
+        "headers": {**_SECURITY, **told, "Content-Type": file.content_type},
+        "body": base64.b64encode(content).decode(),
+        "isBase64Encoded": True,
+    }
+
+
+def _missing() -> dict[str, Any]:
+    text = "There is no such file. A page that was open during a deployment has to be loaded again."
+    return _answered(HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", text, {"Cache-Control": "no-store"})
+
+
+def _not_modified(headers: Mapping[str, str]) -> dict[str, Any]:
+    return {"statusCode": HTTPStatus.NOT_MODIFIED, "headers": {**_SECURITY, **headers}, "body": ""}
+
+
+def _answered(status: HTTPStatus, content_type: str, text: str, headers: Mapping[str, str]) -> dict[str, Any]:
+    return {"statusCode": status, "headers": {**_SECURITY, **headers, "Content-Type": content_type}, "body": text}
+
+
+def _has(headers: Mapping[str, str], etag: str) -> bool:
+    """Whether the browser has just this. A gateway or a proxy may have weakened the tag."""
+    known = headers.get("if-none-match", "").split(",")
+    return any(one.strip().removeprefix("W/") in {etag, "*"} for one in known)
+
+
+def _takes_gzip(accepted: str) -> bool:
+    coded = {
+        part.split(";")[0].strip().lower(): part.partition(";")[2].replace(" ", "") for part in accepted.split(",")
+    }
+    return coded.get("gzip", "q=0") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}

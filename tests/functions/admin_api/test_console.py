@@ -1,0 +1,204 @@
+"""What serves the console: exactly the files of its table, with the right headers, to everybody."""
+
+import copy
+import gzip
+import json
+import re
+from base64 import b64decode
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterfoil.settings import SignIn, settings
+from functions.admin_api import console, handler
+from functions.admin_api.console import Console
+from infra import pages
+from tests.delivery.harness import Context
+from tests.functions.admin_api.conftest import EVENT
+
+ROOT = Path(__file__).parents[3]
+SIGN_IN = SignIn(
+    issuer="https://login.example.com/acme",
+    client="counterfoil",
+    discovery="https://login.example.com/acme/.well-known/openid-configuration",
+    origins=("https://login.example.com",),
+)
+FIRST_LOAD_BYTES = 200 * 1024
+
+Get = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Console:
+    """The console as it is packed."""
+    files = pages.write(
+        pages.make(ROOT / "functions" / "admin_api" / "pages", ROOT / "node_modules"), tmp_path_factory.mktemp("build")
+    )
+    return Console.read(files["files.json"].parent)
+
+
+@pytest.fixture
+def get(served: Console) -> Get:
+    """`get(path, **headers)` asks as the gateway does."""
+
+    def get(path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
+        return served.answer({"rawPath": path, "headers": headers or {}}, SIGN_IN)
+
+    return get
+
+
+def assets(html: str) -> list[str]:
+    return re.findall(r'(?:href|src)="([^"]+)"', html)
+
+
+def test_the_page_is_served_for_each_view_and_finds_its_files_from_there(get: Get) -> None:
+    for path, root in (
+        ("/console", "console/"),
+        ("/console/", "./"),
+        ("/console/dead-letters", "./"),
+        ("/console/dead-letters/4f0d", "../"),
+        ("/console/signed-in", "./"),
+    ):
+        answer = get(path)
+        assert (answer["statusCode"], answer["headers"]["Content-Type"]) == (200, "text/html; charset=utf-8"), path
+        assert all(found.startswith(f"{root}assets/") for found in assets(answer["body"])), path
+
+
+def test_a_path_that_is_no_view_gets_the_page_that_says_so_and_404(get: Get) -> None:
+    for path in ("/console/nowhere", "/console/dead-letters/1/2/3/4", "/console/index.html", "/console/files.json"):
+        assert get(path)["statusCode"] == 404, path
+
+
+def test_every_file_that_the_page_names_is_there_and_kept_for_good(get: Get) -> None:
+    types = {}
+    for found in assets(get("/console/dead-letters")["body"]):
+        answer = get(f"/console/{found.removeprefix('./')}", {"accept-encoding": "gzip, br"})
+        assert answer["statusCode"] == 200
+        assert answer["headers"]["Cache-Control"] == "public, max-age=31536000, immutable"
+        assert answer["headers"]["Content-Encoding"] == "gzip"
+        types[Path(found).suffix] = answer["headers"]["Content-Type"]
+
+    assert types == {suffix: pages.TYPES[suffix] for suffix in (".svg", ".css", ".txt", ".js")}
+
+
+def test_the_first_load_is_small(get: Get) -> None:
+    page = get("/console/dead-letters")
+    loaded = [
+        b64decode(get(f"/console/{found.removeprefix('./')}", {"accept-encoding": "gzip"})["body"])
+        for found in assets(page["body"])
+    ]
+
+    assert len(page["body"]) + sum(map(len, loaded)) < FIRST_LOAD_BYTES
+
+
+@pytest.mark.parametrize("accepted", ["", "identity", "br", "gzip;q=0", "gzip; q=0.0"])
+def test_who_takes_no_gzip_gets_it_unpacked(get: Get, accepted: str) -> None:
+    (script,) = [found for found in assets(get("/console")["body"]) if found.endswith(".js")]
+    packed = get(f"/{script}", {"accept-encoding": "gzip"})
+    plain = get(f"/{script}", {"accept-encoding": accepted})
+
+    assert "Content-Encoding" not in plain["headers"]
+    assert b64decode(plain["body"]) == gzip.decompress(b64decode(packed["body"]))
+    assert plain["headers"]["Vary"] == "Accept-Encoding"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "../files.json",
+        "../../handler.py",
+        "..%2fhandler.py",
+        "..\\handler.py",
+        "/etc/passwd",
+        "//etc/passwd",
+        "app.js",
+        "index.html",
+        "files.json",
+        "app.js\0",
+        "__proto__",
+    ],
+)
+def test_nothing_but_the_files_of_the_table_is_served(get: Get, name: str) -> None:
+    answer = get(f"/console/assets/{name}")
+
+    assert (answer["statusCode"], answer["headers"]["Cache-Control"]) == (404, "no-store")
+
+
+def test_what_a_browser_has_is_not_sent_again(get: Get) -> None:
+    for path in ("/console/dead-letters", "/" + assets(get("/console")["body"])[0]):
+        etag = get(path)["headers"]["ETag"]
+        for known in (etag, f"W/{etag}", f'"other", {etag}', "*"):
+            assert get(path, {"If-None-Match": known})["statusCode"] == 304
+        assert get(path, {"If-None-Match": '"other"'})["statusCode"] == 200
+
+
+def test_the_page_of_another_depth_is_another_page(get: Get) -> None:
+    etag = get("/console/dead-letters")["headers"]["ETag"]
+
+    assert get("/console/dead-letters/4f0d", {"if-none-match": etag})["statusCode"] == 200
+
+
+def test_every_answer_forbids_what_a_page_of_ours_does_not_need(get: Get) -> None:
+    script = "/" + assets(get("/console")["body"])[0]
+    for path in ("/console", "/console/nowhere", "/console/config.json", script, "/console/assets/none.js"):
+        headers = get(path)["headers"]
+        assert headers["X-Content-Type-Options"] == "nosniff", path
+        assert headers["X-Frame-Options"] == "DENY", path
+        assert headers["Referrer-Policy"] == "no-referrer", path
+        assert headers["Cross-Origin-Opener-Policy"] == "same-origin", path
+        assert "max-age=" in headers["Strict-Transport-Security"], path
+
+
+def test_the_policy_lets_in_our_own_files_and_the_issuer_alone(get: Get) -> None:
+    for path in ("/console", "/console/nowhere"):
+        said = get(path)["headers"]["Content-Security-Policy"].split("; ")
+        policy = {directive.split()[0]: directive.split()[1:] for directive in said}
+
+        assert policy["default-src"] == ["'none'"]
+        assert policy["script-src"] == policy["style-src"] == ["'self'"]
+        assert policy["connect-src"] == ["'self'", "https://login.example.com"]
+        assert policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == ["'none'"]
+
+
+def test_the_page_holds_no_script_and_no_style_of_its_own(get: Get) -> None:
+    html = get("/console")["body"]
+
+    assert re.findall(r"<script[^>]*>(.*?)</script>", html, re.DOTALL) == [""]
+    assert "<style" not in html
+    assert not re.search(r"\s(?:style|on\w+)=", html)
+
+
+def test_the_page_learns_where_to_sign_in(get: Get, served: Console) -> None:
+    answer = get("/console/config.json")
+
+    assert json.loads(answer["body"]) == {
+        "sign_in": {"issuer": SIGN_IN.issuer, "client": "counterfoil", "discovery": SIGN_IN.discovery}
+    }
+    nowhere = served.answer({"rawPath": "/console/config.json"}, None)
+    assert json.loads(nowhere["body"]) == {"sign_in": None}
+
+
+def test_what_came_without_a_token_never_comes_to_the_api(served: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handler, "console", lambda: served)
+    settings.cache_clear()
+    event = copy.deepcopy(EVENT)
+    event["routeKey"] = "GET /console/{path+}"
+    del event["requestContext"]["authorizer"]
+    try:
+        for path in ("/api/tasks", "/console/../api/tasks", "//api/tasks", "/console/..%2fapi/openapi.json"):
+            event["rawPath"] = event["requestContext"]["http"]["path"] = path
+            answer = handler.handle(event, Context())
+            assert (answer["statusCode"], answer["headers"]["Content-Type"]) == (404, "text/html; charset=utf-8")
+    finally:
+        settings.cache_clear()
+
+
+def test_the_views_are_those_that_the_page_knows() -> None:
+    source = (ROOT / "functions" / "admin_api" / "pages" / "app.js").read_text()
+    (table,) = re.findall(r"const VIEWS = \{(.*?)\n\};", source, re.DOTALL)
+    known = set(re.findall(r'^  "?([\w-]+)"?:', table, re.MULTILINE))
+
+    assert known | {"", "signed-in", "signed-out"} == console.VIEWS
