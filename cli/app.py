@@ -24,6 +24,9 @@ COMMANDS = {
     "up": Command("cli.cloud.commands:up", "Bring the local cloud up and deploy the app into it.", CLOUD),
     "down": Command("cli.cloud.commands:down", "Take the local cloud down and delete all that it holds.", CLOUD),
     "status": Command("cli.cloud.commands:status", "Show whether the local cloud is up, and what waits in it.", CLOUD),
+    "console": Command(
+        "cli.console:console", "Show where the console of the local cloud is, and who may sign in.", CLOUD
+    ),
     "demo": Command("cli.demo:demo", "Feed sample documents to the app and show what came of each.", CLOUD),
     "replay": Command("cli.replay.command:replay", "Replay many invoices in one file, few at once.", CLOUD),
     "tenants": Command(

@@ -191,6 +191,11 @@ class Cloud:
         id_ = self.outputs["ApiUrl"].removeprefix("https://").split(".", 1)[0]
         return f"{self.state.emulator.endpoint}/_aws/execute-api/{id_}/$default"
 
+    @property
+    def console_url(self) -> str:
+        """Where a browser finds the console."""
+        return f"{self.api_url}/console"
+
     @cached_property
     def database(self) -> Database:
         """The database as the workers see it: one tenant for each transaction, or the life cycles of all."""

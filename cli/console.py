@@ -1,0 +1,80 @@
+"""`counterfoil console`: somebody who may sign in to the console of the local cloud, and the way there."""
+
+import secrets
+import webbrowser
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import place_of
+from cli.tenants import chosen
+from cli.terminal import page, print_json
+
+Role = Literal["viewer", "operator", "admin"]
+EVERY_TENANT = "*"
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody of the local cloud's user pool."""
+
+    email: str
+    password: str
+
+
+def console(
+    context: typer.Context,
+    *,
+    role: Annotated[Role, typer.Option(help="What the person may do; each may do what those before it may.")] = "admin",
+    tenant: Annotated[
+        str | None, typer.Option(help="The only tenant that the person sees, by its slug. Else every one.")
+    ] = None,
+    browse: Annotated[bool, typer.Option("--open", help="Open the console in a browser.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print address, e-mail address and password as JSON.")
+    ] = False,
+) -> None:
+    """Show where the console of the local cloud is, and who may sign in.
+
+    There is a person for each role and tenant, made when it is first asked for. Each time it gets a new password;
+    whoever is signed in stays so.
+    """
+    cloud = Cloud.at(place_of(context.obj))
+    slug = EVERY_TENANT if tenant is None else chosen(cloud, tenant)[0].slug
+    name = role if tenant is None else f"{role}.{slug}"
+    person = make_person(cloud, f"{name}@counterfoil.example", [role, f"tenant:{slug}"])
+    if as_json:
+        print_json({"url": cloud.console_url, "email": person.email, "password": person.password})
+    else:
+        table = Table.grid(padding=(0, 2))
+        for title, value in (("console", cloud.console_url), ("e-mail", person.email), ("password", person.password)):
+            table.add_row(Text(f"  {title}", "dim"), Text(value, overflow="fold"))
+        page().print(table)
+    if browse:
+        webbrowser.open(cloud.console_url)
+
+
+def make_person(cloud: Cloud, email: str, groups: Sequence[str]) -> Person:
+    """Make sure of a person in these groups, with a new password."""
+    people, pool = cloud.client("cognito-idp"), cloud.outputs["UserPoolId"]
+    person = Person(email, f"Aa1!{secrets.token_urlsafe(12)}")
+    with suppress(people.exceptions.UsernameExistsException):  # it was asked for before
+        people.admin_create_user(
+            UserPoolId=pool,
+            Username=email,
+            MessageAction="SUPPRESS",
+            UserAttributes=[{"Name": "email", "Value": email}, {"Name": "email_verified", "Value": "true"}],
+        )
+    people.admin_set_user_password(UserPoolId=pool, Username=email, Password=person.password, Permanent=True)
+    known = {group["GroupName"] for group in people.list_groups(UserPoolId=pool)["Groups"]}
+    for group in groups:
+        if group not in known:
+            people.create_group(UserPoolId=pool, GroupName=group)
+        people.admin_add_user_to_group(UserPoolId=pool, Username=email, GroupName=group)
+    return person
