@@ -206,7 +206,8 @@ class Conversation:
         payload: dict[str, object] = {"message": text}
         if self.session_id is not None:
             payload["session_id"] = str(self.session_id)
-        order = store.order(TYPES.enabled(NAME, self.settings), payload)  # type: ignore[arg-type]  # JSON
+        type_ = TYPES.enabled(NAME, self.settings)
+        order = store.order(type_, payload, settings=self.settings)  # type: ignore[arg-type]  # JSON
         done = store.submit(self.database, self.tenant_id, order, datetime.now(UTC), bucket=self.bucket)
         self.send(done.sends)
         self.session_id = self.session_id or done.task.job_id

@@ -15,7 +15,7 @@ from counterfoil.dead_letters.edits import NotEditableError
 from counterfoil.errors import CounterfoilError, PermanentError, RejectedRequestError, TransientError, sentence
 from counterfoil.tasks.chat import NoSessionError
 from counterfoil.tasks.claim_check import TooLargeError
-from counterfoil.tasks.registry import InvalidPayloadError
+from counterfoil.tasks.registry import InvalidPayloadError, NotBeforeError
 from counterfoil.tasks.store import EndedError, KeyTakenError
 from functions.admin_api.allowance import TooManyError
 from functions.admin_api.etags import NoConditionError
@@ -56,6 +56,7 @@ def register(api: APIGatewayHttpResolver, forms: Sequence[type[BaseModel]], allo
         ResponseValidationError: _not_as_promised,
         NoRouteError: lambda _: _no_route(allowed()),
         TooManyError: _too_many,
+        NotBeforeError: _too_many,
         TransientError: _later,
         PermanentError: _broken,
     }
@@ -96,7 +97,7 @@ def _no_route(allowed: Sequence[str]) -> Response[str]:
     return problem(404, "There is no such path.")
 
 
-def _too_many(error: TooManyError) -> Response[str]:
+def _too_many(error: TooManyError | NotBeforeError) -> Response[str]:
     return refused(429, error, {"Retry-After": str(error.retry_after)})
 
 

@@ -143,6 +143,7 @@ class Desk:
             TooLargeError: it is larger than is taken.
             ForbiddenError: the caller is nobody.
             ForbiddenError, NotFoundError, TooManyError: see `Change.admit`.
+            NotBeforeError: the type takes no more for a while.
             KeyTakenError: the key belongs to another request.
             ServiceUnavailableError, DatabaseUnavailableError: this cannot be done just now.
         """

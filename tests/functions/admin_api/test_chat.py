@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -23,9 +24,10 @@ def acme(make_tenant: Callable[..., UUID], monkeypatch: pytest.MonkeyPatch) -> U
     return make_tenant("acme")
 
 
-def say(ask: Ask, text: str, session: str | None = None, **how: Any) -> Answer:
+def say(ask: Ask, text: str, session: str | None = None, idempotency_key: str | None = None, **how: Any) -> Answer:
     payload = {"message": text} | ({} if session is None else {"session_id": session})
-    return ask({"task_type": "chat_completion", "payload": payload}, path="/api/tasks", **how)
+    order = {"task_type": "chat_completion", "payload": payload, "idempotency_key": idempotency_key}
+    return ask(order, path="/api/tasks", **how)
 
 
 def get(ask: Ask, path: str = "", **how: Any) -> Answer:
@@ -49,6 +51,53 @@ def test_a_conversation_is_begun_gone_on_with_and_read(ask: Ask) -> None:
     assert [(one["session_id"], one["messages"], one["begins"]) for one in listed["sessions"]] == [
         (session, 2, "Hello")
     ]
+
+
+def spend(admin: Connection, acme: UUID, chats: int, days_ago: int = 0) -> None:
+    """So many questions in conversations were asked that day."""
+    day = datetime.now(UTC).date() - timedelta(days=days_ago)
+    values = [acme, day, chats, chats]
+    admin.execute(
+        "INSERT INTO llm_day (tenant_id, day, calls, chats) VALUES (%s, %s, 0, %s) "
+        "ON CONFLICT (tenant_id, day) DO UPDATE SET chats = %s",
+        values,
+    )
+
+
+def test_beyond_the_budget_of_the_day_no_message_is_taken_and_nobody_is_told_of_a_failure(
+    ask: Ask, acme: UUID, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHAT_QUESTIONS_PER_DAY", "2")
+    settings.cache_clear()
+    spend(admin, acme, 2, days_ago=1)
+    spend(admin, acme, 1)
+    begun = say(ask, "Hello", idempotency_key="1")
+    assert begun.status == 202
+
+    spend(admin, acme, 2)
+    refused = [say(ask, "Hello?", session) for session in (None, begun.body["job_id"])]
+
+    today, now = datetime.now(UTC).date(), datetime.now(UTC)
+    midnight = datetime.combine(today + timedelta(days=1), time(), UTC)
+    for answer in refused:
+        assert (answer.status, answer.headers["Content-Type"]) == (429, "application/problem+json")
+        assert answer.body["detail"] == (
+            "The language model was not asked: today's budget of 2 questions in conversations is used up "
+            f"({today}, UTC). Send the message again after midnight UTC."
+        )
+        assert 0 <= int(answer.headers["Retry-After"]) - (midnight - now).total_seconds() < 60
+    again = say(ask, "Hello", idempotency_key="1")
+    assert (again.status, again.body["job_id"]) == (200, begun.body["job_id"])
+    assert [len(rows(admin, table)) for table in ("task", "chat_session", "chat_message", "outbox")] == [1] * 4
+    assert (rows(admin, "dead_letter"), rows(admin, "notification")) == ([], [])
+    assert ask({"task_type": "echo", "payload": {}}, path="/api/tasks").status == 202
+
+
+def test_a_budget_of_none_takes_no_message(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHAT_QUESTIONS_PER_DAY", "0")
+    settings.cache_clear()
+
+    assert say(ask, "Hello").status == 429
 
 
 def test_a_long_conversation_is_read_by_pages(ask: Ask) -> None:

@@ -1,7 +1,7 @@
 """Questions to a language model, or to one of embeddings: asked with patience, answered in a form, and counted."""
 
 from counterfoil.llm.asking import Answered, Asks, Consults, Llm, Question
-from counterfoil.llm.calls import CHAT, BudgetSpentError
+from counterfoil.llm.calls import CHAT, BudgetSpentError, refuse_spent_chats
 from counterfoil.llm.embedding import Vector
 from counterfoil.llm.provider import RefusedQuestionError, Turn
 
@@ -16,4 +16,5 @@ __all__ = [
     "RefusedQuestionError",
     "Turn",
     "Vector",
+    "refuse_spent_chats",
 ]

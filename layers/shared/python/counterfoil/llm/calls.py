@@ -8,13 +8,13 @@ that is made before.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import LiteralString
 from uuid import UUID
 
 from aws_lambda_powertools import Logger
 
-from counterfoil.db import CommitUnknownError, Database
+from counterfoil.db import CommitUnknownError, Connection, Database
 from counterfoil.errors import CounterfoilError, DeferredError, sentence
 from counterfoil.settings import Settings
 
@@ -40,6 +40,7 @@ INSERT INTO llm_day (tenant_id, day, calls, chats) VALUES (%(tenant_id)s, %(day)
 ON CONFLICT (tenant_id, day) DO UPDATE SET chats = llm_day.chats + 1
 RETURNING chats
 """
+_CHATS = "SELECT chats FROM llm_day WHERE tenant_id = %s AND day = %s"
 _OF_WORK = (
     "SELECT count(*) FROM llm_call WHERE work_id = %(work_id)s AND created_at >= %(since)s AND created_at < %(until)s"
 )
@@ -87,6 +88,30 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class _Day:
+    """A day of UTC."""
+
+    date: date
+
+    @classmethod
+    def of(cls, moment: datetime) -> "_Day":
+        return cls(moment.astimezone(UTC).date())
+
+    @property
+    def since(self) -> datetime:
+        return datetime.combine(self.date, time(), UTC)
+
+    @property
+    def until(self) -> datetime:
+        return self.since + timedelta(days=1)
+
+    def spent(self, limit: int, told: str) -> BudgetSpentError:
+        whose = f"today's budget of {limit} questions{told}"
+        message = f"The language model was not asked: {whose} is used up ({self.date:%Y-%m-%d}, UTC)."
+        return BudgetSpentError(message, until=self.until)
+
+
+@dataclass(frozen=True)
 class Call:
     """One call, before it is made."""
 
@@ -110,6 +135,19 @@ class End:
     cost_usd: float | None
 
 
+def refuse_spent_chats(connection: Connection, tenant_id: UUID, settings: Settings, now: datetime) -> None:
+    """Look whether a tenant may ask in a conversation today, of its transaction; nothing is counted.
+
+    Raises:
+        BudgetSpentError: it may not.
+    """
+    day = _Day.of(now)
+    row = connection.execute(_CHATS, [tenant_id, day.date]).fetchone()
+    ((_, limit, told),) = Budget.from_settings(settings).counts(CHAT)
+    if (0 if row is None else row[0]) >= limit:
+        raise day.spent(limit, told)
+
+
 def begin(database: Database, call: Call, budget: Budget) -> None:
     """Put a tenant's call on record, and count it; one that belongs to no tenant is counted for nobody.
 
@@ -126,18 +164,15 @@ def begin(database: Database, call: Call, budget: Budget) -> None:
 
 
 def _begin(database: Database, tenant_id: UUID, call: Call, budget: Budget) -> None:
-    day = call.created_at.astimezone(UTC).date()
-    since = datetime.combine(day, time(), UTC)
-    values = vars(call) | {"day": day, "since": since, "until": since + timedelta(days=1)}
+    day = _Day.of(call.created_at)
+    values = vars(call) | {"day": day.date, "since": day.since, "until": day.until}
     with database.tenant(tenant_id) as connection:
         if connection.execute(_BEGIN, values).fetchone() is None:
             return  # the commit that was in doubt had happened
         for count, limit, told in budget.counts(call.purpose):
             ((spent,),) = connection.execute(count, values).fetchall()
             if spent > limit:
-                whose = f"today's budget of {limit} questions{told}"
-                message = f"The language model was not asked: {whose} is used up ({day:%Y-%m-%d}, UTC)."
-                raise BudgetSpentError(message, until=values["until"])
+                raise day.spent(limit, told)
 
 
 def end(database: Database, call: Call, how: End) -> None:

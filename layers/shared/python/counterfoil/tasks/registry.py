@@ -33,6 +33,15 @@ class UnknownTypeError(RejectedRequestError):
     """There is no such type of task, or it is not enabled here. The sentence lists those that can be asked for."""
 
 
+class NotBeforeError(RejectedRequestError):
+    """The type takes no such task for a while: so much was asked for already. The sentence says until when."""
+
+    def __init__(self, message: str, *, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds."""
+
+
 class InvalidPayloadError(PermanentError):
     """A payload is not in the form of its type. The sentence says where; it quotes nothing of the payload."""
 
@@ -81,6 +90,8 @@ class Accepted:
     tenant_id: UUID
     user_id: str | None
     now: datetime
+    settings: Settings
+    """Those of the deployment."""
 
 
 Payload = TypeVar("Payload", bound=BaseModel)
@@ -89,7 +100,8 @@ Check = Callable[[Payload, Settings], None]
 """Looks at a task before it is accepted, without asking anybody: what can never be carried out here is refused to who
 asks for it, and makes no dead letter. It raises RejectedRequestError, with a sentence that says what to do."""
 OnAccept = Callable[[Connection, Accepted, Payload], None]
-"""Runs in the transaction that accepts a task, once; what it raises (RejectedRequestError) refuses the task."""
+"""Runs in the transaction that accepts a task, once; what it raises (RejectedRequestError, such as NotBeforeError)
+refuses the task."""
 OnCancel = Callable[[Connection, UUID, datetime], Sequence[Send]]
 """Runs in the transaction that cancels a task, with its id; returns the messages that are owed then."""
 

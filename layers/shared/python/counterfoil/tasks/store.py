@@ -44,6 +44,7 @@ class Order:
     max_retry: int
     idempotency_key: str | None
     user_id: str | None
+    settings: Settings
 
     @property
     def digest(self) -> bytes:
@@ -116,9 +117,10 @@ def order(  # a request is this many facts
             raise RejectedRequestError(f"{name} is a text of 1 to {LONGEST_KEY} characters that can be printed.")
     content = claim_check.checked(payload)
     form = type_.read(payload)
+    settings = settings or Settings()
     if type_.check is not None:
-        type_.check(form, settings or Settings())
-    return Order(type_, form, payload, content, max_retry, idempotency_key, user_id)
+        type_.check(form, settings)
+    return Order(type_, form, payload, content, max_retry, idempotency_key, user_id, settings)
 
 
 # -- handing in -----------------------------------------------------------------------------------------------------
@@ -197,7 +199,8 @@ def _submit(
     if payload_key is not None and connection.execute(_KEEP_PAYLOAD, [payload_key]).rowcount == 0:
         raise ServiceUnavailableError("The payload was written so long ago that it may be removed: ask again.")
     if wanted.type.on_accept is not None:
-        wanted.type.on_accept(connection, Accepted(job_id, tenant_id, wanted.user_id, now), wanted.form)
+        accepted = Accepted(job_id, tenant_id, wanted.user_id, now, wanted.settings)
+        wanted.type.on_accept(connection, accepted, wanted.form)
     sends = owe(connection, KINDS[WORKER], [(job_id, tenant_id, *inserted)], now, now)
     task = show(connection, job_id)
     assert task is not None  # it was inserted in this transaction

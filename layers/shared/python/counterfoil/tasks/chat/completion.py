@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from math import ceil
 from typing import Annotated
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from counterfoil.errors import DeferredError, InvalidSettingsError, PermanentErr
 from counterfoil.llm import Turn
 from counterfoil.tasks.chat import sessions
 from counterfoil.tasks.chat.tokens import estimate
-from counterfoil.tasks.registry import Accepted, Done, TaskContext, task
+from counterfoil.tasks.registry import Accepted, Done, NotBeforeError, TaskContext, task
 from counterfoil.work import KINDS, Send, wake_waiting
 
 NAME = "chat_completion"
@@ -32,11 +33,19 @@ class Message(BaseModel):
 
 
 def accept(connection: Connection, accepted: Accepted, payload: Message) -> None:
-    """Give the message its place.
+    """Give the message its place, where today's budget of the model lets it be answered.
+
+    The budget may still be used up by the time of the answer. But whoever goes on asking makes no dead letters.
 
     Raises:
+        NotBeforeError: the budget is used up.
         NoSessionError: there is no such session of this user.
     """
+    try:
+        llm.refuse_spent_chats(connection, accepted.tenant_id, accepted.settings, accepted.now)
+    except llm.BudgetSpentError as error:
+        wait = ceil((error.until - accepted.now).total_seconds())
+        raise NotBeforeError(_till_tomorrow(error), retry_after=wait) from error
     session_id = payload.session_id
     if session_id is None:
         session_id = accepted.job_id
@@ -82,7 +91,7 @@ def complete(context: TaskContext, _payload: Message) -> Done:
             question, time_left=context.time_left, cancelled=context.cancelled, check=context.check
         )
     except llm.BudgetSpentError as error:  # who waits for an answer is told so today, and the next message has its turn
-        raise PermanentError(f"{error} Send the message again after midnight UTC.") from error
+        raise PermanentError(_till_tomorrow(error)) from error
 
     def effects(connection: Connection) -> Sequence[Send]:
         sessions.answer(connection, asked.session_id, context.job_id, said.said, context.now())
@@ -97,6 +106,10 @@ def _history(context: TaskContext, connection: Connection, asked: sessions.Quest
     system, room = context.settings.chat_system_prompt, context.settings.chat_history_tokens
     budget = room - estimate(system) - estimate(asked.content)
     return sessions.history(connection, asked.session_id, asked.number, budget)
+
+
+def _till_tomorrow(error: llm.BudgetSpentError) -> str:
+    return f"{error} Send the message again after midnight UTC."
 
 
 def _not_yet(context: TaskContext) -> DeferredError:
