@@ -125,7 +125,7 @@ def after(text: str, read: Callable[[str], object] = UUID) -> tuple[datetime, ob
     try:
         at, id_ = base64.b64decode(text, altchars=b"-_", validate=True).decode("ascii").split("|")
         found = datetime.fromisoformat(at)
-        if found.tzinfo is None:
+        if found.tzinfo is None or not id_.isprintable():
             raise ValueError
         return found, read(id_)
     except (ValueError, binascii.Error):

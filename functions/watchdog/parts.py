@@ -1,6 +1,7 @@
 """Runs what belongs together but not upon one another: each part runs, whatever became of those before it."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from aws_lambda_powertools import Logger
 
@@ -23,7 +24,7 @@ def run_each(parts: Mapping[str, Callable[[], int | Mapping[str, int]]]) -> dict
         PartsError: some of them failed.
         DatabaseUnavailableError: the database is away. The parts behind did not run.
     """
-    done: dict[str, int] = {}
+    done: dict[str, Any] = {}
     failed: list[str] = []
     away = 0
     for name, part in parts.items():

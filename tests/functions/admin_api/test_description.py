@@ -1,7 +1,10 @@
 """Schemathesis holds the API against its own description: whatever is asked, it answers as promised and never fails."""
 
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 import schemathesis
@@ -12,7 +15,9 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance, unsuppor
 
 from counterfoil.db import Connection, Database
 from counterfoil.settings import settings as chosen
+from counterfoil.tasks.chat.completion import NAME
 from functions.admin_api.handler import document
+from functions.admin_api.request import cursor
 from tests.dead_letters.letters import dying
 from tests.documents.matching.office import Office
 from tests.documents.matching.test_judge import TWICE
@@ -39,12 +44,15 @@ WORDS = {f"POST /api/admin/reviews/{word}" for word in ("merge", "split", "accep
 """To GET one of these is to ask for a review of that name, and there is none (404, not 405)."""
 
 _known: dict[str, list[str]] = {}
+_answered: set[tuple[str, int]] = set()
+"""What was well formed, a task of some type or a cursor, and the status of its answer; of one operation."""
 
 
 @pytest.fixture
-def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> Office:
+def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> Iterator[Office]:
     """A tenant with a document in doubt, a task in each state, conversations and dead letters; it asks as it likes."""
     monkeypatch.setenv("CHANGES_AT_ONCE", "1000000")
+    monkeypatch.setenv("LLM_PROVIDER", "openai")
     chosen.cache_clear()
     office = Office(database, admin, TWICE)
     office.match_all()
@@ -64,28 +72,63 @@ def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.M
     letters.append(die(f"Bearer {work_id.hex} was refused"))
     _known["letter"] = [str(job_id) for job_id in letters]
     _known.update({"job_id": tasks, "session_id": sessions, "document_id": [str(id_) for id_ in office.ids]})
-    return office
+    _answered.clear()
+    yield office
+    asked, accepted = ({kind for kind, status in _answered if status < limit} for limit in (500, 300))
+    assert accepted == (asked if asked <= {"cursor"} else {"echo", NAME})  # or nothing behind the forms was reached
+
+
+def _number(given: str) -> int:
+    return int.from_bytes(sha256(given.encode(errors="surrogatepass")).digest())
+
+
+def _one_of_ours(given: str) -> str:
+    return ("echo", NAME)[_number(given) % 2]
+
+
+def _task(given: str, payload: Any) -> dict[str, Any]:
+    """A type and its payload. In a conversation the given text is said: in a new one, one of ours, one that is gone."""
+    if _one_of_ours(f"{given} {payload}") != NAME:
+        return {"task_type": "echo", "payload": payload}
+    session = (None, *_known["session_id"], str(UUID(int=_number(given) % 2**128)))[_number(given) // 2 % 4]
+    said = {"message": given} | ({} if session is None else {"session_id": session})
+    return {"task_type": NAME, "payload": said}
+
+
+def _cursor(given: str) -> str:
+    """Where a page may have ended, soon, long ago and far ahead, at something of ours or at what is gone."""
+    number = _number(given)
+    at = (NOW, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))[number % 3]
+    known = [*_known["job_id"], *_known["session_id"], *_known["document_id"], *_known["letter"]]
+    id_ = (known[number // 3 % len(known)], str(UUID(int=number % 2**128)))[number // 2 % 2]
+    return cursor(at, id_)
+
+
+def _parameters(query: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+    like: dict[str, Callable[[str], str]] = {"task_type": _one_of_ours, "cursor": _cursor}
+    return {name: like[name](str(given)) if name in like else ours.get(name, given) for name, given in query.items()}
 
 
 @schemathesis.hook
 def before_call(context: object, case: Case[Any], kwargs: object) -> None:  # its form
-    """What is well formed asks for what there is: our tenant, our ids, a type of task that is known, a first page."""
+    """What is well formed asks for what there is: our tenant, our ids, types of tasks that are known, pages."""
     if case.meta is None or case.meta.generation.mode is not GenerationMode.POSITIVE:
         return
     documents = _known["document_id"]
-    ours: dict[str, Any] = {"tenant": "acme", "task_type": "echo", "document": documents[1], "cluster": documents[2]}
+    ours: dict[str, Any] = {"tenant": "acme", "document": documents[1], "cluster": documents[2]}
     for name in case.path_parameters or {}:
         ids = _known["letter" if case.operation.path.startswith(LETTERS) else name]
         given = case.path_parameters[name]
         if isinstance(given, str) and len(given) == UUID_LENGTH and given[0] in "0123456789abc":
             case.path_parameters[name] = ids[int(given[0], 16) % len(ids)]
     if isinstance(case.query, dict):
-        case.query.pop("cursor", None)
-        case.query.update({name: value for name, value in ours.items() if name in case.query})
+        case.query.update(_parameters(case.query, ours))
     if case.headers is not None and "If-Match" in case.headers:
         case.headers["If-Match"] = '"1"'
     if isinstance(case.body, dict):
         case.body.update({name: value for name, value in ours.items() if isinstance(case.body.get(name), str)})
+        if case.operation.label == "POST /api/tasks":
+            case.body |= _task(case.body["task_type"], case.body["payload"])
         if isinstance(case.body.get("documents"), list):
             case.body["documents"] = [documents[1], documents[2]]
 
@@ -97,7 +140,14 @@ def test_whatever_is_asked_is_answered_as_promised(case: Case[Any], world: Offic
     label = case.operation.label
     left_out = [positive_data_acceptance] * (label in NOT_ALL_IN_THE_FORM) + [unsupported_method] * (label in WORDS)
 
-    case.call_and_validate(headers=HEADERS, excluded_checks=left_out)
+    response = case.call_and_validate(headers=HEADERS, excluded_checks=left_out)
+
+    assert case.meta is not None
+    if case.meta.generation.mode is GenerationMode.POSITIVE:
+        if label == "POST /api/tasks":
+            _answered.add((case.body["task_type"], response.status_code))
+        elif "cursor" in (case.query or {}):
+            _answered.add(("cursor", response.status_code))
 
 
 OPERATIONS = [
