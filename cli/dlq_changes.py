@@ -84,7 +84,7 @@ def edit(  # one for each option
     payload: Annotated[
         str | None,
         typer.Argument(
-            metavar="[PAYLOAD]",
+            metavar="PAYLOAD",
             help="A JSON object, all of the new payload; @FILE to read it, - for standard input.",
             show_default=False,
         ),
