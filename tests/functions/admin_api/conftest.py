@@ -107,9 +107,7 @@ def ask(database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> I
             claims["sub"] = subject
         event["headers"] |= headers or {}
         answer = handler.handle(event, Context())
-        return Answer(
-            answer["statusCode"], json.loads(answer["body"] or "null"), answer["headers"], answer["body"] or ""
-        )
+        return Answer(answer["statusCode"], json.loads(answer["body"] or "null"), answer["headers"], answer["body"])
 
     yield ask
     handler.database().close()
