@@ -1,6 +1,4 @@
 ALTER TABLE outbox DROP body;
-DROP TRIGGER raise_version ON dead_letter;
-DROP FUNCTION raise_version();
 ALTER TABLE dead_letter DROP edited_payload, DROP edit;
 DROP TABLE audit_entry;
 DROP TABLE audit_head;

@@ -84,18 +84,5 @@ ALTER TABLE dead_letter
     ADD edit           jsonb,  -- by, at, and what differs, with both values
     ADD CHECK ((edited_payload IS NULL) = (edit IS NULL));
 
--- Whoever changes a letter, its version is another one afterwards.
-CREATE FUNCTION raise_version() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
-AS $body$
-BEGIN
-    NEW.version := OLD.version + 1;
-    RETURN NEW;
-END
-$body$;
-REVOKE ALL ON FUNCTION raise_version FROM PUBLIC;
-CREATE TRIGGER raise_version BEFORE UPDATE ON dead_letter FOR EACH ROW
-    WHEN (NEW.version = OLD.version AND NEW IS DISTINCT FROM OLD) EXECUTE FUNCTION raise_version();
-
 -- A message that named no work is sent again as it was: such a row of the outbox is not about work, but a dead letter.
 ALTER TABLE outbox ADD body text;

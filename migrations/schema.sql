@@ -128,16 +128,6 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION public.raise_version() RETURNS trigger
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
-    AS $$
-BEGIN
-    NEW.version := OLD.version + 1;
-    RETURN NEW;
-END
-$$;
-
 CREATE FUNCTION public.refuse_audit_change() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
@@ -1506,8 +1496,6 @@ CREATE TRIGGER forget BEFORE DELETE ON public.chat_session FOR EACH ROW EXECUTE 
 
 CREATE TRIGGER leave_payload AFTER DELETE ON public.task FOR EACH ROW WHEN ((old.payload_key IS NOT NULL)) EXECUTE FUNCTION public.leave_payload();
 
-CREATE TRIGGER raise_version BEFORE UPDATE ON public.dead_letter FOR EACH ROW WHEN (((new.version = old.version) AND (new.* IS DISTINCT FROM old.*))) EXECUTE FUNCTION public.raise_version();
-
 CREATE TRIGGER refuse BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit_entry FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_audit_change();
 
 CREATE TRIGGER refuse BEFORE DELETE OR TRUNCATE ON public.audit_head FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_audit_change();
@@ -2010,8 +1998,6 @@ REVOKE ALL ON FUNCTION public.hand_over_parts(leaving uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.hand_over_parts(leaving uuid) TO counterfoil_worker;
 
 REVOKE ALL ON FUNCTION public.leave_payload() FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION public.raise_version() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION public.refuse_audit_change() FROM PUBLIC;
 
