@@ -19,7 +19,7 @@ const VIEWS = {
 };
 
 function Missing() {
-  return html`<${Notice} title="There is no such page"
+  return html`<${Notice} alone title="There is no such page"
     >The address leads nowhere. <a href=${go.href("dead-letters")}>Go to the dead letters</a>.<//
   >`;
 }
@@ -50,7 +50,14 @@ function App({ session, failure }) {
   return html`<${SignInPage} title=${title} session=${session} failure=${failure} />`;
 }
 
+// Browsers look for the icon anew, from wherever the address has come to.
+function pinIcon() {
+  const icon = document.querySelector('link[rel="icon"]');
+  icon.href = new URL(icon.href).href;
+}
+
 async function start() {
+  pinIcon();
   const root = document.getElementById("app");
   let session;
   let failure = null;
@@ -68,7 +75,7 @@ async function start() {
   }
   root.textContent = "";
   render(
-    session ? html`<${App} session=${session} failure=${failure} />` : html`<${Notice} title="The console cannot start"
+    session ? html`<${App} session=${session} failure=${failure} />` : html`<${Notice} alone title="The console cannot start"
       >${failure.message}<//
     >`,
     root,

@@ -9,8 +9,9 @@ export function useTitle(title) {
   }, [title]);
 }
 
-export function Notice({ title, children }) {
-  return html`<section class="notice"><h2>${title}</h2><p>${children}</p></section>`;
+// `alone`: there is nothing else on the page.
+export function Notice({ title, alone = false, children }) {
+  return html`<section class="notice"><${alone ? "h1" : "h2"}>${title}<//><p>${children}</p></section>`;
 }
 
 export function Failure({ error, again }) {

@@ -68,8 +68,8 @@ export function Shell({ place, session, children }) {
     tenant !== null
       ? children
       : tenants(session).every
-        ? html`<${Notice} title="Which tenant?">Your role is for every tenant. Write the slug of one into the field above.<//>`
-        : html`<${Notice} title="There is nothing for you yet"
+        ? html`<${Notice} alone title="Which tenant?">Your role is for every tenant. Write the slug of one into the field above.<//>`
+        : html`<${Notice} alone title="There is nothing for you yet"
             >Your account belongs to no tenant. Ask an admin to add you to the group <code>tenant:</code> and its slug,
             then sign out and in again.<//
           >`;
