@@ -13,6 +13,7 @@ from counterfoil.settings import settings
 from functions.admin_api.allowance import Allowance, Change, TooManyError
 from functions.admin_api.caller import Caller, Role
 from functions.admin_api.handler import document
+from tests.dead_letters.letters import dying
 from tests.documents.matching.office import Office
 from tests.documents.matching.test_judge import TWICE
 from tests.factories import NOW
@@ -21,6 +22,7 @@ from tests.functions.admin_api.conftest import Answer, Ask, begin_session
 FIVE = Allowance(per_second=0.5, at_once=5)
 """Of which one user may take four, and 0.4 a second."""
 ANN, BOB = "ann", "bob"
+EDITOR = "[operator edit-payloads tenant:acme]"
 
 
 @pytest.fixture
@@ -160,7 +162,12 @@ def bodies(office: Office, job_id: str, session: str) -> dict[str, tuple[str, An
     one, other, third = map(str, office.ids[:3])
     review = f"/api/admin/reviews/{third}"
     difference = {"cluster": third, "document": other, "code": "price_mismatch", "expected": "1", "actual": "2"}
+    letter = dying(office.database, office.tenant_id)()
     return {
+        "POST /api/admin/dlq/{job_id}/retry": (f"/api/admin/dlq/{letter}/retry", {}),
+        "POST /api/admin/dlq/{job_id}/resolve": (f"/api/admin/dlq/{letter}/resolve", {"notes": "Mended"}),
+        "POST /api/admin/dlq/{job_id}/ignore": (f"/api/admin/dlq/{letter}/ignore", {"reason": "A trial"}),
+        "PATCH /api/admin/dlq/{job_id}/payload": (f"/api/admin/dlq/{letter}/payload", {"payload": {}}),
         "POST /api/uploads": ("/api/uploads", {"tenant": "acme", "file_name": "a.pdf"}),
         "POST /api/tasks": ("/api/tasks", {"task_type": "echo", "payload": {}}),
         "POST /api/tasks/{job_id}/cancel": (f"/api/tasks/{job_id}/cancel", {}),
@@ -193,8 +200,8 @@ def test_everything_that_changes_something_counts_and_nothing_that_reads(
     for operation, (path, body) in changing.items():
         admin.execute("DELETE FROM change_allowance")
         method, _, _ = operation.partition(" ")
-        first = ask(body, method=method, path=path)
-        answer = ask(body, method=method, path=others[operation][0])
+        first = ask(body, method=method, path=path, groups=EDITOR)
+        answer = ask(body, method=method, path=others[operation][0], groups=EDITOR)
         assert (operation, first.status != 429, answer.status) == (operation, True, 429)
         assert answer.headers["Content-Type"] == "application/problem+json"
         assert "for more changes than are taken" in answer.body["detail"]
