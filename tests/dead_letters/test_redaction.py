@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from stdnum import iban
 
-from counterfoil.dead_letters.redaction import HIDDEN, redact
+from counterfoil.dead_letters.redaction import HIDDEN, MOST_LOOKED_AT, redact
 
 IBAN = "DE89370400440532013000"
 
@@ -106,6 +106,13 @@ def test_an_account_is_known_by_its_name_too() -> None:
         "iban": f"{HIDDEN} 3000",
         "seller_iban": HIDDEN,
     }
+
+
+def test_of_a_text_that_is_all_beginnings_of_accounts_the_rest_is_hidden() -> None:
+    found = redact("AB12 " * MOST_LOOKED_AT * 50 + IBAN).value
+
+    assert (found.count("AB12"), found.endswith(HIDDEN), IBAN in found) == (MOST_LOOKED_AT, True, False)
+    assert redact(found) == (found, [])
 
 
 # Whatever comes

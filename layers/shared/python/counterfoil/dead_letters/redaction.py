@@ -177,6 +177,8 @@ def _assigned(match: re.Match[str]) -> str:
     return f"{name}{quotes[1]}{HIDDEN}{quotes[2]}" if quotes else f"{name}{HIDDEN}"
 
 
+MOST_LOOKED_AT = 1000
+"""Parts of a text that look like an account number, and are tried: what comes behind so many is hidden."""
 _ACCOUNT = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?:[ \u00a0-]?[A-Za-z0-9]){11,30}")
 _END = re.compile(r"(?<=[A-Za-z0-9])(?![A-Za-z0-9])")
 
@@ -184,7 +186,10 @@ _END = re.compile(r"(?<=[A-Za-z0-9])(?![A-Za-z0-9])")
 def _without_accounts(text: str) -> str:
     parts: list[str] = []
     at = 0
-    while match := _ACCOUNT.search(text, at):
+    for _ in range(MOST_LOOKED_AT):
+        match = _ACCOUNT.search(text, at)
+        if match is None:
+            return "".join([*parts, text[at:]])
         ends = [one.start() for one in _END.finditer(text, match.start(), min(match.end() + 1, len(text)))]
         numbers = [re.sub(r"[^A-Za-z0-9]", "", text[match.start() : end]) for end in ends]
         found = next(
@@ -197,4 +202,5 @@ def _without_accounts(text: str) -> str:
             end, number = found
             parts.append(f"{text[at : match.start()]}{HIDDEN} {number[-_LAST:]}")
             at = end
-    return "".join([*parts, text[at:]])
+    rest = _ACCOUNT.search(text, at)
+    return "".join([*parts, text[at:] if rest is None else text[at : rest.start()] + HIDDEN])
