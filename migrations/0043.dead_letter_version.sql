@@ -9,4 +9,4 @@ BEGIN
 END
 $next$;
 CREATE TRIGGER version_grows BEFORE UPDATE ON dead_letter
-    FOR EACH ROW WHEN (NEW.version = OLD.version) EXECUTE FUNCTION next_dead_letter_version();
+    FOR EACH ROW WHEN (NEW.version = OLD.version AND OLD IS DISTINCT FROM NEW) EXECUTE FUNCTION next_dead_letter_version();

@@ -1506,7 +1506,7 @@ CREATE TRIGGER tell AFTER UPDATE OF matching_status ON public.document FOR EACH 
 
 CREATE TRIGGER tell AFTER UPDATE OF status ON public.ingestion_job FOR EACH ROW WHEN (((old.status IS DISTINCT FROM new.status) AND ((new.status IS NULL) OR (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.tell_ingestion();
 
-CREATE TRIGGER version_grows BEFORE UPDATE ON public.dead_letter FOR EACH ROW WHEN ((new.version = old.version)) EXECUTE FUNCTION public.next_dead_letter_version();
+CREATE TRIGGER version_grows BEFORE UPDATE ON public.dead_letter FOR EACH ROW WHEN (((new.version = old.version) AND (old.* IS DISTINCT FROM new.*))) EXECUTE FUNCTION public.next_dead_letter_version();
 
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
