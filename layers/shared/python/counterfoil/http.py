@@ -129,19 +129,28 @@ def send(  # noqa: PLR0913  # an interface between several pieces
                 _pin(request, connect_to)
             return _read(client.send(request, stream=True), longest_body, cut=cut)
 
+    parting = min(_PARTING_SECONDS, total / 10) if cut else 0.0
+    response = _in_time(call, url, line, total, parting)
+    checked_by(response)
+    return response
+
+
+def _in_time(
+    call: Callable[[], httpx.Response], url: str, line: "_Line", total: float, parting: float
+) -> httpx.Response:
+    """What `call` returns within `total` seconds, of which it has `parting` to give what has come when its line is cut.
+
+    Raises as `send`.
+    """
     failure: CounterfoilError
     try:
-        parting = min(_PARTING_SECONDS, total / 10) if cut else 0.0
-        response = within(total - parting, call, abandon=line.cut, parting=parting)
+        return within(total - parting, call, abandon=line.cut, parting=parting)
     except TimeoutError:
         failure = ServiceUnavailableError(f"{_host_of(url)} did not answer within {total:g} seconds")
     except _FOREIGN as error:
         failure = mapped(error)
     except ValueError as error:  # what cannot be put into a request; the error would quote it
         failure = RejectedRequestError(f"{_host_of(url)} could not be called: {type(error).__name__}")
-    else:
-        checked_by(response)
-        return response
     raise failure  # outside of the handlers: a foreign error in its context may hold what must not be told
 
 
