@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import boto3
 import pytest
 from botocore.config import Config
 
 from counterfoil import aws
-from counterfoil.db import Connection
+from counterfoil.db import Connection, Database
 from counterfoil.settings import settings
 from functions.admin_api import handler
+from tests.dead_letters.letters import Die, dying
 from tests.delivery.harness import Context, FakeSqs
 from tests.factories import NOW
 
@@ -113,3 +114,24 @@ def ask(database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> I
     handler.database().close()
     handler.database.cache_clear()
     settings.cache_clear()
+
+
+@pytest.fixture
+def acme(make_tenant: Callable[..., UUID]) -> UUID:
+    return make_tenant("acme")
+
+
+@pytest.fixture
+def die(database: Database, acme: UUID) -> Die:
+    """Let work of acme die, so many minutes after noon; its job_id."""
+    return dying(database, acme)
+
+
+@pytest.fixture
+def settle(admin: Connection) -> Callable[[UUID, str], None]:
+    """Give a letter another state."""
+
+    def change(job_id: UUID, status: str) -> None:
+        admin.execute("UPDATE dead_letter SET status = %s WHERE job_id = %s", [status, job_id])
+
+    return change

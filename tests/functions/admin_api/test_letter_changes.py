@@ -28,11 +28,6 @@ Change = Callable[..., Answer]
 
 
 @pytest.fixture
-def acme(make_tenant: Callable[..., UUID]) -> UUID:
-    return make_tenant("acme")
-
-
-@pytest.fixture
 def letter(admin: Connection, database: Database, acme: UUID) -> UUID:
     """The letter of a task that has failed."""
     task = make_task(admin, acme, status="failed", attempts=6, failed_at=NOON, error="It failed")

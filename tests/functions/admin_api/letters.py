@@ -1,0 +1,22 @@
+"""How the tests of `/api/admin/dlq` ask, and what they read of the answers."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from tests.functions.admin_api.conftest import Answer, Ask
+
+PATH = "/api/admin/dlq"
+VIEWER, ADMIN = "[viewer tenant:acme]", "[admin tenant:acme]"
+
+
+def get(ask: Ask, path: str = "", *, groups: str = VIEWER, **query: str) -> Answer:
+    return ask("", method="GET", path=f"{PATH}{path}", groups=groups, query=query)
+
+
+def found(answer: Answer) -> list[str]:
+    assert answer.status == 200, answer.body
+    return [letter["job_id"] for letter in answer.body["letters"]]
+
+
+def ids(letters: Sequence[UUID]) -> list[str]:
+    return [str(job_id) for job_id in letters]

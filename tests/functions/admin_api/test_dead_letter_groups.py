@@ -1,0 +1,93 @@
+"""`/api/admin/dlq/groups` and `/stats`: what letters died of, and how many there are."""
+
+from base64 import b64encode
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from tests.dead_letters.letters import NOON, Die
+from tests.functions.admin_api.conftest import Ask
+from tests.functions.admin_api.letters import get
+
+
+def test_groups_come_with_their_number_and_when_they_were_seen(
+    ask: Ask, die: Die, settle: Callable[[UUID, str], None]
+) -> None:
+    this_hour = (datetime.now(UTC) - NOON) / timedelta(minutes=1)
+    died = [die(f"Page {number} timed out", minute=this_hour - 60 * number) for number in (2, 1, 0)]
+    full = die("The disk is full", minute=this_hour - 600)
+    settle(died[0], "resolved")
+    settle(full, "ignored")
+
+    answer = get(ask, "/groups")
+
+    assert (answer.status, answer.body["next"]) == (200, None)
+    timed_out, disk_full = answer.body["groups"]
+    assert (
+        timed_out
+        | {
+            "worker": "ingestion",
+            "error_type": "TimeoutError",
+            "sentence": "Page # timed out",
+            "count": 3,
+            "pending": 2,
+            "resolved": 1,
+            "ignored": 0,
+            "redacted": [],
+        }
+        == timed_out
+    )
+    assert (timed_out["trend"], sum(disk_full["trend"])) == ([0] * 21 + [1, 1, 1], 1)
+    first, last = (datetime.fromisoformat(timed_out[name]) for name in ("first_seen", "last_seen"))
+    assert last - first == timedelta(hours=2)
+    assert [one["sentence"] for one in get(ask, "/groups", status="pending").body["groups"]] == ["Page # timed out"]
+    assert [one["sentence"] for one in get(ask, "/groups", status="ignored,retried").body["groups"]] == [
+        "The disk is full"
+    ]
+
+
+def test_pages_of_groups_follow_one_another(ask: Ask, die: Die) -> None:
+    for number in range(7):
+        die(f"Error {'abcdefg'[number]}", minute=number // 2)
+    seen: list[str] = []
+    query = {"limit": "3"}
+    for _ in range(3):
+        page = get(ask, "/groups", **query).body
+        seen += [group["sentence"] for group in page["groups"]]
+        query["cursor"] = page["next"]
+
+    assert (sorted(seen), page["next"]) == ([f"Error {letter}" for letter in "abcdefg"], None)
+    nothing_kept = b64encode(f"{NOON.isoformat()}|\0".encode()).decode()
+    for cursor in ("nonsense", nothing_kept, get(ask, limit="1").body["next"]):
+        assert get(ask, "/groups", cursor=cursor).status in {200, 422}
+
+
+def test_letters_are_counted_by_type_and_state(ask: Ask, die: Die, settle: Callable[[UUID, str], None]) -> None:
+    settle(die(task_type="echo"), "resolved")
+    for _ in range(2):
+        die(task_type="echo")
+    die()
+
+    answer = get(ask, "/stats")
+
+    assert answer.body == {
+        "tenant": "acme",
+        "count": 4,
+        "pending": 3,
+        "retried": 0,
+        "resolved": 1,
+        "ignored": 0,
+        "task_types": [
+            {"task_type": "echo", "count": 3, "pending": 2, "retried": 0, "resolved": 1, "ignored": 0},
+            {"task_type": "ingestion", "count": 1, "pending": 1, "retried": 0, "resolved": 0, "ignored": 0},
+        ],
+    }
+
+
+@pytest.mark.usefixtures("acme")
+def test_a_tenant_without_letters_has_empty_lists(ask: Ask) -> None:
+    assert get(ask).body == {"letters": [], "next": None}
+    assert get(ask, "/groups").body == {"groups": [], "next": None}
+    assert (get(ask, "/stats").body["count"], get(ask, "/stats").body["task_types"]) == (0, [])
