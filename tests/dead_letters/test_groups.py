@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from counterfoil.db import Connection, Database, keeper
-from counterfoil.dead_letters import groups
-from counterfoil.dead_letters.entries import STATUSES
+from counterfoil.dead_letters import groups, search
+from counterfoil.dead_letters.entries import STATUSES, Wanted
 from counterfoil.dead_letters.groups import Group
 from tests.dead_letters.conftest import NOON, Die
 
@@ -95,6 +95,25 @@ def test_adding_up_leaves_one_row_for_each_count_and_forgets_old_hours(
     assert rows == [("resolved", 10, True), (None, 10, True)]
     add_up(keeper_database, NOON + timedelta(days=8))
     assert admin.execute("SELECT status, number FROM dead_letter_count").fetchall() == [("resolved", 10)]
+
+
+def test_a_letter_whose_tenant_came_late_is_grouped_counted_and_found_there(
+    database: Database, tenant_id: UUID, die: Die, admin: Connection
+):
+    job_id = die("Reading page 3 of 'a.pdf' timed out", file_name="late-4711.pdf")
+    admin.execute("UPDATE dead_letter SET tenant_id = NULL")  # as it was written for nobody
+    admin.execute("DELETE FROM dead_letter_group WHERE tenant_id IS NOT NULL")
+    assert admin.execute("SELECT DISTINCT tenant_id FROM dead_letter_word").fetchall() == [(None,)]
+    assert all_groups(database, tenant_id) == []
+
+    with database.delivery() as connection:
+        connection.execute("UPDATE dead_letter SET tenant_id = %s WHERE job_id = %s", [tenant_id, job_id])
+
+    [group] = all_groups(database, tenant_id)
+    assert (group.sentence, group.pending) == ("Reading page # of # timed out", 1)
+    with database.tenant(tenant_id) as connection:
+        found = search.page(connection, tenant_id, "late 4711", Wanted(), limit=10)
+    assert [entry.job_id for entry in found.entries] == [job_id]
 
 
 def test_a_tenant_that_goes_takes_its_letters_along(

@@ -83,18 +83,18 @@ _TAKE = f"""
 SELECT {_COLUMNS} FROM dead_letter_purge WHERE NOT is_complete AND (%(id)s::uuid IS NULL OR id = %(id)s)
 ORDER BY requested_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
 """  # noqa: S608
+# Neither is put into an order: each takes the next ones of its index, however many there are.
 _HIDE = """
 UPDATE dead_letter SET purged_at = %(now)s, purge_id = %(id)s, version = version + 1
 WHERE job_id IN (
     SELECT job_id FROM dead_letter
     WHERE tenant_id = %(tenant)s AND status = ANY(%(statuses)s) AND dlq_timestamp < %(before)s AND purged_at IS NULL
-    ORDER BY job_id LIMIT %(most)s FOR NO KEY UPDATE
+    LIMIT %(most)s FOR NO KEY UPDATE
 )
 """
 _BRING_BACK = """
 UPDATE dead_letter SET purged_at = NULL, purge_id = NULL, version = version + 1
-WHERE job_id IN (SELECT job_id FROM dead_letter WHERE purge_id = %(id)s ORDER BY job_id LIMIT %(most)s
-                 FOR NO KEY UPDATE)
+WHERE job_id IN (SELECT job_id FROM dead_letter WHERE purge_id = %(id)s LIMIT %(most)s FOR NO KEY UPDATE)
 """
 _NOTE = """
 UPDATE dead_letter_purge SET hidden = hidden + %(moved)s, is_complete = %(is_complete)s WHERE id = %(id)s
