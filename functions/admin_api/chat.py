@@ -12,13 +12,13 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from counterfoil.db import Database, retry_conflicts
-from counterfoil.errors import RejectedRequestError
 from counterfoil.tasks import chat
 from counterfoil.tasks.chat import NoSessionError, deletion, sessions
 from functions.admin_api import request
 from functions.admin_api.allowance import Change
-from functions.admin_api.caller import EVERY_TENANT, Caller, Role
+from functions.admin_api.caller import Caller, Role
 from functions.admin_api.problems import ForbiddenError
+from functions.admin_api.tenancy import slug_of
 from functions.admin_api.uploads import Slug
 
 PAGE, LONGEST_PAGE = 100, 1000
@@ -149,11 +149,8 @@ def _found(session_id: str, caller: Caller, database: Database) -> tuple[UUID, U
     return id_, *found
 
 
-def _tenant(slug: str | None, caller: Caller) -> str:
-    if slug is None:
-        if len(caller.tenants) != 1 or EVERY_TENANT in caller.tenants:
-            raise RejectedRequestError("tenant is needed, for the token is not for just one.")
-        (slug,) = caller.tenants
+def _tenant(named: str | None, caller: Caller) -> str:
+    slug = slug_of(named, caller)
     if not caller.may(Role.VIEWER, slug):
         raise ForbiddenError("This takes the role viewer for this tenant: ask an admin for it.")
     if not caller.subject:
