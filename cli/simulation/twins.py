@@ -203,6 +203,8 @@ class _ChecksThenActs(claims.Claims):
         with self._database.delivery() as connection:
             for message, claim in found.items():
                 if claim.answer is Answer.MINE:
+                    if take_over:
+                        store.note_lost(connection, self._kind, claim, now)
                     values = {"id": message.work_id, "now": now, "lease": now + self._lease}
                     attempts, token = connection.execute(self._kind.sql(_ACT), values).fetchall()[0]
                     found[message] = replace(claim, attempts=attempts, token=token)
@@ -246,8 +248,13 @@ def _older_copies() -> Any:
 
 
 def _much_trouble(world: World) -> None:
-    """Every other try fails or is put off."""
-    world.script.trouble = 0.5
+    """Nearly every try fails or is put off."""
+    world.script.trouble = 0.9
+
+
+def _stands_still_and_is_delivered_twice(world: World) -> None:
+    world.faults.ensure(Fault.PAUSE, 8)
+    world.faults.ensure(Fault.DELIVERED_TWICE, 8)
 
 
 def _forgets_the_lost() -> Any:
@@ -372,7 +379,7 @@ TWINS = (
         "check-then-act guard",
         "taken for another message than its latest",
         lambda: mock.patch.object(consumer, "Claims", _ChecksThenActs),
-        lambda world: world.faults.ensure(Fault.PAUSE, 8),
+        _stands_still_and_is_delivered_twice,
     ),
     Twin("early message skipped", "lost", _batches(_SkipsEarly)),
     Twin("older copy claimed", "taken for another message than its latest", _older_copies),

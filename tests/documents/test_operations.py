@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from psycopg.sql import SQL
 
+from counterfoil import db
 from counterfoil.db import Connection, Database
 from counterfoil.documents import operations
 from counterfoil.documents.operations import Operation, Step
@@ -331,7 +332,8 @@ def test_one_whose_documents_are_in_use_holds_up_no_other(
     received(1, day=2)
     ask(received_until=NOW + timedelta(days=1))
     ask(received_from=NOW + timedelta(days=1))
-    monkeypatch.setattr("counterfoil.db._OPEN", PATIENCE)
+    monkeypatch.setattr(db, "_OPEN", PATIENCE)
+    monkeypatch.setattr(db, "_statements", db._statements.__wrapped__)  # none is kept from before, and none for later
     taking = Operations(keeper_database, Outbox(keeper_database, {}, clock=clock), clock)
     with psycopg.connect(admin_database_url) as other:
         other.execute("SELECT FROM document WHERE id = %s FOR UPDATE", [busy])

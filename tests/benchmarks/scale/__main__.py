@@ -1,4 +1,8 @@
-"""`python -m tests.benchmarks.scale`: fill archives of several sizes, search them, match what comes to them."""
+"""`python -m tests.benchmarks.scale`: fill archives of several sizes, search them, match what comes to them.
+
+Wanted at a million documents, on two cores: a search's p95 within 30 times `SELECT 1`, 0.998 of the partners found,
+300 documents matched in a second, one alone in 15 ms at p95, and less than 1.5 times the cost of a document at 100,000.
+"""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,6 +20,7 @@ from cli.postgres import PostgresServer, Server
 from tests.benchmarks.scale import archive, database, measure
 from tests.benchmarks.scale.measure import Search, Speed
 
+SIZES = (100_000, 1_000_000)
 INDEXES = ("document_key_pkey", "document_key_by_key")
 _SIZE = "SELECT (pg_relation_size(%s::regclass) / 1e6)::float8"
 _LEVELS = "SELECT level FROM pg_class, LATERAL (SELECT (bt_metap(relname::text)).level) AS b WHERE relname = %s"
@@ -38,7 +43,10 @@ class Measured:
 
 
 def scale(
-    documents: Annotated[list[int], typer.Option(help="Documents in the archive; give it again for another size.")],
+    documents: Annotated[
+        list[int] | None,
+        typer.Option(help="Documents in the archive; give it again for another size. 100,000 and 1,000,000 if not."),
+    ] = None,
     tenants: Annotated[int, typer.Option(help="Tenants that they belong to.")] = 40,
     new: Annotated[
         int, typer.Option(help="The newest documents of the largest tenant, which are matched into it.")
@@ -47,7 +55,7 @@ def scale(
 ) -> None:
     """Measure matching in large archives that are made up."""
     found = []
-    for size in documents:
+    for size in documents or SIZES:
         with TemporaryDirectory(dir=folder) as place:
             Path(place).chmod(0o711)
             embedded = PostgresServer(Path(place) / "postgres")

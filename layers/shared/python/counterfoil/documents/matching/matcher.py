@@ -156,7 +156,7 @@ def search(database: Database, tenant_id: UUID, ids: Sequence[UUID]) -> dict[UUI
 
 
 def _decide(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> dict[UUID, Decided | Skip]:
-    seen, contents, stored = store.begin(connection, ids)
+    seen, contents, stored, edges = store.begin(connection, ids)
     if not contents.keys() >= set(ids):
         message = "The document is not there any more."
         raise PermanentError(message)
@@ -173,6 +173,7 @@ def _decide(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> dic
         else:
             skipped[id_] = Skip("No counterparty: the document names neither its sender nor its recipient.")
     reading = Reading(connection, tenant_id, CACHE)
+    reading.know(set(ids), edges)
     running = [_deciding(reading, tenant_id, one, frozenset(stored.get(one.id, ())), seen) for one in arriving]
     return skipped | {one.document.id: one for one in reading.together(running)}
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -50,6 +51,9 @@ _REFERENCES = {
     "invoice_reference": INVOICE,
 }
 _IDENTIFIERS = ("tax_number", "registration_id", "endpoint_id", "iban", "email")
+_OF_PARTY = ("name", "city", "vat_id", "country", "postal_code", *_IDENTIFIERS)
+_PARTIES = 10_000
+"""Writings of parties that are kept as they were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,8 @@ class Document:
     amounts: frozenset[int]
     """Net amounts of the lines that are not about goods."""
     misread: int
-    """Words of names and lines in which a digit stands where a letter belongs: how badly it was captured."""
+    """Of an invoice, words of names and lines in which a digit stands where a letter belongs: how badly it was
+    captured. Of others nobody asks that."""
     buckets: tuple[str, ...] = ()
     """Those of the vector that is kept of its words; none where none is."""
 
@@ -139,7 +144,7 @@ def document(
         cents(data.get("total_gross")),
         tuple(_line(item) for item in goods),
         frozenset(net for item in items if not _is_of_goods(item) and (net := cents(item.get("net_amount")))),
-        sum(misread(text) for text in _said(data, items)),
+        sum(misread(text) for text in _said(data, items)) if kind == INVOICE else 0,
         _buckets(data, embedding),
     )
 
@@ -164,10 +169,10 @@ def _said(data: Mapping[str, Any], items: list[Mapping[str, Any]]) -> Iterator[s
 def _named(data: Mapping[str, Any], items: list[Mapping[str, Any]]) -> dict[str, tuple[Reference, ...]]:
     named: dict[str, dict[frozenset[str], Reference]] = {}
     for field, kind in _REFERENCES.items():
-        stated = list(_texts(data.get(field)))
+        stated = [data.get(field)]
         if field == "po_reference":
-            stated += [text for item in items for text in _texts(item.get(field))]
-        for text in stated:
+            stated += [item.get(field) for item in items]
+        for text in (text for value in stated if value for text in _texts(value)):
             if found := reference(text):
                 named.setdefault(kind, {}).setdefault(found.folded, found)
     return {kind: tuple(found.values()) for kind, found in named.items()}
@@ -182,7 +187,14 @@ def _texts(value: object) -> Iterator[str]:
 def _party(data: object) -> Party:
     if not isinstance(data, Mapping):
         return Party(None, None, {}, None)
-    stated = {field: value for field, value in data.items() if isinstance(value, str) and value.strip()}
+    stated = [data.get(field) for field in _OF_PARTY]
+    return _stated_party(*(value if isinstance(value, str) and value.strip() else None for value in stated))
+
+
+@lru_cache(maxsize=_PARTIES)
+def _stated_party(*values: str | None) -> Party:
+    """Those who trade with one another do so again and again."""
+    stated = {field: value for field, value in zip(_OF_PARTY, values, strict=True) if value is not None}
     vat = vat_id(stated["vat_id"], stated.get("country", "")) if "vat_id" in stated else None
     if vat is None and "vat_id" in stated:
         stated.setdefault("tax_number", stated["vat_id"])  # what stands there and is no VAT id

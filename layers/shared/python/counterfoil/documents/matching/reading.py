@@ -61,6 +61,17 @@ class Reading:
         self._rejected: set[Pair] = set()
         self._pairs: dict[UUID, set[Pair]] = {}
 
+    def know(self, ids: Collection[UUID], edges: Edges) -> None:
+        """Take in the edges of documents, which have been read already."""
+        found, rejected = edges
+        self._edges |= found
+        self._rejected |= rejected
+        self._pairs |= {id_: set() for id_ in ids}
+        for pair in found.keys() | rejected:
+            for end in pair:
+                if end in ids:
+                    self._pairs[end].add(pair)
+
     def together(self, running: Sequence[Steps[T]]) -> list[T]:
         """Take decisions to their ends side by side."""
         ended: dict[int, T] = {}
@@ -114,13 +125,7 @@ class Reading:
         missing, missing_edges = set(ids) - self._asked, set(edges_of) - self._pairs.keys()
         if not missing and not missing_edges:
             return
-        documents, (edges, rejected) = self._cache.load_with_edges(self.connection, missing, missing_edges)
+        documents, edges = self._cache.load_with_edges(self.connection, missing, missing_edges)
         self._asked |= missing
         self._documents |= documents
-        self._edges |= edges
-        self._rejected |= rejected
-        self._pairs |= {id_: set() for id_ in missing_edges}
-        for pair in edges.keys() | rejected:
-            for end in pair:
-                if end in missing_edges:
-                    self._pairs[end].add(pair)
+        self.know(missing_edges, edges)

@@ -125,18 +125,27 @@ class Content(NamedTuple):
     """What is kept of the vector of its words."""
 
 
-def begin(connection: Connection, ids: Collection[UUID]) -> tuple[str, dict[UUID, Content], dict[UUID, set[Key]]]:
-    """Begin a search: a snapshot before anything is read, what documents say, and the keys that they have.
+class Begun(NamedTuple):
+    """What a search begins with."""
 
-    The snapshot is what is committed now, to be asked later what has been committed since. What documents seek is not
-    among their keys.
-    """
+    seen: str
+    """A snapshot from before anything was read: what is committed now, to be asked later what has been since."""
+    contents: Mapping[UUID, Content]
+    keys: Mapping[UUID, set[Key]]
+    """By which documents are found. What they seek is not among them."""
+    edges: "Edges"
+    """Of the documents."""
+
+
+def begin(connection: Connection, ids: Collection[UUID]) -> Begun:
+    """Begin a search for documents, in one round trip."""
     with connection.pipeline():
         seen = connection.execute(_SNAPSHOT)
         rows = connection.execute(_DOCUMENTS, {"ids": list(ids)})
         stored = connection.execute(key_rows.STATED, {"ids": list(ids), "seeks": SEEKS})
+        linked = connection.execute(_EDGES, {"ids": list(ids)})
     contents = {id_: Content(kind, at, data, _embedding(kept)) for id_, kind, at, data, *kept in rows}
-    return str(_one(seen.fetchone())[0]), contents, key_rows.by_document(stored)
+    return Begun(str(_one(seen.fetchone())[0]), contents, key_rows.by_document(stored), _edges(linked))
 
 
 _IS_THERE = "SELECT FROM document WHERE id = %s"
