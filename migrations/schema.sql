@@ -49,6 +49,24 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION public.count_ended_work() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+DECLARE
+    outcome text;
+BEGIN
+    IF TG_TABLE_NAME = 'document' THEN
+        outcome := coalesce(NEW.matching_status, 'skipped');
+    ELSE
+        outcome := coalesce(NEW.status, 'skipped');
+    END IF;
+    INSERT INTO work_ended (worker, tenant_id, outcome, ended_at)
+    VALUES (TG_ARGV[0], NEW.tenant_id, outcome, clock_timestamp());
+    RETURN NULL;
+END
+$$;
+
 CREATE FUNCTION public.count_told() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -260,6 +278,32 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION public.words_of(said text) RETURNS SETOF text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    SELECT DISTINCT left(word, 64) COLLATE "default"
+    FROM regexp_split_to_table(lower(normalize(left(said, 4000), NFKC) COLLATE "pg_c_utf8"), '[^[:alnum:]]+') AS word
+    WHERE word <> '' ORDER BY 1 LIMIT 64
+$$;
+
+CREATE FUNCTION public.write_document_words() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        DELETE FROM document_word WHERE document_id = NEW.id;
+    END IF;
+    INSERT INTO document_word (tenant_id, document_id, word, received_at)
+    SELECT NEW.tenant_id, NEW.id, word, NEW.received_at
+    FROM words_of(concat_ws(' ', NEW.file_name,
+                            NEW.structured_data #>> '{issuer,name}', NEW.structured_data #>> '{recipient,name}',
+                            NEW.structured_data #>> '{supplier,name}', NEW.structured_data #>> '{buyer,name}')) AS word;
+    RETURN NULL;
+END
+$$;
+
 CREATE TABLE public.acquisition_job (
     id uuid NOT NULL,
     tenant_id uuid,
@@ -329,7 +373,7 @@ CREATE TABLE public.breaker (
 );
 
 CREATE TABLE public.change_allowance (
-    tenant_id uuid NOT NULL,
+    tenant_id uuid,
     user_hash bytea,
     tokens double precision NOT NULL,
     counted_at timestamp with time zone NOT NULL,
@@ -461,6 +505,34 @@ CREATE TABLE public.dead_letter_count (
 
 ALTER TABLE ONLY public.dead_letter_count FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.dead_letter_export (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    tenant_id uuid NOT NULL,
+    format text NOT NULL,
+    selection jsonb NOT NULL,
+    filter_hash bytea NOT NULL,
+    hides boolean NOT NULL,
+    requested_by text NOT NULL,
+    requested_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    state text DEFAULT 'writing'::text NOT NULL,
+    letters bigint DEFAULT 0 NOT NULL,
+    bytes bigint DEFAULT 0 NOT NULL,
+    upload_id text,
+    parts text[] DEFAULT '{}'::text[] NOT NULL,
+    after_at timestamp with time zone,
+    after_id uuid,
+    is_read boolean DEFAULT false NOT NULL,
+    leased_until timestamp with time zone,
+    taken_by text[] DEFAULT '{}'::text[] NOT NULL,
+    CONSTRAINT dead_letter_export_check CHECK (((after_at IS NULL) = (after_id IS NULL))),
+    CONSTRAINT dead_letter_export_filter_hash_check CHECK ((octet_length(filter_hash) = 32)),
+    CONSTRAINT dead_letter_export_format_check CHECK ((format = ANY (ARRAY['csv'::text, 'json'::text]))),
+    CONSTRAINT dead_letter_export_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'ready'::text, 'failed'::text])))
+);
+
+ALTER TABLE ONLY public.dead_letter_export FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.dead_letter_group (
     tenant_id uuid,
     fingerprint text NOT NULL,
@@ -468,10 +540,70 @@ CREATE TABLE public.dead_letter_group (
     error_type text NOT NULL,
     sentence text NOT NULL,
     words text[] NOT NULL,
-    first_seen timestamp with time zone NOT NULL
+    first_seen timestamp with time zone NOT NULL,
+    settled_as text,
+    settled_at timestamp with time zone,
+    CONSTRAINT dead_letter_group_check CHECK (((settled_as IS NULL) = (settled_at IS NULL))),
+    CONSTRAINT dead_letter_group_settled_as_check CHECK ((settled_as = ANY (ARRAY['resolved'::text, 'ignored'::text])))
 );
 
 ALTER TABLE ONLY public.dead_letter_group FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.dead_letter_operation (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    tenant_id uuid NOT NULL,
+    action text NOT NULL,
+    filter jsonb,
+    note text,
+    rate integer NOT NULL,
+    canary integer,
+    requested_by text NOT NULL,
+    requested_at timestamp with time zone NOT NULL,
+    state text DEFAULT 'waiting'::text NOT NULL,
+    version integer DEFAULT 1 NOT NULL,
+    reason text,
+    ended_at timestamp with time zone,
+    cursor_at timestamp with time zone,
+    cursor_id uuid,
+    is_selected boolean DEFAULT false NOT NULL,
+    selected integer DEFAULT 0 NOT NULL,
+    handled integer DEFAULT 0 NOT NULL,
+    done integer DEFAULT 0 NOT NULL,
+    failed integer DEFAULT 0 NOT NULL,
+    skipped integer DEFAULT 0 NOT NULL,
+    canary_begun_at timestamp with time zone,
+    canary_passed_at timestamp with time zone,
+    stepped_at timestamp with time zone NOT NULL,
+    CONSTRAINT dead_letter_operation_action_check CHECK ((action = ANY (ARRAY['retry'::text, 'resolve'::text, 'ignore'::text]))),
+    CONSTRAINT dead_letter_operation_canary_check CHECK ((canary >= 1)),
+    CONSTRAINT dead_letter_operation_check CHECK (((ended_at IS NULL) = (state = ANY (ARRAY['waiting'::text, 'canary'::text, 'running'::text, 'paused'::text])))),
+    CONSTRAINT dead_letter_operation_check1 CHECK (((cursor_at IS NULL) = (cursor_id IS NULL))),
+    CONSTRAINT dead_letter_operation_check2 CHECK (((((done + failed) + skipped) = handled) AND (handled <= selected))),
+    CONSTRAINT dead_letter_operation_check3 CHECK (((canary IS NULL) OR (action = 'retry'::text))),
+    CONSTRAINT dead_letter_operation_check4 CHECK (((note IS NOT NULL) OR (action = 'retry'::text))),
+    CONSTRAINT dead_letter_operation_note_check CHECK (((length(note) >= 1) AND (length(note) <= 2000))),
+    CONSTRAINT dead_letter_operation_rate_check CHECK (((rate >= 1) AND (rate <= 500))),
+    CONSTRAINT dead_letter_operation_requested_by_check CHECK ((requested_by <> ''::text)),
+    CONSTRAINT dead_letter_operation_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'canary'::text, 'running'::text, 'paused'::text, 'done'::text, 'aborted'::text, 'stopped'::text])))
+);
+
+ALTER TABLE ONLY public.dead_letter_operation FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.dead_letter_operation_item (
+    operation_id uuid NOT NULL,
+    number integer NOT NULL,
+    tenant_id uuid NOT NULL,
+    job_id uuid NOT NULL,
+    result text,
+    reason text,
+    version integer,
+    revision integer,
+    CONSTRAINT dead_letter_operation_item_check CHECK (((reason IS NULL) = ((result IS NULL) OR (result = 'done'::text)))),
+    CONSTRAINT dead_letter_operation_item_result_check CHECK ((result = ANY (ARRAY['done'::text, 'failed'::text, 'skipped'::text])))
+)
+WITH (fillfactor='80');
+
+ALTER TABLE ONLY public.dead_letter_operation_item FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.dead_letter_purge (
     id uuid DEFAULT uuidv7() NOT NULL,
@@ -687,6 +819,15 @@ CREATE TABLE public.document_review (
 );
 
 ALTER TABLE ONLY public.document_review FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.document_word (
+    tenant_id uuid NOT NULL,
+    document_id uuid NOT NULL,
+    word text NOT NULL,
+    received_at timestamp with time zone NOT NULL
+);
+
+ALTER TABLE ONLY public.document_word FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.idempotency (
     tenant_id uuid NOT NULL,
@@ -952,6 +1093,31 @@ CREATE TABLE public.payload_removal (
 
 ALTER TABLE ONLY public.payload_removal FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.queue_minute (
+    tenant_id uuid,
+    worker text NOT NULL,
+    minute timestamp with time zone NOT NULL,
+    succeeded integer DEFAULT 0 NOT NULL,
+    skipped integer DEFAULT 0 NOT NULL,
+    failed integer DEFAULT 0 NOT NULL,
+    pending integer,
+    oldest integer,
+    dead integer,
+    depth integer
+);
+
+ALTER TABLE ONLY public.queue_minute FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.queue_pause (
+    worker text NOT NULL,
+    is_paused boolean NOT NULL,
+    reason text NOT NULL,
+    changed_by text NOT NULL,
+    changed_at timestamp with time zone NOT NULL,
+    is_in_effect boolean DEFAULT false NOT NULL,
+    version integer DEFAULT 1 NOT NULL
+);
+
 CREATE TABLE public.reading (
     tenant_id uuid NOT NULL,
     document_id uuid NOT NULL,
@@ -1132,6 +1298,16 @@ CREATE TABLE public.work_attempt (
 
 ALTER TABLE ONLY public.work_attempt FORCE ROW LEVEL SECURITY;
 
+CREATE UNLOGGED TABLE public.work_ended (
+    worker text NOT NULL,
+    tenant_id uuid,
+    outcome text NOT NULL,
+    ended_at timestamp with time zone NOT NULL,
+    CONSTRAINT work_ended_outcome_check CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'skipped'::text, 'failed'::text])))
+);
+
+ALTER TABLE ONLY public.work_ended FORCE ROW LEVEL SECURITY;
+
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_object UNIQUE NULLS NOT DISTINCT (bucket, key, sequencer, tenant_id);
 
@@ -1174,8 +1350,23 @@ ALTER TABLE ONLY public.cluster_diagnostics
 ALTER TABLE ONLY public.dead_letter_audit
     ADD CONSTRAINT dead_letter_audit_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.dead_letter_export
+    ADD CONSTRAINT dead_letter_export_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.dead_letter_group
     ADD CONSTRAINT dead_letter_group_tenant_id_fingerprint_key UNIQUE NULLS NOT DISTINCT (tenant_id, fingerprint);
+
+ALTER TABLE ONLY public.dead_letter_operation_item
+    ADD CONSTRAINT dead_letter_operation_item_operation_id_job_id_key UNIQUE (operation_id, job_id);
+
+ALTER TABLE ONLY public.dead_letter_operation_item
+    ADD CONSTRAINT dead_letter_operation_item_pkey PRIMARY KEY (operation_id, number);
+
+ALTER TABLE ONLY public.dead_letter_operation
+    ADD CONSTRAINT dead_letter_operation_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.dead_letter_operation
+    ADD CONSTRAINT dead_letter_operation_tenant_id_id_key UNIQUE (tenant_id, id);
 
 ALTER TABLE ONLY public.dead_letter
     ADD CONSTRAINT dead_letter_pkey PRIMARY KEY (job_id);
@@ -1230,6 +1421,9 @@ ALTER TABLE ONLY public.document
 
 ALTER TABLE ONLY public.document
     ADD CONSTRAINT document_tenant_id_id_key UNIQUE (tenant_id, id);
+
+ALTER TABLE ONLY public.document_word
+    ADD CONSTRAINT document_word_pkey PRIMARY KEY (document_id, word);
 
 ALTER TABLE ONLY public.idempotency
     ADD CONSTRAINT idempotency_pkey PRIMARY KEY (tenant_id, key);
@@ -1293,6 +1487,12 @@ ALTER TABLE ONLY public.output_job
 
 ALTER TABLE ONLY public.payload_removal
     ADD CONSTRAINT payload_removal_pkey PRIMARY KEY (key);
+
+ALTER TABLE ONLY public.queue_minute
+    ADD CONSTRAINT queue_minute_tenant_id_worker_minute_key UNIQUE NULLS NOT DISTINCT (tenant_id, worker, minute);
+
+ALTER TABLE ONLY public.queue_pause
+    ADD CONSTRAINT queue_pause_pkey PRIMARY KEY (worker);
 
 ALTER TABLE ONLY public.reading
     ADD CONSTRAINT reading_pkey PRIMARY KEY (document_id, question);
@@ -1368,6 +1568,18 @@ CREATE INDEX dead_letter_count_by_state ON public.dead_letter_count USING btree 
 
 CREATE INDEX dead_letter_count_to_add ON public.dead_letter_count USING btree (tenant_id, fingerprint) WHERE (NOT is_sum);
 
+CREATE INDEX dead_letter_export_by_tenant ON public.dead_letter_export USING btree (tenant_id) WHERE (state = 'writing'::text);
+
+CREATE INDEX dead_letter_export_past_keeping ON public.dead_letter_export USING btree (expires_at);
+
+CREATE INDEX dead_letter_export_to_write ON public.dead_letter_export USING btree (leased_until NULLS FIRST) WHERE (state = 'writing'::text);
+
+CREATE INDEX dead_letter_operation_by_tenant ON public.dead_letter_operation USING btree (tenant_id, requested_at DESC, id DESC);
+
+CREATE INDEX dead_letter_operation_ended ON public.dead_letter_operation USING btree (ended_at) WHERE (ended_at IS NOT NULL);
+
+CREATE INDEX dead_letter_operation_to_step ON public.dead_letter_operation USING btree (requested_at, id) WHERE (state = ANY (ARRAY['waiting'::text, 'canary'::text, 'running'::text]));
+
 CREATE INDEX dead_letter_page ON public.dead_letter USING btree (tenant_id, status, dlq_timestamp DESC, job_id DESC) WHERE (purged_at IS NULL);
 
 CREATE INDEX dead_letter_page_of_group ON public.dead_letter USING btree (tenant_id, fingerprint, status, dlq_timestamp DESC, job_id DESC) WHERE (purged_at IS NULL);
@@ -1418,6 +1630,8 @@ CREATE INDEX document_replacement_by_successor ON public.document_replacement US
 
 CREATE INDEX document_review_in_order ON public.document_review USING btree (state, opened_at, document_id);
 
+CREATE INDEX document_word_page ON public.document_word USING btree (tenant_id, word, received_at DESC, document_id DESC);
+
 CREATE INDEX idempotency_by_expiry ON public.idempotency USING btree (expires_at);
 
 CREATE INDEX idempotency_result ON public.idempotency USING btree (expires_at) WHERE (status = 'COMPLETED'::text);
@@ -1462,6 +1676,8 @@ CREATE INDEX output_job_status ON public.output_job USING btree (status) WHERE (
 
 CREATE INDEX payload_removal_by_due ON public.payload_removal USING btree (due_at);
 
+CREATE INDEX queue_minute_by_age ON public.queue_minute USING btree (minute);
+
 CREATE INDEX source_by_message ON public.source USING btree (tenant_id, md5(((message_id || ' '::text) || COALESCE(sender, ''::text)))) WHERE ((message_id IS NOT NULL) AND (refusal IS NULL));
 
 CREATE INDEX task_by_age ON public.task USING btree (tenant_id, created_at DESC, id DESC);
@@ -1488,6 +1704,18 @@ CREATE TRIGGER counted_when_it_changes AFTER UPDATE ON public.dead_letter REFERE
 
 CREATE TRIGGER counted_when_it_comes AFTER INSERT ON public.dead_letter REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.count_dead_letters();
 
+CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF status ON public.acquisition_job FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_ended_work('acquisition');
+
+CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF status ON public.cluster_diagnostics FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_ended_work('diagnostics');
+
+CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF matching_status ON public.document FOR EACH ROW WHEN ((((old.matching_status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.matching_status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.matching_status = 'in-progress'::text) AND (new.matching_status IS NULL)))) EXECUTE FUNCTION public.count_ended_work('matching');
+
+CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF status ON public.ingestion_job FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_ended_work('ingestion');
+
+CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF status ON public.output_job FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_ended_work('document_output');
+
+CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF status ON public.task FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_ended_work('tasks');
+
 CREATE TRIGGER counted_when_it_goes AFTER DELETE ON public.dead_letter REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.count_dead_letters();
 
 CREATE TRIGGER follow AFTER INSERT ON public.audit_entry FOR EACH ROW EXECUTE FUNCTION public.follow_audit();
@@ -1508,6 +1736,10 @@ CREATE TRIGGER tell AFTER UPDATE OF status ON public.ingestion_job FOR EACH ROW 
 
 CREATE TRIGGER version_grows BEFORE UPDATE ON public.dead_letter FOR EACH ROW WHEN (((new.version = old.version) AND (old.* IS DISTINCT FROM new.*))) EXECUTE FUNCTION public.next_dead_letter_version();
 
+CREATE TRIGGER words_when_it_comes AFTER INSERT ON public.document FOR EACH ROW EXECUTE FUNCTION public.write_document_words();
+
+CREATE TRIGGER words_when_it_says_otherwise AFTER UPDATE OF structured_data, file_name ON public.document FOR EACH ROW WHEN (((new.structured_data IS DISTINCT FROM old.structured_data) OR (new.file_name IS DISTINCT FROM old.file_name))) EXECUTE FUNCTION public.write_document_words();
+
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
@@ -1526,8 +1758,17 @@ ALTER TABLE ONLY public.cluster_diagnostics
 ALTER TABLE ONLY public.dead_letter_count
     ADD CONSTRAINT dead_letter_count_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.dead_letter_export
+    ADD CONSTRAINT dead_letter_export_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.dead_letter_group
     ADD CONSTRAINT dead_letter_group_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.dead_letter_operation_item
+    ADD CONSTRAINT dead_letter_operation_item_tenant_id_operation_id_fkey FOREIGN KEY (tenant_id, operation_id) REFERENCES public.dead_letter_operation(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.dead_letter_operation
+    ADD CONSTRAINT dead_letter_operation_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.dead_letter_purge
     ADD CONSTRAINT dead_letter_purge_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
@@ -1586,6 +1827,9 @@ ALTER TABLE ONLY public.document
 ALTER TABLE ONLY public.document
     ADD CONSTRAINT document_tenant_id_source_id_fkey FOREIGN KEY (tenant_id, source_id) REFERENCES public.source(tenant_id, id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.document_word
+    ADD CONSTRAINT document_word_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.idempotency
     ADD CONSTRAINT idempotency_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
@@ -1642,6 +1886,9 @@ ALTER TABLE ONLY public.outbox
 
 ALTER TABLE ONLY public.output_job
     ADD CONSTRAINT output_job_tenant_id_destination_id_fkey FOREIGN KEY (tenant_id, destination_id) REFERENCES public.destination(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.queue_minute
+    ADD CONSTRAINT queue_minute_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.reading
     ADD CONSTRAINT reading_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
@@ -1704,7 +1951,13 @@ ALTER TABLE public.dead_letter_audit ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.dead_letter_count ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.dead_letter_export ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.dead_letter_group ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.dead_letter_operation ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.dead_letter_operation_item ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.dead_letter_purge ENABLE ROW LEVEL SECURITY;
 
@@ -1722,7 +1975,11 @@ CREATE POLICY delivery ON public.dead_letter_audit TO counterfoil_delivery USING
 
 CREATE POLICY delivery ON public.dead_letter_count TO counterfoil_delivery USING (true) WITH CHECK (true);
 
+CREATE POLICY delivery ON public.dead_letter_export TO counterfoil_delivery USING (true) WITH CHECK (true);
+
 CREATE POLICY delivery ON public.dead_letter_group TO counterfoil_delivery USING (true) WITH CHECK (true);
+
+CREATE POLICY delivery ON public.dead_letter_operation FOR SELECT TO counterfoil_delivery USING (true);
 
 CREATE POLICY delivery ON public.dead_letter_purge TO counterfoil_delivery USING (true) WITH CHECK (true);
 
@@ -1744,6 +2001,8 @@ CREATE POLICY delivery ON public.outbox TO counterfoil_delivery USING (true) WIT
 
 CREATE POLICY delivery ON public.output_job TO counterfoil_delivery USING (true) WITH CHECK (true);
 
+CREATE POLICY delivery ON public.queue_minute TO counterfoil_delivery USING (true) WITH CHECK (true);
+
 CREATE POLICY delivery ON public.task TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.tenant FOR SELECT TO counterfoil_delivery USING (true);
@@ -1751,6 +2010,8 @@ CREATE POLICY delivery ON public.tenant FOR SELECT TO counterfoil_delivery USING
 CREATE POLICY delivery ON public.tenant_address FOR SELECT TO counterfoil_delivery USING (true);
 
 CREATE POLICY delivery ON public.work_attempt FOR INSERT TO counterfoil_delivery WITH CHECK (true);
+
+CREATE POLICY delivery ON public.work_ended TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery_sees ON public.work_attempt FOR SELECT TO counterfoil_delivery USING (true);
 
@@ -1774,7 +2035,11 @@ ALTER TABLE public.document_replacement ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.document_review ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.document_word ENABLE ROW LEVEL SECURITY;
+
 CREATE POLICY due ON public.payload_removal TO counterfoil_keeper USING ((due_at < now())) WITH CHECK (false);
+
+CREATE POLICY everybodys ON public.change_allowance TO counterfoil_delivery USING ((tenant_id IS NULL)) WITH CHECK ((tenant_id IS NULL));
 
 CREATE POLICY expired ON public.idempotency FOR SELECT TO counterfoil_keeper USING ((expires_at < now()));
 
@@ -1860,7 +2125,13 @@ CREATE POLICY own_tenant ON public.dead_letter_audit TO counterfoil_worker USING
 
 CREATE POLICY own_tenant ON public.dead_letter_count TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.dead_letter_export TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.dead_letter_group TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.dead_letter_operation TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.dead_letter_operation_item TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.dead_letter_purge TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -1885,6 +2156,8 @@ CREATE POLICY own_tenant ON public.document_removal TO counterfoil_worker USING 
 CREATE POLICY own_tenant ON public.document_replacement TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.document_review TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.document_word FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.idempotency TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -1916,6 +2189,8 @@ CREATE POLICY own_tenant ON public.output_job TO counterfoil_worker USING ((tena
 
 CREATE POLICY own_tenant ON public.payload_removal TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.queue_minute TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.reading TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.source TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -1936,9 +2211,19 @@ CREATE POLICY own_tenant ON public.variance_decision TO counterfoil_worker USING
 
 CREATE POLICY own_tenant ON public.work_attempt TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.work_ended TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY past_keeping ON public.chat_session TO counterfoil_keeper USING ((used_at < (now() - '90 days'::interval))) WITH CHECK (false);
 
 CREATE POLICY past_keeping ON public.dead_letter AS RESTRICTIVE FOR DELETE TO counterfoil_keeper USING (((status <> 'pending'::text) AND ((purged_at < (now() - '7 days'::interval)) OR (purged_at IS NULL))));
+
+CREATE POLICY past_keeping ON public.dead_letter_export AS RESTRICTIVE FOR DELETE TO counterfoil_keeper USING ((expires_at < now()));
+
+CREATE POLICY past_keeping ON public.dead_letter_operation FOR DELETE TO counterfoil_keeper USING ((ended_at < (now() - '90 days'::interval)));
+
+CREATE POLICY past_keeping ON public.dead_letter_operation_item TO counterfoil_keeper USING ((EXISTS ( SELECT
+   FROM public.dead_letter_operation o
+  WHERE ((o.id = dead_letter_operation_item.operation_id) AND (o.ended_at < (now() - '90 days'::interval)))))) WITH CHECK (false);
 
 CREATE POLICY past_keeping ON public.idempotency FOR DELETE TO counterfoil_keeper USING ((expires_at < (now() - '30 days'::interval)));
 
@@ -1949,6 +2234,8 @@ CREATE POLICY past_keeping ON public.task AS RESTRICTIVE FOR DELETE TO counterfo
 CREATE POLICY past_keeping ON public.work_attempt TO counterfoil_keeper USING ((ended_at < (now() - '90 days'::interval))) WITH CHECK (false);
 
 ALTER TABLE public.payload_removal ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.queue_minute ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.reading ENABLE ROW LEVEL SECURITY;
 
@@ -1988,6 +2275,10 @@ ALTER TABLE public.variance_decision ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.work_attempt ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.work_ended ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY writing ON public.document_word TO counterfoil_owner USING (true) WITH CHECK (true);
+
 GRANT ALL ON SCHEMA public TO counterfoil_owner;
 
 REVOKE ALL ON FUNCTION public.follow_audit() FROM PUBLIC;
@@ -2008,6 +2299,8 @@ REVOKE ALL ON FUNCTION public.task_messages(ids uuid[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.task_messages(ids uuid[]) TO counterfoil_delivery;
 
 REVOKE ALL ON FUNCTION public.tell_document(told_tenant uuid, told_document uuid, told_stage text, told_state text, why text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION public.write_document_words() FROM PUBLIC;
 
 GRANT SELECT ON TABLE public.acquisition_job TO counterfoil_worker;
 
@@ -2072,10 +2365,13 @@ GRANT SELECT ON TABLE public.audit_head TO counterfoil_delivery;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.breaker TO counterfoil_delivery;
 
 GRANT SELECT,INSERT ON TABLE public.change_allowance TO counterfoil_worker;
+GRANT SELECT,INSERT ON TABLE public.change_allowance TO counterfoil_delivery;
 
 GRANT UPDATE(tokens) ON TABLE public.change_allowance TO counterfoil_worker;
+GRANT UPDATE(tokens) ON TABLE public.change_allowance TO counterfoil_delivery;
 
 GRANT UPDATE(counted_at) ON TABLE public.change_allowance TO counterfoil_worker;
+GRANT UPDATE(counted_at) ON TABLE public.change_allowance TO counterfoil_delivery;
 
 GRANT SELECT,INSERT ON TABLE public.chat_message TO counterfoil_worker;
 
@@ -2163,8 +2459,92 @@ GRANT SELECT,INSERT ON TABLE public.dead_letter_count TO counterfoil_worker;
 GRANT SELECT,INSERT ON TABLE public.dead_letter_count TO counterfoil_delivery;
 GRANT DELETE ON TABLE public.dead_letter_count TO counterfoil_keeper;
 
+GRANT SELECT,INSERT ON TABLE public.dead_letter_export TO counterfoil_worker;
+GRANT SELECT ON TABLE public.dead_letter_export TO counterfoil_delivery;
+GRANT DELETE ON TABLE public.dead_letter_export TO counterfoil_keeper;
+
+GRANT UPDATE(state) ON TABLE public.dead_letter_export TO counterfoil_delivery;
+
+GRANT UPDATE(letters) ON TABLE public.dead_letter_export TO counterfoil_delivery;
+
+GRANT UPDATE(bytes) ON TABLE public.dead_letter_export TO counterfoil_delivery;
+
+GRANT UPDATE(upload_id) ON TABLE public.dead_letter_export TO counterfoil_delivery;
+
+GRANT UPDATE(parts) ON TABLE public.dead_letter_export TO counterfoil_delivery;
+
+GRANT UPDATE(after_at) ON TABLE public.dead_letter_export TO counterfoil_delivery;
+
+GRANT UPDATE(after_id) ON TABLE public.dead_letter_export TO counterfoil_delivery;
+
+GRANT UPDATE(is_read) ON TABLE public.dead_letter_export TO counterfoil_delivery;
+
+GRANT UPDATE(leased_until) ON TABLE public.dead_letter_export TO counterfoil_delivery;
+
+GRANT UPDATE(taken_by) ON TABLE public.dead_letter_export TO counterfoil_worker;
+
 GRANT SELECT,INSERT ON TABLE public.dead_letter_group TO counterfoil_worker;
 GRANT SELECT,INSERT ON TABLE public.dead_letter_group TO counterfoil_delivery;
+
+GRANT UPDATE(settled_as) ON TABLE public.dead_letter_group TO counterfoil_worker;
+
+GRANT UPDATE(settled_at) ON TABLE public.dead_letter_group TO counterfoil_worker;
+
+GRANT SELECT,INSERT ON TABLE public.dead_letter_operation TO counterfoil_worker;
+GRANT DELETE ON TABLE public.dead_letter_operation TO counterfoil_keeper;
+
+GRANT SELECT(id) ON TABLE public.dead_letter_operation TO counterfoil_delivery;
+
+GRANT SELECT(tenant_id) ON TABLE public.dead_letter_operation TO counterfoil_delivery;
+
+GRANT SELECT(requested_at) ON TABLE public.dead_letter_operation TO counterfoil_delivery;
+
+GRANT UPDATE(state) ON TABLE public.dead_letter_operation TO counterfoil_worker;
+GRANT SELECT(state) ON TABLE public.dead_letter_operation TO counterfoil_delivery;
+
+GRANT UPDATE(version) ON TABLE public.dead_letter_operation TO counterfoil_worker;
+
+GRANT UPDATE(reason) ON TABLE public.dead_letter_operation TO counterfoil_worker;
+
+GRANT UPDATE(ended_at) ON TABLE public.dead_letter_operation TO counterfoil_worker;
+GRANT SELECT(ended_at) ON TABLE public.dead_letter_operation TO counterfoil_delivery;
+
+GRANT UPDATE(cursor_at) ON TABLE public.dead_letter_operation TO counterfoil_worker;
+
+GRANT UPDATE(cursor_id) ON TABLE public.dead_letter_operation TO counterfoil_worker;
+
+GRANT UPDATE(is_selected) ON TABLE public.dead_letter_operation TO counterfoil_worker;
+
+GRANT UPDATE(selected) ON TABLE public.dead_letter_operation TO counterfoil_worker;
+
+GRANT UPDATE(handled) ON TABLE public.dead_letter_operation TO counterfoil_worker;
+
+GRANT UPDATE(done) ON TABLE public.dead_letter_operation TO counterfoil_worker;
+
+GRANT UPDATE(failed) ON TABLE public.dead_letter_operation TO counterfoil_worker;
+
+GRANT UPDATE(skipped) ON TABLE public.dead_letter_operation TO counterfoil_worker;
+
+GRANT UPDATE(canary_begun_at) ON TABLE public.dead_letter_operation TO counterfoil_worker;
+
+GRANT UPDATE(canary_passed_at) ON TABLE public.dead_letter_operation TO counterfoil_worker;
+
+GRANT UPDATE(stepped_at) ON TABLE public.dead_letter_operation TO counterfoil_worker;
+
+GRANT SELECT,INSERT ON TABLE public.dead_letter_operation_item TO counterfoil_worker;
+GRANT DELETE ON TABLE public.dead_letter_operation_item TO counterfoil_keeper;
+
+GRANT SELECT(operation_id) ON TABLE public.dead_letter_operation_item TO counterfoil_keeper;
+
+GRANT SELECT(number) ON TABLE public.dead_letter_operation_item TO counterfoil_keeper;
+
+GRANT UPDATE(result) ON TABLE public.dead_letter_operation_item TO counterfoil_worker;
+
+GRANT UPDATE(reason) ON TABLE public.dead_letter_operation_item TO counterfoil_worker;
+
+GRANT UPDATE(version) ON TABLE public.dead_letter_operation_item TO counterfoil_worker;
+
+GRANT UPDATE(revision) ON TABLE public.dead_letter_operation_item TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.dead_letter_purge TO counterfoil_worker;
 GRANT SELECT ON TABLE public.dead_letter_purge TO counterfoil_delivery;
@@ -2305,6 +2685,8 @@ GRANT SELECT(opened_at) ON TABLE public.document_review TO counterfoil_delivery;
 GRANT UPDATE(changed_at) ON TABLE public.document_review TO counterfoil_worker;
 
 GRANT UPDATE(closed_at) ON TABLE public.document_review TO counterfoil_worker;
+
+GRANT SELECT ON TABLE public.document_word TO counterfoil_worker;
 
 GRANT SELECT,INSERT,DELETE ON TABLE public.idempotency TO counterfoil_worker;
 GRANT DELETE ON TABLE public.idempotency TO counterfoil_keeper;
@@ -2537,6 +2919,26 @@ GRANT SELECT(key) ON TABLE public.payload_removal TO counterfoil_keeper;
 
 GRANT SELECT(due_at) ON TABLE public.payload_removal TO counterfoil_keeper;
 
+GRANT SELECT ON TABLE public.queue_minute TO counterfoil_worker;
+GRANT SELECT ON TABLE public.queue_minute TO counterfoil_delivery;
+GRANT INSERT,DELETE ON TABLE public.queue_minute TO counterfoil_keeper;
+
+GRANT UPDATE(succeeded) ON TABLE public.queue_minute TO counterfoil_keeper;
+
+GRANT UPDATE(skipped) ON TABLE public.queue_minute TO counterfoil_keeper;
+
+GRANT UPDATE(failed) ON TABLE public.queue_minute TO counterfoil_keeper;
+
+GRANT UPDATE(pending) ON TABLE public.queue_minute TO counterfoil_keeper;
+
+GRANT UPDATE(oldest) ON TABLE public.queue_minute TO counterfoil_keeper;
+
+GRANT UPDATE(dead) ON TABLE public.queue_minute TO counterfoil_keeper;
+
+GRANT UPDATE(depth) ON TABLE public.queue_minute TO counterfoil_keeper;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.queue_pause TO counterfoil_delivery;
+
 GRANT SELECT,INSERT ON TABLE public.reading TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.source TO counterfoil_worker;
@@ -2646,3 +3048,7 @@ GRANT SELECT(work_id) ON TABLE public.work_attempt TO counterfoil_delivery;
 GRANT SELECT(ended_at) ON TABLE public.work_attempt TO counterfoil_keeper;
 
 GRANT SELECT(outcome) ON TABLE public.work_attempt TO counterfoil_delivery;
+
+GRANT SELECT,INSERT ON TABLE public.work_ended TO counterfoil_worker;
+GRANT SELECT,INSERT ON TABLE public.work_ended TO counterfoil_delivery;
+GRANT DELETE ON TABLE public.work_ended TO counterfoil_keeper;

@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
+from tests.dead_letters.bulking import Yard
 from tests.dead_letters.letters import NOON, Die, dying
 
 __all__ = ["NOON", "Die"]
@@ -20,6 +21,11 @@ def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
 def die(database: Database, tenant_id: UUID) -> Die:
     """Let work die, so many minutes after noon; returns its job_id."""
     return dying(database, tenant_id)
+
+
+@pytest.fixture
+def yard(database: Database, admin: Connection, tenant_id: UUID, die: Die) -> Yard:
+    return Yard(database, admin, tenant_id, die)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -81,6 +82,16 @@ def test_pages_are_of_the_newest_first(record: Record, database: Database, tenan
         first = audit.page(connection, tenant_id, limit=2)
         second = audit.page(connection, tenant_id, limit=20, before=first[-1].number)
     assert [entry.number for entry in (*first, *second)] == [5, 4, 3, 2, 1]
+
+
+def test_what_was_done_to_one_thing_can_be_asked_for(record: Record, database: Database, tenant_id: UUID):
+    for targets in (["a"], ["b", "c"], ["b"]):
+        record(replace(operation(), targets=targets))
+    with database.tenant(tenant_id) as connection:
+        found = [[one.number for one in audit.page(connection, tenant_id, limit=20, target=of)] for of in "abcd"]
+        before = audit.page(connection, tenant_id, limit=20, target="b", before=3)
+    assert found == [[1], [3, 2], [2], []]
+    assert [entry.number for entry in before] == [2]
 
 
 def test_a_chain_that_is_whole_is_found_whole(

@@ -23,6 +23,8 @@ ROWS = {
     "ingestion_job": "INSERT INTO {} (id, tenant_id, created_at) VALUES (%(a)s, %(tenant)s, now())",
     "document_key": """INSERT INTO {} (tenant_id, document_id, type, key)
                        VALUES (%(tenant)s, %(a)s, 'number', %(id)s::text)""",
+    "document_word": """INSERT INTO {} (tenant_id, document_id, word, received_at)
+                        VALUES (%(tenant)s, %(a)s, %(id)s::text, now())""",
     "key_loss": "INSERT INTO {} (tenant_id) VALUES (%(tenant)s)",
     "document_embedding": """INSERT INTO {} (tenant_id, document_id, text_hash, model, signature, vector)
                              VALUES (%(tenant)s, CASE WHEN EXISTS (SELECT FROM document_embedding
@@ -71,6 +73,18 @@ ROWS = {
                             VALUES (%(tenant)s, 'f', 'matching', 'pending', 1, now())""",
     "dead_letter_purge": """INSERT INTO {} (tenant_id, died_before, statuses, requested_by, requested_at)
                             VALUES (%(tenant)s, now(), '{{resolved}}', 'somebody', now())""",
+    "dead_letter_export": """INSERT INTO {} (tenant_id, format, selection, filter_hash, hides, requested_by,
+                                             requested_at, expires_at)
+                             VALUES (%(tenant)s, 'csv', '{{}}', sha256('all'), true, 'somebody', now(), now())""",
+    "dead_letter_operation": """INSERT INTO {} (tenant_id, action, rate, requested_by, requested_at, stepped_at)
+                                VALUES (%(tenant)s, 'retry', 1, 'somebody', now(), now())""",
+    "dead_letter_operation_item": """WITH made AS (
+                                         INSERT INTO dead_letter_operation (tenant_id, action, rate, requested_by,
+                                                                            requested_at, stepped_at)
+                                         VALUES (%(tenant)s, 'retry', 1, 'somebody', now(), now())
+                                         RETURNING id, tenant_id)
+                                     INSERT INTO {} (operation_id, number, tenant_id, job_id)
+                                     SELECT id, 1, tenant_id, id FROM made""",
     "dead_letter_audit": """INSERT INTO {} (tenant_id, job_id, action, actor, recorded_at)
                             VALUES (%(tenant)s, %(id)s, 'retry', 'somebody', now())""",
     "audit_entry": """INSERT INTO {} (tenant_id, number, recorded_at, actor, action, targets, previous_hash, hash)
@@ -118,6 +132,11 @@ ROWS = {
     "payload_removal": """INSERT INTO {} (key, tenant_id, due_at)
                           VALUES ('tasks/' || %(tenant)s || '/' || %(id)s, %(tenant)s, now())""",
     "task_allowance": "INSERT INTO {} (tenant_id, tokens, counted_at) VALUES (%(tenant)s, 1, now())",
+    "work_ended": """INSERT INTO {} (tenant_id, worker, outcome, ended_at)
+                     VALUES (%(tenant)s, 'tasks', 'succeeded', now())""",
+    "queue_minute": """INSERT INTO {} (tenant_id, worker, minute, pending)
+                       SELECT %(tenant)s, 'tasks', coalesce(max(minute), '2026-01-01'::timestamptz) + '1 minute', 1
+                       FROM queue_minute WHERE tenant_id = %(tenant)s""",
     "change_allowance": "INSERT INTO {} (tenant_id, tokens, counted_at) VALUES (%(tenant)s, 1, now())",
     "work_attempt": """INSERT INTO {} (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome)
                        VALUES (%(tenant)s, 'tasks', %(id)s, 1, 1, now(), now(), 'succeeded')""",

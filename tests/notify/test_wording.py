@@ -49,7 +49,7 @@ def test_a_single_failure_in_slack():
         "Tenant: Acme GmbH (acme, 0198c0de-0000-7000-8000-00000000000a)\n"
         "Worker: matching\n"
         "Failed at: 2026-01-02 03:04:05 UTC\n"
-        "Document: <https://console.example.com/documents/0198c0de-0000-7000-8000-000000000001"
+        "Document: <https://console.example.com/dead-letters/0198c0de-0000-7000-8000-00000000000b?tenant=acme"
         "|0198c0de-0000-7000-8000-000000000001>\n"
         "It stays failed until a person acts. "
         "Should more work fail in the same way, one message every 5 minutes tells of all of it."
@@ -58,6 +58,7 @@ def test_a_single_failure_in_slack():
 
 def test_a_digest_by_mail():
     first = [failure(number) for number in range(1, 6)]
+    letter = f"https://console.example.com/dead-letters/{JOB}?tenant=acme"
     assert in_mail(notice(*first, count=499)) == (
         "499 more documents of Acme GmbH failed in matching.\n"
         "\n"
@@ -66,11 +67,11 @@ def test_a_digest_by_mail():
         "Tenant:                Acme GmbH (acme, 0198c0de-0000-7000-8000-00000000000a)\n"
         "Worker:                matching\n"
         "Failed between:        2026-01-02 03:04:05 UTC and 2026-01-02 03:08:59 UTC\n"
-        "Document:              https://console.example.com/documents/0198c0de-0000-7000-8000-000000000001\n"
-        "Document:              https://console.example.com/documents/0198c0de-0000-7000-8000-000000000002\n"
-        "Document:              https://console.example.com/documents/0198c0de-0000-7000-8000-000000000003\n"
-        "Document:              https://console.example.com/documents/0198c0de-0000-7000-8000-000000000004\n"
-        "Document:              https://console.example.com/documents/0198c0de-0000-7000-8000-000000000005\n"
+        f"Document:              0198c0de-0000-7000-8000-000000000001  {letter}\n"
+        f"Document:              0198c0de-0000-7000-8000-000000000002  {letter}\n"
+        f"Document:              0198c0de-0000-7000-8000-000000000003  {letter}\n"
+        f"Document:              0198c0de-0000-7000-8000-000000000004  {letter}\n"
+        f"Document:              0198c0de-0000-7000-8000-000000000005  {letter}\n"
         "And:                   494 more\n"
         "\n"
         "They stay failed until a person acts. "
@@ -81,15 +82,15 @@ def test_a_digest_by_mail():
 def test_without_a_console_it_names_the_command():
     text = in_mail(notice(), None)
     assert "Document:           0198c0de-0000-7000-8000-000000000001\n" in text
-    assert "To see what failed: counterfoil documents --tenant acme --state failed\n" in text
+    assert "To see what failed: counterfoil dlq list --tenant acme\n" in text
     assert "http" not in text
 
 
 @pytest.mark.parametrize("layout", [in_slack, in_mail])
-def test_a_message_that_names_no_work_leads_to_no_document(layout: Any):
+def test_a_message_that_names_no_work_leads_to_its_letter_which_is_nobodys(layout: Any):
     text = layout(notice(failure(work_id=None, attempts=0, error="The body is not JSON"), tenant=None))
     assert "A message to matching cannot be read" in text
-    assert "/documents/" not in text
+    assert f"https://console.example.com/dead-letters/{JOB}?tenant=-" in text
     assert "none is named" in text
 
 
@@ -97,8 +98,7 @@ def test_an_upload_is_no_document():
     text = in_mail(notice(failure(worker="acquisition"), tenant=None), None)
     assert "An upload failed in acquisition." in text
     assert "Upload:" in text
-    assert "counterfoil documents --state failed" in text
-    assert "/documents/" not in in_mail(notice(failure(worker="acquisition")))
+    assert "counterfoil dlq list --tenant -\n" in text
 
 
 def test_nothing_of_a_notice_is_markup_in_slack():

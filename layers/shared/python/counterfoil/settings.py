@@ -48,15 +48,30 @@ class Worker(BaseModel):
     """Its retry policy: the same message again, or a new one on a queue for retries."""
 
 
+class Queue(BaseModel):
+    """What a function that looks after the queues of others is told of a worker's."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    urls: tuple[str, ...]
+    """Of its queue, and of that for retries where it has one."""
+    mappings: tuple[UUID, ...]
+    """The event source mapping of each, in the same order."""
+    gate: int = Field(ge=1)
+    """Records that it works on at once, at most."""
+
+
 class SignIn(BaseModel):
-    """Where people sign in to the console, by OpenID Connect."""
+    """Where people sign in to the console, by OpenID Connect, and whose tokens the API takes."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     issuer: str
     """As tokens name it in `iss`."""
     client: str
-    """The console's id there."""
+    """The console's id there; tokens that are made out to it are taken."""
+    audience: tuple[str, ...] = ()
+    """Others whose tokens are taken, as tokens name them in `aud`."""
     discovery: str
     """Address of the issuer's description of itself."""
     origins: tuple[str, ...]
@@ -78,6 +93,8 @@ class Settings(BaseModel):
     mappings: Annotated[dict[str, UUID], BeforeValidator(_from_json)] = {}
     """Event source mappings by worker, that of a queue for retries under the worker's name and `-retry`: those that the
     watchdog may pause, for all of their work needs the model."""
+    queues: Annotated[dict[str, Queue], BeforeValidator(_from_json)] = {}
+    """Every worker's queues, for those who show and pause them."""
 
     database_url: str | None = None
     database_host: str | None = None
@@ -181,6 +198,8 @@ class Settings(BaseModel):
     """Who hears of every tenant's failures."""
     sign_in: Annotated[SignIn | None, BeforeValidator(_from_json)] = None
     """Of whom serves the console."""
+    upload_origins: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = ()
+    """Where the console's users upload files to, as origins, where that is not where it is served."""
     console_url: str | None = None
     """Where the console is served; links in notifications lead there."""
     notification_digest_seconds: float = Field(default=300, ge=0)

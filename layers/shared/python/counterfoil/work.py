@@ -203,14 +203,17 @@ RETURNING id, tenant_id, {revision}, {send_number}
 """
 
 
-def begin(connection: Connection, worker: str, ids: Sequence[UUID], now: datetime) -> list[Send]:
+def begin(
+    connection: Connection, worker: str, ids: Sequence[UUID], now: datetime, *, not_before: datetime | None = None
+) -> list[Send]:
     """Begin a new revision of each work in `ids` and owe its message, in the caller's transaction.
 
     Attempts, lease, waits and returns start afresh; a new claim token makes any try of the older revision stale.
+    `not_before`: when the messages are due, where that is not at once.
     """
     kind = KINDS[worker]
     rows = connection.execute(kind.sql(_BEGIN), {"ids": list(ids)}).fetchall()
-    return owe(connection, kind, rows, now, now)
+    return owe(connection, kind, rows, not_before or now, now)
 
 
 _WAKE = """

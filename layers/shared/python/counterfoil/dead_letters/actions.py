@@ -9,7 +9,6 @@ means the letters of nobody, which are changed as the delivery role.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -20,7 +19,7 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.dead_letters import audit
 from counterfoil.dead_letters.audit import Operation
-from counterfoil.dead_letters.entries import Status
+from counterfoil.dead_letters.entries import Status, transaction
 from counterfoil.delivery import letters
 from counterfoil.errors import RejectedRequestError
 from counterfoil.tasks import store as tasks
@@ -119,10 +118,6 @@ def look_at(connection: Connection, tenant_id: UUID | None, wish: Wish) -> Lette
     return letter
 
 
-def _transaction(database: Database, tenant_id: UUID | None) -> AbstractContextManager[Connection]:
-    return database.delivery() if tenant_id is None else database.tenant(tenant_id)
-
-
 # -- trying again ----------------------------------------------------------------------------------------------------
 
 
@@ -140,7 +135,7 @@ def retry(database: Database, tenant_id: UUID | None, wish: Wish, *, bucket: str
     payload_key = store_large(database, tenant_id, wish, bucket)
 
     def once() -> Done:
-        with _transaction(database, tenant_id) as connection:
+        with transaction(database, tenant_id) as connection:
             done = send_again(connection, tenant_id, wish, payload_key=payload_key)
             revisions = {"revision": done.sends[0].message.revision}
             audit.record(connection, tenant_id, wish.operation("retried", done.version, revisions))
@@ -154,7 +149,7 @@ def store_large(database: Database, tenant_id: UUID | None, wish: Wish, bucket: 
 
     Raises as `retry`.
     """
-    with _transaction(database, tenant_id) as connection:
+    with transaction(database, tenant_id) as connection:
         letter = look_at(connection, tenant_id, wish)
     if letter.edited_payload is None or letter.work_id is None or tenant_id is None:
         return None
@@ -175,7 +170,7 @@ def send_again(connection: Connection, tenant_id: UUID | None, wish: Wish, *, pa
     state, revision = _locked(connection, letter.worker, work_id)
     letter = look_at(connection, tenant_id, wish)  # as it is, now that nobody else changes it
     if (state, revision) != ("failed", letter.revision):
-        raise NotRetriableError(_IS_NOW.get(state, "The work was begun anew meanwhile."))
+        raise NotRetriableError(why_not_failed(state))
     if letter.edited_payload is not None:
         _check_form(connection, work_id, letter.edited_payload)
     version = settle(connection, tenant_id, wish, "retried")
@@ -184,14 +179,22 @@ def send_again(connection: Connection, tenant_id: UUID | None, wish: Wish, *, pa
     return Done(version, begin(connection, letter.worker, [work_id], wish.now))
 
 
-_GONE = "gone"
+GONE = "gone"
+"""In the place of the state of a work that is no more."""
 _IS_NOW = {
-    _GONE: "What the dead letter is about is gone: resolve or ignore it.",
+    GONE: "What the dead letter is about is gone: resolve or ignore it.",
     None: "The work was cancelled, or there was nothing to do for it: resolve or ignore the dead letter.",
     "pending": "The work was begun anew meanwhile, and waits to be tried.",
     "in-progress": "The work was begun anew meanwhile, and is being done.",
     "succeeded": "The work has succeeded meanwhile: resolve the dead letter.",
 }
+
+
+def why_not_failed(state: str | None) -> str:
+    """Why work in this state is not tried again, for people."""
+    return _IS_NOW.get(state, "The work was begun anew meanwhile.")
+
+
 _LOCK = "SELECT {status}, {revision} FROM {table} WHERE id = %(id)s FOR NO KEY UPDATE"
 
 
@@ -199,7 +202,7 @@ def _locked(connection: Connection, worker: str, work_id: UUID) -> tuple[str | N
     """State and revision of a work, which nobody else changes until the transaction ends."""
     kind = KINDS.get(worker)
     row = None if kind is None else connection.execute(kind.sql(_LOCK), {"id": work_id}).fetchone()
-    return (_GONE, 0) if row is None else (row[0], row[1])
+    return (GONE, 0) if row is None else (row[0], row[1])
 
 
 def _check_form(connection: Connection, task_id: UUID, payload: dict[str, Any]) -> None:
@@ -240,7 +243,7 @@ def ignore(database: Database, tenant_id: UUID | None, wish: Wish) -> Done:
 
 def _settled(database: Database, tenant_id: UUID | None, wish: Wish, status: Literal["resolved", "ignored"]) -> Done:
     def once() -> Done:
-        with _transaction(database, tenant_id) as connection:
+        with transaction(database, tenant_id) as connection:
             version = settle(connection, tenant_id, wish, status)
             audit.record(connection, tenant_id, wish.operation(status, version, {}))
             return Done(version)

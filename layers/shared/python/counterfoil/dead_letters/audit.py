@@ -156,12 +156,23 @@ def _wrong(entry: AuditEntry, tenant_id: UUID | None, number: int, previous: byt
     return None
 
 
-def page(connection: Connection, tenant_id: UUID | None, *, limit: int, before: int | None = None) -> list[AuditEntry]:
-    """At most `limit` entries, the newest first; those before the number `before`."""
+def page(
+    connection: Connection,
+    tenant_id: UUID | None,
+    *,
+    limit: int,
+    before: int | None = None,
+    target: str | None = None,
+) -> list[AuditEntry]:
+    """At most `limit` entries, the newest first; those before the number `before`, and those of one `target`.
+
+    Entries of a target are looked for one after the other: people write the trail, and it is no longer for that.
+    """
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM audit_entry WHERE tenant_id {_of(tenant_id)}"  # noqa: S608  # names alone
-        " AND (%(before)s::bigint IS NULL OR number < %(before)s) ORDER BY number DESC LIMIT %(limit)s".encode(),
-        {"tenant": tenant_id, "before": before, "limit": limit},
+        " AND (%(before)s::bigint IS NULL OR number < %(before)s)"
+        " AND (%(target)s::text IS NULL OR %(target)s = ANY(targets)) ORDER BY number DESC LIMIT %(limit)s".encode(),
+        {"tenant": tenant_id, "before": before, "target": target, "limit": limit},
     )
     return [AuditEntry(*row) for row in rows]
 

@@ -1,15 +1,17 @@
 """Dead letters as people look for them: pages of a tenant's, the newest first, and one of them.
 
-Each function runs in a transaction that sees one tenant alone (`Database.tenant`).
+Each function runs in a transaction that sees one tenant alone, or, for the letters of nobody (messages that could not
+be read; their tenant is None), as the delivery role: `transaction`.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
-from counterfoil.db import Connection
+from counterfoil.db import Connection, Database
 
 Status = Literal["pending", "retried", "resolved", "ignored"]
 STATUSES: tuple[Status, ...] = ("pending", "retried", "resolved", "ignored")
@@ -66,11 +68,21 @@ class Wanted:
     """Exclusive."""
 
 
+def transaction(database: Database, tenant_id: UUID | None) -> AbstractContextManager[Connection]:
+    """A transaction that sees a tenant's letters, or may see those of nobody."""
+    return database.delivery() if tenant_id is None else database.tenant(tenant_id)
+
+
+def about(statement: str, tenant_id: UUID | None) -> bytes:
+    """The statement, which names `%(tenant)s`, as it is about a tenant, or about nobody: NULL equals nothing."""
+    return (statement.replace("= %(tenant)s", "IS NULL") if tenant_id is None else statement).encode()
+
+
 _COLUMNS = ", ".join(Entry.__dataclass_fields__)
 _ALL_COLUMNS = ", ".join(Details.__dataclass_fields__)
 
 # Each condition stands in the statement only where it is wanted, so that each form has a plan of its own index.
-_CONDITIONS = {
+CONDITIONS = {
     "task_type": "AND d.task_type = %(task_type)s",
     "fingerprint": "AND d.fingerprint = %(fingerprint)s",
     "since": "AND d.dlq_timestamp >= %(since)s",
@@ -132,7 +144,7 @@ ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s
 
 def page(  # a page is this many facts
     connection: Connection,
-    tenant_id: UUID,
+    tenant_id: UUID | None,
     wanted: Wanted,
     *,
     limit: int,
@@ -149,7 +161,7 @@ def page(  # a page is this many facts
 
 def of_groups(  # a page is this many facts
     connection: Connection,
-    tenant_id: UUID,
+    tenant_id: UUID | None,
     wanted: Wanted,
     fingerprints: Sequence[str],
     *,
@@ -168,7 +180,7 @@ def of_groups(  # a page is this many facts
 
 def of_ids(  # a page is this many facts
     connection: Connection,
-    tenant_id: UUID,
+    tenant_id: UUID | None,
     wanted: Wanted,
     ids: Sequence[UUID],
     *,
@@ -182,7 +194,7 @@ def of_ids(  # a page is this many facts
 def _entries(
     connection: Connection,
     statement: str,
-    tenant_id: UUID,
+    tenant_id: UUID | None,
     wanted: Wanted,
     limit: int,
     after: Place | None,
@@ -200,21 +212,35 @@ def _entries(
         "limit": limit,
         **among,
     }
-    conditions = " ".join(text for name, text in _CONDITIONS.items() if values[name] is not None)
+    conditions = " ".join(text for name, text in CONDITIONS.items() if values[name] is not None)
     complete = statement.format(columns=_COLUMNS, conditions=conditions)
-    return [Entry(*row) for row in connection.execute(complete.encode(), values)]
+    return [Entry(*row) for row in connection.execute(about(complete, tenant_id), values)]
 
 
 _OWNER = """
-SELECT t.id, t.slug FROM dead_letter d JOIN tenant t ON t.id = d.tenant_id
+SELECT t.id, t.slug FROM dead_letter d LEFT JOIN tenant t ON t.id = d.tenant_id
 WHERE d.job_id = %s AND d.purged_at IS NULL
 """
 
 
-def owner(connection: Connection, job_id: UUID) -> tuple[UUID, str] | None:
-    """The tenant of a dead letter, by id and slug; as the delivery role. None where no tenant has such a letter."""
+def owner(connection: Connection, job_id: UUID) -> tuple[UUID, str] | tuple[None, None] | None:
+    """The tenant of a dead letter, by id and slug, of which nobody's has none; as the delivery role.
+
+    None where there is no such letter.
+    """
     row = connection.execute(_OWNER, [job_id]).fetchone()
     return None if row is None else (row[0], row[1])
+
+
+_OWNERS = """
+SELECT DISTINCT d.tenant_id, t.slug FROM dead_letter d LEFT JOIN tenant t ON t.id = d.tenant_id
+WHERE d.job_id = ANY(%s) AND d.purged_at IS NULL ORDER BY t.slug
+"""
+
+
+def owners(connection: Connection, job_ids: Sequence[UUID]) -> list[tuple[UUID | None, str | None]]:
+    """The tenants of dead letters, by id and slug, None where one is nobody's; as the delivery role."""
+    return connection.execute(_OWNERS, [list(job_ids)]).fetchall()
 
 
 _ENDING_WITH = """
@@ -235,6 +261,12 @@ _SHOW = f"SELECT {_ALL_COLUMNS} FROM dead_letter WHERE job_id = %s AND purged_at
 
 
 def show(connection: Connection, job_id: UUID) -> Details | None:
-    """One dead letter; None where the tenant has none of this id."""
+    """One dead letter of the tenant whose transaction it is; None where it has none of this id."""
     row = connection.execute(_SHOW.encode(), [job_id]).fetchone()
+    return None if row is None else Details(*row)
+
+
+def show_nobodys(connection: Connection, job_id: UUID) -> Details | None:
+    """One dead letter of nobody, as the delivery role; None where there is none of this id."""
+    row = connection.execute(f"{_SHOW} AND tenant_id IS NULL".encode(), [job_id]).fetchone()
     return None if row is None else Details(*row)

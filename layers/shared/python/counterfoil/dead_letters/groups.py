@@ -1,7 +1,7 @@
 """Groups of dead letters that died of the same, and how many letters there are in all.
 
 Counts come from `dead_letter_count`, which a trigger keeps: what they cost grows with the number of groups, and not
-with that of letters. Each function but `add_up` runs in a transaction that sees one tenant alone (`Database.tenant`).
+with that of letters. Each function but `add_up` runs in a transaction of `entries.transaction`.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Literal
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.dead_letters.entries import Status
+from counterfoil.dead_letters.entries import Status, about
 
 HOURS = 24
 """Of a group's trend."""
@@ -35,6 +35,9 @@ class Group:
     retried: int
     resolved: int
     ignored: int
+    settled_as: Literal["resolved", "ignored"] | None
+    settled_at: datetime | None
+    """What died later is not settled by that."""
     trend: Sequence[int]
     """How many died in each of the last HOURS hours, the current one last."""
 
@@ -42,6 +45,13 @@ class Group:
     def count(self) -> int:
         """All of its letters."""
         return self.pending + self.retried + self.resolved + self.ignored
+
+    @property
+    def state(self) -> State:
+        """What somebody decided about the whole group; it is open again as soon as a letter dies after that."""
+        if self.settled_as is None or self.settled_at is None or self.last_seen >= self.settled_at:
+            return "open"
+        return self.settled_as
 
 
 _GROUPS = """
@@ -59,7 +69,8 @@ WITH counted AS (
     ORDER BY last_seen DESC, fingerprint DESC LIMIT %(limit)s
 )
 SELECT c.fingerprint, g.worker, g.error_type, g.sentence, g.first_seen, c.last_seen, coalesce(c.pending, 0)::bigint,
-       coalesce(c.retried, 0)::bigint, coalesce(c.resolved, 0)::bigint, coalesce(c.ignored, 0)::bigint
+       coalesce(c.retried, 0)::bigint, coalesce(c.resolved, 0)::bigint, coalesce(c.ignored, 0)::bigint,
+       g.settled_as, g.settled_at
 FROM counted c JOIN dead_letter_group g ON g.tenant_id = %(tenant)s AND g.fingerprint = c.fingerprint
 ORDER BY c.last_seen DESC, c.fingerprint DESC
 """
@@ -72,7 +83,7 @@ GROUP BY fingerprint, hour
 
 def page(
     connection: Connection,
-    tenant_id: UUID,
+    tenant_id: UUID | None,
     statuses: Sequence[Status],
     now: datetime,
     *,
@@ -85,28 +96,28 @@ def page(
     """
     at, fingerprint = after or (None, None)
     rows = connection.execute(
-        _GROUPS,
+        about(_GROUPS, tenant_id),
         {"tenant": tenant_id, "statuses": list(statuses), "limit": limit, "after_at": at, "after": fingerprint},
     ).fetchall()
     this_hour = now.replace(minute=0, second=0, microsecond=0)
     hours = [this_hour - timedelta(hours=back) for back in reversed(range(HOURS))]
     died: dict[str, dict[datetime, int]] = {}
     asked = {"tenant": tenant_id, "fingerprints": [row[0] for row in rows], "since": hours[0] - timedelta(seconds=1)}
-    for key, hour, number in connection.execute(_TREND, asked):
+    for key, hour, number in connection.execute(about(_TREND, tenant_id), asked):
         died.setdefault(key, {})[hour] = number
     return [Group(*(*row, [died.get(row[0], {}).get(hour, 0) for hour in hours])) for row in rows]
 
 
 _STATS = """
 SELECT task_type, status, sum(number)::bigint FROM dead_letter_count
-WHERE tenant_id = %s AND hour IS NULL GROUP BY task_type, status HAVING sum(number) <> 0
+WHERE tenant_id = %(tenant)s AND hour IS NULL GROUP BY task_type, status HAVING sum(number) <> 0
 """
 
 
-def stats(connection: Connection, tenant_id: UUID) -> dict[str, dict[Status, int]]:
+def stats(connection: Connection, tenant_id: UUID | None) -> dict[str, dict[Status, int]]:
     """How many letters there are, by type of task and state."""
     found: dict[str, dict[Status, int]] = {}
-    for task_type, status, number in connection.execute(_STATS, [tenant_id]):
+    for task_type, status, number in connection.execute(about(_STATS, tenant_id), {"tenant": tenant_id}):
         found.setdefault(task_type, {})[status] = number
     return found
 

@@ -2,6 +2,7 @@
 
 A purge is a row. What it means is taken out of sight in steps, each a transaction of a bounded number of letters, and
 back again if it is undone: whatever dies in between, the next step goes on. What waits for a person is never purged.
+Who purges and who undoes it comes into the audit trail in the same transaction.
 """
 
 from collections.abc import Sequence
@@ -11,8 +12,11 @@ from typing import Literal
 from uuid import UUID
 
 from counterfoil.db import Connection
+from counterfoil.dead_letters import audit
+from counterfoil.dead_letters.audit import Operation
 
 Settled = Literal["retried", "resolved", "ignored"]
+SETTLED: tuple[Settled, ...] = ("retried", "resolved", "ignored")
 UNDO_WITHIN = timedelta(days=7)
 """Of a purge. The database lets nothing be deleted sooner."""
 AT_ONCE = 5_000
@@ -36,6 +40,24 @@ class Purge:
     undone_by: str | None
     undone_at: datetime | None
 
+    @property
+    def undo_until(self) -> datetime:
+        """When it is too late to undo it."""
+        return self.requested_at + UNDO_WITHIN
+
+
+_MEANT = """
+SELECT count(*) FROM dead_letter
+WHERE tenant_id = %(tenant)s AND status = ANY(%(statuses)s) AND dlq_timestamp < %(before)s AND purged_at IS NULL
+"""
+
+
+def count(connection: Connection, tenant_id: UUID, died_before: datetime, statuses: Sequence[Settled]) -> int:
+    """How many letters a purge would take. Nothing is changed; every one of them is looked at, in an index alone."""
+    values = {"tenant": tenant_id, "statuses": list(statuses), "before": died_before}
+    ((number,),) = connection.execute(_MEANT, values).fetchall()
+    return int(number)
+
 
 _COLUMNS = ", ".join(Purge.__dataclass_fields__)
 _REQUEST = f"""
@@ -53,17 +75,52 @@ def request(
     by: str,
     now: datetime,
 ) -> Purge:
-    """Store a purge of what is settled in one of these states and died before, in the tenant's transaction."""
+    """Store a purge of what is settled in one of these states and died before, in the tenant's transaction.
+
+    The audit trail is written, too: nothing else should follow in the transaction.
+    """
     values = {"tenant": tenant_id, "before": died_before, "statuses": list(statuses), "by": by, "now": now}
-    return Purge(*connection.execute(_REQUEST.encode(), values).fetchall()[0])
+    purge = Purge(*connection.execute(_REQUEST.encode(), values).fetchall()[0])
+    detail = {"died_before": purge.died_before.isoformat(), "statuses": list(purge.statuses)}
+    audit.record(connection, tenant_id, Operation(by, "purged", [str(purge.id)], now, detail=detail))
+    return purge
 
 
-_LIST = f"SELECT {_COLUMNS} FROM dead_letter_purge WHERE tenant_id = %s ORDER BY requested_at DESC, id LIMIT %s"  # noqa: S608
+_LIST = f"""
+SELECT {_COLUMNS} FROM dead_letter_purge
+WHERE tenant_id = %(tenant)s
+  AND (%(at)s::timestamptz IS NULL OR (requested_at, id) < (%(at)s::timestamptz, %(id)s::uuid))
+ORDER BY requested_at DESC, id DESC LIMIT %(limit)s
+"""  # noqa: S608
 
 
-def of_tenant(connection: Connection, tenant_id: UUID, *, limit: int = 100) -> list[Purge]:
-    """A tenant's purges, the newest first."""
-    return [Purge(*row) for row in connection.execute(_LIST.encode(), [tenant_id, limit])]
+def of_tenant(
+    connection: Connection, tenant_id: UUID, *, limit: int = 100, after: tuple[datetime, UUID] | None = None
+) -> list[Purge]:
+    """At most `limit` purges of a tenant, the newest first; those behind the one of this time and id."""
+    at, id_ = after or (None, None)
+    values = {"tenant": tenant_id, "at": at, "id": id_, "limit": limit}
+    return [Purge(*row) for row in connection.execute(_LIST.encode(), values)]
+
+
+_FIND = f"SELECT {_COLUMNS} FROM dead_letter_purge WHERE id = %s"  # noqa: S608
+
+
+def find(connection: Connection, purge_id: UUID) -> Purge | None:
+    """One purge: of the tenant's, or as the delivery role of any tenant's. None where there is none."""
+    row = connection.execute(_FIND.encode(), [purge_id]).fetchone()
+    return None if row is None else Purge(*row)
+
+
+_ENDING_WITH = """
+SELECT p.id, t.id, t.slug FROM dead_letter_purge p JOIN tenant t ON t.id = p.tenant_id
+WHERE right(p.id::text, length(%(end)s)) = %(end)s LIMIT 2
+"""
+
+
+def ending_with(connection: Connection, end: str) -> list[tuple[UUID, UUID, str]]:
+    """Up to two purges whose ids end so, each with its tenant, by id and slug; as the delivery role."""
+    return connection.execute(_ENDING_WITH, {"end": end}).fetchall()
 
 
 _UNDO = f"""
@@ -73,10 +130,17 @@ WHERE id = %(id)s AND undone_at IS NULL AND requested_at > %(since)s RETURNING {
 
 
 def undo(connection: Connection, purge_id: UUID, *, by: str, now: datetime) -> Purge | None:
-    """Have a purge's letters back, as they were but for their version. None where it is undone, or too late."""
+    """Have a purge's letters back, as they were but for their version. None where it is undone, or too late.
+
+    The audit trail is written as by `request`.
+    """
     values = {"id": purge_id, "by": by, "now": now, "since": now - UNDO_WITHIN}
     row = connection.execute(_UNDO.encode(), values).fetchone()
-    return None if row is None else Purge(*row)
+    if row is None:
+        return None
+    purge = Purge(*row)
+    audit.record(connection, purge.tenant_id, Operation(by, "purge undone", [str(purge.id)], now))
+    return purge
 
 
 _TAKE = f"""

@@ -2,7 +2,7 @@
 
 What the errors of a group have alike is kept with the group, and the words that a letter has beside those in an index.
 A letter is found if each word of the search is among either. How much a page reads grows neither with the number of
-letters nor with how many are found. Each function runs in a transaction that sees one tenant (`Database.tenant`).
+letters nor with how many are found. Each function runs in a transaction of `entries.transaction`.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from uuid import UUID
 
 from counterfoil.db import Connection
 from counterfoil.dead_letters import entries
-from counterfoil.dead_letters.entries import Entry, Place, Wanted
+from counterfoil.dead_letters.entries import Entry, Place, Wanted, about
 from counterfoil.delivery.letters import words
 from counterfoil.work import KINDS
 
@@ -36,7 +36,7 @@ class Found(NamedTuple):
 
 
 def page(
-    connection: Connection, tenant_id: UUID, text: str, wanted: Wanted, *, limit: int, after: Place | None = None
+    connection: Connection, tenant_id: UUID | None, text: str, wanted: Wanted, *, limit: int, after: Place | None = None
 ) -> Found:
     """Letters that are wanted and have every word of `text`; of an id, the letter or the work's letters."""
     if (id_ := _id(text)) is not None:
@@ -101,15 +101,15 @@ GROUP BY fingerprint ORDER BY 2 DESC
 """
 
 
-def _groups(connection: Connection, tenant_id: UUID, sought: Sequence[str]) -> list[_Group]:
+def _groups(connection: Connection, tenant_id: UUID | None, sought: Sequence[str]) -> list[_Group]:
     """Groups that have any of these words."""
-    rows = connection.execute(_GROUPS, {"tenant": tenant_id, "sought": list(sought)})
+    rows = connection.execute(about(_GROUPS, tenant_id), {"tenant": tenant_id, "sought": list(sought)})
     return [_Group(fingerprint, frozenset(has)) for fingerprint, has in rows]
 
 
 def _of_groups(  # a page is this many facts
     connection: Connection,
-    tenant_id: UUID,
+    tenant_id: UUID | None,
     wanted: Wanted,
     groups: Collection[_Group],
     limit: int,
@@ -130,7 +130,7 @@ def _of_groups(  # a page is this many facts
     )
     if len(newest) == limit:
         return newest
-    last = connection.execute(_LAST, asked).fetchall()
+    last = connection.execute(about(_LAST, tenant_id), asked).fetchall()
     found: list[Entry] = []
     for start in range(0, len(last), _GROUPS_AT_ONCE):
         part = last[start : start + _GROUPS_AT_ONCE]
@@ -151,14 +151,14 @@ SELECT word, count(*) FROM unnest(%(words)s::text[]) AS word CROSS JOIN LATERAL 
 
 
 def _leads(
-    connection: Connection, tenant_id: UUID, sought: Sequence[str], alike: Collection[str]
+    connection: Connection, tenant_id: UUID | None, sought: Sequence[str], alike: Collection[str]
 ) -> Iterable[tuple[str, bool]]:
     """The words by which letters with words of their own are found, and whether each is rare.
 
     A word that no group has must be a letter's own: the rarest such one leads to all. Else any of them may be.
     """
     asked = {"tenant": tenant_id, "words": list(sought), "most": RARE + 1}
-    frequency: Mapping[str, int] = dict(connection.execute(_FREQUENCY, asked).fetchall())
+    frequency: Mapping[str, int] = dict(connection.execute(about(_FREQUENCY, tenant_id), asked).fetchall())
     own = [word for word in sought if word not in alike]
     leads = [min(own, key=lambda word: frequency.get(word, 0))] if own else list(frequency)
     return [(word, frequency[word] <= RARE) for word in leads if word in frequency]
@@ -172,7 +172,7 @@ ORDER BY dlq_timestamp DESC, job_id DESC LIMIT %(most)s
 _AFTER = "AND (dlq_timestamp, job_id) < (%(after_at)s, %(after_id)s)"
 _LACKING = """
 SELECT DISTINCT d.job_id
-FROM dead_letter d LEFT JOIN dead_letter_group g ON g.tenant_id = d.tenant_id AND g.fingerprint = d.fingerprint
+FROM dead_letter d LEFT JOIN dead_letter_group g ON g.tenant_id = %(tenant)s AND g.fingerprint = d.fingerprint
 CROSS JOIN unnest(%(words)s::text[]) AS sought (word)
 WHERE d.job_id = ANY(%(ids)s) AND NOT coalesce(sought.word = ANY(g.words), false)
   AND NOT EXISTS (SELECT FROM dead_letter_word w WHERE w.job_id = d.job_id AND w.word = sought.word)
@@ -180,17 +180,18 @@ WHERE d.job_id = ANY(%(ids)s) AND NOT coalesce(sought.word = ANY(g.words), false
 
 
 def _having(  # a page is this many facts
-    connection: Connection, tenant_id: UUID, sought: Sequence[str], word: str, most: int, after: Place | None
+    connection: Connection, tenant_id: UUID | None, sought: Sequence[str], word: str, most: int, after: Place | None
 ) -> tuple[list[UUID], Place | None]:
     """Of the newest letters that have `word`, at most so many, those that have all; and where it stopped."""
     values: dict[str, Any] = {"tenant": tenant_id, "word": word, "most": most}
     if after is not None:
         values |= {"after_at": after.dlq_timestamp, "after_id": after.job_id}
     scan = _SCAN.format(after="" if after is None else _AFTER)
-    places = [Place(*row) for row in connection.execute(scan.encode(), values)]
+    places = [Place(*row) for row in connection.execute(about(scan, tenant_id), values)]
     ids = [place.job_id for place in places]
     others = [other for other in sought if other != word]
     if ids and others:
-        lacking = {id_ for (id_,) in connection.execute(_LACKING, {"ids": ids, "words": others})}
+        asked = {"tenant": tenant_id, "ids": ids, "words": others}
+        lacking = {id_ for (id_,) in connection.execute(about(_LACKING, tenant_id), asked)}
         ids = [id_ for id_ in ids if id_ not in lacking]
     return ids, places[-1] if len(places) == most else None

@@ -1,6 +1,6 @@
 """The history of a dead letter: the tries of its work, its deaths and what was done about it, in one order of time.
 
-Each function runs in a transaction that sees one tenant alone (`Database.tenant`).
+Each function runs in a transaction of `entries.transaction`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -57,6 +57,8 @@ def of(connection: Connection, letter: Details, *, limit: int) -> list[Event]:
 
 
 def _tries(connection: Connection, letter: Details, limit: int) -> Iterator[Event]:
+    if letter.work_id is None:
+        return
     rows = connection.execute(_TRIES, [letter.work_id, letter.worker, limit]).fetchall()
     for revision, number, began_at, ended_at, outcome, error_type, error, again_at in reversed(rows):
         said = None if error is None and error_type is None else {"type": error_type, "message": error}

@@ -14,6 +14,8 @@ SUBJECTS = {
 }
 """What each worker's work is about, one and many. Of documents, the work's id is the document's."""
 WORK = ("piece of work", "pieces of work")
+NOBODY = "-"
+"""Named in place of a tenant's slug, where a dead letter belongs to none."""
 LONGEST_NAME = 80
 LONGEST_ERROR = 1000
 """Characters of an error that are told."""
@@ -120,23 +122,19 @@ def _tenant(tenant: Tenant | None) -> str:
 
 
 def _subjects(notice: Notice, console_url: str | None) -> list[Fact]:
-    """What failed, and where to look."""
+    """What failed, and where to look: each one's dead letter, which says all about it."""
     console = console_url.rstrip("/") if console_url else None
+    tenant = notice.tenant.slug if notice.tenant else NOBODY
     facts = []
     for failure in notice.first:
         word, _ = failure.subject
-        if failure.work_id is None:
-            facts.append(Fact("Dead letter", str(failure.job_id), console))
-        elif word == "document":
-            url = f"{console}/documents/{failure.work_id}" if console else None
-            facts.append(Fact("Document", str(failure.work_id), url))
-        else:
-            facts.append(Fact(word.capitalize(), str(failure.work_id), console))
+        named = ("Dead letter", failure.job_id) if failure.work_id is None else (word.capitalize(), failure.work_id)
+        url = f"{console}/dead-letters/{failure.job_id}?tenant={tenant}" if console else None
+        facts.append(Fact(named[0], str(named[1]), url))
     if notice.count > len(notice.first):
         facts.append(Fact("And", f"{notice.count - len(notice.first)} more"))
     if console is None:
-        whose = f" --tenant {notice.tenant.slug}" if notice.tenant else ""
-        facts.append(Fact("To see what failed", f"counterfoil documents{whose} --state failed"))
+        facts.append(Fact("To see what failed", f"counterfoil dlq list --tenant {tenant}"))
     return facts
 
 

@@ -40,9 +40,9 @@ COLUMNS = (
 
 _NUMBERS = ("invoice", "credit_note", "po", "confirmation", "delivery_note", "receipt", "contract")
 _DATES = ("invoice", "credit_note", "order", "confirmation", "delivery", "receipt", "contract")
-_FORMULA = re.compile("(^|[;|\t\r\n])([ ]*)(?=[=+@\t\r\uff1d\uff0b\uff0d\uff20-])")
-"""Before what a spreadsheet takes for the beginning of a formula: at the beginning of a cell, and where one begins for
-spreadsheets that divide by semicolons."""
+_FORMULA = re.compile('(^|[;|\t\r\n])([ "\u00a0\u200b\u3000\ufeff]*)(?=[=+@\t\r\uff1d\uff0b\uff0d\uff20-])')
+"""Before what a spreadsheet takes for the beginning of a formula, behind blanks and quotes: at the beginning of a cell,
+and where one begins for spreadsheets that divide by semicolons."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def table(job: Job) -> bytes:
     writer = csv.writer(lines, lineterminator="\r\n")
     writer.writerow(COLUMNS)
     for document in _documents(job):
-        writer.writerow([_cell(document.get(column)) for column in COLUMNS])
+        writer.writerow([cell(document.get(column)) for column in COLUMNS])
     return lines.getvalue().encode()
 
 
@@ -128,7 +128,11 @@ def _first(data: Mapping[str, Any], names: Sequence[str]) -> Any:
     return next((data[name] for name in names if data.get(name) is not None), None)
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
+    """A value as a spreadsheet takes it for what it is: an apostrophe goes before what would begin a formula.
+
+    That is OWASP's list (= + - @, tab, carriage return), and their full-width kin. A number stays a number.
+    """
     if value is None:
         return ""
     text = str(value)

@@ -10,9 +10,9 @@ Format = Literal["PNG", "JPEG", "TIFF"]
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8"
-_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """JPEG's markers that begin a frame and state its size (ITU-T T.81, table B.1)."""
-_BARE = frozenset({0x01, *range(0xD0, 0xD9)})
+BARE = frozenset({0x01, *range(0xD0, 0xD9)})
 """Markers that stand alone, without a length."""
 _WIDTH, _HEIGHT = 256, 257
 """Tags of TIFF 6.0."""
@@ -56,9 +56,9 @@ def _jpeg(content: bytes) -> Image | None:
             place += 1
         (marker,) = struct.unpack_from(">B", content, place)
         place += 1
-        if marker in _BARE:
+        if marker in BARE:
             continue
-        if marker in _FRAMES:
+        if marker in FRAMES:
             height, width = struct.unpack_from(">HH", content, place + 3)
             return _image("JPEG", width, height)
         (length,) = struct.unpack_from(">H", content, place)

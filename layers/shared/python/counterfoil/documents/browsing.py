@@ -1,0 +1,375 @@
+"""Documents as people look for them: pages of a tenant's, the newest first, by stage, type, time and words.
+
+A page walks along an index, from its cursor on, and looks at so many documents at most: how much it reads grows neither
+with the number of documents nor with how few of them are wanted. Each function runs in a transaction that sees one
+tenant alone (`Database.tenant`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple, get_args
+from uuid import UUID
+
+from counterfoil.db import Connection
+from counterfoil.documents.matching.normalise import reference
+from counterfoil.documents.matching.profile import KINDS
+from counterfoil.documents.structured import ROLES, DocumentType
+
+StageName = Literal["source", "ingestion", "matching", "output"]
+StageState = Literal["none", "pending", "in-progress", "succeeded", "failed", "skipped"]
+STAGES: tuple[StageName, ...] = get_args(StageName)
+STATES: tuple[StageState, ...] = get_args(StageState)
+
+SCANNED = (200, 2_000, 10_000)
+"""Documents that are looked at for a page where not every one is wanted: more, where fewer do not fill it."""
+RARE = 1_000
+"""Documents that have a word, at most, for it to lead to those that are wanted rather than another one."""
+MAX_WORDS = 8
+"""Of a search; further ones are left out."""
+MAX_NUMBERED = 500
+"""Documents of one number that a search finds."""
+
+_PLACES = {
+    **dict.fromkeys(["BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND"], 0),
+    **dict.fromkeys(["VUV", "XAF", "XOF", "XPF"], 0),
+    **dict.fromkeys(["BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"], 3),
+    **dict.fromkeys(["CLF", "UYW"], 4),
+}
+"""Digits behind the point of currencies that have not two (ISO 4217, list one)."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How far the work of one stage has come."""
+
+    stage: StageName
+    state: StageState
+    """`none`: there was never anything to do; `skipped`: it was found that there is nothing to do."""
+    reason: str | None
+    """Why, in a sentence: of a failure the error."""
+
+
+@dataclass(frozen=True)
+class Total:
+    """What a document comes to: gross where it is stated, else net."""
+
+    amount: str
+    """As it is stated, a decimal number."""
+    minor: int | None
+    """In the currency's smallest unit (ISO 4217); None where it states none, or more digits than that has."""
+    currency: str | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A document as lists have it."""
+
+    id: UUID
+    type: str | None
+    """None until it was read."""
+    number: str | None
+    date: str | None
+    seller: str | None
+    buyer: str | None
+    total: Total | None
+    file_name: str
+    received_at: datetime
+    cluster_id: UUID | None
+    stages: tuple[Stage, ...]
+
+
+class Place(NamedTuple):
+    """Where a page ends, or begins behind."""
+
+    received_at: datetime
+    id: UUID
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which documents."""
+
+    type: str | None = None
+    stage: StageName | None = None
+    state: StageState | None = None
+    """Of that stage."""
+    since: datetime | None = None
+    until: datetime | None = None
+    """Exclusive."""
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether documents of the time that is wanted may not be wanted."""
+        return self.type is not None or self.stage is not None
+
+
+class Found(NamedTuple):
+    """A page."""
+
+    documents: Sequence[Summary]
+    """The newest first."""
+    next: Place | None
+    """Where the next page begins; None where there is nothing more. A page may be short, and another one follow."""
+
+
+def total(data: Mapping[str, Any]) -> Total | None:
+    """What a document's structured data say that it comes to. Pure."""
+    amount = data.get("total_gross") or data.get("total_net")
+    if amount is None:
+        return None
+    currency = data.get("currency")
+    minor = Decimal(amount).scaleb(_PLACES.get(currency or "", 2))
+    is_exact = currency is not None and minor == minor.to_integral_value()
+    return Total(amount, int(minor) if is_exact else None, currency)
+
+
+def says(kind: str | None, data: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Number, date, seller, buyer and total of a document of a kind. Pure."""
+    roles, data = ROLES.get(DocumentType(kind)) if kind is not None else None, data or {}
+    if roles is None:
+        return {
+            "number": None,
+            "date": data.get("date"),
+            "seller": (data.get("issuer") or {}).get("name"),
+            "buyer": (data.get("recipient") or {}).get("name"),
+            "total": None,
+        }
+    return {
+        "number": data.get(roles.number),
+        "date": data.get(roles.date),
+        "seller": (data.get(roles.seller) or {}).get("name"),
+        "buyer": (data.get(roles.buyer) or {}).get("name"),
+        "total": total(data),
+    }
+
+
+# -- what is shown ---------------------------------------------------------------------------------------------------
+
+STAGE_SQL = {
+    "source": "CASE WHEN a.id IS NULL THEN 'none' ELSE coalesce(a.status, 'skipped') END",
+    "ingestion": "CASE WHEN i.id IS NULL THEN 'none' ELSE coalesce(i.status, 'skipped') END",
+    "matching": """CASE WHEN d.matching_revision = 0 AND d.matching_status IS NULL THEN 'none'
+                        ELSE coalesce(d.matching_status, 'skipped') END""",
+    "output": "told.state",
+}
+"""The state of each stage, of the tables of JOINED."""
+JOINED = """
+document d
+LEFT JOIN source s ON s.id = d.source_id LEFT JOIN acquisition_job a ON a.id = s.job_id
+LEFT JOIN ingestion_job i ON i.id = d.id
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN count(*) = 0 THEN 'none' WHEN bool_or(o.status = 'failed') THEN 'failed'
+                WHEN bool_or(o.status = 'in-progress') THEN 'in-progress'
+                WHEN bool_or(o.status = 'pending') THEN 'pending'
+                WHEN bool_or(o.status = 'succeeded') THEN 'succeeded' ELSE 'skipped' END AS state,
+           min(coalesce(o.error, o.reason)) AS reason
+    FROM output_job o
+    WHERE o.tenant_id = d.tenant_id AND o.subject_id IN (d.id, d.cluster_id)
+      AND (o.subject, o.subject_id) IN (('document', d.id), ('cluster', d.cluster_id))
+) AS told
+"""
+"""A document with the work of all of its stages: what it owes, and what its cluster does."""
+_SUMMARIES = f"""
+SELECT d.id, d.type, d.structured_data, d.file_name, d.received_at, d.cluster_id,
+       ARRAY[{", ".join(STAGE_SQL[stage] for stage in STAGES)}],
+       ARRAY[coalesce(a.error, a.reason), coalesce(i.error, i.reason), coalesce(d.matching_error, d.matching_reason),
+             told.reason]
+FROM {JOINED}
+WHERE d.tenant_id = %(tenant)s AND d.id = ANY(%(ids)s) {{conditions}}
+ORDER BY d.received_at DESC, d.id DESC LIMIT %(limit)s
+"""  # noqa: S608  # put together from the constants above
+_CONDITIONS = {
+    "type": "AND d.type = %(type)s",
+    "stage": "AND {stage} = %(state)s",
+    "since": "AND d.received_at >= %(since)s",
+    "until": "AND d.received_at < %(until)s",
+    "after_at": "AND (d.received_at, d.id) < (%(after_at)s, %(after_id)s)",
+}
+
+
+def of_ids(
+    connection: Connection,
+    tenant_id: UUID,
+    ids: Sequence[UUID],
+    wanted: Wanted = Wanted(),  # it is frozen
+    *,
+    limit: int | None = None,
+    after: Place | None = None,
+) -> list[Summary]:
+    """Of the documents of these ids, those that are wanted, the newest first."""
+    if not ids:
+        return []
+    values = _values(tenant_id, wanted, after) | {"ids": list(ids), "limit": limit}
+    stage = STAGE_SQL[wanted.stage] if wanted.stage is not None else ""
+    conditions = " ".join(text for name, text in _CONDITIONS.items() if values[name] is not None)
+    statement = _SUMMARIES.format(conditions=conditions.format(stage=stage))
+    return [_summary(*row) for row in connection.execute(statement.encode(), values)]
+
+
+def _values(tenant_id: UUID, wanted: Wanted, after: Place | None) -> dict[str, Any]:
+    return {
+        "tenant": tenant_id,
+        **vars(wanted),
+        "after_at": after and after.received_at,
+        "after_id": after and after.id,
+    }
+
+
+def _summary(  # of a row
+    id_: UUID,
+    kind: str | None,
+    data: Mapping[str, Any] | None,
+    file_name: str,
+    received_at: datetime,
+    cluster_id: UUID | None,
+    states: Sequence[StageState],
+    reasons: Sequence[str | None],
+) -> Summary:
+    stages = tuple(Stage(*one) for one in zip(STAGES, states, reasons, strict=True))
+    said = says(kind, data)
+    return Summary(
+        id=id_, type=kind, file_name=file_name, received_at=received_at, cluster_id=cluster_id, stages=stages, **said
+    )
+
+
+# -- pages -----------------------------------------------------------------------------------------------------------
+
+_WALK = """
+SELECT d.received_at, d.id FROM document d WHERE d.tenant_id = %(tenant)s {conditions}
+ORDER BY d.received_at DESC, d.id DESC LIMIT %(most)s
+"""
+# Of the documents that have one word, those that have the others, too.
+_WALK_WORD = """
+SELECT few.received_at, few.document_id, NOT EXISTS (
+    SELECT FROM unnest(%(others)s::text[]) AS other (word)
+    WHERE NOT EXISTS (SELECT FROM document_word w WHERE w.document_id = few.document_id AND w.word = other.word)
+) FROM (
+    SELECT w.received_at, w.document_id FROM document_word w
+    WHERE w.tenant_id = %(tenant)s AND w.word = %(word)s {conditions}
+    ORDER BY w.received_at DESC, w.document_id DESC LIMIT %(most)s
+) AS few ORDER BY few.received_at DESC, few.document_id DESC
+"""
+_TIMES = ("since", "until", "after_at")
+
+
+def page(
+    connection: Connection,
+    tenant_id: UUID,
+    wanted: Wanted,
+    *,
+    text: str | None = None,
+    limit: int,
+    after: Place | None = None,
+) -> Found:
+    """At most `limit` documents behind `after` that are wanted.
+
+    With `text`: those of this number, however it is written; those whose parties' names and file's name have all of its
+    words; of an id, that document.
+    """
+    if text is not None and (id_ := _id(text)) is not None:
+        return _cut(of_ids(connection, tenant_id, [id_], wanted, limit=limit + 1, after=after), limit)
+    words = None if text is None else _words(connection, text)
+    numbered = [] if text is None else _numbered(connection, tenant_id, text)
+    found = of_ids(connection, tenant_id, numbered, wanted, limit=limit + 1, after=after)
+    lead = None if words is None else _lead(connection, tenant_id, words)
+    if words is not None and lead is None:  # no document has one of the words
+        return _cut(found, limit)
+    until: Place | None = None
+    for most in SCANNED if wanted.is_narrow or lead is not None else (limit + 1,):
+        ids, until = _walked(connection, tenant_id, wanted, after, most, lead, words or [])
+        more = of_ids(connection, tenant_id, ids, wanted, limit=limit + 1)
+        if until is None or len(more) > limit:
+            break
+    merged = sorted({one.id: one for one in (*found, *more)}.values(), key=_place, reverse=True)
+    if until is not None:  # what is older may lie among documents that were not looked at
+        merged = [one for one in merged if _place(one) >= until]
+    return _cut(merged, limit) if len(merged) > limit else Found(merged, until)
+
+
+def _walked(  # a walk is this many facts
+    connection: Connection,
+    tenant_id: UUID,
+    wanted: Wanted,
+    after: Place | None,
+    most: int,
+    lead: str | None,
+    words: Sequence[str],
+) -> tuple[list[UUID], Place | None]:
+    """The next documents, at most so many, that may be wanted; and where it stopped, if there may be more."""
+    values = _values(tenant_id, wanted, after) | {"most": most, "word": lead}
+    conditions = " ".join(_CONDITIONS[name] for name in _TIMES if values[name] is not None)
+    if lead is None:
+        places = connection.execute(_WALK.format(conditions=conditions).encode(), values).fetchall()
+        ids = [id_ for _, id_ in places]
+    else:
+        named = conditions.replace("d.received_at", "w.received_at").replace("d.id", "w.document_id")
+        values["others"] = [word for word in words if word != lead]
+        places = connection.execute(_WALK_WORD.format(conditions=named).encode(), values).fetchall()
+        ids = [id_ for _, id_, has_all in places if has_all]
+    return ids, Place(*places[-1][:2]) if len(places) == most else None
+
+
+def _cut(found: Sequence[Summary], limit: int) -> Found:
+    shown = found[:limit]
+    return Found(shown, _place(shown[-1]) if len(found) > limit else None)
+
+
+def _place(document: Summary) -> Place:
+    return Place(document.received_at, document.id)
+
+
+# -- words and numbers -----------------------------------------------------------------------------------------------
+
+
+def _id(text: str) -> UUID | None:
+    try:
+        return UUID(text.strip())
+    except ValueError:
+        return None
+
+
+def _words(connection: Connection, text: str) -> list[str]:
+    """The words of a search, as the trigger writes those of documents."""
+    return [word for (word,) in connection.execute("SELECT words_of(%s)", [text])][:MAX_WORDS]
+
+
+_FREQUENCY = """
+SELECT word, (SELECT count(*) FROM (
+    SELECT FROM document_word w WHERE w.tenant_id = %(tenant)s AND w.word = sought.word LIMIT %(most)s
+) AS few) FROM unnest(%(words)s::text[]) AS sought (word)
+"""
+
+
+def _lead(connection: Connection, tenant_id: UUID, words: Sequence[str]) -> str | None:
+    """The rarest word; None where a document cannot have them all."""
+    rows = connection.execute(_FREQUENCY, {"tenant": tenant_id, "words": list(words), "most": RARE + 1}).fetchall()
+    frequency: dict[str, int] = dict(rows)
+    return min(words, key=lambda word: frequency[word]) if frequency and all(frequency.values()) else None
+
+
+_NUMBERED = """
+SELECT few.document_id FROM unnest(%(types)s::text[]) AS wanted (type) CROSS JOIN unnest(%(keys)s::text[]) AS form (key)
+CROSS JOIN LATERAL (
+    SELECT k.document_id FROM document_key k
+    WHERE k.tenant_id = %(tenant)s AND k.type = wanted.type AND k.key = form.key LIMIT %(most)s
+) AS few
+"""
+
+
+def _numbered(connection: Connection, tenant_id: UUID, text: str) -> list[UUID]:
+    """Documents that bear this number, or whose number ends with these digits."""
+    number = reference(text)
+    if number is None:
+        return []
+    forms = sorted(number.folded)
+    if number.tail in number.folded:  # nothing but digits: they may be the end of a longer number
+        forms.append(f"~{number.tail}")
+    values = {
+        "tenant": tenant_id,
+        "types": [f"own:{kind}" for kind in KINDS],
+        "keys": forms,
+        "most": MAX_NUMBERED,
+    }
+    return list(dict.fromkeys(id_ for (id_,) in connection.execute(_NUMBERED, values)))

@@ -1,0 +1,271 @@
+"""One document as people look at it: what it says and where that comes from, how far its work is, what it belongs to.
+
+Each function runs in a transaction that sees one tenant alone (`Database.tenant`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from counterfoil.db import Connection
+from counterfoil.documents import browsing
+from counterfoil.documents.browsing import Stage, Summary
+from counterfoil.documents.review_queue import Step, waterfall
+from counterfoil.work import KINDS
+
+MOST_LINES = 1_000
+MOST_EDGES = 100
+MOST_PARTS = 200
+"""Of a document that are shown."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field that a document states."""
+
+    path: str
+    """Its name, behind that of the party it belongs to: `issuer.name`."""
+    value: Any
+    source: str | None
+    """The way it was found; None where that was not kept, as for what source, confidence and page say, too."""
+    confidence: float | None
+    """0 to 1."""
+    page: int | None
+    """From 1."""
+
+
+@dataclass(frozen=True)
+class Progress(Stage):
+    """How far the work of a stage has come, with its tries."""
+
+    attempts: int
+    """Of its last revision."""
+    revision: int
+    failed_at: datetime | None
+    next_attempt_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A document that another one belongs together with, and why."""
+
+    other: Summary
+    score: float
+    """In bits: log2 of the odds for it."""
+    confidence: str
+    decided_by: str
+    reasoning: str
+    decided_at: datetime
+    evidence: Sequence[Step]
+    """What each feature says, in the order in which they are scored."""
+
+
+class Part(NamedTuple):
+    """A document that was cut out of another one's file."""
+
+    id: UUID
+    first_page: int
+    last_page: int
+
+
+class Letter(NamedTuple):
+    """A dead letter of a document's work."""
+
+    job_id: UUID
+    worker: str
+    status: str
+
+
+class Source(NamedTuple):
+    """What a document came with."""
+
+    kind: str
+    received_at: datetime
+    sender: str | None
+    subject: str | None
+
+
+@dataclass(frozen=True)
+class Details:
+    """A document whole."""
+
+    summary: Summary
+    size: int
+    """Of its file, in bytes."""
+    method: str | None
+    """By which it was read."""
+    seen_again: int
+    """How often the same file came again."""
+    last_seen_at: datetime
+    source: Source
+    parent_id: UUID | None
+    """The document out of whose file it was cut, and which pages of that it has."""
+    first_page: int | None
+    last_page: int | None
+    parts: Sequence[Part]
+    fields: Sequence[Field]
+    lines: Sequence[Sequence[Field]]
+    lines_total: int
+    progress: Sequence[Progress]
+    edges: Sequence[Edge]
+    edges_total: int
+    dead_letters: Sequence[Letter]
+    review: str | None
+    """The state of its review; None where it was never in doubt."""
+
+
+_SHOW = """
+SELECT d.size, d.method, d.seen_again, d.last_seen_at, s.kind, s.received_at, s.sender, s.subject,
+       d.parent_id, d.first_page, d.last_page, d.structured_data, d.evidence, (
+           SELECT state FROM document_review r WHERE r.document_id = d.id
+       )
+FROM document d JOIN source s ON s.id = d.source_id WHERE d.tenant_id = %(tenant)s AND d.id = %(id)s
+"""
+_PROGRESS = """
+SELECT a.attempts, a.revision, a.failed_at, a.next_attempt_at, i.attempts, i.revision, i.failed_at, i.next_attempt_at,
+       d.matching_attempts, d.matching_revision, d.matching_failed_at, d.matching_next_attempt_at,
+       told.attempts, told.revision, told.failed_at, told.next_attempt_at
+FROM document d JOIN source s ON s.id = d.source_id LEFT JOIN acquisition_job a ON a.id = s.job_id
+LEFT JOIN ingestion_job i ON i.id = d.id
+CROSS JOIN LATERAL (
+    SELECT max(o.attempts) AS attempts, max(o.revision) AS revision, max(o.failed_at) AS failed_at,
+           min(o.next_attempt_at) AS next_attempt_at
+    FROM output_job o WHERE o.tenant_id = d.tenant_id AND o.subject_id IN (d.id, d.cluster_id)
+      AND (o.subject, o.subject_id) IN (('document', d.id), ('cluster', d.cluster_id))
+) AS told
+WHERE d.id = %(id)s
+"""
+_PARTS = "SELECT id, first_page, last_page FROM document WHERE parent_id = %(id)s ORDER BY first_page LIMIT %(most)s"
+
+
+def show(connection: Connection, tenant_id: UUID, document_id: UUID) -> Details | None:
+    """One document; None where the tenant has none of this id."""
+    about = {"tenant": tenant_id, "id": document_id}
+    summaries = browsing.of_ids(connection, tenant_id, [document_id])
+    row = connection.execute(_SHOW, about).fetchone()
+    tries = connection.execute(_PROGRESS, about).fetchone()
+    if not summaries or row is None or tries is None:
+        return None
+    size, method, seen_again, last_seen_at, *source, parent_id, first, last, data, evidence, review = row
+    (summary,) = summaries
+    fields, lines = _fields(data or {}, evidence or {})
+    edges, edges_total = edges_of(connection, tenant_id, document_id)
+    works = works_of(connection, tenant_id, document_id)
+    return Details(
+        summary=summary,
+        size=size,
+        method=method,
+        seen_again=seen_again,
+        last_seen_at=last_seen_at,
+        source=Source(*source),
+        parent_id=parent_id,
+        first_page=first,
+        last_page=last,
+        parts=[Part(*part) for part in connection.execute(_PARTS, {**about, "most": MOST_PARTS})],
+        fields=fields,
+        lines=lines[:MOST_LINES],
+        lines_total=len(lines),
+        progress=list(_progress(summary.stages, tries)),
+        edges=edges,
+        edges_total=edges_total,
+        dead_letters=_letters(connection, works),
+        review=review,
+    )
+
+
+def _progress(stages: Sequence[Stage], tries: Sequence[Any]) -> Iterator[Progress]:
+    for place, stage in enumerate(stages):
+        attempts, revision, failed_at, next_attempt_at = tries[4 * place : 4 * place + 4]
+        yield Progress(stage.stage, stage.state, stage.reason, attempts or 0, revision or 0, failed_at, next_attempt_at)
+
+
+def _fields(data: Mapping[str, Any], evidence: Mapping[str, Any]) -> tuple[list[Field], list[list[Field]]]:
+    """The fields of a document, those of its lines apart; with evidence by path, `*` where all have the same."""
+    lines: Sequence[Mapping[str, Any]] = data.get("line_items") or ()
+    rest = {name: value for name, value in data.items() if name != "line_items"}
+    return (
+        list(_told(rest, "", evidence)),
+        [list(_told(line, f"line_items.{number}.", evidence)) for number, line in enumerate(lines)],
+    )
+
+
+def _told(data: Mapping[str, Any], prefix: str, evidence: Mapping[str, Any]) -> Iterator[Field]:
+    for name, value in data.items():
+        if isinstance(value, Mapping):
+            yield from _told(value, f"{prefix}{name}.", evidence)
+            continue
+        found: Mapping[str, Any] = evidence.get(f"{prefix}{name}") or evidence.get("*") or {}
+        yield Field(f"{prefix}{name}", value, found.get("source"), found.get("confidence"), found.get("page"))
+
+
+# -- what it belongs together with -----------------------------------------------------------------------------------
+
+_EDGES = """
+SELECT CASE a WHEN %(id)s THEN b ELSE a END, score, confidence, decided_by, reasoning, decided_at, evidence FROM (
+    SELECT * FROM document_match WHERE a = %(id)s UNION ALL SELECT * FROM document_match WHERE b = %(id)s
+) AS edge
+ORDER BY score DESC, a, b LIMIT %(most)s
+"""
+_EDGES_TOTAL = """
+SELECT (SELECT count(*) FROM document_match WHERE a = %(id)s) + (SELECT count(*) FROM document_match WHERE b = %(id)s)
+"""
+
+
+def edges_of(connection: Connection, tenant_id: UUID, document_id: UUID) -> tuple[list[Edge], int]:
+    """The edges of a document, the strongest MOST_EDGES of them; and how many there are."""
+    rows = connection.execute(_EDGES, {"id": document_id, "most": MOST_EDGES}).fetchall()
+    others = {one.id: one for one in browsing.of_ids(connection, tenant_id, [row[0] for row in rows])}
+    found = [
+        Edge(others[other], score, confidence, decided_by, reasoning, decided_at, steps(evidence))
+        for other, score, confidence, decided_by, reasoning, decided_at, evidence in rows
+        if other in others
+    ]
+    if len(rows) < MOST_EDGES:
+        return found, len(found)
+    counted = connection.execute(_EDGES_TOTAL, {"id": document_id}).fetchone()
+    return found, counted[0] if counted else len(found)
+
+
+def steps(evidence: Mapping[str, Any]) -> list[Step]:
+    """The waterfall of an edge's evidence, as it is stored: each feature's weight, in the order of the score. Pure."""
+    return waterfall([(feature, level, weight) for feature, level, weight in evidence.get("features") or ()])
+
+
+# -- its work --------------------------------------------------------------------------------------------------------
+
+_WORKS = """
+SELECT 'acquisition', s.job_id FROM document d JOIN source s ON s.id = d.source_id WHERE d.id = %(id)s
+UNION ALL
+SELECT 'diagnostics', cluster_id FROM document WHERE id = %(id)s AND cluster_id IS NOT NULL
+UNION ALL
+SELECT 'document_output', o.id FROM document d JOIN output_job o
+    ON o.tenant_id = d.tenant_id AND o.subject_id IN (d.id, d.cluster_id)
+    AND (o.subject, o.subject_id) IN (('document', d.id), ('cluster', d.cluster_id))
+WHERE d.id = %(id)s AND d.tenant_id = %(tenant)s
+"""
+
+
+class Work(NamedTuple):
+    """A piece of work about a document: the worker, and the work's id."""
+
+    worker: str
+    id: UUID
+
+
+def works_of(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[Work]:
+    """All work about a document, that of its source and of its cluster among it."""
+    rows = connection.execute(_WORKS, {"id": document_id, "tenant": tenant_id})
+    return [Work("ingestion", document_id), Work("matching", document_id), *(Work(*row) for row in rows)]
+
+
+_LETTERS = """
+SELECT job_id, worker, status FROM dead_letter WHERE job_id = ANY(%s) AND purged_at IS NULL
+ORDER BY dlq_timestamp DESC, job_id
+"""
+
+
+def _letters(connection: Connection, works: Sequence[Work]) -> list[Letter]:
+    ids = [KINDS[work.worker].job_id(work.id) for work in works]
+    return [Letter(*row) for row in connection.execute(_LETTERS, [ids])]

@@ -1,0 +1,16 @@
+REVOKE SELECT, INSERT, UPDATE (tokens, counted_at) ON change_allowance FROM counterfoil_delivery;
+DROP POLICY everybodys ON change_allowance;
+ALTER TABLE change_allowance NO FORCE ROW LEVEL SECURITY;
+DELETE FROM change_allowance WHERE tenant_id IS NULL;
+ALTER TABLE change_allowance FORCE ROW LEVEL SECURITY;
+ALTER TABLE change_allowance ALTER tenant_id SET NOT NULL;
+DROP TRIGGER counted_when_it_ends ON acquisition_job;
+DROP TRIGGER counted_when_it_ends ON ingestion_job;
+DROP TRIGGER counted_when_it_ends ON document;
+DROP TRIGGER counted_when_it_ends ON cluster_diagnostics;
+DROP TRIGGER counted_when_it_ends ON output_job;
+DROP TRIGGER counted_when_it_ends ON task;
+DROP FUNCTION count_ended_work();
+DROP TABLE queue_pause;
+DROP TABLE queue_minute;
+DROP TABLE work_ended;

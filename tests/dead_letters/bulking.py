@@ -1,0 +1,155 @@
+"""Many dead letters of work that has failed, and operations on them, as tests of these need them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from counterfoil.db import Connection, Database
+from counterfoil.dead_letters import audit, bulk, bulk_steps
+from counterfoil.dead_letters.audit import AuditEntry
+from counterfoil.dead_letters.bulk import Asked, BulkOperation, Item
+from counterfoil.dead_letters.bulk_selection import Selection
+from counterfoil.dead_letters.bulk_steps import Step
+from counterfoil.work import Send
+from tests.dead_letters.letters import NOON, Die
+from tests.delivery.harness import rows
+from tests.factories import make_task
+
+LATER = NOON + timedelta(hours=1)
+"""When operations are asked for; letters die in the minutes after noon."""
+
+
+@dataclass
+class Yard:
+    """A tenant's failed tasks with their letters, and operations on them. `now` is what time it is."""
+
+    database: Database
+    admin: Connection
+    tenant_id: UUID
+    die: Die
+    now: datetime = LATER
+
+    def fail(self, number: int = 1, *, first: float = 0, every: float = 1, **letter: Any) -> list[UUID]:
+        """Tasks that have failed, one each so many minutes; the job_ids of their letters."""
+        return [self._failed(first + place * every, **letter) for place in range(number)]
+
+    def _failed(self, minute: float, **letter: Any) -> UUID:
+        task = make_task(
+            self.admin,
+            self.tenant_id,
+            status="failed",
+            error="It failed",
+            attempts=6,
+            failed_at=NOON,
+            revision=1,
+        )
+        return self.die(worker="tasks", task_type="echo", work_id=task, minute=minute, **letter)
+
+    def request(
+        self,
+        action: bulk.Action = "retry",
+        *,
+        job_ids: Sequence[UUID] | None = None,
+        rate: int = 500,
+        canary: int | None = None,
+        note: str | None = "The service is back",
+        **selection: Any,
+    ) -> BulkOperation:
+        """An operation, of the letters that are named or else of all that are pending."""
+        chosen = Selection(**selection) if job_ids is None else None
+        asked = Asked(action, chosen, job_ids or (), note, rate, canary, "kim", self.now)
+        with self.database.tenant(self.tenant_id) as connection:
+            return bulk.request(connection, self.tenant_id, asked)
+
+    def step(self, operation: BulkOperation, **how: Any) -> Step | None:
+        """One step."""
+        return bulk_steps.step(self.database, operation.id, operation.tenant_id, self.now, **how)
+
+    def run(self, operation: BulkOperation, **how: Any) -> list[Send]:
+        """Steps until there is no more to do just now. What is owed by them."""
+        sends: list[Send] = []
+        while (taken := self.step(operation, **how)) is not None and taken.is_busy:
+            sends += taken.sends
+        return sends
+
+    def shown(self, operation: BulkOperation) -> BulkOperation:
+        """The operation as it is."""
+        with self.database.tenant(self.tenant_id) as connection:
+            return bulk.show(connection, operation.id)
+
+    def items(self, operation: BulkOperation) -> list[Item]:
+        """All of its letters."""
+        with self.database.tenant(self.tenant_id) as connection:
+            return bulk.items(connection, operation.id, limit=1_000_000)
+
+    def results(self, operation: BulkOperation) -> Mapping[UUID, str | None]:
+        """Result by letter."""
+        items = self.items(operation)
+        found = {item.job_id: item.result for item in items}
+        assert len(found) == len(items)
+        return found
+
+    def works(self, operation: BulkOperation) -> list[UUID]:
+        """The works of the letters that were tried again."""
+        found = self.admin.execute(
+            "SELECT d.work_id FROM dead_letter_operation_item i JOIN dead_letter d USING (job_id) "
+            "WHERE i.operation_id = %s AND i.result = 'done' ORDER BY i.number",
+            [operation.id],
+        ).fetchall()
+        return [work for (work,) in found]
+
+    def work_of(self, job_id: UUID) -> UUID:
+        """The work of a letter."""
+        [(work,)] = self.admin.execute("SELECT work_id FROM dead_letter WHERE job_id = %s", [job_id]).fetchall()
+        return UUID(str(work))
+
+    def end(self, works: list[UUID], status: str) -> None:
+        """Have tasks end."""
+        self.admin.execute("UPDATE task SET status = %s WHERE id = ANY(%s)", [status, works])
+
+    def trail(self) -> list[AuditEntry]:
+        """The audit trail, which is whole, in its order."""
+        with self.database.tenant(self.tenant_id) as connection:
+            assert audit.verify(connection, self.tenant_id) is None
+            return audit.page(connection, self.tenant_id, limit=100)[::-1]
+
+    def statuses(self) -> dict[UUID, str]:
+        """State by letter."""
+        return dict(self.admin.execute("SELECT job_id, status FROM dead_letter").fetchall())
+
+    def owed(self) -> list[dict[str, Any]]:
+        """Rows of the outbox."""
+        return rows(self.admin, "outbox")
+
+
+@contextmanager
+def breaking(at: int, monkeypatch: Any) -> Iterator[Callable[[], int]]:
+    """Have the `at`-th statement of all, or commit, find its process killed. Yields how many there were."""
+    seen = 0
+    execute, commit = Connection.execute, Connection.commit
+
+    def counted() -> None:
+        nonlocal seen
+        seen += 1
+        if seen == at:
+            raise KilledError
+
+    def broken_execute(self: Any, *given: Any, **how: Any) -> Any:
+        counted()
+        return execute(self, *given, **how)
+
+    def broken_commit(self: Any) -> None:
+        counted()
+        commit(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("psycopg.Connection.execute", broken_execute)
+        patched.setattr("psycopg.Connection.commit", broken_commit)
+        yield lambda: seen
+
+
+class KilledError(BaseException):
+    """In the place of the end of a process."""

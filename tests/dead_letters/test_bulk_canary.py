@@ -1,0 +1,85 @@
+"""A canary: some letters are tried first, and the others as that goes well."""
+
+from collections import Counter
+from datetime import timedelta
+from uuid import UUID
+
+from counterfoil.dead_letters import actions, bulk_steps
+from counterfoil.dead_letters.actions import Wish
+from counterfoil.dead_letters.bulk import BulkOperation
+from tests.dead_letters.bulking import LATER, Yard
+
+
+def die_again(yard: Yard, job_id: UUID) -> None:
+    yard.die(worker="tasks", task_type="echo", work_id=yard.work_of(job_id), revision=2, minute=90)
+
+
+def tried(yard: Yard, operation: BulkOperation) -> None:
+    """The works of the letters that were begun have failed once, and wait to be tried again."""
+    yard.admin.execute("UPDATE task SET attempts = 1 WHERE id = ANY(%s)", [yard.works(operation)])
+
+
+def test_a_canary_is_tried_first_and_the_others_follow_when_it_has_succeeded(yard: Yard):
+    letters = yard.fail(5)
+    operation = yard.request(canary=2)
+    yard.run(operation)
+    assert (yard.shown(operation).state, yard.shown(operation).done) == ("canary", 2)
+    assert {job_id for job_id, status in yard.statuses().items() if status == "retried"} == {*letters[3:]}
+    first, second = yard.works(operation)
+    yard.end([first], "succeeded")
+    assert (yard.run(operation), yard.shown(operation).state) == ([], "canary")
+    yard.end([second], "succeeded")
+    yard.run(operation)
+    assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", 5)
+
+
+def test_a_canary_that_fails_again_stops_the_operation(yard: Yard):
+    letters = yard.fail(5)
+    operation = yard.request(canary=2)
+    yard.run(operation)
+    yard.end(yard.works(operation), "failed")
+    die_again(yard, letters[-1])
+    yard.now += timedelta(hours=1)
+    yard.run(operation)
+    ended = yard.shown(operation)
+    assert (ended.state, ended.reason) == ("stopped", "Of 2 letters that were tried first, 1 died again.")
+    assert ended.ended_at == yard.now
+    assert Counter(yard.results(operation).values()) == {"done": 2, None: 3}
+    assert yard.step(operation) is None
+    assert (yard.trail()[-1].action, yard.trail()[-1].actor) == ("bulk-stopped", "bulk")
+
+
+def test_a_canary_that_does_not_end_is_waited_for_so_long(yard: Yard):
+    yard.fail(3)
+    operation = yard.request(canary=1)
+    yard.run(operation)
+    tried(yard, operation)
+    yard.now += bulk_steps.CANARY_PATIENCE - timedelta(seconds=1)
+    yard.run(operation)
+    assert yard.shown(operation).state == "canary"
+    yard.now += timedelta(seconds=3)
+    yard.run(operation)
+    assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", 3)
+
+
+def test_a_canary_that_nobody_has_tried_is_waited_for_however_long_that_takes(yard: Yard):
+    """For its queue is paused, or a service is away that it needs."""
+    yard.fail(3)
+    operation = yard.request(canary=1)
+    yard.run(operation)
+    yard.now += timedelta(days=2)
+    yard.run(operation)
+    assert (yard.shown(operation).state, yard.shown(operation).done) == ("canary", 1)
+    tried(yard, operation)
+    yard.run(operation)
+    assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", 3)
+
+
+def test_letters_that_are_skipped_are_no_canary(yard: Yard):
+    letters = yard.fail(4)
+    operation = yard.request(canary=2)
+    for letter in letters[2:]:
+        actions.ignore(yard.database, yard.tenant_id, Wish(letter, 1, "ann", LATER, "A trial"))
+    yard.run(operation)
+    assert yard.results(operation) == dict(zip(letters, ["done", "done", "skipped", "skipped"], strict=True))
+    assert yard.shown(operation).state == "canary"

@@ -1,0 +1,82 @@
+"""Which letters an operation on many of them means: those that are meant when it is asked for, each once."""
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil.dead_letters import bulk_selection, groups
+from tests.dead_letters.bulking import LATER, Yard
+from tests.dead_letters.letters import NOON
+
+
+def test_only_letters_that_are_meant_are_selected(yard: Yard, make_tenant: Callable[..., UUID]):
+    alike = yard.fail(2, error="Step a")
+    other = yard.fail(2, error="Other words")
+    yard.die(error="Step a", worker="tasks", tenant=make_tenant("zenith"))
+    with yard.database.tenant(yard.tenant_id) as connection:
+        found = {
+            group.sentence: group.fingerprint
+            for group in groups.page(connection, yard.tenant_id, ["pending"], LATER, limit=9)
+        }
+    meant = {
+        "group": yard.request(fingerprint=found["Step a"]),
+        "type": yard.request(task_type="echo"),
+        "no type": yard.request(task_type="mail"),
+        "time": yard.request(since=NOON + timedelta(minutes=1)),
+        "before": yard.request(until=NOON + timedelta(minutes=1)),
+        "text": yard.request(text="other WORDS"),
+        "named": yard.request(job_ids=[alike[0], alike[0], other[1]]),
+    }
+    selected = {name: set(yard.results(operation)) for name, operation in meant.items()}
+    assert selected == {
+        "group": set(alike),
+        "type": {*alike, *other},
+        "no type": set(),
+        "time": {alike[1], other[1]},
+        "before": {alike[0], other[0]},
+        "text": set(other),
+        "named": {alike[0], other[1]},
+    }
+
+
+@pytest.mark.parametrize("selection", [{}, {"text": "failing"}])
+def test_a_selection_that_takes_several_steps_means_each_letter_once(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, selection: dict[str, Any]
+):
+    letters = yard.fail(7, error="It is failing")
+    monkeypatch.setattr(bulk_selection, "AT_ONCE", 3)
+    monkeypatch.setattr(bulk_selection, "SEARCHED", 3)
+    operation = yard.request(**selection)
+    assert (operation.state, operation.selected) == ("waiting", 3)
+    yard.run(operation, at_once=2)
+    assert yard.results(operation) == dict.fromkeys(letters, "done")
+    assert [item.number for item in yard.items(operation)] == list(range(1, 8))
+
+
+def test_nothing_to_do_is_done_at_once(yard: Yard):
+    operation = yard.request()
+    yard.run(operation)
+    assert (yard.shown(operation).state, yard.shown(operation).selected) == ("done", 0)
+
+
+def test_what_dies_after_the_request_is_not_meant(yard: Yard, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bulk_selection, "AT_ONCE", 2)
+    letters = yard.fail(3)
+    operation = yard.request()
+    yard.fail(2, first=61)
+    yard.now += timedelta(hours=1)
+    yard.run(operation)
+    assert yard.results(operation) == dict.fromkeys(letters, "done")
+    assert Counter(yard.statuses().values()) == {"retried": 3, "pending": 2}
+
+
+def test_letters_of_others_that_are_named_are_told_as_if_there_were_none(yard: Yard, make_tenant: Callable[..., UUID]):
+    foreign = yard.die(tenant=make_tenant("zenith"))
+    operation = yard.request(job_ids=[foreign, uuid4()])
+    yard.run(operation)
+    assert {item.reason for item in yard.items(operation)} == {"There is no such dead letter."}
+    assert yard.statuses() == {foreign: "pending"}

@@ -1,0 +1,85 @@
+"""Queues whose mappings are Lambda's, as moto has them: two of tasks and one of matching."""
+
+import io
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from counterfoil import aws
+
+REGION = "eu-central-1"
+TRUST = {"Version": "2012-10-17", "Statement": []}
+
+
+@dataclass
+class Account:
+    """An AWS account with the queues of two workers, and their mappings."""
+
+    urls: dict[str, list[str]]
+    mappings: dict[str, list[UUID]]
+    lambda_: Any
+    sqs: Any
+
+    def states(self, worker: str) -> list[str]:
+        """Of the worker's mappings."""
+        return [self.lambda_.get_event_source_mapping(UUID=str(id_))["State"] for id_ in self.mappings[worker]]
+
+    def somebody_switches(self, worker: str, *, on: bool) -> None:
+        """By AWS's own means, past us."""
+        for id_ in self.mappings[worker]:
+            self.lambda_.update_event_source_mapping(UUID=str(id_), Enabled=on)
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Account]:
+    """The account, made once: it takes a second."""
+    clear = aws.client.cache_clear
+    with pytest.MonkeyPatch.context() as patch, mock_aws():
+        patch.setenv("AWS_DEFAULT_REGION", REGION)
+        patch.delenv("AWS_ENDPOINT_URL", raising=False)
+        clear()
+        yield _account()
+    clear()
+
+
+@pytest.fixture
+def account(made: Account) -> Account:
+    """Every mapping is enabled."""
+    for worker in made.mappings:
+        made.somebody_switches(worker, on=True)
+    return made
+
+
+def _account() -> Account:
+    make: Any = boto3.client
+    lambda_, sqs, iam = (make(name, region_name=REGION) for name in ("lambda", "sqs", "iam"))
+    role = iam.create_role(RoleName="r", AssumeRolePolicyDocument=json.dumps(TRUST))["Role"]["Arn"]
+    code = io.BytesIO()
+    with zipfile.ZipFile(code, "w") as bundle:
+        bundle.writestr("h.py", "")
+    account = Account({}, {}, lambda_, sqs)
+    for worker, suffixes in {"tasks": ("", "-retry"), "matching": ("",)}.items():
+        name = f"counterfoil-{worker}"
+        lambda_.create_function(
+            FunctionName=name, Runtime="python3.13", Role=role, Handler="h.h", Code={"ZipFile": code.getvalue()}
+        )
+        account.urls[worker], account.mappings[worker] = [], []
+        for suffix in suffixes:
+            url = sqs.create_queue(QueueName=f"{name}{suffix}")["QueueUrl"]
+            arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+            mapping = lambda_.create_event_source_mapping(EventSourceArn=arn, FunctionName=name)["UUID"]
+            account.urls[worker].append(url)
+            account.mappings[worker].append(UUID(mapping))
+    return account
+
+
+@pytest.fixture
+def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
+    return make_tenant("acme")

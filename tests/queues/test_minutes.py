@@ -1,0 +1,289 @@
+"""What ended is counted by the minute it ended in, once, and what waits as the watchdog saw it."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil.db import Connection, Database, keeper
+from counterfoil.queues import minutes
+from counterfoil.queues.minutes import Seen, Waiting
+from counterfoil.work import KINDS, Kind, begin
+from tests.factories import make_document, make_task
+from tests.migrations.tenants import Tenant
+
+WORKERS = list(KINDS)
+NOW = datetime(2026, 1, 2, 3, 4, 30, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+End = Callable[..., None]
+Write = Callable[..., int]
+
+
+@pytest.fixture
+def acme(admin: Connection) -> Tenant:
+    return Tenant(admin, "acme")
+
+
+@pytest.fixture
+def other(admin: Connection) -> Tenant:
+    return Tenant(admin, "other")
+
+
+@pytest.fixture
+def write(keeper_database: Database) -> Write:
+    """The watchdog's round, so many minutes later."""
+
+    def round_(minute: int = 0, depths: dict[str, int] | None = None) -> int:
+        with keeper(keeper_database) as connection:
+            now = NOW + minute * MINUTE
+            return minutes.add_up(connection, now) + minutes.look(connection, WORKERS, depths or {}, now)
+
+    return round_
+
+
+@pytest.fixture
+def ended(admin: Connection) -> End:
+    """Work of tasks that ended so many minutes before NOW."""
+
+    def end(tenant: UUID | None, outcome: str = "succeeded", *, ago: int = 1, times: int = 1) -> None:
+        admin.execute(
+            "INSERT INTO work_ended SELECT 'tasks', %s, %s, %s FROM generate_series(1, %s)",
+            [tenant, outcome, NOW - ago * MINUTE, times],
+        )
+
+    return end
+
+
+def hour(database: Database, tenant_id: UUID | None = None, worker: str = "tasks", *, now: datetime = NOW) -> Seen:
+    """What is told of a worker."""
+    with database.delivery() as connection:
+        last = minutes.looked_at(connection, WORKERS, now)
+        if tenant_id is None:
+            return minutes.hour(connection, WORKERS, now, last=last, tenant_id=None)[worker]
+    with database.tenant(tenant_id) as connection:
+        return minutes.hour(connection, WORKERS, now, last=last, tenant_id=tenant_id)[worker]
+
+
+def kinds_of(admin: Connection, kind: Kind, tenant: Tenant) -> UUID:
+    """A pending piece of work of this kind."""
+    if kind.table == "document":
+        return make_document(admin, tenant.id, matching_status="pending")
+    tenant.insert(admin, kind.table)
+    row = admin.execute(kind.sql("SELECT id FROM {table} ORDER BY {created} DESC LIMIT 1")).fetchone()
+    assert row is not None
+    admin.execute(kind.sql("UPDATE {table} SET {status} = 'pending' WHERE id = %s"), row)
+    return UUID(str(row[0]))
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize(
+    ("before", "after", "counted"),
+    [
+        ("in-progress", "succeeded", "succeeded"),
+        ("in-progress", "failed", "failed"),
+        ("in-progress", None, "skipped"),
+        ("pending", "failed", "failed"),
+        ("pending", None, None),
+        ("pending", "in-progress", None),
+        ("in-progress", "pending", None),
+        ("failed", "pending", None),
+        ("succeeded", "pending", None),
+    ],
+)
+def test_each_end_of_work_counts_and_nothing_else(
+    kind: Kind, before: str, after: str | None, counted: str | None, admin: Connection, acme: Tenant
+):
+    id_ = kinds_of(admin, kind, acme)
+    admin.execute(kind.sql("UPDATE {table} SET {status} = %s WHERE id = %s"), [before, id_])
+    admin.execute("DELETE FROM work_ended")
+    admin.execute(kind.sql("UPDATE {table} SET {status} = %s WHERE id = %s"), [after, id_])
+    found = admin.execute("SELECT worker, tenant_id, outcome FROM work_ended").fetchall()
+    assert found == ([(kind.worker, acme.id, counted)] if counted else [])
+
+
+def test_who_settles_work_may_count_it(database: Database, keeper_database: Database, admin: Connection, acme: Tenant):
+    """In a transaction of the tenant's, as workers do, and in one of delivery's, as the archiver."""
+    tasks = [make_task(admin, acme.id, status="in-progress") for _ in range(2)]
+    end = "UPDATE task SET status = 'failed' WHERE id = %s"
+    with database.tenant(acme.id) as connection:
+        connection.execute(end, [tasks[0]])
+    with keeper_database.delivery() as connection:
+        connection.execute(end, [tasks[1]])
+    assert admin.execute("SELECT tenant_id FROM work_ended").fetchall() == [(acme.id,), (acme.id,)]
+
+
+def test_what_is_rolled_back_did_not_end(database: Database, admin: Connection, acme: Tenant):
+    task = make_task(admin, acme.id, status="in-progress")
+    with suppress(ZeroDivisionError), database.tenant(acme.id) as connection:
+        connection.execute("UPDATE task SET status = 'succeeded' WHERE id = %s", [task])
+        raise ZeroDivisionError
+    assert admin.execute("SELECT count(*) FROM work_ended").fetchone() == (0,)
+
+
+def test_minutes_are_told_in_their_order_of_each_tenant_and_of_all(
+    database: Database, ended: End, write: Write, acme: Tenant, other: Tenant
+):
+    ended(acme.id, ago=60)
+    ended(acme.id, ago=2, times=3)
+    ended(acme.id, "failed", ago=2)
+    ended(other.id, ago=2, times=4)
+    ended(None, "skipped", ago=1)  # nobody's: it counts for all together
+    write()
+    ours, all_ = hour(database, acme.id).series, hour(database).series
+    assert (ours.succeeded[0], ours.succeeded[58:], ours.failed[58:], ours.skipped[58:]) == (1, [3, 0], [1, 0], [0, 0])
+    assert (all_.succeeded[0], all_.succeeded[58:], all_.failed[58:], all_.skipped[58:]) == (1, [7, 0], [1, 0], [0, 1])
+    assert {len(series) for series in vars(all_).values()} == {60}
+    assert sum(hour(database, other.id).series.succeeded) == 4
+
+
+def test_the_minute_that_is_not_over_and_what_is_older_than_an_hour_are_not_told(
+    database: Database, ended: End, write: Write, acme: Tenant
+):
+    ended(acme.id, ago=0)
+    ended(acme.id, ago=61)
+    write()
+    assert sum(hour(database).series.succeeded) == 0
+    assert sum(hour(database, now=NOW + MINUTE).series.succeeded) == 1
+
+
+def test_rounds_add_to_a_minute_what_each_of_them_finds(database: Database, ended: End, write: Write, acme: Tenant):
+    ended(acme.id, times=2)
+    write()
+    ended(acme.id, times=3)
+    write()
+    write()
+    assert hour(database).series.succeeded[59] == hour(database, acme.id).series.succeeded[59] == 5
+
+
+def test_a_round_takes_so_much_and_the_next_one_the_rest(
+    database: Database, ended: End, write: Write, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(minutes, "AT_ONCE", 2)
+    ended(acme.id, times=5)
+    write()
+    assert sum(hour(database).series.succeeded) == 2
+    write()
+    write()
+    assert sum(hour(database).series.succeeded) == 5
+
+
+def test_the_end_of_a_tenant_stops_no_round(database: Database, ended: End, write: Write, acme: Tenant, other: Tenant):
+    ended(acme.id)
+    ended(uuid4())  # of one that is gone
+    write()
+    assert (sum(hour(database).series.succeeded), sum(hour(database, acme.id).series.succeeded)) == (2, 1)
+
+
+def test_minutes_are_forgotten_after_a_while(ended: End, write: Write, acme: Tenant, admin: Connection):
+    ended(acme.id)
+    write()
+    write(200)
+    assert admin.execute("SELECT min(minute) FROM queue_minute").fetchone() == (
+        datetime(2026, 1, 2, 6, 24, tzinfo=UTC),
+    )
+
+
+def test_what_waits_is_told_as_it_was_seen(database: Database, write: Write, admin: Connection, acme: Tenant):
+    waiting = [make_task(admin, acme.id) for _ in range(3)]
+    begin(admin, "tasks", waiting[:1], NOW - timedelta(seconds=200))
+    begin(admin, "tasks", waiting[1:], NOW - timedelta(seconds=90))
+    write(depths={"tasks": 7})
+    assert hour(database, acme.id).waiting == Waiting(pending=3, oldest_seconds=200, dead=0)
+    assert hour(database).waiting == Waiting(pending=3, oldest_seconds=200, dead=0)
+    admin.execute("UPDATE task SET status = 'failed'")
+    write(1)
+    later = NOW + MINUTE
+    assert hour(database, acme.id, now=later).waiting == Waiting()
+    assert (hour(database, now=later).series.depth[59], hour(database, acme.id, now=later).series.depth[59]) == (
+        7,
+        None,
+    )
+
+
+def test_what_waits_for_its_time_is_pending_and_not_due(
+    database: Database, write: Write, admin: Connection, acme: Tenant
+):
+    (task,) = tasks = [make_task(admin, acme.id)]
+    begin(admin, "tasks", tasks, NOW - timedelta(seconds=200))
+    admin.execute("UPDATE task SET next_attempt_at = %s WHERE id = %s", [NOW + MINUTE, task])
+    write()
+    assert hour(database).waiting == Waiting(pending=1, oldest_seconds=None)
+
+
+def test_dead_letters_that_wait_are_counted_of_their_worker(
+    database: Database, write: Write, admin: Connection, acme: Tenant
+):
+    letter = """INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, number, last_at)
+                VALUES (%s, 'f', 'echo', %s, %s, now())"""
+    group = """INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, sentence, words, first_seen)
+               VALUES (%s, 'f', 'tasks', 'Error', '', '{}', now())"""
+    for tenant, number in ((acme.id, 5), (None, 2)):
+        admin.execute(group, [tenant])
+        admin.execute(letter, [tenant, "pending", number])
+        admin.execute(letter, [tenant, "resolved", 9])
+    admin.execute(letter, [acme.id, "pending", -1])
+    write()
+    assert (hour(database, acme.id).waiting, hour(database).waiting) == (Waiting(dead=4), Waiting(dead=6))
+
+
+def test_without_a_watchdog_nothing_is_known_to_wait(database: Database, write: Write, admin: Connection, acme: Tenant):
+    make_task(admin, acme.id)
+    write()
+    with database.delivery() as connection:
+        assert minutes.looked_at(connection, WORKERS, NOW) == NOW.replace(second=0)
+        later = NOW + timedelta(hours=2)
+        assert minutes.looked_at(connection, WORKERS, later) is None
+        assert minutes.hour(connection, WORKERS, later, last=None, tenant_id=None)["tasks"].waiting is None
+
+
+def test_what_is_worked_on_is_counted_as_it_is(database: Database, admin: Connection, acme: Tenant, other: Tenant):
+    for tenant in (acme, acme, other):
+        make_task(admin, tenant.id, status="in-progress")
+    make_document(admin, acme.id, matching_status="in-progress")
+    with database.delivery() as connection:
+        all_ = minutes.running(connection, WORKERS)
+    with database.tenant(acme.id) as connection:
+        ours = minutes.running(connection, WORKERS)
+    assert (all_["tasks"], all_["matching"], all_["ingestion"]) == (3, 1, 0)
+    assert (ours["tasks"], ours["matching"]) == (2, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("whose", ["counterfoil_delivery", "counterfoil_worker"])
+def test_what_is_worked_on_is_found_by_an_index(kind: Kind, whose: str, admin: Connection, acme: Tenant):
+    with admin.transaction():
+        admin.execute(f"SET LOCAL ROLE {whose}".encode())
+        admin.execute("SELECT set_config('counterfoil.tenant', %s, true)", [str(acme.id)])
+        admin.execute("SET LOCAL enable_seqscan = off")
+        running = kind.sql("SELECT count(*) FROM {table} WHERE {status} = 'in-progress'")
+        plan = str(admin.execute(b"EXPLAIN " + running).fetchall())
+    assert "status" in plan
+    assert "Index Cond" in plan
+    assert "Seq Scan" not in plan
+
+
+def test_an_hour_is_read_by_an_index_however_many_tenants_there_are(
+    database: Database, admin: Connection, acme: Tenant
+):
+    admin.execute(
+        """WITH made AS (INSERT INTO organization (name) VALUES ('many') RETURNING id), tenants AS (
+               INSERT INTO tenant (organization_id, slug, name)
+               SELECT id, 't' || n, 'n' FROM made, generate_series(1, 300) n RETURNING id)
+           INSERT INTO queue_minute (tenant_id, worker, minute, pending)
+           SELECT t.id, w, %s - m * interval '1 minute', 1 FROM (SELECT id FROM tenants UNION ALL SELECT NULL) t,
+                  unnest(ARRAY['tasks', 'matching']) w, generate_series(1, 60) m""",
+        [NOW.replace(second=0)],
+    )
+    admin.execute("ANALYZE queue_minute")
+    for tenant_id in (None, acme.id):
+        with admin.transaction():
+            admin.execute(f"SET LOCAL ROLE {'counterfoil_worker' if tenant_id else 'counterfoil_delivery'}".encode())
+            admin.execute("SELECT set_config('counterfoil.tenant', %s, true)", [str(tenant_id or "")])
+            whole = minutes.read_statement(tenant_id).as_bytes()
+            values = {"workers": WORKERS, "from": minutes.first(NOW), "tenant": tenant_id}
+            plan = str(admin.execute(b"EXPLAIN " + whole, values).fetchall())
+        assert "queue_minute_tenant_id_worker_minute_key" in plan
+        assert "Seq Scan" not in plan
