@@ -11,6 +11,8 @@ disabled it:
   it is released then.
 - A row is not released while a call to disable the mapping, made for it by any watchdog, can still be under way.
 - A mapping that a person enabled again is left alone for the rest of this outage.
+- A mapping of a queue that a person has paused meanwhile (`counterfoil.queues.pauses`) stays disabled when the service
+  is back: the row is released, and whoever resumes the queue enables it.
 
 Lambda knows no conditional update. If a person disables a mapping in the moment between our look and our own call, or
 while a row says that we did, nothing can tell, and it is enabled when the service is back.
@@ -32,6 +34,7 @@ from counterfoil.breaker import DESTINATION, Breakers, Outage
 from counterfoil.db import Database
 from counterfoil.errors import CounterfoilError, RejectedRequestError, ServiceUnavailableError, sentence
 from counterfoil.metrics import Metric, record
+from counterfoil.queues.pauses import held
 
 PROBE_SECONDS = 12.0
 """Time that must be left for a probe."""
@@ -136,14 +139,19 @@ class Pauses:
         clock: Callable[[], datetime],
         *,
         pause_after: timedelta,
+        workers: Mapping[UUID, str],
     ) -> None:
-        """`probes` holds, by a breaker's name, the smallest call behind it; the call itself goes through its guard."""
+        """`probes` holds, by a breaker's name, the smallest call behind it; the call itself goes through its guard.
+
+        `workers` names the worker of each mapping, as people pause its queue.
+        """
         self._database = database
         self._breakers = breakers
         self._dependents = dependents
         self._probes = probes
         self._clock = clock
         self._pause_after = pause_after
+        self._workers = workers
 
     def run(self, time_left: Callable[[], float] = lambda: inf) -> Round:
         """One round. Every mapping is looked after, whatever happens to the others, as long as there is time.
@@ -224,13 +232,23 @@ class Pauses:
         elif step is Step.NOTE and outage is not None:
             self._write(_NOTE, mapping=mapping, opened_at=outage.since)
         elif step is Step.RESUME:
-            if self._switch(mapping, on=True):
+            if self._resume(worker, mapping, done):
                 self._write(_RELEASE, mapping=mapping, before=now - CALL_UNDER_WAY)
-                done.resumed.append(worker)
         elif step is Step.RELEASE:
             self._write(_RELEASE, mapping=mapping, before=now - CALL_UNDER_WAY)
         if step is not Step.NOTHING:
             logger.warning("A mapping is looked after", worker=worker, state=state, step=step)
+
+    def _resume(self, worker: str, mapping: UUID, done: Round) -> bool:
+        """Enable a mapping, unless a person has paused its queue. False: somebody else is changing it."""
+        with held(self._database, self._workers.get(mapping, worker)) as is_paused:
+            if is_paused:
+                logger.warning("A queue stays paused, for a person has paused it", worker=worker)
+                return True
+            is_enabled = self._switch(mapping, on=True)
+        if is_enabled:
+            done.resumed.append(worker)
+        return is_enabled
 
     def _write(self, statement: str, **parameters: Any) -> None:
         with self._database.delivery() as connection:

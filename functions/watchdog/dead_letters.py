@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from counterfoil.db import Database, keeper
-from counterfoil.dead_letters import groups, keeping
+from counterfoil.dead_letters import bulk, groups, keeping
 from functions.watchdog.parts import run_each
 
 GROUPS_AT_ONCE = 2_000
@@ -18,7 +18,7 @@ def keep_dead_letters(
 ) -> dict[str, int]:
     """Take steps of purges while there is time, then delete and add up, signed in as counterfoil_keeper.
 
-    Returns numbers: steps, letters deleted, rows of counts.
+    Returns numbers: steps, letters and operations deleted, rows of counts.
 
     Raises:
         PartsError, DatabaseUnavailableError: the next round goes on. See `run_each`.
@@ -37,8 +37,19 @@ def keep_dead_letters(
         with keeper(database) as connection:
             return keeping.delete(connection, clock(), retention)
 
+    def forget() -> int:
+        with keeper(database) as connection:
+            return bulk.forget(connection, clock())
+
     def add_up() -> int:
         with keeper(database) as connection:
             return groups.add_up(connection, clock(), groups=GROUPS_AT_ONCE)
 
-    return run_each({"dead_letter_purge": hide, "dead_letter": delete, "dead_letter_count": add_up})
+    return run_each(
+        {
+            "dead_letter_purge": hide,
+            "dead_letter": delete,
+            "dead_letter_operation": forget,
+            "dead_letter_count": add_up,
+        }
+    )

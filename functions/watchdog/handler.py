@@ -17,11 +17,13 @@ from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings, settings
 from functions.watchdog.breakers import Dependent, Pauses
 from functions.watchdog.dead_letters import keep_dead_letters
+from functions.watchdog.exports import write_exports
 from functions.watchdog.measures import measure
 from functions.watchdog.operations import Operations
 from functions.watchdog.parts import run_each
 from functions.watchdog.payloads import remove_payloads
 from functions.watchdog.purge import purge
+from functions.watchdog.queues import look_after_queues
 from functions.watchdog.recovery import Watchdog
 
 PROBE_SECONDS = 8.0
@@ -75,9 +77,11 @@ def watchdog() -> dict[str, Step]:
         "breakers": lambda time_left: {name: len(found) for name, found in asdict(pauses.run(time_left)).items()},
         "purge": lambda time_left: run_each(
             {
+                "queues": lambda: look_after_queues(database, chosen.queues, _now, time_left),
                 "rows": lambda: asdict(purge(database, _now)),
                 "dead_letters": lambda: keep_dead_letters(database, _now, letters_kept, time_left),
                 "payload": lambda: remove_payloads(database, chosen.uploads_bucket, time_left),  # S3 may take its time
+                "exports": lambda: write_exports(database, chosen.uploads_bucket, _now, time_left),
             }
         ),
     }
@@ -117,7 +121,8 @@ def _pauses(chosen: Settings, database: Database, breakers: Breakers) -> Pauses:
         probes[name] = partial(_probe, chosen.model_copy(update=quick), database, breakers)
         dependents = [Dependent(worker, mapping, name) for worker, mapping in chosen.mappings.items()]
     after = timedelta(seconds=chosen.breaker_pause_after_seconds)
-    return Pauses(database, breakers, dependents, probes, _now, pause_after=after)
+    workers = {mapping: worker for worker, queue in chosen.queues.items() for mapping in queue.mappings}
+    return Pauses(database, breakers, dependents, probes, _now, pause_after=after, workers=workers)
 
 
 def _probe(chosen: Settings, database: Database, breakers: Breakers) -> None:

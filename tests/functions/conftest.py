@@ -9,7 +9,7 @@ from functions.watchdog.breakers import Dependent, Pauses
 from tests.breakers import Start, processes
 from tests.delivery.conftest import clock, pending, sqs, tenant
 from tests.delivery.harness import Clock
-from tests.functions.mappings import MATCHING, PAUSE_AFTER, FakeLambda, World
+from tests.functions.mappings import MAPPING, MATCHING, OTHER, PAUSE_AFTER, FakeLambda, World
 
 __all__ = ["clock", "pending", "sqs", "tenant"]
 
@@ -33,7 +33,10 @@ def watch(start: Start, clock: Clock, lambda_: FakeLambda) -> Callable[..., Worl
 
     def watch(*dependents: Dependent, probes: dict[str, Callable[[], object]] | None = None) -> World:
         breakers = start()
-        pauses = Pauses(breakers.process, breakers, dependents, probes or {}, clock, pause_after=PAUSE_AFTER)
+        workers = {MAPPING: "matching", OTHER: "tasks"}
+        pauses = Pauses(
+            breakers.process, breakers, dependents, probes or {}, clock, pause_after=PAUSE_AFTER, workers=workers
+        )
         return World(pauses, breakers, lambda_, clock)
 
     return watch

@@ -34,8 +34,8 @@ class Desk:
         self.database, self.admin, self.clock, self.tenant_id = database, admin, clock, tenant_id
         self._filed = 0
 
-    def file(self, paper: Any) -> UUID:
-        """A document comes in. Ids grow, as those that PostgreSQL makes do."""
+    def file(self, paper: Any, id_: UUID | None = None) -> UUID:
+        """A document comes in. Ids grow, as those that PostgreSQL makes do, where none is given."""
         self._filed += 1
         return factories.make_document(
             self.admin,
@@ -43,7 +43,7 @@ class Desk:
             paper.data,
             type=paper.kind,
             received_at=paper.received_at,
-            id=UUID(int=self._filed),
+            id=UUID(int=self._filed) if id_ is None else id_,
             matching_revision=1,
         )
 
@@ -216,9 +216,7 @@ def test_a_cluster_that_is_no_more_loses_its_result_and_whoever_was_told_of_it_i
     assert desk.found(second)["outcome"] == "incomplete"
     (job,) = rows(desk.admin, "output_job")
     assert (job["subject_id"], job["payload"]["outcome"]) == (str(second), "incomplete")
-    first = desk.file(order("4711", lines=[line("A1")]))
-    # The smallest names the cluster.
-    desk.admin.execute("UPDATE document SET id = %s WHERE id = %s", [UUID(int=0), first])
+    desk.file(order("4711", lines=[line("A1")]), UUID(int=0))  # the smallest names the cluster
     sends = desk.match(third, UUID(int=0))
     assert desk.compute(sends) == []
     gone = desk.found(second)

@@ -49,6 +49,9 @@ def test_a_round_tells_what_each_step_did_in_numbers(handler: ModuleType, capsys
     assert done["recovery"] == {"sent": 0, "resent": dict.fromkeys(QUEUES, 0)}
     assert done["operations"] == {"running": 0, "begun": 0, "done": 0}
     assert done["purge"] == {
+        "queue_pause": 0,
+        "queue_ends": 0,
+        "queue_minute": 0,
         "outbox": 0,
         "llm_call": 0,
         "idempotency": 0,
@@ -59,6 +62,7 @@ def test_a_round_tells_what_each_step_did_in_numbers(handler: ModuleType, capsys
         "payload": 0,
         "dead_letter_purge": 0,
         "dead_letter": 0,
+        "dead_letter_operation": 0,
         "dead_letter_count": 0,
     }
     assert done["breakers"] == {"open": 0, "paused": 0, "resumed": 0}

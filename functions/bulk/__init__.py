@@ -1,0 +1,1 @@
+"""Worker `bulk`: takes operations on many dead letters further."""

@@ -1,0 +1,146 @@
+"""A round of operations on many dead letters: what it leaves the next one does, and one that fails stops no other."""
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import chain, repeat
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from counterfoil import aws
+from counterfoil.db import Connection, Database
+from counterfoil.dead_letters import bulk_steps
+from counterfoil.dead_letters.bulk import BulkOperation
+from counterfoil.errors import ConflictError, DatabaseUnavailableError
+from counterfoil.outbox import Outbox
+from functions.bulk.rounds import LEAST_SECONDS, Rounds
+from tests.dead_letters.bulking import Yard
+from tests.dead_letters.letters import dying
+from tests.delivery.harness import FakeSqs
+
+QUEUE = "counterfoil-tasks"
+
+
+@pytest.fixture
+def yard(database: Database, admin: Connection, make_tenant: Callable[..., UUID]) -> Yard:
+    tenant = make_tenant("acme")
+    return Yard(database, admin, tenant, dying(database, tenant))
+
+
+@pytest.fixture
+def sqs(monkeypatch: pytest.MonkeyPatch) -> FakeSqs:
+    fake, lock = FakeSqs(), threading.Lock()
+    send = fake.send_message_batch
+
+    def one_at_a_time(**call: Any) -> Any:
+        with lock:
+            return send(**call)
+
+    fake.send_message_batch = one_at_a_time  # type: ignore[method-assign]
+    monkeypatch.setattr(aws, "client", lambda service: {"sqs": fake}[service])
+    return fake
+
+
+@pytest.fixture
+def rounds(yard: Yard, database_url: str) -> Any:
+    alone = Database(database_url, max_connections=1)  # as on Lambda
+    outbox = Outbox(alone, {"tasks": QUEUE}, {"tasks": f"{QUEUE}-retry"}, clock=lambda: yard.now, random=lambda: 0.0)
+    yield Rounds(alone, outbox, lambda: yard.now, bucket=None)
+    alone.close()
+
+
+def run(rounds: Rounds, left: Callable[[], float] = lambda: 50.0) -> dict[str, int]:
+    return rounds.run(left)
+
+
+def test_a_round_sends_what_it_begins_each_message_delayed_until_its_turn(rounds: Rounds, yard: Yard, sqs: FakeSqs):
+    yard.fail(100, every=0.1)
+    yard.request(rate=4)
+    assert run(rounds) == {"operations": 1, "letters": 100}
+    assert sorted(entry["DelaySeconds"] for entry in sqs.sent[QUEUE]) == sorted([*range(25)] * 4)
+    assert all(row["sent_at"] for row in yard.owed())
+
+
+def test_what_there_is_no_time_for_is_left_to_the_next_round(
+    rounds: Rounds, yard: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(bulk_steps.step, "__kwdefaults__", {"bucket": None, "at_once": 5})
+    yard.fail(20)
+    operation = yard.request()
+    seconds = chain(repeat(50.0, 4), repeat(LEAST_SECONDS - 1))
+    assert 0 < run(rounds, lambda: next(seconds))["letters"] < 20
+    assert yard.shown(operation).state == "running"
+    run(rounds)
+    assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", 20)
+    assert run(rounds) == {"operations": 0, "letters": 0}
+
+
+def test_operations_take_turns_so_that_a_small_one_need_not_wait_for_a_large_one(
+    rounds: Rounds, yard: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(bulk_steps.step, "__kwdefaults__", {"bucket": None, "at_once": 2})
+    letters = yard.fail(20)
+    large = yard.request()
+    small = yard.request(job_ids=letters[:2])
+    turn = iter(range(1000))
+    rounds.run(lambda: 50.0 if next(turn) < 9 else 0.0)
+    assert yard.shown(small).done == 2
+    assert (yard.shown(large).state, yard.shown(large).done) == ("running", 4)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_failure"), [(ConflictError("somebody is at it"), False), (ValueError("the value 4711"), True)]
+)
+def test_an_operation_that_fails_stops_no_other(
+    rounds: Rounds,
+    yard: Yard,
+    sqs: FakeSqs,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    is_failure: bool,
+):
+    yard.fail(2)
+    broken = yard.request()
+    yard.now += timedelta(seconds=1)
+    other = yard.request("resolve")
+    step = bulk_steps.step
+
+    def fails(database: Database, operation_id: UUID, *given: Any, **how: Any) -> Any:
+        if operation_id == broken.id:
+            raise error
+        return step(database, operation_id, *given, **how)
+
+    monkeypatch.setattr(bulk_steps, "step", fails)
+    if is_failure:
+        with pytest.raises(RuntimeError, match=r"^1 operations on dead letters failed$"):
+            run(rounds)
+    else:
+        run(rounds)
+    assert yard.shown(other).done == 2
+    assert "4711" not in capsys.readouterr().out
+
+
+def test_without_a_database_the_round_fails(rounds: Rounds, yard: Yard, monkeypatch: pytest.MonkeyPatch):
+    yard.request()
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise DatabaseUnavailableError("away")
+
+    monkeypatch.setattr(bulk_steps, "step", away)
+    with pytest.raises(DatabaseUnavailableError):
+        run(rounds)
+
+
+def test_what_a_queue_does_not_take_stays_in_the_outbox(rounds: Rounds, yard: Yard, sqs: FakeSqs):
+    def refuse(**call: Any) -> Any:
+        return {"Failed": [{"Id": entry["Id"], "Code": "InternalError"} for entry in call["Entries"]]}
+
+    sqs.send_message_batch = refuse  # type: ignore[method-assign]
+    yard.fail(3)
+    operation: BulkOperation = yard.request()
+    run(rounds)
+    assert yard.shown(operation).done == 3
+    assert [row["sent_at"] for row in yard.owed()] == [None] * 3

@@ -1,0 +1,125 @@
+"""The watchdog's round over the queues: a pause that was undone is put right, and the minute is written."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from counterfoil import aws
+from counterfoil.db import Connection, Database
+from counterfoil.messages import Message
+from counterfoil.outbox import Outbox
+from counterfoil.queues import pauses
+from counterfoil.queues.pauses import Wish
+from counterfoil.settings import Queue
+from counterfoil.work import begin
+from functions.watchdog.parts import PartsError
+from functions.watchdog.queues import look_after_queues
+from functions.watchdog.recovery import QUEUE_RETENTION, Watchdog
+from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, settings
+from tests.functions.mappings import MAPPING, FakeLambda, refusal
+
+QUEUES = {"matching": Queue(urls=(QUEUE_URL,), mappings=(MAPPING,), gate=100)}
+Round = Callable[[], dict[str, int]]
+
+
+@pytest.fixture
+def look_after(
+    keeper_database: Database, clock: Clock, sqs: FakeSqs, lambda_: FakeLambda, monkeypatch: pytest.MonkeyPatch
+) -> Round:
+    monkeypatch.setattr(aws, "client", lambda service: {"lambda": lambda_, "sqs": sqs}[service])
+    return lambda: look_after_queues(keeper_database, QUEUES, clock, lambda: 30.0)
+
+
+def pause(database: Database, clock: Clock) -> None:
+    pauses.wish(database, Wish("matching", True, "Its model is away", "kim", clock(), 0))
+
+
+def test_what_is_paused_is_paused_and_the_minute_is_written(
+    look_after: Round, keeper_database: Database, clock: Clock, sqs: FakeSqs, lambda_: FakeLambda, admin: Connection
+) -> None:
+    pause(keeper_database, clock)
+    sqs.depths[QUEUE_URL] = 3  # each of its three numbers
+
+    assert look_after() == {"queue_pause": 1, "queue_ends": 0, "queue_minute": 1}
+
+    lambda_.settle()
+    assert lambda_.states[MAPPING] == "Disabled"
+    assert admin.execute("SELECT worker, pending, depth FROM queue_minute").fetchall() == [("matching", 0, 9)]
+    assert look_after()["queue_pause"] == 0
+
+
+def test_a_mapping_in_transition_is_waited_for(
+    look_after: Round, keeper_database: Database, clock: Clock, lambda_: FakeLambda
+) -> None:
+    pause(keeper_database, clock)
+    lambda_.states[MAPPING] = "Updating"
+    look_after()
+    assert lambda_.calls == []
+    lambda_.settle()
+    look_after()
+    assert lambda_.calls == [(MAPPING, False)]
+
+
+def test_a_lambda_that_does_not_answer_keeps_no_minute_from_being_written(
+    look_after: Round, keeper_database: Database, clock: Clock, lambda_: FakeLambda
+) -> None:
+    pause(keeper_database, clock)
+    lambda_.refuse[MAPPING] = refusal("ServiceException", "GetEventSourceMapping", 500)
+    assert look_after()["queue_minute"] == 1
+
+
+def test_an_sqs_that_does_not_answer_leaves_the_depth_unknown(
+    look_after: Round, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch, admin: Connection
+) -> None:
+    def away(**_: object) -> dict[str, object]:
+        raise refusal("InternalError", "GetQueueAttributes", 500)
+
+    monkeypatch.setattr(sqs, "get_queue_attributes", away)
+    assert look_after()["queue_minute"] == 1
+    assert admin.execute("SELECT depth FROM queue_minute").fetchall() == [(None,)]
+
+
+def test_what_fails_is_told(look_after: Round, admin: Connection) -> None:
+    admin.execute("ALTER TABLE queue_minute RENAME TO elsewhere")
+    with pytest.raises(PartsError, match="queue_minute"):
+        look_after()
+
+
+def test_work_of_a_paused_queue_is_sent_again_when_no_queue_can_keep_its_message_any_more_and_not_before(
+    keeper_database: Database,
+    admin: Connection,
+    sqs: FakeSqs,
+    clock: Clock,
+    pending: Callable[..., Message],
+) -> None:
+    """The queue is not empty, since nobody reads it: what is in it is not doubled, however long it waits."""
+    chosen = settings()
+    watchdog = Watchdog(chosen, keeper_database, Outbox(keeper_database, chosen.queue_urls, clock=clock), clock)
+    pause(keeper_database, clock)
+    waiting, begun = pending(), pending(status="in-progress")
+    for message in (waiting, begun):
+        begin(admin, "matching", [message.work_id], clock())
+    admin.execute(
+        "UPDATE document SET matching_status = 'in-progress', matching_claimed_at = %s, matching_lease_expires_at = %s"
+        " WHERE id = %s",
+        [clock(), clock() + timedelta(minutes=2), begun.work_id],  # its worker died when the queue was paused
+    )
+    clock.pass_(seconds=61)
+    assert watchdog.run().sent == 2  # the outbox goes on
+    sqs.depths[QUEUE_URL] = 1
+
+    for _ in range(9):
+        clock.pass_(hours=24)
+        assert watchdog.run().resent == {"matching": 0}
+    clock.now += QUEUE_RETENTION - timedelta(days=9)
+    assert watchdog.run().resent == {"matching": 2}
+    assert watchdog.run().resent == {"matching": 0}
+
+
+def test_workers_of_another_deployment_are_left_alone(
+    look_after: Round, keeper_database: Database, clock: Clock, lambda_: FakeLambda
+) -> None:
+    pauses.wish(keeper_database, Wish("tasks", True, "Its model is away", "kim", clock(), 0))
+    assert look_after()["queue_pause"] == 0
+    assert lambda_.calls == []
