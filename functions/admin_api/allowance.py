@@ -14,7 +14,7 @@ from uuid import UUID
 
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.errors import RejectedRequestError
-from functions.admin_api.caller import Caller, Role
+from functions.admin_api.caller import EVERY_TENANT, NOBODY, Caller, Role
 from functions.admin_api.problems import ForbiddenError, NotFoundError
 
 SHARE = 0.8
@@ -37,8 +37,10 @@ class Allowance:
     per_second: float
     at_once: int
 
-    def take(self, database: Database, tenant_id: UUID, user: str, now: datetime | None = None) -> None:
+    def take(self, database: Database, tenant_id: UUID | None, user: str, now: datetime | None = None) -> None:
         """Take a token of the user's and one of the tenant's, or neither, in a short transaction of its own.
+
+        What concerns all tenants (None) has a bucket of its own, as large as a tenant's.
 
         A user without tokens does not touch his tenant's, so that he holds up nobody. `now` says what time it is in
         place of the database, whose clock is the same for every process.
@@ -49,16 +51,16 @@ class Allowance:
         """
 
         def once() -> None:
-            with database.tenant(tenant_id) as connection:
-                for bucket in self._buckets(user):
+            with database.delivery() if tenant_id is None else database.tenant(tenant_id) as connection:
+                for bucket in self._buckets(user, "Your tenant asks" if tenant_id else "All of you ask"):
                     bucket.take(connection, tenant_id, now)
 
         retry_conflicts(once)
 
-    def _buckets(self, user: str) -> Iterator["_Bucket"]:
+    def _buckets(self, user: str, together: str) -> Iterator["_Bucket"]:
         digest = hashlib.sha256(user.encode(errors="surrogatepass")).digest()
         yield _Bucket("You ask", digest, self.per_second * SHARE, max(1.0, self.at_once * SHARE))
-        yield _Bucket("Your tenant asks", None, self.per_second, self.at_once)
+        yield _Bucket(together, None, self.per_second, self.at_once)
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,29 @@ class Change:
         self.allowance.take(self.database, tenant_id, self.caller.subject)
         return tenant_id
 
+    def admit_for_nobody(self, doing: str) -> None:
+        """Let the caller change something that is nobody's, and count it as what concerns all tenants.
+
+        Raises:
+            ForbiddenError: the caller is no operator of all tenants.
+            TooManyError, DatabaseUnavailableError: see `admit_for_all`.
+        """
+        if not self.caller.may(Role.OPERATOR, NOBODY):
+            raise ForbiddenError(f"{doing} takes the role operator for all tenants (tenant:*): it is nobody's.")
+        self.allowance.take(self.database, None, self.caller.subject)
+
+    def admit_for_all(self, doing: str) -> None:
+        """Let the caller change something that concerns all tenants, and count it. `doing` names it for people.
+
+        Raises:
+            ForbiddenError: the caller is no admin of all tenants, or nobody.
+            TooManyError: this user, or all who may, ask for too much.
+            DatabaseUnavailableError: this cannot be known just now.
+        """
+        if not self.caller.may(Role.ADMIN, EVERY_TENANT):
+            raise ForbiddenError(f"{doing} takes the role admin for all tenants (tenant:*).")
+        self.allowance.take(self.database, None, self.caller.named())
+
 
 @dataclass(frozen=True)
 class _Bucket:
@@ -98,7 +123,7 @@ class _Bucket:
     rate: float
     most: float
 
-    def take(self, connection: Connection, tenant_id: UUID, now: datetime | None) -> None:
+    def take(self, connection: Connection, tenant_id: UUID | None, now: datetime | None) -> None:
         values = {"tenant": tenant_id, "user": self.user_hash, "rate": self.rate, "most": self.most, "now": now}
         if connection.execute(_TAKE, values).fetchone() is not None:
             return
@@ -124,5 +149,5 @@ RETURNING a.tokens
 """  # noqa: S608  # the expressions above
 _LEFT = f"""
 SELECT {_TOKENS} FROM change_allowance a
-WHERE a.tenant_id = %(tenant)s AND a.user_hash IS NOT DISTINCT FROM %(user)s
+WHERE a.tenant_id IS NOT DISTINCT FROM %(tenant)s AND a.user_hash IS NOT DISTINCT FROM %(user)s
 """  # noqa: S608  # the expressions above

@@ -1,13 +1,16 @@
-"""Who calls: the claims of a token that the gateway has checked, and what they allow."""
+"""Who calls: the claims of a token that has been checked, and what they allow."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from functions.admin_api.claims import GROUPS, names
 from functions.admin_api.problems import ForbiddenError
 
 EVERY_TENANT = "*"
+NOBODY = "-"
+"""In the place of a tenant's slug: what is nobody's, such as a message that could not be read."""
 EDIT_PAYLOADS = "edit-payloads"
 """The group of operators who may edit payloads."""
 
@@ -42,7 +45,7 @@ class Caller:
             ForbiddenError: one that matters has a character that nobody's name can have here.
         """
         subject = str(claims.get("sub", ""))
-        groups = _groups(claims.get("cognito:groups"))
+        groups = names(claims.get(GROUPS))
         roles = [role for role in Role if role is not Role.NONE and role.name.lower() in groups]
         tenants = frozenset(group.removeprefix("tenant:") for group in groups if group.startswith("tenant:"))
         if not all(map(_can_be_kept, (subject, *tenants))):
@@ -52,8 +55,18 @@ class Caller:
         return cls(subject, max(roles, default=Role.NONE), tenants, EDIT_PAYLOADS in groups)
 
     def may(self, role: Role, tenant: str) -> bool:
-        """Whether the caller has a role for a tenant."""
-        return self.role >= role and (tenant in self.tenants or EVERY_TENANT in self.tenants)
+        """Whether the caller has a role for a tenant. What is nobody's is for those who are of all tenants."""
+        return self.role >= role and bool({EVERY_TENANT, tenant} - {NOBODY} & self.tenants)
+
+    def named(self) -> str:
+        """The subject, for what is told of who changes what.
+
+        Raises:
+            ForbiddenError: the token has none.
+        """
+        if not self.subject:
+            raise ForbiddenError("The token names nobody, and it is told who changes what: it has no sub.")
+        return self.subject
 
     def may_edit_payloads(self, tenant: str) -> bool:
         """Whether the caller may see and edit what tasks of a tenant were asked for."""
@@ -63,14 +76,3 @@ class Caller:
 def _can_be_kept(name: str) -> bool:
     """Whether PostgreSQL can hold a text: without U+0000, and without a half of a character beyond U+FFFF."""
     return "\x00" not in name and not any("\ud800" <= character <= "\udfff" for character in name)
-
-
-def _groups(claim: object) -> frozenset[str]:
-    """The names in a list. The gateway hands lists on as a text in square brackets, with a blank between two names.
-
-    Any other text is one name, whatever is in it: who may name a group must not be able to name a role with it.
-    """
-    if isinstance(claim, str):
-        listed = claim.startswith("[") and claim.endswith("]")
-        claim = claim[1:-1].split(" ") if listed else [claim]
-    return frozenset(map(str, claim)) if isinstance(claim, list) else frozenset()

@@ -90,10 +90,10 @@ def listed(wanted: Filter, caller: Caller, database: Database) -> ChatSessionPag
         return ChatSessionPage(sessions=[], next=None)
     with database.tenant(row[0]) as connection:
         found = chat.listed(connection, caller.subject, after=after, limit=wanted.limit + 1)
-    shown = found[: wanted.limit]
+    shown, following = request.cut(found, wanted.limit, lambda one: (one.created_at, one.id))
     return ChatSessionPage(
         sessions=[ChatSession.model_validate({**vars(one), "session_id": one.id, "tenant": slug}) for one in shown],
-        next=request.cursor(shown[-1].created_at, shown[-1].id) if len(found) > wanted.limit else None,
+        next=following,
     )
 
 

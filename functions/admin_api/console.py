@@ -14,11 +14,26 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from counterfoil.settings import SignIn
+from counterfoil.settings import Settings, SignIn
 
 ROUTES = frozenset({"GET /console", "GET /console/{path+}"})
 """What the gateway lets through without a token: nothing else answers it."""
-VIEWS = frozenset({"", "dead-letters", "signed-in", "signed-out", "tasks"})
+VIEWS = frozenset(
+    {
+        "",
+        "audit",
+        "clusters",
+        "dead-letters",
+        "documents",
+        "operations",
+        "overview",
+        "purges",
+        "reviews",
+        "signed-in",
+        "signed-out",
+        "tasks",
+    }
+)
 """First words of the paths that the page in the browser knows."""
 DEEPEST = 4
 """Words of a path."""
@@ -36,7 +51,7 @@ _SECURITY = {
     "Permissions-Policy": "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self' {origins}; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'{origins}; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
     "trusted-types 'none'"
 )
@@ -73,18 +88,18 @@ class Console:
         }
         return cls(files, (folder / "index.html").read_text(), table["page"]["etag"])
 
-    def answer(self, event: Mapping[str, Any], sign_in: SignIn | None) -> dict[str, Any]:
+    def answer(self, event: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
         """Answer a request of one of the ROUTES, as the gateway tells of it."""
         path = event["rawPath"]
         headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
         if path == f"{_PREFIX}/config.json":
-            return _config(sign_in)
+            return _config(settings.sign_in)
         if path.startswith(_ASSETS):
             file = self.files.get(path.removeprefix(_ASSETS))
             return _missing() if file is None else _file(file, headers)
-        return self._page(path, headers, sign_in)
+        return self._page(path, headers, settings)
 
-    def _page(self, path: str, headers: Mapping[str, str], sign_in: SignIn | None) -> dict[str, Any]:
+    def _page(self, path: str, headers: Mapping[str, str], settings: Settings) -> dict[str, Any]:
         words = path.removeprefix(_PREFIX).removeprefix("/").split("/")
         known = words == [""] or (words[0] in VIEWS - {""} and len(words) <= DEEPEST)
         # The page does not know under which path it is served, but how many words below its root it is asked for.
@@ -92,7 +107,7 @@ class Console:
         etag = f'"{self.etag}-{len(root)}"'
         told = {
             "Cache-Control": "no-cache",
-            "Content-Security-Policy": _POLICY.format(origins=" ".join(sign_in.origins) if sign_in else "").strip(),
+            "Content-Security-Policy": _policy(settings),
         }
         if not known:
             return _answered(HTTPStatus.NOT_FOUND, "text/html; charset=utf-8", self._html(root), told)
@@ -110,9 +125,18 @@ def console() -> Console:
     return Console.read(FILES)
 
 
+def _policy(settings: Settings) -> str:
+    """What a page of ours may load, and ask: us, the issuer, and where files are uploaded to.
+
+    Images may come from the page itself too: those of documents are asked for with a token, which no address has.
+    """
+    reached = (*(settings.sign_in.origins if settings.sign_in else ()), *settings.upload_origins)
+    return _POLICY.format(origins="".join(f" {origin}" for origin in reached))
+
+
 def _config(sign_in: SignIn | None) -> dict[str, Any]:
     """What the page has to know of this deployment."""
-    told = {"sign_in": sign_in and sign_in.model_dump(mode="json", exclude={"origins"})}
+    told = {"sign_in": sign_in and sign_in.model_dump(mode="json", include={"issuer", "client", "discovery"})}
     return _answered(HTTPStatus.OK, "application/json", json.dumps(told), {"Cache-Control": "no-cache"})
 
 

@@ -1,6 +1,7 @@
 """`/api/admin/dlq`: dead letters are listed, searched, grouped, counted and looked at.
 
-Looking takes the role viewer for the tenant. What secrets there are is hidden from everybody below the role admin;
+Looking takes the role viewer for the tenant; the letters of nobody, messages that could not be read, are those of the
+tenant `-`, for viewers of all tenants. What secrets there are is hidden from everybody below the role admin;
 `redacted` says where.
 """
 
@@ -18,11 +19,11 @@ from counterfoil.dead_letters.entries import STATUSES, Details, Entry, Place, St
 from counterfoil.dead_letters.redaction import redact
 from counterfoil.errors import RejectedRequestError
 from functions.admin_api import request
-from functions.admin_api.caller import Caller, Role
+from functions.admin_api.caller import NOBODY, Caller, Role
+from functions.admin_api.logs import TryLog, of_try
 from functions.admin_api.problems import NotFoundError
-from functions.admin_api.tenancy import viewed
+from functions.admin_api.tenancy import id_of, viewed_or_nobodys
 
-PAGE, LONGEST_PAGE = 20, 100
 DEEPEST = 10_000
 """Letters that are paged through by number; behind them the cursor goes on."""
 LONGEST_TEXT = 200
@@ -133,6 +134,7 @@ class LetterGroup(BaseModel):
     retried: int
     resolved: int
     ignored: int
+    state: groups.State = Field(description="Resolved or ignored as a whole; open again once a letter dies later.")
     trend: list[int] = Field(
         description=f"How many died in each of the last {groups.HOURS} hours, the current one last."
     )
@@ -189,6 +191,7 @@ class LetterEvent(BaseModel):
     began_at: datetime | None
     next_attempt_at: datetime | None
     detail: dict[str, JsonValue]
+    log: TryLog | None = Field(description="Of a try.")
 
 
 class LetterTimeline(BaseModel):
@@ -232,13 +235,18 @@ def listed(asked: Filter, caller: Caller, database: Database) -> LetterPage:
     """
     after = None if asked.cursor is None else Place(*request.after(asked.cursor))
     _check_page(asked)
-    tenant_id, slug = viewed(database, asked.tenant, caller)
-    with database.tenant(tenant_id) as connection:
+    tenant_id, slug = viewed_or_nobodys(database, asked.tenant, caller)
+    with entries.transaction(database, tenant_id) as connection:
         shown, last = _page(connection, tenant_id, asked, after)
     return LetterPage(
-        letters=[LetterSummary.model_validate(_told(one, slug, caller)) for one in shown],
+        letters=[summary(one, slug, caller) for one in shown],
         next=None if last is None else request.cursor(*last),
     )
+
+
+def summary(letter: Entry, slug: str, caller: Caller) -> LetterSummary:
+    """A letter of the tenant `slug` as the caller may see it."""
+    return LetterSummary.model_validate(_told(letter, slug, caller))
 
 
 def _check_page(asked: Filter) -> None:
@@ -253,7 +261,7 @@ def _check_page(asked: Filter) -> None:
 
 
 def _page(
-    connection: Connection, tenant_id: UUID, asked: Filter, after: Place | None
+    connection: Connection, tenant_id: UUID | None, asked: Filter, after: Place | None
 ) -> tuple[Sequence[Entry], Place | None]:
     """Letters, and where they end if there is more."""
     if asked.text is not None:
@@ -268,14 +276,16 @@ def _page(
 def grouped(asked: Grouping, caller: Caller, database: Database, now: datetime) -> LetterGroupPage:
     """A page of a tenant's groups. Raises as `listed`."""
     after = None if asked.cursor is None else request.after(asked.cursor, str)
-    tenant_id, _ = viewed(database, asked.tenant, caller)
-    with database.tenant(tenant_id) as connection:
+    tenant_id, _ = viewed_or_nobodys(database, asked.tenant, caller)
+    with entries.transaction(database, tenant_id) as connection:
         found = groups.page(connection, tenant_id, asked.statuses, now, limit=asked.limit + 1, after=after)
     shown = found[: asked.limit]
     last = shown[-1] if len(found) > asked.limit else None
     return LetterGroupPage(
         groups=[
-            LetterGroup.model_validate({**vars(one), "count": one.count, **_hidden({"sentence": one.sentence}, caller)})
+            LetterGroup.model_validate(
+                {**vars(one), "count": one.count, "state": one.state, **_hidden({"sentence": one.sentence}, caller)}
+            )
             for one in shown
         ],
         next=None if last is None else request.cursor(last.last_seen, last.fingerprint),
@@ -284,8 +294,8 @@ def grouped(asked: Grouping, caller: Caller, database: Database, now: datetime) 
 
 def stats(tenant: str | None, caller: Caller, database: Database) -> LetterStats:
     """How many letters a tenant has, by type of task and state. Raises as `listed`."""
-    tenant_id, slug = viewed(database, tenant, caller)
-    with database.tenant(tenant_id) as connection:
+    tenant_id, slug = viewed_or_nobodys(database, tenant, caller)
+    with entries.transaction(database, tenant_id) as connection:
         found = groups.stats(connection, tenant_id)
     by_type = {
         task_type: {status: found[task_type].get(status, 0) for status in STATUSES} for task_type in sorted(found)
@@ -312,44 +322,50 @@ def shown(job_id: str, caller: Caller, database: Database) -> Letter:
         DatabaseUnavailableError: this cannot be known just now.
     """
     tenant_id, slug, id_ = owner(job_id, caller, database)
-    with database.tenant(tenant_id) as connection:
-        letter = _there(entries.show(connection, id_))
+    with entries.transaction(database, tenant_id) as connection:
+        letter = _there(connection, tenant_id, id_)
     return Letter.model_validate(_told(replace(letter, lineage=letter.lineage[-LAST_DEATHS:]), slug, caller))
 
 
 def told(job_id: str, caller: Caller, database: Database) -> LetterTimeline:
     """What happened to one dead letter. Raises as `shown`."""
     tenant_id, slug, id_ = owner(job_id, caller, database)
-    with database.tenant(tenant_id) as connection:
-        letter = _there(entries.show(connection, id_))
+    with entries.transaction(database, tenant_id) as connection:
+        letter = _there(connection, tenant_id, id_)
         events = timeline.of(connection, letter, limit=LAST_EVENTS)
-    return LetterTimeline.model_validate(
-        {"job_id": id_, "tenant": slug, **_hidden({"events": [asdict(event) for event in events]}, caller)}
-    )
+    told = {"events": [{**asdict(event), "log": _log(event, letter)} for event in events]}
+    return LetterTimeline.model_validate({"job_id": id_, "tenant": slug, **_hidden(told, caller)})
 
 
-def owner(job_id: str, caller: Caller, database: Database) -> tuple[UUID, str, UUID]:
-    """The tenant of a letter that the caller may see, by id and slug, and the letter's id.
+def _log(event: timeline.Event, letter: entries.Details) -> dict[str, Any] | None:
+    if event.kind != "try" or letter.work_id is None or event.revision is None or event.began_at is None:
+        return None
+    return of_try(letter.worker, letter.work_id, event.revision, event.began_at, event.at).model_dump()
+
+
+def owner(job_id: str, caller: Caller, database: Database) -> tuple[UUID | None, str, UUID]:
+    """The tenant of a letter that the caller may see, by id and slug (of nobody's: none, NOBODY), and the letter's id.
 
     Raises:
         NotFoundError: there is none, or none that the caller may see.
         DatabaseUnavailableError: this cannot be known just now.
     """
-    try:
-        id_ = UUID(job_id)
-    except ValueError:
-        raise NotFoundError(NO_LETTER) from None
+    id_ = id_of(job_id, NO_LETTER)
     with database.delivery() as connection:
         found = entries.owner(connection, id_)
-    if found is None or not caller.may(Role.VIEWER, found[1]):
+    if found is None:
         raise NotFoundError(NO_LETTER)
-    return *found, id_
+    tenant_id, slug = found[0], found[1] or NOBODY
+    if not caller.may(Role.VIEWER, slug):
+        raise NotFoundError(NO_LETTER)
+    return tenant_id, slug, id_
 
 
 NO_LETTER = "There is no such dead letter."
 
 
-def _there(letter: Details | None) -> Details:
+def _there(connection: Connection, tenant_id: UUID | None, id_: UUID) -> Details:
+    letter = (entries.show_nobodys if tenant_id is None else entries.show)(connection, id_)
     if letter is None:  # it was there, and has just been purged
         raise NotFoundError(NO_LETTER)
     return letter

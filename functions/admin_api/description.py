@@ -45,9 +45,22 @@ def described(api: APIGatewayHttpResolver) -> dict[str, Any]:
             } | {"500": problem_response(500)}
             for parameter in operation.get("parameters", ()):
                 parameter["schema"] = _not_null(parameter["schema"])
+            if method == "get" and "application/json" in operation["responses"]["200"].get("content", {}):
+                _say_how_to_ask_again(operation)
     for name in _POWERTOOLS_OWN:
         found["components"]["schemas"].pop(name, None)
     return found
+
+
+def _say_how_to_ask_again(operation: dict[str, Any]) -> None:
+    """Of what is answered to a GET: by which tag, and that who has it already is told 304 (see `etags.conditional`)."""
+    told = {"description": "Of the answer, or its version.", "schema": {"type": "string"}}
+    operation["responses"]["200"].setdefault("headers", {}).setdefault("ETag", told)
+    operation["responses"].setdefault("304", {"description": "It is still the one that If-None-Match names."})
+    parameters = operation.setdefault("parameters", [])
+    if not any(parameter["name"] == "If-None-Match" for parameter in parameters):
+        known = {"description": "The ETag of before.", "schema": {"type": "string"}}
+        parameters.append({"name": "If-None-Match", "in": "header", "required": False, **known})
 
 
 def methods(document: dict[str, Any], asked: APIGatewayProxyEventV2) -> list[str]:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 from counterfoil.db import Database
 from counterfoil.dead_letters import actions, audit, edits
 from counterfoil.dead_letters.actions import LONGEST_NOTE, Done, Wish
-from counterfoil.dead_letters.entries import Status
+from counterfoil.dead_letters.entries import Status, transaction
 from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings
 from functions.admin_api.allowance import Change
@@ -24,7 +24,7 @@ from functions.admin_api.caller import Caller
 from functions.admin_api.dead_letters import owner
 from functions.admin_api.etags import seen
 from functions.admin_api.problems import ForbiddenError
-from functions.admin_api.tenancy import viewed
+from functions.admin_api.tenancy import viewed_or_nobodys
 
 Note = Annotated[
     str,
@@ -153,14 +153,16 @@ class Bench:
         """
         tenant_id, slug, wish = self._wish(job_id, asked.notes, condition, change, "Editing", _may_edit)
         bucket = self.settings.uploads_bucket
-        done = edits.edit(self.database, tenant_id, wish, asked.payload, bucket=bucket, settings=self.settings)
+        done = edits.edit(
+            self.database, _somebodys(tenant_id), wish, asked.payload, bucket=bucket, settings=self.settings
+        )
         return _changed(wish, slug, "pending", done)
 
     def payload(self, job_id: str, caller: Caller) -> LetterPayload:
         """The payload that may be edited, as it is. Raises as `edit`."""
         tenant_id, slug, id_ = owner(job_id, caller, self.database)
         _may_edit(caller, slug)
-        found = edits.shown(self.database, tenant_id, id_, bucket=self.settings.uploads_bucket)
+        found = edits.shown(self.database, _somebodys(tenant_id), id_, bucket=self.settings.uploads_bucket)
         return LetterPayload(
             job_id=id_,
             tenant=slug,
@@ -178,13 +180,15 @@ class Bench:
         change: Change,
         doing: str,
         check: Callable[[Caller, str], None] = lambda _caller, _slug: None,
-    ) -> tuple[UUID, str, Wish]:
+    ) -> tuple[UUID | None, str, Wish]:
         tenant_id, slug, id_ = owner(job_id, change.caller, self.database)
         check(change.caller, slug)
-        change.admit(doing, slug, tenant_id)
-        if not change.caller.subject:
-            raise ForbiddenError("The token names nobody, and it is told who changes what: it has no sub.")
-        return tenant_id, slug, Wish(id_, seen(condition), change.caller.subject, change.now, note)
+        if tenant_id is None:
+            change.admit_for_nobody(doing)
+        else:
+            change.admit(doing, slug, tenant_id)
+        by = change.caller.named()
+        return tenant_id, slug, Wish(id_, seen(condition), by, change.now, note)
 
 
 def _may_edit(caller: Caller, slug: str) -> None:
@@ -192,22 +196,41 @@ def _may_edit(caller: Caller, slug: str) -> None:
         raise ForbiddenError("Editing takes the role admin for this tenant, or operator and the group edit-payloads.")
 
 
+def _somebodys(tenant_id: UUID | None) -> UUID:
+    if tenant_id is None:
+        raise edits.NotEditableError("Only the payloads of tasks can be edited: nobody knows what this message is.")
+    return tenant_id
+
+
 def _changed(wish: Wish, slug: str, status: Status, done: Done) -> LetterChanged:
     return LetterChanged(job_id=wish.job_id, tenant=slug, status=status, version=done.version)
 
 
-def trail(tenant: str | None, before: int | None, limit: int, caller: Caller, database: Database) -> AuditPage:
-    """A page of a tenant's audit trail.
+@dataclass(frozen=True)
+class TrailFilter:
+    """What the trail is asked for."""
+
+    tenant: str | None
+    target: UUID | None
+    """Entries about this alone."""
+    before: int | None
+    """Entries with smaller numbers alone."""
+    limit: int
+
+
+def trail(asked: TrailFilter, caller: Caller, database: Database) -> AuditPage:
+    """A page of a tenant's audit trail, or of that about what is nobody's and what concerns all tenants.
 
     Raises:
         RejectedRequestError: it is not said of which tenant.
         ForbiddenError, NotFoundError: the caller is no viewer of the tenant, or there is none.
         DatabaseUnavailableError: this cannot be known just now.
     """
-    tenant_id, _ = viewed(database, tenant, caller)
-    with database.tenant(tenant_id) as connection:
-        found = audit.page(connection, tenant_id, limit=limit + 1, before=before)
-    shown = found[:limit]
+    tenant_id, _ = viewed_or_nobodys(database, asked.tenant, caller)
+    target = None if asked.target is None else str(asked.target)
+    with transaction(database, tenant_id) as connection:
+        found = audit.page(connection, tenant_id, limit=asked.limit + 1, before=asked.before, target=target)
+    shown = found[: asked.limit]
     return AuditPage(
         entries=[
             AuditRecord.model_validate(
@@ -215,5 +238,5 @@ def trail(tenant: str | None, before: int | None, limit: int, caller: Caller, da
             )
             for one in shown
         ],
-        next=shown[-1].number if len(found) > limit else None,
+        next=shown[-1].number if len(found) > asked.limit else None,
     )

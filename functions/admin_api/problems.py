@@ -19,8 +19,8 @@ GATEWAY_MEDIA_TYPE = "application/json"
 BY_THE_GATEWAY = (401, 403, 413, 429, 500, 503, 504)
 """What the gateway may answer by itself, whatever is asked: no valid token, more than 10 MB, more requests than it lets
 through, a function that fails, has no room or takes too long."""
-BY_EVERY_ROUTE = (403, 500, 503)
-"""What any of our routes may answer: no role, a failure of ours, no database."""
+BY_EVERY_ROUTE = (401, 403, 500, 503)
+"""What any of our routes may answer: no token that is taken, no role, a failure of ours, no database."""
 
 SENTENCES = {
     400: "The body is not JSON, or no text at all.",
@@ -101,6 +101,9 @@ def responses(success: Mapping[int, tuple[Any, str]], *problems: int) -> dict[in
         found[status] = {"description": SENTENCES[status], "content": _content(status, ours=status in ours)}
         if status in {429, 503}:
             found[status]["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
+        elif status == 401:
+            told = "What is wrong with the token (RFC 6750)."
+            found[status]["headers"] = {"WWW-Authenticate": {"description": told, "schema": {"type": "string"}}}
     return found
 
 

@@ -11,32 +11,39 @@ from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValida
 from pydantic import BaseModel
 
 from counterfoil.dead_letters.actions import NoLetterError, NotPendingError, NotRetriableError, VersionError
+from counterfoil.dead_letters.bulk import NoOperationError, OperationStateError
 from counterfoil.dead_letters.edits import NotEditableError
+from counterfoil.dead_letters.exports import TooManyExportsError
 from counterfoil.errors import CounterfoilError, PermanentError, RejectedRequestError, TransientError, sentence
+from counterfoil.queues.pauses import ChangedError
 from counterfoil.tasks.chat import NoSessionError
 from counterfoil.tasks.claim_check import TooLargeError
 from counterfoil.tasks.registry import InvalidPayloadError, NotBeforeError
 from counterfoil.tasks.store import EndedError, KeyTakenError
 from functions.admin_api.allowance import TooManyError
+from functions.admin_api.claims import UnauthorizedError
 from functions.admin_api.etags import NoConditionError
 from functions.admin_api.problems import ConflictError, ForbiddenError, NotFoundError, problem
-from functions.admin_api.request import UnreadableError
+from functions.admin_api.request import NO_OBJECT, UnreadableError
 
 RETRY_AFTER_SECONDS = 5
-NO_JSON = "The body must be JSON, an object."
 _OURS = "This failed on our side."
 _STATUS: dict[type[CounterfoilError], int] = {
     ForbiddenError: 403,
     NotFoundError: 404,
     NoSessionError: 404,
     NoLetterError: 404,
+    NoOperationError: 404,
     ConflictError: 409,
     KeyTakenError: 409,
     EndedError: 409,
     NotPendingError: 409,
     NotRetriableError: 409,
     NotEditableError: 409,
+    TooManyExportsError: 409,
+    OperationStateError: 409,
     VersionError: 412,
+    ChangedError: 412,
     TooLargeError: 413,
     InvalidPayloadError: 422,
     NoConditionError: 428,
@@ -70,15 +77,23 @@ def refused(status: int, error: CounterfoilError, headers: dict[str, str] | None
     return problem(status, sentence(error), headers)
 
 
+def unauthorized(error: UnauthorizedError) -> Response[str]:
+    """The answer to a request without a token that is taken (RFC 6750, 3)."""
+    says = f'Bearer error="invalid_token", error_description="{sentence(error)}"'
+    return refused(401, error, {"WWW-Authenticate": says})
+
+
 def _not_in_form(fields: frozenset[str], error: RequestValidationError) -> Response[str]:
     """Say what is wrong first. Of a body, only a field that we know is quoted: any other is the sender's text."""
     first = error.errors()[0]
     where, *place = first["loc"]
     says = first["msg"].removeprefix("Value error, ")
-    if where == "query":
+    if where in {"query", "path"}:
         return refused(422, RejectedRequestError(f"The parameter {place[0]} is wrong: {says}."))
-    if first["type"] == "json_invalid" or (first["type"] == "missing" and not place):
-        return refused(400, UnreadableError(NO_JSON))
+    if first["type"] == "json_invalid":
+        return refused(400, UnreadableError(first["ctx"]["error"]))  # of `read_json`
+    if first["type"] == "missing" and not place:
+        return refused(400, UnreadableError(NO_OBJECT))
     if first["type"] == "string_pattern_mismatch" and {"reason", "notes"} & set(place):
         says = "it takes one line, without control characters"
     known = [str(part) for part in place if part in fields]

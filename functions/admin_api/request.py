@@ -4,7 +4,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, TypeVar, overload
 from uuid import UUID
@@ -19,6 +19,8 @@ T = TypeVar("T")
 MAX_BODY_BYTES = 1024 * 1024
 """Of a request. A payload of 256 KiB has room in it even where all of its characters are escaped."""
 JSON = "application/json"
+NO_OBJECT = "The body must be JSON, an object."
+TWICE = "The body must be JSON, an object, in which no name stands twice."
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
 _AS_JSON = {"", JSON, "application/x-www-form-urlencoded"}
 """What a body may be declared as. The last one is what curl says of everything; no route takes forms."""
@@ -88,7 +90,7 @@ def readable(event: Mapping[str, Any]) -> dict[str, Any]:
             raise TooLongError(f"The body has {len(content)} bytes, and {MAX_BODY_BYTES} (1 MiB) are taken.")
         body = content.decode()
     except (ValueError, binascii.Error):
-        raise UnreadableError("The body must be JSON, an object.") from None
+        raise UnreadableError(NO_OBJECT) from None
     return {**event, "body": body, "isBase64Encoded": False, "headers": {**headers, "content-type": JSON}}
 
 
@@ -96,20 +98,36 @@ def read_json(text: str) -> Any:
     """What a body holds: an object, for every route that takes one.
 
     Raises:
-        json.JSONDecodeError: it is none. The event handler knows no other error.
+        json.JSONDecodeError: it is none. The event handler knows no other error, and tells of its message.
     """
     try:
         found = from_json(text, allow_inf_nan=False)
     except (ValueError, TypeError):
         found = None
     if not isinstance(found, dict):
-        raise json.JSONDecodeError("no JSON object", "", 0)
+        raise json.JSONDecodeError(NO_OBJECT, "", 0)
+    try:
+        json.loads(text, object_pairs_hook=_named_once, parse_int=str)
+    except ValueError:
+        raise json.JSONDecodeError(TWICE, "", 0) from None
     return found
+
+
+def _named_once(members: Sequence[tuple[str, Any]]) -> None:
+    """Of two members of one name, readers before and after this one may take another one each."""
+    if len({name for name, _ in members}) < len(members):
+        raise ValueError
 
 
 def cursor(at: datetime, id_: UUID | str) -> str:
     """Where a page of a list that is ordered by time and id ends."""
     return base64.urlsafe_b64encode(f"{at.isoformat()}|{id_}".encode()).decode()
+
+
+def cut(found: Sequence[T], limit: int, place: Callable[[T], tuple[datetime, UUID]]) -> tuple[Sequence[T], str | None]:
+    """A page, and the cursor of the one after it, of what was `found` when one more than `limit` was asked for."""
+    shown = found[:limit]
+    return shown, cursor(*place(shown[-1])) if len(found) > limit else None
 
 
 @overload

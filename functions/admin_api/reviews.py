@@ -24,8 +24,9 @@ from functions.admin_api import request
 from functions.admin_api.allowance import Change
 from functions.admin_api.caller import EVERY_TENANT, Caller, Role
 from functions.admin_api.problems import ConflictError, ForbiddenError, NotFoundError
+from functions.admin_api.tenancy import id_of
 
-PAGE, LONGEST_PAGE = 20, 100
+NO_REVIEW = "There is no such review."
 MOST_AT_ONCE = 50
 """Candidates that one request may reject."""
 
@@ -213,11 +214,11 @@ def shown(document_id: str, caller: Caller, database: Database) -> Review:
         NotFoundError: there is none, or none that the caller may see.
         DatabaseUnavailableError: this cannot be known just now.
     """
-    id_ = _id(document_id)
+    id_ = id_of(document_id, NO_REVIEW)
     tenant_id, slug = _owner(id_, caller, database)
     found = review_queue.item(database, tenant_id, slug, id_)
     if found is None:
-        raise NotFoundError("There is no such review.")
+        raise NotFoundError(NO_REVIEW)
     return Review.model_validate(found.record)
 
 
@@ -229,13 +230,6 @@ def _tenants(slug: str | None, caller: Caller) -> frozenset[str] | None:
     if slug is not None:
         return frozenset({slug})
     return None if EVERY_TENANT in caller.tenants else caller.tenants
-
-
-def _id(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFoundError("There is no such review.") from None
 
 
 def _owner(id_: UUID, caller: Caller, database: Database) -> tuple[UUID, str]:
@@ -259,7 +253,7 @@ def confirm(document_id: str, asked: Confirm, change: Change) -> Decided:
         TooManyError: see `Change.admit`.
         DatabaseUnavailableError: this cannot be done just now.
     """
-    id_ = _id(document_id)
+    id_ = id_of(document_id, NO_REVIEW)
     return _carried_out(
         id_, asked, change, lambda c, tenant, who: review.confirm(c, tenant, id_, asked.document, change.now, who)
     )
@@ -267,7 +261,7 @@ def confirm(document_id: str, asked: Confirm, change: Change) -> Decided:
 
 def reject(document_id: str, asked: Reject, change: Change) -> Decided:
     """The document belongs to none of others. Raises as `confirm`."""
-    id_ = _id(document_id)
+    id_ = id_of(document_id, NO_REVIEW)
     return _carried_out(
         id_, asked, change, lambda c, tenant, who: review.reject(c, tenant, id_, asked.documents, change.now, who)
     )

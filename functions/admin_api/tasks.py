@@ -23,10 +23,9 @@ from functions.admin_api import request
 from functions.admin_api.allowance import Change
 from functions.admin_api.caller import Caller, Role
 from functions.admin_api.problems import ForbiddenError, NotFoundError
-from functions.admin_api.tenancy import slug_of, viewed
+from functions.admin_api.tenancy import owned, slug_of, viewed
 from functions.admin_api.uploads import Slug
 
-PAGE, LONGEST_PAGE = 20, 100
 LONGEST_TYPE = 100
 LAST_TRIES = 200
 """Of a task that is shown: with the longest errors and result they are within the 6 MB of Lambda's answers."""
@@ -196,10 +195,9 @@ class Desk:
         )
         with self.database.tenant(tenant_id) as connection:
             found = store.page(connection, asked, wanted.limit + 1)
-        shown = found[: wanted.limit]
+        shown, following = request.cut(found, wanted.limit, lambda task: (task.created_at, task.job_id))
         return TaskPage(
-            tasks=[TaskSummary.model_validate({**vars(task), "tenant": slug}) for task in shown],
-            next=request.cursor(shown[-1].created_at, shown[-1].job_id) if len(found) > wanted.limit else None,
+            tasks=[TaskSummary.model_validate({**vars(task), "tenant": slug}) for task in shown], next=following
         )
 
     def cancel(self, job_id: str, change: Change) -> TaskDetail:
@@ -232,15 +230,7 @@ class Desk:
             self.outbox.send(sends, time_left=self.time_left)
 
     def _owner(self, job_id: str, caller: Caller) -> tuple[UUID, str, UUID]:
-        try:
-            id_ = UUID(job_id)
-        except ValueError:
-            raise NotFoundError(_NO_TASK) from None
-        with self.database.delivery() as connection:
-            found = store.owner(connection, id_)
-        if found is None or not caller.may(Role.VIEWER, found[1]):
-            raise NotFoundError(_NO_TASK)
-        return *found, id_
+        return owned(job_id, store.owner, caller, self.database, _NO_TASK)
 
 
 _NO_TASK = "There is no such task."

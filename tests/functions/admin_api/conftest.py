@@ -3,9 +3,10 @@
 import base64
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from time import time
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID, uuid4
@@ -18,12 +19,29 @@ from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.settings import settings
 from functions.admin_api import handler
+from functions.admin_api.routes import common
 from tests.dead_letters.letters import Die, dying
 from tests.delivery.harness import Context, FakeSqs
 from tests.factories import NOW
 
 EVENT = json.loads((Path(__file__).parents[2] / "events" / "admin_api.json").read_text())
 BUCKET = "counterfoil-uploads"
+CLAIMS = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]
+SIGN_IN = {
+    "issuer": CLAIMS["iss"],
+    "client": CLAIMS["aud"],
+    "audience": ["3programs2with1a0token"],
+    "discovery": f"{CLAIMS['iss']}/.well-known/openid-configuration",
+    "origins": ["https://cognito-idp.eu-central-1.amazonaws.com"],
+}
+"""Whose tokens are taken."""
+
+
+def event() -> dict[str, Any]:
+    """A request, with a token that holds for an hour."""
+    event: dict[str, Any] = copy.deepcopy(EVENT)
+    event["requestContext"]["authorizer"]["jwt"]["claims"]["exp"] = str(int(time()) + 3600)
+    return event
 
 
 @dataclass(frozen=True)
@@ -32,6 +50,7 @@ class Answer:
 
     status: int
     body: Any
+    """Read from JSON; of an image, its bytes."""
     headers: dict[str, str]
     text: str = ""
     """The body as it was written."""
@@ -42,18 +61,18 @@ Ask = Callable[..., Answer]
 _SESSION = """
 WITH begun AS (
     INSERT INTO chat_session (id, tenant_id, user_id, created_at, last_number)
-    SELECT %(id)s, id, %(user)s, %(now)s, 1 FROM tenant WHERE slug = 'acme' RETURNING id, tenant_id
+    SELECT %(id)s, id, %(user)s, %(now)s, 1 FROM tenant WHERE slug = %(slug)s RETURNING id, tenant_id
 )
 INSERT INTO chat_message (tenant_id, session_id, number, role, content, job_id, tokens, created_at)
 SELECT tenant_id, id, 1, 'user', 'Hello', gen_random_uuid(), 1, %(now)s FROM begun
 """
 
 
-def begin_session(admin: Connection) -> str:
-    """A conversation of whoever asks, in the tenant acme; its task is past keeping."""
+def begin_session(admin: Connection, slug: str = "acme") -> str:
+    """A conversation of whoever asks; its task is past keeping."""
     id_ = str(uuid4())
     user = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
-    admin.execute(_SESSION, {"id": id_, "user": user, "now": NOW})
+    admin.execute(_SESSION, {"id": id_, "user": user, "now": NOW, "slug": slug})
     return id_
 
 
@@ -67,7 +86,8 @@ def queue() -> FakeSqs:
 def ask(database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
     """`ask(body, groups=..., method=, path=, query=, ...)` calls the API with a token that the gateway has checked.
 
-    A body of bytes comes as the gateway hands on what is not declared as JSON or text: in base64.
+    A body of bytes comes as the gateway hands on what is not declared as JSON or text: in base64. `claims` are put in
+    the place of a sound token's; None leaves one out.
     """
     s3 = boto3.client(
         "s3",
@@ -80,8 +100,9 @@ def ask(database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setenv("DATABASE_URL", database_url)
     monkeypatch.setenv("QUEUE_URLS", json.dumps({"tasks": "counterfoil-tasks"}))
     monkeypatch.setenv("UPLOADS_BUCKET", BUCKET)
+    monkeypatch.setenv("SIGN_IN", json.dumps(SIGN_IN))
     settings.cache_clear()
-    handler.database.cache_clear()
+    common.database.cache_clear()
 
     def ask(
         body: object,
@@ -92,27 +113,34 @@ def ask(database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> I
         query: dict[str, str] | None = None,
         subject: str | None = None,
         headers: dict[str, str] | None = None,
+        claims: Mapping[str, Any] | None = None,
     ) -> Answer:
-        event = copy.deepcopy(EVENT)
+        asked = event()
         if isinstance(body, bytes):
-            event["body"], event["isBase64Encoded"] = base64.b64encode(body).decode(), True
+            asked["body"], asked["isBase64Encoded"] = base64.b64encode(body).decode(), True
         else:
-            event["body"] = body if isinstance(body, str) else json.dumps(body)
-        event["rawPath"] = event["requestContext"]["http"]["path"] = path
-        event["requestContext"]["http"]["method"] = method
+            asked["body"] = body if isinstance(body, str) else json.dumps(body)
+        asked["rawPath"] = asked["requestContext"]["http"]["path"] = path
+        asked["requestContext"]["http"]["method"] = method
         if query:
-            event["rawQueryString"], event["queryStringParameters"] = urlencode(query, errors="replace"), query
-        claims = event["requestContext"]["authorizer"]["jwt"]["claims"]
-        claims["cognito:groups"] = groups
-        if subject is not None:
-            claims["sub"] = subject
-        event["headers"] |= headers or {}
-        answer = handler.handle(event, Context())
-        return Answer(answer["statusCode"], json.loads(answer["body"] or "null"), answer["headers"], answer["body"])
+            asked["rawQueryString"], asked["queryStringParameters"] = urlencode(query, errors="replace"), query
+        told = asked["requestContext"]["authorizer"]["jwt"]["claims"]
+        told |= {"cognito:groups": groups} | ({} if subject is None else {"sub": subject}) | dict(claims or {})
+        for name in [name for name, value in told.items() if value is None]:
+            del told[name]
+        asked["headers"] |= headers or {}
+        answer = handler.handle(asked, Context())
+        text = answer["body"]
+        if answer.get("isBase64Encoded"):  # a file
+            content = base64.b64decode(text)
+            is_image = answer["headers"]["Content-Type"].startswith("image/")
+            said = content if is_image else content.decode()
+            return Answer(answer["statusCode"], said, answer["headers"], text if is_image else content.decode())
+        return Answer(answer["statusCode"], json.loads(text or "null"), answer["headers"], text)
 
     yield ask
-    handler.database().close()
-    handler.database.cache_clear()
+    common.database().close()
+    common.database.cache_clear()
     settings.cache_clear()
 
 

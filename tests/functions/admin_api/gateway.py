@@ -1,15 +1,13 @@
 """The gateway, as far as a test needs it: a WSGI application that turns requests into events for the function."""
 
 import base64
-import copy
-import json
 from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import parse_qsl
 
 from functions.admin_api import handler
 from tests.delivery.harness import Context
-from tests.functions.admin_api.conftest import EVENT
+from tests.functions.admin_api import conftest
 
 TOKEN = "Bearer valid"
 GROUPS = "[operator tenant:acme]"
@@ -22,14 +20,15 @@ def gateway(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iter
         start_response("401 Unauthorized", [("Content-Type", "application/json")])
         return [b'{"message":"Unauthorized"}']
     answer = handler.handle(_event(environ), Context())
-    body = (answer["body"] or "").encode()
+    text = answer["body"] or ""
+    body = base64.b64decode(text) if answer.get("isBase64Encoded") else text.encode()
     headers = [*answer["headers"].items(), ("Content-Length", str(len(body)))]
     start_response(f"{answer['statusCode']} -", headers)
     return [body]
 
 
 def _event(environ: dict[str, Any]) -> dict[str, Any]:
-    event: dict[str, Any] = copy.deepcopy(EVENT)
+    event = conftest.event()
     # WSGI has the bytes of a path as if they were Latin-1.
     path = environ["PATH_INFO"].encode("latin-1").decode(errors="replace")
     event["rawPath"] = event["requestContext"]["http"]["path"] = path
@@ -61,12 +60,3 @@ def _body(content: bytes, declared: str) -> dict[str, Any]:
     except UnicodeDecodeError:
         pass
     return {"body": base64.b64encode(content).decode(), "isBase64Encoded": True}
-
-
-def described() -> dict[str, Any]:
-    """The description that the function serves."""
-    event = copy.deepcopy(EVENT)
-    event["rawPath"] = event["requestContext"]["http"]["path"] = "/api/openapi.json"
-    event["requestContext"]["http"]["method"] = "GET"
-    found: dict[str, Any] = json.loads(handler.handle(event, Context())["body"])
-    return found

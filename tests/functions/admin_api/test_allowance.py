@@ -9,6 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.dead_letters import bulk, keeping
+from counterfoil.dead_letters.bulk_selection import Selection
 from counterfoil.settings import settings
 from functions.admin_api.allowance import Allowance, Change, TooManyError
 from functions.admin_api.caller import Caller, Role
@@ -22,7 +24,8 @@ from tests.functions.admin_api.conftest import Answer, Ask, begin_session
 FIVE = Allowance(per_second=0.5, at_once=5)
 """Of which one user may take four, and 0.4 a second."""
 ANN, BOB = "ann", "bob"
-EDITOR = "[operator edit-payloads tenant:acme]"
+ADMIN, ADMIN_OF_ALL = "[admin tenant:acme]", "[admin tenant:*]"
+QUEUE, WHY = "/api/admin/queues/{}/{}", {"reason": "The model is being exchanged"}
 
 
 @pytest.fixture
@@ -157,17 +160,46 @@ def office(database: Database, admin: Connection) -> Office:
     return office
 
 
+def bulk_bodies(office: Office) -> dict[str, tuple[str, Any]]:
+    """The same for those on many dead letters."""
+    operation = bulk_operation(office)
+    path = "/api/admin/dlq"
+    return {
+        f"POST {path}/bulk-retry": (f"{path}/bulk-retry", {"filter": {}}),
+        f"POST {path}/bulk-resolve": (f"{path}/bulk-resolve", {"filter": {}, "notes": "Mended"}),
+        f"POST {path}/bulk-ignore": (f"{path}/bulk-ignore", {"filter": {}, "reason": "A trial"}),
+        **{
+            f"POST {path}/operations/{{operation_id}}/{how}": (f"{path}/operations/{operation}/{how}", {})
+            for how in ("pause", "resume", "abort")
+        },
+    }
+
+
+def bulk_operation(office: Office) -> UUID:
+    asked = bulk.Asked("retry", Selection(), (), None, 1, None, "kim", NOW)
+    with office.database.tenant(office.tenant_id) as connection:
+        return bulk.request(connection, office.tenant_id, asked).id
+
+
 def bodies(office: Office, job_id: str, session: str) -> dict[str, tuple[str, Any]]:
     """A path and a sound body for each operation that changes something."""
     one, other, third = map(str, office.ids[:3])
     review = f"/api/admin/reviews/{third}"
     difference = {"cluster": third, "document": other, "code": "price_mismatch", "expected": "1", "actual": "2"}
     letter = dying(office.database, office.tenant_id)()
+    with office.database.tenant(office.tenant_id) as connection:
+        purge = keeping.request(connection, office.tenant_id, NOW, ["resolved"], by=ANN, now=datetime.now(UTC))
     return {
+        "DELETE /api/admin/dlq/purge": ("/api/admin/dlq/purge", ""),
+        "POST /api/admin/dlq/purges/{purge_id}/undo": (f"/api/admin/dlq/purges/{purge.id}/undo", ""),
         "POST /api/admin/dlq/{job_id}/retry": (f"/api/admin/dlq/{letter}/retry", {}),
         "POST /api/admin/dlq/{job_id}/resolve": (f"/api/admin/dlq/{letter}/resolve", {"notes": "Mended"}),
         "POST /api/admin/dlq/{job_id}/ignore": (f"/api/admin/dlq/{letter}/ignore", {"reason": "A trial"}),
+        **bulk_bodies(office),
         "PATCH /api/admin/dlq/{job_id}/payload": (f"/api/admin/dlq/{letter}/payload", {"payload": {}}),
+        **{
+            f"POST {QUEUE.format('{worker}', word)}": (QUEUE.format("tasks", word), WHY) for word in ("pause", "resume")
+        },
         "POST /api/uploads": ("/api/uploads", {"tenant": "acme", "file_name": "a.pdf"}),
         "POST /api/tasks": ("/api/tasks", {"task_type": "echo", "payload": {}}),
         "POST /api/tasks/{job_id}/cancel": (f"/api/tasks/{job_id}/cancel", {}),
@@ -179,6 +211,9 @@ def bodies(office: Office, job_id: str, session: str) -> dict[str, tuple[str, An
         "POST /api/admin/reviews/{document_id}/confirm": (f"{review}/confirm", {"document": one}),
         "POST /api/admin/reviews/{document_id}/reject": (f"{review}/reject", {"documents": [one]}),
     }
+
+
+QUERIES = {"DELETE /api/admin/dlq/purge": {"before_date": NOW.isoformat(), "status": "resolved"}}
 
 
 def test_everything_that_changes_something_counts_and_nothing_that_reads(
@@ -200,8 +235,10 @@ def test_everything_that_changes_something_counts_and_nothing_that_reads(
     for operation, (path, body) in changing.items():
         admin.execute("DELETE FROM change_allowance")
         method, _, _ = operation.partition(" ")
-        first = ask(body, method=method, path=path, groups=EDITOR)
-        answer = ask(body, method=method, path=others[operation][0], groups=EDITOR)
+        query = QUERIES.get(operation)
+        groups = ADMIN_OF_ALL if "/queues/" in path else ADMIN
+        first = ask(body, method=method, path=path, query=query, groups=groups)
+        answer = ask(body, method=method, path=others[operation][0], query=query, groups=groups)
         assert (operation, first.status != 429, answer.status) == (operation, True, 429)
         assert answer.headers["Content-Type"] == "application/problem+json"
         assert "for more changes than are taken" in answer.body["detail"]
@@ -221,7 +258,8 @@ def test_who_may_not_change_anything_counts_for_nobody(
     def refused(groups: str) -> list[Answer]:
         asked = bodies(office, str(uuid4()), begin_session(admin)).items()
         return [
-            ask(body, method=operation.partition(" ")[0], path=path, groups=groups) for operation, (path, body) in asked
+            ask(body, method=operation.partition(" ")[0], path=path, query=QUERIES.get(operation), groups=groups)
+            for operation, (path, body) in asked
         ]
 
     for groups in ("[viewer tenant:acme]", "[operator tenant:other]"):

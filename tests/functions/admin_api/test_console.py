@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from counterfoil.settings import SignIn, settings
+from counterfoil.settings import Settings, SignIn, settings
 from functions.admin_api import console, handler
 from functions.admin_api.console import Console
 from infra import pages
@@ -25,6 +25,8 @@ SIGN_IN = SignIn(
     discovery="https://login.example.com/acme/.well-known/openid-configuration",
     origins=("https://login.example.com",),
 )
+UPLOADS = "https://counterfoil-uploads.s3.amazonaws.com"
+SETTINGS = Settings(sign_in=SIGN_IN, upload_origins=(UPLOADS,))
 FIRST_LOAD_BYTES = 200 * 1024
 
 Get = Callable[..., dict[str, Any]]
@@ -44,7 +46,7 @@ def get(served: Console) -> Get:
     """`get(path, **headers)` asks as the gateway does."""
 
     def get(path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
-        return served.answer({"rawPath": path, "headers": headers or {}}, SIGN_IN)
+        return served.answer({"rawPath": path, "headers": headers or {}}, SETTINGS)
 
     return get
 
@@ -152,14 +154,15 @@ def test_every_answer_forbids_what_a_page_of_ours_does_not_need(get: Get) -> Non
         assert "max-age=" in headers["Strict-Transport-Security"], path
 
 
-def test_the_policy_lets_in_our_own_files_and_the_issuer_alone(get: Get) -> None:
+def test_the_policy_lets_in_our_own_files_the_issuer_and_uploads_alone(get: Get) -> None:
     for path in ("/console", "/console/nowhere"):
         said = get(path)["headers"]["Content-Security-Policy"].split("; ")
         policy = {directive.split()[0]: directive.split()[1:] for directive in said}
 
         assert policy["default-src"] == ["'none'"]
         assert policy["script-src"] == policy["style-src"] == ["'self'"]
-        assert policy["connect-src"] == ["'self'", "https://login.example.com"]
+        assert policy["connect-src"] == ["'self'", "https://login.example.com", UPLOADS]
+        assert policy["img-src"] == ["'self'", "blob:"]
         assert policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == ["'none'"]
 
 
@@ -177,7 +180,7 @@ def test_the_page_learns_where_to_sign_in(get: Get, served: Console) -> None:
     assert json.loads(answer["body"]) == {
         "sign_in": {"issuer": SIGN_IN.issuer, "client": "counterfoil", "discovery": SIGN_IN.discovery}
     }
-    nowhere = served.answer({"rawPath": "/console/config.json"}, None)
+    nowhere = served.answer({"rawPath": "/console/config.json"}, Settings())
     assert json.loads(nowhere["body"]) == {"sign_in": None}
 
 
@@ -197,7 +200,7 @@ def test_what_came_without_a_token_never_comes_to_the_api(served: Console, monke
 
 
 def test_the_views_are_those_that_the_page_knows() -> None:
-    source = (ROOT / "functions" / "admin_api" / "pages" / "app.js").read_text()
+    source = (ROOT / "functions" / "admin_api" / "pages" / "views.js").read_text()
     (table,) = re.findall(r"const VIEWS = \{(.*?)\n\};", source, re.DOTALL)
     known = set(re.findall(r'^  "?([\w-]+)"?:', table, re.MULTILINE))
 

@@ -319,6 +319,13 @@ def test_a_timeline_has_tries_deaths_and_changes_in_one_order(
     first = answer.body["events"][0]
     assert (first["began_at"], first["next_attempt_at"]) == ("2026-03-02T11:59:59Z", "2026-03-02T12:00:30Z")
     assert answer.body["events"][3]["detail"] == {"revision": 2}
+    assert [one["log"] for one in answer.body["events"] if one["kind"] != "try"] == [None] * 3
+    assert first["log"] == {
+        "group": "/aws/lambda/counterfoil-ingestion",
+        "filter": f'{{ $.work_id = "{work_id}" && $.revision = 1 }}',
+        "since": "2026-03-02T11:58:59Z",
+        "until": "2026-03-02T12:01:00Z",
+    }
 
 
 def test_of_very_many_events_the_last_are_told(ask: Ask, die: Die, admin: Connection, acme: UUID) -> None:

@@ -1,5 +1,6 @@
 """Schemathesis holds the API against its own description: whatever is asked, it answers as promised and never fails."""
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -14,19 +15,26 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance, unsupported_method
 
 from counterfoil.db import Connection, Database
+from counterfoil.documents import files
 from counterfoil.settings import settings as chosen
 from counterfoil.tasks.chat.completion import NAME
 from functions.admin_api.handler import document
 from functions.admin_api.request import cursor
 from tests.dead_letters.letters import dying
+from tests.documents.einvoice_samples import pdf
 from tests.documents.matching.office import Office
 from tests.documents.matching.test_judge import TWICE
 from tests.factories import NOW
-from tests.functions.admin_api.conftest import Ask, begin_session
+from tests.functions.admin_api.conftest import SIGN_IN, Ask, begin_session
 from tests.functions.admin_api.gateway import TOKEN, gateway
+from tests.functions.admin_api.test_allowance import bulk_operation
 
 HEADERS = {"Authorization": TOKEN}
-schema = schemathesis.openapi.from_wsgi("/api/openapi.json", gateway, headers=HEADERS)
+with pytest.MonkeyPatch.context() as environment:
+    environment.setenv("SIGN_IN", json.dumps(SIGN_IN))
+    chosen.cache_clear()
+    schema = schemathesis.openapi.from_wsgi("/api/openapi.json", gateway, headers=HEADERS)
+chosen.cache_clear()
 bounded = settings(
     max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
@@ -34,14 +42,23 @@ bounded = settings(
 UUID_LENGTH = 36
 STATES = ("pending", "succeeded", "failed", None)
 LETTERS = "/api/admin/dlq"
+BULK = [f"POST {LETTERS}/bulk-{word}" for word in ("retry", "resolve", "ignore")]
 NOT_ALL_IN_THE_FORM = {
     *("POST /api/tasks", "POST /api/uploads", f"GET {LETTERS}", f"PATCH {LETTERS}/{{job_id}}/payload"),
     *(f"POST {LETTERS}/{{job_id}}/{word}" for word in ("retry", "resolve", "ignore")),
+    *(f"POST /api/admin/queues/{{worker}}/{word}" for word in ("pause", "resume")),
+    *BULK,
+    *(f"POST {LETTERS}/operations/{{operation_id}}/{word}" for word in ("pause", "resume", "abort")),
 }
-"""What a payload or a file's name must be is more than a form can say, how deep a page by its number may be, and which
-version of a letter a change must name."""
-WORDS = {f"POST /api/admin/reviews/{word}" for word in ("merge", "split", "accept", "dispute")}
-"""To GET one of these is to ask for a review of that name, and there is none (404, not 405)."""
+"""What a payload or a file's name must be is more than a form can say, how deep a page by its number may be, which
+version of a letter a change must name, that letters are meant by their ids or by a filter, and who may pause the queues
+of all tenants."""
+WORDS = {
+    *(f"POST /api/admin/reviews/{word}" for word in ("merge", "split", "accept", "dispute")),
+    f"DELETE {LETTERS}/purge",
+    *BULK,
+}
+"""To GET one of these is to ask for a review, or a letter, of that name, and there is none (404, not 405)."""
 
 _known: dict[str, list[str]] = {}
 _answered: set[tuple[str, int]] = set()
@@ -70,8 +87,12 @@ def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.M
     work_id, die = uuid4(), dying(database, office.tenant_id)
     letters = [die(work_id=work_id, revision=revision, worker="tasks", task_type="echo") for revision in (1, 2)]
     letters.append(die(f"Bearer {work_id.hex} was refused"))
+    _known["worker"] = ["tasks"]
     _known["letter"] = [str(job_id) for job_id in letters]
+    _known["operation_id"] = [str(bulk_operation(office))]
     _known.update({"job_id": tasks, "session_id": sessions, "document_id": [str(id_) for id_ in office.ids]})
+    _known["cluster_id"] = _known["document_id"]
+    monkeypatch.setattr(files, "read", lambda _: pdf(text="Rechnung 17", pages=2))
     _answered.clear()
     yield office
     asked, accepted = ({kind for kind, status in _answered if status < limit} for limit in (500, 300))
@@ -117,7 +138,11 @@ def before_call(context: object, case: Case[Any], kwargs: object) -> None:  # it
     documents = _known["document_id"]
     ours: dict[str, Any] = {"tenant": "acme", "document": documents[1], "cluster": documents[2]}
     for name in case.path_parameters or {}:
-        ids = _known["letter" if case.operation.path.startswith(LETTERS) else name]
+        if name == "number":  # of a page: the file has two
+            case.path_parameters[name] = int(case.path_parameters[name]) % 3 + 1
+            continue
+        is_letter = case.operation.path.startswith(LETTERS) and name != "operation_id"
+        ids = _known["letter" if is_letter else name]
         given = case.path_parameters[name]
         if isinstance(given, str) and len(given) == UUID_LENGTH and given[0] in "0123456789abc":
             case.path_parameters[name] = ids[int(given[0], 16) % len(ids)]
@@ -172,8 +197,8 @@ def test_each_answer_is_known_in_our_form_and_in_the_gateway_s(label: str, opera
     ours, theirs = {"application/problem+json": "Problem"}, {"application/json": "GatewayAnswer"}
     both = ours | theirs
 
-    assert (forms.pop("401"), forms.pop("504")) == (theirs, theirs)
-    assert [forms.pop(status) for status in ("403", "500", "503")] == [both] * 3
+    assert forms.pop("504") == theirs
+    assert [forms.pop(status) for status in ("401", "403", "500", "503")] == [both] * 4
     changing = not label.startswith("GET ")
     assert [forms.pop(status) for status in ("413", "429")] == [both if changing else theirs] * 2
     assert all(form == ours for form in forms.values())

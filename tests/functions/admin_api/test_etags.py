@@ -1,8 +1,16 @@
-"""If-None-Match, as clients and the caches between may write it."""
+"""If-None-Match, as clients and the caches between may write it, and what is answered to it."""
+
+from typing import Any
+from uuid import UUID
 
 import pytest
 
 from functions.admin_api.etags import etag, names
+from functions.admin_api.handler import document
+from tests.dead_letters.letters import Die
+from tests.functions.admin_api.conftest import Answer, Ask
+from tests.functions.admin_api.letters import PATH, VIEWER, get
+from tests.functions.admin_api.rights import described
 
 
 @pytest.mark.parametrize("condition", ['"3"', 'W/"3"', '"1","3"', '"1" , W/"3"', "*", " * ", '"a,b", "3"'])
@@ -17,3 +25,56 @@ def test_any_other_is_not(condition: str | None) -> None:
 
 def test_a_tag_is_strong() -> None:
     assert etag(3) == '"3"'
+
+
+# Of answers that have no version
+
+
+@pytest.mark.parametrize("path", ["", "/stats", "/groups", "/audit"])
+def test_a_list_that_is_as_it_was_is_not_sent_again(path: str, ask: Ask, die: Die) -> None:
+    die()
+    first = get(ask, path)
+    tag = first.headers["ETag"]
+
+    def again(known: str, **how: Any) -> Answer:
+        return ask("", method="GET", path=f"{PATH}{path}", groups=VIEWER, headers={"If-None-Match": known}, **how)
+
+    assert tag.startswith('W/"')
+    for known in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
+        same = again(known)
+        assert (same.status, same.text, same.headers["ETag"]) == (304, "", tag)
+        assert "Content-Type" not in same.headers
+    for known in ('"other"', "", tag[:-2] + '"'):
+        assert (again(known).status, again(known).text) == (200, first.text)
+
+
+def test_a_list_that_has_changed_is_sent(ask: Ask, die: Die) -> None:
+    tags = []
+    for _ in range(2):
+        die()
+        tags.append([get(ask, path).headers["ETag"] for path in ("", "/stats", "/groups")])
+
+    assert not set(tags[0]) & set(tags[1])
+
+
+def test_nobody_is_told_that_what_he_may_not_see_is_as_it_was(ask: Ask, die: Die) -> None:
+    die()
+    for groups, status in (("[viewer tenant:other]", 403), ("", 403)):
+        answer = ask(
+            "", method="GET", path=PATH, groups=groups, query={"tenant": "acme"}, headers={"If-None-Match": "*"}
+        )
+        assert (answer.status, "ETag" in answer.headers) == (status, False)
+
+
+def test_a_change_is_made_whatever_is_known_of_its_answer(ask: Ask, acme: UUID) -> None:
+    answer = ask({"task_type": "echo", "payload": {}}, path="/api/tasks", headers={"If-None-Match": "*"})
+
+    assert (answer.status, "ETag" in answer.headers) == (202, False)
+
+
+def test_every_get_says_that_it_may_be_asked_again() -> None:
+    for operation, told in described(document()).items():
+        if operation.startswith("GET ") and "application/json" in told["responses"]["200"].get("content", {}):
+            assert "ETag" in told["responses"]["200"]["headers"], operation
+            assert "304" in told["responses"], operation
+            assert "If-None-Match" in [parameter["name"] for parameter in told["parameters"]], operation

@@ -228,6 +228,17 @@ def test_who_changed_what_is_told(change: Change, letter: UUID, ask: Ask, databa
         assert audit.verify(connection, acme) is None
 
 
+def test_the_trail_of_one_letter_is_told(change: Change, letter: UUID, ask: Ask) -> None:
+    change("resolve")
+
+    def told(target: str) -> Any:
+        return ask("", method="GET", path=f"{PATH}/audit", groups=VIEWER, query={"target": target})
+
+    assert [entry["action"] for entry in told(str(letter)).body["entries"]] == ["resolved"]
+    assert told(str(UUID(int=1))).body["entries"] == []
+    assert told("1").status == 422
+
+
 @pytest.mark.parametrize(("groups", "status"), [("[tenant:acme]", 403), ("[viewer tenant:other]", 403), (VIEWER, 200)])
 def test_the_trail_is_for_who_may_look(groups: str, status: int, ask: Ask, acme: UUID) -> None:
     answer = ask("", method="GET", path=f"{PATH}/audit", groups=groups, query={"tenant": "acme"})

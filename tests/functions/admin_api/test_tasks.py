@@ -13,9 +13,10 @@ from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.settings import settings
 from counterfoil.tasks.claim_check import MAX_PAYLOAD_BYTES
 from counterfoil.tasks.store import Task
-from functions.admin_api import handler, tasks
+from functions.admin_api import tasks
 from functions.admin_api.caller import Caller
 from functions.admin_api.request import MAX_BODY_BYTES
+from functions.admin_api.routes import common
 from functions.admin_api.tasks import Desk
 from tests.delivery.harness import FakeSqs
 from tests.factories import NOW
@@ -424,7 +425,7 @@ def test_the_description_is_openapi_3_1_and_names_every_route(ask: Ask) -> None:
 def test_without_a_database_it_says_when_to_ask_again(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("counterfoil.db.CONNECT_SECONDS", 0.2)
     away = Database("postgresql://nobody@127.0.0.1:1/nowhere", max_connections=1)
-    monkeypatch.setattr(handler, "database", lambda: away)
+    monkeypatch.setattr(common, "database", lambda: away)
 
     answer = submit(ask)
     away.close()

@@ -1,0 +1,159 @@
+"""`/api/admin/dlq/export`: dead letters as a file, CSV or JSON lines.
+
+Looking at letters is enough to export them; what is hidden from the caller is hidden in the file. What is small is
+answered at once. What is not is stored as an export, which the watchdog writes to S3; whoever asked for it, and every
+admin of the tenant, gets a link that can be used for minutes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from pydantic import BaseModel, Field
+
+from counterfoil.db import Database, retry_conflicts
+from counterfoil.dead_letters import audit, export, exports
+from counterfoil.dead_letters.export import MEDIA_TYPES, Format, Selection
+from counterfoil.dead_letters.exports import LINK_SECONDS, Export, State, Wish
+from functions.admin_api.caller import Caller, Role
+from functions.admin_api.problems import ForbiddenError, NotFoundError
+from functions.admin_api.tenancy import id_of, viewed
+
+AT_ONCE_BYTES = 4 * 1024 * 1024
+"""Of a file that is answered at once: in base64 it is 5.6 MB, and Lambda's answers have room for 6."""
+AT_ONCE_SECONDS = 5.0
+"""For what is answered at once to be read."""
+NO_EXPORT = "There is no such export."
+
+
+class LetterExport(BaseModel):
+    """An export that is written to S3 by and by."""
+
+    export_id: UUID
+    tenant: str
+    format: Format
+    state: State
+    letters: int = Field(description="How many are written by now.")
+    bytes: int
+    redacted: bool = Field(description="Whether secrets are left out.")
+    requested_by: str
+    requested_at: datetime
+    expires_at: datetime = Field(description="When the file is removed.")
+    url: str | None = Field(description="Where the file is, once the state is ready; each answer has a new one.")
+    url_expires_at: datetime | None
+
+
+@dataclass(frozen=True)
+class File:
+    """An export that is small."""
+
+    name: str
+    media_type: str
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be exported."""
+
+    tenant: str | None
+    selection: Selection
+    format: Format
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where exports are made."""
+
+    caller: Caller
+    now: datetime
+    database: Database
+    bucket: str
+    time_left: Callable[[], float]
+    """Seconds until the request has to be answered."""
+
+    def export(self, asked: Asked) -> File | LetterExport:
+        """The file, or, where it is too large for an answer, an export that is stored.
+
+        Raises:
+            RejectedRequestError: it is not said of which tenant.
+            ForbiddenError, NotFoundError: the caller is no viewer of the tenant, or has no name; or there is none.
+            TooManyExportsError: the tenant has too many that are being written.
+            DatabaseUnavailableError: this cannot be done just now.
+        """
+        tenant_id, slug = viewed(self.database, asked.tenant, self.caller)
+        if not self.caller.subject:
+            raise ForbiddenError("The token names nobody, and it is told who takes what out: it has no sub.")
+        hides = self.caller.role < Role.ADMIN
+        wish = Wish(tenant_id, asked.selection, asked.format, hides, self.caller.subject, self.now)
+        return self._at_once(wish, slug) or self._stored(wish, slug)
+
+    def _at_once(self, wish: Wish, slug: str) -> File | None:
+        """The file, if it is soon read, and small."""
+        until = self.time_left() - AT_ONCE_SECONDS
+        content, letters = bytearray(export.head(wish.format)), 0
+        selection = wish.selection.until(wish.now)
+        for batch in export.batches(lambda: self.database.tenant(wish.tenant_id), wish.tenant_id, selection):
+            content += export.encoded(batch.letters, slug, wish.format, hides=wish.hides)
+            letters += len(batch.letters)
+            if len(content) > AT_ONCE_BYTES or self.time_left() < until:
+                return None
+
+        def tell() -> None:
+            with self.database.tenant(wish.tenant_id) as connection:
+                audit.record(connection, wish.tenant_id, wish.taken(letters, len(content)))
+
+        retry_conflicts(tell)
+        name = exports.file_name(slug, wish.format, wish.now)
+        return File(name, MEDIA_TYPES[wish.format], bytes(content))
+
+    def _stored(self, wish: Wish, slug: str) -> LetterExport:
+        with self.database.tenant(wish.tenant_id) as connection:
+            stored = exports.request(connection, wish)
+        return self._told(stored, slug)
+
+    def show(self, export_id: str) -> LetterExport:
+        """An export that was stored; with a link to its file, once that is written.
+
+        Raises:
+            NotFoundError: there is none, it is past keeping, or it is another one's.
+            DatabaseUnavailableError, ServiceUnavailableError: this cannot be done just now.
+        """
+        found, slug = self._owned(export_id)
+        if found.state == "ready":
+
+            def take() -> None:
+                with self.database.tenant(found.tenant_id) as connection:
+                    exports.take(connection, found, by=self.caller.subject, now=self.now)
+
+            retry_conflicts(take)
+        return self._told(found, slug)
+
+    def _owned(self, export_id: str) -> tuple[Export, str]:
+        """An export that is the caller's, or of a tenant that he is an admin of, and the tenant's slug."""
+        id_ = id_of(export_id, NO_EXPORT)
+        with self.database.delivery() as connection:
+            found = exports.find(connection, id_)
+            row = found and connection.execute("SELECT slug FROM tenant WHERE id = %s", [found.tenant_id]).fetchone()
+        if found is None or not row or found.expires_at <= self.now or not self._may_have(found, row[0]):
+            raise NotFoundError(NO_EXPORT)
+        return found, row[0]
+
+    def _may_have(self, found: Export, slug: str) -> bool:
+        """Whoever was an admin when he asked, and is none any more, may not see what is in it."""
+        if self.caller.may(Role.ADMIN, slug):
+            return bool(self.caller.subject)
+        return self.caller.may(Role.VIEWER, slug) and found.hides and found.requested_by == self.caller.subject
+
+    def _told(self, found: Export, slug: str) -> LetterExport:
+        ready = found.state == "ready"
+        told = {
+            **vars(found),
+            "export_id": found.id,
+            "tenant": slug,
+            "redacted": found.hides,
+            "url": exports.link(self.bucket, found, slug) if ready else None,
+            "url_expires_at": self.now + timedelta(seconds=LINK_SECONDS) if ready else None,
+        }
+        return LetterExport.model_validate(told)

@@ -1,0 +1,314 @@
+"""`/api/admin/queues`: how full the queues of the workers are, what is done, and which of them a person has paused.
+
+A queue serves all tenants. Who may look for all of them (`tenant:*`) sees it whole; a tenant's own viewer sees its own
+work in it, and whether it is paused. To pause and resume takes the role admin for all tenants. How full queues are and
+which alarms have gone off is asked of AWS every few seconds, however many people look.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from threading import Lock
+from typing import Annotated, Generic, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from counterfoil.breaker import DESTINATION
+from counterfoil.db import Connection, Database
+from counterfoil.queues import minutes, pauses
+from counterfoil.queues.measures import Alarm, Depth
+from counterfoil.queues.minutes import Seen
+from counterfoil.queues.pauses import Pause, Wish
+from counterfoil.settings import Queue
+from functions.admin_api.allowance import Change
+from functions.admin_api.caller import EVERY_TENANT, Caller, Role
+from functions.admin_api.etags import seen
+from functions.admin_api.problems import ForbiddenError, NotFoundError
+from functions.admin_api.tenancy import viewed
+
+DEPTHS_SECONDS = 3.0
+"""For how long a process goes by what SQS has said."""
+ALARMS_SECONDS = 30.0
+LONGEST_REASON = 2000
+T = TypeVar("T")
+
+
+class QueueSwitch(BaseModel):
+    """Why a queue is paused or resumed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: Annotated[
+        str,
+        StringConstraints(
+            min_length=1, max_length=LONGEST_REASON, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$"
+        ),
+    ]
+
+
+class PausedBy(BaseModel):
+    """Who has paused a queue, why, and when."""
+
+    by: str
+    reason: str
+    at: datetime
+
+
+class QueueState(BaseModel):
+    """Whether a worker's queue is paused."""
+
+    worker: str
+    is_paused: bool
+    paused: PausedBy | None = Field(description="Of who is paused, for those who may look for all tenants.")
+    in_effect: bool = Field(
+        description="Whether Lambda was told; until then, it is told again within a minute. It may take a minute more."
+    )
+    version: int = Field(description="For If-Match, when it is paused or resumed; 0: it never was.")
+
+
+class PausedQueue(BaseModel):
+    """A queue that nobody reads."""
+
+    worker: str
+    since: datetime
+    paused: PausedBy | None = Field(description="For those who may look for all tenants.")
+
+
+class PausedQueues(BaseModel):
+    """The queues that nobody reads."""
+
+    queues: list[PausedQueue]
+
+
+class QueueMinutes(BaseModel):
+    """The last 60 whole minutes, the oldest first."""
+
+    begins_at: datetime = Field(description="The first minute.")
+    succeeded: list[int]
+    skipped: list[int]
+    failed: list[int]
+    depth: list[int | None] = Field(description="Messages, approximately; null: nobody looked, or a tenant asks.")
+
+
+class QueueOverview(BaseModel):
+    """A worker's queue, with that of its retries. What a tenant's own viewer may not know is null."""
+
+    worker: str
+    is_paused: bool
+    paused: PausedBy | None
+    in_effect: bool | None
+    version: int | None
+    running: int = Field(description="Work in progress just now.")
+    gate: int | None = Field(description="How much may be in progress at once.")
+    pending: int | None = Field(description="Work that waited at `measured_at`; null: nobody looked.")
+    oldest_seconds: int | None = Field(description="How long the oldest work was due then; null: none was.")
+    dead: int | None = Field(description="Dead letters that nobody had decided about then; null: nobody looked.")
+    approximate_visible: int | None = Field(description="Messages that can be received, as SQS guesses.")
+    approximate_delayed: int | None
+    approximate_in_flight: int | None
+    minutes: QueueMinutes
+
+
+class BreakerState(BaseModel):
+    """A service that is called only to see whether it is back."""
+
+    name: str
+    since: datetime
+    until: datetime = Field(description="No call before; after, one call may try.")
+
+
+class AlarmState(BaseModel):
+    """An alarm that has gone off."""
+
+    name: str
+    since: datetime | None
+    says: str | None
+
+
+class QueuesOverview(BaseModel):
+    """All queues; breakers and alarms of those who may look for all tenants."""
+
+    tenant: str | None = Field(description="Whose work is counted; null: everybody's.")
+    measured_at: datetime | None = Field(description="When the watchdog looked last; null: not within the hour.")
+    queues: list[QueueOverview]
+    breakers: list[BreakerState] | None
+    alarms: list[AlarmState] | None = Field(description="Null: CloudWatch does not say.")
+
+
+class Kept(Generic[T]):
+    """What was found out, for a while: one asks, and the others of the process go by it."""
+
+    def __init__(self, ask: Callable[[], T], seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._ask = ask
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = Lock()
+        self._known: tuple[float, T] | None = None
+
+    def get(self) -> T:
+        """The answer, new if the one that is known is too old."""
+        with self._lock:
+            if self._known is None or self._clock() - self._known[0] >= self._seconds:
+                self._known = (self._clock(), self._ask())
+            return self._known[1]
+
+
+@dataclass(frozen=True)
+class Hall:
+    """Where the queues are looked at, paused and resumed."""
+
+    database: Database
+    queues: Mapping[str, Queue]
+    depths: Callable[[], Mapping[str, Depth]]
+    alarms: Callable[[], list[Alarm] | None]
+
+    def overview(self, tenant: str | None, caller: Caller, now: datetime) -> QueuesOverview:
+        """All queues as the caller may see them.
+
+        Raises:
+            RejectedRequestError, ForbiddenError, NotFoundError: see `viewed`.
+            DatabaseUnavailableError: this cannot be known just now.
+        """
+        if tenant is None and caller.may(Role.VIEWER, EVERY_TENANT):
+            return self._whole(now)
+        tenant_id, slug = viewed(self.database, tenant, caller)
+        return self._of_tenant(tenant_id, slug, now)
+
+    def paused(self, caller: Caller) -> PausedQueues:
+        """The queues that are paused, for everybody who may look at anything.
+
+        Raises:
+            ForbiddenError: the caller may not.
+            DatabaseUnavailableError: this cannot be known just now.
+        """
+        if caller.role < Role.VIEWER or not caller.tenants:
+            raise ForbiddenError("Looking takes the role viewer for a tenant: ask an admin for it.")
+        with self.database.delivery() as connection:
+            known = pauses.every(connection)
+        tells = caller.may(Role.VIEWER, EVERY_TENANT)
+        return PausedQueues(
+            queues=[
+                PausedQueue(worker=worker, since=pause.changed_at, paused=_by(pause) if tells else None)
+                for worker, pause in known.items()
+                if pause.is_paused and worker in self.queues
+            ]
+        )
+
+    def switch(
+        self, worker: str, asked: QueueSwitch, condition: str | None, change: Change, *, is_paused: bool
+    ) -> QueueState:
+        """Pause or resume a worker's queue. Where it is so already nothing changes, but Lambda is told once more.
+
+        Raises:
+            ForbiddenError, TooManyError: see `Change.admit_for_all`.
+            NotFoundError: there is no such worker, or none with a queue.
+            NoConditionError, VersionError, ChangedError: If-Match is missing, or names another version.
+            DatabaseUnavailableError: this cannot be done just now.
+        """
+        change.admit_for_all("Pausing" if is_paused else "Resuming")
+        queue = self.queues.get(worker)
+        if queue is None:
+            raise NotFoundError("There is no such queue.")
+        wanted = Wish(worker, is_paused, asked.reason, change.caller.subject, change.now, seen(condition))
+        pause = pauses.wish(self.database, wanted)
+        if pause is None:
+            return QueueState(worker=worker, is_paused=False, paused=None, in_effect=True, version=0)
+        is_so = pauses.bring_about(self.database, worker, queue.mappings)
+        return QueueState(
+            worker=worker, is_paused=pause.is_paused, paused=_by(pause), in_effect=is_so, version=pause.version
+        )
+
+    def _whole(self, now: datetime) -> QueuesOverview:
+        workers = list(self.queues)
+        with self.database.delivery() as connection:
+            last = minutes.looked_at(connection, workers, now)
+            hour = minutes.hour(connection, workers, now, last=last, tenant_id=None)
+            running = minutes.running(connection, workers)
+            known = pauses.every(connection)
+            breakers = _breakers(connection)
+        depths, alarms = self.depths(), self.alarms()
+        return QueuesOverview(
+            tenant=None,
+            measured_at=last,
+            queues=[
+                _queue(worker, hour[worker], running.get(worker, 0), now).model_copy(
+                    update=_of_all(known.get(worker), queue, depths.get(worker))
+                )
+                for worker, queue in self.queues.items()
+            ],
+            breakers=breakers,
+            alarms=None if alarms is None else [AlarmState.model_validate(vars(alarm)) for alarm in alarms],
+        )
+
+    def _of_tenant(self, tenant_id: UUID, slug: str, now: datetime) -> QueuesOverview:
+        workers = list(self.queues)
+        with self.database.delivery() as connection:
+            last = minutes.looked_at(connection, workers, now)
+            known = pauses.every(connection)
+        with self.database.tenant(tenant_id) as connection:
+            hour = minutes.hour(connection, workers, now, last=last, tenant_id=tenant_id)
+            running = minutes.running(connection, workers)
+        return QueuesOverview(
+            tenant=slug,
+            measured_at=last,
+            queues=[
+                _queue(worker, hour[worker], running.get(worker, 0), now).model_copy(
+                    update={"is_paused": worker in known and known[worker].is_paused}
+                )
+                for worker in workers
+            ],
+            breakers=None,
+            alarms=None,
+        )
+
+
+def _by(pause: Pause) -> PausedBy | None:
+    return PausedBy(by=pause.changed_by, reason=pause.reason, at=pause.changed_at) if pause.is_paused else None
+
+
+def _of_all(pause: Pause | None, queue: Queue, depth: Depth | None) -> dict[str, object]:
+    """What is not of a single tenant."""
+    return {
+        "is_paused": pause is not None and pause.is_paused,
+        "paused": None if pause is None else _by(pause),
+        "in_effect": True if pause is None else pause.is_in_effect,
+        "version": 0 if pause is None else pause.version,
+        "gate": queue.gate,
+        "approximate_visible": depth and depth.visible,
+        "approximate_delayed": depth and depth.delayed,
+        "approximate_in_flight": depth and depth.in_flight,
+    }
+
+
+def _queue(worker: str, found: Seen, running: int, now: datetime) -> QueueOverview:
+    """What is known of a tenant's work, or of everybody's."""
+    return QueueOverview(
+        worker=worker,
+        is_paused=False,
+        paused=None,
+        in_effect=None,
+        version=None,
+        running=running,
+        gate=None,
+        pending=found.waiting and found.waiting.pending,
+        oldest_seconds=found.waiting and found.waiting.oldest_seconds,
+        dead=found.waiting and found.waiting.dead,
+        approximate_visible=None,
+        approximate_delayed=None,
+        approximate_in_flight=None,
+        minutes=QueueMinutes(
+            begins_at=minutes.first(now), **{name: list(values) for name, values in vars(found.series).items()}
+        ),
+    )
+
+
+def _breakers(connection: Connection) -> list[BreakerState]:
+    """Those that are not closed. A tenant's destination is that tenant's affair."""
+    rows = connection.execute(
+        "SELECT name, opened_at, open_until FROM breaker WHERE opened_at IS NOT NULL AND NOT starts_with(name, %s)"
+        " ORDER BY name",
+        [DESTINATION],
+    )
+    return [BreakerState(name=name, since=since, until=until) for name, since, until in rows]

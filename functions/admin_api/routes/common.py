@@ -1,0 +1,81 @@
+"""What routes have in common: their usual parameters, who asks, the database, and how an answer is given."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Annotated, Any
+
+from aws_lambda_powertools.event_handler import Response, content_types
+from aws_lambda_powertools.event_handler.openapi.params import Header, Path, Query
+from aws_lambda_powertools.event_handler.openapi.types import OpenAPIResponseHeader
+from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
+from pydantic import StringConstraints
+
+from counterfoil.db import Database
+from counterfoil.outbox import Outbox
+from counterfoil.settings import settings
+from functions.admin_api import request, tasks
+from functions.admin_api.allowance import Allowance, Change
+from functions.admin_api.caller import Caller
+from functions.admin_api.tenancy import Somebody
+
+PAGE, LONGEST_PAGE = 20, 100
+Id = Annotated[str, Path(json_schema_extra={"format": "uuid"})]
+Limit = Annotated[int, Query(ge=1, le=LONGEST_PAGE, description="How many, at most.")]
+Cursor = Annotated[str | None, Query(description="`next` of the page before.")]
+OneTenant = Annotated[Somebody | None, Query(description="A tenant's slug.")]
+TenantOrNobody = Annotated[
+    Annotated[str, StringConstraints(pattern="^(?:-|[a-z0-9][a-z0-9-]{0,62})$")] | None,
+    Query(description="A tenant's slug; `-` for what is nobody's, which is for those who are of all tenants."),
+]
+IfMatch = Annotated[str | None, Header(alias="If-Match", description="The ETag of what is changed, as seen; needed.")]
+VERSIONED: dict[str, OpenAPIResponseHeader] = {"ETag": {"description": "Its version.", "schema": {"type": "string"}}}
+"""Headers of an answer, as the description has them."""
+
+
+def routes_of() -> APIGatewayHttpRouter:
+    """A place for the routes of one file."""
+    return APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
+
+
+_asked = routes_of()
+"""Of no routes: it knows which request is being answered."""
+
+
+@cache
+def database() -> Database:
+    """The process's connections: one request at a time needs one."""
+    return Database.from_settings(settings(), max_connections=1)
+
+
+def caller() -> Caller:
+    """Who asks."""
+    authorizer = _asked.current_event.request_context.authorizer
+    return Caller.of((authorizer.jwt_claim if authorizer else None) or {})
+
+
+def change() -> Change:
+    """What goes before everything that changes something."""
+    allowance = Allowance(settings().changes_per_second, settings().changes_at_once)
+    return Change(caller(), datetime.now(UTC), database(), allowance)
+
+
+def only(*known: str) -> None:
+    """Refuse a parameter that the route does not know.
+
+    Raises:
+        RejectedRequestError: there is one.
+    """
+    request.only(_asked.current_event.query_string_parameters, *known)
+
+
+def desk() -> tasks.Desk:
+    """Where tasks are handed in."""
+    outbox = Outbox(database(), settings().queue_urls, settings().retry_queue_urls)
+    left = _asked.lambda_context.get_remaining_time_in_millis
+    return tasks.Desk(database(), outbox, settings(), lambda: left() / 1000)
+
+
+def answer(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Response[Any]:
+    """JSON."""
+    return Response(status, content_types.APPLICATION_JSON, body, dict(headers or {}))

@@ -1,0 +1,130 @@
+"""`/api/admin/dlq`: dead letters are looked at."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Header, Query
+
+from counterfoil.dead_letters import entries
+from functions.admin_api import dead_letters, tasks
+from functions.admin_api.etags import etag, names
+from functions.admin_api.problems import responses
+from functions.admin_api.request import Moment
+from functions.admin_api.routes.common import (
+    PAGE,
+    VERSIONED,
+    Cursor,
+    Id,
+    Limit,
+    TenantOrNobody,
+    answer,
+    caller,
+    database,
+    only,
+    routes_of,
+)
+
+routes = routes_of()
+
+
+States = Annotated[
+    list[entries.Status] | None,
+    Query(description="Repeated, or several with commas. Of all states where it is not said."),
+]
+_LETTER = responses(
+    {200: (dead_letters.Letter, "The letter."), 304: (None, "It is still the one that If-None-Match names.")}, 404, 422
+)
+_LETTER[200]["headers"] = VERSIONED
+
+
+@routes.get(
+    "/api/admin/dlq",
+    summary="List dead letters",
+    tags=["dead letters"],
+    responses=responses({200: (dead_letters.LetterPage, "A page, the newest first.")}, 404, 422),
+)
+def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query is this many parameters
+    tenant: TenantOrNobody = None,
+    status: States = None,
+    task_type: Annotated[tasks.PrintableText | None, Query(max_length=tasks.LONGEST_TYPE)] = None,
+    from_date: Annotated[Moment | None, Query(description="Died then or later.")] = None,
+    to_date: Annotated[Moment | None, Query(description="Died before.")] = None,
+    text: Annotated[
+        tasks.PrintableText | None,
+        Query(
+            min_length=1,
+            max_length=dead_letters.LONGEST_TEXT,
+            description="Words of the error and of the file's name, all of which a letter has; or an id.",
+        ),
+    ] = None,
+    fingerprint: Annotated[dead_letters.Fingerprint | None, Query(description="Of a group.")] = None,
+    page: Annotated[
+        int,
+        Query(ge=1, le=dead_letters.DEEPEST, description=f"{dead_letters.DEEPEST} letters deep; further with cursor."),
+    ] = 1,
+    limit: Limit = PAGE,
+    cursor: Cursor = None,
+) -> Response[dead_letters.LetterPage]:
+    """A page of a tenant's dead letters."""
+    only(*("tenant", "status", "task_type", "from_date", "to_date", "text", "fingerprint", "page", "limit", "cursor"))
+    wanted = entries.Wanted(_states(status), task_type, fingerprint, from_date, to_date)
+    asked = dead_letters.Filter(tenant, wanted, text, page, limit, cursor)
+    return answer(200, dead_letters.listed(asked, caller(), database()))
+
+
+@routes.get(
+    "/api/admin/dlq/stats",
+    summary="Count dead letters",
+    tags=["dead letters"],
+    responses=responses({200: (dead_letters.LetterStats, "How many there are.")}, 404, 422),
+)
+def count_dead_letters(tenant: TenantOrNobody = None) -> Response[dead_letters.LetterStats]:
+    """How many dead letters a tenant has, by type of task and state."""
+    only("tenant")
+    return answer(200, dead_letters.stats(tenant, caller(), database()))
+
+
+@routes.get(
+    "/api/admin/dlq/groups",
+    summary="List groups of dead letters",
+    tags=["dead letters"],
+    responses=responses({200: (dead_letters.LetterGroupPage, "A page, those that died last first.")}, 404, 422),
+)
+def list_groups(
+    tenant: TenantOrNobody = None, status: States = None, cursor: Cursor = None, limit: Limit = PAGE
+) -> Response[dead_letters.LetterGroupPage]:
+    """A page of the errors that a tenant's letters died of, with those that have letters in one of the states."""
+    only("tenant", "status", "cursor", "limit")
+    asked = dead_letters.Grouping(tenant, _states(status), cursor, limit)
+    return answer(200, dead_letters.grouped(asked, caller(), database(), datetime.now(UTC)))
+
+
+@routes.get("/api/admin/dlq/<job_id>", summary="Show a dead letter", tags=["dead letters"], responses=_LETTER)
+def show_dead_letter(
+    job_id: Id, known: Annotated[str | None, Header(alias="If-None-Match", description="The ETag of before.")] = None
+) -> Response[dead_letters.Letter | None]:
+    """One dead letter with its payload and its earlier deaths."""
+    only()
+    letter = dead_letters.shown(job_id, caller(), database())
+    headers = {"ETag": etag(letter.version), "Cache-Control": "private, no-cache", "Vary": "Authorization"}
+    if names(known, letter.version):
+        return Response(304, headers=headers)
+    return answer(200, letter, headers)
+
+
+@routes.get(
+    "/api/admin/dlq/<job_id>/timeline",
+    summary="Show what happened to a dead letter",
+    tags=["dead letters"],
+    responses=responses({200: (dead_letters.LetterTimeline, "Tries, deaths and changes in their order.")}, 404, 422),
+)
+def show_timeline(job_id: Id) -> Response[dead_letters.LetterTimeline]:
+    """The tries of a dead letter's work, its deaths, and what was done about it."""
+    only()
+    return answer(200, dead_letters.told(job_id, caller(), database()))
+
+
+def _states(named: list[entries.Status] | None) -> Sequence[entries.Status]:
+    return [status for status in entries.STATUSES if status in named] if named else entries.STATUSES

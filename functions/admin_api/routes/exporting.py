@@ -1,0 +1,86 @@
+"""`/api/admin/dlq/export`: dead letters are taken out as a file."""
+
+from base64 import b64encode
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Query
+
+from counterfoil.dead_letters import entries
+from counterfoil.dead_letters.export import MEDIA_TYPES, Format, Selection
+from functions.admin_api import dead_letters, exporting, tasks
+from functions.admin_api.problems import responses
+from functions.admin_api.request import Moment
+from functions.admin_api.routes.common import Id, OneTenant, answer, caller, desk, only, routes_of
+
+routes = routes_of()
+
+_PATH = "/api/admin/dlq/exports"
+_EXPORTED = responses(
+    {
+        200: (None, "The file, where it is small."),
+        202: (exporting.LetterExport, "It is too large for an answer, and is being written; Location says where."),
+    },
+    *(404, 409, 422),
+)
+_EXPORTED[200]["content"] = {
+    media_type.partition(";")[0]: {"schema": {"type": "string"}} for media_type in MEDIA_TYPES.values()
+}
+
+
+@routes.get("/api/admin/dlq/export", summary="Export dead letters", tags=["dead letters"], responses=_EXPORTED)
+def export_dead_letters(  # a query is this many parameters
+    file_format: Annotated[Format, Query(alias="format", description="JSON means JSON lines: a letter in each.")],
+    tenant: OneTenant = None,
+    status: Annotated[
+        list[entries.Status] | None,
+        Query(description="Repeated, or several with commas. Of all states where it is not said."),
+    ] = None,
+    task_type: Annotated[tasks.PrintableText | None, Query(max_length=tasks.LONGEST_TYPE)] = None,
+    from_date: Annotated[Moment | None, Query(description="Died then or later.")] = None,
+    to_date: Annotated[Moment | None, Query(description="Died before.")] = None,
+    text: Annotated[
+        tasks.PrintableText | None,
+        Query(
+            min_length=1,
+            max_length=dead_letters.LONGEST_TEXT,
+            description="Words of the error and of the file's name, all of which a letter has; or an id.",
+        ),
+    ] = None,
+    fingerprint: Annotated[dead_letters.Fingerprint | None, Query(description="Of a group.")] = None,
+) -> Response[Any]:
+    """A tenant's dead letters as a file: CSV, which no spreadsheet takes for formulas, or JSON lines."""
+    only("format", "tenant", "status", "task_type", "from_date", "to_date", "text", "fingerprint")
+    states = [one for one in entries.STATUSES if one in status] if status else entries.STATUSES
+    wanted = entries.Wanted(states, task_type, fingerprint, from_date, to_date)
+    done = _bench().export(exporting.Asked(tenant, Selection(wanted, text), file_format))
+    if isinstance(done, exporting.File):
+        headers = {
+            "Content-Disposition": f'attachment; filename="{done.name}"',
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+        }
+        response = Response(200, done.media_type, b64encode(done.content).decode(), headers)
+        response.base64_encoded = True  # which is of a known length, while JSON escapes each quotation mark
+        return response
+    return answer(202, done, {"Location": f"{_PATH}/{done.export_id}", "Cache-Control": "no-store"})
+
+
+@routes.get(
+    f"{_PATH}/<export_id>",
+    summary="Show an export",
+    tags=["dead letters"],
+    responses=responses({200: (exporting.LetterExport, "How far it is, and where the file is.")}, 404, 422),
+)
+def show_export(export_id: Id) -> Response[exporting.LetterExport]:
+    """An export that is, or was, written to S3: for whoever asked for it, and for admins."""
+    only()
+    return answer(200, _bench().show(export_id), {"Cache-Control": "no-store"})
+
+
+def _bench() -> exporting.Bench:
+    where = desk()
+    bucket = where.settings.uploads_bucket
+    assert bucket is not None  # the row reads from it, and the stack tells where
+    return exporting.Bench(caller(), datetime.now(UTC), where.database, bucket, where.time_left)

@@ -1,0 +1,108 @@
+// Payloads as text: where they are no JSON, and what differs between two of them; and how often the API is asked.
+// Run by test_page_text.py.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import "./browser.mjs";
+
+const { exactly, pace } = await import(process.env.API_MODULE);
+const { around, diff } = await import(process.env.DIFF_MODULE);
+const { lineAt, placeOfField, wrongWith } = await import(process.env.JSON_MODULE);
+
+for (const text of [
+  "{}",
+  ' {"a": [1, -0.5e+3, "\\u00e9\\n", true, false, null, {}, []]} \n',
+  '{"a": {"a": 1}, "b": {"a": 1}}',
+  '{"": "", "ä": "😀"}',
+]) {
+  test(`${JSON.stringify(text)} is a JSON object`, () => {
+    JSON.parse(text);
+    assert.equal(wrongWith(text), null);
+  });
+}
+
+for (const [text, at, says] of [
+  ["", 0, /begins with {/],
+  ["[1]", 0, /begins with {/],
+  ["{", 1, /in double quotes/],
+  ['{"a"}', 4, /colon/],
+  ['{"a": }', 6, /value is missing/],
+  ['{"a": 1,}', 8, /in double quotes/],
+  ['{"a": 1 "b": 2}', 8, /comma or }/],
+  ['{"a": [1, ]}', 10, /value is missing/],
+  ['{"a": [1 2]}', 9, /comma or ]/],
+  ['{"a": 01}', 7, /comma or }/],
+  ['{"a": oops}', 6, /nothing that JSON knows/],
+  ["{'a': 1}", 1, /nothing that JSON knows/],
+  ['{"a": "b}', 6, /does not end/],
+  ['{"a": "\n"}', 6, /does not end/],
+  ['{"a": 1} x', 9, /nothing that JSON knows/],
+  ['{"a": 1} {}', 9, /behind the end/],
+  ['{"a": 1', 7, /comma or }/],
+]) {
+  test(`${JSON.stringify(text)} is wrong at ${at}`, () => {
+    assert.throws(() => assert.ok(typeof JSON.parse(text) === "object" && !Array.isArray(JSON.parse(text))));
+    const found = wrongWith(text);
+    assert.equal(found.at, at);
+    assert.match(found.message, says);
+  });
+}
+
+test("a name that is there twice is told, however it is written: one of its values would be lost", () => {
+  assert.match(wrongWith('{"a": 1, "\\u0061": 2}').message, /twice/);
+});
+
+test("nesting that would end in a full stack is refused", () => {
+  assert.match(wrongWith(`{"a": ${"[".repeat(100_000)}`).message, /too deeply/);
+});
+
+test("the field that the API names is found in the text", () => {
+  const text = '{\n  "url": "x",\n  "headers": {\n    "url": 1\n  }\n}';
+  assert.equal(lineAt(text, placeOfField(text, "The task is wrong at payload.url: no.")), 2);
+  assert.equal(lineAt(text, placeOfField(text, "The task is wrong at payload.headers.url: no.")), 4);
+  assert.equal(placeOfField(text, "The task is wrong at payload.method: it is missing."), null);
+  assert.equal(placeOfField(text, "The payload is what it was."), null);
+});
+
+const applied = (lines, kinds) => lines.filter(([kind]) => kinds.includes(kind)).map(([, line]) => line).join("\n");
+
+for (const [before, after] of [
+  ["a\nb\nc", "a\nb\nc"],
+  ["a\nb\nc", "a\nc"],
+  ["a\nc", "a\nb\nc"],
+  ["a\nb\nc\nd", "b\nx\nd\ny"],
+  ["a\na\na", "a"],
+  ["", "a\nb"],
+]) {
+  test(`the difference of ${JSON.stringify(before)} and ${JSON.stringify(after)} makes one of the other`, () => {
+    const lines = diff(before, after);
+    assert.equal(applied(lines, " -"), before);
+    assert.equal(applied(lines, " +"), after);
+  });
+}
+
+test("what is the same stays, and one line that differs is two", () => {
+  assert.deepEqual(diff("{\na\n}", "{\nb\n}"), [[" ", "{"], ["-", "a"], ["+", "b"], [" ", "}"]]);
+});
+
+test("what is far from any difference is left out", () => {
+  const many = Array.from({ length: 20 }, (_, at) => `line ${at}`);
+  const shown = around(diff(many.join("\n"), many.with(10, "other").join("\n")));
+  assert.equal(shown.filter((one) => one === null).length, 2);
+  assert.deepEqual(shown.slice(0, 2), [null, [" ", "line 7"]]);
+  assert.equal(shown.length, 2 + 3 + 2 + 3);
+});
+
+test("numbers stay as they were written: 1.0 is none of 1's, and none is rounded", () => {
+  for (const number of ["1.0", "12345678901234567890", "1e400", "-0", "0.1", "7"]) {
+    assert.equal(JSON.stringify(exactly(`{"n":[${number}]}`)), `{"n":[${number}]}`);
+  }
+  assert.equal(exactly('{"n": 7}').n + 1, 8);
+});
+
+test("it is asked often while something moves, seldom when nothing does, and ever less after failures", () => {
+  const moved = 1_000_000;
+  const after = (seconds, failures = 0) => pace(1, { moved, failures, now: moved + seconds * 1000 });
+  assert.deepEqual([after(0), after(59), after(61)], [1, 1, 5]);
+  assert.deepEqual([1, 2, 3, 10].map((failures) => after(0, failures)), [2, 4, 8, 60]);
+});

@@ -1,0 +1,341 @@
+"""Who may do what: a line for every route of the API, and a request to each of them that is sound."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, LiteralString
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil import aws
+from counterfoil.db import Connection, Database
+from counterfoil.dead_letters import exports
+from counterfoil.dead_letters.entries import Wanted
+from counterfoil.dead_letters.export import Selection
+from counterfoil.dead_letters.exports import Wish
+from counterfoil.documents import files
+from counterfoil.settings import settings
+from functions.admin_api.caller import Role
+from tests.dead_letters.letters import NOON, dying
+from tests.documents.einvoice_samples import pdf
+from tests.documents.matching.office import Office
+from tests.documents.matching.papers import invoice, line, order
+from tests.documents.matching.test_judge import TWICE
+from tests.documents.test_acceptance import compute
+from tests.factories import make_task
+from tests.functions.admin_api.conftest import CLAIMS, begin_session
+from tests.functions.mappings import MAPPING, FakeLambda
+
+SUBJECT = CLAIMS["sub"]
+Reach = Literal["thing", "tenant", "some tenant", "every tenant", "anybody"]
+Tenancy = Literal["own", "foreign", "every", "none"]
+"""Of which tenants a caller is, as seen from what is asked for."""
+
+
+@dataclass(frozen=True)
+class Things:
+    """What requests are about."""
+
+    slug: str
+    task: str
+    session: str
+    letter: str
+    purge: str
+    export: str
+    operation: str
+    """On many letters, at its first version."""
+    documents: tuple[str, str, str]
+    """Two, and one that may belong to either."""
+    billed: tuple[str, str]
+    """An order, whose id is that of its cluster, and an invoice that is too high."""
+
+    @classmethod
+    def gone(cls) -> "Things":
+        """Things that do not exist."""
+        one, other, third, cluster, document, task = (str(uuid4()) for _ in range(6))
+        session, letter, purge, export, operation = (str(uuid4()) for _ in range(5))
+        papers = ((one, other, third), (cluster, document))
+        return cls("nowhere", task, session, letter, purge, export, operation, *papers)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request."""
+
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: object = ""
+
+
+@dataclass(frozen=True)
+class Right:
+    """Who may ask a route: callers of a role, for the tenant of what they ask for."""
+
+    role: Role
+    reach: Reach
+    """What is asked for: a thing by its id, which is hidden from who may not look at its tenant; a tenant; what is for
+    all who are of any; what is for those who are of all; or what is for everybody."""
+    ask: Callable[[Things], Asked]
+    answers: frozenset[int] = frozenset({200})
+    """What is answered to those who may."""
+    takes_editor: bool = False
+    """Whether an operator needs the group `edit-payloads`, which an admin does not."""
+
+    def allows(self, role: Role, tenancy: Tenancy, *, edits: bool) -> bool:
+        """Whether it is for such a caller."""
+        if self.reach == "anybody":
+            return True
+        needed = Role.ADMIN if self.takes_editor and not edits else self.role
+        return role >= needed and tenancy in _REACHED_BY[self.reach]
+
+    def refusal(self, role: Role, tenancy: Tenancy) -> int:
+        """What is answered to those whom it is not for."""
+        sees = role >= Role.VIEWER and tenancy in _REACHED_BY[self.reach]
+        return 404 if self.reach == "thing" and not sees else 403
+
+
+_REACHED_BY: dict[Reach, set[Tenancy]] = {
+    "thing": {"own", "every"},
+    "tenant": {"own", "every"},
+    "some tenant": {"own", "foreign", "every"},
+    "every tenant": {"every"},
+}
+
+
+def _thing(role: Role, ask: Callable[[Things], Asked], *answers: int, takes_editor: bool = False) -> Right:
+    return Right(role, "thing", ask, frozenset(answers or {200}), takes_editor)
+
+
+def _tenant(role: Role, path: str, *answers: int, **query: str) -> Right:
+    return Right(
+        role, "tenant", lambda things: Asked(path, {"tenant": things.slug, **query}), frozenset(answers or {200})
+    )
+
+
+def _letter(what: str, body: object = "") -> Callable[[Things], Asked]:
+    return lambda things: Asked(f"/api/admin/dlq/{things.letter}{what}", body=body)
+
+
+def _bulk(word: str, **note: str) -> Callable[[Things], Asked]:
+    return lambda things: Asked(f"/api/admin/dlq/bulk-{word}", body={"filter": {"tenant": things.slug}, **note})
+
+
+def _operation(what: str) -> Callable[[Things], Asked]:
+    return lambda things: Asked(f"/api/admin/dlq/operations/{things.operation}{what}")
+
+
+def _review(what: str, body: Callable[[Things], object] = lambda _: "") -> Callable[[Things], Asked]:
+    return lambda things: Asked(f"/api/admin/reviews/{things.documents[2]}{what}", body=body(things))
+
+
+def _document(what: str) -> Callable[[Things], Asked]:
+    return lambda things: Asked(f"/api/admin/documents/{things.documents[0]}{what}")
+
+
+def _decision(word: str, body: Callable[[Things], object]) -> Callable[[Things], Asked]:
+    return lambda things: Asked(f"/api/admin/reviews/{word}", body=body(things))
+
+
+def _difference(things: Things) -> object:
+    cluster, document = things.billed
+    figures = {"line": "1", "expected": "100.00", "actual": "101.5"}
+    return {"cluster": cluster, "document": document, "code": "price_mismatch", **figures}
+
+
+def _switch(word: str) -> Callable[[Things], Asked]:
+    return lambda _: Asked(f"/api/admin/queues/tasks/{word}", body={"reason": "A trial"})
+
+
+DECIDED = (200, 409)
+"""A second decision about the same documents is in conflict with the first."""
+RIGHTS: dict[str, Right] = {
+    "GET /api/openapi.json": Right(Role.NONE, "anybody", lambda _: Asked("/api/openapi.json")),
+    "POST /api/uploads": Right(
+        Role.OPERATOR,
+        "tenant",
+        lambda things: Asked("/api/uploads", body={"tenant": things.slug, "file_name": "a.pdf"}),
+        frozenset({201}),
+    ),
+    "POST /api/tasks": Right(
+        Role.OPERATOR,
+        "tenant",
+        lambda things: Asked("/api/tasks", body={"tenant": things.slug, "task_type": "echo", "payload": {}}),
+        frozenset({202}),
+    ),
+    "GET /api/tasks": _tenant(Role.VIEWER, "/api/tasks"),
+    "GET /api/tasks/{job_id}": _thing(Role.VIEWER, lambda things: Asked(f"/api/tasks/{things.task}")),
+    "POST /api/tasks/{job_id}/cancel": _thing(
+        Role.OPERATOR, lambda things: Asked(f"/api/tasks/{things.task}/cancel", body={})
+    ),
+    "GET /api/chat/sessions": _tenant(Role.VIEWER, "/api/chat/sessions"),
+    "GET /api/chat/sessions/{session_id}": _thing(
+        Role.VIEWER, lambda things: Asked(f"/api/chat/sessions/{things.session}")
+    ),
+    "DELETE /api/chat/sessions/{session_id}": _thing(
+        Role.OPERATOR, lambda things: Asked(f"/api/chat/sessions/{things.session}"), 204
+    ),
+    "GET /api/admin/reviews": _tenant(Role.VIEWER, "/api/admin/reviews"),
+    "GET /api/admin/reviews/{document_id}": _thing(Role.VIEWER, _review("")),
+    "POST /api/admin/reviews/{document_id}/confirm": _thing(
+        Role.OPERATOR, _review("/confirm", lambda things: {"document": things.documents[0]}), *DECIDED
+    ),
+    "POST /api/admin/reviews/{document_id}/reject": _thing(
+        Role.OPERATOR, _review("/reject", lambda things: {"documents": [things.documents[0]]}), *DECIDED
+    ),
+    "POST /api/admin/reviews/merge": _thing(
+        Role.OPERATOR, _decision("merge", lambda things: {"documents": [*things.documents[1:]]}), *DECIDED
+    ),
+    "POST /api/admin/reviews/split": _thing(
+        Role.OPERATOR, _decision("split", lambda things: {"document": things.documents[2]}), *DECIDED
+    ),
+    "POST /api/admin/reviews/accept": _thing(Role.OPERATOR, _decision("accept", _difference), *DECIDED),
+    "POST /api/admin/reviews/dispute": _thing(Role.OPERATOR, _decision("dispute", _difference), *DECIDED),
+    "GET /api/admin/documents": _tenant(Role.VIEWER, "/api/admin/documents"),
+    **{
+        f"GET /api/admin/documents/{{document_id}}{what}": _thing(Role.VIEWER, _document(what.replace("{number}", "1")))
+        for what in ("", "/timeline", "/pages/{number}")
+    },
+    "GET /api/admin/clusters/{cluster_id}": _thing(
+        Role.VIEWER, lambda things: Asked(f"/api/admin/clusters/{things.billed[0]}")
+    ),
+    "GET /api/admin/dlq": _tenant(Role.VIEWER, "/api/admin/dlq"),
+    "GET /api/admin/dlq/stats": _tenant(Role.VIEWER, "/api/admin/dlq/stats"),
+    "GET /api/admin/dlq/groups": _tenant(Role.VIEWER, "/api/admin/dlq/groups"),
+    "GET /api/admin/dlq/audit": _tenant(Role.VIEWER, "/api/admin/dlq/audit"),
+    "GET /api/admin/dlq/{job_id}": _thing(Role.VIEWER, _letter("")),
+    "GET /api/admin/dlq/{job_id}/timeline": _thing(Role.VIEWER, _letter("/timeline")),
+    "POST /api/admin/dlq/{job_id}/retry": _thing(Role.OPERATOR, _letter("/retry", {})),
+    "POST /api/admin/dlq/{job_id}/resolve": _thing(Role.OPERATOR, _letter("/resolve", {"notes": "Mended"})),
+    "POST /api/admin/dlq/{job_id}/ignore": _thing(Role.OPERATOR, _letter("/ignore", {"reason": "A trial"})),
+    "GET /api/admin/dlq/{job_id}/payload": _thing(Role.OPERATOR, _letter("/payload"), takes_editor=True),
+    "PATCH /api/admin/dlq/{job_id}/payload": _thing(
+        Role.OPERATOR, _letter("/payload", {"payload": {"say": "bye"}}), takes_editor=True
+    ),
+    "POST /api/admin/dlq/bulk-retry": Right(Role.OPERATOR, "tenant", _bulk("retry"), frozenset({202})),
+    "POST /api/admin/dlq/bulk-resolve": Right(
+        Role.OPERATOR, "tenant", _bulk("resolve", notes="Mended"), frozenset({202})
+    ),
+    "POST /api/admin/dlq/bulk-ignore": Right(
+        Role.OPERATOR, "tenant", _bulk("ignore", reason="A trial"), frozenset({202})
+    ),
+    "GET /api/admin/dlq/operations": _tenant(Role.VIEWER, "/api/admin/dlq/operations"),
+    "GET /api/admin/dlq/operations/{operation_id}": _thing(Role.VIEWER, _operation("")),
+    "GET /api/admin/dlq/operations/{operation_id}/items": _thing(Role.VIEWER, _operation("/items")),
+    "POST /api/admin/dlq/operations/{operation_id}/pause": _thing(Role.OPERATOR, _operation("/pause")),
+    "POST /api/admin/dlq/operations/{operation_id}/resume": _thing(
+        Role.OPERATOR,
+        _operation("/resume"),
+        409,  # nobody has paused it
+    ),
+    "POST /api/admin/dlq/operations/{operation_id}/abort": _thing(Role.OPERATOR, _operation("/abort")),
+    "DELETE /api/admin/dlq/purge": _tenant(
+        Role.ADMIN, "/api/admin/dlq/purge", before_date="2026-01-01T00:00:00Z", status="resolved"
+    ),
+    "GET /api/admin/dlq/purges": _tenant(Role.VIEWER, "/api/admin/dlq/purges"),
+    "POST /api/admin/dlq/purges/{purge_id}/undo": _thing(
+        Role.ADMIN, lambda things: Asked(f"/api/admin/dlq/purges/{things.purge}/undo"), 200, 202
+    ),
+    "GET /api/admin/dlq/export": _tenant(Role.VIEWER, "/api/admin/dlq/export", format="csv"),
+    "GET /api/admin/dlq/exports/{export_id}": _thing(
+        Role.VIEWER, lambda things: Asked(f"/api/admin/dlq/exports/{things.export}")
+    ),
+    "GET /api/admin/queues": _tenant(Role.VIEWER, "/api/admin/queues"),
+    "GET /api/admin/queues/paused": Right(
+        Role.VIEWER, "some tenant", lambda _: Asked("/api/admin/queues/paused"), frozenset({200})
+    ),
+    **{
+        f"POST /api/admin/queues/{{worker}}/{word}": Right(
+            Role.ADMIN,
+            "every tenant",
+            _switch(word),
+            frozenset({200, 412}),
+        )
+        for word in ("pause", "resume")
+    },
+}
+"""By method and path, as the description has them."""
+
+BILLED = (
+    order(number="4712", lines=[line("A-1", price="100.00")]),
+    invoice(number="R-82", po_reference="4712", lines=[line("A-1", price="101.50")]),
+)
+
+
+def surround(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let everybody ask as often as he likes, let there be a queue, and behind every document a file."""
+    monkeypatch.setattr(files, "read", lambda _: pdf(text="Rechnung 17"))
+    given = aws.client
+    monkeypatch.setattr(aws, "client", lambda service: FakeLambda() if service == "lambda" else given(service))
+    queues = {"tasks": {"urls": ["q/tasks"], "mappings": [str(MAPPING)], "gate": 24}}
+    monkeypatch.setenv("QUEUES", json.dumps(queues))
+    monkeypatch.setenv("CHANGES_AT_ONCE", "1000000")
+    settings.cache_clear()
+
+
+class World:
+    """A tenant with something of everything, which is the tests' caller's as far as it is somebody's."""
+
+    def __init__(self, database: Database, admin: Connection, slug: str) -> None:
+        self._database, self._admin = database, admin
+        office = Office(database, admin, [*TWICE, *BILLED])
+        office.match_all()
+        compute(office, len(TWICE))
+        self.slug, self.tenant_id = slug, office.tenant_id
+        admin.execute("UPDATE tenant SET slug = %s WHERE id = %s", [slug, office.tenant_id])
+        one, other, third, cluster, document = map(str, office.ids)
+        self._documents, self._billed = (one, other, third), (cluster, document)
+
+    def things(self) -> Things:
+        """All of it, what a request may use up made anew."""
+        task = make_task(self._admin, self.tenant_id, user_id=SUBJECT)
+        failed = make_task(self._admin, self.tenant_id, status="failed", attempts=6, failed_at=NOON, error="It failed")
+        die = dying(self._database, self.tenant_id)
+        letter = die(worker="tasks", task_type="echo", work_id=failed)
+        session = begin_session(self._admin, self.slug)
+        purge = str(self._purge())
+        export, operation = str(self._export()), str(self._operation())
+        shared = (self._documents, self._billed)
+        return Things(self.slug, str(task), session, str(letter), purge, export, operation, *shared)
+
+    def _export(self) -> UUID:
+        wish = Wish(self.tenant_id, Selection(Wanted()), "csv", hides=True, by=SUBJECT, now=datetime.now(UTC))
+        with self._database.tenant(self.tenant_id) as connection:
+            return exports.request(connection, wish).id
+
+    def _purge(self) -> UUID:
+        return self._made(
+            "INSERT INTO dead_letter_purge (tenant_id, died_before, statuses, requested_by, requested_at)"
+            " VALUES (%s, %s, '{resolved}', 'kim', now()) RETURNING id",
+            [self.tenant_id, NOON],
+        )
+
+    def _operation(self) -> UUID:
+        return self._made(
+            "INSERT INTO dead_letter_operation (tenant_id, action, filter, rate, requested_by, requested_at,"
+            " stepped_at) VALUES (%s, 'retry', '{}', 1, 'kim', now(), now()) RETURNING id",
+            [self.tenant_id],
+        )
+
+    def _made(self, statement: LiteralString, values: Sequence[object]) -> UUID:
+        row = self._admin.execute(statement, values).fetchone()
+        assert row is not None
+        (id_,) = row
+        assert isinstance(id_, UUID)
+        return id_
+
+
+def parts(operation: str) -> tuple[str, str]:
+    """Method and path of an operation."""
+    method, _, path = operation.partition(" ")
+    return method, path
+
+
+def described(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Every operation of the description, by method and path."""
+    return {
+        f"{method.upper()} {path}": operation
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+    }

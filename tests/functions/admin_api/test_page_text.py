@@ -1,0 +1,9 @@
+"""Payloads as the console edits them, and how it asks the API."""
+
+from pathlib import Path
+
+from tests.functions.admin_api.in_node import passed
+
+
+def test_payloads_are_read_to_the_letter_and_the_api_is_not_asked_too_often(tmp_path: Path) -> None:
+    assert passed("text", tmp_path, API_MODULE="api", DIFF_MODULE="letters/diff", JSON_MODULE="letters/jsontext") == 34

@@ -1,0 +1,231 @@
+"""`/api/admin/dlq/purge`: what is settled and old goes out of sight, once confirmed, and is had back within a week."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.dead_letters import keeping
+from counterfoil.errors import DatabaseUnavailableError
+from tests.dead_letters.letters import NOON, Die
+from tests.delivery.harness import rows
+from tests.functions.admin_api.conftest import EVENT, Answer, Ask
+from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, found, get, ids
+
+USER = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
+LATER = (NOON + timedelta(hours=1)).isoformat()
+ALL = "resolved,ignored,retried"
+Purge = Callable[..., Answer]
+
+
+@pytest.fixture
+def purge(ask: Ask) -> Purge:
+    def send(confirm: str | None = "acme", *, groups: str = ADMIN, **query: str) -> Answer:
+        wanted = {"before_date": LATER, "status": ALL, **query} | ({} if confirm is None else {"confirm": confirm})
+        return ask("", method="DELETE", path=f"{PATH}/purge", groups=groups, query=wanted)
+
+    return send
+
+
+@pytest.fixture
+def undo(ask: Ask) -> Callable[..., Answer]:
+    def send(purge_id: object, *, groups: str = ADMIN) -> Answer:
+        return ask("", path=f"{PATH}/purges/{purge_id}/undo", groups=groups)
+
+    return send
+
+
+@pytest.fixture
+def letters(die: Die, settle: Callable[[UUID, str], None]) -> list[UUID]:
+    """Letters in each state, of which the last one waits for a person."""
+    died = [die(minute=minute) for minute in range(4)]
+    for job_id, status in zip(died, ("retried", "resolved", "ignored", "pending"), strict=True):
+        settle(job_id, status)
+    return died
+
+
+def actions(admin: Connection) -> list[tuple[str, str, list[str], dict[str, Any]]]:
+    return [
+        (entry["actor"], entry["action"], entry["targets"], entry["detail"])
+        for entry in sorted(rows(admin, "audit_entry"), key=lambda entry: entry["number"])
+    ]
+
+
+def test_without_the_slug_it_is_said_how_many_would_go_and_nothing_is_done(
+    purge: Purge, letters: list[UUID], ask: Ask, admin: Connection
+) -> None:
+    answer = purge(None)
+
+    assert answer.status == 200, answer.body
+    assert answer.body == {
+        "tenant": "acme",
+        "died_before": "2026-03-02T13:00:00Z",
+        "statuses": ["retried", "resolved", "ignored"],
+        "count": 3,
+        "confirm": "acme",
+    }
+    assert len(found(get(ask))) == 4
+    assert rows(admin, "dead_letter_purge") == rows(admin, "audit_entry") == []
+
+
+def test_what_is_said_is_what_goes(purge: Purge, letters: list[UUID], ask: Ask, admin: Connection) -> None:
+    query = {"status": "resolved,ignored", "before_date": (NOON + timedelta(minutes=2)).isoformat()}
+    assert purge(None, **query).body["count"] == 1
+
+    answer = purge(**query)
+
+    assert (answer.status, answer.body["hidden"], answer.body["is_complete"]) == (200, 1, True)
+    assert set(found(get(ask))) == {*ids(letters)} - {str(letters[1])}
+    detail = {"died_before": "2026-03-02T12:02:00+00:00", "statuses": ["resolved", "ignored"]}
+    assert actions(admin) == [(USER, "purged", [answer.body["purge_id"]], detail)]
+
+
+@pytest.mark.parametrize("confirm", ["Acme", "acm", "other", "", "*"])
+def test_another_word_than_the_slug_confirms_nothing(
+    confirm: str, purge: Purge, letters: list[UUID], admin: Connection
+) -> None:
+    answer = purge(confirm)
+    assert answer.status == 422
+    assert "confirm" in answer.body["detail"]
+    assert rows(admin, "dead_letter_purge") == []
+
+
+@pytest.mark.parametrize("status", ["pending", "resolved,pending", "", "all"])
+def test_what_waits_for_a_person_cannot_be_purged(status: str, purge: Purge, letters: list[UUID]) -> None:
+    assert purge(status=status).status == 422
+
+
+@pytest.mark.parametrize("missing", ["before_date", "status"])
+def test_it_is_said_what_is_to_be_purged(missing: str, ask: Ask, acme: UUID) -> None:
+    query = {"before_date": LATER, "status": ALL, "confirm": "acme"}
+    del query[missing]
+    answer = ask("", method="DELETE", path=f"{PATH}/purge", groups=ADMIN, query=query)
+    assert (answer.status, missing in answer.body["detail"]) == (422, True)
+
+
+def test_what_dies_after_the_request_is_not_meant(purge: Purge, letters: list[UUID], admin: Connection) -> None:
+    purge(before_date="9999-12-31T00:00:00Z")
+    (row,) = rows(admin, "dead_letter_purge")
+    assert row["died_before"] == row["requested_at"]
+
+
+@pytest.mark.parametrize("confirm", [None, "acme"])
+@pytest.mark.parametrize(
+    ("groups", "status"),
+    [
+        (VIEWER, 403),
+        ("[operator tenant:acme edit-payloads]", 403),
+        ("[admin tenant:other]", 403),
+        ("[admin]", 403),
+        ("[tenant:acme]", 403),
+        (ADMIN, 200),
+        ("[admin tenant:*]", 200),
+    ],
+)
+def test_purging_takes_an_admin_of_the_tenant(
+    confirm: str | None, groups: str, status: int, purge: Purge, letters: list[UUID], admin: Connection
+) -> None:
+    assert purge(confirm, groups=groups, tenant="acme").status == status
+    assert bool(rows(admin, "dead_letter_purge")) == (status == 200 and confirm is not None)
+
+
+def test_who_may_purge_for_several_tenants_says_for_which(purge: Purge, letters: list[UUID]) -> None:
+    assert purge(groups="[admin tenant:*]").status == 422
+    assert purge(groups="[admin tenant:*]", tenant="nobody", confirm="nobody").status == 404
+
+
+def test_many_letters_go_by_and_by(
+    purge: Purge, letters: list[UUID], ask: Ask, keeper_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping.step, "__kwdefaults__", {"at_once": 2})
+
+    answer = purge()
+
+    assert (answer.status, answer.body["hidden"], answer.body["is_complete"]) == (202, 2, False)
+    with keeper_database.delivery() as connection:
+        assert keeping.step(connection, NOON)
+    assert found(get(ask)) == [str(letters[3])]
+
+
+def test_a_purge_whose_step_cannot_be_taken_is_left_to_the_watchdog(
+    purge: Purge, letters: list[UUID], monkeypatch: pytest.MonkeyPatch, keeper_database: Database, ask: Ask
+) -> None:
+    def away(*_: object) -> bool:
+        raise DatabaseUnavailableError("PostgreSQL is not available")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(keeping, "step", away)
+        assert purge().status == 202
+
+    with keeper_database.delivery() as connection:
+        keeping.step(connection, NOON)
+    assert found(get(ask)) == [str(letters[3])]
+
+
+def test_an_undone_purge_brings_its_letters_back_once(
+    purge: Purge, undo: Callable[..., Answer], letters: list[UUID], ask: Ask, admin: Connection
+) -> None:
+    before = get(ask).body["letters"]
+    purge_id = purge().body["purge_id"]
+
+    answer = undo(purge_id)
+
+    assert answer.status == 200, answer.body
+    assert (answer.body["hidden"], answer.body["is_complete"], answer.body["undone_by"]) == (0, True, USER)
+    after = get(ask).body["letters"]
+    assert [one | {"version": 0} for one in after] == [one | {"version": 0} for one in before]
+    assert [action for _, action, *_ in actions(admin)] == ["purged", "purge undone"]
+    again = undo(purge_id)
+    assert (again.status, again.body["detail"]) == (409, "The purge is undone already.")
+    assert len(actions(admin)) == 2
+
+
+def test_after_seven_days_a_purge_is_not_undone(
+    purge: Purge, undo: Callable[..., Answer], letters: list[UUID], admin: Connection
+) -> None:
+    told = purge().body
+    moments = [datetime.fromisoformat(told[name]) for name in ("requested_at", "undo_until")]
+    assert moments[1] - moments[0] == timedelta(days=7)
+    admin.execute("UPDATE dead_letter_purge SET requested_at = requested_at - interval '7 days'")
+
+    answer = undo(told["purge_id"])
+
+    assert (answer.status, answer.body["detail"]) == (409, "A purge can be undone for 7 days.")
+    assert rows(admin, "dead_letter_purge")[0]["undone_at"] is None
+
+
+@pytest.mark.parametrize(
+    ("groups", "status"), [("[admin tenant:other]", 404), ("[admin]", 404), (VIEWER, 403), ("[admin tenant:*]", 200)]
+)
+def test_a_foreign_purge_is_not_there(
+    groups: str, status: int, purge: Purge, undo: Callable[..., Answer], letters: list[UUID], admin: Connection
+) -> None:
+    purge_id = purge().body["purge_id"]
+    assert undo(purge_id, groups=groups).status == status
+    assert (rows(admin, "dead_letter_purge")[0]["undone_by"] is None) == (status != 200)
+
+
+@pytest.mark.parametrize("purge_id", [uuid4(), "1", "x" * 40])
+def test_a_purge_that_is_not_there_is_not_undone(purge_id: object, undo: Callable[..., Answer], acme: UUID) -> None:
+    assert undo(purge_id).status == 404
+
+
+def test_purges_are_listed_page_by_page_the_newest_first(
+    purge: Purge, ask: Ask, acme: UUID, make_tenant: Callable[..., UUID]
+) -> None:
+    make_tenant("other")
+    made = [purge(status=status).body["purge_id"] for status in ("resolved", "ignored", "retried")]
+    purge("other", groups="[admin tenant:other]")
+
+    first = get(ask, "/purges", limit="2")
+    second = get(ask, "/purges", limit="2", cursor=first.body["next"])
+
+    listed = [one["purge_id"] for page in (first, second) for one in page.body["purges"]]
+    assert listed == made[::-1]
+    assert second.body["next"] is None
+    assert first.body["purges"][0]["statuses"] == ["retried"]
+    assert get(ask, "/purges", groups="[viewer tenant:other]").body["purges"][0]["tenant"] == "other"
+    assert get(ask, "/purges", groups="[tenant:acme]").status == 403
