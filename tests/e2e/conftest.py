@@ -1,6 +1,7 @@
 """One local cloud for all end-to-end tests: folder, ports and database of its own, deployed by `cdk deploy`."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,8 @@ from cli.tenants import Tenant, add_tenant
 from counterfoil.db import Connection
 
 COMMAND = Path(sys.executable).parent / "counterfoil"
+GIVEN = "COUNTERFOIL_E2E_CLOUD"
+"""Names the folder of a cloud that the tests are to use, and to leave as it is: for whoever writes them."""
 SEED = 1
 UP_SECONDS = 600
 """The first start on a machine fetches the wheels of the dependency layer."""
@@ -48,7 +51,10 @@ class CommandLine:
 
 @pytest.fixture(scope="session")
 def command_line() -> Iterator[CommandLine]:
-    """The command for the tests' cloud, which is taken down at the end."""
+    """The command for the tests' cloud, which is taken down at the end. One that was given stays."""
+    if there := os.environ.get(GIVEN):
+        yield CommandLine(Path(there).resolve())
+        return
     with tempfile.TemporaryDirectory(prefix="counterfoil-e2e-", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o711)  # root's PostgreSQL runs as nobody
         line = CommandLine(Path(folder).resolve() / "cloud")
@@ -59,7 +65,8 @@ def command_line() -> Iterator[CommandLine]:
 @pytest.fixture(scope="session")
 def cloud(command_line: CommandLine) -> Iterator[Cloud]:
     """The tests' cloud, up."""
-    assert json.loads(command_line.run("up", "--json").stdout)["deployed"]
+    deployed = json.loads(command_line.run("up", "--json").stdout)["deployed"]
+    assert deployed or GIVEN in os.environ
     cloud = Cloud.at(Place(command_line.folder))
     yield cloud
     cloud.database.close()

@@ -1,6 +1,6 @@
 // Asks the API, as whoever is signed in.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { ROOT } from "./place.js";
 
 // An answer that is not what was asked for. `message` is a sentence for people.
@@ -21,6 +21,60 @@ const BY_GATEWAY = {
 
 // What GET answers, as an object. `query` without empty values; a list is a parameter given several times.
 export async function ask(path, query = {}, signal = undefined) {
+  return (await send("GET", path, { query, signal })).data;
+}
+
+// Changes something: POST, PATCH, PUT or DELETE with a JSON body (null: none; a text is JSON already). `etag`: that of what is changed, as it
+// was seen. Answers { data, etag, status }; raises ApiError, 412 where somebody else has changed it meanwhile.
+export function change(method, path, body = null, { etag = null, query = {} } = {}) {
+  const headers = {};
+  if (body !== null) {
+    headers["content-type"] = "application/json";
+  }
+  if (etag !== null) {
+    headers["if-match"] = etag;
+  }
+  const text = body === null ? undefined : typeof body === "string" ? body : JSON.stringify(body);
+  return send(method, path, { query, headers, body: text });
+}
+
+// An image of a page, as a Blob: what an address alone does not give, for it has no token; and of how many pages it is.
+export async function askPage(path, signal = undefined) {
+  const answer = await answered("GET", path, { signal });
+  return { image: await answer.blob(), pages: Number(answer.headers.get("x-pages")) };
+}
+
+// As the API writes the version of a thing in its ETag.
+export const etagOf = (version) => `"${version}"`;
+
+// A number that JavaScript would write in another way (1.0, or one too large for it) stays as it was written.
+export function exactly(text) {
+  const kept = (_name, value, source) =>
+    typeof value === "number" && JSON.rawJSON && source?.source && String(value) !== source.source
+      ? JSON.rawJSON(source.source)
+      : value;
+  return JSON.parse(text, kept);
+}
+
+async function send(method, path, { exact = false, ...more } = {}) {
+  const answer = await answered(method, path, more);
+  const { status } = answer;
+  const etag = answer.headers.get("etag");
+  if (status === 304 || status === 204) {
+    return { data: null, etag, status };
+  }
+  return { data: exact ? exactly(await answer.text()) : await answer.json(), etag, status };
+}
+
+// What GET answers, whatever it is: { status, data } of JSON that is no file, { status, file } of a file.
+export async function fetchFile(path, query = {}, signal = undefined) {
+  const answer = await answered("GET", path, { query, signal });
+  const name = /filename="?([^";]+)"?/.exec(answer.headers.get("content-disposition") ?? "")?.[1];
+  const file = name ? new File([await answer.blob()], name) : null;
+  return { status: answer.status, file, data: file ? null : await answer.json() };
+}
+
+async function answered(method, path, { query = {}, headers = {}, body, signal }) {
   const url = new URL(`../api/${path}`, ROOT);
   for (const [name, value] of Object.entries(query)) {
     for (const one of Array.isArray(value) ? value : [value]) {
@@ -35,15 +89,15 @@ export async function ask(path, query = {}, signal = undefined) {
   }
   let answer;
   try {
-    answer = await fetch(url, { headers: { authorization: `Bearer ${token}` }, signal });
+    answer = await fetch(url, { method, body, headers: { ...headers, authorization: `Bearer ${token}` }, signal });
   } catch (error) {
     if (error.name === "AbortError") {
       throw error;
     }
     throw new ApiError(0, "The API cannot be reached. Is there a network?");
   }
-  if (answer.ok) {
-    return answer.json();
+  if (answer.ok || answer.status === 304) {
+    return answer;
   }
   if (answer.status === 401) {
     ask.session.end();
@@ -58,45 +112,89 @@ async function sentence(answer) {
   return BY_GATEWAY[answer.status] ?? `The API failed (${answer.status}). Try again.`;
 }
 
+// When there was last a person: where nobody is, and nothing moves, questions are asked less often.
+let active = Date.now();
+for (const kind of ["pointerdown", "pointermove", "keydown", "scroll", "focus"]) {
+  addEventListener(kind, () => (active = Date.now()), { passive: true, capture: true });
+}
+const MOVING_SECONDS = 60;
+const SLOWER = 5;
+const SLOWEST_SECONDS = 60;
+
+// Seconds until it is asked again: `every` while something moves, then less often, and ever less after failures.
+export function pace(every, { moved, failures, now }) {
+  if (failures) {
+    return Math.min(SLOWEST_SECONDS, every * 2 ** failures);
+  }
+  return now - moved < MOVING_SECONDS * 1000 ? every : every * SLOWER;
+}
+
 // `{ data, error, busy, again }` of a question, asked again when it changes, and every so many seconds while the page
-// is seen. `question` is [path, query]. What was answered stays in sight until there is something newer of the path.
-export function useAnswer(question, { every = 0 } = {}) {
+// is seen (0: never). `question` is [path, query]; null asks nothing. What was answered stays in sight until there is
+// something newer of the path. What has not changed, and says so by its ETag, is not sent again.
+// `exact`: numbers stay as they were written, for whoever shows or edits JSON. `version`: of what it is about; it is asked
+// again when that is another one.
+export function useAnswer(question, { every = 0, exact = false, version = null } = {}) {
   const key = JSON.stringify(question);
   const [state, setState] = useState({ data: null, error: null, busy: true });
   const [round, setRound] = useState(0);
   const last = useRef(null);
   useEffect(() => {
+    if (question === null) {
+      last.current = null;
+      setState({ data: null, error: null, busy: false });
+      return undefined;
+    }
     const stop = new AbortController();
+    const [path, query] = question;
     let timer;
-    const kept = last.current === question[0];
-    last.current = question[0];
-    setState((before) => ({ ...before, data: kept ? before.data : null, error: null, busy: true }));
+    let known = { etag: null, text: null };
+    let moved = Date.now();
+    let failures = 0;
+    const kept = last.current === path;
+    last.current = path;
+    setState((before) => ({ data: kept ? before.data : null, error: null, busy: true }));
     async function once() {
+      timer = undefined;
       try {
-        const data = await ask(...question, stop.signal);
-        setState({ data, error: null, busy: false });
+        const headers = known.etag ? { "if-none-match": known.etag } : {};
+        const { data, etag, status } = await send("GET", path, { query, headers, signal: stop.signal, exact });
+        const text = status === 304 ? known.text : JSON.stringify(data);
+        if (text !== known.text) {
+          known = { etag, text };
+          moved = Date.now();
+          setState({ data, error: null, busy: false });
+        } else {
+          setState((before) => (before.error || before.busy ? { ...before, error: null, busy: false } : before));
+        }
+        failures = 0;
       } catch (error) {
         if (stop.signal.aborted) {
           return;
         }
+        failures += 1;
         setState((before) => ({ ...before, error, busy: false }));
       }
-      if (every && !stop.signal.aborted) {
-        timer = setTimeout(next, every * 1000);
+      if (every && !stop.signal.aborted && !document.hidden) {
+        const now = Date.now();
+        timer = setTimeout(once, pace(every, { moved: Math.max(moved, active), failures, now }) * 1000);
       }
     }
-    function next() {
-      if (document.hidden) {
-        timer = setTimeout(next, every * 1000);
-      } else {
+    function seen() {
+      if (every && !document.hidden && timer === undefined) {
         once();
+      } else if (document.hidden) {
+        clearTimeout(timer);
+        timer = undefined;
       }
     }
+    document.addEventListener("visibilitychange", seen);
     once();
     return () => {
+      document.removeEventListener("visibilitychange", seen);
       stop.abort();
       clearTimeout(timer);
     };
-  }, [key, round]);
-  return { ...state, again: () => setRound(round + 1) };
+  }, [key, round, every, version]);
+  return { ...state, again: useCallback(() => setRound((before) => before + 1), []) };
 }

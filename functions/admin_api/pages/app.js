@@ -3,36 +3,30 @@
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { Letter } from "./letter.js";
-import { Letters } from "./letters.js";
 import { ask } from "./api.js";
 import { go, here, usePlace } from "./place.js";
 import { finish, open, SignInError } from "./session.js";
 import { Notice } from "./parts.js";
 import { Shell, SignInPage } from "./shell.js";
-import { Task } from "./task.js";
-import { Tasks } from "./tasks.js";
-
-const VIEWS = {
-  "dead-letters": ({ words }) => (words.length > 1 ? html`<${Letter} id=${words[1]} />` : html`<${Letters} />`),
-  tasks: ({ words }) => (words.length > 1 ? html`<${Task} id=${words[1]} />` : html`<${Tasks} />`),
-};
+import { HOME, VIEWS } from "./views.js";
 
 function Missing() {
   return html`<${Notice} alone title="There is no such page"
-    >The address leads nowhere. <a href=${go.href("dead-letters")}>Go to the dead letters</a>.<//
+    >The address leads nowhere. <a href=${go.href(HOME)}>Go to the first page</a>.<//
   >`;
 }
 
 function View({ place, session }) {
-  const view = VIEWS[place.words[0]];
+  const { words } = place;
+  const view = Object.hasOwn(VIEWS, words[0]) ? VIEWS[words[0]] : null;
   useEffect(() => {
-    if (place.words[0] === "") {
-      go("dead-letters", {}, { replace: true });
+    if (words[0] === "") {
+      go(HOME, {}, { replace: true });
     }
-  }, [place.words[0]]);
-  return html`<${Shell} place=${place} session=${session}>
-    ${view ? view({ words: place.words }) : place.words[0] === "" ? null : html`<${Missing} />`}
+  }, [words[0]]);
+  const shown = view && (words.length > 1 ? view.one : view.view);
+  return html`<${Shell} place=${place} session=${session} views=${VIEWS}>
+    ${shown ? html`<${shown} key=${words.join("/")} id=${words[1]} words=${words} />` : words[0] !== "" && html`<${Missing} />`}
   <//>`;
 }
 

@@ -1,7 +1,9 @@
 // What several views are made of: how facts, states, waiting, nothing and failure look.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "htm/preact";
+import { ask } from "./api.js";
+import { number } from "./times.js";
 
 export function useTitle(title) {
   useEffect(() => {
@@ -27,7 +29,7 @@ export function Waiting({ what }) {
 }
 
 export function Status({ status }) {
-  return html`<span class=${`status ${status}`}>${status[0].toUpperCase()}${status.slice(1)}</span>`;
+  return html`<span class=${`status ${status.replaceAll(" ", "-")}`}>${status[0].toUpperCase()}${status.slice(1)}</span>`;
 }
 
 // Names and what they stand for: [name, value] each.
@@ -35,6 +37,18 @@ export function FactList({ facts }) {
   return html`<dl class="facts">
     ${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}
   </dl>`;
+}
+
+// Somebody, by the subject of his token.
+export function Who({ value }) {
+  return value === ask.session.claims.sub ? "you" : html`<span class="who">${value}</span>`;
+}
+
+// What was just done: told, and given the focus, for what had it is often gone.
+export function Done({ children }) {
+  const said = useRef(null);
+  useEffect(() => said.current.focus(), [children]);
+  return html`<p class="notice said" role="status" tabindex="-1" ref=${said}>${children}</p>`;
 }
 
 export function Id({ value }) {
@@ -48,15 +62,61 @@ export function Id({ value }) {
     <button type="button" class="small" onClick=${copy} aria-label=${`Copy ${value}`}>${copied ? "Copied" : "Copy"}</button>`;
 }
 
-// JSON that came from outside.
+// JSON that came from outside: what is small as text, what is large as a tree that can be folded.
 export function Json({ value, label }) {
-  return html`<pre tabindex="0" role="region" aria-label=${label}>${JSON.stringify(value, null, 2)}</pre>`;
+  const text = JSON.stringify(value, null, 2);
+  const large = text.length > LARGE;
+  const [asText, setAsText] = useState(false);
+  return html`${large &&
+    html`<p class="buttons">
+      <button type="button" class="small" onClick=${() => setAsText(!asText)}>${asText ? "As a tree" : "As text"}</button>
+    </p>`}
+    ${large && !asText
+      ? html`<div class="tree" tabindex="0" role="region" aria-label=${label}><${Branch} value=${value} depth=${0} /></div>`
+      : html`<pre tabindex="0" role="region" aria-label=${label}>${text}</pre>`}`;
 }
 
-// Newest and older, where there are such pages.
-export function Pages({ newest, older }) {
+const LARGE = 2000; // characters
+const LONG = 400; // characters of a text
+const MANY = 100; // entries shown at once
+
+function Branch({ name = null, value, depth }) {
+  const label = name === null ? null : html`<b>${name}:</b> `;
+  if (value === null || typeof value !== "object" || JSON.isRawJSON?.(value)) {
+    return html`<div class="leaf">${label}<${Leaf} value=${value} /></div>`;
+  }
+  const entries = Object.entries(value);
+  const count = Array.isArray(value) ? `[${number(entries.length)}]` : `{${number(entries.length)}}`;
+  return html`<${Fold} open=${depth === 0 || (depth < 3 && entries.length <= 12)} head=${html`${label}<span class="quiet">${count}</span>`}
+    entries=${entries} depth=${depth} />`;
+}
+
+function Fold({ open, head, entries, depth }) {
+  const [shown, setShown] = useState(open);
+  const [most, setMost] = useState(MANY);
+  return html`<details open=${open} onToggle=${(event) => setShown(event.target.open)}>
+    <summary>${head}</summary>
+    ${shown && entries.slice(0, most).map(([name, one]) => html`<${Branch} key=${name} name=${name} value=${one} depth=${depth + 1} />`)}
+    ${shown && entries.length > most &&
+    html`<button type="button" class="small" onClick=${() => setMost(most + 10 * MANY)}>
+      ${number(entries.length - most)} more</button>`}
+  </details>`;
+}
+
+function Leaf({ value }) {
+  const [whole, setWhole] = useState(false);
+  const text = JSON.stringify(value);
+  if (text.length <= LONG || whole) {
+    return html`<code>${text}</code>`;
+  }
+  return html`<code>${text.slice(0, LONG)}…</code>
+    <button type="button" class="small" onClick=${() => setWhole(true)}>All ${number(text.length)} characters</button>`;
+}
+
+// Newest and older, where there are such pages; `names` where a list has another order.
+export function Pages({ newest, older, names = ["Newest", "Older"] }) {
   return html`<p class="pages">
-    ${newest && html`<a class="button" href=${newest}>Newest</a>`}
-    ${older && html`<a class="button" href=${older}>Older</a>`}
+    ${newest && html`<a class="button" href=${newest}>${names[0]}</a>`}
+    ${older && html`<a class="button" href=${older}>${names[1]}</a>`}
   </p>`;
 }

@@ -3,13 +3,12 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "htm/preact";
 import { go } from "./place.js";
+import { DropZone } from "./documents/drop.js";
+import { PausedBanner } from "./overview/overview.js";
 import { Notice, useTitle } from "./parts.js";
+import { KeysHelp } from "./keys.js";
 import { ZoneSwitch } from "./times.js";
 
-const PAGES = [
-  ["dead-letters", "Dead letters"],
-  ["tasks", "Tasks"],
-];
 const KEPT = "counterfoil.tenant";
 
 // The tenant whose things are shown: that of the address, the only one of the token, or the last one.
@@ -55,17 +54,20 @@ function TenantChoice({ place, session }) {
   return tenant ? html`<span class="tenant">Tenant <b>${tenant}</b></span>` : null;
 }
 
-function Links({ place, tenant }) {
-  return PAGES.map(
-    ([word, title]) =>
-      html`<a href=${go.href(word, { tenant })} aria-current=${place.words[0] === word ? "page" : undefined}>${title}</a>`,
-  );
+function Links({ place, tenant, views }) {
+  const here = views[place.words[0]]?.under ?? place.words[0];
+  return Object.entries(views)
+    .filter(([, { title }]) => title)
+    .map(
+      ([word, { title }]) =>
+        html`<a href=${go.href(word, { tenant })} aria-current=${here === word ? "page" : undefined}>${title}</a>`,
+    );
 }
 
-export function Shell({ place, session, children }) {
+export function Shell({ place, session, views, children }) {
   const tenant = tenantOf(place, session);
   const content =
-    tenant !== null
+    tenant !== null || views[place.words[0]]?.bare
       ? children
       : tenants(session).every
         ? html`<${Notice} alone title="Which tenant?">Your role is for every tenant. Write the slug of one into the field above.<//>`
@@ -76,8 +78,8 @@ export function Shell({ place, session, children }) {
   return html`
     <a class="skip" href="#content">Skip to the content</a>
     <header class="top">
-      <a class="brand" href=${go.href("dead-letters", { tenant })}><${Mark} /> Counterfoil</a>
-      <nav aria-label="Main"><${Links} place=${place} tenant=${tenant} /></nav>
+      <a class="brand" href=${go.href("", { tenant })}><${Mark} /> Counterfoil</a>
+      <nav aria-label="Main"><${Links} place=${place} tenant=${tenant} views=${views} /></nav>
       <${TenantChoice} place=${place} session=${session} />
       <${ZoneSwitch} />
       <div class="user">
@@ -85,8 +87,10 @@ export function Shell({ place, session, children }) {
         <button type="button" onClick=${() => session.signOut()}>Sign out</button>
       </div>
     </header>
+    <${PausedBanner} tenant=${tenant} />
     <main id="content" tabindex="-1">${content}</main>
-    <footer><a href=${LICENSES} target="_blank" rel="noreferrer">Licences of what this page uses</a></footer>
+    <${DropZone} tenant=${tenant} />
+    <footer><${KeysHelp} /> <a href=${LICENSES} target="_blank" rel="noreferrer">Licences of what this page uses</a></footer>
   `;
 }
 

@@ -55,6 +55,22 @@ export function Time({ at, both = false }) {
 
 export const number = (value) => new Intl.NumberFormat("en-GB").format(value);
 
+// Seconds as people say them: the largest two units.
+export function lasting(seconds) {
+  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+  const first = units.findIndex(([, size]) => seconds >= size);
+  if (first < 0) {
+    return "0 s";
+  }
+  let left = Math.floor(seconds);
+  const parts = units.slice(first, first + 2).map(([name, size]) => {
+    const count = Math.floor(left / size);
+    left -= count * size;
+    return count ? `${count} ${name}` : "";
+  });
+  return parts.filter(Boolean).join(" ");
+}
+
 // The beginning of a day (YYYY-MM-DD) where the user is, so many days later, for the API.
 export function startOfDay(day, later = 0) {
   if (!/^\d{4}-\d{2}-\d{2}$/.test(day ?? "")) {

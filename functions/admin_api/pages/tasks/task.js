@@ -1,12 +1,16 @@
 // One task: what was asked for, what came of it, and each try.
 
+import { useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { useAnswer } from "./api.js";
-import { FactList, Failure, Id, Json, Notice, Status, useTitle, Waiting } from "./parts.js";
-import { go } from "./place.js";
-import { number, Time } from "./times.js";
+import { change, useAnswer } from "../api.js";
+import { Dialog } from "../dialog.js";
+import { FactList, Failure, Id, Json, Notice, Status, useTitle, Waiting } from "../parts.js";
+import { go } from "../place.js";
+import { may } from "../roles.js";
+import { number, Time } from "../times.js";
 
-const ANEW_SECONDS = 5;
+const ANEW_SECONDS = 1;
+export const UNDER_WAY = ["pending", "in-progress"];
 
 export function Task({ id }) {
   const { data: task, error, again } = useAnswer([`tasks/${encodeURIComponent(id)}`, {}], { every: ANEW_SECONDS });
@@ -25,6 +29,7 @@ export function Task({ id }) {
     ${error && html`<${Failure} error=${error} again=${again} />`}
     ${task.error && html`<p class="error">${task.error}</p>`}
     <${Facts} task=${task} />
+    ${may("operator") && UNDER_WAY.includes(task.status) && html`<p class="buttons"><${Cancel} task=${task} done=${again} /></p>`}
     ${task.result !== null &&
     html`<section aria-labelledby="result">
       <h2 id="result">Result</h2>
@@ -34,7 +39,7 @@ export function Task({ id }) {
       <h2 id="tries">Tries</h2>
       ${task.timeline.length
         ? html`<ol class="timeline">${task.timeline.map((one) => html`<${Try} one=${one} />`)}</ol>`
-        : html`<p class="quiet">None has ended yet.</p>`}
+        : html`<p class="quiet">${task.attempts ? "The first is under way." : UNDER_WAY.includes(task.status) ? "None has begun yet." : "None was begun."}</p>`}
     </section>`;
 }
 
@@ -57,12 +62,43 @@ function Facts({ task }) {
   return html`<${FactList} facts=${facts} />`;
 }
 
+// A button that cancels a task, after it was asked whether it is to.
+export function Cancel({ task, done, small = false }) {
+  const [asked, setAsked] = useState(false);
+  const [state, setState] = useState({ busy: false, error: null });
+  const close = () => {
+    setAsked(false);
+    setState({ busy: false, error: null });
+  };
+  const cancel = async () => {
+    setState({ busy: true, error: null });
+    try {
+      await change("POST", `tasks/${task.job_id}/cancel`);
+      close();
+    } catch (error) {
+      setState({ busy: false, error });
+    }
+    done(); // what it was refused for is to be seen behind the dialog
+  };
+  return html`<button type="button" class=${small ? "small" : ""} aria-label=${`Cancel ${task.task_type} ${task.job_id}`}
+      onClick=${() => setAsked(true)}>Cancel</button>
+    ${asked &&
+    html`<${Dialog} title="Cancel this task?" close=${close} busy=${state.busy}>
+      <p>${task.task_type}, handed in <${Time} at=${task.created_at} />. It is not begun any more; a try under way changes nothing.</p>
+      ${state.error && html`<p class="failure" role="alert">${state.error.message}</p>`}
+      <div class="buttons">
+        <button class="main" type="button" disabled=${state.busy || state.error?.status === 409} onClick=${cancel}>Cancel it</button>
+        <button type="button" disabled=${state.busy} onClick=${close}>Leave it</button>
+      </div>
+    <//>`}`;
+}
+
 function Try({ one }) {
   const seconds = (new Date(one.ended_at) - new Date(one.began_at)) / 1000;
   return html`<li>
-    <p><b>Try ${one.number}: ${one.outcome}</b>
+    <p><b>Try ${one.number}: ${one.outcome}</b>${one.revision > 1 && html` <span class="quiet">of revision ${one.revision}</span>`}
       <span class="quiet"> <${Time} at=${one.ended_at} />, after ${seconds.toFixed(seconds < 10 ? 1 : 0)} s</span></p>
     ${one.error && html`<p class="error">${one.error}</p>`}
-    ${one.next_attempt_at && html`<p class="quiet">Next try at <${Time} at=${one.next_attempt_at} /></p>`}
+    ${one.next_attempt_at && html`<p class="quiet">The next try was to come at <${Time} at=${one.next_attempt_at} /></p>`}
   </li>`;
 }

@@ -1,0 +1,32 @@
+// Fields of filters. `change` is told what the filter says now, by its names in the address.
+
+import { useEffect, useState } from "preact/hooks";
+import { html } from "htm/preact";
+
+export const ANY = ["", "any"];
+
+// One of `options`: [value, how it is called] each.
+export function Choice({ title, value, options, choose }) {
+  return html`<label>${title}
+    <select value=${value} onChange=${(event) => choose(event.target.value)}>
+      ${options.map(([one, told]) => html`<option value=${one}>${told}</option>`)}
+    </select>
+  </label>`;
+}
+
+// The first day and the last one.
+export function Days({ wanted, change }) {
+  return html`<label>From
+      <input type="date" value=${wanted.from} onChange=${(event) => change({ from: event.target.value })} />
+    </label>
+    <label>To
+      <input type="date" value=${wanted.to} onChange=${(event) => change({ to: event.target.value })} />
+    </label>`;
+}
+
+// What is typed and not searched for yet; another address has another text.
+export function useTyped(known) {
+  const [text, setText] = useState(known);
+  useEffect(() => setText(known), [known]);
+  return [text, setText];
+}

@@ -1,0 +1,65 @@
+// Single keys that do things: registered by what is in sight, listed in a dialog, never heard while somebody types, and
+// off for whoever wants them off (WCAG 2.1.4): who speaks to a computer, or hits a key by chance.
+
+import { useLayoutEffect, useState } from "preact/hooks";
+import { html } from "htm/preact";
+import { Dialog } from "./dialog.js";
+
+const KEPT = "counterfoil.keys";
+const shown = []; // lists of { key, what, act }, the latest last
+
+export const keysAreOn = () => localStorage.getItem(KEPT) !== "off";
+
+// While the component is shown: [{ key, what, act }]. `key` as KeyboardEvent has it; `what` for people, without which it
+// is not listed; `act` null where the browser does it. Those of a component inside another go first. Before anything is
+// painted: a key pressed at what is just in sight must not reach what stood there before.
+export function useKeys(keys) {
+  useLayoutEffect(() => {
+    shown.push(keys);
+    return () => shown.splice(shown.indexOf(keys), 1);
+  });
+}
+
+const TYPING = "input:not([type=checkbox]):not([type=radio]):not([type=button]), textarea, select, [contenteditable]";
+
+addEventListener("keydown", (event) => {
+  const meant = !(event.ctrlKey || event.metaKey || event.altKey || event.isComposing || event.defaultPrevented);
+  if (!meant || !keysAreOn() || event.target.closest?.(`${TYPING}, dialog`) || document.querySelector("dialog[open]")) {
+    return;
+  }
+  for (let at = shown.length - 1; at >= 0; at -= 1) {
+    const found = shown[at].find((one) => one.key === event.key && one.act);
+    if (found) {
+      event.preventDefault();
+      found.act();
+      return;
+    }
+  }
+});
+
+const NAMES = { Enter: "Enter", Escape: "Esc", " ": "Space" };
+
+// The button that shows the list, and the key that does.
+export function KeysHelp() {
+  const [open, setOpen] = useState(false);
+  useKeys([{ key: "?", what: "Show this list", act: () => setOpen(true) }]);
+  return html`<button type="button" class="link" onClick=${() => setOpen(true)}>Keys</button>
+    ${open && html`<${KeysDialog} close=${() => setOpen(false)} />`}`;
+}
+
+function KeysDialog({ close }) {
+  const [on, setOn] = useState(keysAreOn);
+  const turn = (event) => {
+    localStorage.setItem(KEPT, event.target.checked ? "on" : "off");
+    setOn(event.target.checked);
+  };
+  const listed = [...shown].reverse().flat().filter((one) => one.what);
+  return html`<${Dialog} title="Keys" close=${close}>
+    <p class="quiet">On this page. None of them is heard while you type.</p>
+    <dl class="keys">
+      ${listed.map((one) => html`<div><dt><kbd>${NAMES[one.key] ?? one.key}</kbd></dt><dd>${one.what}</dd></div>`)}
+    </dl>
+    <p><label class="choice"><input type="checkbox" checked=${on} onChange=${turn} /> Single keys do things</label></p>
+    <div class="buttons"><button class="main" type="button" onClick=${close}>Close</button></div>
+  <//>`;
+}

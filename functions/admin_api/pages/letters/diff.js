@@ -1,0 +1,61 @@
+// What differs between two texts, line by line.
+
+const LARGEST = 4e6; // pairs of lines that are held against one another
+
+// [kind, line] of each line: kind " " in both, "-" only before, "+" only after.
+export function diff(before, after) {
+  const [one, other] = [before.split("\n"), after.split("\n")];
+  let from = 0;
+  while (from < one.length && from < other.length && one[from] === other[from]) {
+    from += 1;
+  }
+  let end = 0;
+  while (end < one.length - from && end < other.length - from && one.at(-1 - end) === other.at(-1 - end)) {
+    end += 1;
+  }
+  const same = (lines) => lines.map((line) => [" ", line]);
+  const middle = between(one.slice(from, one.length - end), other.slice(from, other.length - end));
+  return [...same(one.slice(0, from)), ...middle, ...same(one.slice(one.length - end))];
+}
+
+// By the longest common subsequence; what is too large for that differs as a whole.
+function between(one, other) {
+  if (one.length * other.length > LARGEST) {
+    return [...one.map((line) => ["-", line]), ...other.map((line) => ["+", line])];
+  }
+  const width = other.length + 1;
+  const common = new Uint32Array((one.length + 1) * width);
+  for (let i = one.length - 1; i >= 0; i -= 1) {
+    for (let j = other.length - 1; j >= 0; j -= 1) {
+      common[i * width + j] =
+        one[i] === other[j]
+          ? common[(i + 1) * width + j + 1] + 1
+          : Math.max(common[(i + 1) * width + j], common[i * width + j + 1]);
+    }
+  }
+  const found = [];
+  let [i, j] = [0, 0];
+  while (i < one.length || j < other.length) {
+    if (i < one.length && j < other.length && one[i] === other[j]) {
+      found.push([" ", one[i]]);
+      i += 1;
+      j += 1;
+    } else if (j === other.length || (i < one.length && common[(i + 1) * width + j] >= common[i * width + j + 1])) {
+      found.push(["-", one[i]]);
+      i += 1;
+    } else {
+      found.push(["+", other[j]]);
+      j += 1;
+    }
+  }
+  return found;
+}
+
+const AROUND = 3;
+
+// The same with what is far from any difference left out: null in its place.
+export function around(lines) {
+  const near = lines.map((_, at) => lines.slice(Math.max(0, at - AROUND), at + AROUND + 1).some(([kind]) => kind !== " "));
+  const shown = near.map((one, at) => one || (near[at - 1] !== false && near[at + 1] !== false)); // no gap of one line
+  return lines.flatMap((line, at) => (shown[at] ? [line] : at === 0 || shown[at - 1] ? [null] : []));
+}

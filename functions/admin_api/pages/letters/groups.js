@@ -1,0 +1,82 @@
+// What dead letters died of: groups of those alike, with how many there were when, and what is done about all of one.
+
+import { useState } from "preact/hooks";
+import { html } from "htm/preact";
+import { useAnswer } from "../api.js";
+import { BulkDialog } from "./bulk.js";
+import { ACTIONS } from "./changes.js";
+import { Failure, Status } from "../parts.js";
+import { may } from "../roles.js";
+import { number, Time } from "../times.js";
+
+const EVERY_SECONDS = 2;
+
+export function Groups({ wanted, hrefOf }) {
+  const { tenant, status } = wanted;
+  const [asked, setAsked] = useState(null); // { action, group }
+  const { data, error, again } = useAnswer(["admin/dlq/groups", { tenant, status, limit: 10 }], { every: EVERY_SECONDS });
+  if (!data) {
+    return error ? html`<${Failure} error=${error} again=${again} />` : null;
+  }
+  if (data.groups.length < 2) {
+    return null; // one group says no more than the list
+  }
+  return html`<section aria-labelledby="groups">
+    <h2 id="groups">What they died of</h2>
+    <table class="rows">
+      <thead>
+        <tr>
+          <th scope="col">Error</th>
+          <th scope="col">Worker</th>
+          <th scope="col" class="count">Pending</th>
+          <th scope="col">Last 24 hours</th>
+          <th scope="col">Last seen</th>
+          <th scope="col">State</th>
+          ${may("operator") && html`<th scope="col">Whole group</th>`}
+        </tr>
+      </thead>
+      <tbody>
+        ${data.groups.map((group) => html`<${GroupRow} key=${group.fingerprint} group=${group}
+          href=${hrefOf({ ...wanted, fingerprint: group.fingerprint, cursor: "" })}
+          begin=${(action) => setAsked({ action, group })} />`)}
+      </tbody>
+    </table>
+    ${data.next && html`<p class="quiet">The ten groups that died last are shown.</p>`}
+    ${asked &&
+    html`<${BulkDialog} action=${asked.action} letters=${[]} filter=${{ tenant, fingerprint: asked.group.fingerprint }}
+      of=${asked.group.sentence} close=${() => setAsked(null)} />`}
+  </section>`;
+}
+
+function GroupRow({ group, href, begin }) {
+  return html`<tr>
+    <td data-label="Error"><a href=${href}>${group.sentence}</a> <span class="quiet">${group.error_type}</span></td>
+    <td data-label="Worker">${group.worker}</td>
+    <td data-label="Pending" class="count">${number(group.pending)} <span class="quiet">of ${number(group.count)}</span></td>
+    <td data-label="Last 24 hours"><${Trend} counts=${group.trend} /></td>
+    <td data-label="Last seen"><${Time} at=${group.last_seen} /></td>
+    <td data-label="State"><${Status} status=${group.state} /></td>
+    ${may("operator") &&
+    html`<td data-label="Whole group">
+      ${group.pending > 0 &&
+      html`<div class="buttons">
+        ${Object.entries(ACTIONS).map(
+          ([name, { verb }]) => html`<button type="button" class="small" aria-label=${`${verb} the group: ${group.sentence}`}
+            onClick=${() => begin(name)}>${verb}</button>`,
+        )}
+      </div>`}
+    </td>`}
+  </tr>`;
+}
+
+function Trend({ counts }) {
+  const most = Math.max(1, ...counts);
+  const sum = counts.reduce((total, one) => total + one, 0);
+  return html`<svg class="trend" viewBox=${`0 0 ${counts.length * 5} 20`} role="img"
+    aria-label=${sum ? `${number(sum)} in 24 hours, ${number(most)} in the worst of them` : "none in 24 hours"}>
+    ${counts.map((one, hour) => {
+      const height = one ? Math.max(2, (one / most) * 19) : 1;
+      return html`<rect class=${one ? "some" : "none"} x=${hour * 5} y=${20 - height} width="4" height=${height} />`;
+    })}
+  </svg>`;
+}

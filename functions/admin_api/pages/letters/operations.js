@@ -1,0 +1,236 @@
+// Operations on many dead letters: how far each is, and what may be done about it while it goes on.
+
+import { useState } from "preact/hooks";
+import { html } from "htm/preact";
+import { ask, change, etagOf, useAnswer } from "../api.js";
+import { ACTIONS } from "./changes.js";
+import { Dialog } from "../dialog.js";
+import { useKeys } from "../keys.js";
+import { Done, FactList, Failure, Id, Notice, Pages, Status, useTitle, Waiting, Who } from "../parts.js";
+import { go, usePlace } from "../place.js";
+import { may } from "../roles.js";
+import { tenantOf } from "../shell.js";
+import { number, Time } from "../times.js";
+
+const EVERY_SECONDS = 1;
+const LIST_SECONDS = 2;
+const ALIVE = ["waiting", "canary", "running", "paused"];
+const SAYS = {
+  waiting: "Its letters are being selected.",
+  canary: "The first few were tried again, and are waited for. The others follow if these do not die again.",
+  running: "It goes on by itself: this page may be closed.",
+  paused: "It waits until somebody resumes it. What was begun before goes on.",
+  done: "Every letter has its result.",
+  aborted: "Somebody ended it. What was done is not undone.",
+  stopped: "It ended itself.",
+};
+
+const verbOf = (operation) => ACTIONS[operation.action]?.verb ?? operation.action;
+
+// How many letters have their result, and how many are meant, as far as they are selected.
+function countsOf({ done, failed, skipped, left, total }) {
+  const handled = done + failed + skipped;
+  return { handled, meant: total ?? handled + left };
+}
+
+function Progress({ operation }) {
+  const { handled, meant } = countsOf(operation);
+  return html`<progress value=${handled} max=${Math.max(1, meant)} aria-label="Letters that have their result"></progress>
+    <span class="quiet"> ${number(handled)} of ${number(meant)}${operation.total === null && " so far"}</span>`;
+}
+
+function back(tenant) {
+  return html`<p><a href=${go.href("dead-letters", { tenant })}>All dead letters</a></p>`;
+}
+
+export function Operations() {
+  const place = usePlace();
+  const tenant = tenantOf(place, ask.session);
+  const cursor = place.query.get("cursor") ?? "";
+  useTitle("Operations");
+  const { data, error, again } = useAnswer(["admin/dlq/operations", { tenant, cursor }], { every: cursor ? 0 : LIST_SECONDS });
+  return html`${back(tenant)}
+    <h1>Operations</h1>
+    <p class="lead">What was done to many dead letters at once, and what is under way.</p>
+    ${error && html`<${Failure} error=${error} again=${again} />`}
+    ${data
+      ? html`<section aria-label="Operations">
+          ${data.operations.length ? html`<${Rows} operations=${data.operations} />` : html`<${Notice} title="None yet"
+            >Choose letters in the list, or look for some, and retry, resolve or ignore them together.<//
+          >`}
+          <${Pages} newest=${cursor && go.href("operations", { tenant })} older=${data.next && go.href("operations", { tenant, cursor: data.next })} />
+        </section>`
+      : !error && html`<${Waiting} what="operations" />`}`;
+}
+
+function Rows({ operations }) {
+  return html`<table class="rows">
+    <thead>
+      <tr>
+        <th scope="col">Asked for</th>
+        <th scope="col">What</th>
+        <th scope="col">Who</th>
+        <th scope="col">Progress</th>
+        <th scope="col" class="count">Failed</th>
+        <th scope="col">State</th>
+      </tr>
+    </thead>
+    <tbody>
+      ${operations.map(
+        (operation) => html`<tr key=${operation.operation_id}>
+          <td data-label="Asked for"><a href=${go.href(`operations/${operation.operation_id}`, { tenant: operation.tenant })}
+            ><${Time} at=${operation.requested_at} /></a></td>
+          <td data-label="What">${verbOf(operation)}</td>
+          <td data-label="Who"><${Who} value=${operation.requested_by} /></td>
+          <td data-label="Progress"><${Progress} operation=${operation} /></td>
+          <td data-label="Failed" class="count">${number(operation.failed)}</td>
+          <td data-label="State"><${Status} status=${operation.state} /></td>
+        </tr>`,
+      )}
+    </tbody>
+  </table>`;
+}
+
+export function Operation({ id }) {
+  const path = `admin/dlq/operations/${encodeURIComponent(id)}`;
+  const { data: operation, error, again } = useAnswer([path, {}], { every: EVERY_SECONDS });
+  useTitle("Operation");
+  if (!operation) {
+    return html`<h1>Operation</h1>
+      ${error?.status === 404
+        ? html`<${Notice} title="There is no such operation">It may have been deleted, or be of a tenant that you do not see.<//>`
+        : error
+          ? html`<${Failure} error=${error} again=${again} />`
+          : html`<${Waiting} what="the operation" />`}`;
+  }
+  const { tenant } = operation;
+  const { meant } = countsOf(operation);
+  const facts = [
+    ["Asked for", html`<${Time} at=${operation.requested_at} both=${true} /> by <${Who} value=${operation.requested_by} />`],
+    ["Rate", `${number(operation.rate)} a second at most`],
+    ["Tenant", tenant],
+    ["Which", operation.filter === null ? "letters that were chosen" : html`<${Which} filter=${operation.filter} />`],
+    ["Operation", html`<${Id} value=${operation.operation_id} />`],
+  ];
+  if (operation.canary) {
+    facts.push(["Canary", `${number(operation.canary)} first`]);
+  }
+  if (operation.notes) {
+    facts.push(["Note", operation.notes]);
+  }
+  if (operation.ended_at) {
+    facts.push(["Ended", html`<${Time} at=${operation.ended_at} both=${true} />`]);
+  }
+  return html`<p><a href=${go.href("operations", { tenant })}>All operations</a></p>
+    <h1><${Status} status=${operation.state} /> ${verbOf(operation)} ${number(meant)}
+      ${meant === 1 ? " dead letter" : " dead letters"}</h1>
+    ${error && html`<${Failure} error=${error} again=${again} />`}
+    <p>${SAYS[operation.state]} ${operation.reason}</p>
+    <p class="whole"><${Progress} operation=${operation} /></p>
+    <dl class="counts">
+      ${["done", "failed", "skipped"].map((name) => html`<div><dt>${name}</dt><dd>${number(operation[name])}</dd></div>`)}
+      <div><dt>to come</dt><dd>${number(operation.left)}</dd></div>
+    </dl>
+    ${may("operator") && ALIVE.includes(operation.state) && html`<${Controls} operation=${operation} path=${path} again=${again} />`}
+    <${FactList} facts=${facts} />
+    <${Items} path=${path} tenant=${tenant} id=${id} alive=${ALIVE.includes(operation.state)} />`;
+}
+
+// What the filter of an operation says.
+function Which({ filter }) {
+  const said = Object.entries(filter).filter(([, value]) => value !== null);
+  return said.length
+    ? said.map(([name, value]) => html`<span class="chip">${name.replaceAll("_", " ")}: <b>${String(value)}</b></span> `)
+    : "all that were pending";
+}
+
+function Controls({ operation, path, again }) {
+  const [failure, setFailure] = useState(null);
+  const [said, setSaid] = useState(null);
+  const [busy, setBusy] = useState(false);
+  const [aborting, setAborting] = useState(false);
+  const paused = operation.state === "paused";
+  const act = async (what, sentence) => {
+    setBusy(true);
+    setFailure(null);
+    try {
+      await change("POST", `${path}/${what}`, null, { etag: etagOf(operation.version) });
+      setSaid(sentence);
+    } catch (error) {
+      setFailure(error);
+    }
+    setBusy(false);
+    setAborting(false);
+    again();
+  };
+  const pause = () => act("pause", "It is paused.");
+  const resume = () => act("resume", "It goes on.");
+  useKeys([{ key: "p", what: paused ? "Resume" : "Pause", act: paused ? resume : pause }]);
+  return html`<div class="buttons actions">
+      ${paused
+        ? html`<button type="button" class="main" disabled=${busy} onClick=${resume}>Resume</button>`
+        : html`<button type="button" disabled=${busy} onClick=${pause}>Pause</button>`}
+      <button type="button" class="danger" disabled=${busy} onClick=${() => setAborting(true)}>Abort…</button>
+    </div>
+    ${failure && html`<p class="failure" role="alert">${failure.message}</p>`}
+    ${said && html`<${Done}>${said}<//>`}
+    ${aborting &&
+    html`<${Dialog} title="Abort this operation?" close=${() => setAborting(false)} busy=${busy}>
+      <p>What was done stays done. The letters that have no result yet stay as they are.</p>
+      <div class="buttons">
+        <button type="button" class="danger" disabled=${busy} onClick=${() => act("abort", "It is aborted.")}>Abort</button>
+        <button type="button" disabled=${busy} onClick=${() => setAborting(false)}>Let it go on</button>
+      </div>
+    <//>`}`;
+}
+
+const RESULTS = ["", "done", "failed", "skipped"];
+
+function Items({ path, tenant, id, alive }) {
+  const { query } = usePlace();
+  const cursor = query.get("cursor") ?? "";
+  const result = RESULTS.includes(query.get("result")) ? query.get("result") : "";
+  const { data, error, again } = useAnswer([`${path}/items`, { cursor, result }], { every: alive ? LIST_SECONDS : 0 });
+  const page = (more) => go.href(`operations/${id}`, { tenant, result, ...more });
+  return html`<section aria-labelledby="items">
+    <div class="heading">
+      <h2 id="items">Each letter</h2>
+      <nav class="aside" aria-label="By result">
+        ${RESULTS.map((one) => html`<a href=${page({ result: one })} aria-current=${one === result ? "true" : undefined}>${one || "all"}</a>`)}
+      </nav>
+    </div>
+    ${error && !data && html`<${Failure} error=${error} again=${again} />`}
+    ${!data
+      ? !error && html`<${Waiting} what="the letters" />`
+      : html`${data.items.length
+            ? html`<${ItemRows} items=${data.items} tenant=${tenant} />`
+            : html`<p class="quiet">${result ? `None is ${result}.` : "None is selected yet."}</p>`}
+          <p class="pages">
+            ${cursor && html`<a class="button" href=${page({})}>First</a>`}
+            ${data.next && html`<a class="button" href=${page({ cursor: data.next })}>Next</a>`}
+          </p>`}
+  </section>`;
+}
+
+function ItemRows({ items, tenant }) {
+  return html`<table class="rows">
+    <thead>
+      <tr>
+        <th scope="col" class="count">No.</th>
+        <th scope="col">Letter</th>
+        <th scope="col">Result</th>
+        <th scope="col">Why</th>
+      </tr>
+    </thead>
+    <tbody>
+      ${items.map(
+        (item) => html`<tr key=${item.number}>
+          <td data-label="No." class="count">${number(item.number)}</td>
+          <td data-label="Letter"><a href=${go.href(`dead-letters/${item.job_id}`, { tenant })}><code>${item.job_id}</code></a></td>
+          <td data-label="Result">${item.result ? html`<${Status} status=${item.result} />` : html`<span class="quiet">to come</span>`}</td>
+          <td data-label="Why">${item.reason}</td>
+        </tr>`,
+      )}
+    </tbody>
+  </table>`;
+}

@@ -1,0 +1,19 @@
+// What whoever is signed in may do: what he may not is not offered. The API decides, whatever is shown here.
+
+import { ask } from "./api.js";
+
+const ROLES = ["viewer", "operator", "admin"];
+const EVERY_TENANT = "tenant:*";
+
+// Whether the token has this role or one that may more.
+export function may(role) {
+  return ROLES.slice(ROLES.indexOf(role)).some((one) => ask.session.groups.includes(one));
+}
+
+export function mayEditPayloads() {
+  return may("admin") || (may("operator") && ask.session.groups.includes("edit-payloads"));
+}
+
+export function maySeeEveryTenant() {
+  return ask.session.groups.includes(EVERY_TENANT);
+}

@@ -1,0 +1,200 @@
+"""The console in a real browser, on the tests' local cloud.
+
+How a flow is written:
+
+    def test_a_letter_is_found_by_its_words(console: Console, failing: Failing, tenant: Tenant) -> None:
+        failing.tasks(tenant, ["first", "second"])                   # work that really fails becomes letters
+        page = console.opened("operator", tenant, "dead-letters")    # signed in, at this address of the console
+        page.get_by_label("Words of the error").fill("model")        # what people see names what is meant
+        page.keyboard.press("Enter")
+        expect(rows(page, "Letters")).to_have_count(2)               # Playwright waits; nothing sleeps
+        looks(page, "dead-letters-found")                            # axe, telephones, and three pictures
+
+- A test that changes letters has a tenant of its own (`tenant`) and makes its letters. One that only looks takes
+  `shown`: a tenant with letters of every kind, for all tests.
+- `console.opened(role, tenant, at)` signs in somebody who sees every tenant, once per role for all tests, and opens the
+  console for this one. `alone=True`: somebody who sees this tenant and no other; that is a sign-in for each tenant.
+  `console.stranger(at)` is not signed in; `people.sign_in` does that. More tabs: `page.context.new_page()`.
+- Whatever goes wrong unseen fails the test at its end: errors on the browser's console, violations of the content
+  security policy, failures of scripts, requests to any other origin.
+- `looks(page, name)` keeps pictures below build/console-pictures; a test that fails keeps one of each tab that was open
+  below build/console-pictures/failed, and names it.
+- On a cloud that is up already, tests begin at once (it is deployed again where the code has changed):
+  COUNTERFOIL_E2E_CLOUD=.local/cloud .venv/bin/python -m pytest tests/e2e/console
+"""
+
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from urllib.parse import urlencode, urlsplit
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Error as BrowserError
+
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import ROOT
+from cli.console import EVERY_TENANT, Role
+from cli.setup import WAY_TO_BROWSER, browser
+from cli.tenants import Tenant, add_tenant
+from tests.e2e.console.failing import Failing, Model, tell
+from tests.e2e.console.looks import PICTURES, WIDE, picture
+from tests.e2e.console.people import SESSION, People, sign_in
+from tests.e2e.console.watching import Watch
+
+REQUIRED = "COUNTERFOIL_BROWSER_TESTS"
+"""Set to `required`, a machine without a browser fails these tests instead of skipping them."""
+ACCOUNT = "DE89370400440532013000"
+"""An account number that is the name of a file of `shown`: of those that look, an admin alone may see it."""
+PATIENCE = 30_000
+"""Milliseconds for which Playwright waits: a process that answers the API may have to start first."""
+_GIVE = """([name, value]) => {
+    if (location.origin !== "null" && !sessionStorage.getItem("tests.given")) {
+        sessionStorage.setItem("tests.given", "once");
+        sessionStorage.setItem(name, value);
+    }
+}"""
+"""Each tab keeps tokens of its own, and a test may sign out: they are given once."""
+
+
+@dataclass
+class Console:
+    """Opens the console, and watches over what it does."""
+
+    chromium: Browser
+    people: People
+    watches: dict[BrowserContext, Watch] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        """Where it is, without a slash at the end."""
+        return self.people.cloud.console_url
+
+    def blank(self) -> Page:
+        """A tab of a browser that was never here."""
+        return self._context().new_page()
+
+    def stranger(self, at: str = "") -> Page:
+        """Open an address below the console's, as somebody who is not signed in."""
+        page = self.blank()
+        page.goto(f"{self.url}/{at}" if at else self.url)
+        return page
+
+    def opened(self, role: Role, tenant: Tenant, at: str = "dead-letters", *, alone: bool = False) -> Page:
+        """Open an address below the console's, signed in, for a tenant."""
+        context = self._context()
+        given = [SESSION, self._session(role, tenant.slug if alone else EVERY_TENANT)]
+        context.add_init_script(f"({_GIVE})({given!r})")
+        page = context.new_page()
+        page.goto(f"{self.url}/{at}{'&' if '?' in at else '?'}{urlencode({'tenant': tenant.slug})}")
+        page.get_by_role("button", name="Sign out").wait_for()
+        return page
+
+    def _session(self, role: Role, slug: str) -> str:
+        """What the tab of such a person keeps, who signs in where nobody did."""
+        key = (role, slug)
+        if key not in self.people.sessions:
+            page = self.stranger()
+            sign_in(page, self.people.person(role, slug))
+            self.people.sessions[key] = page.evaluate(f"sessionStorage.getItem('{SESSION}')")
+            page.context.close()
+        return self.people.sessions[key]
+
+    def _context(self) -> BrowserContext:
+        context = self.chromium.new_context(
+            viewport=WIDE, locale="en-GB", timezone_id="Europe/Berlin", reduced_motion="reduce", color_scheme="light"
+        )
+        context.set_default_timeout(PATIENCE)
+        url = urlsplit(self.url)
+        self.watches[context] = Watch(context, f"{url.scheme}://{url.netloc}")
+        return context
+
+    def pages(self) -> Iterator[Page]:
+        """The tabs that are open."""
+        for context in self.watches:
+            yield from context.pages
+
+    def close(self) -> list[str]:
+        """Close every tab. Returns what went wrong unseen."""
+        for context in self.watches:
+            context.close()
+        return [fault for watch in self.watches.values() for fault in watch.faults]
+
+
+@pytest.fixture(scope="session")
+def fresh_pictures() -> None:
+    """Pictures of failures are those of this run."""
+    for path in (PICTURES / "failed").glob("*.png"):
+        path.unlink()
+
+
+@pytest.fixture(scope="package")
+def chromium(fresh_pictures: None) -> Iterator[Browser]:
+    """The machine's browser. Playwright's loop runs in this thread, and so for no longer than these tests do."""
+    found = browser()
+    if found is None:
+        reason = f"There is no Chromium on this machine. {WAY_TO_BROWSER}"
+        assert os.environ.get(REQUIRED) != "required", reason
+        pytest.skip(reason)
+    expect.set_options(timeout=PATIENCE)
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=found)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def people(cloud: Cloud) -> People:
+    """Whoever signs in."""
+    return People(cloud)
+
+
+@pytest.fixture(scope="session")
+def failing(cloud: Cloud, people: People) -> Iterator[Failing]:
+    """What makes dead letters."""
+    model = Model()
+    with model:
+        tell(cloud, model)
+        yield Failing(cloud, people, model)
+
+
+@pytest.fixture
+def console(chromium: Browser, people: People, request: pytest.FixtureRequest) -> Iterator[Console]:
+    """The console, closed at the test's end, when nothing may have gone wrong unseen."""
+    console = Console(chromium, people)
+    yield console
+    if len(faults := console.close()):
+        pytest.fail("\n".join([f"{request.node.name}: the browser was not content.", *faults]), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def shown(cloud: Cloud, failing: Failing, tmp_path_factory: pytest.TempPathFactory) -> Tenant:
+    """A tenant with dead letters of every kind, to be looked at and not to be changed: files, and tasks."""
+    tenant = add_tenant(cloud, f"shown-{uuid4().hex[:6]}")[0]
+    folder = tmp_path_factory.mktemp("files")
+    for number in range(3):
+        (folder / f"broken-{number}.pdf").write_bytes(b"%PDF-1.7\n" + bytes([number]) * 200)
+    (folder / f"{ACCOUNT}.xml").write_text("<Invoice><unclosed></Invoice>")
+    failing.files(tenant, sorted(folder.iterdir()))
+    failing.tasks(tenant, ["Where is my order?", "Where is my invoice?"])
+    return tenant
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails leaves a picture of each tab, and says where it is."""
+    report = yield
+    console = getattr(item, "funcargs", {}).get("console")
+    if report.when == "call" and report.failed and isinstance(console, Console):
+        report.sections.append(("Pictures", "\n".join(_pictures(item.name, console)) or "no tab was open"))
+    return report
+
+
+def _pictures(name: str, console: Console) -> Iterator[str]:
+    for number, page in enumerate(console.pages(), 1):
+        try:
+            path = picture(page, f"failed/{name}-{number}")
+            yield f"look at {path.relative_to(ROOT)}: {page.url}"
+        except BrowserError as error:
+            yield f"no picture of {page.url}: {error.message}"

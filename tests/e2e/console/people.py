@@ -1,0 +1,56 @@
+"""Who signs in to the console: people by role and tenant, each by the pool's own page, once for all tests."""
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import httpx
+from playwright.sync_api import Page
+
+from cli.cloud.cloud import Cloud
+from cli.console import Person, Role, make_person
+from cli.tenants import Tenant
+
+SESSION = "counterfoil.session"
+"""Where a tab keeps its tokens."""
+PATIENCE = 60
+"""Seconds for an answer of the API: the first one waits for a process to start."""
+
+
+@dataclass
+class People:
+    """The people of the tests' cloud."""
+
+    cloud: Cloud
+    sessions: dict[tuple[Role, str], str] = field(default_factory=dict)
+    """What the tab of somebody who signed in keeps, by role and the tenant's slug (`*`: every tenant)."""
+    _made: dict[tuple[Role, str], Person] = field(default_factory=dict)
+
+    def person(self, role: Role, slug: str) -> Person:
+        """Somebody of this role, for one tenant or for all of them."""
+        key = (role, slug)
+        if key not in self._made:
+            email = f"{role}.{slug}@example.com".replace("*", "all")
+            self._made[key] = make_person(self.cloud, email, [role, f"tenant:{slug}"])
+        return self._made[key]
+
+    def api(self, role: Role, tenant: Tenant) -> httpx.Client:
+        """A client of the API, for what programs do: as somebody of this role and tenant. To be closed."""
+        person = self.person(role, tenant.slug)
+        answer = self.cloud.client("cognito-idp").admin_initiate_auth(
+            UserPoolId=self.cloud.outputs["UserPoolId"],
+            ClientId=self.cloud.outputs["UserPoolClientId"],
+            AuthFlow="ADMIN_USER_PASSWORD_AUTH",
+            AuthParameters={"USERNAME": person.email, "PASSWORD": person.password},
+        )
+        token = answer["AuthenticationResult"]["IdToken"]
+        make = partial(httpx.Client, base_url=f"{self.cloud.api_url}/api", timeout=PATIENCE)
+        return make(headers={"authorization": f"Bearer {token}"})
+
+
+def sign_in(page: Page, person: Person) -> None:
+    """Sign in on the page that the console shows to strangers, by the pool's page, and come back."""
+    page.get_by_role("button", name="Sign in").click()
+    page.locator("input[name=username]").fill(person.email)
+    page.locator("input[name=password]").fill(person.password)
+    page.locator("button[type=submit], input[type=submit]").first.click()
+    page.get_by_role("button", name="Sign out").wait_for()

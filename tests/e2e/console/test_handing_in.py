@@ -1,0 +1,47 @@
+"""Documents are handed in by the console: dropped anywhere, or chosen by the keyboard; each says what became of it."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from cli import outcomes
+from cli.cloud.cloud import Cloud
+from cli.outcomes import State
+from cli.tenants import Tenant
+from tests.e2e.console.conftest import Console
+from tests.e2e.console.looks import looks
+from tests.e2e.waiting import until
+
+pytestmark = pytest.mark.e2e
+_DROPPED = """(files) => {
+    const dropped = new DataTransfer();
+    for (const [name, text] of files) dropped.items.add(new File(text ? [text] : [], name));
+    return dropped;
+}"""
+
+
+def drop(page: Page, **files: str) -> None:
+    """Drop files by name on the middle of the page."""
+    dropped = page.evaluate_handle(_DROPPED, [[f"{name}.xml", text] for name, text in files.items()])
+    page.dispatch_event("main", "dragenter", {"dataTransfer": dropped})
+    expect(page.get_by_text("Drop documents for")).to_be_visible()
+    page.dispatch_event("main", "drop", {"dataTransfer": dropped})
+
+
+def test_dropped_files_arrive_and_what_cannot_is_told(console: Console, cloud: Cloud, tenant: Tenant) -> None:
+    page = console.opened("operator", tenant, "tasks")
+    drop(page, Größe="<Invoice/>", empty="")
+
+    panel = page.get_by_role("complementary", name="Documents handed in")
+    expect(panel.get_by_role("status")).to_have_text("1 file handed in, 1 not")
+    expect(panel.locator("li.failed")).to_contain_text("It is empty")
+    looks(page, "handed-in")
+    (found,) = until(lambda: [one for one in outcomes.of_tenant(cloud, tenant) if one.state.is_final], 60)
+    assert (found.file, found.state) == ("Größe.xml", State.KEPT)
+
+
+def test_who_may_not_hand_in_is_not_offered_to(console: Console, tenant: Tenant) -> None:
+    page = console.opened("viewer", tenant, "tasks")
+    dropped = page.evaluate_handle(_DROPPED, [["invoice.xml", "<Invoice/>"]])
+    page.dispatch_event("main", "dragenter", {"dataTransfer": dropped})
+
+    expect(page.get_by_text("Drop documents for")).to_have_count(0)

@@ -1,0 +1,211 @@
+"""Many dead letters at once: chosen by hand, by keys and by a filter; operations; purges; the file of an export."""
+
+import csv
+import json
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from cli.tenants import Tenant
+from tests.e2e.console.conftest import Console
+from tests.e2e.console.failing import Failing
+from tests.e2e.console.looks import looks
+from tests.e2e.console.people import People
+from tests.e2e.console.reading import rows
+
+pytestmark = pytest.mark.e2e
+
+LONG_AGO = "2020-01-01"
+WITHIN = 150_000
+"""Milliseconds until an operation is carried out: its rounds begin with each minute."""
+
+
+@pytest.fixture
+def messages(tenant: Tenant) -> list[str]:
+    """What the model refuses, until it is told to answer it."""
+    return [f"{name} of {tenant.slug}" for name in ("first", "second", "third")]
+
+
+@pytest.fixture
+def letters(failing: Failing, tenant: Tenant, messages: list[str]) -> list[UUID]:
+    """Three, alike."""
+    return failing.letters(failing.tasks(tenant, messages))
+
+
+def listed(console: Console, tenant: Tenant, count: int = 3) -> Page:
+    page = console.opened("operator", tenant)
+    expect(rows(page, "Letters")).to_have_count(count)
+    return page
+
+
+def test_letters_are_gone_through_and_chosen_by_keys(console: Console, tenant: Tenant, letters: list[UUID]) -> None:
+    page = listed(console, tenant)
+    for key in "jxjx":
+        page.keyboard.press(key)
+    expect(page.get_by_role("checkbox", checked=True)).to_have_count(2)
+    expect(page.get_by_text("2 chosen")).to_be_visible()
+    looks(page, "dead-letters-chosen")
+    page.keyboard.press("k")
+    expect(rows(page, "Letters").first.get_by_role("link")).to_be_focused()
+
+    page.keyboard.press("/")
+    search = page.get_by_role("searchbox")
+    expect(search).to_be_focused()
+    page.keyboard.type("rejx?")
+    expect(search).to_have_value("rejx?")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_keys_are_listed_and_can_be_switched_off(console: Console, tenant: Tenant, letters: list[UUID]) -> None:
+    page = listed(console, tenant)
+    page.keyboard.press("?")
+    expect(page.get_by_role("heading", name="Keys")).to_be_visible()
+    looks(page, "keys")
+    page.get_by_label("Single keys do things").uncheck()
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+    page.get_by_role("button", name="Keys").click()
+    page.get_by_label("Single keys do things").check()
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    expect(rows(page, "Letters").first.get_by_role("link")).to_be_focused()
+
+
+def test_one_letter_is_settled_from_the_list(console: Console, tenant: Tenant, letters: list[UUID]) -> None:
+    page = listed(console, tenant)
+    page.keyboard.press("j")
+    page.keyboard.press("i")
+    page.get_by_role("dialog").get_by_role("textbox").fill("A test")
+    page.get_by_role("dialog").get_by_role("button", name="Ignore").click()
+
+    expect(page.get_by_text("It is ignored.")).to_be_focused()
+    expect(rows(page, "Letters")).to_have_count(2)
+
+
+def test_those_chosen_are_resolved_as_an_operation(console: Console, tenant: Tenant, letters: list[UUID]) -> None:
+    page = listed(console, tenant)
+    for row in (0, 2):
+        rows(page, "Letters").nth(row).get_by_role("checkbox").check()
+    page.get_by_role("button", name="Resolve…").click()
+    page.get_by_label("How was it dealt with?").fill("Booked by hand")
+    page.get_by_role("button", name="Resolve 2").click()
+
+    expect(page.get_by_role("heading", name="Resolve 2 dead letters")).to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Done", timeout=WITHIN)
+    expect(rows(page, "Each letter")).to_have_count(2)
+    expect(rows(page, "Each letter").first).to_contain_text("Done")
+    looks(page, "operation")
+    page.get_by_role("link", name="All operations").click()
+    expect(rows(page, "Operations")).to_have_count(1)
+    looks(page, "operations")
+
+
+def test_all_that_a_filter_finds_are_counted_and_then_tried_again(
+    console: Console, failing: Failing, tenant: Tenant, messages: list[str], letters: list[UUID]
+) -> None:
+    failing.helped(*messages)
+    page = listed(console, tenant)
+    page.get_by_role("button", name="Retry…").click()
+    expect(page.get_by_role("dialog")).to_contain_text("3 letters as of now")
+    looks(page, "operation-asked-for")
+    page.get_by_label("Begin with a few").check()
+    page.get_by_label("How many first").fill("1")
+    page.get_by_role("button", name="Retry 3").click()
+
+    expect(page.get_by_role("heading", name="Retry 3 dead letters")).to_contain_text("Done", timeout=WITHIN)
+    expect(rows(page, "Each letter").filter(has_text="Done")).to_have_count(3)
+
+
+def test_a_group_is_resolved_as_a_whole(
+    console: Console, failing: Failing, tenant: Tenant, messages: list[str], tmp_path: Path
+) -> None:
+    failing.tasks(tenant, messages[:2])
+    (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.7\n nothing")
+    failing.files(tenant, [tmp_path / "broken.pdf"])
+    page = console.opened("operator", tenant)
+    group = rows(page, "What they died of").filter(has_text="answered with HTTP")
+    expect(group).to_contain_text("Open")
+    group.get_by_role("button", name="Resolve").click()
+    page.get_by_label("How was it dealt with?").fill("The model is back")
+    page.get_by_role("button", name="Resolve 2").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Done", timeout=WITHIN)
+
+    page.get_by_role("link", name="Dead letters", exact=True).click()
+    page.get_by_role("navigation", name="By state").get_by_role("link", name="all").click()
+    expect(group).to_contain_text("Resolved")
+
+
+def test_settled_letters_are_purged_and_had_back(
+    console: Console, people: People, tenant: Tenant, letters: list[UUID]
+) -> None:
+    with people.api("operator", tenant) as api:
+        for letter in letters[:2]:
+            done = api.post(f"admin/dlq/{letter}/ignore", json={"reason": "x"}, headers={"if-match": '"1"'})
+            assert done.status_code == 200, done.text
+    page = console.opened("admin", tenant, "purges")
+    expect(page.get_by_role("heading", name="Nothing was purged")).to_be_visible()
+    page.get_by_role("button", name="Purge letters…").click()
+    day = page.get_by_label("Died on this day or before")
+    day.fill(LONG_AGO)
+    expect(page.get_by_role("dialog")).to_contain_text("0 letters")
+    day.fill(page.evaluate("new Date().toLocaleDateString('sv')"))
+    expect(page.get_by_role("dialog")).to_contain_text("2 letters")
+    purge = page.get_by_role("dialog").get_by_role("button", name="Purge")
+    page.get_by_label("to confirm").fill(tenant.slug[:-1])
+    expect(purge).to_be_disabled()
+    page.get_by_label("to confirm").fill(tenant.slug)
+    looks(page, "purge-asked-for")
+    purge.click()
+    expect(page.get_by_text("2 letters are out of sight")).to_be_focused()
+    looks(page, "purges")
+
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("tbody tr")).to_contain_text("Undone")
+    page.get_by_role("link", name="All dead letters").click()
+    expect(page.get_by_role("navigation", name="By state").get_by_role("link", name="Ignored")).to_contain_text("2")
+
+
+def test_who_is_no_admin_is_not_offered_a_purge(console: Console, tenant: Tenant) -> None:
+    page = console.opened("operator", tenant, "purges")
+    expect(page.get_by_role("heading", name="Nothing was purged")).to_be_visible()
+    expect(page.get_by_role("button", name="Purge letters…")).to_have_count(0)
+
+
+@pytest.mark.parametrize("format_", ["CSV", "JSON"])
+def test_what_the_filter_finds_is_had_as_a_file(
+    console: Console, tenant: Tenant, letters: list[UUID], tmp_path: Path, format_: str
+) -> None:
+    page = listed(console, tenant)
+    page.get_by_role("button", name="Export…").click()
+    looks(page, "export")
+    page.get_by_label(format_).check()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export", exact=True).click()
+    path = tmp_path / download.value.suggested_filename
+    download.value.save_as(path)
+
+    lines = path.read_text("utf-8-sig").splitlines()
+    found = list(csv.DictReader(lines)) if format_ == "CSV" else [json.loads(line) for line in lines]
+    assert {UUID(one["job_id"]) for one in found} == set(letters)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_the_trail_tells_of_one_letter_and_of_all(
+    console: Console, people: People, tenant: Tenant, letters: list[UUID]
+) -> None:
+    with people.api("operator", tenant) as api:
+        for letter in letters[:2]:
+            api.post(f"admin/dlq/{letter}/ignore", json={"reason": "x"}, headers={"if-match": '"1"'})
+    page = console.opened("viewer", tenant, "audit")
+    expect(rows(page, "Entries")).to_have_count(2)
+    looks(page, "audit")
+    page.get_by_label("Changes of one dead letter").fill(str(letters[0]))
+    page.keyboard.press("Enter")
+    expect(rows(page, "Entries")).to_have_count(1)
+    rows(page, "Entries").get_by_role("link").click()
+    expect(page.get_by_role("heading", name="Audit trail")).to_be_visible()

@@ -1,0 +1,49 @@
+"""The queues in the console: as a whole or as one tenant's, paused and resumed with a reason that everybody sees."""
+
+import pytest
+from playwright.sync_api import expect
+
+from cli.tenants import Tenant
+from tests.e2e.console.conftest import Console
+from tests.e2e.console.looks import looks
+from tests.e2e.console.reading import rows
+
+pytestmark = pytest.mark.e2e
+WORKER = "diagnostics"
+
+
+def test_a_paused_queue_is_told_on_every_page_until_it_is_resumed(console: Console, tenant: Tenant) -> None:
+    page = console.opened("admin", tenant, "overview")
+    page.get_by_role("button", name=f"Pause {WORKER}").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Pause").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("Write a note")
+    dialog.get_by_label("Why").fill("The rules of variances are being changed.")
+    dialog.get_by_role("button", name="Pause").click()
+    try:
+        expect(page.get_by_role("button", name=f"Resume {WORKER}")).to_be_visible()
+        told = page.locator(".banner")
+        expect(told).to_contain_text("The rules of variances are being changed.")
+        looks(page, "overview-paused")
+        page.get_by_role("link", name="Tasks").click()
+        expect(told).to_contain_text(WORKER)
+        viewer = console.opened("viewer", tenant, "tasks", alone=True)
+        expect(viewer.locator(".banner")).to_contain_text(WORKER)
+        expect(viewer.locator(".banner")).not_to_contain_text("The rules of variances")
+    finally:
+        page.get_by_role("link", name="Overview").first.click()
+        page.get_by_role("button", name=f"Resume {WORKER}").click()
+        dialog.get_by_label("Why").fill("They are.")
+        dialog.get_by_role("button", name="Resume").click()
+
+    expect(told).to_have_count(0)
+    expect(page.get_by_role("button", name=f"Pause {WORKER}")).to_be_visible()
+
+
+def test_a_tenants_viewer_sees_its_own_work_and_no_switch(console: Console, tenant: Tenant) -> None:
+    page = console.opened("viewer", tenant, "overview", alone=True)
+
+    expect(rows(page, "Queues").first).to_be_visible()
+    expect(page.get_by_role("button", name="Pause")).to_have_count(0)
+    expect(page.get_by_role("columnheader", name="Messages")).to_have_count(0)
+    looks(page, "overview-tenant")

@@ -1,0 +1,82 @@
+"""A payload is edited as text: checked as it is typed, by the API at its place, and shown as a difference first."""
+
+from contextlib import closing
+from uuid import UUID
+
+import pytest
+from playwright.sync_api import expect
+
+from cli.cloud.cloud import Cloud
+from cli.tenants import Tenant
+from tests.e2e.console.conftest import Console
+from tests.e2e.console.failing import Failing
+from tests.e2e.console.looks import looks
+from tests.e2e.console.people import People
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def calls(cloud: Cloud) -> None:
+    """Tasks that are HTTP requests can be handed in: those of all types that can be edited."""
+    with closing(cloud.client("lambda")) as functions:
+        for worker in ("tasks", "admin_api"):
+            name = cloud.outputs["AdminApiFunctionName"].replace("admin_api", worker)
+            variables = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+            if variables.get("HTTP_REQUESTS") == "true":
+                continue
+            told = variables | {"HTTP_REQUESTS": "true"}
+            functions.update_function_configuration(FunctionName=name, Environment={"Variables": told})
+            functions.get_waiter("function_updated_v2").wait(FunctionName=name, WaiterConfig={"Delay": 1})
+
+
+def call(people: People, failing: Failing, tenant: Tenant) -> UUID:
+    """The letter of a call to a host that there is not."""
+    payload = {"url": "https://orders.invalid/1", "method": "POST", "body": "amount=1.50"}
+    with people.api("operator", tenant) as api:
+        answer = api.post("tasks", json={"task_type": "http_request", "payload": payload, "max_retry": 0})
+    assert answer.status_code == 202, answer.text
+    return failing.letters([UUID(answer.json()["job_id"])])[0]
+
+
+@pytest.mark.usefixtures("calls")
+def test_a_payload_is_edited_as_text_and_the_difference_is_shown_first(
+    console: Console, people: People, failing: Failing, tenant: Tenant
+) -> None:
+    page = console.opened("admin", tenant, f"dead-letters/{call(people, failing, tenant)}")
+    expect(page.get_by_label("Payload as JSON")).to_contain_text("amount=1.50")
+    button = page.get_by_role("button", name="Edit")
+    button.press("Enter")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(button).to_be_focused()
+    button.click()
+    field = page.get_by_label("Payload, as JSON")
+    before = field.input_value()
+    field.fill(before.replace('"POST"', "POST"))
+    expect(page.get_by_role("dialog")).to_contain_text("nothing that JSON knows")
+    expect(page.get_by_role("button", name="Look at the change")).to_be_disabled()
+
+    field.fill(before.replace('"POST"', '"FETCH"'))
+    page.get_by_role("button", name="Look at the change").click()
+    expect(page.get_by_label("What changes")).to_contain_text("FETCH")
+    looks(page, "dead-letter-editing")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("alert")).to_contain_text("payload.method")
+
+    field.fill(before.replace("1.50", "1.60"))
+    page.get_by_role("button", name="Look at the change").click()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_label("What changes")).to_contain_text("amount=1.60")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Pending")
+    looks(page, "dead-letter-edited")
+
+
+@pytest.mark.usefixtures("calls")
+def test_who_may_not_edit_a_payload_is_not_offered_it(
+    console: Console, people: People, failing: Failing, tenant: Tenant
+) -> None:
+    page = console.opened("operator", tenant, f"dead-letters/{call(people, failing, tenant)}")
+    expect(page.get_by_role("button", name="Retry")).to_be_visible()
+    expect(page.get_by_role("button", name="Edit")).to_have_count(0)

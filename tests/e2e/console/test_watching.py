@@ -1,0 +1,76 @@
+"""The frame itself: what is wrong with a page is noticed, and each sentence names a picture that is there."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import ROOT
+from tests.e2e.console.looks import looks
+from tests.e2e.console.watching import Watch
+from tests.e2e.waiting import until
+
+pytestmark = pytest.mark.e2e
+
+STRANGER = "http://127.0.0.2:9"
+
+
+@pytest.fixture
+def context(chromium: Browser) -> Iterator[BrowserContext]:
+    context = chromium.new_context()
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def watch(context: BrowserContext, cloud: Cloud) -> Watch:
+    return Watch(context, cloud.state.emulator.endpoint)
+
+
+@pytest.fixture
+def page(context: BrowserContext, watch: Watch, cloud: Cloud) -> Page:
+    """The page where people sign in, with which nothing is wrong yet."""
+    page = context.new_page()
+    page.goto(cloud.console_url)
+    expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+    assert watch.faults == []
+    return page
+
+
+def test_a_script_of_a_stranger_is_not_loaded_and_noticed(page: Page, watch: Watch) -> None:
+    page.evaluate(f"""() => {{
+        const script = document.createElement("img");
+        script.src = "{STRANGER}/pixel.png";
+        document.body.append(script);
+    }}""")
+    until(lambda: watch.faults or page.title() is None)
+
+    assert any("Content Security Policy" in fault for fault in watch.faults), watch.faults
+
+
+def test_markup_made_of_text_is_refused_and_noticed(page: Page, watch: Watch) -> None:
+    refused = page.evaluate("""() => {
+        try { document.body.innerHTML = "<b>text</b>"; return false; } catch { return true; }
+    }""")
+    assert refused
+    until(lambda: watch.faults or page.title() is None)
+
+    assert any("TrustedHTML" in fault for fault in watch.faults), watch.faults
+
+
+def test_a_page_that_some_cannot_use_does_not_look_right(page: Page) -> None:
+    page.evaluate("""() => {
+        const [image, wide] = [document.createElement("img"), document.createElement("p")];
+        wide.textContent = "broad".repeat(200);
+        document.querySelector("main").append(image, wide);
+    }""")
+
+    with pytest.raises(AssertionError) as wrong:
+        looks(page, "frame-wrong")
+
+    said = str(wrong.value).splitlines()
+    assert any("(image-alt)" in line and line.startswith("- dark") for line in said)
+    assert any("sideways" in line and line.startswith("- narrow") for line in said)
+    for line in said[1:]:
+        assert (ROOT / line.rsplit("(see ", 1)[1].removesuffix(")")).stat().st_size > 1000

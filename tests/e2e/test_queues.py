@@ -1,0 +1,97 @@
+"""A queue is paused over HTTP, keeps what comes in, and is read again when it is resumed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from cli.cloud.cloud import Cloud
+from cli.tenants import Tenant
+from counterfoil.db import Connection
+from tests.e2e.test_api import PATIENCE, SignIn, post, sign_in
+from tests.e2e.waiting import until
+
+__all__ = ["sign_in"]
+
+pytestmark = pytest.mark.e2e
+
+REASON = {"reason": "Its model is being exchanged"}
+
+
+@pytest.fixture
+def admin_token(cloud: Cloud, sign_in: SignIn) -> Iterator[dict[str, str]]:
+    """Somebody who may pause queues. In the end, none is paused."""
+    token = sign_in("admin", "tenant:*")
+    yield token
+    state = look(cloud, token)
+    if state["is_paused"]:
+        resumed = switch(cloud, token, "resume", state["version"])
+        assert resumed.status_code == 200, resumed.text
+
+
+def look(cloud: Cloud, token: dict[str, str], worker: str = "tasks") -> dict[str, Any]:
+    """What the overview tells of a queue."""
+    answer = httpx.get(f"{cloud.api_url}/api/admin/queues", headers=token, timeout=PATIENCE)
+    assert answer.status_code == 200, answer.text
+    (found,) = [queue for queue in answer.json()["queues"] if queue["worker"] == worker]
+    return dict(found)
+
+
+def switch(cloud: Cloud, token: dict[str, str], what: str, version: int) -> httpx.Response:
+    return post(
+        f"{cloud.api_url}/api/admin/queues/tasks/{what}", json=REASON, headers=token | {"If-Match": f'"{version}"'}
+    )
+
+
+def mappings(cloud: Cloud) -> set[str]:
+    """The states of the mappings of tasks."""
+    found = cloud.client("lambda").list_event_source_mappings(FunctionName=cloud.outputs["TasksFunctionName"])
+    return {mapping["State"] for mapping in found["EventSourceMappings"]}
+
+
+def test_a_task_waits_while_its_queue_is_paused_and_is_carried_out_when_it_is_resumed(
+    cloud: Cloud, sign_in: SignIn, admin_token: dict[str, str], tenant: Tenant, admin: Connection
+) -> None:
+    operator = sign_in("operator", f"tenant:{tenant.slug}")
+    tasks = f"{cloud.api_url}/api/tasks"
+    assert switch(cloud, operator, "pause", 0).status_code == 403
+    before = look(cloud, admin_token)
+
+    paused = switch(cloud, admin_token, "pause", before["version"])
+
+    assert paused.status_code == 200, paused.text
+    assert (paused.json()["in_effect"], mappings(cloud)) == (True, {"Disabled"})
+    handed_in = post(tasks, json={"task_type": "echo", "payload": {"say": "hello"}}, headers=operator)
+    job = f"{tasks}/{handed_in.json()['job_id']}"
+    until(lambda: look(cloud, admin_token)["approximate_visible"])
+    state = look(cloud, admin_token)
+    assert state["paused"]["reason"] == REASON["reason"]
+    assert (state["running"], state["approximate_in_flight"]) == (0, 0)
+    banner = httpx.get(f"{cloud.api_url}/api/admin/queues/paused", headers=operator, timeout=PATIENCE).json()
+    assert [queue["worker"] for queue in banner["queues"]] == ["tasks"]
+    assert httpx.get(job, headers=operator, timeout=PATIENCE).json()["status"] == "pending"
+
+    resumed = switch(cloud, admin_token, "resume", paused.json()["version"])
+
+    assert (resumed.status_code, mappings(cloud)) == (200, {"Enabled"}), resumed.text
+    until(lambda: httpx.get(job, headers=operator, timeout=PATIENCE).json()["status"] == "succeeded")
+    counted = until(lambda: _succeeded(admin), 150)  # the watchdog's next round
+    assert counted > 0
+    trail = admin.execute("SELECT action, targets FROM audit_entry WHERE tenant_id IS NULL ORDER BY number").fetchall()
+    assert trail[-2:] == [("queue-paused", ["tasks"]), ("queue-resumed", ["tasks"])]
+
+
+def test_the_watchdog_disables_what_somebody_enables_past_a_pause(cloud: Cloud, admin_token: dict[str, str]) -> None:
+    switch(cloud, admin_token, "pause", look(cloud, admin_token)["version"])
+    aws_lambda = cloud.client("lambda")
+
+    aws_lambda.update_event_source_mapping(UUID=cloud.outputs["TasksMappingId"], Enabled=True)
+
+    until(lambda: mappings(cloud) == {"Disabled"}, 150)
+
+
+def _succeeded(admin: Connection) -> int:
+    row = admin.execute("SELECT sum(succeeded) FROM queue_minute WHERE worker = 'tasks' AND tenant_id IS NULL")
+    ((found,),) = row.fetchall()
+    return int(found or 0)
