@@ -1,8 +1,9 @@
 """The HTTP API: one gateway in front of one function. Behind `/api` nothing is reached without a token.
 
 The tokens are those of a Cognito user pool that the deployment makes, or of any other OpenID Connect issuer that its
-context names. The gateway checks signature, issuer, audience and expiry. Groups say what a person may do: `viewer`,
-`operator` or `admin`, and `tenant:{slug}` for each tenant, or `tenant:*`.
+context names. The gateway checks signature, issuer, audience and expiry, and the function all but the signature once
+more. Groups say what a person may do: `viewer`, `operator` or `admin`, and `tenant:{slug}` for each tenant, or
+`tenant:*`.
 
 The pages of the console, under `/console`, are for everybody: they hold nothing, and ask the API with the token of
 whoever signs in. They sign in as a client without a secret, by authorization code and PKCE.
@@ -12,7 +13,7 @@ its own form, which cannot be changed. The description of the API has both.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from aws_cdk import Aws, Duration, RemovalPolicy
@@ -41,7 +42,7 @@ class Issuer:
     url: str
     """As tokens name it in `iss`."""
     audience: str
-    """As tokens name us in `aud` or `client_id`."""
+    """As tokens name us in `aud`."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Address:
 
 @dataclass(frozen=True)
 class SignIn:
-    """What the console has to know, for its people to sign in."""
+    """What the console has to know, for its people to sign in, and the function to check their tokens."""
 
     issuer: str
     client: str
@@ -64,6 +65,8 @@ class SignIn:
     """Address of the issuer's description of itself."""
     origins: Sequence[str]
     """What a browser has to reach for it."""
+    audience: Sequence[str] = field(default_factory=list)
+    """Whose tokens are taken besides the client's."""
 
 
 @dataclass(frozen=True)
@@ -101,20 +104,23 @@ class Api(Construct):
             throttle=gateway.ThrottleSettings(rate_limit=REQUESTS_PER_SECOND, burst_limit=BURST),
         )
         self.url = stage.url
+        own = urlsplit(at.console) if at.console else None
+        self.origins = [api.api_endpoint, *([f"{own.scheme}://{own.netloc}"] if own else [])]
+        """Where browsers are that load the console."""
+        served = f"{at.emulator}/_aws/execute-api/{api.api_id}/$default/" if at.emulator else self.url
+        consoles = [f"{served}console", *([at.console.rstrip("/")] if at.console else [])]
+        self.console = consoles[-1]
+        """Where people find the console."""
         self.people: People | None = None
-        audience = []
         if issuer is None:
-            served = f"{at.emulator}/_aws/execute-api/{api.api_id}/$default/" if at.emulator else self.url
-            consoles = [f"{served}console", *([at.console.rstrip("/")] if at.console else [])]
             self.people = self._people(consoles, at, keep=keep)
             self.sign_in = self._of_pool(self.people, at)
-            audience = [self.people.programs.user_pool_client_id]
         else:
             self.sign_in = _of_issuer(issuer)
         tokens = authorizers.HttpJwtAuthorizer(
             "Tokens",
             self.sign_in.issuer,
-            jwt_audience=[*audience, self.sign_in.client],
+            jwt_audience=[*self.sign_in.audience, self.sign_in.client],
             identity_source=["$request.header.Authorization"],
         )
         to_function = integrations.HttpLambdaIntegration("Function", function)
@@ -177,6 +183,7 @@ class Api(Construct):
             client=people.browsers.user_pool_client_id,
             discovery=f"{found_at}{DISCOVERY}",
             origins=[at.emulator] if at.emulator else [host, domain.base_url()],
+            audience=[people.programs.user_pool_client_id],
         )
 
 

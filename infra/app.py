@@ -15,7 +15,7 @@ from infra.network import NetworkStack
 from infra.outside import Outside
 from infra.packaging import LAMBDA, Package, this_machine
 from infra.pipeline import PipelineStack, Stage
-from infra.workers import WORKERS, capped, dependent, shortened
+from infra.workers import WORKERS, capped, shortened
 
 LOCAL_MAXIMUM_CONCURRENCY = 2
 """Invocations at once for each queue of the local cloud, where each is a process of the developer's own machine."""
@@ -60,9 +60,7 @@ def build(app: App, dependencies: Package) -> None:
         )
         return
     protected: dict[str, Any] = {"termination_protection": True}
-    network = NetworkStack(
-        app, "counterfoil-network", outside=outside, pauses_mappings=bool(dependent(WORKERS)), **protected
-    )
+    network = NetworkStack(app, "counterfoil-network", outside=outside, **protected)
     data = DataStack(app, "counterfoil-data", network=network, **protected)
     PipelineStack(
         app,

@@ -22,11 +22,8 @@ class NetworkStack(Stack):
     Lambda itself carries a function's logs to CloudWatch and its traces to X-Ray, so that no endpoint is needed.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, outside: Outside, pauses_mappings: bool, **stack: Any) -> None:
-        """Create the stack for functions that call `outside`, and Lambda itself if one `pauses_mappings`.
-
-        `stack` is what aws_cdk.Stack takes.
-        """
+    def __init__(self, scope: Construct, id_: str, *, outside: Outside, **stack: Any) -> None:
+        """Create the stack for functions that call `outside`. `stack` is what aws_cdk.Stack takes."""
         super().__init__(scope, id_, **stack)
         self._outside = outside
         subnets = [
@@ -47,7 +44,8 @@ class NetworkStack(Stack):
             "Bedrock": (outside.bedrock, ec2.InterfaceVpcEndpointAwsService.BEDROCK_RUNTIME),
             "Email": (outside.email, ec2.InterfaceVpcEndpointAwsService.EMAIL),
             "Textract": (outside.textract, ec2.InterfaceVpcEndpointAwsService.TEXTRACT),
-            "Lambda": (pauses_mappings, ec2.InterfaceVpcEndpointAwsService.LAMBDA_),
+            "Lambda": (True, ec2.InterfaceVpcEndpointAwsService.LAMBDA_),  # queues are paused
+            "Monitoring": (True, ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING),  # alarms are shown
         }.items():
             if wanted:
                 self.vpc.add_interface_endpoint(name, service=service, subnets=SUBNETS)

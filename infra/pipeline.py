@@ -124,7 +124,15 @@ class PipelineStack(Stack):
                     prefix="tasks/",
                     noncurrent_version_expiration=Duration.days(1),
                     expired_object_delete_marker=True,
-                )
+                ),
+                # The watchdog deletes exports after a week. Those of a tenant who is gone it does not know any more.
+                s3.LifecycleRule(
+                    id="exports-of-dead-letters",
+                    prefix="dead-letters/",
+                    expiration=Duration.days(8),
+                    noncurrent_version_expiration=Duration.days(1),
+                    abort_incomplete_multipart_upload_after=Duration.days(2),
+                ),
             ]
             if on_aws
             else None,
@@ -177,14 +185,26 @@ class PipelineStack(Stack):
         return arn
 
     def _tell_mappings(self, rows: Sequence[Row]) -> None:
-        """Tell whoever pauses mappings which they are, now that they exist."""
+        """Tell whoever pauses mappings which they are, now that they exist, and what else there is to a queue."""
+        queues = {
+            row.name: {
+                "urls": [queue.queue_url for queue in self.queues[row.name].sources],
+                "mappings": [mapping.event_source_mapping_id for mapping in self.workers[row.name].mappings],
+                "gate": row.gate,
+            }
+            for row in queue_rows(rows)
+        }
         ids = {
             f"{row.name}{suffix}": mapping.event_source_mapping_id
             for row in dependent(rows)
             for suffix, mapping in zip(("", RETRY_SUFFIX), self.workers[row.name].mappings, strict=False)
         }
         for worker in self.workers.values():
-            if worker.row.pauses_mappings and ids:
+            if not worker.row.pauses_mappings:
+                continue
+            worker.let_pause([mapping for row in queue_rows(rows) for mapping in self.workers[row.name].mappings])
+            worker.function.add_environment("QUEUES", self.to_json_string(queues))
+            if ids and worker.row.fed_by is FedBy.SCHEDULE:
                 worker.function.add_environment("MAPPINGS", self.to_json_string(ids))
 
     def _layers(self) -> list[lambda_.LayerVersion]:
@@ -247,6 +267,26 @@ class PipelineStack(Stack):
                     output(self, "UserPoolClientId", api.people.programs.user_pool_client_id)
                     output(self, "ConsoleClientId", api.people.browsers.user_pool_client_id)
                 worker.function.add_environment("SIGN_IN", self.to_json_string(asdict(api.sign_in)))
+                self._lead_to(api.console)
+                if self._stage.on_aws:
+                    self._let_browsers_upload(worker.function, api.origins)
+
+    def _lead_to(self, console: str) -> None:
+        """Let notices lead to the console."""
+        for worker in self.workers.values():
+            if "notifications" in worker.row.calls_out:
+                worker.function.add_environment("CONSOLE_URL", console)
+
+    def _let_browsers_upload(self, function: lambda_.Function, consoles: Sequence[str]) -> None:
+        """Let pages of these origins post files to the bucket. The local cloud serves both at one place.
+
+        S3 takes forms at its one address for the world, and sends those for a new bucket on to its region's.
+        """
+        self.uploads.add_cors_rule(
+            allowed_methods=[s3.HttpMethods.POST], allowed_origins=list(consoles), allowed_headers=["*"], max_age=3600
+        )
+        names = (self.uploads.bucket_domain_name, self.uploads.bucket_regional_domain_name)
+        function.add_environment("UPLOAD_ORIGINS", self.to_json_string([f"https://{name}" for name in names]))
 
     def _receive_mail(self) -> None:
         if self._stage.mail_domain is not None:

@@ -1,7 +1,7 @@
 """The construct of a worker: from its row to queue, dead-letter queue, function, logs, mappings, grants and alarms."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,6 @@ from infra.workers import (
     Alarm,
     FedBy,
     Row,
-    dependent,
     mappings,
     queue_rows,
     targets,
@@ -41,6 +40,8 @@ READ = ["s3:GetObject", "s3:GetObjectVersion"]
 TRACE = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
 """X-Ray knows no resources to name."""
 PAUSE = ["lambda:GetEventSourceMapping", "lambda:UpdateEventSourceMapping"]
+LOOK_LOCALLY = "lambda:ListEventSourceMappings"
+"""What the local cloud calls the right to look at a single mapping."""
 NETWORK_INTERFACES = [
     "ec2:CreateNetworkInterface",
     "ec2:DeleteNetworkInterface",
@@ -115,6 +116,13 @@ class Surroundings:
     secret_arn: str | None
     """The secret of those who call out, where there is something to keep."""
 
+    @property
+    def every_alarm(self) -> str:
+        """The alarms of the account. The local cloud knows no name for them."""
+        if self.network is None:
+            return "*"
+        return f"arn:{Aws.PARTITION}:cloudwatch:{Aws.REGION}:{Aws.ACCOUNT_ID}:alarm:*"
+
 
 class Worker(Construct):
     """One worker, as its row says."""
@@ -124,6 +132,7 @@ class Worker(Construct):
         super().__init__(scope, row.logical_name)
         self.row = row
         self._around = around
+        self._policy = iam.PolicyDocument()
         self.log_group = logs.LogGroup(
             self,
             "Logs",
@@ -219,12 +228,24 @@ class Worker(Construct):
             *self._around.database.statements(self.row),
             *network,
         ]
+        self._policy.add_statements(*statements)
         return iam.Role(
             self,
             "Role",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
             description=f"Worker {self.row.name}",
-            inline_policies={"row": iam.PolicyDocument(statements=statements)},
+            inline_policies={"row": self._policy},
+        )
+
+    def let_pause(self, paused: Sequence[lambda_.EventSourceMapping]) -> None:
+        """Leave to pause and resume these mappings and no others, whose ids nobody knows before they exist."""
+        place = f"arn:{Aws.PARTITION}:lambda:{Aws.REGION}:{Aws.ACCOUNT_ID}:event-source-mapping"
+        local = [LOOK_LOCALLY] if self._around.network is None else []
+        self._policy.add_statements(
+            iam.PolicyStatement(
+                actions=PAUSE + local,
+                resources=[f"{place}:{mapping.event_source_mapping_id}" for mapping in paused],
+            )
         )
 
     def _statements(self) -> list[iam.PolicyStatement]:
@@ -232,28 +253,32 @@ class Worker(Construct):
         feeding = [self._feeding_queues(source).values() for source in mappings(around.rows, row)]
         consumed = [queue.queue_arn for queues in feeding for queue in queues]
         sent_to = [queue.queue_arn for to in targets(around.rows, row) for queue in around.queues[to.name].sources]
+        every = [queue.queue_arn for of in queue_rows(around.rows) for queue in around.queues[of.name].sources]
         granted = [
             (["logs:CreateLogStream", "logs:PutLogEvents"], [self.log_group.log_group_arn]),
             (CONSUME, consumed),
             (["sqs:SendMessage"], sent_to),
-            (["sqs:GetQueueAttributes"], sent_to if row.measures_queues else []),
+            (["sqs:GetQueueAttributes"], every if row.measures_queues else []),
+            # CloudWatch knows a narrower scope for what names its alarm alone.
+            (["cloudwatch:DescribeAlarms"], [around.every_alarm] if row.reads_alarms else []),
             (READ, [around.uploads.arn_for_objects(f"{prefix}*") for prefix in row.reads]),
             (["s3:PutObject"], [around.uploads.arn_for_objects(f"{prefix}*") for prefix in row.writes + row.admits]),
             (["s3:DeleteObject"], [around.uploads.arn_for_objects(f"{prefix}*") for prefix in row.removes]),
+            (
+                ["s3:AbortMultipartUpload"],
+                [around.uploads.arn_for_objects(f"{prefix}*") for prefix in row.writes if prefix in row.removes],
+            ),
             (TRACE, ["*"] if around.network else []),
             (
                 ["secretsmanager:GetSecretValue"],
                 [around.secret_arn] if around.secret_arn and around.outside.needs_secret(row) else [],
             ),
         ]
-        statements = [
+        return [
             iam.PolicyStatement(actions=self._as_asked_for(actions), resources=resources)
             for actions, resources in granted
             if resources
         ]
-        if row.pauses_mappings and dependent(around.rows):
-            statements.append(pausing(queue_rows(around.rows)))
-        return statements
 
     def _as_asked_for(self, actions: list[str]) -> list[str]:
         """The local cloud asks for the right to a batch call by the call's own name, AWS by that of the single call."""
@@ -311,21 +336,6 @@ class Worker(Construct):
             rule = replace(rule, severity=Severity.CRITICAL)
         id_ = "".join(word.capitalize() for word in alarm.split("-"))
         around.bell.alarm(self, f"{id_}Alarm", metric, replace(rule, says=says))
-
-
-def pausing(rows: list[Row]) -> iam.PolicyStatement:
-    """Leave to pause and resume the mappings of `rows`, whose ids nobody knows before they exist.
-
-    A row that depends on something no more may still be paused, and has to be resumed: the right names every row with a
-    queue. It ends, as the way to Lambda's API does, when no row depends on anything: the runbook says what to look at
-    before the last one is changed.
-    """
-    place = f"arn:{Aws.PARTITION}:lambda:{Aws.REGION}:{Aws.ACCOUNT_ID}"
-    return iam.PolicyStatement(
-        actions=PAUSE,
-        resources=[f"{place}:event-source-mapping:*"],
-        conditions={"ArnEquals": {"lambda:FunctionArn": [f"{place}:function:{row.resource_name}" for row in rows]}},
-    )
 
 
 def network_statements(row: Row) -> list[iam.PolicyStatement]:

@@ -93,17 +93,19 @@ class Row:
     writes: tuple[str, ...] = ()
     """Prefixes of the uploads bucket that it may write; no event announces what is written there."""
     removes: tuple[str, ...] = ()
-    """Prefixes of the uploads bucket that it may delete from."""
+    """Prefixes of the uploads bucket that it may delete from, and give up what it has half written."""
     admits: tuple[str, ...] = ()
     """Prefixes of the uploads bucket that it may let others upload to."""
     database_user: DatabaseUser = "counterfoil_worker"
     measures_queues: bool = False
-    """It may ask how full the queues are that it sends to."""
+    """It may ask how full the queues of all workers are."""
+    reads_alarms: bool = False
+    """It may ask which alarms have gone off."""
     calls_out: tuple[Outgoing, ...] = ()
     depends_on: Literal["llm"] | None = None
     """What all of its work needs: while its circuit breaker is open for long, its queue is paused."""
     pauses_mappings: bool = False
-    """It may pause and resume the mappings of workers whose whole work depends on something."""
+    """It may pause and resume the mappings of every worker with a queue."""
     extra_files: tuple[str, ...] = ()
     """Files and folders, from the root of the project, that its asset needs besides its own folder."""
     alarms: tuple[Alarm, ...] = ()
@@ -276,11 +278,23 @@ WORKERS: tuple[Row, ...] = (
         memory=512,
         reserved_concurrency=1,
         sends_to=EVERY_QUEUE,
-        removes=("tasks/",),
+        writes=("dead-letters/",),
+        removes=("tasks/", "dead-letters/"),
         database_user="counterfoil_keeper",
         measures_queues=True,
         calls_out=("llm", "notifications"),
         pauses_mappings=True,
+        alarms=(Alarm.ERRORS,),
+    ),
+    Row(
+        name="bulk",
+        does="every minute: tries many dead letters again, or settles them, as fast as somebody asked for",
+        fed_by=FedBy.SCHEDULE,
+        timeout=57,
+        memory=1769,  # 500 messages a second are signed and sent
+        reserved_concurrency=1,
+        sends_to=EVERY_QUEUE,
+        writes=("tasks/",),
         alarms=(Alarm.ERRORS,),
     ),
     Row(
@@ -290,10 +304,13 @@ WORKERS: tuple[Row, ...] = (
         timeout=29,
         memory=1024,
         reserved_concurrency=10,
-        sends_to=("tasks",),
-        reads=("tasks/",),
+        sends_to=EVERY_QUEUE,
+        reads=("tasks/", "uploads/", "attachments/", "children/", "dead-letters/"),  # the last for links to exports
         writes=("tasks/",),
         admits=("uploads/",),
+        measures_queues=True,
+        reads_alarms=True,
+        pauses_mappings=True,
         alarms=(Alarm.ERRORS,),
     ),
     Row(
@@ -354,7 +371,7 @@ def shortened(rows: Sequence[Row], timeout: int) -> tuple[Row, ...]:
 
 
 def dependent(rows: Sequence[Row]) -> list[Row]:
-    """The rows whose mappings may be paused."""
+    """The rows whose mappings are paused while what all of their work needs is away."""
     return [row for row in rows if row.depends_on is not None]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from infra.packaging import Package
-from tests.infra.synthesis import Synthesis, synthesise
+from tests.infra.synthesis import Synthesis, Template, synthesise
 
 LOCAL = {
     "stage": "local",
@@ -31,6 +31,16 @@ def aws(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synt
 @pytest.fixture(scope="session")
 def local(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     return synthesise(tmp_path_factory.mktemp("local"), LOCAL, dependencies)
+
+
+@pytest.fixture(scope="session")
+def pipeline(aws: Synthesis) -> Template:
+    return aws["pipeline"]
+
+
+@pytest.fixture(scope="session")
+def emulated(local: Synthesis) -> Template:
+    return local["pipeline"]
 
 
 def deployed(folder: Path) -> dict[str, bytes]:

@@ -65,11 +65,41 @@ def test_a_console_with_a_domain_of_its_own_is_come_back_to_too(dependencies: Pa
     assert clients(named)[1]["CallbackURLs"][1] == "https://counterfoil.example.com/console/signed-in"
 
 
+def test_notices_lead_to_the_console_that_people_use(
+    dependencies: Package, aws: Synthesis, local: Synthesis, tmp_path: Path
+) -> None:
+    context = {"settings": {"CONSOLE_URL": "https://counterfoil.example.com/console/"}}
+    named = synthesise(tmp_path, context, dependencies)
+    own, emulated, chosen = (
+        one["pipeline"].resolved(one["pipeline"].named("AWS::Lambda::Function", "counterfoil-watchdog"))
+        for one in (aws, local, named)
+    )
+
+    assert re.fullmatch("https://ApiGateway.+/console", own["Environment"]["Variables"]["CONSOLE_URL"])
+    assert emulated["Environment"]["Variables"]["CONSOLE_URL"].endswith("/$default/console")
+    assert chosen["Environment"]["Variables"]["CONSOLE_URL"] == "https://counterfoil.example.com/console"
+
+
+def test_browsers_may_upload_from_the_console_alone(dependencies: Package, tmp_path: Path) -> None:
+    context = {"settings": {"CONSOLE_URL": "https://counterfoil.example.com/console/"}}
+    pipeline = synthesise(tmp_path, context, dependencies)["pipeline"]
+    bucket = pipeline.resolved(pipeline.the("AWS::S3::Bucket"))
+    (rule,) = bucket["CorsConfiguration"]["CorsRules"]
+    function = pipeline.resolved(pipeline.named("AWS::Lambda::Function", "counterfoil-admin_api"))
+
+    assert rule["AllowedMethods"] == ["POST"]
+    api, own = rule["AllowedOrigins"]
+    assert re.fullmatch(r"ApiGateway\w+\.ApiEndpoint", api)
+    assert own == "https://counterfoil.example.com"
+    assert len(json.loads(function["Environment"]["Variables"]["UPLOAD_ORIGINS"])) == 2
+
+
 def test_the_function_is_told_where_its_people_sign_in(aws: Synthesis, local: Synthesis) -> None:
     on_aws, here = sign_in(aws["pipeline"]), sign_in(local["pipeline"])
 
     assert authorizer(aws["pipeline"])["JwtConfiguration"]["Issuer"] == on_aws.issuer
-    assert on_aws.client in authorizer(aws["pipeline"])["JwtConfiguration"]["Audience"]
+    assert {on_aws.client, *on_aws.audience} == set(authorizer(aws["pipeline"])["JwtConfiguration"]["Audience"])
+    assert len(on_aws.audience) == 1
     assert on_aws.discovery == f"{on_aws.issuer}/.well-known/openid-configuration"
     issuer, pages = on_aws.origins
     assert on_aws.issuer.startswith(f"{issuer}/")
@@ -127,3 +157,31 @@ def test_the_gateway_lets_through_what_the_database_can_take(aws: Synthesis) -> 
         "ThrottlingBurstLimit": BURST,
         "ThrottlingRateLimit": REQUESTS_PER_SECOND,
     }
+
+
+def test_nobody_but_the_gateway_may_call_the_function(aws: Synthesis, local: Synthesis) -> None:
+    """For it takes the gateway's word that a token is signed. A request that is no request cannot be made up."""
+    for stage in (aws, local):
+        pipeline = stage["pipeline"]
+        function = pipeline.resolved(pipeline.named("AWS::Lambda::Function", "counterfoil-admin_api"))["FunctionName"]
+        (api,) = pipeline.resources("AWS::ApiGatewayV2::Api")
+        allowed = [
+            permission
+            for permission in map(pipeline.resolved, pipeline.resources("AWS::Lambda::Permission").values())
+            if function in json.dumps(permission["FunctionName"])
+        ]
+
+        assert len(allowed) == len({"ANY /api/{path+}"} | console.ROUTES)
+        for permission in allowed:
+            assert permission["Principal"] == "apigateway.amazonaws.com"
+            assert f":{api}/*/*/" in permission["SourceArn"]
+        assert pipeline.resources("AWS::Lambda::Url") == {}
+        policies = {id_: policy["PolicyDocument"] for id_, policy in pipeline.resources("AWS::IAM::Policy").items()}
+        assert not [id_ for id_, policy in policies.items() if _calls(policy, "AdminApi")]
+
+
+def _calls(policy: dict[str, Any], function: str) -> bool:
+    return any(
+        "lambda:InvokeFunction" in str(statement["Action"]) and function in json.dumps(statement["Resource"])
+        for statement in policy["Statement"]
+    )

@@ -1,69 +1,22 @@
 """The pipeline's template, walked row by row of the table: a new row is tested by what is here."""
 
 import json
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
 from counterfoil.settings import Settings
 from infra.alarms import THRESHOLDS
-from infra.workers import (
-    DAY,
-    WORKERS,
-    Alarm,
-    FedBy,
-    Row,
-    capped,
-    mappings,
-    queue_rows,
-    targets,
+from infra.workers import DAY, WORKERS, Alarm, FedBy, Row, capped, queue_rows, targets
+from tests.infra.pipeline import (
+    BUCKET,
+    environment_of,
+    function_of,
+    mappings_of_queues,
+    queues_feeding,
+    queues_of,
+    rows,
 )
 from tests.infra.synthesis import Synthesis, Template
-
-rows = pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
-CONSUMING = {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"}
-INTERFACES = {
-    "ec2:CreateNetworkInterface",
-    "ec2:DeleteNetworkInterface",
-    "ec2:DescribeNetworkInterfaces",
-    "ec2:DescribeSubnets",
-    "ec2:AssignPrivateIpAddresses",
-    "ec2:UnassignPrivateIpAddresses",
-}
-TRACING = {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
-BUCKET = "counterfoil-uploads-AWS::AccountId-AWS::Region"
-
-
-@pytest.fixture(scope="module")
-def pipeline(aws: Synthesis) -> Template:
-    return aws["pipeline"]
-
-
-@pytest.fixture(scope="module")
-def emulated(local: Synthesis) -> Template:
-    return local["pipeline"]
-
-
-def function_of(template: Template, row: Row) -> dict[str, Any]:
-    return template.named("AWS::Lambda::Function", row.resource_name)
-
-
-def environment_of(template: Template, row: Row) -> dict[str, str]:
-    resolved: dict[str, str] = template.resolved(function_of(template, row)["Environment"]["Variables"])
-    return resolved
-
-
-def queues_feeding(row: Row) -> set[str]:
-    if row.fed_by is FedBy.DEAD_LETTER_QUEUES:
-        return {f"{source.resource_name}-dlq" for source in mappings(WORKERS, row)}
-    return set(queues_of(mappings(WORKERS, row)))
-
-
-def queues_of(found: Sequence[Row]) -> list[str]:
-    """The queues that messages to these workers are in: a queue for retries comes behind its worker's."""
-    suffixes = {row.name: ("", "-retry") if row.has_retry_queue else ("",) for row in found}
-    return [f"{row.resource_name}{suffix}" for row in found for suffix in suffixes[row.name]]
 
 
 @rows
@@ -145,79 +98,45 @@ def test_mappings_report_partial_failures_and_receive_no_more_than_there_is_room
     assert received <= function_of(pipeline, row)["ReservedConcurrentExecutions"]
 
 
-def granted(row: Row, *, batches: bool) -> set[tuple[str, str]]:
-    """What a row entitles its function to, besides its database and its network."""
-    batch = {"sqs:SendMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"}
-    grants = {(action, f"/aws/lambda/{row.resource_name}") for action in ("logs:CreateLogStream", "logs:PutLogEvents")}
-    grants |= {(action, queue) for action in CONSUMING for queue in queues_feeding(row)}
-    grants |= {("sqs:SendMessage", to) for to in queues_of(targets(WORKERS, row))}
-    if row.measures_queues:
-        grants |= {("sqs:GetQueueAttributes", to) for to in queues_of(targets(WORKERS, row))}
-    if batches:
-        grants |= {(f"{action}Batch", queue) for action, queue in grants if action in batch}
-    grants |= {("s3:PutObject", f"{prefix}*") for prefix in row.writes + row.admits}
-    grants |= {("s3:DeleteObject", f"{prefix}*") for prefix in row.removes}
-    objects = {f"{prefix}*" for prefix in row.reads}
-    return grants | {(action, key) for action in ("s3:GetObject", "s3:GetObjectVersion") for key in objects}
+@rows
+def test_who_pauses_queues_is_told_of_each_its_mappings_its_addresses_and_its_gate(pipeline: Template, row: Row):
+    variables = function_of(pipeline, row)["Environment"]["Variables"]
+    if not row.pauses_mappings:
+        assert "QUEUES" not in variables
+        return
+    parts = variables["QUEUES"]["Fn::Join"][1]
+    told = json.loads("".join(part if isinstance(part, str) else part["Ref"] for part in parts))
+    ids = mappings_of_queues(pipeline)
 
-
-def allowed(template: Template, row: Row) -> set[tuple[str, str]]:
-    statements = template.statements(template.role_of(function_of(template, row)))
-    return {
-        (action, resource.rpartition(f"{BUCKET}/")[2]) for effect, action, resource in statements if effect == "Allow"
+    assert told == {
+        of.name: {
+            "urls": [pipeline.id_of("AWS::SQS::Queue", name) for name in queues_of([of])],
+            "mappings": [ids[name] for name in queues_of([of])],
+            "gate": of.reserved_concurrency * of.permits,
+        }
+        for of in queue_rows(WORKERS)
     }
 
 
-@rows
-def test_a_role_allows_what_its_row_says_and_nothing_else(pipeline: Template, row: Row):
-    of_lambda = {(action, "*") for action in INTERFACES | TRACING}
-    rest = allowed(pipeline, row) - granted(row, batches=False) - of_lambda
-
-    assert granted(row, batches=False) <= allowed(pipeline, row)
-    ((action, resource),) = rest
-    if row.database_user == "master":
-        assert action == "secretsmanager:GetSecretValue"
-        assert "Secret" in resource
-    else:
-        assert action == "rds-db:connect"
-        assert resource.endswith(f"/{row.database_user}")
-        assert "Proxy" in resource
+def test_a_deployment_says_nothing_of_whether_a_mapping_is_enabled(pipeline: Template):
+    """Or it would undo a pause."""
+    for mapping in pipeline.resources("AWS::Lambda::EventSourceMapping").values():
+        assert "Enabled" not in mapping
 
 
 @rows
-def test_a_local_role_allows_what_its_row_says_and_nothing_else(emulated: Template, row: Row):
-    assert allowed(emulated, row) == granted(row, batches=True)
+def test_what_a_function_is_told_has_room_in_its_environment(pipeline: Template, row: Row):
+    """Lambda takes 4 KB; ids and addresses are longer than the names that stand for them here."""
+    values = environment_of(pipeline, row)
+    urls = sum(value.count("counterfoil-") for value in values.values())
 
-
-@rows
-def test_a_role_belongs_to_one_function_and_has_no_managed_policy(pipeline: Template, row: Row):
-    role = function_of(pipeline, row)["Role"]
-    users = [f for f in pipeline.resources("AWS::Lambda::Function").values() if f["Role"] == role]
-
-    assert len(users) == 1
-    assert "ManagedPolicyArns" not in pipeline.role_of(users[0])
-    assert not pipeline.resources("AWS::IAM::Policy")
-
-
-@rows
-def test_only_the_lambda_service_may_touch_network_interfaces_and_only_traces_have_a_wildcard_besides(
-    pipeline: Template, row: Row
-):
-    role = pipeline.role_of(function_of(pipeline, row))
-    everything = {(effect, action) for effect, action, resource in pipeline.statements(role) if resource == "*"}
-
-    traced = {("Allow", action) for action in TRACING}
-    assert everything == traced | {(effect, action) for effect in ("Allow", "Deny") for action in INTERFACES}
-    assert not [action for _, action, _ in pipeline.statements(role) if "*" in action]
-    (denied,) = [s for p in role["Policies"] for s in p["PolicyDocument"]["Statement"] if s["Effect"] == "Deny"]
-    function = pipeline.resolved(denied["Condition"]["ArnEquals"]["lambda:SourceFunctionArn"])
-    assert function.endswith(f":function:{row.resource_name}")
+    assert len(json.dumps(values)) + urls * len("https://sqs.eu-central-1.amazonaws.com/123456789012/") < 4096
 
 
 @rows
 def test_a_function_is_told_its_row_and_the_queues_that_it_may_send_to(pipeline: Template, row: Row):
     environment = environment_of(pipeline, row)
-    settings = Settings.from_environment(environment)
+    settings = Settings.from_environment({**environment, "QUEUES": ""})  # whose ids are told as what they stand for
 
     assert environment["POWERTOOLS_SERVICE_NAME"] == row.name
     told = settings.require_worker()
@@ -322,14 +241,17 @@ def test_dead_letters_that_stay_raise_the_alarm_of_their_worker(pipeline: Templa
     assert alarm["DatapointsToAlarm"] <= alarm["EvaluationPeriods"]
 
 
-def test_the_scheduled_worker_runs_every_minute_and_a_failed_round_is_not_repeated(pipeline: Template):
-    (row,) = [row for row in WORKERS if row.fed_by is FedBy.SCHEDULE]
-    schedule = pipeline.the("AWS::Scheduler::Schedule")
+@pytest.mark.parametrize("row", [row for row in WORKERS if row.fed_by is FedBy.SCHEDULE], ids=lambda row: row.name)
+def test_a_scheduled_worker_runs_every_minute_and_a_failed_round_is_not_repeated(pipeline: Template, row: Row):
+    schedules = pipeline.resources("AWS::Scheduler::Schedule").values()
+    (schedule,) = [one for one in schedules if one["Name"] == row.resource_name]
 
     assert schedule["ScheduleExpression"] == "rate(1 minute)"
     assert pipeline.resolved(schedule["Target"]["Arn"]) == row.resource_name
     assert schedule["Target"]["RetryPolicy"] == {"MaximumRetryAttempts": 0}
-    assert pipeline.the("AWS::Lambda::EventInvokeConfig")["MaximumRetryAttempts"] == 0
+    configs = pipeline.resources("AWS::Lambda::EventInvokeConfig").values()
+    (config,) = [one for one in configs if pipeline.resolved(one["FunctionName"]) == row.resource_name]
+    assert config["MaximumRetryAttempts"] == 0
     role = pipeline.document["Resources"][schedule["Target"]["RoleArn"]["Fn::GetAtt"][0]]["Properties"]
     assert list(pipeline.statements(role)) == [("Allow", "lambda:InvokeFunction", row.resource_name)]
 
@@ -342,57 +264,6 @@ def test_migrations_run_before_any_other_function_gets_its_new_code(pipeline: Te
     for name, id_ in functions.items():
         waits_for = pipeline.document["Resources"][id_].get("DependsOn", [])
         assert (trigger in waits_for) == (name != row.name)
-
-
-def test_a_new_upload_becomes_a_message_of_the_worker_fed_by_s3(pipeline: Template):
-    (row,) = [row for row in WORKERS if row.fed_by is FedBy.S3_EVENTS]
-    bucket = pipeline.the("AWS::S3::Bucket")
-    notifications = bucket["NotificationConfiguration"]["QueueConfigurations"]
-
-    for notification, prefix in zip(notifications, ("uploads/", "inbox/"), strict=True):
-        assert notification["Event"] == "s3:ObjectCreated:*"
-        assert pipeline.resolved(notification["Queue"]) == row.resource_name
-        assert notification["Filter"] == {"S3Key": {"Rules": [{"Name": "prefix", "Value": prefix}]}}
-    policies = {
-        id_: policy
-        for id_, policy in pipeline.resources("AWS::SQS::QueuePolicy").items()
-        if pipeline.resolved(policy["Queues"]) == [pipeline.id_of("AWS::SQS::Queue", row.resource_name)]
-        or pipeline.resolved(policy["Queues"]) == [row.resource_name]
-    }
-    ((id_, policy),) = policies.items()
-    (bucket_id,) = pipeline.resources("AWS::S3::Bucket")
-    assert id_ in pipeline.document["Resources"][bucket_id]["DependsOn"]
-    (let_in,) = [s for s in policy["PolicyDocument"]["Statement"] if s["Effect"] == "Allow"]
-    assert let_in["Principal"] == {"Service": "s3.amazonaws.com"}
-    assert let_in["Action"] == "sqs:SendMessage"
-    assert pipeline.resolved(let_in["Condition"]) == {
-        "ArnEquals": {"aws:SourceArn": f"arn:AWS::Partition:s3:::{BUCKET}"},
-        "StringEquals": {"aws:SourceAccount": "AWS::AccountId"},
-    }
-
-
-def test_uploads_are_versioned_encrypted_private_and_survive_the_stack(pipeline: Template):
-    (resource,) = [r for r in pipeline.document["Resources"].values() if r["Type"] == "AWS::S3::Bucket"]
-    bucket = resource["Properties"]
-
-    assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
-    assert bucket["BucketEncryption"]
-    assert all(bucket["PublicAccessBlockConfiguration"].values())
-    assert len(bucket["PublicAccessBlockConfiguration"]) == 4
-    assert resource["DeletionPolicy"] == "Retain"
-
-
-def test_no_rule_ends_a_payload_whose_task_may_still_be_run_and_one_ends_what_was_deleted(pipeline: Template):
-    (rule,) = pipeline.the("AWS::S3::Bucket")["LifecycleConfiguration"]["Rules"]
-
-    assert rule == {
-        "Id": "payloads-of-tasks",
-        "Prefix": "tasks/",
-        "Status": "Enabled",
-        "NoncurrentVersionExpiration": {"NoncurrentDays": 1},
-        "ExpiredObjectDeleteMarker": True,
-    }
-    assert [row.name for row in WORKERS if "tasks/" in row.removes] == ["watchdog"]
 
 
 def test_queues_bucket_and_topics_refuse_plain_http_on_aws_alone(pipeline: Template, emulated: Template):

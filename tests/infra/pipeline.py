@@ -1,0 +1,42 @@
+"""Where the pipeline's template says what of a row of the table: for tests that walk it row by row."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from infra.workers import WORKERS, FedBy, Row, mappings
+from tests.infra.synthesis import Template
+
+rows = pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
+BUCKET = "counterfoil-uploads-AWS::AccountId-AWS::Region"
+
+
+def function_of(template: Template, row: Row) -> dict[str, Any]:
+    return template.named("AWS::Lambda::Function", row.resource_name)
+
+
+def environment_of(template: Template, row: Row) -> dict[str, str]:
+    resolved: dict[str, str] = template.resolved(function_of(template, row)["Environment"]["Variables"])
+    return resolved
+
+
+def queues_feeding(row: Row) -> set[str]:
+    if row.fed_by is FedBy.DEAD_LETTER_QUEUES:
+        return {f"{source.resource_name}-dlq" for source in mappings(WORKERS, row)}
+    return set(queues_of(mappings(WORKERS, row)))
+
+
+def queues_of(found: Sequence[Row]) -> list[str]:
+    """The queues that messages to these workers are in: a queue for retries comes behind its worker's."""
+    suffixes = {row.name: ("", "-retry") if row.has_retry_queue else ("",) for row in found}
+    return [f"{row.resource_name}{suffix}" for row in found for suffix in suffixes[row.name]]
+
+
+def mappings_of_queues(template: Template) -> dict[str, str]:
+    """The logical id of the mapping of each queue of a worker; none of a dead-letter queue."""
+    found = {
+        template.resolved(mapping["EventSourceArn"]): id_
+        for id_, mapping in template.resources("AWS::Lambda::EventSourceMapping").items()
+    }
+    return {name: id_ for name, id_ in found.items() if not name.endswith("-dlq")}

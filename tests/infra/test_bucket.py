@@ -1,0 +1,77 @@
+"""The pipeline's bucket: what comes in and who hears of it, what is kept, and for how long."""
+
+from datetime import timedelta
+
+from counterfoil.dead_letters import export_steps, exports
+from infra.workers import WORKERS, FedBy
+from tests.infra.pipeline import BUCKET
+from tests.infra.synthesis import Template
+
+
+def test_a_new_upload_becomes_a_message_of_the_worker_fed_by_s3(pipeline: Template):
+    (row,) = [row for row in WORKERS if row.fed_by is FedBy.S3_EVENTS]
+    bucket = pipeline.the("AWS::S3::Bucket")
+    notifications = bucket["NotificationConfiguration"]["QueueConfigurations"]
+
+    for notification, prefix in zip(notifications, ("uploads/", "inbox/"), strict=True):
+        assert notification["Event"] == "s3:ObjectCreated:*"
+        assert pipeline.resolved(notification["Queue"]) == row.resource_name
+        assert notification["Filter"] == {"S3Key": {"Rules": [{"Name": "prefix", "Value": prefix}]}}
+    policies = {
+        id_: policy
+        for id_, policy in pipeline.resources("AWS::SQS::QueuePolicy").items()
+        if pipeline.resolved(policy["Queues"]) == [pipeline.id_of("AWS::SQS::Queue", row.resource_name)]
+        or pipeline.resolved(policy["Queues"]) == [row.resource_name]
+    }
+    ((id_, policy),) = policies.items()
+    (bucket_id,) = pipeline.resources("AWS::S3::Bucket")
+    assert id_ in pipeline.document["Resources"][bucket_id]["DependsOn"]
+    (let_in,) = [s for s in policy["PolicyDocument"]["Statement"] if s["Effect"] == "Allow"]
+    assert let_in["Principal"] == {"Service": "s3.amazonaws.com"}
+    assert let_in["Action"] == "sqs:SendMessage"
+    assert pipeline.resolved(let_in["Condition"]) == {
+        "ArnEquals": {"aws:SourceArn": f"arn:AWS::Partition:s3:::{BUCKET}"},
+        "StringEquals": {"aws:SourceAccount": "AWS::AccountId"},
+    }
+
+
+def test_uploads_are_versioned_encrypted_private_and_survive_the_stack(pipeline: Template):
+    (resource,) = [r for r in pipeline.document["Resources"].values() if r["Type"] == "AWS::S3::Bucket"]
+    bucket = resource["Properties"]
+
+    assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
+    assert bucket["BucketEncryption"]
+    assert all(bucket["PublicAccessBlockConfiguration"].values())
+    assert len(bucket["PublicAccessBlockConfiguration"]) == 4
+    assert resource["DeletionPolicy"] == "Retain"
+
+
+def test_no_rule_ends_a_payload_whose_task_may_still_be_run_and_one_ends_what_was_deleted(pipeline: Template):
+    rule, _ = pipeline.the("AWS::S3::Bucket")["LifecycleConfiguration"]["Rules"]
+
+    assert rule == {
+        "Id": "payloads-of-tasks",
+        "Prefix": "tasks/",
+        "Status": "Enabled",
+        "NoncurrentVersionExpiration": {"NoncurrentDays": 1},
+        "ExpiredObjectDeleteMarker": True,
+    }
+    assert [row.name for row in WORKERS if "tasks/" in row.removes] == ["watchdog"]
+
+
+def test_an_export_of_dead_letters_is_gone_soon_after_its_week_whoever_forgot_it(pipeline: Template):
+    _, rule = pipeline.the("AWS::S3::Bucket")["LifecycleConfiguration"]["Rules"]
+
+    assert rule == {
+        "Id": "exports-of-dead-letters",
+        "Prefix": exports.PREFIX,
+        "Status": "Enabled",
+        "ExpirationInDays": exports.KEPT.days + 1,
+        "NoncurrentVersionExpiration": {"NoncurrentDays": 1},
+        "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 2},
+    }
+    assert timedelta(days=2) > export_steps.LONGEST_WRITING
+    rows = {row.name: row for row in WORKERS}
+    assert exports.PREFIX in rows["watchdog"].writes
+    assert rows["watchdog"].timeout < export_steps.LEASE.total_seconds()
+    assert [row.name for row in WORKERS if exports.PREFIX in row.reads] == ["admin_api"]
