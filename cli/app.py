@@ -46,6 +46,9 @@ COMMANDS = {
     "dlq": Command(
         "cli.dead_letters:app", "Look at dead letters, work that ended in failure; try it again, or settle it.", TASKS
     ),
+    "queues": Command(
+        "cli.queues:app", "Show how full the queues of the workers are and what is done; pause and resume them.", TASKS
+    ),
     "audit": Command("cli.audit:app", "Check that nobody has changed the trail of who changed what.", TASKS),
     "openapi": Command("cli.openapi:openapi", "Print the description of the HTTP API, OpenAPI 3.1.", READ),
     "cdk": Command("cli.cdk:app", "Run the CDK command line: for a real account.", ACCOUNT),

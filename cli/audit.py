@@ -6,15 +6,13 @@ import typer
 
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
-from cli.dlq import AsJson, OneTenant
-from cli.tenants import chosen
+from cli.dlq_options import AnyTenant, AsJson
+from cli.tenants import NOBODY, chosen
 from cli.terminal import page, print_json
 from counterfoil.db import Connection
 from counterfoil.dead_letters import audit
 
 SUMMARY = "Check that nobody has changed the trail of who changed what."
-NOBODY = "-"
-"""In the place of a tenant: the trail of messages that could not be read, which are nobody's."""
 
 app = typer.Typer(
     help=f"""{SUMMARY}
@@ -34,14 +32,17 @@ def _group() -> None:
 
 
 @app.command("verify")
-def verify(context: typer.Context, *, tenant: OneTenant = None, as_json: AsJson = False) -> None:
-    """Read the whole trail of each tenant and compute its hashes anew; ends with 1 where one is broken."""
+def verify(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
+    """Read the whole trail of each tenant and compute its hashes anew; ends with 1 where one is broken.
+
+    That of messages that could not be read, and of queues, is nobody's: `-`.
+    """
     cloud = Cloud.at(place_of(context.obj))
     found: list[tuple[str, int, audit.Broken | None]] = []
-    for whose in chosen(cloud, tenant):
+    for whose in () if tenant == NOBODY else chosen(cloud, tenant):
         with cloud.database.tenant(whose.id) as connection:
             found.append((whose.slug, *_verified(connection, whose.id)))
-    if tenant is None:
+    if tenant in {None, NOBODY}:
         with cloud.database.delivery() as connection:
             found.append((NOBODY, *_verified(connection, None)))
     if as_json:

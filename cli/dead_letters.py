@@ -1,7 +1,11 @@
 """`counterfoil dlq` with all of its subcommands."""
 
 from cli.dlq import SUMMARY, app
+from cli.dlq_bulk import bulk_ignore, bulk_resolve, bulk_retry
 from cli.dlq_changes import audit_, edit, ignore, resolve, retry
+from cli.dlq_export import export_
+from cli.dlq_operations import operations
+from cli.dlq_purge import purge, purges
 
 __all__ = ["SUMMARY", "app"]
 
@@ -10,3 +14,10 @@ app.command("resolve")(resolve)
 app.command("ignore")(ignore)
 app.command("edit")(edit)
 app.command("audit")(audit_)
+app.command("export")(export_)
+app.command("bulk-retry")(bulk_retry)
+app.command("bulk-resolve")(bulk_resolve)
+app.command("bulk-ignore")(bulk_ignore)
+app.add_typer(operations, name="operations")
+app.command("purge")(purge)
+app.add_typer(purges, name="purges")

@@ -1,9 +1,10 @@
 """`counterfoil dlq`: dead letters of the local cloud, found, grouped, counted and shown."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -14,9 +15,26 @@ from rich.text import Text
 from cli import ids
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
+from cli.dlq_options import (
+    FINGERPRINT_SHOWN,
+    SEVERAL_STATES,
+    AnyTenant,
+    AsJson,
+    Limit,
+    OfGroup,
+    OfType,
+    Since,
+    States,
+    Until,
+    WithText,
+    fingerprint_of,
+    states_of,
+)
 from cli.failures import UsageError
-from cli.tenants import Tenant, chosen
+from cli.tables import of_tenants
+from cli.tenants import Tenant, chosen, newest_of_each
 from cli.terminal import aside, page, print_json
+from counterfoil.db import Connection
 from counterfoil.dead_letters import entries, groups, search, timeline
 from counterfoil.dead_letters.entries import STATUSES, Details, Entry, Status, Wanted
 from counterfoil.dead_letters.groups import Group
@@ -29,7 +47,6 @@ LONGEST_ERROR = 200
 LONGEST_PAYLOAD = 4000
 LAST_EVENTS = 200
 """Of each kind in a timeline."""
-FINGERPRINT_SHOWN, FINGERPRINT_LEAST = 8, 4
 BARS = " ▁▂▃▄▅▆▇█"
 BARS_SHOWN = 12
 """Of a trend, each of two hours."""
@@ -46,70 +63,31 @@ app = typer.Typer(
 )
 
 
-def _moment(text: str) -> datetime:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"'{text}' is no time: write 2026-01-31, or 2026-01-31T09:00 (UTC).") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-_STATES = f"{', '.join(STATUSES)}. It may be given several times."
-AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
-OneTenant = Annotated[str | None, typer.Option(help="Only this tenant's, by its slug.", show_default=False)]
-States = Annotated[
-    list[str] | None,
-    typer.Option("--status", help=f"Only those in this state: {_STATES}", show_default=False),
-]
-Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many of each tenant, at most.")]
-
-
 @app.command("list")
 def list_(  # noqa: PLR0913  # one for each option
     context: typer.Context,
     *,
-    tenant: OneTenant = None,
+    tenant: AnyTenant = None,
     status: States = None,
-    task_type: Annotated[
-        str | None, typer.Option("--type", help="Only those of this type of task.", show_default=False)
-    ] = None,
-    since: Annotated[
-        datetime | None,
-        typer.Option(
-            "--from",
-            parser=_moment,
-            metavar="TIME",
-            help="Died then or later: 2026-01-31, or 2026-01-31T09:00 (UTC).",
-            show_default=False,
-        ),
-    ] = None,
-    until: Annotated[
-        datetime | None, typer.Option("--to", parser=_moment, metavar="TIME", help="Died before.", show_default=False)
-    ] = None,
-    text: Annotated[
-        str | None,
-        typer.Option(help="Words of the error and of the file's name, all of them; or an id.", show_default=False),
-    ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(help="Only those of this group, as the list of groups shows it.", show_default=False),
-    ] = None,
+    task_type: OfType = None,
+    since: Since = None,
+    until: Until = None,
+    text: WithText = None,
+    group: OfGroup = None,
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
     """List dead letters, the newest first."""
-    statuses = _states(status)
+    statuses = states_of(status)
     cloud = Cloud.at(place_of(context.obj))
-    fingerprint = None if group is None else _fingerprint(cloud, group)
+    fingerprint = None if group is None else fingerprint_of(cloud, group)
     wanted = Wanted(statuses, task_type, fingerprint, since, until)
-    found: list[tuple[Tenant, Entry]] = []
-    for whose in chosen(cloud, tenant):
-        found += [(whose, letter) for letter in _letters(cloud, whose, wanted, text, limit)]
-    found.sort(key=lambda one: one[1].dlq_timestamp, reverse=True)
+    read = partial(_letters, wanted=wanted, text=text, limit=limit)
+    found = newest_of_each(cloud, tenant, read, lambda letter: letter.dlq_timestamp)
     if as_json:
         print_json([record(whose, letter) for whose, letter in found])
     else:
-        _show_list(found)
+        show_list(found)
 
 
 @app.command("show")
@@ -139,31 +117,33 @@ def show(
 def groups_(
     context: typer.Context,
     *,
-    tenant: OneTenant = None,
+    tenant: AnyTenant = None,
     status: Annotated[
         list[str] | None,
-        typer.Option(help=f"Only groups with letters in this state: {_STATES}", show_default=False),
+        typer.Option(help=f"Only groups with letters in this state: {SEVERAL_STATES}", show_default=False),
     ] = None,
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
     """Group letters by what they died of; what came last is first."""
-    statuses = _states(status)
+    statuses = states_of(status)
     cloud = Cloud.at(place_of(context.obj))
     now = datetime.now(UTC)
-    found: list[tuple[Tenant, Group]] = []
-    for whose in chosen(cloud, tenant):
-        with cloud.database.tenant(whose.id) as connection:
-            found += [(whose, one) for one in groups.page(connection, whose.id, statuses, now, limit=limit)]
-    found.sort(key=lambda one: one[1].last_seen, reverse=True)
+    read = partial(groups.page, statuses=statuses, now=now, limit=limit)
+    found = newest_of_each(cloud, tenant, read, lambda group: group.last_seen)
     if as_json:
-        print_json([{"tenant": whose.slug, "count": one.count, **_plain(vars(one))} for whose, one in found])
+        print_json(
+            [
+                {"tenant": whose.slug, "count": one.count, "state": one.state, **_plain(vars(one))}
+                for whose, one in found
+            ]
+        )
     else:
         _show_groups(found, now)
 
 
 @app.command("stats")
-def stats(context: typer.Context, *, tenant: OneTenant = None, as_json: AsJson = False) -> None:
+def stats(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
     """Count dead letters by type of task and state."""
     cloud = Cloud.at(place_of(context.obj))
     found: list[tuple[Tenant, str, dict[Status, int]]] = []
@@ -192,42 +172,15 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
 
 
-def _states(given: Sequence[str] | None) -> Sequence[Status]:
-    for name in given or ():
-        if name not in STATUSES:
-            raise UsageError(f"'{name}' is no state: there are {', '.join(STATUSES)}.")
-    return [status for status in STATUSES if status in given] if given else STATUSES
-
-
-def _letters(cloud: Cloud, whose: Tenant, wanted: Wanted, text: str | None, limit: int) -> Sequence[Entry]:
-    with cloud.database.tenant(whose.id) as connection:
-        if text is None:
-            return entries.page(connection, whose.id, wanted, limit=limit)
-        found = search.page(connection, whose.id, text, wanted, limit=limit)
-        letters = list(found.entries)
-        while found.next is not None and len(letters) < limit:  # a page of a search may be short
-            found = search.page(connection, whose.id, text, wanted, limit=limit - len(letters), after=found.next)
-            letters += found.entries
-        return letters
-
-
-_GROUPS = "SELECT DISTINCT fingerprint FROM dead_letter_group WHERE starts_with(fingerprint, %s) LIMIT 2"
-
-
-def _fingerprint(cloud: Cloud, text: str) -> str:
-    """The fingerprint that this is, or the beginning of.
-
-    Raises:
-        UsageError: there is none, or more than one.
-    """
-    found = []
-    if len(text) >= FINGERPRINT_LEAST:
-        with cloud.database.delivery() as connection:
-            found = connection.execute(_GROUPS, [text.lower()]).fetchall()
-    if len(found) != 1:
-        what = "There is no group whose" if not found else "More than one group's"
-        raise UsageError(f"{what} fingerprint begins with '{text}': 'counterfoil dlq groups' shows them.")
-    return str(found[0][0])
+def _letters(connection: Connection, tenant_id: UUID, wanted: Wanted, text: str | None, limit: int) -> Sequence[Entry]:
+    if text is None:
+        return entries.page(connection, tenant_id, wanted, limit=limit)
+    found = search.page(connection, tenant_id, text, wanted, limit=limit)
+    letters = list(found.entries)
+    while found.next is not None and len(letters) < limit:  # a page of a search may be short
+        found = search.page(connection, tenant_id, text, wanted, limit=limit - len(letters), after=found.next)
+        letters += found.entries
+    return letters
 
 
 def letter_named(cloud: Cloud, text: str) -> tuple[Tenant, UUID]:
@@ -251,23 +204,12 @@ def letter_named(cloud: Cloud, text: str) -> tuple[Tenant, UUID]:
 # -- for people -----------------------------------------------------------------------------------------------------
 
 
-def _table(whose: Sequence[Tenant], *columns: Column) -> tuple[Table, Callable[..., None]]:
-    """A table that names tenants where there are several, and what adds a row to it."""
-    several = len({tenant.slug for tenant in whose}) > 1
-    tenants = [Column("tenant", no_wrap=True)] if several else []
-    table = Table(*tenants, *columns, box=None, pad_edge=False)
-
-    def add(tenant: Tenant, *cells: Text) -> None:
-        table.add_row(*([Text(tenant.slug)] if several else []), *cells)
-
-    return table, add
-
-
-def _show_list(found: Sequence[tuple[Tenant, Entry]]) -> None:
+def show_list(found: Sequence[tuple[Tenant, Entry]]) -> None:
+    """Letters as a table."""
     if not found:
         page().print("There are no such dead letters.")
         return
-    table, add = _table(
+    table, add = of_tenants(
         [whose for whose, _ in found],
         *(Column(name, no_wrap=True) for name in ("id", "type", "state", "when")),
         Column("died of", overflow="fold"),
@@ -288,7 +230,7 @@ def _show_groups(found: Sequence[tuple[Tenant, Group]], now: datetime) -> None:
     if not found:
         page().print("There are no such dead letters.")
         return
-    table, add = _table(
+    table, add = of_tenants(
         [whose for whose, _ in found],
         Column("group", no_wrap=True),
         Column("letters", no_wrap=True, justify="right"),
@@ -314,7 +256,7 @@ def _show_stats(found: Sequence[tuple[Tenant, str, Mapping[Status, int]]]) -> No
     if not found:
         page().print("There are no dead letters.")
         return
-    table, add = _table(
+    table, add = of_tenants(
         [whose for whose, _, _ in found],
         Column("type", overflow="fold"),
         *(Column(name, no_wrap=True, justify="right") for name in (*STATUSES, "all")),

@@ -3,19 +3,22 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any
 
 import typer
-from rich.table import Column, Table
+from rich.table import Column
 from rich.text import Text
 
 from cli import ids
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
-from cli.dlq import AsJson, OneTenant, letter_named
+from cli.dlq import letter_named
+from cli.dlq_options import AnyTenant, AsJson, Limit
 from cli.failures import UsageError
+from cli.tables import of_tenants
 from cli.tasks import outbox_of, read_payload
-from cli.tenants import Tenant, chosen
+from cli.tenants import Tenant, newest_of_each
 from cli.terminal import aside, page, print_json
 from cli.trail import By, Reason
 from counterfoil.dead_letters import actions, audit, edits
@@ -119,17 +122,13 @@ def edit(  # one for each option
 def audit_(
     context: typer.Context,
     *,
-    tenant: OneTenant = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many of each tenant, at most.")] = 20,
+    tenant: AnyTenant = None,
+    limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
     """List who changed which letters, the newest first. Whether it is whole: counterfoil audit verify."""
     cloud = Cloud.at(place_of(context.obj))
-    listed: list[tuple[Tenant, AuditEntry]] = []
-    for whose in chosen(cloud, tenant):
-        with cloud.database.tenant(whose.id) as connection:
-            listed += [(whose, entry) for entry in audit.page(connection, whose.id, limit=limit)]
-    listed.sort(key=lambda one: one[1].recorded_at, reverse=True)
+    listed = newest_of_each(cloud, tenant, partial(audit.page, limit=limit), lambda entry: entry.recorded_at)
     if as_json:
         print_json([_record(whose, entry) for whose, entry in listed])
     else:
@@ -182,15 +181,16 @@ def _show(listed: list[tuple[Tenant, AuditEntry]]) -> None:
     if not listed:
         page().print("Nobody has changed a dead letter yet.")
         return
-    several = len({whose.slug for whose, _ in listed}) > 1
-    columns = [Column("tenant", no_wrap=True)] if several else []
-    columns += [Column("number", no_wrap=True, justify="right")]
-    columns += [Column(name, no_wrap=True) for name in ("when", "what")]
-    table = Table(*columns, Column("letters"), Column("who", overflow="fold"), box=None, pad_edge=False)
+    table, add = of_tenants(
+        [whose for whose, _ in listed],
+        Column("number", no_wrap=True, justify="right"),
+        *(Column(name, no_wrap=True) for name in ("when", "what")),
+        Column("letters"),
+        Column("who", overflow="fold"),
+    )
     for whose, entry in listed:
-        cells = [Text(whose.slug)] if several else []
-        cells += [Text(str(entry.number)), Text(f"{entry.recorded_at:%Y-%m-%d %H:%M:%S}"), Text(entry.action)]
+        cells = [Text(str(entry.number)), Text(f"{entry.recorded_at:%Y-%m-%d %H:%M:%S}"), Text(entry.action)]
         named = [target[-8:] for target in entry.targets[:3]]
         more = ["..."] if len(entry.targets) > len(named) else []
-        table.add_row(*cells, Text(", ".join(named + more)), Text(entry.actor))
+        add(whose, *cells, Text(", ".join(named + more)), Text(entry.actor))
     page().print(table)

@@ -11,6 +11,7 @@ import typer
 from cli import ids, listing, outcomes
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
+from cli.document_views import list_, show, show_timeline
 from cli.failures import UsageError
 from cli.ingest import upload
 from cli.outcomes import State
@@ -155,3 +156,8 @@ def replace(
         page().print(f"{path.name} is uploaded. It takes the place of {ids.short(id_)} of tenant '{tenant.slug}'")
         page().print("once it has been read; until then both are there.")
         page().print(f"What becomes of it: counterfoil documents --tenant {tenant.slug}")
+
+
+app.command("list")(list_)
+app.command("show")(show)
+app.command("timeline")(show_timeline)

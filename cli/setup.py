@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 NODE_MODULES = ROOT / "node_modules"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+WAY_TO_BROWSER = "On Debian: apt-get install chromium (as root)."
 WAY_TO_VENV = "On Debian and Ubuntu: apt-get install python3-venv (as root), then 'make setup' again."
 
 
@@ -42,6 +44,11 @@ def main() -> int:
         sys.stderr.write("setup: Interrupted; 'make setup' goes on where it was.\n")
         return 130
     return 0
+
+
+def browser() -> str | None:
+    """Where this machine's Chromium is, which the console's tests use; None where there is none."""
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def check_python() -> None:
@@ -85,6 +92,8 @@ def prepare_python() -> None:
     _say("Installing Python packages (uv sync)")
     environment = {"UV_PYTHON_DOWNLOADS": "never", "UV_PROJECT_ENVIRONMENT": str(VENV)}
     _run([uv, "sync", "--frozen", "--quiet"], environment)
+    if browser() is None:
+        _say(f"There is no Chromium: tests of the console in a browser will be skipped. {WAY_TO_BROWSER}")
 
 
 def prepare_node() -> None:

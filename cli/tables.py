@@ -1,13 +1,14 @@
 """Tables for people, shared by several commands."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.table import Column, Table
 from rich.text import Text
 
 from cli.ids import short
 from cli.outcomes import Outcome, State
+from cli.tenants import Tenant
 from cli.terminal import page
 
 STYLES = {
@@ -19,6 +20,18 @@ STYLES = {
     State.REMOVED: "dim",
     State.FAILED: "red",
 }
+
+
+def of_tenants(whose: Sequence[Tenant], *columns: Column) -> tuple[Table, Callable[..., None]]:
+    """A table that names tenants where there are several, and what adds a row to it: of a tenant, its cells."""
+    several = len({tenant.slug for tenant in whose}) > 1
+    tenants = [Column("tenant", no_wrap=True)] if several else []
+    table = Table(*tenants, *columns, box=None, pad_edge=False)
+
+    def add(tenant: Tenant, *cells: Text) -> None:
+        table.add_row(*([Text(tenant.slug)] if several else []), *cells)
+
+    return table, add
 
 
 def show_outcomes(found: Sequence[Outcome], *, with_ids: bool = False) -> None:

@@ -18,7 +18,8 @@ from cli import ids
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
 from cli.failures import CloudError, UsageError
-from cli.tenants import Tenant, chosen
+from cli.tables import of_tenants
+from cli.tenants import Tenant, chosen, newest_of_each
 from cli.terminal import aside, page, print_json
 from cli.trail import By
 from counterfoil.db import retry_conflicts
@@ -142,11 +143,9 @@ def list_(  # one for each option
         raise UsageError(f"'{status}' is no state: there are {', '.join(get_args(Status))}.")
     cloud = Cloud.at(place_of(context.obj))
     wanted = Wanted(status=status, task_type=task_type)  # type: ignore[arg-type]  # one of them
-    found: list[tuple[Tenant, Task]] = []
-    for whose in chosen(cloud, tenant):
-        with cloud.database.tenant(whose.id) as connection:
-            found += [(whose, task) for task in store.page(connection, wanted, limit)]
-    found.sort(key=lambda one: one[1].created_at, reverse=True)
+    found = newest_of_each(
+        cloud, tenant, lambda connection, _: store.page(connection, wanted, limit), lambda task: task.created_at
+    )
     if as_json:
         rows = [record(whose, task) for whose, task in found]
         print_json([{name: value for name, value in row.items() if name != "result"} for row in rows])
@@ -276,15 +275,15 @@ def _show_list(found: list[tuple[Tenant, Task]]) -> None:
     if not found:
         page().print('There are no such tasks. To hand one in: counterfoil tasks submit echo \'{"text": "hello"}\'')
         return
-    several = len({whose.slug for whose, _ in found}) > 1
-    columns = [Column("tenant", no_wrap=True)] if several else []
-    columns += [Column(name, no_wrap=True) for name in ("id", "type", "state", "tries", "handed in")]
-    table = Table(*columns, Column("note", overflow="fold"), box=None, pad_edge=False)
+    table, add = of_tenants(
+        [whose for whose, _ in found],
+        *(Column(name, no_wrap=True) for name in ("id", "type", "state", "tries", "handed in")),
+        Column("note", overflow="fold"),
+    )
     for whose, task in found:
-        cells = [Text(whose.slug)] if several else []
-        cells += [Text(ids.short(task.job_id)), Text(task.task_type), Text(task.status, STYLES[task.status])]
+        cells = [Text(ids.short(task.job_id)), Text(task.task_type), Text(task.status, STYLES[task.status])]
         cells += [Text(str(task.attempts)), Text(f"{task.created_at:%Y-%m-%d %H:%M:%S}"), Text(_note(task))]
-        table.add_row(*cells)
+        add(whose, *cells)
     page().print(table)
 
 

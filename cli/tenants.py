@@ -1,10 +1,11 @@
 """`counterfoil tenants`: add tenants to the local cloud, list them, say who hears of failures and where mail goes."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -21,6 +22,9 @@ from counterfoil.documents.mail.recipients import recipients
 OWNER = "counterfoil_owner"
 """Tenants are added by the role that owns the tables: no worker may."""
 ORGANIZATION = "Local"
+NOBODY = "-"
+"""In the place of a tenant's slug: what is nobody's, such as a message that could not be read."""
+Found = TypeVar("Found")
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _EMAIL = re.compile(r"[!-~]+@[!-~]+\.[!-~]+")
 LONGEST_EMAIL = 254
@@ -51,8 +55,14 @@ def chosen(cloud: Cloud, slug: str | None) -> list[Tenant]:
     """The tenant of this slug, or all where none is named.
 
     Raises:
-        UsageError: there is none of this slug; the sentence names those that there are.
+        UsageError: there is none of this slug; the sentence names those that there are, or says where what is nobody's
+            is to be found.
     """
+    if slug == NOBODY:
+        raise UsageError(
+            "'-' is no tenant. Messages that could not be read are nobody's dead letters: they are looked at, and "
+            "settled one by one, in the console and over HTTP (GET /api/admin/dlq?tenant=-)."
+        )
     tenants = list_tenants(cloud)
     if slug is None:
         return tenants
@@ -62,6 +72,20 @@ def chosen(cloud: Cloud, slug: str | None) -> list[Tenant]:
         others = f"There are: {shown}." if tenants else "There are none yet."
         raise UsageError(f"There is no tenant '{slug}'. {others} To add it: counterfoil tenants add {slug}")
     return found
+
+
+def newest_of_each(
+    cloud: Cloud,
+    slug: str | None,
+    read: Callable[[Connection, UUID], Iterable[Found]],
+    when: Callable[[Found], datetime],
+) -> list[tuple[Tenant, Found]]:
+    """What `read` finds of the tenant of this slug, or of each where none is named; the newest by `when` first."""
+    found: list[tuple[Tenant, Found]] = []
+    for whose in chosen(cloud, slug):
+        with cloud.database.tenant(whose.id) as connection:
+            found += [(whose, one) for one in read(connection, whose.id)]
+    return sorted(found, key=lambda one: when(one[1]), reverse=True)
 
 
 def add_tenant(

@@ -121,6 +121,7 @@ def test_who_did_what_is_listed_and_found_whole(letter: UUID) -> None:
     assert [entry["number"] for entry in told] == [2, 1]
     assert told[0]["previous_hash"] == told[1]["hash"]
     assert run("verify", of=trail.app) == "acme: whole, 2 entries\n-: whole, 0 entries\n"
+    assert run("verify", "--tenant", "-", of=trail.app) == "-: whole, 0 entries\n"
 
 
 def test_a_trail_that_somebody_changed_is_found(letter: UUID, admin: Connection) -> None:

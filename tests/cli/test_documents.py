@@ -11,10 +11,13 @@ from typer.testing import CliRunner
 
 from cli import documents, outcomes
 from cli.cloud.cloud import Cloud
+from cli.document_views import EVERYBODY
 from cli.failures import UsageError
 from cli.outcomes import State
 from cli.tenants import Tenant
 from counterfoil.db import Connection, Database
+from counterfoil.documents import browsing
+from functions.admin_api import documents as documents_of_api
 from tests.delivery.harness import rows
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import invoice, order
@@ -126,3 +129,82 @@ def test_an_option_of_the_list_is_not_left_unheard_before_a_deletion(
     with pytest.raises(UsageError, match="before 'delete' would mean the list"):
         call(*option, "delete", str(office.ids[0]))
     assert len(rows(office.admin, "document")) == 2
+
+
+def test_documents_are_found_by_number_and_words(office: Office, call: Callable[..., Any]):
+    assert [one["number"] for one in call("list", "--json")] == ["R-81", "4711"]
+    assert [one["id"] for one in call("list", "--text", "4711", "--json")] == [str(office.ids[0])]
+    assert call("list", "--text", "nobody", "--json") == []
+    shown = call("list", "--type", "invoice", "--text", "tarnow")
+    assert "R-81" in shown
+    assert "4711" not in shown
+
+
+def test_what_happened_to_a_document_is_told(office: Office, call: Callable[..., Any]):
+    (link,) = [event for event in call("timeline", str(office.ids[1]), "--json") if event["kind"] == "link"]
+    assert link["other"] == str(office.ids[0])
+    assert "arrival received" in call("timeline", str(office.ids[1]))
+
+
+def test_documents_are_found_by_state_and_time(office: Office, call: Callable[..., Any], admin: Connection):
+    order_id, invoice_id = office.ids
+    admin.execute("UPDATE document SET received_at = '2026-03-01T09:00Z' WHERE id = %s", [order_id])
+    admin.execute("UPDATE document SET received_at = '2026-03-02T09:00Z' WHERE id = %s", [invoice_id])
+    admin.execute("UPDATE document SET matching_status = 'failed' WHERE id = %s", [order_id])
+
+    def listed(*words: str) -> list[str]:
+        return [one["id"] for one in call("list", *words, "--json")]
+
+    assert listed("--state", "matching:failed") == [str(order_id)]
+    assert listed("--state", "matching:pending") == []
+    assert listed("--from", "2026-03-02") == listed("--from", "2026-03-02T09:00") == [str(invoice_id)]
+    assert listed("--to", "2026-03-02T09:00") == [str(order_id)]
+    assert call("list", "--to", "2026-03-01") == "There are no such documents.\n"
+    with pytest.raises(UsageError, match="'failed' is no stage and its state"):
+        listed("--state", "failed")
+
+
+@pytest.mark.parametrize("narrow", [(), ("--state", "matching:failed")])
+def test_pages_of_documents_follow_one_another(
+    narrow: tuple[str, ...],
+    office: Office,
+    call: Callable[..., Any],
+    admin: Connection,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(browsing, "SCANNED", (1,))  # so that a page of what is narrowed is short, or empty
+    for day in range(1, 6):
+        office.file(invoice(number=f"R-{day}"))
+    admin.execute("UPDATE document SET matching_status = 'failed'")
+    admin.execute("UPDATE document SET matching_status = 'succeeded' WHERE id = ANY(%s)", [office.ids[3:5]])
+    whole = [one["id"] for one in call("list", *narrow, "--json")]
+    assert len(whole) == (5 if narrow else 7)
+
+    pages = [whole[:2]]
+    shown = call("list", *narrow, "--limit", "2")
+    while "--after" in shown:
+        after = shown.rpartition("--after ")[2].strip()
+        assert after == pages[-1][-1]
+        pages.append([one["id"] for one in call("list", *narrow, "--limit", "2", "--after", after, "--json")])
+        shown = call("list", *narrow, "--limit", "2", "--after", after)
+
+    assert [one for some in pages for one in some] == whole
+    with pytest.raises(UsageError, match="belongs to tenant 'office"):
+        call("list", "--tenant", "other", "--after", whole[0])
+
+
+def test_a_document_is_shown_with_what_it_says_and_belongs_to(office: Office, call: Callable[..., Any]):
+    order_id, invoice_id = office.ids
+    told = call("show", str(invoice_id), "--json")
+    assert (told["id"], told["number"], [edge["document"]["id"] for edge in told["edges"]]) == (
+        str(invoice_id),
+        "R-81",
+        [str(order_id)],
+    )
+    assert told == documents_of_api.shown(str(invoice_id), EVERYBODY, office.database).model_dump(mode="json")
+
+    shown = call("show", str(invoice_id))
+    for said in ("invoice R-81", "po_reference", "4711", "line_items.0.", "matching", f"{order_id}"[-8:]):
+        assert said in shown, said
+    with pytest.raises(UsageError, match="There is no document"):
+        call("show", "0000ffff")

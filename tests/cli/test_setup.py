@@ -63,3 +63,15 @@ def test_a_python_that_makes_no_environments_is_refused_with_the_package_to_inst
     monkeypatch.setattr(setup, "PYTHON", tmp_path / ".venv" / "bin" / "python")
     assert setup.main() == 1
     assert "apt-get install python3-venv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("there", "found"), [(["chromium"], "chromium"), (["google-chrome"], "google-chrome"), ([], None)]
+)
+def test_the_browser_is_found_by_the_names_that_it_goes_by(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: list[str], found: str | None
+):
+    for name in there:
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert setup.browser() == (found and str(tmp_path / found))

@@ -1,0 +1,94 @@
+"""Options that commands of `counterfoil dlq` share: which dead letters they are about, and how it is told."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from cli.cloud.cloud import Cloud
+from cli.failures import UsageError
+from counterfoil.dead_letters.entries import STATUSES, Status
+
+FINGERPRINT_SHOWN, FINGERPRINT_LEAST = 8, 4
+
+
+def moment(text: str) -> datetime:
+    """A time as an option says it; UTC, where it says nothing else.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"'{text}' is no time: write 2026-01-31, or 2026-01-31T09:00 (UTC).") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+SEVERAL_STATES = f"{', '.join(STATUSES)}. It may be given several times."
+AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many of each tenant, at most.")]
+AnyTenant = Annotated[str | None, typer.Option("--tenant", help="Only this tenant's, by its slug.", show_default=False)]
+OneTenant = Annotated[
+    str | None, typer.Option("--tenant", help="The tenant, by its slug, where there are several.", show_default=False)
+]
+States = Annotated[
+    list[str] | None,
+    typer.Option("--status", help=f"Only those in this state: {SEVERAL_STATES}", show_default=False),
+]
+OfType = Annotated[str | None, typer.Option("--type", help="Only those of this type of task.", show_default=False)]
+OfGroup = Annotated[
+    str | None,
+    typer.Option("--group", help="Only those of this group, as the list of groups shows it.", show_default=False),
+]
+Since = Annotated[
+    datetime | None,
+    typer.Option(
+        "--from",
+        parser=moment,
+        metavar="TIME",
+        help="Died then or later: 2026-01-31, or 2026-01-31T09:00 (UTC).",
+        show_default=False,
+    ),
+]
+Until = Annotated[
+    datetime | None, typer.Option("--to", parser=moment, metavar="TIME", help="Died before.", show_default=False)
+]
+WithText = Annotated[
+    str | None,
+    typer.Option(
+        "--text", help="Words of the error and of the file's name, all of them; or an id.", show_default=False
+    ),
+]
+
+
+def states_of(given: Sequence[str] | None) -> Sequence[Status]:
+    """The states that an option names; all of them, where it names none.
+
+    Raises:
+        UsageError: one is none.
+    """
+    for name in given or ():
+        if name not in STATUSES:
+            raise UsageError(f"'{name}' is no state: there are {', '.join(STATUSES)}.")
+    return [status for status in STATUSES if status in given] if given else STATUSES
+
+
+_GROUPS = "SELECT DISTINCT fingerprint FROM dead_letter_group WHERE starts_with(fingerprint, %s) LIMIT 2"
+
+
+def fingerprint_of(cloud: Cloud, text: str) -> str:
+    """The fingerprint that this is, or the beginning of.
+
+    Raises:
+        UsageError: there is none, or more than one.
+    """
+    found = []
+    if len(text) >= FINGERPRINT_LEAST:
+        with cloud.database.delivery() as connection:
+            found = connection.execute(_GROUPS, [text.lower()]).fetchall()
+    if len(found) != 1:
+        what = "There is no group whose" if not found else "More than one group's"
+        raise UsageError(f"{what} fingerprint begins with '{text}': 'counterfoil dlq groups' shows them.")
+    return str(found[0][0])

@@ -1,0 +1,203 @@
+"""`counterfoil queues`: how full the queues of the local cloud are and what is done; pausing and resuming them."""
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from cli import listing
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import place_of
+from cli.failures import CloudError, UsageError
+from cli.terminal import aside, page, print_json
+from cli.trail import By, Reason
+from counterfoil.queues import measures, pauses
+from counterfoil.queues.pauses import Wish
+from counterfoil.settings import Queue, Settings
+from functions.admin_api.caller import EVERY_TENANT, Caller, Role
+from functions.admin_api.queues import Hall, QueueMinutes, QueueOverview, QueuesOverview
+
+SUMMARY = "Show how full the queues of the workers are and what is done; pause and resume them."
+BARS = " ▁▂▃▄▅▆▇█"
+BARS_SHOWN = 12
+"""Of an hour, each of five minutes."""
+EVERYBODY = Caller("", Role.VIEWER, frozenset({EVERY_TENANT}))
+
+app = typer.Typer(
+    help=f"""{SUMMARY}
+
+    A paused queue is not read: what is in it waits, however long, and loses no attempt. A deployment does not resume
+    it. Over HTTP the same is GET /api/admin/queues.
+    """,
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+Worker = Annotated[str, typer.Argument(metavar="WORKER", help="Whose queue, as the list names it.", show_default=False)]
+Seen = Annotated[
+    int | None,
+    typer.Option("--seen", metavar="VERSION", help="Only if it is still at this version.", min=0, show_default=False),
+]
+
+
+@app.callback()
+def queues(context: typer.Context, *, as_json: AsJson = False) -> None:
+    """Show every queue."""
+    if listing.is_wanted(context, "queues"):
+        _list(context, as_json=as_json)
+
+
+@app.command("list")
+def list_(context: typer.Context, *, as_json: AsJson = False) -> None:
+    """Show every queue: messages (SQS guesses their number), work in progress and waiting, and the last hour."""
+    _list(context, as_json=as_json)
+
+
+@app.command("pause")
+def pause(
+    context: typer.Context, worker: Worker, *, reason: Reason = None, by: By, seen: Seen = None, as_json: AsJson = False
+) -> None:
+    """Have a worker's queue read by nobody, until it is resumed. --reason says why."""
+    _switch(context, worker, (by, reason, seen), is_paused=True, as_json=as_json)
+
+
+@app.command("resume")
+def resume(
+    context: typer.Context, worker: Worker, *, reason: Reason = None, by: By, seen: Seen = None, as_json: AsJson = False
+) -> None:
+    """Have a worker's queue read again. --reason says why."""
+    _switch(context, worker, (by, reason, seen), is_paused=False, as_json=as_json)
+
+
+def _list(context: typer.Context, *, as_json: bool) -> None:
+    cloud = Cloud.at(place_of(context.obj))
+    found = overview(cloud, datetime.now(UTC))
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        _show(found)
+
+
+def overview(cloud: Cloud, now: datetime) -> QueuesOverview:
+    """All queues, as the API tells of them to who may look for all tenants."""
+    known = queues_of(cloud)
+    urls = {worker: queue.urls for worker, queue in known.items()}
+    hall = Hall(cloud.database, known, lambda: measures.depths(urls), measures.alarms)
+    return hall.overview(None, EVERYBODY, now)
+
+
+def queues_of(cloud: Cloud) -> Mapping[str, Queue]:
+    """Every worker's queues, as the deployment tells the API of them.
+
+    Raises:
+        CloudError: what is deployed does not know.
+    """
+    os.environ.update(cloud.state.emulator.environment)  # how the app's own code finds AWS
+    function = cloud.client("lambda").get_function_configuration(FunctionName=cloud.outputs["AdminApiFunctionName"])
+    told = function.get("Environment", {}).get("Variables", {}).get("QUEUES")
+    if told is None:
+        raise CloudError("What is deployed is older than this command: 'counterfoil up' deploys it again.")
+    return Settings.from_environment({"QUEUES": told}).queues
+
+
+def _switch(
+    context: typer.Context, worker: str, told: tuple[str, str | None, int | None], *, is_paused: bool, as_json: bool
+) -> None:
+    by, reason, seen = told
+    if reason is None:
+        raise UsageError("Say why, with --reason: it is shown to everybody who looks after the queues.")
+    cloud = Cloud.at(place_of(context.obj))
+    known = queues_of(cloud)
+    if worker not in known:
+        raise UsageError(f"There is no queue of '{worker}': there are {', '.join(known)}.")
+    with cloud.database.delivery() as connection:
+        before = pauses.every(connection).get(worker)
+    if seen is None:
+        seen = 0 if before is None else before.version
+    try:
+        after = pauses.wish(cloud.database, Wish(worker, is_paused, reason, by, datetime.now(UTC), seen))
+    except pauses.ChangedError as error:
+        raise UsageError(str(error)) from None
+    is_so = after is None or pauses.bring_about(cloud.database, worker, known[worker].mappings)
+    version = 0 if after is None else after.version
+    if as_json:
+        print_json({"worker": worker, "is_paused": is_paused, "in_effect": is_so, "version": version})
+        return
+    already = " already" if version == (0 if before is None else before.version) else ""
+    page().print(f"The queue of {worker} is {'paused' if is_paused else 'read'}{already}.")
+    if not is_so:
+        aside().print("Lambda did not take it yet: it is told again within a minute.")
+
+
+# -- for people -----------------------------------------------------------------------------------------------------
+
+
+def _show(found: QueuesOverview) -> None:
+    table = Table(
+        Column("worker", no_wrap=True),
+        *(Column(name, no_wrap=True, justify="right") for name in ("messages", "working", "waiting", "oldest", "dead")),
+        Column("last hour", no_wrap=True),
+        *(Column(name, no_wrap=True, justify="right") for name in ("done", "failed")),
+        box=None,
+        pad_edge=False,
+    )
+    for queue in found.queues:
+        table.add_row(*_cells(queue))
+    page().print(table)
+    for queue in found.queues:
+        if queue.paused is not None:
+            when = f"{queue.paused.at:%Y-%m-%d %H:%M:%S} UTC by {queue.paused.by}"
+            page().print(Text(f"{queue.worker} is paused since {when}: {queue.paused.reason}", "yellow"))
+            if not queue.in_effect:
+                page().print(Text("  Lambda did not take it yet.", "yellow"))
+    for breaker in found.breakers or ():
+        page().print(Text(f"{breaker.name} is away since {breaker.since:%H:%M:%S} UTC", "red"))
+    for alarm in found.alarms or ():
+        page().print(Text(f"The alarm {alarm.name} has gone off", "red"))
+    if found.measured_at is None:
+        aside().print("The watchdog has not looked within the hour: what waits is not known.")
+
+
+def _cells(queue: QueueOverview) -> list[Text]:
+    parts = (queue.approximate_visible, queue.approximate_in_flight, queue.approximate_delayed)
+    messages = None if None in parts else sum(part or 0 for part in parts)
+    minutes = queue.minutes
+    done, failed = sum(minutes.succeeded) + sum(minutes.skipped), sum(minutes.failed)
+    return [
+        Text(queue.worker, "yellow" if queue.is_paused else "").append(" (paused)" if queue.is_paused else ""),
+        Text(_number(messages)),
+        Text(f"{queue.running} of {queue.gate}"),
+        Text(_number(queue.pending)),
+        Text(_age(queue.oldest_seconds)),
+        Text(_number(queue.dead), "red" if queue.dead else ""),
+        Text(_bars(minutes), "cyan"),
+        Text(f"{done:,}"),
+        Text(f"{failed:,}", "red" if failed else ""),
+    ]
+
+
+def _number(known: int | None) -> str:
+    return "?" if known is None else f"{known:,}"
+
+
+def _age(seconds: int | None) -> str:
+    if seconds is None:
+        return ""
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
+
+
+def _bars(minutes: QueueMinutes) -> str:
+    """What ended in the hour, the highest bar for the most of any five minutes."""
+    ended = [sum(of_minute) for of_minute in zip(minutes.succeeded, minutes.skipped, minutes.failed, strict=True)]
+    of_each = len(ended) // BARS_SHOWN
+    sums = [sum(ended[at : at + of_each]) for at in range(0, len(ended), of_each)]
+    most = max(sums)
+    return "".join(BARS[-(-one * (len(BARS) - 1) // most)] if most else BARS[0] for one in sums)

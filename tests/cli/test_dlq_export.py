@@ -1,0 +1,125 @@
+"""Dead letters are written to a file on the command line, all or nothing, and the trail knows of it."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from cli.cloud.cloud import Cloud
+from cli.failures import UsageError
+from cli.postgres import Server
+from counterfoil.db import Connection, Database
+from counterfoil.dead_letters import export
+from counterfoil.errors import DatabaseUnavailableError
+from tests.cli.test_dlq_changes import run
+from tests.cli.test_tenants import CloudOf
+from tests.dead_letters.letters import Die, dying
+from tests.delivery.harness import rows
+
+
+@pytest.fixture
+def die(
+    make_tenant: Callable[..., UUID],
+    postgres: Server,
+    migrated_database: str,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Die:
+    """Lets work of acme die, the first of two tenants of a cloud."""
+    cloud: Any = CloudOf(postgres, migrated_database, database)
+    monkeypatch.setattr(Cloud, "at", lambda _: cloud)
+    acme = make_tenant("acme")
+    make_tenant("zenith")
+    return dying(database, acme)
+
+
+def told(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_all_letters_are_written_with_their_secrets(die: Die, tmp_path: Path, admin: Connection) -> None:
+    died = [str(die("Bearer abcdefgh12345678 was refused", minute=-minute)) for minute in range(3)]
+    file = tmp_path / "letters.jsonl"
+
+    said = run("export", file, "--tenant", "acme", "--by", "kim")
+
+    assert said == f"3 dead letters are in {file}.\n"
+    assert [letter["job_id"] for letter in told(file)] == died
+    assert "abcdefgh12345678" in file.read_text()
+    assert [one.name for one in tmp_path.iterdir()] == [file.name]
+    assert file.stat().st_mode & 0o777 == 0o600
+    (entry,) = rows(admin, "audit_entry")
+    assert (entry["actor"], entry["action"], entry["detail"]["letters"]) == ("kim", "exported", 3)
+    assert entry["detail"]["bytes"] == file.stat().st_size
+
+
+def test_the_letters_of_all_tenants_are_one_table(
+    die: Die, tmp_path: Path, admin: Connection, make_tenant: Callable[..., UUID]
+) -> None:
+    die("=cmd()")
+    die(tenant=make_tenant("third"))
+    file = tmp_path / "letters.csv"
+
+    run("export", file)
+
+    names, *found = csv.reader(io.StringIO(file.read_bytes().decode(), newline=""))
+    assert [row[names.index("tenant")] for row in found] == ["acme", "third"]
+    assert found[0][names.index("metadata.last_error.message")] == "'=cmd()"
+    assert len(rows(admin, "audit_entry")) == 3  # whoever has none was asked, too
+
+
+def test_only_what_is_meant_is_written(die: Die, tmp_path: Path, admin: Connection) -> None:
+    die("One", minute=0)
+    two = str(die("Two", minute=5))
+    admin.execute("UPDATE dead_letter SET status = 'ignored' WHERE job_id = %s", [two])
+    (group,) = (one["fingerprint"] for one in rows(admin, "dead_letter") if one["job_id"] == two)
+    for wanted in (
+        ("--status", "ignored"),
+        ("--text", "two"),
+        ("--from", "2026-03-02T12:01"),
+        ("--group", group),
+        ("--text", two),
+    ):
+        said = json.loads(run("export", tmp_path / "x", "--format", "json", *wanted, "--json"))
+        assert [letter["job_id"] for letter in told(tmp_path / "x")] == [two]
+        assert (said["letters"], said["bytes"]) == (1, (tmp_path / "x").stat().st_size)
+    assert json.loads(run("export", tmp_path / "x.csv", "--to", "2026-03-02T12:01", "--json"))["letters"] == 1
+
+
+def test_what_fails_half_way_leaves_the_file_that_was_there(
+    die: Die, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    die()
+    file = tmp_path / "letters.csv"
+    file.write_text("before")
+
+    def away(*_: object, **__: object) -> bytes:
+        raise DatabaseUnavailableError("PostgreSQL is not available")
+
+    monkeypatch.setattr(export, "encoded", away)
+    with pytest.raises(DatabaseUnavailableError):
+        run("export", file)
+    assert file.read_text() == "before"
+    assert [one.name for one in tmp_path.iterdir()] == [file.name]
+
+
+@pytest.mark.usefixtures("die")
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("letters",), "--format"),
+        (("letters.xlsx",), "--format"),
+        (("letters.csv", "--format", "xlsx"), "no format"),
+        (("letters.csv", "--status", "gone"), "no state"),
+        (("no/such/folder/letters.csv",), "cannot be written"),
+    ],
+)
+def test_what_cannot_be_done_is_said(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=says):
+        run("export", tmp_path / words[0], *words[1:])
+    assert list(tmp_path.iterdir()) == []

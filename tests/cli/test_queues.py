@@ -1,0 +1,165 @@
+"""Queues are shown, paused and resumed on the command line."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.cloud.cloud import Cloud
+from cli.failures import CloudError, UsageError
+from cli.postgres import Server
+from cli.queues import app
+from counterfoil import aws
+from counterfoil.db import Connection, Database, keeper
+from counterfoil.queues import minutes
+from tests.cli.test_tenants import CloudOf
+from tests.delivery.harness import FakeSqs
+from tests.factories import make_task
+from tests.functions.mappings import MAPPING, FakeLambda
+
+QUEUES = {"tasks": {"urls": ["q/tasks"], "mappings": [str(MAPPING)], "gate": 24}}
+REASON = ("--reason", "The model is being exchanged", "--by", "kim")
+
+
+class Deployed(FakeLambda):
+    """Lambda with the function of the API, which is told of the queues."""
+
+    variables: dict[str, str] = {"QUEUES": json.dumps(QUEUES)}  # noqa: RUF012  # of each test its own
+
+    def get_function_configuration(self, **_: str) -> dict[str, Any]:
+        return {"Environment": {"Variables": self.variables}}
+
+
+@pytest.fixture
+def lambda_() -> Deployed:
+    return Deployed()
+
+
+@pytest.fixture
+def sqs() -> FakeSqs:
+    return FakeSqs()
+
+
+@pytest.fixture(autouse=True)
+def cloud(
+    postgres: Server,
+    migrated_database: str,
+    database: Database,
+    lambda_: Deployed,
+    sqs: FakeSqs,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cloud: Any = CloudOf(postgres, migrated_database, database)
+    cloud.outputs = {"AdminApiFunctionName": "counterfoil-admin_api"}
+    cloud.state = SimpleNamespace(emulator=SimpleNamespace(environment={}))
+    cloud.client = lambda _: lambda_
+    alarms = SimpleNamespace(describe_alarms=lambda **_: {"MetricAlarms": [{"AlarmName": "counterfoil-breaker-open"}]})
+    clients: dict[str, Any] = {"lambda": lambda_, "sqs": sqs, "cloudwatch": alarms}
+    monkeypatch.setattr(aws, "client", lambda service: clients[service])
+    monkeypatch.setattr(Cloud, "at", lambda _: cloud)
+
+
+def run(*words: object, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "140"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code
+    return result.output
+
+
+def test_every_queue_is_a_line_with_what_is_in_it_and_what_was_done(
+    sqs: FakeSqs, admin: Connection, keeper_database: Database, make_tenant: Callable[..., UUID]
+) -> None:
+    acme = make_tenant("acme")
+    make_task(admin, acme)
+    make_task(admin, acme, status="in-progress")
+    sqs.depths["q/tasks"] = 4
+    admin.execute(
+        """INSERT INTO work_ended
+           SELECT 'tasks', %s, 'succeeded', now() - interval '2 minutes' FROM generate_series(1, 3)""",
+        [acme],
+    )
+    with keeper(keeper_database) as connection:
+        minutes.add_up(connection, datetime.now(UTC))
+        minutes.look(connection, ["tasks"], {}, datetime.now(UTC))
+
+    lines = run().splitlines()
+
+    assert lines[0].split() == [
+        "worker",
+        "messages",
+        "working",
+        "waiting",
+        "oldest",
+        "dead",
+        "last",
+        "hour",
+        "done",
+        "failed",
+    ]
+    assert lines[1].split() == ["tasks", "12", "1", "of", "24", "1", "0", "█", "3", "0"]
+    assert lines[2] == "The alarm breaker-open has gone off"
+    assert run("list") == run()
+
+
+def test_the_json_is_that_of_the_api() -> None:
+    told = json.loads(run("--json"))
+    assert told == json.loads(run("list", "--json"))
+    assert (told["tenant"], [queue["worker"] for queue in told["queues"]]) == (None, ["tasks"])
+
+
+def test_who_has_no_watchdog_is_told_so() -> None:
+    told = run()
+    assert "The watchdog has not looked within the hour" in told
+    assert told.splitlines()[1].split()[5:7] == ["?", "?"]
+
+
+def test_a_queue_is_paused_and_resumed_with_a_reason(lambda_: Deployed, admin: Connection) -> None:
+    assert run("pause", "tasks", *REASON) == "The queue of tasks is paused.\n"
+    lambda_.settle()
+    assert lambda_.states[MAPPING] == "Disabled"
+    shown = run()
+    assert "tasks (paused)" in shown
+    assert "by kim: The model is being exchanged" in shown
+    assert run("pause", "tasks", *REASON) == "The queue of tasks is paused already.\n"
+    told = json.loads(run("resume", "tasks", *REASON, "--json"))
+    assert told == {"worker": "tasks", "is_paused": False, "in_effect": True, "version": 2}
+    lambda_.settle()
+    assert lambda_.states[MAPPING] == "Enabled"
+    assert admin.execute("SELECT actor, action FROM audit_entry ORDER BY number").fetchall() == [
+        ("kim", "queue-paused"),
+        ("kim", "queue-resumed"),
+    ]
+
+
+def test_what_lambda_does_not_take_is_told(lambda_: Deployed) -> None:
+    lambda_.states[MAPPING] = "Updating"
+    assert "told again within a minute" in run("pause", "tasks", *REASON)
+    assert "Lambda did not take it yet." in run()
+
+
+@pytest.mark.parametrize("what", ["pause", "resume"])
+def test_a_mistake_is_said_and_changes_nothing(what: str, lambda_: Deployed, admin: Connection) -> None:
+    with pytest.raises(UsageError, match="--reason"):
+        run(what, "tasks", "--by", "kim")
+    with pytest.raises(UsageError, match="There is no queue of 'task': there are tasks"):
+        run(what, "task", *REASON)
+    assert lambda_.calls == []
+    assert admin.execute("SELECT count(*) FROM queue_pause").fetchone() == (0,)
+
+
+def test_a_queue_that_was_changed_since_it_was_seen_is_left_alone(lambda_: Deployed) -> None:
+    with pytest.raises(UsageError, match="since you saw it"):
+        run("pause", "tasks", *REASON, "--seen", 3)
+    assert lambda_.calls == []
+
+
+def test_an_older_deployment_is_told_apart(lambda_: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lambda_, "variables", {})
+    with pytest.raises(CloudError, match="counterfoil up"):
+        run()
