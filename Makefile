@@ -1,10 +1,11 @@
 # What can be done with this project. Each line calls one thing; everything begins with `setup`, which is quick the second time.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test lint format check bench-extraction bench-splitting bench-matching bench-tasks bench-dead-letters fuzz clean
+.PHONY: help setup demo up down test lint format check bench-extraction bench-splitting bench-matching bench-tasks bench-dead-letters bench-bulk-retry fuzz clean
 PYTHON := python3
 SEED := 1
 SECONDS := 600
 TASKS := 2000
+LETTERS := 1000000
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1	\2/p' $(firstword $(MAKEFILE_LIST))
@@ -43,14 +44,18 @@ bench-extraction: setup  ## Measure what is read from pages against the XML insi
 bench-splitting: setup  ## Measure how files of many documents are taken apart, on real PDFs glued at random (DATA=folder)
 	@.venv/bin/python -m tests.benchmarks.splitting $(DATA)
 
-bench-matching: setup  ## Measure matching on labelled sets, and beside Splink, dedupe and others (DATA=folder)
+bench-matching: setup  ## Measure matching on labelled sets, beside others (DATA=folder), and among a million documents
 	@.venv/bin/python -m tests.benchmarks.matching $(DATA)
+	@.venv/bin/python -m tests.benchmarks.scale
 
 bench-tasks: setup  ## Talk to a failing model on the local cloud while workers are killed (TASKS=2000 messages)
 	@COUNTERFOIL_CHAT_TASKS=$(TASKS) .venv/bin/python -m pytest tests/e2e/test_tasks.py
 
 bench-dead-letters: setup  ## Ask for pages, searches and groups of ten million dead letters that are made up
 	@.venv/bin/python -m tests.benchmarks.dead_letters
+
+bench-bulk-retry: setup  ## Try a million dead letters again while those who do it are killed (LETTERS=1000000)
+	@.venv/bin/python -m tests.benchmarks.bulk_retry --letters $(LETTERS)
 
 fuzz: setup  ## Feed every parser of foreign bytes with what a fuzzer makes up (SECONDS=600 for each)
 	@.venv/bin/python -m tests.fuzz --seconds $(SECONDS)

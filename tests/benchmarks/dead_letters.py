@@ -54,7 +54,7 @@ CROSS JOIN LATERAL (
            random() < 0.95 - 0.5 * (i > 0.95 * %(all)s)::int AS settled
 ) AS m
 """
-_AROUND = """
+AROUND = """
 INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, sentence, words, first_seen)
 SELECT DISTINCT ON (tenant_id, fingerprint) tenant_id, fingerprint, worker, 'TimeoutError', said,
        regexp_split_to_array(lower(worker || ' timeouterror ' || said), ' '), dlq_timestamp
@@ -118,7 +118,7 @@ def load(url: str, letters: int, now: datetime) -> float:
         for first in range(1, letters + 1, AT_ONCE):
             connection.execute(_LETTERS, {**values, "first": first, "last": min(letters, first + AT_ONCE - 1)})
         connection.execute("ALTER TABLE dead_letter ENABLE TRIGGER USER")
-        connection.execute(_AROUND.encode())
+        connection.execute(AROUND.encode())
         for table in ("dead_letter", "dead_letter_group", "dead_letter_word", "dead_letter_count"):
             connection.execute(f"VACUUM ANALYZE {table}")
     return perf_counter() - began
