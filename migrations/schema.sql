@@ -95,6 +95,24 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION public.follow_offer_shard() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+BEGIN
+    UPDATE matchmaking_jobs j SET
+        status = CASE NEW.status WHEN 'in-progress' THEN 'running' ELSE NEW.status END,
+        started_at = coalesce(NEW.claimed_at, j.started_at),
+        lease_expires_at = NEW.lease_expires_at,
+        attempt = NEW.attempts,
+        retry_count = greatest(NEW.attempts - 1, 0),
+        error_message = CASE WHEN NEW.status = 'in-progress' THEN j.error_message ELSE NEW.error END
+    FROM unnest(NEW.users) AS served (user_id)
+    WHERE j.date = NEW.date AND j.user_id = served.user_id AND j.shard_id = NEW.id AND j.status <> 'completed';
+    RETURN NULL;
+END
+$$;
+
 CREATE FUNCTION public.forget_conversation() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
@@ -104,6 +122,16 @@ BEGIN
     UPDATE task SET payload = '{"message": "(deleted)"}', payload_key = NULL, result = NULL
     WHERE id IN (SELECT job_id FROM chat_message WHERE session_id = OLD.id AND role = 'user');
     RETURN OLD;
+END
+$$;
+
+CREATE FUNCTION public.forget_offers() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+BEGIN
+    DELETE FROM offers o USING gone WHERE o.date = gone.date AND o.user_id = gone.user_id;
+    RETURN NULL;
 END
 $$;
 
@@ -146,12 +174,48 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION public.packed_person(user_id uuid, born date, gender text, seeks text[], min_age integer, max_age integer, latitude double precision, longitude double precision, reach_km integer, traits real[]) RETURNS bytea
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    unit constant double precision := 4194304;
+    genders constant text[] := '{woman,man,nonbinary}';
+    bits integer := 0;
+    tail bytea := '\x00000000000000000000000000000000';
+BEGIN
+    FOR i IN 1..3 LOOP
+        IF genders[i] = ANY (seeks) THEN bits := bits | 1 << (i - 1); END IF;
+    END LOOP;
+    FOR i IN 1..coalesce(cardinality(traits), 0) LOOP
+        tail := set_byte(tail, i - 1, CASE WHEN traits[i] = 'NaN' THEN 128 ELSE
+            round(127 * greatest(-1, least(1, coalesce(traits[i], 0))))::integer & 255 END);
+    END LOOP;
+    RETURN uuid_send(user_id)
+        || int4send(round(unit * cosd(latitude) * cosd(longitude))::integer)
+        || int4send(round(unit * cosd(latitude) * sind(longitude))::integer)
+        || int4send(round(unit * sind(latitude))::integer)
+        || int4send((extract(year FROM born) * 10000 + extract(month FROM born) * 100 + extract(day FROM born))::integer)
+        || int2send((1 << (array_position(genders, gender) - 1))::smallint) || int2send(bits::smallint)
+        || int2send(min_age::smallint) || int2send(max_age::smallint) || int4send(reach_km) || tail;
+END
+$$;
+
 CREATE FUNCTION public.refuse_audit_change() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
 BEGIN
     RAISE EXCEPTION 'the audit trail is only added to' USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+
+CREATE FUNCTION public.refuse_offer_change() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'The offers of user % for % are completed: they do not change', OLD.user_id, OLD.date
+        USING ERRCODE = 'restrict_violation';
 END
 $$;
 
@@ -642,7 +706,7 @@ CREATE TABLE public.destination (
     created_at timestamp with time zone NOT NULL,
     disabled_at timestamp with time zone,
     CONSTRAINT destination_check CHECK ((((kind = 'webhook'::text) = (url IS NOT NULL)) AND ((kind = 's3'::text) = (prefix IS NOT NULL)))),
-    CONSTRAINT destination_events_check CHECK (((events <@ ARRAY['cluster'::text, 'document'::text]) AND (cardinality(events) > 0))),
+    CONSTRAINT destination_events_check CHECK (((events <@ ARRAY['cluster'::text, 'document'::text, 'offers'::text]) AND (cardinality(events) > 0))),
     CONSTRAINT destination_kind_check CHECK ((kind = ANY (ARRAY['webhook'::text, 's3'::text]))),
     CONSTRAINT destination_name_check CHECK ((name ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text)),
     CONSTRAINT destination_prefix_check CHECK ((length(prefix) <= 200)),
@@ -968,6 +1032,31 @@ ALTER TABLE public.match_decision ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTI
     CACHE 1
 );
 
+CREATE TABLE public.matchmaking_jobs (
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    date date NOT NULL,
+    timezone text NOT NULL,
+    user_id uuid NOT NULL,
+    status text NOT NULL,
+    offers jsonb,
+    started_at timestamp with time zone,
+    completed_at timestamp with time zone,
+    error_message text,
+    retry_count integer DEFAULT 0,
+    tenant_id uuid NOT NULL,
+    shard_id uuid NOT NULL,
+    algorithm_version integer,
+    inputs_hash bytea,
+    lease_expires_at timestamp with time zone,
+    attempt integer DEFAULT 0 NOT NULL,
+    CONSTRAINT matchmaking_jobs_check CHECK (((status = 'completed'::text) = (completed_at IS NOT NULL))),
+    CONSTRAINT matchmaking_jobs_check1 CHECK (((status = 'completed'::text) = (offers IS NOT NULL))),
+    CONSTRAINT matchmaking_jobs_inputs_hash_check CHECK ((octet_length(inputs_hash) = 32)),
+    CONSTRAINT matchmaking_jobs_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'running'::text, 'completed'::text, 'failed'::text])))
+);
+
+ALTER TABLE ONLY public.matchmaking_jobs FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.notice (
     id uuid NOT NULL,
     tenant_id uuid,
@@ -1005,6 +1094,73 @@ CREATE TABLE public.notification (
 );
 
 ALTER TABLE ONLY public.notification FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.offer_pool (
+    id uuid NOT NULL,
+    tenant_id uuid NOT NULL,
+    date date NOT NULL,
+    timezone text NOT NULL,
+    offered_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    algorithm_version integer NOT NULL,
+    rules jsonb NOT NULL,
+    people integer NOT NULL,
+    digest bytea NOT NULL,
+    pinned_at timestamp with time zone NOT NULL,
+    CONSTRAINT offer_pool_check CHECK ((expires_at > offered_at)),
+    CONSTRAINT offer_pool_digest_check CHECK ((octet_length(digest) = 32))
+);
+
+ALTER TABLE ONLY public.offer_pool FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.offer_shard (
+    id uuid NOT NULL,
+    tenant_id uuid NOT NULL,
+    pool_id uuid NOT NULL,
+    name text NOT NULL,
+    date date NOT NULL,
+    timezone text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    users uuid[] NOT NULL,
+    people bytea,
+    excluded bytea,
+    completed integer,
+    failed integer,
+    status text DEFAULT 'pending'::text,
+    error text,
+    attempts integer DEFAULT 0 NOT NULL,
+    failed_at timestamp with time zone,
+    revision integer DEFAULT 0 NOT NULL,
+    claim_token bigint DEFAULT 0 NOT NULL,
+    claimed_at timestamp with time zone,
+    lease_expires_at timestamp with time zone,
+    next_attempt_at timestamp with time zone,
+    send_number integer DEFAULT 0 NOT NULL,
+    returns integer DEFAULT 0 NOT NULL,
+    reason text,
+    CONSTRAINT offer_shard_check CHECK ((octet_length(people) = (60 * cardinality(users)))),
+    CONSTRAINT offer_shard_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'succeeded'::text, 'failed'::text]))),
+    CONSTRAINT offer_shard_users_check CHECK ((cardinality(users) > 0))
+);
+ALTER TABLE ONLY public.offer_shard ALTER COLUMN people SET STORAGE EXTERNAL;
+
+ALTER TABLE ONLY public.offer_shard FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.offers (
+    date date NOT NULL,
+    user_id uuid NOT NULL,
+    candidate_id uuid NOT NULL,
+    tenant_id uuid NOT NULL,
+    id uuid NOT NULL,
+    rank smallint NOT NULL,
+    score integer NOT NULL,
+    offered_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT offers_rank_check CHECK ((rank > 0)),
+    CONSTRAINT offers_score_check CHECK (((score >= 0) AND (score <= 10000)))
+);
+
+ALTER TABLE ONLY public.offers FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.operation (
     id uuid DEFAULT uuidv7() NOT NULL,
@@ -1079,7 +1235,7 @@ CREATE TABLE public.output_job (
     returns integer DEFAULT 0 NOT NULL,
     reason text,
     CONSTRAINT output_job_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'succeeded'::text, 'failed'::text]))),
-    CONSTRAINT output_job_subject_check CHECK ((subject = ANY (ARRAY['cluster'::text, 'document'::text])))
+    CONSTRAINT output_job_subject_check CHECK ((subject = ANY (ARRAY['cluster'::text, 'document'::text, 'offers'::text])))
 );
 
 ALTER TABLE ONLY public.output_job FORCE ROW LEVEL SECURITY;
@@ -1092,6 +1248,46 @@ CREATE TABLE public.payload_removal (
 );
 
 ALTER TABLE ONLY public.payload_removal FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.profile (
+    user_id uuid NOT NULL,
+    tenant_id uuid NOT NULL,
+    timezone text NOT NULL,
+    is_active boolean DEFAULT true NOT NULL,
+    born date NOT NULL,
+    gender text NOT NULL,
+    seeks text[] NOT NULL,
+    min_age integer NOT NULL,
+    max_age integer NOT NULL,
+    latitude double precision NOT NULL,
+    longitude double precision NOT NULL,
+    reach_km integer NOT NULL,
+    traits real[] DEFAULT '{}'::real[] NOT NULL,
+    changed_at timestamp with time zone NOT NULL,
+    packed bytea GENERATED ALWAYS AS (public.packed_person(user_id, born, gender, seeks, min_age, max_age, latitude, longitude, reach_km, traits)) STORED NOT NULL,
+    CONSTRAINT profile_born_check CHECK (((born >= '1900-01-01'::date) AND (born <= '2100-01-01'::date))),
+    CONSTRAINT profile_check CHECK (((max_age >= min_age) AND (max_age <= 120))),
+    CONSTRAINT profile_gender_check CHECK ((gender = ANY (ARRAY['woman'::text, 'man'::text, 'nonbinary'::text]))),
+    CONSTRAINT profile_latitude_check CHECK (((latitude >= ('-90'::integer)::double precision) AND (latitude <= (90)::double precision))),
+    CONSTRAINT profile_longitude_check CHECK (((longitude >= ('-180'::integer)::double precision) AND (longitude <= (180)::double precision))),
+    CONSTRAINT profile_min_age_check CHECK (((min_age >= 18) AND (min_age <= 120))),
+    CONSTRAINT profile_reach_km_check CHECK (((reach_km >= 1) AND (reach_km <= 20100))),
+    CONSTRAINT profile_seeks_check CHECK (((seeks <@ '{woman,man,nonbinary}'::text[]) AND ((cardinality(seeks) >= 1) AND (cardinality(seeks) <= 3)))),
+    CONSTRAINT profile_timezone_check CHECK (((length(timezone) >= 1) AND (length(timezone) <= 64))),
+    CONSTRAINT profile_traits_check CHECK ((cardinality(traits) <= 16))
+);
+
+ALTER TABLE ONLY public.profile FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.profile_block (
+    user_id uuid NOT NULL,
+    blocked_id uuid NOT NULL,
+    tenant_id uuid NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT profile_block_check CHECK ((blocked_id <> user_id))
+);
+
+ALTER TABLE ONLY public.profile_block FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.queue_minute (
     tenant_id uuid,
@@ -1452,6 +1648,12 @@ ALTER TABLE ONLY public.mapping_pause
 ALTER TABLE ONLY public.match_decision
     ADD CONSTRAINT match_decision_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.matchmaking_jobs
+    ADD CONSTRAINT matchmaking_jobs_date_user_id_key UNIQUE (date, user_id);
+
+ALTER TABLE ONLY public.matchmaking_jobs
+    ADD CONSTRAINT matchmaking_jobs_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.notice_delivery
     ADD CONSTRAINT notice_delivery_pkey PRIMARY KEY (notice_id, channel, recipient);
 
@@ -1463,6 +1665,21 @@ ALTER TABLE ONLY public.notification
 
 ALTER TABLE ONLY public.notification
     ADD CONSTRAINT notification_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.offer_pool
+    ADD CONSTRAINT offer_pool_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.offer_pool
+    ADD CONSTRAINT offer_pool_tenant_id_date_timezone_key UNIQUE (tenant_id, date, timezone);
+
+ALTER TABLE ONLY public.offer_shard
+    ADD CONSTRAINT offer_shard_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.offer_shard
+    ADD CONSTRAINT offer_shard_pool_id_name_key UNIQUE (pool_id, name);
+
+ALTER TABLE ONLY public.offers
+    ADD CONSTRAINT offers_once UNIQUE (date, user_id, candidate_id);
 
 ALTER TABLE ONLY public.operation
     ADD CONSTRAINT operation_pkey PRIMARY KEY (id);
@@ -1487,6 +1704,12 @@ ALTER TABLE ONLY public.output_job
 
 ALTER TABLE ONLY public.payload_removal
     ADD CONSTRAINT payload_removal_pkey PRIMARY KEY (key);
+
+ALTER TABLE ONLY public.profile_block
+    ADD CONSTRAINT profile_block_pkey PRIMARY KEY (user_id, blocked_id);
+
+ALTER TABLE ONLY public.profile
+    ADD CONSTRAINT profile_pkey PRIMARY KEY (user_id);
 
 ALTER TABLE ONLY public.queue_minute
     ADD CONSTRAINT queue_minute_tenant_id_worker_minute_key UNIQUE NULLS NOT DISTINCT (tenant_id, worker, minute);
@@ -1638,6 +1861,10 @@ CREATE INDEX idempotency_result ON public.idempotency USING btree (expires_at) W
 
 CREATE INDEX idx_document_matching_status ON public.document USING btree (matching_status) WHERE (matching_status IS NOT NULL);
 
+CREATE INDEX idx_matchmaking_jobs_date_timezone ON public.matchmaking_jobs USING btree (date, timezone);
+
+CREATE INDEX idx_matchmaking_jobs_status ON public.matchmaking_jobs USING btree (status);
+
 CREATE INDEX ingestion_job_status ON public.ingestion_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
 CREATE INDEX judgement_candidate_by_candidate ON public.judgement_candidate USING btree (tenant_id, candidate_id);
@@ -1662,6 +1889,10 @@ CREATE INDEX notification_by_notice ON public.notification USING btree (notice_i
 
 CREATE INDEX notification_untold ON public.notification USING btree (tenant_id, fingerprint, created_at) WHERE (notice_id IS NULL);
 
+CREATE INDEX offer_pool_by_age ON public.offer_pool USING btree (date);
+
+CREATE INDEX offer_shard_status ON public.offer_shard USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
+
 CREATE INDEX operation_by_tenant ON public.operation USING btree (tenant_id, requested_at);
 
 CREATE INDEX operation_running ON public.operation USING btree (requested_at) WHERE (state = 'running'::text);
@@ -1675,6 +1906,10 @@ CREATE INDEX output_job_by_subject ON public.output_job USING btree (tenant_id, 
 CREATE INDEX output_job_status ON public.output_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
 CREATE INDEX payload_removal_by_due ON public.payload_removal USING btree (due_at);
+
+CREATE INDEX profile_block_of ON public.profile_block USING btree (blocked_id);
+
+CREATE INDEX profile_by_zone ON public.profile USING btree (tenant_id, timezone, user_id) WHERE is_active;
 
 CREATE INDEX queue_minute_by_age ON public.queue_minute USING btree (minute);
 
@@ -1712,6 +1947,8 @@ CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF matching_status ON public.do
 
 CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF status ON public.ingestion_job FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_ended_work('ingestion');
 
+CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF status ON public.offer_shard FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_ended_work('offers');
+
 CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF status ON public.output_job FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_ended_work('document_output');
 
 CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF status ON public.task FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_ended_work('tasks');
@@ -1720,7 +1957,13 @@ CREATE TRIGGER counted_when_it_goes AFTER DELETE ON public.dead_letter REFERENCI
 
 CREATE TRIGGER follow AFTER INSERT ON public.audit_entry FOR EACH ROW EXECUTE FUNCTION public.follow_audit();
 
+CREATE TRIGGER followed_by_jobs AFTER UPDATE OF status ON public.offer_shard FOR EACH ROW WHEN (((new.status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'failed'::text])) AND ((old.status IS DISTINCT FROM new.status) OR (old.claim_token <> new.claim_token)))) EXECUTE FUNCTION public.follow_offer_shard();
+
 CREATE TRIGGER forget BEFORE DELETE ON public.chat_session FOR EACH ROW EXECUTE FUNCTION public.forget_conversation();
+
+CREATE TRIGGER forget AFTER DELETE ON public.matchmaking_jobs REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION public.forget_offers();
+
+CREATE TRIGGER immutable BEFORE UPDATE ON public.matchmaking_jobs FOR EACH ROW WHEN ((old.status = 'completed'::text)) EXECUTE FUNCTION public.refuse_offer_change();
 
 CREATE TRIGGER leave_payload AFTER DELETE ON public.task FOR EACH ROW WHEN ((old.payload_key IS NOT NULL)) EXECUTE FUNCTION public.leave_payload();
 
@@ -1863,6 +2106,9 @@ ALTER TABLE ONLY public.match_decision
 ALTER TABLE ONLY public.match_decision
     ADD CONSTRAINT match_decision_tenant_id_b_fkey FOREIGN KEY (tenant_id, b) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.matchmaking_jobs
+    ADD CONSTRAINT matchmaking_jobs_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.profile(user_id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.notice_delivery
     ADD CONSTRAINT notice_delivery_notice_id_fkey FOREIGN KEY (notice_id) REFERENCES public.notice(id) ON DELETE CASCADE;
 
@@ -1878,6 +2124,15 @@ ALTER TABLE ONLY public.notification
 ALTER TABLE ONLY public.notification
     ADD CONSTRAINT notification_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.offer_pool
+    ADD CONSTRAINT offer_pool_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.offer_shard
+    ADD CONSTRAINT offer_shard_pool_id_fkey FOREIGN KEY (pool_id) REFERENCES public.offer_pool(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.offer_shard
+    ADD CONSTRAINT offer_shard_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.operation
     ADD CONSTRAINT operation_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
@@ -1886,6 +2141,15 @@ ALTER TABLE ONLY public.outbox
 
 ALTER TABLE ONLY public.output_job
     ADD CONSTRAINT output_job_tenant_id_destination_id_fkey FOREIGN KEY (tenant_id, destination_id) REFERENCES public.destination(tenant_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.profile_block
+    ADD CONSTRAINT profile_block_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.profile_block
+    ADD CONSTRAINT profile_block_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.profile(user_id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.profile
+    ADD CONSTRAINT profile_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.queue_minute
     ADD CONSTRAINT queue_minute_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
@@ -1995,6 +2259,8 @@ CREATE POLICY delivery ON public.ingestion_job TO counterfoil_delivery USING (tr
 
 CREATE POLICY delivery ON public.notification TO counterfoil_delivery USING (true) WITH CHECK (true);
 
+CREATE POLICY delivery ON public.offer_shard TO counterfoil_delivery USING (true) WITH CHECK (true);
+
 CREATE POLICY delivery ON public.operation TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.outbox TO counterfoil_delivery USING (true) WITH CHECK (true);
@@ -2045,6 +2311,10 @@ CREATE POLICY expired ON public.idempotency FOR SELECT TO counterfoil_keeper USI
 
 CREATE POLICY following ON public.audit_head TO counterfoil_owner USING (true) WITH CHECK (true);
 
+CREATE POLICY following ON public.matchmaking_jobs TO counterfoil_owner USING (true) WITH CHECK (true);
+
+CREATE POLICY following ON public.offers TO counterfoil_owner USING (true) WITH CHECK (true);
+
 CREATE POLICY forgetting ON public.chat_message FOR SELECT TO counterfoil_owner USING (true);
 
 CREATE POLICY forgetting ON public.task FOR UPDATE TO counterfoil_owner USING (true) WITH CHECK (((payload_key IS NULL) AND (result IS NULL)));
@@ -2073,6 +2343,8 @@ ALTER TABLE public.llm_day ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.match_decision ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.matchmaking_jobs ENABLE ROW LEVEL SECURITY;
+
 CREATE POLICY nobodys ON public.audit_entry TO counterfoil_delivery USING ((tenant_id IS NULL)) WITH CHECK ((tenant_id IS NULL));
 
 CREATE POLICY nobodys ON public.audit_head TO counterfoil_delivery USING ((tenant_id IS NULL)) WITH CHECK ((tenant_id IS NULL));
@@ -2084,6 +2356,12 @@ ALTER TABLE public.notice_delivery ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.notification ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY of_nobody ON public.llm_call FOR INSERT TO counterfoil_delivery WITH CHECK ((tenant_id IS NULL));
+
+ALTER TABLE public.offer_pool ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.offer_shard ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.offers ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY onboarding ON public.destination TO counterfoil_owner USING (true) WITH CHECK (true);
 
@@ -2175,11 +2453,19 @@ CREATE POLICY own_tenant ON public.llm_day TO counterfoil_worker USING ((tenant_
 
 CREATE POLICY own_tenant ON public.match_decision TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.matchmaking_jobs TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.notice FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.notice_delivery FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.notification TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.offer_pool TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.offer_shard TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.offers TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.operation TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -2188,6 +2474,10 @@ CREATE POLICY own_tenant ON public.outbox TO counterfoil_worker USING ((tenant_i
 CREATE POLICY own_tenant ON public.output_job TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.payload_removal TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.profile TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY own_tenant ON public.profile_block TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.queue_minute TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -2234,6 +2524,10 @@ CREATE POLICY past_keeping ON public.task AS RESTRICTIVE FOR DELETE TO counterfo
 CREATE POLICY past_keeping ON public.work_attempt TO counterfoil_keeper USING ((ended_at < (now() - '90 days'::interval))) WITH CHECK (false);
 
 ALTER TABLE public.payload_removal ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.profile ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.profile_block ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.queue_minute ENABLE ROW LEVEL SECURITY;
 
@@ -2283,7 +2577,11 @@ GRANT ALL ON SCHEMA public TO counterfoil_owner;
 
 REVOKE ALL ON FUNCTION public.follow_audit() FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION public.follow_offer_shard() FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION public.forget_conversation() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION public.forget_offers() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION public.hand_over_parts(leaving uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.hand_over_parts(leaving uuid) TO counterfoil_worker;
@@ -2796,6 +3094,30 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.mapping_pause TO counterfoil_delivery
 
 GRANT SELECT,INSERT ON TABLE public.match_decision TO counterfoil_worker;
 
+GRANT SELECT,INSERT ON TABLE public.matchmaking_jobs TO counterfoil_worker;
+
+GRANT UPDATE(status) ON TABLE public.matchmaking_jobs TO counterfoil_worker;
+
+GRANT UPDATE(offers) ON TABLE public.matchmaking_jobs TO counterfoil_worker;
+
+GRANT UPDATE(started_at) ON TABLE public.matchmaking_jobs TO counterfoil_worker;
+
+GRANT UPDATE(completed_at) ON TABLE public.matchmaking_jobs TO counterfoil_worker;
+
+GRANT UPDATE(error_message) ON TABLE public.matchmaking_jobs TO counterfoil_worker;
+
+GRANT UPDATE(retry_count) ON TABLE public.matchmaking_jobs TO counterfoil_worker;
+
+GRANT UPDATE(shard_id) ON TABLE public.matchmaking_jobs TO counterfoil_worker;
+
+GRANT UPDATE(algorithm_version) ON TABLE public.matchmaking_jobs TO counterfoil_worker;
+
+GRANT UPDATE(inputs_hash) ON TABLE public.matchmaking_jobs TO counterfoil_worker;
+
+GRANT UPDATE(lease_expires_at) ON TABLE public.matchmaking_jobs TO counterfoil_worker;
+
+GRANT UPDATE(attempt) ON TABLE public.matchmaking_jobs TO counterfoil_worker;
+
 GRANT SELECT ON TABLE public.notice TO counterfoil_worker;
 GRANT SELECT,INSERT,DELETE ON TABLE public.notice TO counterfoil_keeper;
 
@@ -2826,6 +3148,70 @@ GRANT SELECT,INSERT ON TABLE public.notification TO counterfoil_worker;
 GRANT SELECT,INSERT ON TABLE public.notification TO counterfoil_delivery;
 
 GRANT UPDATE(notice_id) ON TABLE public.notification TO counterfoil_keeper;
+
+GRANT SELECT,INSERT ON TABLE public.offer_pool TO counterfoil_worker;
+
+GRANT SELECT,INSERT ON TABLE public.offer_shard TO counterfoil_worker;
+
+GRANT SELECT(id) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT SELECT(tenant_id) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT SELECT(pool_id) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT SELECT(name) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT SELECT(date) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT SELECT(timezone) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT SELECT(created_at) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT UPDATE(excluded) ON TABLE public.offer_shard TO counterfoil_worker;
+
+GRANT UPDATE(completed) ON TABLE public.offer_shard TO counterfoil_worker;
+GRANT SELECT(completed) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT UPDATE(failed) ON TABLE public.offer_shard TO counterfoil_worker;
+GRANT SELECT(failed) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT UPDATE(status) ON TABLE public.offer_shard TO counterfoil_worker;
+GRANT SELECT(status),UPDATE(status) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT UPDATE(error) ON TABLE public.offer_shard TO counterfoil_worker;
+GRANT SELECT(error),UPDATE(error) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT UPDATE(attempts) ON TABLE public.offer_shard TO counterfoil_worker;
+GRANT SELECT(attempts),UPDATE(attempts) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT UPDATE(failed_at) ON TABLE public.offer_shard TO counterfoil_worker;
+GRANT SELECT(failed_at),UPDATE(failed_at) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT UPDATE(revision) ON TABLE public.offer_shard TO counterfoil_worker;
+GRANT SELECT(revision),UPDATE(revision) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT UPDATE(claim_token) ON TABLE public.offer_shard TO counterfoil_worker;
+GRANT SELECT(claim_token),UPDATE(claim_token) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT UPDATE(claimed_at) ON TABLE public.offer_shard TO counterfoil_worker;
+GRANT SELECT(claimed_at),UPDATE(claimed_at) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT UPDATE(lease_expires_at) ON TABLE public.offer_shard TO counterfoil_worker;
+GRANT SELECT(lease_expires_at),UPDATE(lease_expires_at) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT UPDATE(next_attempt_at) ON TABLE public.offer_shard TO counterfoil_worker;
+GRANT SELECT(next_attempt_at),UPDATE(next_attempt_at) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT UPDATE(send_number) ON TABLE public.offer_shard TO counterfoil_worker;
+GRANT SELECT(send_number),UPDATE(send_number) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT UPDATE(returns) ON TABLE public.offer_shard TO counterfoil_worker;
+GRANT SELECT(returns),UPDATE(returns) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT UPDATE(reason) ON TABLE public.offer_shard TO counterfoil_worker;
+GRANT SELECT(reason),UPDATE(reason) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT SELECT,INSERT ON TABLE public.offers TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.operation TO counterfoil_worker;
 GRANT SELECT ON TABLE public.operation TO counterfoil_delivery;
@@ -2918,6 +3304,34 @@ GRANT DELETE ON TABLE public.payload_removal TO counterfoil_keeper;
 GRANT SELECT(key) ON TABLE public.payload_removal TO counterfoil_keeper;
 
 GRANT SELECT(due_at) ON TABLE public.payload_removal TO counterfoil_keeper;
+
+GRANT SELECT,INSERT,DELETE ON TABLE public.profile TO counterfoil_worker;
+
+GRANT UPDATE(timezone) ON TABLE public.profile TO counterfoil_worker;
+
+GRANT UPDATE(is_active) ON TABLE public.profile TO counterfoil_worker;
+
+GRANT UPDATE(born) ON TABLE public.profile TO counterfoil_worker;
+
+GRANT UPDATE(gender) ON TABLE public.profile TO counterfoil_worker;
+
+GRANT UPDATE(seeks) ON TABLE public.profile TO counterfoil_worker;
+
+GRANT UPDATE(min_age) ON TABLE public.profile TO counterfoil_worker;
+
+GRANT UPDATE(max_age) ON TABLE public.profile TO counterfoil_worker;
+
+GRANT UPDATE(latitude) ON TABLE public.profile TO counterfoil_worker;
+
+GRANT UPDATE(longitude) ON TABLE public.profile TO counterfoil_worker;
+
+GRANT UPDATE(reach_km) ON TABLE public.profile TO counterfoil_worker;
+
+GRANT UPDATE(traits) ON TABLE public.profile TO counterfoil_worker;
+
+GRANT UPDATE(changed_at) ON TABLE public.profile TO counterfoil_worker;
+
+GRANT SELECT,INSERT,DELETE ON TABLE public.profile_block TO counterfoil_worker;
 
 GRANT SELECT ON TABLE public.queue_minute TO counterfoil_worker;
 GRANT SELECT ON TABLE public.queue_minute TO counterfoil_delivery;

@@ -12,6 +12,13 @@ from tests import factories
 JOB = """INSERT INTO {} (id, tenant_id, bucket, key, sequencer, size, created_at)
          VALUES (%(id)s, %(tenant)s, 'uploads', %(id)s::text, '00', 1, now())"""
 MESSAGE = "(tenant_id, worker, work_id, revision, {}) VALUES (%(tenant)s, 'matching', %(id)s, 1, {})"
+PROFILE = """(user_id, tenant_id, timezone, born, gender, seeks, min_age, max_age, latitude, longitude, reach_km,
+              changed_at)
+             VALUES (%(id)s, %(tenant)s, 'Europe/Berlin', '1990-01-01', 'woman', '{{man}}', 18, 40, 52.5, 13.4, 50,
+                     now())"""
+POOL = """(id, tenant_id, date, timezone, offered_at, expires_at, algorithm_version, rules, people, digest, pinned_at)
+          VALUES (%(id)s, %(tenant)s, '2026-01-01', %(id)s::text, now(), now() + '1 day', 1, '{{}}', 1, sha256('a'),
+                  now())"""
 ROWS = {
     "acquisition_job": JOB,
     "source": """INSERT INTO {} (tenant_id, job_id, kind, bucket, key, received_at)
@@ -140,6 +147,22 @@ ROWS = {
     "change_allowance": "INSERT INTO {} (tenant_id, tokens, counted_at) VALUES (%(tenant)s, 1, now())",
     "work_attempt": """INSERT INTO {} (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome)
                        VALUES (%(tenant)s, 'tasks', %(id)s, 1, 1, now(), now(), 'succeeded')""",
+    "profile": "INSERT INTO {} " + PROFILE,
+    "profile_block": f"""WITH made AS (INSERT INTO profile {PROFILE} RETURNING user_id)
+                         INSERT INTO {{}} (user_id, blocked_id, tenant_id, created_at)
+                         SELECT user_id, %(a)s, %(tenant)s, now() FROM made""",
+    "offer_pool": "INSERT INTO {} " + POOL,
+    "offer_shard": f"""WITH made AS (INSERT INTO offer_pool {POOL} RETURNING id, date, timezone)
+                       INSERT INTO {{}} (id, tenant_id, pool_id, name, date, timezone, created_at, users)
+                       SELECT id, %(tenant)s, id, '0', date, timezone, now(), ARRAY[id] FROM made""",
+    "matchmaking_jobs": f"""WITH made AS (INSERT INTO profile {PROFILE} RETURNING user_id)
+                            INSERT INTO {{}} (date, timezone, user_id, status, tenant_id, shard_id)
+                            SELECT '2026-01-01', 'Europe/Berlin', user_id, 'pending', %(tenant)s, user_id FROM made""",
+    "offers": f"""WITH made AS (INSERT INTO profile {PROFILE} RETURNING user_id),
+                       job AS (INSERT INTO matchmaking_jobs (date, timezone, user_id, status, tenant_id, shard_id)
+                               SELECT '2026-01-01', 'Europe/Berlin', user_id, 'pending', %(tenant)s, user_id FROM made)
+                  INSERT INTO {{}} (date, user_id, candidate_id, tenant_id, id, rank, score, offered_at, expires_at)
+                  SELECT '2026-01-01', user_id, %(a)s, %(tenant)s, %(id)s, 1, 1, now(), now() FROM made""",
     "chat_session": """INSERT INTO {} (id, tenant_id, user_id, created_at)
                        VALUES (%(id)s, %(tenant)s, 'somebody', now())""",
     "chat_message": """WITH made AS (

@@ -1,0 +1,236 @@
+-- depends: 0049.forgetting_operations
+-- Daily offers of people to one another: who they are, who is matched with whom on a day, and what each was offered.
+
+-- A person, as bytes of one length that a whole pool is read by, most significant byte first: user id (16), place on the
+-- unit sphere as x, y and z in units of 2^-22 (4 each), day of birth as yyyymmdd (4), gender and what is sought as bits
+-- (2 each: woman 1, man 2, nonbinary 4), ages sought (2 each), reach in km (4), sixteen traits in units of 1/127 (1 each;
+-- -128: not a number; those not given are 0).
+CREATE FUNCTION packed_person(user_id uuid, born date, gender text, seeks text[], min_age integer, max_age integer,
+                              latitude double precision, longitude double precision, reach_km integer, traits real[])
+RETURNS bytea LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $packed$
+DECLARE
+    unit constant double precision := 4194304;
+    genders constant text[] := '{woman,man,nonbinary}';
+    bits integer := 0;
+    tail bytea := '\x00000000000000000000000000000000';
+BEGIN
+    FOR i IN 1..3 LOOP
+        IF genders[i] = ANY (seeks) THEN bits := bits | 1 << (i - 1); END IF;
+    END LOOP;
+    FOR i IN 1..coalesce(cardinality(traits), 0) LOOP
+        tail := set_byte(tail, i - 1, CASE WHEN traits[i] = 'NaN' THEN 128 ELSE
+            round(127 * greatest(-1, least(1, coalesce(traits[i], 0))))::integer & 255 END);
+    END LOOP;
+    RETURN uuid_send(user_id)
+        || int4send(round(unit * cosd(latitude) * cosd(longitude))::integer)
+        || int4send(round(unit * cosd(latitude) * sind(longitude))::integer)
+        || int4send(round(unit * sind(latitude))::integer)
+        || int4send((extract(year FROM born) * 10000 + extract(month FROM born) * 100 + extract(day FROM born))::integer)
+        || int2send((1 << (array_position(genders, gender) - 1))::smallint) || int2send(bits::smallint)
+        || int2send(min_age::smallint) || int2send(max_age::smallint) || int4send(reach_km) || tail;
+END
+$packed$;
+
+CREATE TABLE profile (
+    user_id    uuid PRIMARY KEY,
+    tenant_id  uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    timezone   text NOT NULL CHECK (length(timezone) BETWEEN 1 AND 64),
+    is_active  boolean NOT NULL DEFAULT true,
+    born       date NOT NULL CHECK (born BETWEEN '1900-01-01' AND '2100-01-01'),
+    gender     text NOT NULL CHECK (gender IN ('woman', 'man', 'nonbinary')),
+    seeks      text[] NOT NULL CHECK (seeks <@ '{woman,man,nonbinary}' AND cardinality(seeks) BETWEEN 1 AND 3),
+    min_age    integer NOT NULL CHECK (min_age BETWEEN 18 AND 120),
+    max_age    integer NOT NULL CHECK (max_age BETWEEN min_age AND 120),
+    latitude   double precision NOT NULL CHECK (latitude BETWEEN -90 AND 90),
+    longitude  double precision NOT NULL CHECK (longitude BETWEEN -180 AND 180),
+    reach_km   integer NOT NULL CHECK (reach_km BETWEEN 1 AND 20100),
+    traits     real[] NOT NULL DEFAULT '{}' CHECK (cardinality(traits) <= 16),  -- from -1 to 1; NULL: not answered
+    changed_at timestamptz NOT NULL,
+    packed     bytea NOT NULL GENERATED ALWAYS AS (packed_person(
+                   user_id, born, gender, seeks, min_age, max_age, latitude, longitude, reach_km, traits)) STORED
+);
+CREATE INDEX profile_by_zone ON profile (tenant_id, timezone, user_id) WHERE is_active;
+
+-- Who is never offered to whom, whichever of them said so.
+CREATE TABLE profile_block (
+    user_id    uuid NOT NULL REFERENCES profile (user_id) ON DELETE CASCADE,
+    blocked_id uuid NOT NULL CHECK (blocked_id <> user_id),
+    tenant_id  uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (user_id, blocked_id)
+);
+CREATE INDEX profile_block_of ON profile_block (blocked_id);
+
+-- Those who are offered to one another on a date of one time zone, as they were when it was pinned. Its people lie in its
+-- shards. Nobody is in two pools of a date, for each has one job of it.
+CREATE TABLE offer_pool (
+    id                uuid PRIMARY KEY,  -- UUIDv5 of tenant, date and zone
+    tenant_id         uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    date              date NOT NULL,
+    timezone          text NOT NULL,
+    offered_at        timestamptz NOT NULL,  -- 9:00 of the date in the zone
+    expires_at        timestamptz NOT NULL,  -- 9:00 of the next date
+    algorithm_version integer NOT NULL,
+    rules             jsonb NOT NULL,        -- how many are offered, among how many, how often, and after how many days
+    people            integer NOT NULL,
+    digest            bytea NOT NULL CHECK (octet_length(digest) = 32),  -- of its people as they are in its shards
+    pinned_at         timestamptz NOT NULL,
+    UNIQUE (tenant_id, date, timezone),
+    CHECK (expires_at > offered_at)
+);
+CREATE INDEX offer_pool_by_age ON offer_pool (date);
+
+-- A piece of work: the day's offers of some users. A shard of a pool holds a range of its people; another one those who
+-- came late or were put aside, who are no part of the pool and are read anew.
+CREATE TABLE offer_shard (
+    id               uuid PRIMARY KEY,  -- UUIDv5 of pool and name
+    tenant_id        uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    pool_id          uuid NOT NULL REFERENCES offer_pool (id) ON DELETE CASCADE,
+    name             text NOT NULL,     -- in the pool '0', '1', ...
+    date             date NOT NULL,
+    timezone         text NOT NULL,
+    created_at       timestamptz NOT NULL,
+    users            uuid[] NOT NULL CHECK (cardinality(users) > 0),  -- in order
+    people           bytea CHECK (octet_length(people) = 60 * cardinality(users)),
+    excluded         bytea,             -- who may not be offered to whom, as it was at the first try
+    completed        integer,           -- how many of its users were served, and how many could not be
+    failed           integer,
+    status           text DEFAULT 'pending' CHECK (status IN ('pending', 'in-progress', 'succeeded', 'failed')),
+    error            text,
+    attempts         integer NOT NULL DEFAULT 0,
+    failed_at        timestamptz,
+    revision         integer NOT NULL DEFAULT 0,
+    claim_token      bigint NOT NULL DEFAULT 0,
+    claimed_at       timestamptz,
+    lease_expires_at timestamptz,
+    next_attempt_at  timestamptz,
+    send_number      integer NOT NULL DEFAULT 0,
+    returns          integer NOT NULL DEFAULT 0,
+    reason           text,
+    UNIQUE (pool_id, name)
+);
+ALTER TABLE offer_shard ALTER people SET STORAGE EXTERNAL;  -- compressing it gains little and costs a processor
+CREATE INDEX offer_shard_status ON offer_shard (status) WHERE status IN ('pending', 'in-progress');
+
+-- A user's job of a date, which is of the user's own calendar.
+CREATE TABLE matchmaking_jobs (
+    id                uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    date              date NOT NULL,
+    timezone          text NOT NULL,
+    user_id           uuid NOT NULL REFERENCES profile (user_id) ON DELETE CASCADE,
+    status            text NOT NULL CHECK (status IN ('pending', 'running', 'completed', 'failed')),
+    offers            jsonb DEFAULT NULL,
+    started_at        timestamptz,
+    completed_at      timestamptz,
+    error_message     text,
+    retry_count       integer DEFAULT 0,
+    tenant_id         uuid NOT NULL,
+    shard_id          uuid NOT NULL,        -- the work that serves it
+    algorithm_version integer,
+    inputs_hash       bytea CHECK (octet_length(inputs_hash) = 32),
+    lease_expires_at  timestamptz,          -- as it was claimed; a heartbeat renews the shard's
+    attempt           integer NOT NULL DEFAULT 0,
+    UNIQUE (date, user_id),
+    CHECK ((status = 'completed') = (completed_at IS NOT NULL)),
+    CHECK ((status = 'completed') = (offers IS NOT NULL))
+);
+CREATE INDEX idx_matchmaking_jobs_status ON matchmaking_jobs (status);
+CREATE INDEX idx_matchmaking_jobs_date_timezone ON matchmaking_jobs (date, timezone);
+
+CREATE TABLE offers (
+    date         date NOT NULL,
+    user_id      uuid NOT NULL,
+    candidate_id uuid NOT NULL,
+    tenant_id    uuid NOT NULL,
+    id           uuid NOT NULL,             -- UUIDv5 of date, user and candidate
+    rank         smallint NOT NULL CHECK (rank > 0),
+    score        integer NOT NULL CHECK (score BETWEEN 0 AND 10000),
+    offered_at   timestamptz NOT NULL,
+    expires_at   timestamptz NOT NULL,
+    CONSTRAINT offers_once UNIQUE (date, user_id, candidate_id)
+);
+
+-- What was offered once is never offered otherwise.
+CREATE FUNCTION refuse_offer_change() RETURNS trigger LANGUAGE plpgsql AS $refuse$
+BEGIN
+    RAISE EXCEPTION 'The offers of user % for % are completed: they do not change', OLD.user_id, OLD.date
+        USING ERRCODE = 'restrict_violation';
+END
+$refuse$;
+CREATE TRIGGER immutable BEFORE UPDATE ON matchmaking_jobs FOR EACH ROW WHEN (OLD.status = 'completed')
+    EXECUTE FUNCTION refuse_offer_change();
+
+-- The jobs of users follow the shard that serves them, whoever changes it: worker, archiver, a person who tries it again.
+CREATE FUNCTION follow_offer_shard() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $follow$
+BEGIN
+    UPDATE matchmaking_jobs j SET
+        status = CASE NEW.status WHEN 'in-progress' THEN 'running' ELSE NEW.status END,
+        started_at = coalesce(NEW.claimed_at, j.started_at),
+        lease_expires_at = NEW.lease_expires_at,
+        attempt = NEW.attempts,
+        retry_count = greatest(NEW.attempts - 1, 0),
+        error_message = CASE WHEN NEW.status = 'in-progress' THEN j.error_message ELSE NEW.error END
+    FROM unnest(NEW.users) AS served (user_id)
+    WHERE j.date = NEW.date AND j.user_id = served.user_id AND j.shard_id = NEW.id AND j.status <> 'completed';
+    RETURN NULL;
+END
+$follow$;
+REVOKE ALL ON FUNCTION follow_offer_shard FROM PUBLIC;
+CREATE TRIGGER followed_by_jobs AFTER UPDATE OF status ON offer_shard FOR EACH ROW
+    WHEN (NEW.status IN ('pending', 'in-progress', 'failed')
+          AND (OLD.status IS DISTINCT FROM NEW.status OR OLD.claim_token <> NEW.claim_token))
+    EXECUTE FUNCTION follow_offer_shard();
+CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF status ON offer_shard FOR EACH ROW
+    WHEN (OLD.status IN ('pending', 'in-progress') AND NEW.status IN ('succeeded', 'failed')
+          OR OLD.status = 'in-progress' AND NEW.status IS NULL)
+    EXECUTE FUNCTION count_ended_work('offers');
+
+-- What a user was offered goes with the job: a foreign key would ask for each row that is written.
+CREATE FUNCTION forget_offers() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $forget$
+BEGIN
+    DELETE FROM offers o USING gone WHERE o.date = gone.date AND o.user_id = gone.user_id;
+    RETURN NULL;
+END
+$forget$;
+REVOKE ALL ON FUNCTION forget_offers FROM PUBLIC;
+CREATE TRIGGER forget AFTER DELETE ON matchmaking_jobs REFERENCING OLD TABLE AS gone
+    FOR EACH STATEMENT EXECUTE FUNCTION forget_offers();
+
+-- Whoever shows offers to people is told when those of a shard are there.
+ALTER TABLE destination DROP CONSTRAINT destination_events_check,
+    ADD CONSTRAINT destination_events_check CHECK (events <@ ARRAY['cluster', 'document', 'offers'] AND cardinality(events) > 0);
+ALTER TABLE output_job DROP CONSTRAINT output_job_subject_check,
+    ADD CONSTRAINT output_job_subject_check CHECK (subject IN ('cluster', 'document', 'offers'));
+
+DO $security$
+DECLARE
+    name text;
+    life_cycle text := 'status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at, '
+                       'next_attempt_at, send_number, returns, reason';
+BEGIN
+    FOREACH name IN ARRAY ARRAY['profile', 'profile_block', 'offer_pool', 'offer_shard', 'matchmaking_jobs', 'offers']
+    LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+        EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
+            USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+        EXECUTE format('GRANT SELECT, INSERT ON %I TO counterfoil_worker', name);
+    END LOOP;
+    GRANT UPDATE (timezone, is_active, born, gender, seeks, min_age, max_age, latitude, longitude, reach_km, traits,
+                  changed_at), DELETE ON profile TO counterfoil_worker;
+    GRANT DELETE ON profile_block TO counterfoil_worker;
+    GRANT UPDATE (status, offers, started_at, completed_at, error_message, retry_count, shard_id, algorithm_version,
+                  inputs_hash, lease_expires_at, attempt) ON matchmaking_jobs TO counterfoil_worker;
+    EXECUTE format('GRANT UPDATE (excluded, completed, failed, %s) ON offer_shard TO counterfoil_worker', life_cycle);
+    -- Delivery sees and moves the life cycle of all tenants' work, and no content.
+    CREATE POLICY delivery ON offer_shard TO counterfoil_delivery USING (true) WITH CHECK (true);
+    EXECUTE format('GRANT SELECT (id, tenant_id, created_at, pool_id, name, date, timezone, completed, failed, %s), '
+                   'UPDATE (%s) ON offer_shard TO counterfoil_delivery', life_cycle, life_cycle);
+    -- For the functions above, which act as the owner.
+    CREATE POLICY following ON matchmaking_jobs TO counterfoil_owner USING (true) WITH CHECK (true);
+    CREATE POLICY following ON offers TO counterfoil_owner USING (true) WITH CHECK (true);
+END
+$security$;
