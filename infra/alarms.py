@@ -48,7 +48,7 @@ class Watch:
     statistic: str
     threshold: float
     requeued: float | None = None
-    """The threshold for workers with a queue for retries, where it differs."""
+    """The threshold for workers with a queue for retries, where it differs. Those whose waits are fixed have few."""
     expression: str = "m0"
     """Metric math on `metrics`, which are m0, m1, ...; for Scope.SUM m0 is the sum."""
     minutes: int = 1
@@ -61,7 +61,7 @@ class Watch:
     def threshold_for(self, row: Row | None, chosen: float | None) -> float:
         """The threshold of `row`'s alarm, where `chosen` is what the deployment says in the place of the default."""
         default = self.threshold
-        if self.requeued is not None and row is not None and row.has_retry_queue:
+        if self.requeued is not None and row is not None and row.has_retry_queue and not row.retry_waits:
             default = self.requeued
         threshold = default if chosen is None else chosen
         if row is not None and "JobSeconds" in self.metrics:

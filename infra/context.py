@@ -44,6 +44,7 @@ OF_THE_STACK = frozenset(
         "QUEUES",
         "QUEUE_URLS",
         "RETRY_QUEUE_URLS",
+        "RETRY_WAITS",
         "SECRETS_ARN",
         "SIGN_IN",
         "SLACK",

@@ -206,6 +206,9 @@ class Worker(Construct):
         urls = {name: queue.queue_url for name, queue in for_retries.items() if queue is not None}
         if urls:
             environment["RETRY_QUEUE_URLS"] = json.dumps(urls)
+        waits = {to.name: to.retry_waits for to in targets(around.rows, row) if to.retry_waits}
+        if waits:
+            environment["RETRY_WAITS"] = json.dumps(waits)
         if row.fed_by is FedBy.DEAD_LETTER_QUEUES:
             sources = {around.queues[of.name].dead_letters.queue_arn: of.name for of in queue_rows(around.rows)}
             environment["DEAD_LETTER_SOURCES"] = json.dumps(sources)

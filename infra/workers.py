@@ -86,6 +86,8 @@ class Row:
     retries: Literal["redeliver", "requeue"] = "redeliver"
     """How work is tried again: by the same message, or by a new one on a queue for retries, which holds up no first
     try. Both queues have the same dead-letter queue, and each a mapping of its own."""
+    retry_waits: tuple[int, ...] = ()
+    """Waits before the first, second, ... retry on that queue, and there are no more. Empty: as the settings say."""
     sends_to: tuple[str, ...] = ()
     """Workers whose queues get its messages, besides its own queue, where parked work returns to."""
     reads: tuple[str, ...] = ()
@@ -474,6 +476,8 @@ def _faults_of_reach(row: Row) -> Iterator[str]:
         yield f"take {prefix} out of writes, for what is written there is announced as an upload"
     if row.retries == "requeue" and not row.has_queue:
         yield "take retries out, for it has no queue whose messages could be tried again"
+    if row.retry_waits and row.retries != "requeue":
+        yield 'set retries to "requeue" or take retry_waits out, for only new messages wait that long'
     if row.depends_on is not None and not row.has_queue:
         yield "take depends_on out, for it has no queue that could be paused"
     if row.depends_on is not None and row.depends_on not in row.calls_out:

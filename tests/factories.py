@@ -1,8 +1,9 @@
-"""Makes the rows that tests start from: tenants, documents."""
+"""Makes the rows that tests start from: tenants, documents, people and their offers."""
 
 import hashlib
 import json
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -117,4 +118,79 @@ def make_task(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:
     }
     names, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
     connection.execute(f"INSERT INTO task ({names}) VALUES ({places})".encode(), values)
+    return UUID(str(values["id"]))
+
+
+def make_profile(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:
+    """A person in Berlin who seeks anybody of any age within 100 km. Returns the user's id."""
+    values = {
+        "user_id": uuid4(),
+        "tenant_id": tenant_id,
+        "timezone": "Europe/Berlin",
+        "born": date(1990, 1, 1),
+        "gender": "woman",
+        "seeks": ["woman", "man", "nonbinary"],
+        "min_age": 18,
+        "max_age": 120,
+        "latitude": 52.5,
+        "longitude": 13.4,
+        "reach_km": 100,
+        "changed_at": NOW,
+        **columns,
+    }
+    names, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
+    connection.execute(f"INSERT INTO profile ({names}) VALUES ({places})".encode(), values)
+    return UUID(str(values["user_id"]))
+
+
+def make_pool(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:
+    """A pool of the day of NOW, without people. Returns its id."""
+    rules = {"offers": 5, "candidates": 1000, "most_offered": None, "repeat_days": 30}
+    values = {
+        "id": uuid4(),
+        "tenant_id": tenant_id,
+        "date": NOW.date(),
+        "timezone": f"Nowhere/{uuid4()}",
+        "offered_at": NOW,
+        "expires_at": NOW + timedelta(days=1),
+        "algorithm_version": 1,
+        "rules": json.dumps(rules),
+        "people": 0,
+        "digest": hashlib.sha256().digest(),
+        "pinned_at": NOW,
+        **columns,
+    }
+    names, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
+    connection.execute(f"INSERT INTO offer_pool ({names}) VALUES ({places})".encode(), values)
+    return UUID(str(values["id"]))
+
+
+def make_shard(
+    connection: Connection,
+    tenant_id: UUID,
+    users: Sequence[UUID] = (),
+    *,
+    pool_id: UUID | None = None,
+    **columns: Any,
+) -> UUID:
+    """A shard of revision 1 that waits for its first try, in a pool of its own where none is given. Returns its id.
+
+    Where it has no `users` it serves one whom nobody knows.
+    """
+    values = {
+        "id": uuid4(),
+        "tenant_id": tenant_id,
+        "pool_id": pool_id or make_pool(connection, tenant_id),
+        "name": "0",
+        "created_at": NOW,
+        "users": sorted(users) or [uuid4()],
+        "revision": 1,
+        **columns,
+    }
+    names, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
+    connection.execute(
+        f"INSERT INTO offer_shard ({names}, date, timezone) SELECT {places}, date, timezone FROM offer_pool "
+        "WHERE id = %(pool_id)s".encode(),
+        values,
+    )
     return UUID(str(values["id"]))

@@ -40,7 +40,7 @@ class _Function:
         self.settings = settings
         database = Database.from_settings(settings, max_connections=1)
         outbox = Outbox(database, settings.queue_urls, settings.retry_queue_urls)
-        others = dict.fromkeys(settings.retry_queue_urls, policies.requeue(settings))
+        others = {worker: policies.requeue(settings, worker) for worker in settings.retry_queue_urls}
         self._archiver = Archiver(database, outbox, policies.redeliver(settings), lambda: datetime.now(UTC), others)
 
     def protect(self, event: dict[str, Any]) -> None:

@@ -62,6 +62,17 @@ def test_a_requeued_failure_waits_twice_as_long_each_time() -> None:
     assert waits == [2, 4, 8, 16, 32, 64, 128, 256, 300]
 
 
+def test_a_failure_with_waits_of_its_own_waits_the_same_whatever_chance_says() -> None:
+    policy = RequeuePolicy(waits=(30, 120, 300), max_attempts=4)
+    error = ServiceUnavailableError("x")
+
+    decisions = [policy.decide(error, attempts, 1, NOW, chance=0.9) for attempts in range(1, 5)]
+
+    assert decisions[:3] == [Requeue(NOW + timedelta(seconds=seconds)) for seconds in (30, 120, 300)]
+    assert decisions[3] == GiveUp("max_retries_exceeded", to_dead_letter_queue=False)
+    assert policy.wait(9) == timedelta(minutes=5)
+
+
 @pytest.mark.parametrize(("chance", "seconds"), [(0.0, 4), (0.5, 4.5), (0.999, 4.999)])
 def test_chance_spreads_what_failed_together(chance: float, seconds: float) -> None:
     decision = RequeuePolicy().decide(ServiceUnavailableError("x"), 2, 1, NOW, chance=chance)

@@ -28,7 +28,7 @@ from counterfoil.work import KINDS
 from tests.dead_letters.letters import NOON, Die
 from tests.delivery.harness import FakeSqs, rows
 from tests.delivery.requeued import QUEUE, RETRY_QUEUE
-from tests.factories import make_destination, make_document, make_task
+from tests.factories import make_destination, make_document, make_shard, make_task
 
 Fail = Callable[..., UUID]
 
@@ -159,6 +159,8 @@ def test_the_work_of_every_worker_can_be_tried_again(
         make_document_of(admin, tenant_id, work_id, worker)
     elif worker == "document_output":
         make_output(admin, tenant_id, work_id)
+    elif worker == "offers":
+        make_shard(admin, tenant_id, id=work_id)
     else:
         admin.execute(make[worker].encode(), {"id": work_id, "tenant": tenant_id})
     admin.execute(kind.sql("UPDATE {table} SET {status} = 'failed', {revision} = 1 WHERE id = %s"), [work_id])

@@ -151,6 +151,7 @@ def test_a_function_is_told_its_row_and_the_queues_that_it_may_send_to(pipeline:
     assert settings.retry_queue_urls == {
         to.name: f"{to.resource_name}-retry" for to in targets(WORKERS, row) if to.has_retry_queue
     }
+    assert settings.retry_waits == {to.name: to.retry_waits for to in targets(WORKERS, row) if to.retry_waits}
     consumes = row.fed_by is FedBy.DEAD_LETTER_QUEUES
     assert settings.dead_letter_sources == (
         {f"{source.resource_name}-dlq": source.name for source in queue_rows(WORKERS)} if consumes else {}

@@ -139,6 +139,11 @@ def test_a_worker_without_a_queue_has_none_for_retries():
         validate([replace(CLOCK, retries="requeue")])
 
 
+def test_only_a_worker_whose_retries_are_new_messages_says_how_long_each_waits():
+    with pytest.raises(WorkerTableError, match=r"set retries to \"requeue\" or take retry_waits out"):
+        validate([replace(SOURCE, retry_waits=(30,)), SINK])
+
+
 def test_two_rows_of_one_name_are_refused():
     with pytest.raises(WorkerTableError, match=r"^Worker 'sink' has two rows: give one of them another name\.$"):
         validate([SOURCE, SINK, SINK])

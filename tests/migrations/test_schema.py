@@ -60,7 +60,7 @@ def test_every_kind_of_work_has_the_life_cycle_in_the_same_form(kind: Kind, admi
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_the_states_of_every_kind_of_work_are_those_of_the_design(kind: Kind, admin: Connection, ours: Tenant):
-    if kind.table in {"ingestion_job", "output_job", "cluster_diagnostics", "task"}:
+    if kind.table in {"ingestion_job", "output_job", "cluster_diagnostics", "task", "offer_shard"}:
         ours.insert(admin, kind.table)
     for state in (None, "pending", "in-progress", "succeeded", "failed"):
         admin.execute(kind.sql("UPDATE {table} SET {status} = %s"), [state])

@@ -95,7 +95,10 @@ class RedeliverPolicy:
 
 @dataclass(frozen=True)
 class RequeuePolicy:
-    """A new message for each retry: the n-th waits min(base * factor^n + U * jitter, cap) seconds, U from [0, 1)."""
+    """A new message for each retry: the n-th waits min(base * factor^n + U * jitter, cap) seconds, U from [0, 1).
+
+    Where `waits` are given, the n-th waits the n-th of them instead, and so long all the same whoever failed with it.
+    """
 
     base: float = 1
     factor: float = 2
@@ -107,9 +110,13 @@ class RequeuePolicy:
     """What an error outside the tree means: nothing that another try would cure."""
     delays: tuple[float, ...] = (300, 1800)
     """Seconds for which the same message waits after its first, second, ... receive where nothing could be settled."""
+    waits: tuple[float, ...] = ()
+    """Seconds to wait after the first, second, ... failed attempt; the last one repeats. Empty: ever longer ones."""
 
     def wait(self, attempts: int, chance: float = 0.0) -> timedelta:
         """How long to wait after `attempts` (>= 1) failed attempts; `chance` is U."""
+        if self.waits:
+            return timedelta(seconds=self.waits[min(attempts, len(self.waits)) - 1])
         return timedelta(seconds=min(self.base * self.factor**attempts + chance * self.jitter, self.cap))
 
     def is_transient(self, error: BaseException) -> bool:

@@ -88,6 +88,12 @@ class Settings(BaseModel):
     """Queue URL by worker: those that this function sends to, its own among them."""
     retry_queue_urls: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
     """URL of the queue for retries by worker: those of `queue_urls` that have one."""
+    retry_waits: Annotated[
+        dict[str, Annotated[tuple[Annotated[float, Field(ge=0, le=43_200)], ...], Field(min_length=1)]],
+        BeforeValidator(_from_json),
+    ] = {}
+    """Waits before the first, second, ... retry by worker: those of `retry_queue_urls` that have no more retries than
+    these."""
     dead_letter_sources: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
     """Worker by the ARN of its dead-letter queue, for the archiver."""
     mappings: Annotated[dict[str, UUID], BeforeValidator(_from_json)] = {}

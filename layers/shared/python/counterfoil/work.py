@@ -127,6 +127,14 @@ KINDS = {
             """,
             keeps_successes=True,
         ),
+        Kind(
+            "offers",
+            "offer_shard",
+            about="""
+                SELECT jsonb_build_object('date', date, 'timezone', timezone, 'shard', name), created_at
+                FROM offer_shard WHERE id = %(id)s
+            """,
+        ),
     )
 }
 

@@ -55,8 +55,10 @@ class Consumer:
         self.concurrency = concurrency or Threads()
         self.gate = Gate(self.worker.permits, self.concurrency)
         self.lease = timedelta(seconds=settings.lease_seconds)
-        chosen = policies.requeue if self.worker.retries == "requeue" else policies.redeliver
-        self.policy: RetryPolicy = chosen(settings)
+        requeues = self.worker.retries == "requeue"
+        self.policy: RetryPolicy = (
+            policies.requeue(settings, self.worker.name) if requeues else policies.redeliver(settings)
+        )
         self.settlement = Settlement(self.kind, self.policy, database, outbox, clock)
         self.claims = Claims(
             self.kind, database, outbox, lease=self.lease, max_attempts=self.policy.max_attempts, clock=clock

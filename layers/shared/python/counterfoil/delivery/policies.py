@@ -11,8 +11,19 @@ def redeliver(settings: Settings) -> RedeliverPolicy:
     )
 
 
-def requeue(settings: Settings) -> RequeuePolicy:
-    """A new message on a queue for retries; how many there may be, the work itself says."""
+def requeue(settings: Settings, worker: str) -> RequeuePolicy:
+    """A new message on the queue for retries of `worker`.
+
+    How many there may be, its work says for itself, unless the worker's row names each wait: then one after each.
+    """
+    waits = settings.retry_waits.get(worker)
+    if waits is not None:
+        return RequeuePolicy(
+            jitter=settings.retry_jitter_max_seconds,
+            max_attempts=len(waits) + 1,
+            delays=settings.retry_redeliver_delays_seconds,
+            waits=waits,
+        )
     return RequeuePolicy(
         base=settings.retry_base_delay_seconds,
         factor=settings.retry_exponential_base,

@@ -11,6 +11,7 @@ SUBJECTS = {
     "diagnostics": ("cluster", "clusters"),
     "document_output": ("delivery of results", "deliveries of results"),
     "tasks": ("task", "tasks"),
+    "offers": ("day of offers", "days of offers"),
 }
 """What each worker's work is about, one and many. Of documents, the work's id is the document's."""
 WORK = ("piece of work", "pieces of work")
