@@ -79,6 +79,7 @@ CREATE TABLE offer_pool (
     CHECK (expires_at > offered_at)
 );
 CREATE INDEX offer_pool_by_age ON offer_pool (date);
+CREATE INDEX offer_pool_by_time ON offer_pool (tenant_id, offered_at, id);
 
 -- A piece of work: the day's offers of some users. A shard of a pool holds a range of its people; another one those who
 -- came late or were put aside, who are no part of the pool and are read anew.
@@ -91,10 +92,12 @@ CREATE TABLE offer_shard (
     timezone         text NOT NULL,
     created_at       timestamptz NOT NULL,
     users            uuid[] NOT NULL CHECK (cardinality(users) > 0),  -- in order
+    size             integer NOT NULL GENERATED ALWAYS AS (cardinality(users)) STORED,
     people           bytea CHECK (octet_length(people) = 60 * cardinality(users)),
     excluded         bytea,             -- who may not be offered to whom, as it was at the first try
     completed        integer,           -- how many of its users were served, and how many could not be
     failed           integer,
+    ended_at         timestamptz,       -- when it succeeded or failed
     status           text DEFAULT 'pending' CHECK (status IN ('pending', 'in-progress', 'succeeded', 'failed')),
     error            text,
     attempts         integer NOT NULL DEFAULT 0,
@@ -111,6 +114,15 @@ CREATE TABLE offer_shard (
 );
 ALTER TABLE offer_shard ALTER people SET STORAGE EXTERNAL;  -- compressing it gains little and costs a processor
 CREATE INDEX offer_shard_status ON offer_shard (status) WHERE status IN ('pending', 'in-progress');
+
+CREATE FUNCTION date_end_of_shard() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $date$
+BEGIN
+    NEW.ended_at := CASE WHEN NEW.status IN ('succeeded', 'failed') THEN clock_timestamp() END;
+    RETURN NEW;
+END
+$date$;
+CREATE TRIGGER dated_when_it_ends BEFORE UPDATE OF status ON offer_shard FOR EACH ROW
+    WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION date_end_of_shard();
 
 -- A user's job of a date, which is of the user's own calendar.
 CREATE TABLE matchmaking_jobs (
@@ -136,6 +148,7 @@ CREATE TABLE matchmaking_jobs (
 );
 CREATE INDEX idx_matchmaking_jobs_status ON matchmaking_jobs (status);
 CREATE INDEX idx_matchmaking_jobs_date_timezone ON matchmaking_jobs (date, timezone);
+CREATE INDEX matchmaking_jobs_failed ON matchmaking_jobs (date, timezone, user_id) WHERE status = 'failed';
 
 CREATE TABLE offers (
     date         date NOT NULL,
@@ -198,6 +211,18 @@ REVOKE ALL ON FUNCTION forget_offers FROM PUBLIC;
 CREATE TRIGGER forget AFTER DELETE ON matchmaking_jobs REFERENCING OLD TABLE AS gone
     FOR EACH STATEMENT EXECUTE FUNCTION forget_offers();
 
+-- Offers that a user has twice on a date, or beside another set of that date: there is never one. Whoever looks after
+-- delivery is told the number and nothing else.
+CREATE FUNCTION duplicate_offers(since date) RETURNS bigint
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $duplicates$
+    SELECT coalesce(sum(twice), 0)::bigint FROM (
+        SELECT count(*) - least(count(DISTINCT candidate_id), max(rank)) AS twice FROM offers
+        WHERE date >= since GROUP BY date, user_id
+    ) AS of_user
+$duplicates$;
+REVOKE ALL ON FUNCTION duplicate_offers FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION duplicate_offers TO counterfoil_delivery;
+
 -- Whoever shows offers to people is told when those of a shard are there.
 ALTER TABLE destination DROP CONSTRAINT destination_events_check,
     ADD CONSTRAINT destination_events_check CHECK (events <@ ARRAY['cluster', 'document', 'offers'] AND cardinality(events) > 0);
@@ -227,8 +252,12 @@ BEGIN
     EXECUTE format('GRANT UPDATE (excluded, completed, failed, %s) ON offer_shard TO counterfoil_worker', life_cycle);
     -- Delivery sees and moves the life cycle of all tenants' work, and no content.
     CREATE POLICY delivery ON offer_shard TO counterfoil_delivery USING (true) WITH CHECK (true);
-    EXECUTE format('GRANT SELECT (id, tenant_id, created_at, pool_id, name, date, timezone, completed, failed, %s), '
+    EXECUTE format('GRANT SELECT (id, tenant_id, created_at, pool_id, name, date, timezone, size, completed, failed, '
+                   'ended_at, %s), '
                    'UPDATE (%s) ON offer_shard TO counterfoil_delivery', life_cycle, life_cycle);
+    CREATE POLICY delivery ON offer_pool FOR SELECT TO counterfoil_delivery USING (true);
+    GRANT SELECT (id, tenant_id, date, timezone, offered_at, expires_at, people, pinned_at) ON offer_pool
+        TO counterfoil_delivery;
     -- For the functions above, which act as the owner.
     CREATE POLICY following ON matchmaking_jobs TO counterfoil_owner USING (true) WITH CHECK (true);
     CREATE POLICY following ON offers TO counterfoil_owner USING (true) WITH CHECK (true);

@@ -77,6 +77,26 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION public.date_end_of_shard() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    NEW.ended_at := CASE WHEN NEW.status IN ('succeeded', 'failed') THEN clock_timestamp() END;
+    RETURN NEW;
+END
+$$;
+
+CREATE FUNCTION public.duplicate_offers(since date) RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+    SELECT coalesce(sum(twice), 0)::bigint FROM (
+        SELECT count(*) - least(count(DISTINCT candidate_id), max(rank)) AS twice FROM offers
+        WHERE date >= since GROUP BY date, user_id
+    ) AS of_user
+$$;
+
 CREATE FUNCTION public.follow_audit() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
@@ -1122,10 +1142,12 @@ CREATE TABLE public.offer_shard (
     timezone text NOT NULL,
     created_at timestamp with time zone NOT NULL,
     users uuid[] NOT NULL,
+    size integer GENERATED ALWAYS AS (cardinality(users)) STORED NOT NULL,
     people bytea,
     excluded bytea,
     completed integer,
     failed integer,
+    ended_at timestamp with time zone,
     status text DEFAULT 'pending'::text,
     error text,
     attempts integer DEFAULT 0 NOT NULL,
@@ -1881,6 +1903,8 @@ CREATE INDEX match_decision_by_b ON public.match_decision USING btree (b);
 
 CREATE INDEX match_decision_by_transaction ON public.match_decision USING btree (tenant_id, written_by);
 
+CREATE INDEX matchmaking_jobs_failed ON public.matchmaking_jobs USING btree (date, timezone, user_id) WHERE (status = 'failed'::text);
+
 CREATE INDEX notice_by_age ON public.notice USING btree (created_at);
 
 CREATE INDEX notice_delivery_owed ON public.notice_delivery USING btree (channel, next_attempt_at) WHERE ((sent_at IS NULL) AND (abandoned_at IS NULL));
@@ -1890,6 +1914,8 @@ CREATE INDEX notification_by_notice ON public.notification USING btree (notice_i
 CREATE INDEX notification_untold ON public.notification USING btree (tenant_id, fingerprint, created_at) WHERE (notice_id IS NULL);
 
 CREATE INDEX offer_pool_by_age ON public.offer_pool USING btree (date);
+
+CREATE INDEX offer_pool_by_time ON public.offer_pool USING btree (tenant_id, offered_at, id);
 
 CREATE INDEX offer_shard_status ON public.offer_shard USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
@@ -1954,6 +1980,8 @@ CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF status ON public.output_job 
 CREATE TRIGGER counted_when_it_ends AFTER UPDATE OF status ON public.task FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_ended_work('tasks');
 
 CREATE TRIGGER counted_when_it_goes AFTER DELETE ON public.dead_letter REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.count_dead_letters();
+
+CREATE TRIGGER dated_when_it_ends BEFORE UPDATE OF status ON public.offer_shard FOR EACH ROW WHEN ((old.status IS DISTINCT FROM new.status)) EXECUTE FUNCTION public.date_end_of_shard();
 
 CREATE TRIGGER follow AFTER INSERT ON public.audit_entry FOR EACH ROW EXECUTE FUNCTION public.follow_audit();
 
@@ -2258,6 +2286,8 @@ CREATE POLICY delivery ON public.document_review TO counterfoil_delivery USING (
 CREATE POLICY delivery ON public.ingestion_job TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.notification TO counterfoil_delivery USING (true) WITH CHECK (true);
+
+CREATE POLICY delivery ON public.offer_pool FOR SELECT TO counterfoil_delivery USING (true);
 
 CREATE POLICY delivery ON public.offer_shard TO counterfoil_delivery USING (true) WITH CHECK (true);
 
@@ -2574,6 +2604,9 @@ ALTER TABLE public.work_ended ENABLE ROW LEVEL SECURITY;
 CREATE POLICY writing ON public.document_word TO counterfoil_owner USING (true) WITH CHECK (true);
 
 GRANT ALL ON SCHEMA public TO counterfoil_owner;
+
+REVOKE ALL ON FUNCTION public.duplicate_offers(since date) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.duplicate_offers(since date) TO counterfoil_delivery;
 
 REVOKE ALL ON FUNCTION public.follow_audit() FROM PUBLIC;
 
@@ -3151,6 +3184,22 @@ GRANT UPDATE(notice_id) ON TABLE public.notification TO counterfoil_keeper;
 
 GRANT SELECT,INSERT ON TABLE public.offer_pool TO counterfoil_worker;
 
+GRANT SELECT(id) ON TABLE public.offer_pool TO counterfoil_delivery;
+
+GRANT SELECT(tenant_id) ON TABLE public.offer_pool TO counterfoil_delivery;
+
+GRANT SELECT(date) ON TABLE public.offer_pool TO counterfoil_delivery;
+
+GRANT SELECT(timezone) ON TABLE public.offer_pool TO counterfoil_delivery;
+
+GRANT SELECT(offered_at) ON TABLE public.offer_pool TO counterfoil_delivery;
+
+GRANT SELECT(expires_at) ON TABLE public.offer_pool TO counterfoil_delivery;
+
+GRANT SELECT(people) ON TABLE public.offer_pool TO counterfoil_delivery;
+
+GRANT SELECT(pinned_at) ON TABLE public.offer_pool TO counterfoil_delivery;
+
 GRANT SELECT,INSERT ON TABLE public.offer_shard TO counterfoil_worker;
 
 GRANT SELECT(id) ON TABLE public.offer_shard TO counterfoil_delivery;
@@ -3167,6 +3216,8 @@ GRANT SELECT(timezone) ON TABLE public.offer_shard TO counterfoil_delivery;
 
 GRANT SELECT(created_at) ON TABLE public.offer_shard TO counterfoil_delivery;
 
+GRANT SELECT(size) ON TABLE public.offer_shard TO counterfoil_delivery;
+
 GRANT UPDATE(excluded) ON TABLE public.offer_shard TO counterfoil_worker;
 
 GRANT UPDATE(completed) ON TABLE public.offer_shard TO counterfoil_worker;
@@ -3174,6 +3225,8 @@ GRANT SELECT(completed) ON TABLE public.offer_shard TO counterfoil_delivery;
 
 GRANT UPDATE(failed) ON TABLE public.offer_shard TO counterfoil_worker;
 GRANT SELECT(failed) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT SELECT(ended_at) ON TABLE public.offer_shard TO counterfoil_delivery;
 
 GRANT UPDATE(status) ON TABLE public.offer_shard TO counterfoil_worker;
 GRANT SELECT(status),UPDATE(status) ON TABLE public.offer_shard TO counterfoil_delivery;
