@@ -15,7 +15,7 @@ DECLARE
     tail bytea := '\x00000000000000000000000000000000';
 BEGIN
     FOR i IN 1..3 LOOP
-        IF genders[i] = ANY (seeks) THEN bits := bits | 1 << (i - 1); END IF;
+        IF genders[i] = ANY (seeks) THEN bits := bits | (1 << (i - 1)); END IF;
     END LOOP;
     FOR i IN 1..coalesce(cardinality(traits), 0) LOOP
         tail := set_byte(tail, i - 1, CASE WHEN traits[i] = 'NaN' THEN 128 ELSE
