@@ -1,0 +1,78 @@
+"""People as a pool holds them."""
+
+from datetime import date
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from counterfoil.offers.people import ROW, UNIT, People
+from tests.offers.people import Person, packed, people
+
+
+def test_a_row_has_sixty_bytes_and_is_read_as_the_database_writes_it(admin: psycopg.Connection):
+    user = UUID("ffeeddcc-bbaa-9988-7766-554433221100")
+    row = admin.execute(
+        "SELECT packed_person(%s, '1988-02-29', 'nonbinary', '{woman,nonbinary}', 25, 40, 0, 90, 300,"
+        " '{1,-1,0.5,NULL,NaN,-7}'::real[])",
+        [user],
+    ).fetchone()
+    assert row
+
+    read = People.read(row[0])
+
+    assert ROW.itemsize == 60 == len(row[0])
+    assert len(read) == 1
+    assert read.rows["place"].tolist() == [[0, UNIT, 0]]
+    assert read.rows[["born", "gender", "seeks", "min_age", "max_age", "reach_km"]].tolist() == [
+        (1988_02_29, 4, 5, 25, 40, 300)
+    ]
+    assert read.rows["traits"].tolist() == [[127, -127, 64, 0, -128, -127] + [0] * 10]
+    assert read.rows.tobytes() == row[0]
+
+
+def test_people_of_tests_are_packed_as_those_of_the_database(admin: psycopg.Connection):
+    person = Person(UUID(int=7), 52.5, -13.4, 1990_06_05, 2, 3, 20, 50, 80)
+
+    row = admin.execute(
+        "SELECT packed_person(%s, '1990-06-05', 'man', '{woman,man}', 20, 50, 52.5, -13.4, 80, '{}')", [person.id]
+    ).fetchone()
+
+    assert row == (packed([person]),)
+
+
+def test_ids_compare_as_the_database_compares_them():
+    ids = [UUID(int=0), UUID(int=1), UUID(int=256), UUID(int=1 << 127), UUID(int=(1 << 128) - 1)]
+
+    read = people(*map(Person, ids))
+
+    assert (read.ids[1:] > read.ids[:-1]).all()
+
+
+def test_a_trait_that_is_no_number_is_that_persons_fault():
+    read = people(Person(UUID(int=1)), Person(UUID(int=2), traits=(0,) * 15 + (-128,)))
+
+    assert read.faults == {1: "A trait of the profile is not a number"}
+
+
+def test_rows_that_end_too_early_are_refused():
+    with pytest.raises(ValueError, match="buffer size"):
+        People.read(packed([Person(UUID(int=1))])[:-1])
+
+
+@pytest.mark.parametrize(
+    ("born", "day", "age"),
+    [
+        (date(2000, 6, 15), date(2026, 6, 14), 25),
+        (date(2000, 6, 15), date(2026, 6, 15), 26),
+        (date(2008, 2, 29), date(2026, 2, 28), 17),
+        (date(2008, 2, 29), date(2026, 3, 1), 18),
+        (date(2008, 2, 29), date(2028, 2, 29), 20),
+        (date(2026, 1, 2), date(2026, 1, 1), -1),
+    ],
+)
+def test_an_age_changes_on_the_birthday(born: date, day: date, age: int):
+    def number(of: date) -> int:
+        return int(of.strftime("%Y%m%d"))
+
+    assert people(Person(UUID(int=1), born=number(born))).ages(number(day)).tolist() == [age]
