@@ -146,16 +146,17 @@ def live(cloud: Cloud, workers: Iterable[str] = WORKERS) -> Iterator[tuple[str, 
 
 
 @contextmanager
-def watched(cloud: Cloud, every: float = 3) -> Iterator[None]:
-    """The watchdog comes round every few seconds, and not every minute."""
+def watched(cloud: Cloud, every: float = 3, worker: str = "Watchdog") -> Iterator[None]:
+    """The watchdog, or another function of the schedule, comes round every few seconds, and not every minute."""
     ended = threading.Event()
-    functions, name = cloud.client("lambda"), cloud.outputs["WatchdogFunctionName"]
+    functions, name = cloud.client("lambda"), cloud.outputs[f"{worker}FunctionName"]
 
     def rounds() -> None:
         while not ended.wait(every):
-            functions.invoke(FunctionName=name, Payload="{}")
+            with suppress(functions.exceptions.TooManyRequestsException):  # the schedule's own round goes on
+                functions.invoke(FunctionName=name, Payload="{}")
 
-    thread = threading.Thread(target=rounds, name="watchdog")
+    thread = threading.Thread(target=rounds, name=worker)
     thread.start()
     try:
         yield

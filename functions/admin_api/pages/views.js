@@ -31,4 +31,4 @@ export const VIEWS = {
   audit: { title: "Audit", view: Audit },
 };
 
-export const HOME = "dead-letters";
+export const HOME = "overview";

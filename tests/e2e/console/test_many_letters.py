@@ -8,7 +8,9 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import Page, expect
 
+from cli.cloud.cloud import Cloud
 from cli.tenants import Tenant
+from tests.e2e.chaos import watched
 from tests.e2e.console.conftest import Console
 from tests.e2e.console.failing import Failing
 from tests.e2e.console.looks import looks
@@ -87,7 +89,9 @@ def test_one_letter_is_settled_from_the_list(console: Console, tenant: Tenant, l
     expect(rows(page, "Letters")).to_have_count(2)
 
 
-def test_those_chosen_are_resolved_as_an_operation(console: Console, tenant: Tenant, letters: list[UUID]) -> None:
+def test_those_chosen_are_resolved_as_an_operation(
+    console: Console, cloud: Cloud, tenant: Tenant, letters: list[UUID]
+) -> None:
     page = listed(console, tenant)
     for row in (0, 2):
         rows(page, "Letters").nth(row).get_by_role("checkbox").check()
@@ -96,7 +100,8 @@ def test_those_chosen_are_resolved_as_an_operation(console: Console, tenant: Ten
     page.get_by_role("button", name="Resolve 2").click()
 
     expect(page.get_by_role("heading", name="Resolve 2 dead letters")).to_be_visible()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Done", timeout=WITHIN)
+    with watched(cloud, 1, "Bulk"):
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Done", timeout=WITHIN)
     expect(rows(page, "Each letter")).to_have_count(2)
     expect(rows(page, "Each letter").first).to_contain_text("Done")
     looks(page, "operation")
@@ -121,8 +126,34 @@ def test_all_that_a_filter_finds_are_counted_and_then_tried_again(
     expect(rows(page, "Each letter").filter(has_text="Done")).to_have_count(3)
 
 
+def test_an_operation_is_paused_resumed_and_aborted(console: Console, tenant: Tenant, letters: list[UUID]) -> None:
+    page = listed(console, tenant)
+    page.get_by_role("button", name="Ignore…").click()
+    page.get_by_label("At most").fill("1")
+    page.get_by_role("dialog").get_by_role("textbox").fill("They were a test")
+    page.get_by_role("button", name="Ignore 3").click()
+    heading = page.get_by_role("heading", level=1)
+
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_text("It is paused.")).to_be_focused()
+    expect(heading).to_contain_text("Paused")
+    page.keyboard.press("p")
+    expect(page.get_by_text("It goes on.")).to_be_focused()
+    expect(heading).not_to_contain_text("Paused")
+    page.keyboard.press("p")
+    expect(heading).to_contain_text("Paused")
+    page.get_by_role("button", name="Abort…").click()
+    looks(page, "operation-abort")
+    page.get_by_role("button", name="Let it go on").click()
+    expect(heading).to_contain_text("Paused")
+    page.get_by_role("button", name="Abort…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Abort").click()
+    expect(heading).to_contain_text("Aborted")
+    expect(page.get_by_role("button", name="Abort…")).to_have_count(0)
+
+
 def test_a_group_is_resolved_as_a_whole(
-    console: Console, failing: Failing, tenant: Tenant, messages: list[str], tmp_path: Path
+    console: Console, cloud: Cloud, failing: Failing, tenant: Tenant, messages: list[str], tmp_path: Path
 ) -> None:
     failing.tasks(tenant, messages[:2])
     (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.7\n nothing")
@@ -133,7 +164,8 @@ def test_a_group_is_resolved_as_a_whole(
     group.get_by_role("button", name="Resolve").click()
     page.get_by_label("How was it dealt with?").fill("The model is back")
     page.get_by_role("button", name="Resolve 2").click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Done", timeout=WITHIN)
+    with watched(cloud, 1, "Bulk"):
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Done", timeout=WITHIN)
 
     page.get_by_role("link", name="Dead letters", exact=True).click()
     page.get_by_role("navigation", name="By state").get_by_role("link", name="all").click()

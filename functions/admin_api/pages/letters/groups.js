@@ -10,11 +10,14 @@ import { may } from "../roles.js";
 import { number, Time } from "../times.js";
 
 const EVERY_SECONDS = 2;
+const FIRST = 10;
+const MOST = 100; // of one page of the API
 
 export function Groups({ wanted, hrefOf }) {
   const { tenant, status } = wanted;
   const [asked, setAsked] = useState(null); // { action, group }
-  const { data, error, again } = useAnswer(["admin/dlq/groups", { tenant, status, limit: 10 }], { every: EVERY_SECONDS });
+  const [limit, setLimit] = useState(FIRST);
+  const { data, error, again } = useAnswer(["admin/dlq/groups", { tenant, status, limit }], { every: EVERY_SECONDS });
   if (!data) {
     return error ? html`<${Failure} error=${error} again=${again} />` : null;
   }
@@ -41,7 +44,9 @@ export function Groups({ wanted, hrefOf }) {
           begin=${(action) => setAsked({ action, group })} />`)}
       </tbody>
     </table>
-    ${data.next && html`<p class="quiet">The ten groups that died last are shown.</p>`}
+    ${data.next &&
+    html`<p class="quiet">The ${number(data.groups.length)} groups that died last are shown.
+      ${limit < MOST && html` <button type="button" class="link" onClick=${() => setLimit(MOST)}>Show more groups</button>`}</p>`}
     ${asked &&
     html`<${BulkDialog} action=${asked.action} letters=${[]} filter=${{ tenant, fingerprint: asked.group.fingerprint }}
       of=${asked.group.sentence} close=${() => setAsked(null)} />`}
