@@ -1,0 +1,242 @@
+"""Shards of a day's offers in PostgreSQL: what one is about, whom its users are not offered, and what came of it.
+
+Each function is one step inside a transaction of the tenant's. Thousands of rows are written by one statement, from
+arrays in PostgreSQL's binary format. COPY into a temporary table and from there is as fast, within what measuring can
+tell (into the tables themselves it may not go: their rows are secured); but it makes the server's catalogue grow, and
+needs a right more.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+from uuid import UUID, uuid5
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterfoil.db import Connection
+from counterfoil.errors import StaleClaimError
+from counterfoil.offers import arrays
+from counterfoil.work import KINDS, Send, owe
+
+WORKER = "offers"
+ASIDE = "/failed"
+"""At the end of the name of a shard whose users could not be served with the others of their shard."""
+
+_GIVEN = """
+SELECT s.tenant_id, s.pool_id, s.name, s.date, s.timezone, s.users, s.people, p.rules, p.people, p.digest, p.offered_at,
+       p.expires_at
+FROM offer_shard s JOIN offer_pool p ON p.id = s.pool_id WHERE s.id = %s
+"""
+_POOL = "SELECT people FROM offer_shard WHERE pool_id = %s AND people IS NOT NULL ORDER BY users[1]"
+_READ_ANEW = """
+SELECT u.number::integer - 1, p.packed FROM unnest(%s::uuid[]) WITH ORDINALITY AS u (id, number)
+JOIN profile p ON p.user_id = u.id ORDER BY u.number
+"""
+# Of the dates on which anybody was offered anything, one look for each user.
+_EXCLUDE = """
+UPDATE offer_shard SET excluded = coalesce((
+    SELECT string_agg(int4send(number) || uuid_send(candidate_id), ''::bytea ORDER BY number, candidate_id) FROM (
+        WITH served AS MATERIALIZED (
+            SELECT id, number::integer - 1 AS number FROM unnest(%(users)s::uuid[]) WITH ORDINALITY AS u (id, number)
+        ), day AS MATERIALIZED (
+            SELECT DISTINCT date FROM offer_pool
+            WHERE tenant_id = %(tenant)s AND date >= %(date)s - %(days)s AND date < %(date)s
+        )
+        SELECT u.number, b.blocked_id AS candidate_id FROM served u JOIN profile_block b ON b.user_id = u.id
+        UNION
+        SELECT u.number, b.user_id FROM served u JOIN profile_block b ON b.blocked_id = u.id
+        UNION
+        SELECT u.number, o.candidate_id FROM day CROSS JOIN served u
+        JOIN offers o ON o.date = day.date AND o.user_id = u.id
+    ) AS excluded
+), ''::bytea)
+WHERE id = %(id)s AND claim_token = %(token)s
+RETURNING excluded
+"""
+_EXCLUDED = "SELECT excluded FROM offer_shard WHERE id = %s"
+# Who has been served by now, or is no more, is offered nothing.
+_COMPLETE = """
+WITH served AS (
+    UPDATE matchmaking_jobs j SET status = 'completed', offers = w.document, inputs_hash = w.hash,
+        completed_at = %(now)s, algorithm_version = %(version)s, error_message = NULL, lease_expires_at = NULL
+    FROM unnest(%(users)s, %(documents)s, %(hashes)s) AS w (user_id, document, hash)
+    WHERE j.date = %(date)s AND j.user_id = w.user_id AND j.shard_id = %(shard)s AND j.status <> 'completed'
+    RETURNING j.user_id
+), offered AS (
+    INSERT INTO offers (date, user_id, candidate_id, tenant_id, id, rank, score, offered_at, expires_at)
+    SELECT %(date)s, w.user_id, w.candidate_id, %(tenant)s, w.id, w.rank, w.score, %(offered_at)s, %(expires_at)s
+    FROM unnest(%(whose)s, %(candidates)s, %(ids)s, %(ranks)s, %(scores)s) AS w (user_id, candidate_id, id, rank, score)
+    JOIN served USING (user_id)
+)
+SELECT count(*) FROM served
+"""
+_FAIL = """
+UPDATE matchmaking_jobs j SET status = 'failed', error_message = w.error, shard_id = %(aside)s, lease_expires_at = NULL
+FROM unnest(%(users)s::uuid[], %(errors)s::text[]) AS w (user_id, error)
+WHERE j.date = %(date)s AND j.user_id = w.user_id AND j.shard_id = %(shard)s AND j.status <> 'completed'
+RETURNING j.user_id
+"""
+_PUT_ASIDE = """
+INSERT INTO offer_shard (id, tenant_id, pool_id, name, date, timezone, created_at, users, revision)
+VALUES (%(aside)s, %(tenant)s, %(pool)s, %(name)s, %(date)s, %(timezone)s, %(now)s, %(users)s, 1)
+"""
+_COUNT = "UPDATE offer_shard SET completed = %s, failed = %s WHERE id = %s"
+
+
+@dataclass(frozen=True)
+class Given:
+    """A shard, and what its pool says."""
+
+    id: UUID
+    tenant_id: UUID
+    pool_id: UUID
+    name: str
+    date: date
+    timezone: str
+    users: Sequence[UUID]
+    """In order."""
+    people: bytes | None
+    """Their records as they were pinned; None where they are to be read anew."""
+    rules: Mapping[str, Any]
+    pool_people: int
+    """How many there are in the pool."""
+    digest: bytes
+    """Of the people of the pool."""
+    offered_at: datetime
+    expires_at: datetime
+
+    @property
+    def is_aside(self) -> bool:
+        """Whether its users have failed before."""
+        return self.name.endswith(ASIDE)
+
+
+@dataclass(frozen=True)
+class Results:
+    """What is to be written of the users of a shard: arrays as PostgreSQL takes them."""
+
+    version: int
+    """Of the algorithm."""
+    users: arrays.UuidArray
+    documents: arrays.JsonbArray
+    """Of each of these users, all of the offers."""
+    hashes: arrays.ByteaArray
+    """Of each of these users, a digest of all that the offers were made of."""
+    whose: arrays.UuidArray
+    """Of each offer, the user to whom it is made."""
+    candidates: arrays.UuidArray
+    ids: arrays.UuidArray
+    ranks: arrays.SmallintArray
+    scores: arrays.IntegerArray
+    faults: Mapping[UUID, str]
+    """By user who cannot be served: a sentence for people."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """How many users were served, and how many were not."""
+
+    completed: int
+    failed: int
+    sends: Sequence[Send]
+    """Owed for those who were put aside."""
+
+
+def given(connection: Connection, shard_id: UUID) -> Given | None:
+    """A shard; None where there is none any more."""
+    with connection.cursor(binary=True) as cursor:
+        row = cursor.execute(_GIVEN, [shard_id]).fetchone()
+    return None if row is None else Given(shard_id, *row)
+
+
+def pool_people(connection: Connection, pool_id: UUID) -> bytes:
+    """The records of all people of a pool, in the order of their ids; fewer where they are forgotten by now."""
+    with connection.cursor(binary=True) as cursor:
+        return b"".join(people for (people,) in cursor.execute(_POOL, [pool_id]))
+
+
+def read_anew(connection: Connection, users: Sequence[UUID]) -> tuple[NDArray[np.int32], bytes]:
+    """The numbers of those of `users` who are there still, and their records as they are now, in the same order."""
+    with connection.cursor(binary=True) as cursor:
+        rows = cursor.execute(_READ_ANEW, [list(users)]).fetchall()
+    return np.array([number for number, _ in rows], np.int32), b"".join(packed for _, packed in rows)
+
+
+def pin_excluded(connection: Connection, shard: Given, repeat_days: int, token: int) -> bytes:
+    """Keep whom each user may not be offered as of now: whom either of them has blocked, and who was offered lately.
+
+    Returns rows of the user's number (4 bytes) and the id of the candidate, sorted.
+
+    Raises:
+        StaleClaimError: a newer claim than `token` exists.
+    """
+    values = {
+        "id": shard.id,
+        "tenant": shard.tenant_id,
+        "users": list(shard.users),
+        "date": shard.date,
+        "days": repeat_days,
+        "token": token,
+    }
+    with connection.cursor(binary=True) as cursor:
+        row = cursor.execute(_EXCLUDE, values).fetchone()
+    if row is None:
+        raise StaleClaimError(f"A newer claim than {token} exists on {shard.id}")
+    return bytes(row[0])
+
+
+def excluded(connection: Connection, shard_id: UUID) -> bytes | None:
+    """What `pin_excluded` kept; None where it never did."""
+    with connection.cursor(binary=True) as cursor:
+        row = cursor.execute(_EXCLUDED, [shard_id]).fetchone()
+    return row[0] if row else None
+
+
+def write(connection: Connection, shard: Given, results: Results, now: datetime) -> Written:
+    """Write what came of a shard. Jobs that are completed already stay as they are.
+
+    Those who cannot be served are put aside: their jobs have failed, and go on in a shard of their own, which is owed.
+    """
+    values = {
+        "shard": shard.id,
+        "tenant": shard.tenant_id,
+        "pool": shard.pool_id,
+        "date": shard.date,
+        "timezone": shard.timezone,
+        "offered_at": shard.offered_at,
+        "expires_at": shard.expires_at,
+        "now": now,
+    }
+    ((completed,),) = connection.execute(
+        _COMPLETE,
+        values
+        | {
+            "version": results.version,
+            "users": results.users,
+            "documents": results.documents,
+            "hashes": results.hashes,
+            "whose": results.whose,
+            "candidates": results.candidates,
+            "ids": results.ids,
+            "ranks": results.ranks,
+            "scores": results.scores,
+        },
+    ).fetchall()
+    failed, sends = _put_aside(connection, shard, results.faults, values) if results.faults else (0, [])
+    connection.execute(_COUNT, [completed, failed, shard.id])
+    return Written(completed, failed, sends)
+
+
+def _put_aside(
+    connection: Connection, shard: Given, faults: Mapping[UUID, str], values: Mapping[str, Any]
+) -> tuple[int, list[Send]]:
+    name = shard.name + ASIDE
+    aside = {**values, "aside": uuid5(shard.pool_id, name), "name": name}
+    failed = connection.execute(_FAIL, aside | {"users": list(faults), "errors": list(faults.values())}).fetchall()
+    if not failed:
+        return 0, []
+    connection.execute(_PUT_ASIDE, aside | {"users": sorted(user for (user,) in failed)})
+    now = values["now"]
+    return len(failed), owe(connection, KINDS[WORKER], [(aside["aside"], shard.tenant_id, 1, 0)], now, now)

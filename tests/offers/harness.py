@@ -1,0 +1,114 @@
+"""What the tests of shards share: a day with its people, their jobs and shards, put there as they are pinned."""
+
+import hashlib
+from collections.abc import Sequence
+from datetime import date, timedelta
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from counterfoil.db import Connection
+from counterfoil.offers import arrays
+from counterfoil.offers.store import Results
+from tests.factories import NOW, make_pool, make_profile, make_shard
+
+DAY = NOW.date()
+ZONE = "Europe/Berlin"
+
+
+def user(number: int) -> UUID:
+    """The id of a person of the tests."""
+    return UUID(int=(number << 64) + 1)
+
+
+def make_people(admin: Connection, tenant_id: UUID, numbers: Sequence[int], **columns: Any) -> list[UUID]:
+    """Profiles of these people."""
+    return [make_profile(admin, tenant_id, user_id=user(number), **columns) for number in numbers]
+
+
+def pin(
+    admin: Connection,
+    tenant_id: UUID,
+    users: Sequence[UUID],
+    *,
+    shards: int = 1,
+    day: date = DAY,
+    zone: str = ZONE,
+    **columns: Any,
+) -> list[UUID]:
+    """The pool of a day, of these people as they are now. Returns the ids of its shards."""
+    each = -(-len(users) // shards)
+    parts = [sorted(users)[first : first + each] for first in range(0, len(users), each)]
+    packed = [_packed(admin, part) for part in parts]
+    pool_id = make_pool(
+        admin,
+        tenant_id,
+        date=day,
+        timezone=zone,
+        offered_at=NOW + (day - DAY),
+        expires_at=NOW + (day - DAY) + timedelta(days=1),
+        people=len(users),
+        digest=hashlib.sha256(b"".join(packed)).digest(),
+        **columns,
+    )
+    ids = []
+    for number, (part, people) in enumerate(zip(parts, packed, strict=True)):
+        ids.append(make_shard(admin, tenant_id, part, pool_id=pool_id, name=str(number), people=people))
+        queue(admin, tenant_id, part, ids[-1], day=day, zone=zone)
+    return ids
+
+
+def queue(
+    admin: Connection, tenant_id: UUID, users: Sequence[UUID], shard_id: UUID, *, day: date = DAY, zone: str = ZONE
+) -> None:
+    """Jobs of these users, which the shard serves."""
+    admin.execute(
+        "INSERT INTO matchmaking_jobs (date, timezone, user_id, status, tenant_id, shard_id) "
+        "SELECT %s, %s, u, 'pending', %s, %s FROM unnest(%s::uuid[]) AS u",
+        [day, zone, tenant_id, shard_id, list(users)],
+    )
+
+
+def _packed(admin: Connection, users: Sequence[UUID]) -> bytes:
+    with admin.cursor(binary=True) as cursor:
+        cursor.execute("SELECT packed FROM profile WHERE user_id = ANY(%s) ORDER BY user_id", [list(users)])
+        return b"".join(packed for (packed,) in cursor)
+
+
+def results(offered: Sequence[tuple[UUID, Sequence[UUID]]] = (), faults: Sequence[tuple[UUID, str]] = ()) -> Results:
+    """What came of users: each is offered these, in this order, with made-up scores and ids."""
+    whose = [(who, candidate, rank) for who, some in offered for rank, candidate in enumerate(some, 1)]
+    return Results(
+        version=1,
+        users=arrays.uuids(_ids([who for who, _ in offered])),
+        documents=arrays.jsonbs([f'["{who}", {len(some)}]'.encode() for who, some in offered]),
+        hashes=arrays.byteas([hashlib.sha256(who.bytes).digest() for who, _ in offered]),
+        whose=arrays.uuids(_ids([who for who, _, _ in whose])),
+        candidates=arrays.uuids(_ids([candidate for _, candidate, _ in whose])),
+        ids=arrays.uuids(_ids([UUID(int=who.int ^ candidate.int) for who, candidate, _ in whose])),
+        ranks=arrays.smallints(np.array([rank for _, _, rank in whose], int)),
+        scores=arrays.integers(np.array([10_000 - rank for _, _, rank in whose], int)),
+        faults=dict(faults),
+    )
+
+
+def _ids(ids: Sequence[UUID]) -> Any:
+    return np.array([id_.bytes for id_ in ids], "S16")
+
+
+def jobs(admin: Connection, day: date = DAY) -> dict[UUID, tuple[str, Any, str | None]]:
+    """By user: the status of the day's job, its offers and its error."""
+    found = admin.execute(
+        "SELECT user_id, status, offers, error_message FROM matchmaking_jobs WHERE date = %s", [day]
+    ).fetchall()
+    return {user_id: (status, offers, error) for user_id, status, offers, error in found}
+
+
+def offered(admin: Connection, day: date = DAY) -> dict[UUID, list[UUID]]:
+    """By user: who was offered, in order."""
+    found: dict[UUID, list[UUID]] = {}
+    rows = admin.execute("SELECT user_id, candidate_id FROM offers WHERE date = %s ORDER BY user_id, rank", [day])
+    for user_id, candidate in rows:
+        found.setdefault(user_id, []).append(candidate)
+    return found

@@ -1,0 +1,193 @@
+"""Shards are read as they were pinned, and what came of them is written once."""
+
+from datetime import timedelta
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.errors import StaleClaimError
+from counterfoil.offers import store
+from counterfoil.offers.store import Given, Written
+from tests.delivery.conftest import tenant
+from tests.delivery.harness import rows
+from tests.factories import NOW, make_profile, make_shard
+from tests.offers.harness import DAY, jobs, make_people, offered, pin, queue, results, user
+
+__all__ = ["tenant"]
+
+ALL = range(1, 7)
+
+
+@pytest.fixture
+def shards(admin: Connection, tenant: UUID) -> list[UUID]:
+    """Six people in two shards of three."""
+    return pin(admin, tenant, make_people(admin, tenant, ALL), shards=2)
+
+
+def given(database: Database, tenant: UUID, shard_id: UUID) -> Given:
+    with database.tenant(tenant) as connection:
+        found = store.given(connection, shard_id)
+    assert found is not None
+    return found
+
+
+def write(database: Database, tenant: UUID, shard_id: UUID, outcome: store.Results) -> Written:
+    shard = given(database, tenant, shard_id)
+    with database.tenant(tenant) as connection:
+        return store.write(connection, shard, outcome, NOW)
+
+
+def test_a_shard_says_whom_it_serves_and_when(database: Database, tenant: UUID, shards: list[UUID]):
+    shard = given(database, tenant, shards[1])
+
+    assert (shard.name, shard.date, shard.timezone, shard.pool_people) == ("1", DAY, "Europe/Berlin", 6)
+    assert list(shard.users) == [user(number) for number in (4, 5, 6)]
+    assert shard.people is not None
+    assert shard.people[::60] == bytes(3)
+    assert (shard.offered_at, shard.expires_at) == (NOW, NOW + timedelta(days=1))
+    assert not shard.is_aside
+
+
+def test_there_is_no_shard_of_somebody_else(
+    database: Database, admin: Connection, shards: list[UUID], make_tenant: object
+):
+    other = make_tenant("other")  # type: ignore[operator]
+    with database.tenant(other) as connection:
+        assert store.given(connection, shards[0]) is None
+
+
+def test_the_people_of_a_pool_are_those_of_its_shards_in_order(
+    database: Database, admin: Connection, tenant: UUID, shards: list[UUID]
+):
+    first, second = (given(database, tenant, id_) for id_ in shards)
+    make_shard(admin, tenant, [user(0)], pool_id=first.pool_id, name="late/now/0")
+    with database.tenant(tenant) as connection:
+        assert store.pool_people(connection, first.pool_id) == (first.people or b"") + (second.people or b"")
+
+
+def test_users_are_read_anew_as_far_as_they_are_there(database: Database, admin: Connection, tenant: UUID):
+    make_people(admin, tenant, (1, 3))
+    with database.tenant(tenant) as connection:
+        numbers, people = store.read_anew(connection, [user(1), user(2), user(3)])
+    assert list(numbers) == [0, 2]
+    assert [people[:16], people[60:76]] == [user(1).bytes, user(3).bytes]
+
+
+def test_whoever_blocked_whom_they_are_not_offered_and_nobody_twice_within_the_days(
+    database: Database, admin: Connection, tenant: UUID, shards: list[UUID]
+):
+    def block(who: int, whom: int) -> None:
+        admin.execute("INSERT INTO profile_block VALUES (%s, %s, %s, now())", [user(who), user(whom), tenant])
+
+    block(1, 9)
+    block(5, 2)
+    block(4, 6)  # of the other shard
+    for days, candidate in ((2, 12), (3, 13)):
+        day = DAY - timedelta(days=days)
+        (earlier,) = pin(admin, tenant, [user(1)], day=day)
+        write(database, tenant, earlier, results([(user(1), [user(candidate)])]))
+    shard = given(database, tenant, shards[0])
+    admin.execute("UPDATE offer_shard SET claim_token = 7")
+
+    with database.tenant(tenant) as connection:
+        kept = store.pin_excluded(connection, shard, 2, 7)
+        assert store.excluded(connection, shard.id) == kept
+
+    found = [(int.from_bytes(kept[at : at + 4]), UUID(bytes=kept[at + 4 : at + 20])) for at in range(0, len(kept), 20)]
+    assert found == [(0, user(9)), (0, user(12)), (1, user(5))]
+
+
+def test_a_try_that_lost_its_claim_pins_nothing(
+    database: Database, admin: Connection, tenant: UUID, shards: list[UUID]
+):
+    admin.execute("UPDATE offer_shard SET claim_token = 8")
+    with pytest.raises(StaleClaimError), database.tenant(tenant) as connection:
+        store.pin_excluded(connection, given(database, tenant, shards[0]), 30, 7)
+    with database.tenant(tenant) as connection:
+        assert store.excluded(connection, shards[0]) is None
+
+
+def test_offers_stand_in_jobs_and_rows(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
+    outcome = results([(user(1), [user(5), user(4)]), (user(2), []), (user(3), [user(1)])])
+
+    assert write(database, tenant, shards[0], outcome) == Written(3, 0, [])
+
+    found = jobs(admin)
+    assert {number: found[user(number)] for number in ALL} == {
+        1: ("completed", [str(user(1)), 2], None),
+        2: ("completed", [str(user(2)), 0], None),
+        3: ("completed", [str(user(3)), 1], None),
+        **dict.fromkeys((4, 5, 6), ("pending", None, None)),
+    }
+    assert offered(admin) == {user(1): [user(5), user(4)], user(3): [user(1)]}
+    (row,) = [row for row in rows(admin, "offer_shard") if row["name"] == "0"]
+    assert (row["completed"], row["failed"]) == (3, 0)
+
+
+def test_what_is_written_again_changes_nothing(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
+    write(database, tenant, shards[0], results([(user(1), [user(5)])]))
+    before = rows(admin, "matchmaking_jobs"), rows(admin, "offers")
+
+    again = write(database, tenant, shards[0], results([(user(1), [user(6)])], [(user(1), "no")]))
+
+    assert again == Written(0, 0, [])
+    assert (rows(admin, "matchmaking_jobs"), rows(admin, "offers")) == before
+    with pytest.raises(psycopg.errors.RestrictViolation):
+        admin.execute("UPDATE matchmaking_jobs SET offers = '[]' WHERE status = 'completed'")
+
+
+def test_a_user_who_is_no_more_is_offered_nothing(
+    database: Database, admin: Connection, tenant: UUID, shards: list[UUID]
+):
+    admin.execute("DELETE FROM profile WHERE user_id = %s", [user(1)])
+
+    assert write(database, tenant, shards[0], results([(user(1), [user(5)]), (user(2), [user(5)])])).completed == 1
+
+    assert offered(admin) == {user(2): [user(5)]}
+
+
+def test_who_cannot_be_served_is_put_aside_and_the_others_are_served(
+    database: Database, admin: Connection, tenant: UUID, shards: list[UUID]
+):
+    outcome = results([(user(1), [user(5)])], [(user(3), "A trait is no number"), (user(2), "There is no age")])
+
+    written = write(database, tenant, shards[0], outcome)
+
+    assert (written.completed, written.failed) == (1, 2)
+    found = jobs(admin)
+    assert found[user(2)] == ("failed", None, "There is no age")
+    assert found[user(3)] == ("failed", None, "A trait is no number")
+    (send,) = written.sends
+    aside = given(database, tenant, send.message.work_id)
+    assert (aside.name, list(aside.users), aside.people, aside.is_aside) == ("0/failed", [user(2), user(3)], None, True)
+    assert [(row["work_id"], row["revision"]) for row in rows(admin, "outbox")] == [(str(aside.id), 1)]
+
+
+def test_those_put_aside_follow_the_shard_that_serves_them_then(
+    database: Database, admin: Connection, tenant: UUID, shards: list[UUID]
+):
+    written = write(database, tenant, shards[0], results(faults=[(user(1), "no")]))
+    (send,) = written.sends
+    admin.execute(
+        "UPDATE offer_shard SET status = 'in-progress', claim_token = 1 WHERE id = %s", [send.message.work_id]
+    )
+    assert jobs(admin)[user(1)] == ("running", None, "no")
+
+    write(database, tenant, send.message.work_id, results([(user(1), [user(5)])]))
+
+    assert jobs(admin)[user(1)] == ("completed", [str(user(1)), 1], None)
+
+
+def test_one_tenant_s_shard_serves_no_user_of_another(
+    database: Database, admin: Connection, tenant: UUID, make_tenant: object
+):
+    other = make_tenant("other")  # type: ignore[operator]
+    theirs = make_profile(admin, other, user_id=user(7))
+    (shard,) = pin(admin, tenant, make_people(admin, tenant, (1,)))
+    queue(admin, other, [theirs], shard)
+
+    assert write(database, tenant, shard, results([(user(1), [user(7)]), (theirs, [user(1)])])).completed == 1
+
+    assert jobs(admin)[theirs][0] == "pending"
