@@ -1,0 +1,177 @@
+"""Pinning: who is offered to one another on a date of a time zone, as they are at that moment, in shards with jobs.
+
+A pool is pinned once and never changes. Who comes later on its date is served from it, by late shards.
+"""
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from typing import NamedTuple
+from uuid import UUID, uuid5
+
+from psycopg.types.json import Jsonb
+
+from counterfoil.db import Connection
+from counterfoil.offers.due import Due
+from counterfoil.offers.rules import VERSION, Rules
+from counterfoil.work import KINDS, Send, owe
+
+NAMESPACE = UUID("5b0c6e0e-0f5f-5c5e-8a53-6d3f1f6f2c55")
+"""Of the ids of pools."""
+WORKER = "offers"
+UNBOUNDED = 2**31 - 1
+"""Users of a shard that has to be the only one."""
+
+# From zone to zone by the index: reading every profile for its zone would take a thousand times as long.
+_ZONES = """
+WITH RECURSIVE zone (name) AS (
+    SELECT min(timezone) FROM profile WHERE tenant_id = %(tenant)s AND is_active
+    UNION ALL
+    SELECT (SELECT min(timezone) FROM profile WHERE tenant_id = %(tenant)s AND is_active AND timezone > zone.name)
+    FROM zone WHERE zone.name IS NOT NULL
+)
+SELECT name FROM zone WHERE name IS NOT NULL
+"""
+_QUEUED = "SELECT timezone, date FROM offer_pool WHERE tenant_id = %(tenant)s AND date BETWEEN %(first)s AND %(last)s"
+# Statistics are always older than today's jobs, and say that there are none. By loops in loops, which are then planned,
+# twenty thousand people took more than a minute.
+_PLAN = "SELECT set_config('enable_nestloop', 'off', true)"
+_WAITING = """
+SELECT due.zone, count(*) FROM unnest(%(zones)s::text[], %(dates)s::date[]) AS due (zone, date)
+JOIN profile p ON p.tenant_id = %(tenant)s AND p.timezone = due.zone AND p.is_active
+WHERE NOT EXISTS (SELECT FROM matchmaking_jobs j WHERE j.date = due.date AND j.user_id = p.user_id)
+GROUP BY due.zone
+"""
+_WAITING_IN = """
+SELECT count(*) FROM profile p
+WHERE tenant_id = %(tenant)s AND timezone = %(zone)s AND is_active
+  AND NOT EXISTS (SELECT FROM matchmaking_jobs j WHERE j.date = %(date)s AND j.user_id = p.user_id)
+"""
+# A statement of its own: the one that waited for the lock would not see what was pinned meanwhile.
+_LOCK = f"{_PLAN}, pg_advisory_xact_lock(hashtextextended('offers/' || %(pool)s::text, 0))"
+_IS_PINNED = "SELECT EXISTS (SELECT FROM offer_pool WHERE id = %(pool)s)"
+# One statement, so that all of it is as of one moment. Who is in another pool of the date, pinned at the same time, has
+# a job of it and is left out of this one.
+_SHARE_OUT = """
+WITH waiting AS MATERIALIZED (
+    SELECT user_id, packed, ((row_number() OVER (ORDER BY user_id) - 1) / %(each)s)::integer AS number
+    FROM profile p
+    WHERE tenant_id = %(tenant)s AND timezone = %(zone)s AND is_active
+      AND NOT EXISTS (SELECT FROM matchmaking_jobs j WHERE j.date = %(date)s AND j.user_id = p.user_id)
+    ORDER BY user_id LIMIT %(most)s
+), queued AS (
+    INSERT INTO matchmaking_jobs (date, timezone, user_id, status, tenant_id, shard_id)
+    SELECT %(date)s, %(zone)s, user_id, 'pending', %(tenant)s, (%(ids)s::uuid[])[number + 1] FROM waiting
+    ON CONFLICT (date, user_id) DO NOTHING
+    RETURNING user_id
+), part AS MATERIALIZED (
+    SELECT number, array_agg(user_id ORDER BY user_id) AS users, string_agg(packed, '' ORDER BY user_id) AS people
+    FROM waiting JOIN queued USING (user_id) GROUP BY number
+)"""
+_PIN = f"""{_SHARE_OUT}, pool AS (
+    INSERT INTO offer_pool (id, tenant_id, date, timezone, offered_at, expires_at, algorithm_version, rules, people,
+                            digest, pinned_at)
+    SELECT %(pool)s, %(tenant)s, %(date)s, %(zone)s, %(offered_at)s, %(expires_at)s, %(version)s, %(rules)s,
+           sum(cardinality(users)), sha256(string_agg(people, '' ORDER BY number)), %(now)s
+    FROM part HAVING count(*) > 0
+)
+INSERT INTO offer_shard (id, tenant_id, pool_id, name, date, timezone, created_at, users, people, revision)
+SELECT (%(ids)s::uuid[])[number + 1], %(tenant)s, %(pool)s, (%(names)s::text[])[number + 1], %(date)s, %(zone)s,
+       %(now)s, users, people, 1 FROM part
+RETURNING id, tenant_id, revision, send_number
+"""  # noqa: S608  # of statements alone
+_PIN_LATE = f"""{_SHARE_OUT}
+INSERT INTO offer_shard (id, tenant_id, pool_id, name, date, timezone, created_at, users, revision)
+SELECT (%(ids)s::uuid[])[number + 1], %(tenant)s, %(pool)s, (%(names)s::text[])[number + 1], %(date)s, %(zone)s,
+       %(now)s, users, 1 FROM part
+RETURNING id, tenant_id, revision, send_number
+"""  # noqa: S608  # likewise
+
+
+class Waiting(NamedTuple):
+    """Active people of a zone who have no job of a date yet."""
+
+    due: Due
+    people: int
+
+
+def pool_id(tenant_id: UUID, due: Due) -> UUID:
+    """The pool's id, the same for ever: UUIDv5 of tenant, date and zone."""
+    return uuid5(NAMESPACE, f"{tenant_id}/{due.date}/{due.zone}")
+
+
+def zones(connection: Connection, tenant_id: UUID) -> list[str]:
+    """The zones of a tenant's active people, as they name them."""
+    return [zone for (zone,) in connection.execute(_ZONES, {"tenant": tenant_id})]
+
+
+def pinned(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> set[tuple[str, date]]:
+    """Zones with dates whose pools are pinned, those of `dues` among them where they are."""
+    if not dues:
+        return set()
+    dates = [due.date for due in dues]
+    values = {"tenant": tenant_id, "first": min(dates), "last": max(dates)}
+    return {(zone, day) for zone, day in connection.execute(_QUEUED, values)}
+
+
+def waiting(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> list[Waiting]:
+    """Which of `dues`, each of another zone, somebody waits for, and how many do."""
+    values = {"tenant": tenant_id, "zones": [due.zone for due in dues], "dates": [due.date for due in dues]}
+    connection.execute(_PLAN)
+    found: dict[str, int] = dict(connection.execute(_WAITING, values).fetchall())
+    return [Waiting(due, found[due.zone]) for due in dues if due.zone in found]
+
+
+def pin(  # a pool is this many facts
+    connection: Connection, tenant_id: UUID, due: Due, rules: Rules, shard_users: int, now: datetime
+) -> list[Send]:
+    """Pin the pool of a date and zone, with a job for each of its people, in the caller's transaction.
+
+    Its people are the tenant's active ones of the zone who have no job of the date; they are in the order of their ids,
+    in shards of up to `shard_users`, or in a single one where `rules` say how often one may be offered.
+
+    Returns the messages that are owed: none where the pool is pinned already, or would have nobody in it.
+    """
+    return _share_out(connection, _PIN, tenant_id, due, rules, shard_users, now)
+
+
+def pin_late(
+    connection: Connection, tenant_id: UUID, due: Due, rules: Rules, shard_users: int, now: datetime
+) -> list[Send]:
+    """Queue jobs for those who have none of the date, though its pool is pinned: they are new, or moved here.
+
+    They are no part of the pool, and are read when their turn comes. Returns the messages that are owed: none where
+    nobody is late, or the pool is not pinned.
+    """
+    return _share_out(connection, _PIN_LATE, tenant_id, due, rules, shard_users, now)
+
+
+def _share_out(
+    connection: Connection, statement: str, tenant_id: UUID, due: Due, rules: Rules, shard_users: int, now: datetime
+) -> list[Send]:
+    is_late = statement is _PIN_LATE
+    pool = pool_id(tenant_id, due)
+    mine = {"pool": pool, "tenant": tenant_id, "zone": due.zone, "date": due.date}
+    connection.execute(_LOCK, mine)
+    is_pinned = connection.execute(_IS_PINNED, mine).fetchone() == (True,)
+    if is_pinned is not is_late:
+        return []
+    ((people,),) = connection.execute(_WAITING_IN, mine).fetchall()
+    if not people:
+        return []
+    each = shard_users if rules.most_offered is None else UNBOUNDED
+    shards = people // each + 2  # some may have come since they were counted
+    prefix = f"late/{now.isoformat()}/" if is_late else ""
+    names = [f"{prefix}{number}" for number in range(shards)]
+    values = mine | {
+        "offered_at": due.offered_at,
+        "expires_at": due.expires_at,
+        "version": VERSION,
+        "rules": Jsonb(rules.as_json()),
+        "now": now,
+        "each": each,
+        "most": each * shards,
+        "ids": [uuid5(pool, name) for name in names],
+        "names": names,
+    }
+    rows = connection.execute(statement, values).fetchall()
+    return owe(connection, KINDS[WORKER], rows, now, now)

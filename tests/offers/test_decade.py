@@ -1,0 +1,178 @@
+"""Every time zone through ten years of hourly ticks, with outages and people who move: nobody is forgotten or hurried.
+
+What clocks show is worked out here in another way than by the code: from UTC, in steps of a quarter of an hour.
+"""
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from counterfoil.offers.due import CATCH_UP, Due, current, due
+from counterfoil.offers.zones import names, nine_oclock, zone_info
+
+BEGIN, END = datetime(2020, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC)
+QUARTERS_A_DAY, NINE = 96, 36
+HOURS = int((END - BEGIN) / timedelta(hours=1))
+EPOCH = date(1970, 1, 1)
+
+Changes = tuple[tuple[int, int], ...]
+"""From which quarter of an hour after BEGIN on clocks are ahead of UTC by so many quarters."""
+
+
+@dataclass(frozen=True)
+class Years:
+    """A zone's dates, as days since 1970, and the quarter of an hour after BEGIN in which each shows 9:00 or later."""
+
+    dates: Any
+    nines: Any
+
+    @classmethod
+    def of(cls, changes: Changes) -> "Years":
+        quarters = np.arange(int((END - BEGIN) / timedelta(minutes=15)))
+        starts, offsets = (np.array(column) for column in zip(*changes, strict=True))
+        began = int(BEGIN.timestamp()) // 900
+        shown = quarters + began + offsets[np.searchsorted(starts, quarters, "right") - 1]
+        day, of_day = np.divmod(shown, QUARTERS_A_DAY)
+        late = of_day >= NINE
+        dates, first = np.unique(day[late], return_index=True)
+        return cls(dates[1:], quarters[late][first][1:])  # the first one may have begun before
+
+    def at(self, hour: int) -> int | None:
+        """The date whose 9:00 was the last one before this hour; None in the first days."""
+        place = int(np.searchsorted(self.nines, hour * 4, "right")) - 1
+        return None if place < 0 else int(self.dates[place])
+
+
+def changes_of(zone: str) -> Changes:
+    """When a zone's clocks are set. Looked for in steps of five days, and then by halves."""
+
+    def ahead(quarter: int) -> int:
+        offset = (BEGIN + timedelta(minutes=15 * quarter)).astimezone(info).utcoffset()
+        assert offset is not None
+        assert offset % timedelta(minutes=15) == timedelta(0)
+        return int(offset / timedelta(minutes=15))
+
+    info = zone_info(zone)
+    found = [(0, ahead(0))]
+    for day in range(0, HOURS // 24, 5):
+        low, high = day * QUARTERS_A_DAY, (day + 5) * QUARTERS_A_DAY
+        if ahead(high) == found[-1][1]:
+            continue
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if ahead(middle) == found[-1][1] else (low, middle)
+        found.append((high, ahead(high)))
+    return tuple(found)
+
+
+@pytest.fixture(scope="module")
+def alike() -> dict[Changes, list[str]]:
+    """Zones by when their clocks are set: those of one entry have the same time throughout."""
+    found = defaultdict(list)
+    for zone in sorted(names()):
+        found[changes_of(zone)].append(zone)
+    return dict(found)
+
+
+def test_nine_oclock_of_a_date_is_the_first_quarter_of_an_hour_that_shows_it_in_every_zone(
+    alike: dict[Changes, list[str]],
+):
+    assert sum(map(len, alike.values())) == len(names())
+    for changes, zones in alike.items():
+        years = Years.of(changes)
+        days = [EPOCH + timedelta(days=int(day)) for day in years.dates]
+        wanted = [BEGIN + timedelta(minutes=15 * int(quarter)) for quarter in years.nines]
+        for number, zone in enumerate(zones):
+            some = slice(number % 7, None, 7 if number else 1)  # of zones that have the same time, one day by day
+            assert [nine_oclock(zone, day) for day in days[some]] == wanted[some], zone
+
+
+class World:
+    """People in zones, and a scheduler that is called every hour unless it is away."""
+
+    def __init__(self, years: dict[str, Years], chance: random.Random) -> None:
+        self.years = years
+        self.chance = chance
+        self.zones = sorted(years)
+        self.homes = [zone for zone in self.zones for _ in range(3)]
+        """The zone of each user, by number. Every third one moves, now and then."""
+        self.moved: set[int] = set()
+        self.queued: set[tuple[str, date]] = set()
+        self.jobs = [bytearray(HOURS // 24 + 4) for _ in self.homes]
+        """Jobs of each user, by days since BEGIN and one more."""
+        self.is_alive = np.array(list(self._outages()))
+
+    def _outages(self) -> Iterator[bool]:
+        hour = 0
+        while hour < HOURS:
+            up, down = self.chance.randint(1, 400), self.chance.choice([1, 1, 2, 5, 23, 24, 25, 60])
+            yield from ([True] * up + [False] * down)[: HOURS - hour]
+            hour += up + down
+
+    def run(self) -> None:
+        at_home = defaultdict(set)
+        for user, zone in enumerate(self.homes):
+            at_home[zone].add(user)
+        for hour in range(HOURS):
+            for _ in range(self.chance.random() < 0.3):
+                user = self.chance.randrange(0, len(self.homes), 3)
+                at_home[self.homes[user]].discard(user)
+                self.homes[user] = self.chance.choice(self.zones)
+                at_home[self.homes[user]].add(user)
+                self.moved.add(user)
+            if self.is_alive[hour]:
+                self.tick(hour, at_home)
+
+    def tick(self, hour: int, at_home: dict[str, set[int]]) -> None:
+        now = BEGIN + timedelta(hours=hour)
+        for found in due(now, self.zones, self.queued):
+            waiting = [user for user in at_home[found.zone] if not self.jobs[user][self._day(found)]]
+            for user in waiting:
+                self.queue(user, found, hour)
+            if waiting:
+                self.queued.add((found.zone, found.date))
+        for user in self.moved:
+            found = current(self.homes[user], now)
+            if not self.jobs[user][self._day(found)] and (found.zone, found.date) in self.queued:
+                self.queue(user, found, hour)
+            assert self.years[found.zone].at(hour) in {None, (found.date - EPOCH).days}
+            assert self.jobs[user][self._day(found)] == 1 or now - found.offered_at > CATCH_UP
+        self.moved.clear()
+
+    @staticmethod
+    def _day(found: Due) -> int:
+        return (found.date - BEGIN.date()).days + 1
+
+    def queue(self, user: int, found: Due, hour: int) -> None:
+        self.jobs[user][self._day(found)] += 1
+        assert self.years[found.zone].at(hour) in {None, (found.date - EPOCH).days}
+        stays, nothing_was_missed = user % 3 != 0, hour > 24 and bool(self.is_alive[hour - 1])
+        if stays and nothing_was_missed:
+            assert BEGIN + timedelta(hours=hour) - found.offered_at < timedelta(hours=1)
+
+
+def test_everybody_gets_one_job_a_date_not_before_nine_and_at_most_a_tick_late(alike: dict[Changes, list[str]]):
+    """Of zones that have the same time throughout one takes part, another one each time."""
+    chance = random.Random(random.getrandbits(32))
+    world = World({chance.choice(zones): Years.of(changes) for changes, zones in alike.items()}, chance)
+
+    world.run()
+
+    ticks = np.concatenate([[0], np.cumsum(world.is_alive)])
+    for user, zone in enumerate(world.homes):
+        assert max(world.jobs[user]) == 1
+        if user % 3 == 0:
+            continue
+        years = world.years[zone]
+        first, last = -(-years.nines // 4), years.nines // 4 + 24  # ticks that come in time for a date
+        behind = np.minimum(last + 1, np.append(-(-years.nines[1:] // 4), HOURS))
+        served = ticks[np.minimum(behind, HOURS)] > ticks[np.minimum(first, HOURS)]
+        days = years.dates + (EPOCH - BEGIN.date()).days + 1
+        had = np.frombuffer(world.jobs[user], dtype=np.uint8)[days]
+        assert had.tolist() == served.astype(int).tolist(), zone

@@ -1,0 +1,82 @@
+"""Which dates are due: from 9:00 of the zone's clocks, for a day, until they are queued."""
+
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+
+from counterfoil.offers import due as due_module
+from counterfoil.offers.due import CATCH_UP, Due, current, due, of_date
+from counterfoil.offers.zones import NoSuchDateError
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def dates(now: datetime, *zones: str, queued: frozenset[tuple[str, date]] = frozenset()) -> list[tuple[str, str]]:
+    return [(one.zone, str(one.date)) for one in due(now, zones, queued)]
+
+
+def test_a_zone_is_due_from_its_nine_oclock_on():
+    assert dates(at("2026-01-05T07:59:59"), "Europe/Berlin") == [("Europe/Berlin", "2026-01-04")]
+    assert dates(at("2026-01-05T08:00:00"), "Europe/Berlin") == [("Europe/Berlin", "2026-01-05")]
+
+
+def test_the_date_is_that_of_the_zones_own_calendar():
+    zones = ("Pacific/Kiritimati", "UTC", "Pacific/Pago_Pago")
+    assert dates(at("2026-01-05T19:30:00"), *zones) == [
+        ("Pacific/Kiritimati", "2026-01-06"),
+        ("UTC", "2026-01-05"),
+        ("Pacific/Pago_Pago", "2026-01-04"),
+    ]
+
+
+def test_what_is_queued_is_not_due_again():
+    queued = frozenset({("UTC", date(2026, 1, 5)), ("Asia/Kolkata", date(2026, 1, 4))})
+    assert dates(at("2026-01-05T12:00:00"), "UTC", "Asia/Kolkata", queued=queued) == [("Asia/Kolkata", "2026-01-05")]
+
+
+def test_what_was_missed_is_caught_up_on_for_a_day_and_what_has_expired_is_not():
+    queued = frozenset({("UTC", date(2026, 1, 4))})
+    assert dates(at("2026-01-06T08:59:59"), "UTC", queued=queued) == [("UTC", "2026-01-05")]
+    assert dates(at("2026-01-06T09:00:00"), "UTC", queued=queued) == [("UTC", "2026-01-06")]
+    longest = of_date("Europe/Berlin", date(2026, 10, 24))  # 25 hours
+    assert dates(longest.offered_at + CATCH_UP, "Europe/Berlin") == [("Europe/Berlin", "2026-10-24")]
+    assert dates(longest.offered_at + CATCH_UP + timedelta(seconds=1), "Europe/Berlin") == []
+
+
+def test_a_date_that_a_zone_skips_is_never_due_and_the_one_before_it_lasts_until_the_next():
+    before, after = of_date("Pacific/Apia", date(2011, 12, 29)), of_date("Pacific/Apia", date(2011, 12, 31))
+    assert before.expires_at == after.offered_at == at("2011-12-30T19:00:00")
+    with pytest.raises(NoSuchDateError):
+        of_date("Pacific/Apia", date(2011, 12, 30))
+    hours = [at("2011-12-29T00:00:00") + timedelta(hours=hour) for hour in range(67)]
+    days = {current("Pacific/Apia", hour).date.day for hour in hours}
+    assert days == {28, 29, 31}
+
+
+def test_a_date_that_a_zone_repeats_is_one_date():
+    """Kwajalein put its clocks back by 23 hours at the end of the last day of September 1969."""
+    hours = [at("1969-09-28T00:00:00") + timedelta(hours=hour) for hour in range(120)]
+    found = [current("Kwajalein", hour) for hour in hours]
+    days = [one.date for one in found]
+    assert days == sorted(days)
+    twice = of_date("Kwajalein", date(1969, 9, 30))
+    assert (twice.offered_at, twice.expires_at) == (at("1969-09-29T22:00:00"), at("1969-10-01T21:00:00"))
+    assert found.count(twice) == 47
+
+
+def test_an_unknown_zone_is_due_at_nine_of_utc_under_its_own_name():
+    now = at("2026-01-05T09:00:00")
+    assert due(now, ["Mars/Olympus"], set()) == [Due("Mars/Olympus", date(2026, 1, 5), now, now + timedelta(days=1))]
+
+
+def test_dates_of_a_zone_follow_one_another_without_a_gap_whatever_was_asked_before(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(due_module, "_latest", {})
+    hours = [at("2026-03-01T00:00:00") + timedelta(hours=hour) for hour in range(24 * 60)]
+    forward = [current("America/New_York", hour) for hour in hours]
+    backward = [current("America/New_York", hour) for hour in hours[::-1]]
+    assert forward == backward[::-1]
+    assert all(one.expires_at == other.offered_at for one, other in pairwise(dict.fromkeys(forward)))
+    assert all(one.offered_at <= hour < one.expires_at for one, hour in zip(forward, hours, strict=True))

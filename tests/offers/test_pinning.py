@@ -1,0 +1,294 @@
+"""Pinning a pool against PostgreSQL: everybody once, in order, with a job; and nothing again, whoever asks at once."""
+
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid5
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.offers import pinning
+from counterfoil.offers.due import Due, of_date
+from counterfoil.offers.pinning import pin, pin_late
+from counterfoil.offers.rules import Rules
+from counterfoil.work import Send
+from tests.delivery.harness import rows
+from tests.factories import make_profile
+
+RULES = Rules(offers=5, candidates=1000, most_offered=None, repeat_days=30)
+BERLIN = of_date("Europe/Berlin", date(2026, 1, 5))
+LISBON = of_date("Europe/Lisbon", date(2026, 1, 5))
+NOW = BERLIN.offered_at + timedelta(hours=1, minutes=2)
+LATER = NOW + timedelta(hours=1)
+
+Pin = Callable[[Connection, UUID, Due, Rules, int, datetime], list[Send]]
+
+
+@pytest.fixture
+def tenant(make_tenant: Callable[..., UUID]) -> UUID:
+    return make_tenant("acme")
+
+
+class Town:
+    """A tenant's people, and the scheduler's transactions about them."""
+
+    def __init__(self, database: Database, admin: Connection, tenant_id: UUID) -> None:
+        self.database, self.admin, self.tenant_id = database, admin, tenant_id
+
+    def settle(self, zone: str = "Europe/Berlin", **columns: Any) -> UUID:
+        return make_profile(self.admin, self.tenant_id, timezone=zone, **columns)
+
+    def pin(
+        self, due: Due = BERLIN, now: datetime = NOW, *, by: Pin = pin, each: int = 10, rules: Rules = RULES
+    ) -> list[Send]:
+        with self.database.tenant(self.tenant_id) as connection:
+            return by(connection, self.tenant_id, due, rules, each, now)
+
+    def move(self, user_id: UUID, zone: str) -> None:
+        self.admin.execute("UPDATE profile SET timezone = %s WHERE user_id = %s", [zone, user_id])
+
+    def shards(self) -> list[tuple[str, list[UUID]]]:
+        found = self.admin.execute("SELECT name, users FROM offer_shard ORDER BY created_at, users").fetchall()
+        return [(name, users) for name, users in found]
+
+    def jobs(self) -> dict[UUID, str]:
+        return dict(self.admin.execute("SELECT user_id, timezone FROM matchmaking_jobs").fetchall())
+
+    def counts(self) -> list[int]:
+        return [len(rows(self.admin, name)) for name in ("offer_pool", "offer_shard", "matchmaking_jobs", "outbox")]
+
+
+@pytest.fixture
+def town(database: Database, admin: Connection, tenant: UUID) -> Town:
+    return Town(database, admin, tenant)
+
+
+def many(admin: Connection, tenant_id: UUID, number: int) -> list[UUID]:
+    """People of Berlin who differ, in the order of their ids."""
+    found = admin.execute(
+        """
+        INSERT INTO profile (user_id, tenant_id, timezone, born, gender, seeks, min_age, max_age, latitude, longitude,
+                             reach_km, traits, changed_at)
+        SELECT gen_random_uuid(), %s, 'Europe/Berlin', '1970-01-01'::date + n %% 9000,
+               (ARRAY['woman', 'man', 'nonbinary'])[1 + n %% 3], '{woman,man}', 20, 60, n %% 90, n %% 180, 100,
+               ARRAY[(n %% 100) / 100.0, NULL, -1]::real[], now()
+        FROM generate_series(1, %s) AS n RETURNING user_id
+        """,
+        [tenant_id, number],
+    ).fetchall()
+    return sorted(user_id for (user_id,) in found)
+
+
+def test_twenty_thousand_people_are_pinned_in_shards_by_their_ids_each_with_a_job(
+    town: Town, admin: Connection, tenant: UUID
+):
+    everybody = many(admin, tenant, 20_000)
+    packed: dict[UUID, bytes] = dict(admin.execute("SELECT user_id, packed FROM profile").fetchall())
+
+    sends = town.pin(each=3_000)
+
+    (pool,) = rows(admin, "offer_pool")
+    shards = admin.execute("SELECT id, name, users, people, status, revision FROM offer_shard").fetchall()
+    shards.sort(key=lambda shard: int(shard[1]))
+    assert [name for _, name, *_ in shards] == [str(number) for number in range(7)]
+    assert [len(users) for _, _, users, *_ in shards] == [3_000] * 6 + [2_000]
+    assert [user for _, _, users, *_ in shards for user in users] == everybody
+    people = [part for _, _, _, part, *_ in shards]
+    assert b"".join(people) == b"".join(packed[user] for user in everybody)
+    assert pool["people"] == 20_000
+    assert pool["digest"] == "\\x" + hashlib.sha256(b"".join(people)).hexdigest()
+    assert {(status, revision) for *_, status, revision in shards} == {("pending", 1)}
+    shard_of: dict[UUID, UUID] = dict(
+        admin.execute("SELECT user_id, shard_id FROM matchmaking_jobs WHERE status = 'pending'").fetchall()
+    )
+    assert shard_of == {user: id_ for id_, _, users, *_ in shards for user in users}
+    owed = admin.execute("SELECT work_id, worker, tenant_id, revision, send_number FROM outbox").fetchall()
+    assert sorted(owed) == sorted((id_, "offers", tenant, 1, 0) for id_, *_ in shards)
+    assert {send.message.work_id for send in sends} == {id_ for id_, *_ in shards}
+
+
+def test_ids_are_those_of_tenant_date_zone_and_name_for_ever(town: Town, admin: Connection, tenant: UUID):
+    town.settle()
+    town.pin()
+    pool = uuid5(UUID("5b0c6e0e-0f5f-5c5e-8a53-6d3f1f6f2c55"), f"{tenant}/2026-01-05/Europe/Berlin")
+    assert admin.execute("SELECT id FROM offer_pool").fetchall() == [(pool,)]
+    assert admin.execute("SELECT id FROM offer_shard").fetchall() == [(uuid5(pool, "0"),)]
+
+
+def test_a_pool_keeps_its_rules_its_times_and_the_version_it_was_pinned_for(town: Town, admin: Connection):
+    town.settle()
+    town.pin(rules=Rules(3, 50, 7, 10))
+    kept = admin.execute(
+        "SELECT rules, offered_at, expires_at, algorithm_version, pinned_at FROM offer_pool"
+    ).fetchone()
+    assert kept is not None
+    assert Rules.from_json(kept[0]) == Rules(3, 50, 7, 10)
+    assert kept[1:] == (BERLIN.offered_at, BERLIN.expires_at, 1, NOW)
+
+
+def test_a_pool_is_pinned_once(town: Town):
+    for _ in range(25):
+        town.settle()
+    assert len(town.pin()) == 3
+    before = town.counts()
+    assert before == [1, 3, 25, 3]
+    for now in (NOW, LATER):
+        assert town.pin(now=now) == []
+        assert town.pin(now=now, by=pin_late) == []
+    town.settle()
+    assert town.pin(now=LATER) == []
+    assert town.counts() == before
+
+
+def test_two_who_pin_a_pool_at_once_pin_it_once(town: Town):
+    for _ in range(25):
+        town.settle()
+    barrier = threading.Barrier(4)
+
+    def run(_: int) -> int:
+        barrier.wait()
+        return len(town.pin())
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sorted(threads.map(run, range(4))) == [0, 0, 0, 3]
+    assert town.counts() == [1, 3, 25, 3]
+
+
+def at_once(
+    town: Town, first: Due, meanwhile: Callable[[], None], second: Due
+) -> tuple[Sequence[Send], Sequence[Send]]:
+    """Pin two pools; the second begins before the first one is committed, and after `meanwhile`."""
+    with ThreadPoolExecutor(1) as thread:
+        with town.database.tenant(town.tenant_id) as connection:
+            sent = pin(connection, town.tenant_id, first, RULES, 10, NOW)
+            meanwhile()
+            other = thread.submit(town.pin, second)
+            while not town.admin.execute("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchall():
+                assert not other.done()
+        return sent, other.result(timeout=30)
+
+
+def test_who_moves_while_pools_are_pinned_is_in_one_of_them(town: Town):
+    mover, stays, other = town.settle(), town.settle(), town.settle("Europe/Lisbon")
+
+    at_once(town, BERLIN, lambda: town.move(mover, "Europe/Lisbon"), LISBON)
+
+    assert town.jobs() == {mover: "Europe/Berlin", stays: "Europe/Berlin", other: "Europe/Lisbon"}
+    assert sorted(users for _, users in town.shards()) == sorted([sorted([mover, stays]), [other]])
+    assert town.pin(LISBON, by=pin_late) == []
+
+
+def test_a_pool_that_would_have_nobody_left_is_not_pinned(town: Town):
+    mover = town.settle()
+
+    _, sends = at_once(town, BERLIN, lambda: town.move(mover, "Europe/Lisbon"), LISBON)
+
+    assert sends == []
+    assert town.counts() == [1, 1, 1, 1]
+
+
+def test_nobody_is_no_pool(town: Town):
+    town.settle(is_active=False)
+    town.settle("Europe/Lisbon")
+    assert town.pin() == []
+    assert town.counts() == [0, 0, 0, 0]
+
+
+def test_who_comes_later_is_served_by_a_late_shard_and_is_no_part_of_the_pool(town: Town, admin: Connection):
+    early, away, elsewhere = town.settle(), town.settle(is_active=False), town.settle("Asia/Tokyo")
+    assert town.pin(by=pin_late) == []  # not before there is a pool
+    town.pin()
+    new = town.settle()
+    admin.execute("UPDATE profile SET is_active = true WHERE user_id = %s", [away])
+    town.move(elsewhere, "Europe/Berlin")
+
+    (send,) = town.pin(now=LATER, by=pin_late)
+
+    assert town.shards() == [("0", [early]), (f"late/{LATER.isoformat()}/0", sorted([new, away, elsewhere]))]
+    people = admin.execute("SELECT people FROM offer_shard WHERE id = %s", [send.message.work_id]).fetchone()
+    assert people == (None,)
+    assert admin.execute("SELECT people FROM offer_pool").fetchone() == (1,)
+    assert set(town.jobs()) == {early, new, away, elsewhere}
+    assert town.pin(now=LATER + timedelta(hours=1), by=pin_late) == []
+    assert town.counts() == [1, 2, 4, 2]
+
+
+def test_many_who_come_later_are_served_by_several_shards(town: Town):
+    town.settle()
+    town.pin()
+    late = sorted(town.settle() for _ in range(23))
+    assert len(town.pin(now=LATER, by=pin_late)) == 3
+    _, *found = town.shards()
+    assert [user for _, users in found for user in users] == late
+    assert [name for name, _ in found] == [f"late/{LATER.isoformat()}/{number}" for number in range(3)]
+
+
+def test_who_had_the_date_elsewhere_has_it_not_again(town: Town):
+    mover, _ = town.settle(), town.settle("Europe/Lisbon")
+    town.pin(BERLIN)
+    town.move(mover, "Europe/Lisbon")
+    town.pin(LISBON)
+    assert town.pin(LISBON, LATER, by=pin_late) == []
+    assert town.jobs()[mover] == "Europe/Berlin"
+    tomorrow = of_date("Europe/Lisbon", date(2026, 1, 6))
+    town.pin(tomorrow, tomorrow.offered_at)
+    assert len(rows(town.admin, "matchmaking_jobs")) == 4
+
+
+def test_where_people_may_be_offered_so_often_only_a_pool_is_one_shard(town: Town):
+    for _ in range(25):
+        town.settle()
+    capped = Rules(5, 1000, 3, 30)
+    assert len(town.pin(rules=capped)) == 1
+    for _ in range(15):
+        town.settle()
+    assert len(town.pin(now=LATER, rules=capped, by=pin_late)) == 1
+    assert [len(users) for _, users in town.shards()] == [25, 15]
+
+
+def test_people_of_another_tenant_are_in_a_pool_of_their_own(
+    town: Town, admin: Connection, make_tenant: Callable[..., UUID]
+):
+    ours = town.settle()
+    their_town = Town(town.database, admin, make_tenant("umbrella"))
+    theirs = their_town.settle()
+    town.pin()
+    assert list(town.jobs()) == [ours]
+    their_town.pin()
+    assert sorted(users for _, users in town.shards()) == sorted([[ours], [theirs]])
+
+
+def test_zones_are_those_of_active_people_each_once(town: Town):
+    with town.database.tenant(town.tenant_id) as connection:
+        assert pinning.zones(connection, town.tenant_id) == []
+    for zone in ("Europe/Berlin", "UTC", "Asia/Tokyo", "Europe/Berlin", "Mars/Olympus"):
+        town.settle(zone)
+    town.settle("Asia/Kolkata", is_active=False)
+    with town.database.tenant(town.tenant_id) as connection:
+        found = pinning.zones(connection, town.tenant_id)
+    assert len(found) == 4
+    assert set(found) == {"Europe/Berlin", "UTC", "Asia/Tokyo", "Mars/Olympus"}
+
+
+def test_who_waits_is_counted_by_zone_and_what_is_pinned_is_known(town: Town):
+    for _ in range(3):
+        town.settle()
+    town.settle("Europe/Lisbon")
+    with town.database.tenant(town.tenant_id) as connection:
+        assert pinning.pinned(connection, town.tenant_id, []) == set()
+        assert pinning.pinned(connection, town.tenant_id, [BERLIN, LISBON]) == set()
+        assert pinning.waiting(connection, town.tenant_id, [BERLIN, LISBON]) == [(BERLIN, 3), (LISBON, 1)]
+    town.pin()
+    with town.database.tenant(town.tenant_id) as connection:
+        assert pinning.pinned(connection, town.tenant_id, [BERLIN, LISBON]) == {("Europe/Berlin", BERLIN.date)}
+        assert pinning.waiting(connection, town.tenant_id, [BERLIN, LISBON]) == [(LISBON, 1)]
+
+
+def test_an_unknown_zone_is_pinned_like_any_other_so_that_its_worker_can_say_so(town: Town):
+    town.settle("Mars/Olympus")
+    assert len(town.pin(of_date("Mars/Olympus", date(2026, 1, 5)))) == 1
+    assert list(town.jobs().values()) == ["Mars/Olympus"]

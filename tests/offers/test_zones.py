@@ -1,0 +1,67 @@
+"""9:00 of a date in a time zone, also where clocks jump, go back, or skip a day."""
+
+from datetime import UTC, date, datetime
+
+import pytest
+
+from counterfoil.errors import PermanentError
+from counterfoil.offers import zones
+from counterfoil.offers.zones import NoSuchDateError, UnknownZoneError, nine_oclock
+
+
+@pytest.mark.parametrize(
+    ("zone", "day", "instant"),
+    [
+        ("UTC", "2026-01-05", "2026-01-05T09:00:00"),
+        ("Europe/Berlin", "2026-01-05", "2026-01-05T08:00:00"),
+        ("Europe/Berlin", "2026-07-05", "2026-07-05T07:00:00"),
+        ("Europe/Berlin", "2026-03-29", "2026-03-29T07:00:00"),  # the day that is an hour shorter
+        ("Europe/Berlin", "2026-10-25", "2026-10-25T08:00:00"),  # and the one that is an hour longer
+        ("Asia/Kolkata", "2026-01-05", "2026-01-05T03:30:00"),
+        ("Asia/Kathmandu", "2026-01-05", "2026-01-05T03:15:00"),
+        ("Australia/Eucla", "2026-01-05", "2026-01-05T00:15:00"),
+        ("Pacific/Chatham", "2026-01-05", "2026-01-04T19:15:00"),
+        ("Australia/Lord_Howe", "2026-04-05", "2026-04-04T22:30:00"),  # clocks go back by half an hour
+        ("Pacific/Kiritimati", "2026-01-05", "2026-01-04T19:00:00"),
+        ("Etc/GMT+12", "2026-01-05", "2026-01-05T21:00:00"),
+        ("Africa/Monrovia", "1971-06-01", "1971-06-01T09:44:30"),
+        ("Pacific/Apia", "2011-12-29", "2011-12-29T19:00:00"),
+        ("Pacific/Apia", "2011-12-31", "2011-12-30T19:00:00"),
+    ],
+)
+def test_nine_oclock_is_that_of_the_zones_own_clocks(zone: str, day: str, instant: str):
+    assert nine_oclock(zone, date.fromisoformat(day)) == datetime.fromisoformat(instant).replace(tzinfo=UTC)
+
+
+def test_where_clocks_jump_over_nine_it_is_the_moment_of_the_jump():
+    assert nine_oclock("EET", date(1979, 4, 1)) == datetime(1979, 4, 1, 7, tzinfo=UTC)  # from 9:00 to 10:00
+    assert nine_oclock("Antarctica/Macquarie", date(1948, 3, 25)) == datetime(1948, 3, 25, tzinfo=UTC)
+
+
+def test_where_clocks_show_nine_twice_it_is_the_first_time():
+    """Kwajalein put its clocks back by 23 hours at the end of a day."""
+    assert nine_oclock("Kwajalein", date(1969, 9, 30)) == datetime(1969, 9, 29, 22, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("zone", "day"),
+    [("Pacific/Apia", date(2011, 12, 30)), ("Kwajalein", date(1993, 8, 21)), ("Pacific/Enderbury", date(1994, 12, 31))],
+)
+def test_a_date_that_was_skipped_has_none(zone: str, day: date):
+    with pytest.raises(NoSuchDateError, match=f"^There is no {day} in the time zone '{zone}', or no 9:00 of it$"):
+        nine_oclock(zone, day)
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "europe/berlin", "", "../zones", "Europe", "/etc/passwd", "UTC\n"])
+def test_an_unknown_zone_is_named_and_no_file_is_looked_for(zone: str):
+    with pytest.raises(UnknownZoneError) as raised:
+        nine_oclock(zone, date(2026, 1, 5))
+    assert str(raised.value) == f"There is no time zone '{zone}'"
+    assert isinstance(raised.value, PermanentError)
+
+
+def test_zones_are_those_of_the_pinned_package_and_not_of_the_system(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("zoneinfo.TZPATH", ())
+    zones._read.cache_clear()
+    assert len(zones.names()) > 590
+    assert {zones.zone_info(name).key for name in zones.names()} == zones.names()
