@@ -22,7 +22,9 @@ from counterfoil.egress import Egress
 
 LOCAL_ALLOWLIST = ("127.0.0.0/8", "::1/128")
 """What the functions of the local cloud may call besides the internet."""
-EVENTS = ("cluster", "document")
+EVENTS = ("cluster", "document", "offers")
+USUAL_EVENTS = ("cluster", "document")
+"""What a destination is told of unless it is said otherwise."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 Kind = Literal["webhook", "s3"]
@@ -52,7 +54,7 @@ def list_destinations(connection: Connection, tenant_id: UUID) -> list[Shown]:
 
 
 def add_destination(
-    cloud: Cloud, slug: str, name: str, kind: Kind, address: str, events: Sequence[str] = EVENTS
+    cloud: Cloud, slug: str, name: str, kind: Kind, address: str, events: Sequence[str] = USUAL_EVENTS
 ) -> Shown:
     """Add a destination to a tenant. Its secret is in what is returned, and nowhere to be read again.
 
@@ -65,7 +67,7 @@ def add_destination(
 
 
 def insert_destination(
-    connection: Connection, tenant: Tenant, name: str, kind: Kind, address: str, events: Sequence[str] = EVENTS
+    connection: Connection, tenant: Tenant, name: str, kind: Kind, address: str, events: Sequence[str] = USUAL_EVENTS
 ) -> Shown:
     """As `add_destination`, in a transaction of the owner."""
     if not _NAME.fullmatch(name):
@@ -74,7 +76,7 @@ def insert_destination(
         )
     unknown = [event for event in events if event not in EVENTS]
     if unknown or not events:
-        raise UsageError(f"'{', '.join(unknown)}' is no event: there are {' and '.join(EVENTS)}.")
+        raise UsageError(f"'{', '.join(unknown)}' is no event: there are {', '.join(EVENTS[:-1])} and {EVENTS[-1]}.")
     if kind == "webhook":
         objection = Egress(LOCAL_ALLOWLIST).objection(address)
         if objection is not None:
@@ -142,7 +144,9 @@ def destinations(  # one for each option
     ] = ("", ""),
     events: Annotated[
         list[str] | None,
-        typer.Option("--event", help="Of one that is added: cluster, document. May be repeated. Else both."),
+        typer.Option(
+            "--event", help="Of one that is added: cluster, document, offers. May be repeated. Else the first two."
+        ),
     ] = None,
     removed: Annotated[
         str | None, typer.Option("--remove", metavar="NAME", help="Deliver nothing there any more.")
@@ -159,7 +163,7 @@ def destinations(  # one for each option
     cloud = Cloud.at(place_of(context.obj))
     if any(webhook) or any(export):
         kind, (name, address) = ("webhook", webhook) if any(webhook) else ("s3", export)
-        added = add_destination(cloud, slug, name, cast("Kind", kind), address, events or EVENTS)
+        added = add_destination(cloud, slug, name, cast("Kind", kind), address, events or USUAL_EVENTS)
         _tell_secret(added, f"Destination '{name}' is added.", as_json=as_json)
     elif rotated is not None:
         told = f"The secret of '{rotated}' is a new one. Calls are signed with both, the old and the new, for 24 hours."

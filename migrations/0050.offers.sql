@@ -223,6 +223,21 @@ $duplicates$;
 REVOKE ALL ON FUNCTION duplicate_offers FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION duplicate_offers TO counterfoil_delivery;
 
+-- The records of people go after a week: by then nobody computes their offers any more, and who asks for them has them.
+CREATE INDEX offer_shard_with_people ON offer_shard (date) WHERE people IS NOT NULL OR excluded IS NOT NULL;
+CREATE FUNCTION forget_pooled_people(at_most integer) RETURNS bigint
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $forget$
+    WITH forgotten AS (
+        UPDATE offer_shard SET people = NULL, excluded = NULL WHERE id IN (
+            SELECT id FROM offer_shard
+            WHERE date < now() - interval '7 days' AND (people IS NOT NULL OR excluded IS NOT NULL)
+            ORDER BY date LIMIT at_most FOR NO KEY UPDATE SKIP LOCKED
+        ) RETURNING id
+    ) SELECT count(*) FROM forgotten
+$forget$;
+REVOKE ALL ON FUNCTION forget_pooled_people FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION forget_pooled_people TO counterfoil_keeper;
+
 -- Whoever shows offers to people is told when those of a shard are there.
 ALTER TABLE destination DROP CONSTRAINT destination_events_check,
     ADD CONSTRAINT destination_events_check CHECK (events <@ ARRAY['cluster', 'document', 'offers'] AND cardinality(events) > 0);
@@ -261,5 +276,13 @@ BEGIN
     -- For the functions above, which act as the owner.
     CREATE POLICY following ON matchmaking_jobs TO counterfoil_owner USING (true) WITH CHECK (true);
     CREATE POLICY following ON offers TO counterfoil_owner USING (true) WITH CHECK (true);
+    CREATE POLICY following ON offer_shard TO counterfoil_owner USING (true) WITH CHECK (true);
+    -- What is past keeping is deleted bit by bit: jobs with their offers, then the pools with their shards.
+    CREATE POLICY past_keeping ON matchmaking_jobs TO counterfoil_keeper
+        USING (date < now() - interval '90 days') WITH CHECK (false);
+    GRANT SELECT (id, date), DELETE ON matchmaking_jobs TO counterfoil_keeper;
+    CREATE POLICY past_keeping ON offer_pool FOR DELETE TO counterfoil_keeper
+        USING (date < now() - interval '90 days');
+    GRANT DELETE ON offer_pool TO counterfoil_keeper;
 END
 $security$;

@@ -155,6 +155,19 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION public.forget_pooled_people(at_most integer) RETURNS bigint
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+    WITH forgotten AS (
+        UPDATE offer_shard SET people = NULL, excluded = NULL WHERE id IN (
+            SELECT id FROM offer_shard
+            WHERE date < now() - interval '7 days' AND (people IS NOT NULL OR excluded IS NOT NULL)
+            ORDER BY date LIMIT at_most FOR NO KEY UPDATE SKIP LOCKED
+        ) RETURNING id
+    ) SELECT count(*) FROM forgotten
+$$;
+
 CREATE FUNCTION public.hand_over_parts(leaving uuid) RETURNS SETOF uuid
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
@@ -1919,6 +1932,8 @@ CREATE INDEX offer_pool_by_time ON public.offer_pool USING btree (tenant_id, off
 
 CREATE INDEX offer_shard_status ON public.offer_shard USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
+CREATE INDEX offer_shard_with_people ON public.offer_shard USING btree (date) WHERE ((people IS NOT NULL) OR (excluded IS NOT NULL));
+
 CREATE INDEX operation_by_tenant ON public.operation USING btree (tenant_id, requested_at);
 
 CREATE INDEX operation_running ON public.operation USING btree (requested_at) WHERE (state = 'running'::text);
@@ -2343,6 +2358,8 @@ CREATE POLICY following ON public.audit_head TO counterfoil_owner USING (true) W
 
 CREATE POLICY following ON public.matchmaking_jobs TO counterfoil_owner USING (true) WITH CHECK (true);
 
+CREATE POLICY following ON public.offer_shard TO counterfoil_owner USING (true) WITH CHECK (true);
+
 CREATE POLICY following ON public.offers TO counterfoil_owner USING (true) WITH CHECK (true);
 
 CREATE POLICY forgetting ON public.chat_message FOR SELECT TO counterfoil_owner USING (true);
@@ -2549,6 +2566,10 @@ CREATE POLICY past_keeping ON public.idempotency FOR DELETE TO counterfoil_keepe
 
 CREATE POLICY past_keeping ON public.llm_call TO counterfoil_keeper USING ((created_at < (now() - '400 days'::interval))) WITH CHECK (false);
 
+CREATE POLICY past_keeping ON public.matchmaking_jobs TO counterfoil_keeper USING ((date < (now() - '90 days'::interval))) WITH CHECK (false);
+
+CREATE POLICY past_keeping ON public.offer_pool FOR DELETE TO counterfoil_keeper USING ((date < (now() - '90 days'::interval)));
+
 CREATE POLICY past_keeping ON public.task AS RESTRICTIVE FOR DELETE TO counterfoil_keeper USING (((status = 'failed'::text) OR (((status = 'succeeded'::text) OR (status IS NULL)) AND (ended_at < (now() - '90 days'::interval)))));
 
 CREATE POLICY past_keeping ON public.work_attempt TO counterfoil_keeper USING ((ended_at < (now() - '90 days'::interval))) WITH CHECK (false);
@@ -2615,6 +2636,9 @@ REVOKE ALL ON FUNCTION public.follow_offer_shard() FROM PUBLIC;
 REVOKE ALL ON FUNCTION public.forget_conversation() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION public.forget_offers() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION public.forget_pooled_people(at_most integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.forget_pooled_people(at_most integer) TO counterfoil_keeper;
 
 REVOKE ALL ON FUNCTION public.hand_over_parts(leaving uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.hand_over_parts(leaving uuid) TO counterfoil_worker;
@@ -3128,6 +3152,11 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.mapping_pause TO counterfoil_delivery
 GRANT SELECT,INSERT ON TABLE public.match_decision TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.matchmaking_jobs TO counterfoil_worker;
+GRANT DELETE ON TABLE public.matchmaking_jobs TO counterfoil_keeper;
+
+GRANT SELECT(id) ON TABLE public.matchmaking_jobs TO counterfoil_keeper;
+
+GRANT SELECT(date) ON TABLE public.matchmaking_jobs TO counterfoil_keeper;
 
 GRANT UPDATE(status) ON TABLE public.matchmaking_jobs TO counterfoil_worker;
 
@@ -3183,6 +3212,7 @@ GRANT SELECT,INSERT ON TABLE public.notification TO counterfoil_delivery;
 GRANT UPDATE(notice_id) ON TABLE public.notification TO counterfoil_keeper;
 
 GRANT SELECT,INSERT ON TABLE public.offer_pool TO counterfoil_worker;
+GRANT DELETE ON TABLE public.offer_pool TO counterfoil_keeper;
 
 GRANT SELECT(id) ON TABLE public.offer_pool TO counterfoil_delivery;
 

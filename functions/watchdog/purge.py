@@ -23,10 +23,17 @@ TASK_RETENTION = timedelta(days=90)
 """Of tasks that succeeded or were cancelled. The database lets no younger ones be deleted."""
 SESSION_RETENTION = TASK_RETENTION
 """Of conversations since their last message. The database lets the watchdog see no others."""
+OFFERS_RETENTION = timedelta(days=90)
+"""Of offers, of the jobs that made them and of their pools. The database lets no younger ones be deleted; the records
+of people that pools hold it forgets a week after their date."""
 AT_ONCE = 10_000
 """Rows of a table in one round, at most: some 14 million a day."""
 SESSIONS_AT_ONCE = 100
 """Conversations, with all of their messages."""
+JOBS_AT_ONCE = 2_000
+"""Jobs of users, with all of their offers: some 3 million a day."""
+SHARDS_AT_ONCE = 20
+"""Shards of ten thousand people, each of which is a megabyte or many."""
 
 _OUTBOX = "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE sent_at < %s ORDER BY sent_at LIMIT %s)"
 _CALLS = "DELETE FROM llm_call WHERE id IN (SELECT id FROM llm_call WHERE created_at < %s ORDER BY created_at LIMIT %s)"
@@ -47,6 +54,11 @@ DELETE FROM chat_session WHERE id IN (
     ) ORDER BY used_at LIMIT %s
 )
 """
+_OFFERS = """
+DELETE FROM matchmaking_jobs WHERE id IN (SELECT id FROM matchmaking_jobs WHERE date < %s ORDER BY date LIMIT %s)
+"""
+_POOLS = "DELETE FROM offer_pool WHERE id IN (SELECT id FROM offer_pool WHERE date < %s ORDER BY date LIMIT %s)"
+_PEOPLE = "SELECT forget_pooled_people(%s)"
 # Rows are locked as they are found: a run that takes an expired key over in the same moment keeps it.
 _RESULTS = """
 UPDATE idempotency SET status = 'EXPIRED', result = NULL
@@ -73,6 +85,12 @@ class Purged:
     task: int
     chat_session: int
     """Conversations, whose messages are deleted with them."""
+    matchmaking_jobs: int
+    """Jobs of users, whose offers are deleted with them."""
+    offer_pool: int
+    """Pools, whose shards are deleted with them."""
+    offer_shard: int
+    """Shards whose people are forgotten; the rest of them stays for a while."""
 
 
 def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = AT_ONCE) -> Purged:
@@ -90,6 +108,12 @@ def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = A
 
         return do
 
+    def forget_people() -> int:
+        with keeper(database) as connection:
+            ((shards,),) = connection.execute(_PEOPLE, [min(at_once, SHARDS_AT_ONCE)]).fetchall()
+            return int(shards)
+
+    offers_before = now - OFFERS_RETENTION
     parts = {
         "outbox": doing(_OUTBOX, now - OUTBOX_RETENTION),
         "llm_call": doing(_CALLS, now - CALL_RETENTION),
@@ -98,5 +122,8 @@ def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = A
         "chat_session": doing(_SESSIONS, now - SESSION_RETENTION, min(at_once, SESSIONS_AT_ONCE)),
         "idempotency_result": doing(_RESULTS, now),
         "idempotency": doing(_KEYS, now - KEY_RETENTION),
+        "matchmaking_jobs": doing(_OFFERS, offers_before, min(at_once, JOBS_AT_ONCE)),
+        "offer_pool": doing(_POOLS, offers_before, min(at_once, SHARDS_AT_ONCE)),
+        "offer_shard": forget_people,
     }
     return Purged(**run_each(parts))

@@ -77,6 +77,12 @@ def test_an_export_is_added_without_a_secret():
 
 
 @pytest.mark.usefixtures("cloud")
+def test_of_offers_those_are_told_who_ask():
+    assert call("acme", "--add-s3", "erp", "erp/in")["events"] == ["cluster", "document"]
+    assert call("acme", "--add-s3", "app", "app/in", "--event", "offers")["events"] == ["offers"]
+
+
+@pytest.mark.usefixtures("cloud")
 def test_a_secret_is_rotated_and_both_are_active(admin: Connection):
     first = call("acme", "--add-webhook", "office", URL)["secret"]
     second = call("acme", "--rotate", "office")["secret"]
@@ -106,7 +112,10 @@ def test_a_destination_is_removed_and_its_name_is_free_again(admin: Connection):
         (("--add-s3", "erp", "erp/"), "cannot be a prefix"),
         (("--add-s3", "erp", ""), "cannot be a prefix"),
         (("--add-s3", "erp", "a" * 201), "cannot be a prefix"),
-        (("--add-s3", "erp", "in", "--event", "invoice"), "'invoice' is no event"),
+        (
+            ("--add-s3", "erp", "in", "--event", "invoice"),
+            "'invoice' is no event: there are cluster, document and offers",
+        ),
         (("--remove", "office"), "has no destination 'office'. There are none"),
         (("--rotate", "office"), "has no webhook 'office'"),
         (("--remove", "office", "--rotate", "office"), "One change at a time"),

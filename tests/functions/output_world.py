@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Thread
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from cli.receiver import Inbox, Receiver
 from counterfoil.breaker import Breakers
@@ -62,6 +62,13 @@ class World:
         with self.database.tenant(self.tenant_id) as connection:
             request(connection, self.tenant_id, "cluster", cluster, {"outcome": outcome}, self.clock())
         return cluster
+
+    def offers(self) -> UUID:
+        """The offers of a shard are there, and destinations are told. Returns its id."""
+        shard = uuid4()
+        with self.database.tenant(self.tenant_id) as connection:
+            request(connection, self.tenant_id, "offers", shard, {"completed": 3}, self.clock())
+        return shard
 
     def owed(self) -> list[Message]:
         """The messages that are due."""

@@ -86,6 +86,20 @@ def test_a_result_is_two_files_under_keys_that_tell_the_tenant_and_the_cluster(w
     assert (line["number"], line["outcome"], line["subject_id"]) == ("R-1", "matched", str(cluster))
 
 
+def test_offers_are_one_file_for_those_who_ask_for_them(world: World, s3: S3):
+    world.result()
+    world.offers()
+    assert s3.keys() == []
+    world.admin.execute("UPDATE destination SET events = '{offers}'")
+    world.admin.execute("DELETE FROM output_job")
+    shard = world.offers()
+    world.run()
+    (key,) = s3.keys()
+    assert key == f"exports/acme/erp/in/offers/{shard}.json"
+    told = json.loads(s3.text(key))
+    assert (told["event"], told["subject_id"], told["data"]) == ("offers", str(shard), {"completed": 3})
+
+
 def test_the_newest_revision_is_under_the_same_keys(world: World, s3: S3):
     cluster = world.result("incomplete")
     world.run()

@@ -1,4 +1,4 @@
-"""Exports to S3: a JSON and a CSV file for each subject, under keys that stay, as its newest revision says."""
+"""Exports to S3: each subject as JSON and its documents as CSV, under keys that stay, as its newest revision says."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,26 +10,26 @@ from counterfoil.documents.output.payload import Job, body, table
 from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
 
 PREFIX = "exports/"
-"""Keys are exports/{tenant}/{prefix of the destination}/{clusters or documents}/{id}.json and .csv."""
+"""Keys are exports/{tenant}/{prefix of the destination}/{clusters, documents or offers}/{id}.json and .csv."""
 _JOB, _REVISION, _CREATED_AT = "job", "revision", "created-at"
 """In the metadata of an object: what it was written from."""
 
 
 def key(tenant_slug: str, prefix: str, job: Job, ending: str) -> str:
     """Where a subject is exported to, the same for every revision."""
-    return f"{PREFIX}{tenant_slug}/{prefix}/{job.subject}s/{job.subject_id}.{ending}"
+    return f"{PREFIX}{tenant_slug}/{prefix}/{job.subject.removesuffix('s')}s/{job.subject_id}.{ending}"
 
 
 def export(bucket: str, tenant_slug: str, prefix: str, job: Job) -> None:
-    """Write both files, unless newer ones are there.
+    """Write the files, unless newer ones are there. Offers are of no documents, and have no CSV.
 
     Raises:
         ServiceUnavailableError, RejectedRequestError: S3 did not take a file.
     """
-    for ending, content_type, content in (
-        ("json", "application/json", body(job)),
-        ("csv", "text/csv; charset=utf-8", table(job)),
-    ):
+    files = [("json", "application/json", body(job))]
+    if job.subject != "offers":
+        files.append(("csv", "text/csv; charset=utf-8", table(job)))
+    for ending, content_type, content in files:
         _put(bucket, key(tenant_slug, prefix, job, ending), job, content, content_type)
 
 

@@ -1,8 +1,8 @@
 """What is delivered: the body of a revision, which is the same bytes for every try, and its rows as CSV.
 
-The body is a JSON object: `schema_version`, `id` (also the Idempotency-Key), `event` ("cluster" or "document"),
-`subject_id`, `revision`, `created_at` (when this revision began, ISO 8601 in UTC) and `data`, which is null where the
-subject exists no more.
+The body is a JSON object: `schema_version`, `id` (also the Idempotency-Key), `event` ("cluster", "document" or
+"offers"), `subject_id`, `revision`, `created_at` (when this revision began, ISO 8601 in UTC) and `data`, which is null
+where the subject exists no more.
 """
 
 import csv

@@ -14,7 +14,7 @@ from counterfoil.work import JOB_NAMESPACE, Send, begin
 
 WORKER = "document_output"
 CHANGED = "There is something newer to tell, which is delivered instead."
-Subject = Literal["cluster", "document"]
+Subject = Literal["cluster", "document", "offers"]
 
 _DESTINATIONS = "SELECT id FROM destination WHERE tenant_id = %s AND disabled_at IS NULL AND %s = ANY(events)"
 
@@ -56,9 +56,9 @@ def request(  # who is told what about whom
     """Owe `payload` to every active destination of the tenant that wants this event, in the caller's transaction.
 
     Returns the messages that are owed now. Where a destination was last owed the same, nothing is: so a request may be
-    repeated. `payload` is the `data` of the body, for a cluster what was found out about it: its documents and matches
-    are added here, as they are. None, or a cluster without documents, says that the subject exists no more, which only
-    those are told who were told of it before.
+    repeated. `payload` is the `data` of the body, for offers (whose subject is a shard of users) how many were served,
+    for a cluster what was found out about it: its documents and matches are added here, as they are. None, or a cluster
+    without documents, says that the subject exists no more, which only those are told who were told of it before.
     """
     found = connection.execute(_DESTINATIONS, [tenant_id, subject]).fetchall()
     destinations: list[UUID] = [row[0] for row in found]

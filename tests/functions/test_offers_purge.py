@@ -1,0 +1,99 @@
+"""Offers are kept for a season, and the records of people that they were made of for a week."""
+
+from datetime import UTC, date, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from counterfoil.db import Connection, Database, keeper
+from counterfoil.errors import RejectedStatementError
+from functions.watchdog.purge import OFFERS_RETENTION, Purged, purge
+from tests.delivery.harness import rows
+from tests.factories import make_profile, make_tenant
+from tests.offers.harness import pin
+
+NOW = datetime.now(UTC)
+"""The database has its own say about what is old enough, by its own clock."""
+A_DAY = timedelta(days=1)
+OLD, YOUNG = (NOW - OFFERS_RETENTION - 2 * A_DAY).date(), (NOW - OFFERS_RETENTION + 2 * A_DAY).date()
+
+
+@pytest.fixture
+def people(admin: Connection) -> list[UUID]:
+    tenant = make_tenant(admin)
+    return [make_profile(admin, tenant) for _ in range(4)]
+
+
+def serve(admin: Connection, people: list[UUID], day: date) -> list[UUID]:
+    """The day's pool of these people, who were all offered each other, in shards of two. Returns the shards."""
+    ((tenant,),) = admin.execute("SELECT id FROM tenant").fetchall()
+    shards = pin(admin, tenant, people, shards=2, day=day)
+    admin.execute("UPDATE offer_shard SET excluded = '' WHERE date = %s", [day])
+    admin.execute(
+        "UPDATE matchmaking_jobs SET status = 'completed', offers = '[]', completed_at = now() WHERE date = %s", [day]
+    )
+    admin.execute(
+        """INSERT INTO offers SELECT %s, a, b, %s, gen_random_uuid(), 1, 1, now(), now()
+           FROM unnest(%s::uuid[]) a, unnest(%s::uuid[]) b WHERE a <> b""",
+        [day, tenant, people, people],
+    )
+    return shards
+
+
+def kept(admin: Connection) -> dict[str, int]:
+    tables = ("offer_pool", "offer_shard", "matchmaking_jobs", "offers")
+    return {table: len(rows(admin, table)) for table in tables}
+
+
+def numbers(purged: Purged) -> tuple[int, int, int]:
+    return purged.matchmaking_jobs, purged.offer_pool, purged.offer_shard
+
+
+def test_old_offers_go_with_their_jobs_and_pools(keeper_database: Database, admin: Connection, people: list[UUID]):
+    serve(admin, people, OLD)
+    serve(admin, people, YOUNG)
+
+    assert numbers(purge(keeper_database, lambda: NOW))[:2] == (4, 1)
+
+    assert kept(admin) == {"offer_pool": 1, "offer_shard": 2, "matchmaking_jobs": 4, "offers": 12}
+    assert {row["date"] for row in rows(admin, "offers")} == {str(YOUNG)}
+    assert len(rows(admin, "profile")) == 4
+
+
+def test_they_go_bit_by_bit(keeper_database: Database, admin: Connection, people: list[UUID]):
+    serve(admin, people, OLD)
+
+    assert numbers(purge(keeper_database, lambda: NOW, at_once=3))[0] == 3
+    assert kept(admin)["offers"] == 3
+    assert numbers(purge(keeper_database, lambda: NOW, at_once=3))[0] == 1
+
+
+def test_a_watchdog_whose_clock_is_wrong_deletes_no_younger_ones(
+    keeper_database: Database, admin: Connection, people: list[UUID]
+):
+    serve(admin, people, YOUNG)
+
+    assert numbers(purge(keeper_database, lambda: NOW + 10 * OFFERS_RETENTION))[:2] == (0, 0)
+
+
+def test_the_records_of_people_are_forgotten_after_a_week_and_what_became_of_them_is_kept(
+    keeper_database: Database, admin: Connection, people: list[UUID]
+):
+    week, less = (NOW - 9 * A_DAY).date(), (NOW - 5 * A_DAY).date()
+    for day in (week, less):
+        serve(admin, people, day)
+
+    assert numbers(purge(keeper_database, lambda: NOW, at_once=1)) == (0, 0, 1)
+    assert numbers(purge(keeper_database, lambda: NOW)) == (0, 0, 1)
+    assert numbers(purge(keeper_database, lambda: NOW)) == (0, 0, 0)
+
+    held = {(row["date"], row["people"] is None, row["excluded"] is None) for row in rows(admin, "offer_shard")}
+    assert held == {(str(week), True, True), (str(less), False, False)}
+    assert kept(admin)["offers"] == 24
+
+
+def test_the_watchdog_reads_nobody_s_record(keeper_database: Database, admin: Connection, people: list[UUID]):
+    serve(admin, people, OLD)
+    for what in ("people FROM offer_shard", "users FROM offer_shard", "offers FROM matchmaking_jobs", "* FROM offers"):
+        with pytest.raises(RejectedStatementError, match="42501"), keeper(keeper_database) as connection:
+            connection.execute(f"SELECT {what}".encode())
