@@ -97,7 +97,9 @@ def packed(body: bytes, status: int = 200, encoding: str = "gzip") -> Raw:
 
 
 @pytest.mark.parametrize(
-    "body", [b"no gzip", gzip.compress(b"x" * 1000)[:-5], gzip.compress(b"x") + gzip.compress(b"y")]
+    "body",
+    [b"no gzip", gzip.compress(b"x" * 1000)[:-5], gzip.compress(b"x") + gzip.compress(b"y")],
+    ids=["plain", "cut", "two"],
 )
 def test_an_answer_in_a_broken_encoding_is_none(scripted: Server, body: bytes):
     with pytest.raises(ServiceUnavailableError, match="DecodingError"):
