@@ -194,3 +194,14 @@ def make_shard(
         values,
     )
     return UUID(str(values["id"]))
+
+
+def make_jobs(connection: Connection, shard_id: UUID) -> None:
+    """The jobs of a shard's users, which wait."""
+    connection.execute(
+        """
+        INSERT INTO matchmaking_jobs (date, timezone, user_id, status, tenant_id, shard_id)
+        SELECT date, timezone, unnest(users), 'pending', tenant_id, id FROM offer_shard WHERE id = %s
+        """,
+        [shard_id],
+    )

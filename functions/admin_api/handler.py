@@ -23,11 +23,13 @@ from functions.admin_api.routes import (
     documents,
     exporting,
     letter_changes,
+    offers,
     purging,
     queues,
     reviews,
     tasks,
     uploads,
+    users,
 )
 from functions.admin_api.routes.common import only
 
@@ -51,7 +53,10 @@ def openapi() -> Response[dict[str, Any]]:
     return Response(200, content_types.APPLICATION_JSON, document())
 
 
-ROOMS = (uploads, tasks, chat, reviews, dead_letters, letter_changes, purging, exporting, queues, bulk, documents)
+ROOMS = (
+    *(uploads, tasks, chat, reviews, dead_letters, letter_changes, purging, exporting, queues, bulk, documents),
+    *(users, offers),
+)
 for room in ROOMS:
     api.include_router(room.routes)
 
@@ -94,5 +99,5 @@ def document() -> dict[str, Any]:
     return described(api)
 
 
-forms = [form for room in (uploads, tasks, reviews, letter_changes, queues, bulk) for form in room.FORMS]
+forms = [form for room in (uploads, tasks, reviews, letter_changes, queues, bulk, users) for form in room.FORMS]
 refusals.register(api, forms, lambda: methods(document(), api.current_event))

@@ -24,7 +24,7 @@ from tests.documents.matching.office import Office
 from tests.documents.matching.papers import invoice, line, order
 from tests.documents.matching.test_judge import TWICE
 from tests.documents.test_acceptance import compute
-from tests.factories import make_task
+from tests.factories import make_jobs, make_pool, make_profile, make_shard, make_task
 from tests.functions.admin_api.conftest import CLAIMS, begin_session
 from tests.functions.mappings import MAPPING, FakeLambda
 
@@ -50,14 +50,17 @@ class Things:
     """Two, and one that may belong to either."""
     billed: tuple[str, str]
     """An order, whose id is that of its cluster, and an invoice that is too high."""
+    user: str
+    pool: str
+    """Of offers, one of whose users it is."""
 
     @classmethod
     def gone(cls) -> "Things":
         """Things that do not exist."""
         one, other, third, cluster, document, task = (str(uuid4()) for _ in range(6))
-        session, letter, purge, export, operation = (str(uuid4()) for _ in range(5))
+        session, letter, purge, export, operation, user, pool = (str(uuid4()) for _ in range(7))
         papers = ((one, other, third), (cluster, document))
-        return cls("nowhere", task, session, letter, purge, export, operation, *papers)
+        return cls("nowhere", task, session, letter, purge, export, operation, *papers, user, pool)
 
 
 @dataclass(frozen=True)
@@ -144,10 +147,35 @@ def _difference(things: Things) -> object:
     return {"cluster": cluster, "document": document, "code": "price_mismatch", **figures}
 
 
+def _user(role: Role, what: str, *answers: int, body: object = "") -> Right:
+    return Right(
+        role,
+        "tenant",
+        lambda things: Asked(f"/api/users/{things.user}/{what}", {"tenant": things.slug}, body),
+        frozenset(answers or {200}),
+    )
+
+
+def _pool(what: Callable[[Things], str] = lambda _: "") -> Right:
+    return _thing(Role.VIEWER, lambda things: Asked(f"/api/admin/offers/{things.pool}{what(things)}"))
+
+
 def _switch(word: str) -> Callable[[Things], Asked]:
     return lambda _: Asked(f"/api/admin/queues/tasks/{word}", body={"reason": "A trial"})
 
 
+PROFILE = {
+    "timezone": "Asia/Kathmandu",
+    "born": "1990-02-28",
+    "gender": "nonbinary",
+    "seeks": ["woman", "man"],
+    "min_age": 25,
+    "max_age": 45,
+    "latitude": 27.7,
+    "longitude": 85.3,
+    "reach_km": 50,
+}
+"""One that is sound."""
 DECIDED = (200, 409)
 """A second decision about the same documents is in conflict with the first."""
 RIGHTS: dict[str, Right] = {
@@ -254,6 +282,18 @@ RIGHTS: dict[str, Right] = {
         )
         for word in ("pause", "resume")
     },
+    "PUT /api/users/{user_id}/profile": _user(Role.OPERATOR, "profile", body=PROFILE),
+    "GET /api/users/{user_id}/profile": _user(Role.VIEWER, "profile"),
+    "DELETE /api/users/{user_id}/profile": _user(Role.OPERATOR, "profile", 204),
+    **{
+        f"{method} /api/users/{{user_id}}/blocks/{{blocked_id}}": _user(Role.OPERATOR, f"blocks/{uuid4()}", 204)
+        for method in ("PUT", "DELETE")
+    },
+    "GET /api/users/{user_id}/offers": _user(Role.VIEWER, "offers"),
+    "GET /api/admin/offers": _tenant(Role.VIEWER, "/api/admin/offers"),
+    "GET /api/admin/offers/{pool_id}": _pool(),
+    "GET /api/admin/offers/{pool_id}/failed": _pool(lambda _: "/failed"),
+    "GET /api/admin/offers/{pool_id}/users/{user_id}": _pool(lambda things: f"/users/{things.user}"),
 }
 """By method and path, as the description has them."""
 
@@ -297,7 +337,16 @@ class World:
         purge = str(self._purge())
         export, operation = str(self._export()), str(self._operation())
         shared = (self._documents, self._billed)
-        return Things(self.slug, str(task), session, str(letter), purge, export, operation, *shared)
+        offered = map(str, self._offered())
+        return Things(self.slug, str(task), session, str(letter), purge, export, operation, *shared, *offered)
+
+    def _offered(self) -> tuple[UUID, UUID]:
+        """Somebody whose offers of a date are to come, and their pool."""
+        user = make_profile(self._admin, self.tenant_id)
+        pool = make_pool(self._admin, self.tenant_id)
+        shard = make_shard(self._admin, self.tenant_id, [user], pool_id=pool)
+        make_jobs(self._admin, shard)
+        return user, pool
 
     def _export(self) -> UUID:
         wish = Wish(self.tenant_id, Selection(Wanted()), "csv", hides=True, by=SUBJECT, now=datetime.now(UTC))

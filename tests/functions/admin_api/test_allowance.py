@@ -20,6 +20,7 @@ from tests.documents.matching.office import Office
 from tests.documents.matching.test_judge import TWICE
 from tests.factories import NOW
 from tests.functions.admin_api.conftest import Answer, Ask, begin_session
+from tests.functions.admin_api.rights import PROFILE
 
 FIVE = Allowance(per_second=0.5, at_once=5)
 """Of which one user may take four, and 0.4 a second."""
@@ -181,6 +182,19 @@ def bulk_operation(office: Office) -> UUID:
         return bulk.request(connection, office.tenant_id, asked).id
 
 
+def user_bodies(user_id: str) -> dict[str, tuple[str, Any]]:
+    """The same for those on users."""
+    path, template = f"/api/users/{user_id}", "/api/users/{user_id}"
+    return {
+        f"PUT {template}/profile": (f"{path}/profile", PROFILE),
+        f"DELETE {template}/profile": (f"{path}/profile", ""),
+        **{
+            f"{method} {template}/blocks/{{blocked_id}}": (f"{path}/blocks/{uuid4()}", "")
+            for method in ("PUT", "DELETE")
+        },
+    }
+
+
 def bodies(office: Office, job_id: str, session: str) -> dict[str, tuple[str, Any]]:
     """A path and a sound body for each operation that changes something."""
     one, other, third = map(str, office.ids[:3])
@@ -200,6 +214,7 @@ def bodies(office: Office, job_id: str, session: str) -> dict[str, tuple[str, An
         **{
             f"POST {QUEUE.format('{worker}', word)}": (QUEUE.format("tasks", word), WHY) for word in ("pause", "resume")
         },
+        **user_bodies(str(uuid4())),
         "POST /api/uploads": ("/api/uploads", {"tenant": "acme", "file_name": "a.pdf"}),
         "POST /api/tasks": ("/api/tasks", {"task_type": "echo", "payload": {}}),
         "POST /api/tasks/{job_id}/cancel": (f"/api/tasks/{job_id}/cancel", {}),

@@ -24,7 +24,7 @@ from tests.dead_letters.letters import dying
 from tests.documents.einvoice_samples import pdf
 from tests.documents.matching.office import Office
 from tests.documents.matching.test_judge import TWICE
-from tests.factories import NOW
+from tests.factories import NOW, make_jobs, make_pool, make_profile, make_shard
 from tests.functions.admin_api.conftest import SIGN_IN, Ask, begin_session
 from tests.functions.admin_api.gateway import TOKEN, gateway
 from tests.functions.admin_api.test_allowance import bulk_operation
@@ -49,10 +49,12 @@ NOT_ALL_IN_THE_FORM = {
     *(f"POST /api/admin/queues/{{worker}}/{word}" for word in ("pause", "resume")),
     *BULK,
     *(f"POST {LETTERS}/operations/{{operation_id}}/{word}" for word in ("pause", "resume", "abort")),
+    "PUT /api/users/{user_id}/profile",
+    "PUT /api/users/{user_id}/blocks/{blocked_id}",
 }
 """What a payload or a file's name must be is more than a form can say, how deep a page by its number may be, which
-version of a letter a change must name, that letters are meant by their ids or by a filter, and who may pause the queues
-of all tenants."""
+version of a letter a change must name, that letters are meant by their ids or by a filter, who may pause the queues of
+all tenants, which time zones there are, and that nobody blocks themselves."""
 WORDS = {
     *(f"POST /api/admin/reviews/{word}" for word in ("merge", "split", "accept", "dispute")),
     f"DELETE {LETTERS}/purge",
@@ -92,11 +94,19 @@ def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.M
     _known["operation_id"] = [str(bulk_operation(office))]
     _known.update({"job_id": tasks, "session_id": sessions, "document_id": [str(id_) for id_ in office.ids]})
     _known["cluster_id"] = _known["document_id"]
+    _known.update(people(admin, office.tenant_id))
     monkeypatch.setattr(files, "read", lambda _: pdf(text="Rechnung 17", pages=2))
     _answered.clear()
     yield office
     asked, accepted = ({kind for kind, status in _answered if status < limit} for limit in (500, 300))
     assert accepted == (asked if asked <= {"cursor"} else {"echo", NAME})  # or nothing behind the forms was reached
+
+
+def people(admin: Connection, tenant: UUID) -> dict[str, list[str]]:
+    """People of a pool whose offers are to come, and one whom a user may block."""
+    users, pool = [make_profile(admin, tenant) for _ in range(2)], make_pool(admin, tenant)
+    make_jobs(admin, make_shard(admin, tenant, users, pool_id=pool))
+    return {"user_id": list(map(str, users)), "blocked_id": [str(uuid4())], "pool_id": [str(pool)]}
 
 
 def _number(given: str) -> int:

@@ -79,7 +79,8 @@ _STATE = """
 SELECT (SELECT count(*) FROM audit_entry), (SELECT sum(version) FROM dead_letter), (SELECT count(*) FROM task),
        (SELECT count(*) FROM task WHERE status IS NULL), (SELECT count(*) FROM chat_session),
        (SELECT count(*) FROM match_decision), (SELECT count(*) FROM outbox), (SELECT count(*) FROM change_allowance),
-       (SELECT count(*) FROM dead_letter_purge WHERE undone_at IS NULL), (SELECT sum(tokens) FROM change_allowance)
+       (SELECT count(*) FROM dead_letter_purge WHERE undone_at IS NULL), (SELECT sum(tokens) FROM change_allowance),
+       (SELECT count(*) FROM profile), (SELECT max(changed_at) FROM profile), (SELECT count(*) FROM profile_block)
 """
 
 
@@ -141,6 +142,8 @@ def told(answer: Answer, asked: Asked, things: Things) -> tuple[object, ...]:
         things.letter,
         things.purge,
         things.export,
+        things.user,
+        things.pool,
         *things.documents,
     ):
         text = text.replace(value, "it")

@@ -1,0 +1,226 @@
+"""`/api/users`: people who may be offered to one another, whom they block, and what they are offered.
+
+Programs of a tenant ask for its users. Looking takes the role viewer for the tenant, changing takes operator; users of
+other tenants are answered as users who do not exist.
+"""
+
+import re
+from datetime import date, datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from counterfoil.db import Database
+from counterfoil.errors import RejectedRequestError
+from counterfoil.offers import profiles
+from counterfoil.offers.profiles import MOST_TRAITS, Gender, JobState
+from functions.admin_api import request
+from functions.admin_api.allowance import Change
+from functions.admin_api.caller import Caller
+from functions.admin_api.problems import NotFoundError
+from functions.admin_api.tenancy import slug_of, viewed
+
+NO_USER = "There is no such user."
+LONGEST_ZONE = 64
+LONGEST_REACH = 20_100
+"""Kilometres: all the way around."""
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def _written_out(value: object) -> object:
+    if not isinstance(value, date) and not (isinstance(value, str) and _DAY.fullmatch(value)):
+        raise ValueError("should be a date, such as 2026-01-31")
+    return value
+
+
+Day = Annotated[date, BeforeValidator(_written_out)]
+"""A date, and no bare number or time."""
+Exact = Field(strict=True, allow_inf_nan=False)
+"""Of a number in a body: no text, and none that is none."""
+Age = Annotated[int, Field(ge=18, le=120), request.whole]
+
+
+class ProfileForm(BaseModel):
+    """A person who may be offered to others, and who is sought."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    timezone: str = Field(
+        min_length=1, max_length=LONGEST_ZONE, description="Of IANA, such as Europe/Berlin: offers come at 9:00 there."
+    )
+    is_active: bool = Field(
+        default=True, strict=True, description="Whether this person is offered, and offered others."
+    )
+    born: Day
+    gender: Gender
+    seeks: list[Gender] = Field(min_length=1, max_length=3, json_schema_extra={"uniqueItems": True})
+    min_age: Age
+    max_age: Age
+    latitude: Annotated[float, Exact, Field(ge=-90, le=90)] = Field(description="Degrees north.")
+    longitude: Annotated[float, Exact, Field(ge=-180, le=180)] = Field(description="Degrees east.")
+    reach_km: Annotated[int, Field(ge=1, le=LONGEST_REACH), request.whole] = Field(
+        description="How far away others may be."
+    )
+    traits: list[Annotated[float, Exact, Field(ge=-1, le=1)] | None] = Field(
+        default_factory=list,
+        max_length=MOST_TRAITS,
+        description="Answers of the person, in an order that is the same for all; null: not answered.",
+    )
+
+
+class UserProfile(BaseModel):
+    """A profile as it is kept."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    user_id: UUID
+    tenant: str
+    timezone: str
+    is_active: bool
+    born: date
+    gender: Gender
+    seeks: list[Gender]
+    min_age: int
+    max_age: int
+    latitude: float
+    longitude: float
+    reach_km: int
+    traits: list[float | None]
+    changed_at: datetime
+
+
+class Offer(BaseModel):
+    """Somebody who was offered to a user: as it was stored, but for `isWithdrawn`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+    userId: str = Field(description="The person who is offered.")  # noqa: N815  # offers are stored under these names
+    compatibilityScore: int | float  # noqa: N815
+    offeredAt: str  # noqa: N815
+    expiresAt: str  # noqa: N815
+    isWithdrawn: bool = Field(  # noqa: N815
+        description="Whether it is not to be shown any more: the person has gone, is inactive, blocks or is blocked."
+    )
+
+
+class UserOffers(BaseModel):
+    """What a user is offered on a date."""
+
+    user_id: UUID
+    tenant: str
+    date: date
+    timezone: str = Field(description="In which the offers were or are to be made: of the profile where none are yet.")
+    status: Literal["none"] | JobState = Field(
+        description="none: nothing was begun for this date, as before 9:00 of it; failed: it waits for a person."
+    )
+    offers: list[Offer] = Field(description="The best first. They never change once the status is completed.")
+    completed_at: datetime | None
+    error: str | None = Field(description="Why it failed, or is to be tried again.")
+
+
+def put(user_id: str, named: str | None, form: ProfileForm, change: Change) -> tuple[int, UserProfile]:
+    """Keep a profile: a new one (201), or in the place of the one that there is (200).
+
+    Raises:
+        RejectedRequestError: it makes no sense.
+        UserTakenError: the id is not to be had.
+        ForbiddenError, NotFoundError, TooManyError: see `Change.admit`.
+        DatabaseUnavailableError: this cannot be done just now.
+    """
+    slug = slug_of(named, change.caller)
+    tenant_id = change.admit("Changing a profile", slug)
+    id_ = _user(user_id)
+    profile = profiles.Profile(
+        **{name: getattr(form, name) for name in ProfileForm.model_fields}, changed_at=change.now
+    )
+    profiles.check(profile, change.now)
+    with change.database.tenant(tenant_id) as connection:
+        is_new = profiles.put(connection, tenant_id, id_, profile)
+        kept = profiles.show(connection, id_)
+    assert kept is not None  # it was written in this transaction
+    return (201 if is_new else 200), _told(id_, slug, kept)
+
+
+def show(user_id: str, named: str | None, caller: Caller, database: Database) -> UserProfile:
+    """A profile.
+
+    Raises:
+        NotFoundError: there is none, or none of this tenant.
+        RejectedRequestError, ForbiddenError, DatabaseUnavailableError: see `viewed`.
+    """
+    tenant_id, slug = viewed(database, named, caller)
+    id_ = _user(user_id)
+    with database.tenant(tenant_id) as connection:
+        found = profiles.show(connection, id_)
+    if found is None:
+        raise NotFoundError(NO_USER)
+    return _told(id_, slug, found)
+
+
+def remove(user_id: str, named: str | None, change: Change) -> None:
+    """Delete a profile, with what the user was ever offered. Raises as `put`; NotFoundError where there is none."""
+    tenant_id = change.admit("Deleting a profile", slug_of(named, change.caller))
+    id_ = _user(user_id)
+    with change.database.tenant(tenant_id) as connection:
+        _must(profiles.remove(connection, id_))
+
+
+def block(user_id: str, blocked_id: str, named: str | None, change: Change) -> None:
+    """Let two never be offered to one another again. Raises as `put`; NotFoundError where the first has no profile."""
+    tenant_id = change.admit("Blocking", slug_of(named, change.caller))
+    ids = _user(user_id), _user(blocked_id)
+    with change.database.tenant(tenant_id) as connection:
+        _must(profiles.block(connection, *ids, change.now))
+
+
+def unblock(user_id: str, blocked_id: str, named: str | None, change: Change) -> None:
+    """Take a block back, where there is one. Raises as `block`."""
+    tenant_id = change.admit("Unblocking", slug_of(named, change.caller))
+    ids = _user(user_id), _user(blocked_id)
+    with change.database.tenant(tenant_id) as connection:
+        _must(profiles.unblock(connection, *ids))
+
+
+def offered(
+    user_id: str, named: str | None, day: date | None, caller: Caller, database: Database, now: datetime
+) -> UserOffers:
+    """A user's offers of a date, by default of today where he is.
+
+    Raises:
+        NotFoundError: the user has no profile, or none of this tenant.
+        RejectedRequestError, ForbiddenError, DatabaseUnavailableError: see `viewed`.
+    """
+    tenant_id, slug = viewed(database, named, caller)
+    id_ = _user(user_id)
+    with database.tenant(tenant_id) as connection:
+        found = profiles.offered(connection, id_, day, now)
+    if found is None:
+        raise NotFoundError(NO_USER)
+    return UserOffers(
+        user_id=id_,
+        tenant=slug,
+        date=found.date,
+        timezone=found.timezone,
+        status=found.state or "none",
+        offers=[Offer(**one, isWithdrawn=one["userId"] in found.withdrawn) for one in found.offers],
+        completed_at=found.completed_at,
+        error=found.error,
+    )
+
+
+def _user(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise RejectedRequestError("A user's id is a UUID.") from None
+
+
+def _must(found: bool) -> None:
+    if not found:
+        raise NotFoundError(NO_USER)
+
+
+def _told(user_id: UUID, slug: str, profile: profiles.Profile) -> UserProfile:
+    return UserProfile(user_id=user_id, tenant=slug, **vars(profile))

@@ -1,0 +1,252 @@
+"""Pools of offers as people look after them: how far each date of a zone has come, its shards, and who was left out.
+
+What a list says is added up from shards, of which a pool has one for ten thousand people; no job is read for it. But
+for `owner`, each function runs in a transaction that sees one tenant alone (`Database.tenant`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+from counterfoil.db import Connection
+from counterfoil.offers.profiles import JobState, withdrawn
+from counterfoil.work import KINDS
+
+PoolState = Literal["running", "completed", "failed"]
+
+PUNCTUAL = timedelta(hours=1)
+"""How long after 9:00, or after somebody came late, offers have to be there."""
+MOST_SHARDS = 200
+"""Of a pool that are shown: those that failed, then those under way, then the others."""
+_WORKER = "offers"
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The offers of one date in one zone, and how far they have come."""
+
+    id: UUID
+    date: date
+    timezone: str
+    people: int
+    """Who were pinned."""
+    offered_at: datetime
+    expires_at: datetime
+    pinned_at: datetime
+    algorithm_version: int
+    rules: Mapping[str, Any]
+    shards: int
+    pending: int
+    """Users whose offers wait, to be tried again among them."""
+    running: int
+    completed: int
+    failed: int
+    """Users whose offers failed, and wait for a person."""
+    ended_at: datetime | None
+    """When the last shard came to its end; None while one has not."""
+    late: int
+    """Users whose offers were not there, or are not, at the time that was promised."""
+
+    @property
+    def users(self) -> int:
+        """All who are or were to be served, late-comers among them."""
+        return self.pending + self.running + self.completed + self.failed
+
+    @property
+    def state(self) -> PoolState:
+        """Failed where a person has to do something, else whether all is done."""
+        if self.failed:
+            return "failed"
+        return "running" if self.ended_at is None else "completed"
+
+
+class Place(NamedTuple):
+    """Where a page ends, or begins behind."""
+
+    offered_at: datetime
+    id: UUID
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which pools. None: whatever it is."""
+
+    since: date | None = None
+    until: date | None = None
+    """Inclusive: days are meant."""
+    timezone: str | None = None
+    state: PoolState | None = None
+    after: Place | None = None
+
+
+# Whoever was put aside is of another shard, and counts there. A shard of late-comers is on time within an hour.
+_POOLS = """
+SELECT p.id, p.date, p.timezone, p.people, p.offered_at, p.expires_at, p.pinned_at, p.algorithm_version, p.rules, told.*
+FROM offer_pool p CROSS JOIN LATERAL (
+    SELECT count(*), coalesce(sum(s.size) FILTER (WHERE s.status = 'pending'), 0) AS pending,
+           coalesce(sum(s.size) FILTER (WHERE s.status = 'in-progress'), 0) AS running,
+           coalesce(sum(s.completed) FILTER (WHERE s.status = 'succeeded'), 0) AS completed,
+           coalesce(sum(s.size) FILTER (WHERE s.status = 'failed'), 0) AS failed,
+           CASE WHEN count(*) = count(s.ended_at) THEN max(s.ended_at) END AS ended_at,
+           coalesce(sum(s.size) FILTER (
+               WHERE coalesce(s.ended_at, %(now)s)
+                     > CASE WHEN s.name LIKE 'late/%%' THEN s.created_at ELSE p.offered_at END + %(punctual)s
+           ), 0) AS late
+    FROM offer_shard s WHERE s.pool_id = p.id
+) AS told
+WHERE {conditions} ORDER BY p.offered_at DESC, p.id DESC LIMIT %(limit)s
+"""
+_CONDITIONS = {
+    "id": "p.id = %(id)s",
+    "since": "p.date >= %(since)s",
+    "until": "p.date <= %(until)s",
+    "timezone": "p.timezone = %(timezone)s",
+    "after_at": "(p.offered_at, p.id) < (%(after_at)s, %(after_id)s)",
+    "state": """
+        %(state)s = CASE WHEN told.failed > 0 THEN 'failed' WHEN told.ended_at IS NULL THEN 'running'
+                         ELSE 'completed' END
+    """,
+}
+
+
+def page(connection: Connection, tenant_id: UUID, wanted: Wanted, now: datetime, limit: int) -> list[Pool]:
+    """The next pools of a tenant that are wanted, the latest first."""
+    after_at, after_id = wanted.after or (None, None)
+    return _pools(connection, tenant_id, now, limit, {**vars(wanted), "after_at": after_at, "after_id": after_id})
+
+
+def show(connection: Connection, tenant_id: UUID, pool_id: UUID, now: datetime) -> Pool | None:
+    """One pool."""
+    found = _pools(connection, tenant_id, now, 1, {"id": pool_id})
+    return found[0] if found else None
+
+
+def _pools(connection: Connection, tenant_id: UUID, now: datetime, limit: int, wanted: Mapping[str, Any]) -> list[Pool]:
+    chosen = [text for name, text in _CONDITIONS.items() if wanted.get(name) is not None]
+    statement = _POOLS.format(conditions=" AND ".join(["p.tenant_id = %(tenant)s", *chosen]))
+    values = {**wanted, "tenant": tenant_id, "now": now, "punctual": PUNCTUAL, "limit": limit}
+    return [Pool(*row) for row in connection.execute(statement.encode(), values)]
+
+
+def owner(connection: Connection, pool_id: UUID) -> tuple[UUID, str] | None:
+    """The tenant of a pool, by id and slug; as the delivery role. None where there is no such pool."""
+    row = connection.execute(
+        "SELECT p.tenant_id, t.slug FROM offer_pool p JOIN tenant t ON t.id = p.tenant_id WHERE p.id = %s", [pool_id]
+    ).fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The work of serving some users of a pool."""
+
+    id: UUID
+    name: str
+    status: str
+    """As of all work; `skipped` where there was nothing to do."""
+    size: int
+    completed: int | None
+    put_aside: int | None
+    """Users whose data were broken: each has a place in a further shard."""
+    attempts: int
+    error: str | None
+    created_at: datetime
+    claimed_at: datetime | None
+    ended_at: datetime | None
+    next_attempt_at: datetime | None
+    letter: UUID | None = None
+    """Its dead letter."""
+
+
+_SHARDS = """
+SELECT id, name, coalesce(status, 'skipped'), size, completed, failed, attempts, coalesce(error, reason), created_at,
+       claimed_at, ended_at, next_attempt_at
+FROM offer_shard WHERE pool_id = %s
+ORDER BY CASE status WHEN 'failed' THEN 0 WHEN 'in-progress' THEN 1 WHEN 'pending' THEN 2 ELSE 3 END,
+         created_at, length(name), name
+LIMIT %s
+"""
+
+
+def shards(connection: Connection, pool_id: UUID) -> list[Shard]:
+    """The shards of a pool, MOST_SHARDS at most."""
+    found = [Shard(*row) for row in connection.execute(_SHARDS, [pool_id, MOST_SHARDS])]
+    letters = _letters(connection, [shard.id for shard in found])
+    return [replace(shard, letter=letters.get(shard.id)) for shard in found]
+
+
+def _letters(connection: Connection, works: Sequence[UUID]) -> dict[UUID, UUID]:
+    """The dead letters of these shards that there are, by the shard's id."""
+    ids = {KINDS[_WORKER].job_id(work): work for work in works}
+    found = connection.execute(
+        "SELECT job_id FROM dead_letter WHERE job_id = ANY(%s) AND purged_at IS NULL", [list(ids)]
+    ).fetchall()
+    return {ids[id_]: id_ for (id_,) in found}
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A user whose offers failed."""
+
+    user_id: UUID
+    shard_id: UUID
+    shard: str
+    error: str | None
+    attempts: int
+
+
+_FAILED = """
+SELECT j.user_id, j.shard_id, s.name, j.error_message, j.attempt FROM matchmaking_jobs j
+JOIN offer_shard s ON s.id = j.shard_id
+WHERE j.date = %(date)s AND j.timezone = %(timezone)s AND j.status = 'failed'
+  AND (%(after)s::uuid IS NULL OR j.user_id > %(after)s)
+ORDER BY j.user_id LIMIT %(limit)s
+"""
+
+
+def failed(connection: Connection, pool: Pool, after: UUID | None, limit: int) -> list[Failed]:
+    """The next users of a pool whose offers failed, by id."""
+    values = {"date": pool.date, "timezone": pool.timezone, "after": after, "limit": limit}
+    return [Failed(*row) for row in connection.execute(_FAILED, values)]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A user's offers of a date as they came about."""
+
+    user_id: UUID
+    status: JobState
+    shard_id: UUID
+    shard: str
+    attempts: int
+    started_at: datetime | None
+    completed_at: datetime | None
+    error: str | None
+    algorithm_version: int | None
+    inputs_hash: str | None
+    """In hexadecimal digits: of all that the offers were computed from."""
+    offers: Sequence[Mapping[str, Any]]
+    withdrawn: frozenset[str] = frozenset()
+    """Users among them who are not to be shown any more."""
+    letter: UUID | None = None
+    """The dead letter of the shard."""
+
+
+_JOB = """
+SELECT j.user_id, j.status, j.shard_id, s.name, j.attempt, j.started_at, j.completed_at, j.error_message,
+       j.algorithm_version, encode(j.inputs_hash, 'hex'), coalesce(j.offers, '[]')
+FROM matchmaking_jobs j JOIN offer_shard s ON s.id = j.shard_id
+WHERE j.date = %s AND j.timezone = %s AND j.user_id = %s
+"""
+
+
+def job(connection: Connection, pool: Pool, user_id: UUID) -> Job | None:
+    """The job of a user of a pool; None where he has none in it."""
+    row = connection.execute(_JOB, [pool.date, pool.timezone, user_id]).fetchone()
+    if row is None:
+        return None
+    found = Job(*row)
+    letter = _letters(connection, [found.shard_id]).get(found.shard_id)
+    return replace(found, withdrawn=withdrawn(connection, user_id, found.offers), letter=letter)

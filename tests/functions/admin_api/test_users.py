@@ -1,0 +1,293 @@
+"""Profiles are kept as they were given, blocks hold both ways, and offers are told as they were made."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil.db import Connection
+from counterfoil.offers.profiles import local_date
+from tests.factories import make_pool, make_profile, make_shard
+from tests.functions.admin_api.conftest import Answer, Ask
+from tests.functions.admin_api.rights import PROFILE
+
+USER = UUID("11111111-1111-4111-8111-111111111111")
+VIEWER, OPERATOR = "[viewer tenant:acme]", "[operator tenant:acme]"
+BERLIN = "Europe/Berlin"
+Users = Callable[..., Answer]
+
+
+@pytest.fixture
+def users(ask: Ask, acme: UUID) -> Users:
+    """`users(method, what, body, ...)` asks about a user, as a program of acme; `groups` and `user` as they differ."""
+
+    def asked(method: str, what: str, body: object = "", *, user: object = USER, **more: Any) -> Answer:
+        return ask(body, method=method, path=f"/api/users/{user}/{what}", **{"groups": OPERATOR, **more})
+
+    return asked
+
+
+def profile(**changed: Any) -> dict[str, Any]:
+    """A sound one; None leaves a field out."""
+    return {name: value for name, value in {**PROFILE, **changed}.items() if value is not None}
+
+
+def test_a_profile_is_kept_as_it_was_given_and_shown_so(users: Users) -> None:
+    given = profile(traits=[0.25, None, -1, 0.123456789, 1e-50])
+
+    kept = users("PUT", "profile", given)
+
+    assert kept.status == 201
+    assert kept.body | {"changed_at": ""} == {
+        **given,
+        "user_id": str(USER),
+        "tenant": "acme",
+        "is_active": True,
+        "traits": [0.25, None, -1.0, 0.123457, 0.0],
+        "changed_at": "",
+    }
+    assert users("GET", "profile", groups=VIEWER).body == kept.body
+
+
+def test_another_profile_is_put_in_the_place_of_the_whole_first_one(users: Users) -> None:
+    users("PUT", "profile", profile(traits=[1], is_active=False))
+
+    second = users("PUT", "profile", profile(reach_km=20100, timezone="Pacific/Chatham"))
+
+    assert second.status == 200
+    assert (second.body["traits"], second.body["is_active"], second.body["timezone"]) == ([], True, "Pacific/Chatham")
+
+
+TOMORROW = (datetime.now(UTC) + timedelta(days=2)).date()
+SEVENTEEN = (datetime.now(UTC) - timedelta(days=17 * 365.25)).date()
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "a zone that there is not": ({"timezone": "Europe/Berlim"}, "timezone is the name of a time zone of IANA"),
+    "a zone in other letters": ({"timezone": "europe/berlin"}, "timezone is the name of a time zone of IANA"),
+    "a path for a zone": ({"timezone": "../../etc/passwd"}, "timezone is the name of a time zone of IANA"),
+    "no zone": ({"timezone": None}, "wrong at timezone: Field required"),
+    "born in the future": ({"born": str(TOMORROW)}, "born is in the future"),
+    "born long ago": ({"born": "1899-12-31"}, "born is 1900-01-01 at the earliest"),
+    "a child": ({"born": str(SEVENTEEN)}, "not 18 yet"),
+    "born on no day": ({"born": "1990-02-30"}, "wrong at born"),
+    "born at a number": ({"born": 631152000}, "wrong at born: should be a date"),
+    "ages the wrong way round": ({"min_age": 40, "max_age": 39}, "min_age is not more than max_age"),
+    "ages of children": ({"min_age": 17}, "wrong at min_age"),
+    "half a year": ({"max_age": 40.5}, "wrong at max_age: should be a whole number"),
+    "a trait that is text": ({"traits": ["NaN"]}, "wrong at traits"),
+    "a trait too large": ({"traits": [1.01]}, "wrong at traits"),
+    "too many traits": ({"traits": [0.5] * 17}, "wrong at traits"),
+    "a place beyond the pole": ({"latitude": 90.5}, "wrong at latitude"),
+    "a place as text": ({"longitude": "13.4"}, "wrong at longitude"),
+    "nobody sought": ({"seeks": []}, "wrong at seeks"),
+    "somebody sought twice": ({"seeks": ["man", "man"]}, "seeks names each gender once"),
+    "a gender of its own": ({"gender": "robot"}, "wrong at gender"),
+    "no reach": ({"reach_km": 0}, "wrong at reach_km"),
+    "a field that there is not": ({"packed": "AA=="}, "wrong at a field"),
+    "active in words": ({"is_active": "yes"}, "wrong at is_active"),
+}
+
+
+@pytest.mark.parametrize(("changed", "says"), WRONG.values(), ids=WRONG)
+def test_a_profile_that_makes_no_sense_is_refused_with_the_field_named(
+    users: Users, admin: Connection, changed: dict[str, Any], says: str
+) -> None:
+    answer = users("PUT", "profile", profile(**changed))
+
+    assert answer.status == 422
+    assert says in answer.body["detail"]
+    assert admin.execute("SELECT count(*) FROM profile").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+@pytest.mark.parametrize("field", ["latitude", "traits"])
+def test_what_is_no_number_is_refused(users: Users, number: str, field: str) -> None:
+    value = f"[{number}]" if field == "traits" else number
+    text = json.dumps(profile(**{field: "@"})).replace('"@"', value)
+
+    assert users("PUT", "profile", text).status in {400, 422}
+
+
+@pytest.mark.parametrize("user", ["17", "11111111-1111-4111-8111-11111111111g"])
+def test_an_id_that_is_no_uuid_is_refused(users: Users, user: str) -> None:
+    answer = users("PUT", "profile", PROFILE, user=user)
+
+    assert (answer.status, answer.body["detail"]) == (422, "A user's id is a UUID.")
+
+
+def test_a_user_of_another_tenant_can_be_neither_taken_seen_nor_blocked_for(
+    users: Users, admin: Connection, make_tenant: Callable[..., UUID]
+) -> None:
+    theirs = make_profile(admin, make_tenant("other"))
+    before = admin.execute("SELECT * FROM profile").fetchone()
+
+    taken = users("PUT", "profile", PROFILE, user=theirs)
+
+    assert (taken.status, taken.body["detail"]) == (409, "This id cannot be used for a user: give another one.")
+    for method, what in (("GET", "profile"), ("DELETE", "profile"), ("PUT", f"blocks/{uuid4()}"), ("GET", "offers")):
+        there, gone = (users(method, what, user=user) for user in (theirs, uuid4()))
+        assert (there.status, there.body) == (404, gone.body)
+    assert admin.execute("SELECT * FROM profile").fetchone() == before
+
+
+def test_a_profile_that_is_deleted_takes_the_users_blocks_jobs_and_offers_along(
+    users: Users, admin: Connection, acme: UUID
+) -> None:
+    other = completed(admin, acme, USER)[0]
+    users("PUT", f"blocks/{uuid4()}")
+    users("PUT", f"blocks/{USER}", user=other)
+
+    assert users("DELETE", "profile").status == 204
+
+    left = admin.execute("""
+        SELECT (SELECT count(*) FROM matchmaking_jobs), (SELECT count(*) FROM offers),
+               (SELECT array_agg(blocked_id) FROM profile_block)
+    """).fetchone()
+    assert left == (0, 0, [USER])
+    assert users("DELETE", "profile").status == 404
+
+
+def test_a_block_is_made_once_and_taken_back_once(users: Users, admin: Connection) -> None:
+    users("PUT", "profile", PROFILE)
+    whom = uuid4()
+
+    assert [users("PUT", f"blocks/{whom}").status for _ in range(2)] == [204, 204]
+    assert admin.execute("SELECT user_id, blocked_id FROM profile_block").fetchall() == [(USER, whom)]
+    assert [users("DELETE", f"blocks/{whom}").status for _ in range(2)] == [204, 204]
+    assert admin.execute("SELECT count(*) FROM profile_block").fetchone() == (0,)
+
+
+def test_nobody_blocks_themselves_or_without_a_profile(users: Users) -> None:
+    assert users("PUT", f"blocks/{uuid4()}").status == 404
+    users("PUT", "profile", PROFILE)
+
+    answer = users("PUT", f"blocks/{USER}")
+
+    assert (answer.status, answer.body["detail"]) == (422, "A user cannot block themselves.")
+
+
+# Offers
+
+MADE = """
+UPDATE matchmaking_jobs SET status = 'completed', completed_at = now(), offers = %s::jsonb WHERE user_id = %s
+"""
+OFFERED = """
+INSERT INTO offers (date, user_id, candidate_id, tenant_id, id, rank, score, offered_at, expires_at)
+VALUES (%(date)s, %(user)s, %(candidate)s, %(tenant)s, %(id)s, %(rank)s, 9000, now(), now())
+"""
+
+
+def job(admin: Connection, tenant: UUID, user: UUID, day: date, **columns: Any) -> None:
+    """A job of a user, which has a profile in Berlin."""
+    make_profile(admin, tenant, user_id=user)
+    pool = make_pool(admin, tenant, date=day, timezone=BERLIN)
+    shard = make_shard(admin, tenant, [user], pool_id=pool)
+    values = {"status": "pending", "error_message": None, **columns, "user": user, "shard": shard, "tenant": tenant}
+    admin.execute(
+        """
+        INSERT INTO matchmaking_jobs (date, timezone, user_id, status, error_message, tenant_id, shard_id)
+        SELECT date, timezone, %(user)s, %(status)s, %(error_message)s, %(tenant)s, id FROM offer_shard
+        WHERE id = %(shard)s
+        """,
+        values,
+    )
+
+
+def completed(admin: Connection, tenant: UUID, user: UUID, candidates: int = 3) -> list[UUID]:
+    """A user who is offered others today. Returns their ids, the best first."""
+    day = local_date(BERLIN, datetime.now(UTC))
+    job(admin, tenant, user, day)
+    found = [make_profile(admin, tenant) for _ in range(candidates)]
+    told = []
+    for rank, candidate in enumerate(found, 1):
+        values = {"date": day, "user": user, "candidate": candidate, "tenant": tenant, "id": uuid4(), "rank": rank}
+        admin.execute(OFFERED, values)
+        told.append(
+            {
+                "id": str(values["id"]),
+                "userId": str(candidate),
+                "compatibilityScore": 9000 - rank,
+                "offeredAt": f"{day}T08:00:00.000Z",
+                "expiresAt": f"{day + timedelta(days=1)}T08:00:00.000Z",
+            }
+        )
+    admin.execute(MADE, [json.dumps(told), user])
+    return found
+
+
+def test_completed_offers_are_told_as_they_were_stored_for_today_where_the_user_is(
+    users: Users, admin: Connection, acme: UUID
+) -> None:
+    candidates = completed(admin, acme, USER)
+    stored = admin.execute("SELECT offers FROM matchmaking_jobs").fetchone()
+    assert stored is not None
+
+    answer = users("GET", "offers", groups=VIEWER)
+
+    assert answer.status == 200
+    assert [one["userId"] for one in answer.body["offers"]] == list(map(str, candidates))
+    assert answer.body["offers"] == [{**one, "isWithdrawn": False} for one in stored[0]]
+    assert (answer.body["status"], answer.body["timezone"]) == ("completed", BERLIN)
+    assert answer.body["date"] == str(local_date(BERLIN, datetime.now(UTC)))
+    again = users("GET", "offers", groups=VIEWER, headers={"if-none-match": answer.headers["ETag"]})
+    assert again.status == 304
+
+
+def test_who_has_gone_is_inactive_or_blocked_by_either_is_withdrawn(
+    users: Users, admin: Connection, acme: UUID
+) -> None:
+    gone, inactive, blocked, blocking, still, moved = completed(admin, acme, USER, 6)
+    users("DELETE", "profile", user=gone)
+    admin.execute("UPDATE profile SET is_active = false WHERE user_id = %s", [inactive])
+    admin.execute("UPDATE profile SET timezone = 'Asia/Tokyo' WHERE user_id = %s", [moved])
+    users("PUT", f"blocks/{blocked}")
+    users("PUT", f"blocks/{USER}", user=blocking)
+    users("PUT", f"blocks/{still}", user=moved)  # what others have between them is nothing to this user
+
+    offers = users("GET", "offers").body["offers"]
+
+    assert {UUID(one["userId"]): one["isWithdrawn"] for one in offers} == {
+        **dict.fromkeys([gone, inactive, blocked, blocking], True),
+        **dict.fromkeys([still, moved], False),
+    }
+
+
+@pytest.mark.parametrize("status", ["pending", "running", "failed"])
+def test_how_far_offers_are_is_told_with_what_went_wrong(
+    users: Users, admin: Connection, acme: UUID, status: str
+) -> None:
+    job(admin, acme, USER, date(2026, 3, 1), status=status, error_message="A trait is no number")
+
+    answer = users("GET", "offers", query={"date": "2026-03-01"})
+
+    assert (answer.status, answer.body["status"], answer.body["offers"]) == (200, status, [])
+    assert answer.body["error"] == "A trait is no number"
+
+
+def test_a_date_without_a_job_has_no_offers_and_a_user_without_a_profile_is_not_known(users: Users) -> None:
+    assert users("GET", "offers").status == 404
+    users("PUT", "profile", PROFILE)
+
+    told = users("GET", "offers", query={"date": "2030-12-31"}).body
+
+    assert (told["status"], told["date"], told["timezone"]) == ("none", "2030-12-31", PROFILE["timezone"])
+    assert told["offers"] == []
+
+
+@pytest.mark.parametrize("day", ["today", "1", "2026-13-01", "2026-01-01T00:00:00Z", "20260101"])
+def test_a_date_that_is_none_is_refused(users: Users, day: str) -> None:
+    assert users("GET", "offers", query={"date": day}).status == 422
+
+
+@pytest.mark.parametrize(
+    ("timezone", "now", "expected"),
+    [
+        ("Pacific/Kiritimati", datetime(2026, 1, 1, 10, 30, tzinfo=UTC), date(2026, 1, 2)),
+        ("Pacific/Pago_Pago", datetime(2026, 1, 1, 10, 30, tzinfo=UTC), date(2025, 12, 31)),
+        ("Nowhere/Else", datetime(2026, 1, 1, 23, 59, tzinfo=UTC), date(2026, 1, 1)),
+    ],
+)
+def test_today_is_the_date_where_the_user_is(timezone: str, now: datetime, expected: date) -> None:
+    assert local_date(timezone, now) == expected
