@@ -5,6 +5,8 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from counterfoil.offers.people import ROW, UNIT, People
 from tests.offers.people import Person, packed, people
@@ -72,7 +74,17 @@ def test_rows_that_end_too_early_are_refused():
     ],
 )
 def test_an_age_changes_on_the_birthday(born: date, day: date, age: int):
-    def number(of: date) -> int:
-        return int(of.strftime("%Y%m%d"))
+    person = Person(UUID(int=1), born=int(born.strftime("%Y%m%d")))
 
-    assert people(Person(UUID(int=1), born=number(born))).ages(number(day)).tolist() == [age]
+    assert people(person).ages(day).tolist() == [age]
+
+
+@settings(deadline=None)
+@given(st.sets(st.integers(0, 20) | st.integers(1 << 100, (1 << 100) + 9)), st.lists(st.integers(0, 20)))
+def test_people_are_found_by_their_ids_even_if_these_begin_alike(numbers: set[int], wanted: list[int]):
+    found = people(*(Person(UUID(int=number)) for number in sorted(numbers))).find(
+        people(*(Person(UUID(int=number)) for number in wanted)).ids
+    )
+
+    there = sorted(numbers)
+    assert found.tolist() == [there.index(number) if number in there else -1 for number in wanted]

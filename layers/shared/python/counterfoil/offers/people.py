@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
 from typing import Any, Self
 
@@ -28,6 +29,9 @@ ROW = np.dtype(
     ]
 )
 """What the database's `packed_person` writes, and says what each number means."""
+
+EXCLUSION = np.dtype([("user", ">i4"), ("candidate", "S16")])
+"""Somebody whom a user may not be offered, blocked or offered of late: the user's number in a shard, and an id."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +64,28 @@ class People:
         broken = (self.rows["traits"] == NOT_A_NUMBER).any(axis=1)
         return {int(row): "A trait of the profile is not a number" for row in np.flatnonzero(broken)}
 
-    def ages(self, date: int) -> NDArray[np.int16]:
-        """Ages in years on a date (yyyymmdd). Who was born on 29 February is a year older on 1 March of other years."""
-        ages: NDArray[np.int16] = ((date - self.rows["born"].astype(np.int32)) // 10_000).astype(np.int16)
+    def ages(self, day: date) -> NDArray[np.int16]:
+        """Ages in years on a day. Who was born on 29 February is a year older on 1 March of other years."""
+        today = day.year * 10_000 + day.month * 100 + day.day
+        ages: NDArray[np.int16] = ((today - self.rows["born"].astype(np.int32)) // 10_000).astype(np.int16)
         return ages
+
+    def find(self, ids: NDArray[np.bytes_]) -> NDArray[np.intp]:
+        """The row of each id, -1 where nobody has it. The rows have to be in the order of their ids."""
+        if not len(self):
+            return np.full(len(ids), -1)
+        last = len(self) - 1
+        rows = np.searchsorted(self._halves, _halves(ids)).clip(max=last)
+        missed = self.ids[rows] != ids
+        rows[missed] = np.searchsorted(self.ids, ids[missed]).clip(max=last)
+        rows[self.ids[rows] != ids] = -1
+        return rows
+
+    @cached_property
+    def _halves(self) -> NDArray[np.uint64]:
+        return _halves(self.ids)
+
+
+def _halves(ids: NDArray[np.bytes_]) -> NDArray[np.uint64]:
+    """The first half of ids as numbers: they are found several times as fast, and seldom shared."""
+    return np.ascontiguousarray(ids).view(">u8")[::2].astype(np.uint64)

@@ -1,0 +1,273 @@
+"""A day's offers: a pure function of a pool's people, the users, whom they may not be offered, the rules and the date.
+
+Two people suit each other if each has a gender and an age that the other seeks, and neither lives farther away than the
+other would go. A user's candidates are `Rules.candidates` neighbours along the curve (`curve.along`), half of them on
+either side, among those of the pool whose gender suits both ways and who seek somebody of about the user's age. Those
+who suit and are not excluded are offered by score, then by id.
+
+The score of two people is the same from both sides, rounded to a whole number from 0 to 10,000:
+
+    7,000 + 3,000 * t - 2,500 * d / r - 75 * a
+
+t is the cosine of the angle between their traits, 0 where somebody has given none; d how far apart they live, and r how
+far the one would go who would go less far, as straight lines through the earth; a the years between their ages, 20 at
+most. The same people get the same offers on any machine: dot products are those of small integers, which floats hold
+exactly in whatever order they are added, and all else is one IEEE operation after another (+, -, *, / and roots).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from counterfoil.offers.curve import along
+from counterfoil.offers.people import UNIT, People
+from counterfoil.offers.rules import Rules
+
+ALIKE, FAR, YEAR = 3000.0, 2500.0, 75.0
+"""What traits, distance and a year count."""
+YEARS = 20
+"""Whose ages differ by more are no less alike for it."""
+AGES_TOGETHER = 5
+"""Users choose among the same people if their ages begin with the same multiple of so many years."""
+
+EARTH_KM = 6371.0088
+EVERYWHERE = float((2 * UNIT + 2) ** 2)
+"""The square of a line that is longer than any through the earth, between places that are rounded."""
+
+_AT_ONCE = 64
+"""How many users are computed at once: what lies between stays near the processor."""
+_ONE_BY_ONE = 32
+"""Up to so many, the highest are found faster one by one than by sorting. Where most are equal, partitions are slow."""
+_NOBODY = -1
+_LAST = (1 << 32) - 1
+
+Ints = NDArray[np.int64]
+Indices = NDArray[np.intp]
+
+
+class Columns(NamedTuple):
+    """What a score is computed from, of some people or, in two dimensions, of the candidates of some users."""
+
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    z: NDArray[np.float64]
+    reach: NDArray[np.float64]
+    """The square of the longest line to somebody, in the units of places."""
+    age: NDArray[np.int16]
+    youngest: NDArray[np.int16]
+    oldest: NDArray[np.int16]
+    traits: NDArray[np.int8]
+    length: NDArray[np.float64]
+    """Of the traits; without end where all are 0, since then they say nothing."""
+
+    @classmethod
+    def of(cls, people: People, day: date) -> "Columns":
+        """The columns of people, in their order."""
+        rows = people.rows
+        reaches, which = np.unique(rows["reach_km"], return_inverse=True)
+        squares = np.square(rows["traits"], dtype=np.float64).sum(axis=1)
+        x, y, z = rows["place"].T.astype(np.float64)
+        return cls(
+            x=x,
+            y=y,
+            z=z,
+            reach=np.array([squared_line(reach) for reach in reaches.tolist()])[which],
+            age=people.ages(day),
+            youngest=rows["min_age"].astype(np.int16),
+            oldest=rows["max_age"].astype(np.int16),
+            traits=np.ascontiguousarray(rows["traits"]),
+            length=np.sqrt(np.where(squares > 0, squares, np.inf)),
+        )
+
+    def take(self, rows: Indices) -> "Columns":
+        """The columns of those in some rows, in the shape of `rows`."""
+        return Columns._make(column.take(rows, axis=0) for column in self)
+
+
+@cache
+def squared_line(km: int) -> float:
+    """The square of the straight line between places that are so far apart on the ground, in the units of places.
+
+    The sine is summed up here (Taylor's series), since those of libraries differ in their last digit.
+    """
+    half = km / (2 * EARTH_KM)
+    if half > 1.5707:
+        return EVERYWHERE
+    term = sine = half
+    for power in range(3, 31, 2):
+        term = -term * half * half / (power * (power - 1))
+        sine += term
+    return float(int(4.0 * UNIT * UNIT * sine * sine))
+
+
+class Pool:
+    """The people who are offered to one another on a day, ordered for finding neighbours. Made once for many shards.
+
+    Raises:
+        ValueError: somebody is in it twice.
+    """
+
+    def __init__(self, people: People, day: date) -> None:
+        self.people = People(people.rows[np.argsort(people.ids)])
+        """By id, in whatever order they were given."""
+        if (self.people.ids[1:] == self.people.ids[:-1]).any():
+            raise ValueError("somebody is in the pool twice")
+        self.day = day
+        places = along(self.people.rows["place"])
+        order = np.argsort(places, kind="stable")
+        self.columns = Columns.of(self.people, day).take(order)
+        """Along the curve, then by id."""
+        self.backwards = _LAST - order
+        """Of those in `columns`: the lower, the later comes an id."""
+        self._stands = np.empty_like(order)
+        self._stands[order] = np.arange(len(order))
+        self._places, place = np.unique(places[order], return_inverse=True)
+        self._order = place << 32 | order
+        rows, sound = self.people.rows[order], np.ones(len(order), bool)
+        sound[self._stands[list(self.people.faults)]] = False
+        self._gender, self._seeks = rows["gender"] * sound, rows["seeks"].astype(np.int16)
+        self._suited: dict[int, NDArray[np.int32]] = {}
+
+    def suited(self, kind: int) -> NDArray[np.int32]:
+        """Where those stand along the curve who may suit users of a kind (`kinds`)."""
+        if kind not in self._suited:
+            gender, seeks, age = kind >> 10, kind >> 7 & 7, kind & 127
+            those = (self._gender & seeks != 0) & (self._seeks & gender != 0)
+            those &= (self.columns.youngest < age + AGES_TOGETHER) & (self.columns.oldest >= age)
+            self._suited[kind] = np.flatnonzero(those).astype(np.int32)
+        return self._suited[kind]
+
+    def stands(self, ids: NDArray[np.bytes_]) -> Indices:
+        """Where people stand along the curve, -1 for those who are not of the pool."""
+        stands: Indices = np.append(self._stands, -1)[self.people.find(ids)]
+        return stands
+
+    def before(self, users: People) -> Indices:
+        """How many of the pool stand before each user along the curve, be the user of the pool or not."""
+        places = along(users.rows["place"])
+        place = np.searchsorted(self._places, places)
+        same = np.append(self._places, -1)[place] == places
+        before: Indices = np.searchsorted(self._order, place << 32 | np.searchsorted(self.people.ids, users.ids) * same)
+        return before
+
+
+def kinds(users: People, ages: NDArray[np.int16]) -> NDArray[np.int32]:
+    """What users have in common who choose among the same people, as a number; 0 for those whose records are broken."""
+    ages = (ages // AGES_TOGETHER * AGES_TOGETHER).clip(0, 127)
+    numbers = users.rows["gender"].astype(np.int32) << 10 | users.rows["seeks"].astype(np.int32) << 7 | ages
+    numbers[list(users.faults)] = 0
+    return numbers
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The offers of some users, user by user, each user's best first."""
+
+    counts: Ints
+    """By user."""
+    candidates: Ints
+    """Positions in the people of the pool."""
+    scores: Ints
+    faults: Mapping[int, str]
+    """By user: what is wrong with a record from which no offers can be computed."""
+
+
+def compute(pool: Pool, users: People, excluded: NDArray[Any], rules: Rules) -> Computed:
+    """Compute the offers of users, who may be of the pool or not.
+
+    Args:
+        pool: who is offered.
+        users: whom they are offered to.
+        excluded: who may not be offered to whom (`people.EXCLUSION`).
+        rules: how offers are made.
+    """
+    best = ranked(pool, users, excluded, rules.candidates, rules.offers)
+    offered = best[best != _NOBODY]
+    return Computed((best != _NOBODY).sum(axis=1), _LAST - (offered & _LAST), offered >> 32, users.faults)
+
+
+def ranked(pool: Pool, users: People, excluded: NDArray[Any], width: int, depth: int) -> Ints:
+    """The best `depth` candidates of each user, the best first, shape (users, depth); -1 after the last.
+
+    A candidate is one number, `score << 32 | 2**32 - 1 - position`, so that whoever comes first has the highest.
+    """
+    best = np.full((len(users), depth), _NOBODY, np.int64)
+    columns, before = Columns.of(users, pool.day), pool.before(users)
+    number = np.concatenate([excluded["user"], np.arange(len(users))])
+    banned = pool.stands(np.concatenate([excluded["candidate"], users.ids]))
+    kind_of = kinds(users, columns.age)
+    for kind in np.unique(kind_of[kind_of > 0]).tolist():
+        members, near = np.flatnonzero(kind_of == kind), pool.suited(kind)
+        windows = sliding_window_view(near, min(width, len(near)))
+        starts = (np.searchsorted(near, before[members]) - width // 2).clip(0, len(windows) - 1)
+        lines, cells = _banned_cells(number, banned, near, members, starts, windows.shape[1])
+        for first in range(0, len(members), _AT_ONCE):
+            some = slice(first, first + _AT_ONCE)
+            candidates = windows[starts[some]].astype(np.intp)
+            found = keys(
+                columns.take(members[some, None]), pool.columns.take(candidates), pool.backwards.take(candidates)
+            )
+            of_some = slice(*np.searchsorted(lines, [some.start, some.stop]))
+            found[lines[of_some] - first, cells[of_some]] = _NOBODY
+            highest = highest_of(found, depth)
+            best[members[some], : highest.shape[1]] = highest
+    return best
+
+
+def _banned_cells(
+    number: Indices, banned: Indices, near: NDArray[np.int32], members: Indices, starts: Indices, width: int
+) -> tuple[Indices, Indices]:
+    """Who is banned, as lines and columns of the windows of some users; lines rise."""
+    line_of = np.full(number.max() + 1, -1)
+    line_of[members] = np.arange(len(members))
+    mine = np.flatnonzero(line_of[number] >= 0)
+    lines, banned = line_of[number[mine]], banned[mine]
+    at = np.searchsorted(near, banned)
+    cells = at - starts[lines]
+    inside = (cells >= 0) & (cells < width)
+    inside[inside] = near[at[inside]] == banned[inside]
+    lines, cells = lines[inside], cells[inside]
+    order = np.argsort(lines, kind="stable")
+    return lines[order], cells[order]
+
+
+def keys(users: Columns, candidates: Columns, backwards: Ints) -> Ints:
+    """What candidates are ordered by, shape (users, candidates); -1 for those who do not suit the user."""
+    apart = np.square(candidates.x - users.x)
+    apart += np.square(candidates.y - users.y)
+    apart += np.square(candidates.z - users.z)
+    reach = np.minimum(candidates.reach, users.reach)
+    suits = apart <= reach
+    suits &= candidates.age >= users.youngest
+    suits &= candidates.age <= users.oldest
+    suits &= candidates.youngest <= users.age
+    suits &= candidates.oldest >= users.age
+    products = np.matmul(candidates.traits.astype(np.float32), users.traits.astype(np.float32).transpose(0, 2, 1))
+    score: NDArray[np.float64] = products[:, :, 0] / (candidates.length * users.length)
+    score *= ALIKE
+    apart /= reach
+    score -= FAR * np.sqrt(apart, out=apart)
+    score += 7000.5 - YEAR * np.minimum(np.abs(candidates.age - users.age), YEARS)
+    found = score.astype(np.int64)
+    found <<= 32
+    found |= backwards
+    return np.where(suits, found, _NOBODY)
+
+
+def highest_of(found: Ints, depth: int) -> Ints:
+    """The `depth` highest numbers of each row, or all of them, falling. `found` is used up."""
+    if depth > _ONE_BY_ONE:
+        return np.sort(found, axis=1)[:, : -depth - 1 : -1]
+    best = np.empty((len(found), min(depth, found.shape[1])), np.int64)
+    rows = np.arange(len(found))
+    for rank in range(best.shape[1]):
+        cells = found.argmax(axis=1)
+        best[:, rank] = found[rows, cells]
+        found[rows, cells] = _NOBODY
+    return best

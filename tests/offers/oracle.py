@@ -1,0 +1,69 @@
+"""A day's offers of one user, computed as the words say it, one person after another: for comparison."""
+
+import math
+from collections.abc import Collection, Iterable
+from datetime import date
+from functools import cache
+from uuid import UUID
+
+from counterfoil.offers.compute import squared_line
+from counterfoil.offers.curve import along
+from counterfoil.offers.rules import Rules
+from tests.offers.people import Person, people
+
+
+def offers(
+    pool: Iterable[Person], user: Person, excluded: Collection[UUID], rules: Rules, day: date
+) -> list[tuple[UUID, int]]:
+    """Whom a user is offered, best first, with the score."""
+    if broken(user):
+        return []
+    near = sorted((p for p in pool if not broken(p) and may_suit(p, user, day)), key=stand)
+    before = sum(stand(p) < stand(user) for p in near)
+    first = max(0, min(before - rules.candidates // 2, len(near) - rules.candidates))
+    scored = [
+        (-score(user, p, day), p.id)
+        for p in near[first : first + rules.candidates]
+        if p.id != user.id and p.id not in excluded and suits(p, user, day) and suits(user, p, day) and reach(user, p)
+    ]
+    return [(candidate, -score) for score, candidate in sorted(scored)[: rules.offers]]
+
+
+def broken(person: Person) -> bool:
+    return -128 in person.traits
+
+
+@cache
+def stand(person: Person) -> tuple[int, bytes]:
+    return int(along(people(person).rows["place"])[0]), person.id.bytes
+
+
+def may_suit(candidate: Person, user: Person, day: date) -> bool:
+    years = age(user, day) // 5 * 5
+    genders = candidate.gender & user.seeks and user.gender & candidate.seeks
+    return bool(genders) and candidate.min_age <= years + 4 and candidate.max_age >= years
+
+
+def suits(one: Person, other: Person, day: date) -> bool:
+    return bool(one.seeks & other.gender) and one.min_age <= age(other, day) <= one.max_age
+
+
+def age(person: Person, day: date) -> int:
+    year, month_day = divmod(person.born, 10_000)
+    return day.year - year - ((day.month, day.day) < divmod(month_day, 100))
+
+
+def apart(one: Person, other: Person) -> int:
+    return sum((a - b) ** 2 for a, b in zip(one.place, other.place, strict=True))
+
+
+def reach(one: Person, other: Person) -> bool:
+    return apart(one, other) <= squared_line(min(one.reach_km, other.reach_km))
+
+
+def score(one: Person, other: Person, day: date) -> int:
+    lengths = math.sqrt(sum(t * t for t in one.traits)) * math.sqrt(sum(t * t for t in other.traits))
+    alike = sum(a * b for a, b in zip(one.traits, other.traits, strict=True)) / lengths if lengths else 0.0
+    far = math.sqrt(apart(one, other) / squared_line(min(one.reach_km, other.reach_km)))
+    years = min(abs(age(one, day) - age(other, day)), 20)
+    return int(3000.0 * alike - 2500.0 * far + (7000.5 - 75.0 * years))

@@ -1,0 +1,196 @@
+"""Who is offered to whom."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from counterfoil.offers.compute import EARTH_KM, EVERYWHERE, Pool, compute, highest_of, squared_line
+from counterfoil.offers.people import EXCLUSION, UNIT
+from counterfoil.offers.rules import Rules
+from tests.offers import oracle
+from tests.offers.people import MAN, NONBINARY, WOMAN, Person, people
+
+DAY = date(2026, 11, 23)
+ANYWHERE = 20_100
+RULES = Rules(offers=5, candidates=1000, most_offered=None, repeat_days=30)
+
+
+def computed(
+    pool: Sequence[Person],
+    users: Sequence[Person] | None = None,
+    excluded: Sequence[tuple[int, UUID]] = (),
+    rules: Rules = RULES,
+    day: date = DAY,
+) -> list[list[tuple[UUID, int]]]:
+    """By user: whom the user is offered, with the score."""
+    made = Pool(people(*pool), day)
+    rows = np.array([(user, candidate.bytes) for user, candidate in excluded], EXCLUSION)
+    users = pool if users is None else users
+    found = compute(made, people(*users), rows, rules)
+    ids = sorted(person.id for person in pool)
+    pairs = [(ids[at], score) for at, score in zip(found.candidates.tolist(), found.scores.tolist(), strict=True)]
+    ends = np.cumsum(found.counts).tolist()
+    return [pairs[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def offered(*pool: Person, **more: Any) -> list[list[int]]:
+    """By user of a pool: the ids of whom the user is offered, as numbers."""
+    return [[candidate.int for candidate, _ in one] for one in computed(pool, **more)]
+
+
+_cities = [(52.5, 13.4), (52.6, 13.5), (48.1, 11.6), (-17.8, 179.9), (-17.8, -179.9), (89.9, 0.0), (89.9, 180.0)]
+_persons = st.builds(
+    lambda number, city, **more: Person(UUID(int=number), *city, **more),
+    number=st.integers(1, 60) | st.integers(1 << 127, (1 << 127) + 5),
+    city=st.sampled_from(_cities),
+    born=st.dates(date(1960, 1, 1), date(2009, 1, 1)).map(lambda day: int(day.strftime("%Y%m%d"))),
+    gender=st.sampled_from([WOMAN, MAN, NONBINARY]),
+    seeks=st.integers(1, 7),
+    min_age=st.integers(18, 40),
+    max_age=st.integers(40, 80),
+    reach_km=st.sampled_from([1, 10, 25, 300, 1000, ANYWHERE]),
+    traits=st.tuples(*[st.integers(-127, 127)] * 16) | st.sampled_from([(0,) * 16, (127,) * 16, (0,) * 15 + (-128,)]),
+)
+
+
+@settings(deadline=None)
+@given(
+    pool=st.lists(_persons, min_size=1, max_size=25, unique_by=lambda person: person.id),
+    late=st.lists(_persons, max_size=3, unique_by=lambda person: person.id),
+    candidates=st.integers(1, 40),
+    offers=st.integers(1, 40),
+    data=st.data(),
+)
+def test_offers_are_those_that_the_words_say(
+    pool: list[Person], late: list[Person], candidates: int, offers: int, data: st.DataObject
+):
+    users = [*pool, *(person for person in late if person.id not in {p.id for p in pool})]
+    ids = st.sampled_from([person.id for person in users])
+    excluded = data.draw(st.lists(st.tuples(st.integers(0, len(users) - 1), ids), max_size=10).map(sorted))
+    rules = replace(RULES, offers=offers, candidates=candidates)
+
+    found = computed(pool, users, excluded, rules)
+
+    for number, user in enumerate(users):
+        not_to = {candidate for to, candidate in excluded if to == number}
+        assert found[number] == oracle.offers(pool, user, not_to, rules, DAY)
+
+
+def test_of_equal_scores_the_lower_id_comes_first():
+    everybody = [Person(UUID(int=number)) for number in (7, 3, 5, 1, 6, 2, 4)]
+
+    assert offered(*everybody)[0] == [1, 2, 3, 4, 5]
+    assert offered(*everybody)[3] == [2, 3, 4, 5, 6]
+
+
+def test_one_alone_is_offered_nobody():
+    assert offered(Person(UUID(int=1))) == [[]]
+
+
+def test_who_is_sought_by_nobody_is_offered_nobody_and_to_nobody():
+    woman, other = Person(UUID(int=1)), Person(UUID(int=2))
+    man = Person(UUID(int=3), gender=MAN, seeks=WOMAN)
+
+    assert offered(woman, other, man) == [[2], [1], []]
+
+
+def test_what_somebody_seeks_has_to_hold_both_ways():
+    man, woman = Person(UUID(int=1), gender=MAN, seeks=WOMAN), Person(UUID(int=2), gender=WOMAN, seeks=WOMAN | MAN)
+    nonbinary = Person(UUID(int=3), gender=NONBINARY, seeks=MAN)
+
+    assert offered(man, woman, nonbinary) == [[2], [1], []]
+
+
+def test_a_trait_that_is_no_number_leaves_that_person_out_and_nobody_else():
+    broken = Person(UUID(int=2), traits=(-128,) + (0,) * 15)
+    pool = people(Person(UUID(int=1)), broken, Person(UUID(int=3)))
+
+    found = compute(Pool(pool, DAY), pool, np.empty(0, EXCLUSION), RULES)
+
+    assert found.faults == {1: "A trait of the profile is not a number"}
+    assert found.counts.tolist() == [1, 0, 1]
+    assert found.candidates.tolist() == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("born", "day", "together"),
+    [
+        (2000_11_24, DAY, False),
+        (2000_11_23, DAY, True),
+        (2000_02_29, date(2026, 2, 28), False),
+        (2000_02_29, date(2026, 3, 1), True),
+    ],
+)
+def test_somebody_is_old_enough_from_the_birthday_on(born: int, day: date, together: bool):
+    seeks = Person(UUID(int=1), min_age=26)
+    young = Person(UUID(int=2), born=born)
+
+    assert offered(seeks, young, day=day) == ([[2], [1]] if together else [[], []])
+
+
+def test_neighbours_across_the_antimeridian_are_near():
+    east = Person(UUID(int=1), -17.8, 179.99, reach_km=3)
+    west = Person(UUID(int=2), -17.8, -179.99, reach_km=3)
+
+    assert offered(east, west) == [[2], [1]]
+
+
+@pytest.mark.parametrize(("reach_km", "together"), [(111, False), (112, True)])
+def test_somebody_is_too_far_away_if_only_one_would_go_there(reach_km: int, together: bool):
+    # A degree of latitude is 111.195 km.
+    near = Person(UUID(int=1), 50, 8, reach_km=reach_km)
+    far = Person(UUID(int=2), 51, 8, reach_km=ANYWHERE)
+
+    assert offered(near, far) == ([[2], [1]] if together else [[], []])
+
+
+def test_who_would_go_anywhere_would_go_to_the_other_end_of_the_world():
+    here = Person(UUID(int=1), 40.4, -3.7, reach_km=ANYWHERE)
+    there = Person(UUID(int=2), -40.4, 176.3, reach_km=ANYWHERE)
+
+    assert computed([here, there]) == [[(UUID(int=2), 4500)], [(UUID(int=1), 4500)]]
+
+
+def test_those_who_are_alike_in_all_have_the_highest_score_and_opposites_the_lowest():
+    one = Person(UUID(int=1), traits=(90, -20) * 8)
+    same = Person(UUID(int=2), traits=(45, -10) * 8)
+    opposite = Person(UUID(int=3), born=1960_01_01, traits=(-90, 20) * 8)
+
+    assert computed([one, same, opposite])[0] == [(same.id, 10_000), (opposite.id, 2_500)]
+
+
+def test_users_of_another_pool_are_offered_its_people():
+    assert computed([Person(UUID(int=1))], [Person(UUID(int=9))]) == [[(UUID(int=1), 7_000)]]
+
+
+def test_nobody_is_twice_in_a_pool():
+    with pytest.raises(ValueError, match="twice"):
+        Pool(people(Person(UUID(int=1)), Person(UUID(int=1))), DAY)
+
+
+@pytest.mark.parametrize("km", [1, 7, 50, 111, 1000, 5000, 10_000, 19_000, 20_010])
+def test_lines_through_the_earth_are_those_of_trigonometry(km: int):
+    assert squared_line(km) == pytest.approx((2 * UNIT * math.sin(km / EARTH_KM / 2)) ** 2, rel=1e-9, abs=1)
+
+
+def test_a_longer_reach_is_a_longer_line():
+    lines = [squared_line(km) for km in range(1, ANYWHERE + 1)]
+
+    assert all(one < other or other == EVERYWHERE for one, other in pairwise(lines))
+    assert lines[-1] == EVERYWHERE
+
+
+@given(st.lists(st.integers(-1, 9), min_size=1, max_size=80), st.integers(1, 80))
+def test_the_highest_are_found_one_by_one_as_by_sorting(numbers: list[int], depth: int):
+    found = np.array([numbers, numbers[::-1]])
+
+    assert highest_of(found, depth).tolist() == [sorted(numbers, reverse=True)[:depth]] * 2
