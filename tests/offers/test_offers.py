@@ -1,0 +1,92 @@
+"""What is kept of computed offers."""
+
+import json
+from dataclasses import replace
+from datetime import date, datetime, timedelta, timezone
+from uuid import UUID, uuid5
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from counterfoil.offers.offers import MATCHMAKING_NAMESPACE, documents, inputs_hashes, offer_id
+from counterfoil.offers.people import EXCLUSION, People
+from counterfoil.offers.rules import Rules
+from tests.offers.people import Person, people
+
+DAY = date(2026, 11, 23)
+RULES = Rules(offers=5, candidates=1000, most_offered=None, repeat_days=30)
+ONE, TWO, THREE = UUID(int=1 << 120), UUID(int=2), UUID(int=3 << 64)
+
+
+def ids(*wanted: UUID) -> np.ndarray:
+    return people(*map(Person, wanted)).ids
+
+
+@given(st.dates(), st.uuids(), st.uuids())
+def test_the_id_of_an_offer_is_a_uuid_of_the_day_and_both_people(day: date, user: UUID, candidate: UUID):
+    assert offer_id(day, user, candidate) == uuid5(MATCHMAKING_NAMESPACE, f"{day}:{user}:{candidate}")
+
+
+def test_documents_are_as_apps_expect_them():
+    nine = datetime(2026, 11, 23, 9, tzinfo=timezone(timedelta(hours=5, minutes=45)))
+
+    made, texts = documents(
+        DAY,
+        ids(ONE, TWO, THREE),
+        ids(TWO, THREE, ONE),
+        np.array([2, 0, 1]),
+        np.array([9000, 8000, 7]),
+        nine,
+        nine + timedelta(days=1),
+    )
+
+    times = {"offeredAt": "2026-11-23T03:15:00Z", "expiresAt": "2026-11-24T03:15:00Z"}
+    assert [json.loads(text) for text in texts] == [
+        [
+            {"id": str(offer_id(DAY, ONE, TWO)), "userId": str(TWO), "compatibilityScore": 9000, **times},
+            {"id": str(offer_id(DAY, ONE, THREE)), "userId": str(THREE), "compatibilityScore": 8000, **times},
+        ],
+        [],
+        [{"id": str(offer_id(DAY, THREE, ONE)), "userId": str(ONE), "compatibilityScore": 7, **times}],
+    ]
+    expected = [offer_id(DAY, ONE, TWO), offer_id(DAY, ONE, THREE), offer_id(DAY, THREE, ONE)]
+    assert made.tobytes() == b"".join(one.bytes for one in expected)
+
+
+def hashes(
+    users: People | None = None,
+    *,
+    pool: bytes = b"p",
+    rules: Rules = RULES,
+    excluded: list[tuple[int, UUID]] | None = None,
+) -> list[bytes]:
+    users = people(Person(ONE), Person(TWO)) if users is None else users
+    rows = [(number, candidate.bytes) for number, candidate in excluded or []]
+    return inputs_hashes(pool, rules, users, np.array(rows, EXCLUSION))
+
+
+def test_the_same_inputs_have_the_same_hash_in_whatever_shard():
+    alone = hashes(people(Person(TWO)), excluded=[(0, ONE), (0, THREE)])
+    together = hashes(excluded=[(0, THREE), (1, ONE), (1, THREE)])
+
+    assert alone == together[1:]
+    assert len(alone[0]) == 32
+
+
+def test_whatever_else_goes_in_changes_the_hash():
+    others = [
+        hashes(),
+        hashes(pool=b"q"),
+        hashes(rules=replace(RULES, offers=6)),
+        hashes(rules=replace(RULES, most_offered=9)),
+        hashes(excluded=[(0, TWO)]),
+        hashes(excluded=[(0, THREE)]),
+        hashes(people(Person(ONE, reach_km=99))),
+    ]
+
+    assert len({one[0] for one in others}) == len(others)
+
+
+def test_who_is_excluded_for_one_changes_the_hash_of_nobody_else():
+    assert hashes(excluded=[(0, THREE)])[1] == hashes()[1]
