@@ -43,6 +43,7 @@ COMMANDS = {
     "reprocess": Command("cli.reprocess:app", "Read or match a tenant's documents anew, so many a minute.", WORK),
     "tasks": Command("cli.tasks:app", "Hand in tasks for the workers to carry out; show, list and cancel them.", TASKS),
     "chat": Command("cli.chat:talk", "Talk to the language model of the local cloud, message by message.", TASKS),
+    "offers": Command("cli.offers:app", "Queue the daily offers of a date in a time zone, where they are not.", TASKS),
     "dlq": Command(
         "cli.dead_letters:app", "Look at dead letters, work that ended in failure; try it again, or settle it.", TASKS
     ),

@@ -23,7 +23,8 @@ from infra.packaging import Package, Target
 from infra.worker import RETRY_SUFFIX, Queues, Surroundings, Worker, output
 from infra.workers import ANNOUNCED, FedBy, Row, dependent, queue_rows, validate
 
-EVERY_MINUTE = "rate(1 minute)"
+SCHEDULES = {"minute": "rate(1 minute)", "hour": "cron(1 * * * ? *)"}
+"""What is due by the hour's clock begins a minute after it: no clock is so slow that the hour has not come for it."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,7 @@ class PipelineStack(Stack):
                 f"{worker.row.logical_name}Schedule",
                 name=worker.row.resource_name,
                 description=worker.row.does,
-                schedule_expression=EVERY_MINUTE,
+                schedule_expression=SCHEDULES[worker.row.every],
                 flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
                 target=scheduler.CfnSchedule.TargetProperty(
                     arn=function,

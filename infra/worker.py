@@ -156,10 +156,13 @@ class Worker(Construct):
             if network
             else {}
         )
-        # A scheduled call that failed is not repeated: the next one is due within the minute.
-        once: dict[str, Any] = (
-            {"retry_attempts": 0, "max_event_age": Duration.minutes(1)} if row.fed_by is FedBy.SCHEDULE else {}
-        )
+        # A scheduled call that failed is not repeated where the next one is due within the minute. That of an hour is
+        # called again after a minute, and once more after two; while it is busy, for half an hour.
+        again = {
+            "minute": {"retry_attempts": 0, "max_event_age": Duration.minutes(1)},
+            "hour": {"retry_attempts": 2, "max_event_age": Duration.minutes(30)},
+        }
+        once: dict[str, Any] = again[row.every] if row.fed_by is FedBy.SCHEDULE else {}
         return lambda_.Function(
             self,
             "Function",
@@ -337,6 +340,8 @@ class Worker(Construct):
             metric = self.function.metric_errors(**each_minute | {"statistic": "Sum"})
             says = f"Invocations of {row.resource_name} fail."
             rule = replace(rule, severity=Severity.CRITICAL)
+            if row.every == "hour":  # one that fails is one too many
+                rule = replace(rule, periods=1, datapoints=1)
         id_ = "".join(word.capitalize() for word in alarm.split("-"))
         around.bell.alarm(self, f"{id_}Alarm", metric, replace(rule, says=says))
 

@@ -111,6 +111,8 @@ class Row:
     extra_files: tuple[str, ...] = ()
     """Files and folders, from the root of the project, that its asset needs besides its own folder."""
     alarms: tuple[Alarm, ...] = ()
+    every: Literal["minute", "hour"] = "minute"
+    """How often a schedule starts it. A minute's round that failed is left to the next; an hour's is tried again."""
 
     @property
     def resource_name(self) -> str:
@@ -300,6 +302,16 @@ WORKERS: tuple[Row, ...] = (
         alarms=(Alarm.ERRORS,),
     ),
     Row(
+        name="offers_scheduler",
+        does="every hour: finds the time zones where it is 9:00 on a date not queued yet, and queues shards of users",
+        fed_by=FedBy.SCHEDULE,
+        every="hour",
+        timeout=900,
+        memory=512,
+        reserved_concurrency=1,
+        alarms=(Alarm.ERRORS,),
+    ),
+    Row(
         name="admin_api",
         does="answers the requests of people and their programs",
         fed_by=FedBy.HTTP_API,
@@ -474,6 +486,8 @@ def _faults_of_reach(row: Row) -> Iterator[str]:
                 yield f"write the prefix {prefix!r} in {name} without a leading and with a trailing slash"
     for prefix in set(row.writes) & set(ANNOUNCED):
         yield f"take {prefix} out of writes, for what is written there is announced as an upload"
+    if row.every != "minute" and row.fed_by is not FedBy.SCHEDULE:
+        yield "take every out, for no schedule starts it"
     if row.retries == "requeue" and not row.has_queue:
         yield "take retries out, for it has no queue whose messages could be tried again"
     if row.retry_waits and row.retries != "requeue":

@@ -208,8 +208,8 @@ class Cloud:
             raise CloudError("The local cloud's database has ended: run 'counterfoil up' to bring it back.")
         return server.url(DATABASE, user)
 
-    def client(self, service: str) -> Any:
-        """A client for an AWS service of this cloud."""
+    def client(self, service: str, *, patience: int = 60) -> Any:
+        """A client for an AWS service of this cloud, which waits so many seconds for an answer."""
         import boto3
         from botocore.config import Config
 
@@ -222,7 +222,7 @@ class Cloud:
             aws_secret_access_key=self.state.emulator.secret,
             config=Config(
                 connect_timeout=3,
-                read_timeout=60,
+                read_timeout=patience,
                 retries={"mode": "standard", "total_max_attempts": 3},
                 s3={"addressing_style": "path"},
             ),

@@ -203,6 +203,8 @@ def test_alarms_are_those_of_the_row_tell_somebody_and_link_to_their_page_of_the
         assert pipeline.resolved(found["AlarmActions"]) == [f"counterfoil-alarms-{severity}"]
         threshold = THRESHOLDS["oldest-pending"] if alarm is Alarm.MESSAGE_AGE else 0
         assert (found["Threshold"], found["ComparisonOperator"]) == (threshold, "GreaterThanThreshold")
+        if row.every == "hour":  # a call that fails has no other one beside it
+            assert (found["EvaluationPeriods"], found["DatapointsToAlarm"]) == (1, 1)
 
 
 def test_an_upload_whose_message_nobody_takes_raises_an_alarm_though_postgresql_knows_nothing_of_it(pipeline: Template):
@@ -243,16 +245,19 @@ def test_dead_letters_that_stay_raise_the_alarm_of_their_worker(pipeline: Templa
 
 
 @pytest.mark.parametrize("row", [row for row in WORKERS if row.fed_by is FedBy.SCHEDULE], ids=lambda row: row.name)
-def test_a_scheduled_worker_runs_every_minute_and_a_failed_round_is_not_repeated(pipeline: Template, row: Row):
+def test_a_scheduled_worker_runs_as_often_as_its_row_says_and_a_failed_minute_is_not_repeated(
+    pipeline: Template, row: Row
+):
+    expression, again = {"minute": ("rate(1 minute)", 0), "hour": ("cron(1 * * * ? *)", 2)}[row.every]
     schedules = pipeline.resources("AWS::Scheduler::Schedule").values()
     (schedule,) = [one for one in schedules if one["Name"] == row.resource_name]
 
-    assert schedule["ScheduleExpression"] == "rate(1 minute)"
+    assert schedule["ScheduleExpression"] == expression
     assert pipeline.resolved(schedule["Target"]["Arn"]) == row.resource_name
     assert schedule["Target"]["RetryPolicy"] == {"MaximumRetryAttempts": 0}
     configs = pipeline.resources("AWS::Lambda::EventInvokeConfig").values()
     (config,) = [one for one in configs if pipeline.resolved(one["FunctionName"]) == row.resource_name]
-    assert config["MaximumRetryAttempts"] == 0
+    assert config["MaximumRetryAttempts"] == again
     role = pipeline.document["Resources"][schedule["Target"]["RoleArn"]["Fn::GetAtt"][0]]["Properties"]
     assert list(pipeline.statements(role)) == [("Allow", "lambda:InvokeFunction", row.resource_name)]
 

@@ -139,6 +139,12 @@ def test_a_worker_without_a_queue_has_none_for_retries():
         validate([replace(CLOCK, retries="requeue")])
 
 
+def test_only_what_a_schedule_starts_says_how_often():
+    assert refusal([replace(CLOCK, every="hour")]) is None
+    sentence = "Worker 'source': take every out, for no schedule starts it."
+    assert refusal([replace(SOURCE, every="hour"), SINK]) == sentence
+
+
 def test_only_a_worker_whose_retries_are_new_messages_says_how_long_each_waits():
     with pytest.raises(WorkerTableError, match=r"set retries to \"requeue\" or take retry_waits out"):
         validate([replace(SOURCE, retry_waits=(30,)), SINK])

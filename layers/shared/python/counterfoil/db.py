@@ -32,7 +32,7 @@ LOCK_SECONDS = 10
 IDLE_SECONDS = 8
 """Longest pause inside a transaction. A frozen Lambda environment must not keep its locks from others for longer."""
 TRANSACTION_SECONDS = 60
-"""Longest transaction."""
+"""Longest transaction, but for a `lasting` one."""
 
 # A transaction and its settings, in one round trip: RDS Proxy refuses settings as options of the connection.
 _OPEN = SQL("""
@@ -254,6 +254,18 @@ def keeper(database: Database) -> Iterator[Connection]:
     """
     with database.delivery() as connection:
         connection.execute("SET LOCAL ROLE counterfoil_keeper")
+        yield connection
+
+
+@contextmanager
+def lasting(database: Database, tenant_id: UUID, seconds: int) -> Iterator[Connection]:
+    """As `Database.tenant`, for what may take up to so many seconds: then PostgreSQL ends it. Raises as that does."""
+    with database.tenant(tenant_id) as connection:
+        # A time-out that runs is not set anew: it is taken off first.
+        connection.execute(
+            "SELECT set_config('transaction_timeout', '0', true), set_config('transaction_timeout', %s, true)",
+            [f"{seconds}s"],
+        )
         yield connection
 
 

@@ -104,6 +104,12 @@ class Metric(StrEnum):
     LLM_OVER_BUDGET = "LlmOverBudget"
     """Questions that were not asked, since the budget of the day was used up."""
 
+    # By nothing, each hour, by the scheduler of daily offers.
+    POOLS_PINNED = "PoolsPinned"
+    """Pools of offers that were pinned, or to which people who came late were added."""
+    POOLS_LEFT = "PoolsLeft"
+    """Those that could not be: they failed, or no time was left."""
+
     # By nothing.
     UNEMBEDDED = "Unembedded"
     """Documents matched without the embedding that was asked for: the model failed, or its budget was used up."""

@@ -208,6 +208,18 @@ class Settings(BaseModel):
     """Where the console's users upload files to, as origins, where that is not where it is served."""
     console_url: str | None = None
     """Where the console is served; links in notifications lead there."""
+
+    offers_per_user: int = Field(default=5, ge=1, le=1000)
+    """Offers that a user gets on a day, at most. This and the next three are as they were when a pool was pinned."""
+    offers_candidates: int = Field(default=1000, ge=1, le=100_000)
+    """People that are looked at for each user: those who suit by gender and live nearest."""
+    offers_most_offered: int | None = Field(default=None, ge=1)
+    """To how many users one person may be offered on a day; None: to any number. With it a pool is one shard."""
+    offers_repeat_days: int = Field(default=30, ge=0, le=3650)
+    """For so many days nobody is offered to the same user again."""
+    offers_shard_users: int = Field(default=10_000, ge=1, le=100_000)
+    """Users of one shard, which is one piece of work."""
+
     notification_digest_seconds: float = Field(default=300, ge=0)
 
     breaker_failures: int = Field(default=5, ge=1)

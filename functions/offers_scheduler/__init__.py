@@ -1,0 +1,1 @@
+"""Worker `offers_scheduler`: pins what is due of daily offers, and queues it."""

@@ -1,0 +1,48 @@
+"""Every hour: the daily offers that are due are pinned and queued. Somebody may ask for those of one date and zone."""
+
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from counterfoil.db import Database
+from counterfoil.offers.rules import Rules
+from counterfoil.outbox import Outbox
+from counterfoil.settings import settings
+from functions.offers_scheduler.asked import Asked, RefusedError
+from functions.offers_scheduler.ticks import Scheduler
+
+
+@cache
+def function() -> Scheduler:
+    """What a tick is done with, made at the first invocation."""
+    chosen = settings()
+    database = Database.from_settings(chosen, max_connections=1)
+    rules = Rules(
+        offers=chosen.offers_per_user,
+        candidates=chosen.offers_candidates,
+        most_offered=chosen.offers_most_offered,
+        repeat_days=chosen.offers_repeat_days,
+    )
+    outbox = Outbox(database, chosen.queue_urls, chosen.retry_queue_urls)
+    return Scheduler(database, outbox, lambda: datetime.now(UTC), rules, chosen.offers_shard_users)
+
+
+def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Do what is due; or what `event` asks for, with `date`, `timezone` and perhaps the slug of a `tenant`.
+
+    Returns what was done, in numbers; `refused` is a sentence that says why somebody cannot have what he asks for.
+
+    Raises:
+        DatabaseUnavailableError: nothing was done; the next call does it.
+        UnfinishedError: something failed or is left; all else is done, and the log says why.
+    """
+
+    def time_left() -> float:
+        return float(context.get_remaining_time_in_millis()) / 1000
+
+    if "timezone" not in event:
+        return function().tick(time_left)
+    try:
+        return function().run(Asked.of(event), time_left)
+    except RefusedError as error:
+        return {"refused": str(error)}

@@ -1,0 +1,165 @@
+"""A tick of daily offers: pools that are due are pinned and queued, those who came late are added to pools of today."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from aws_lambda_powertools import Logger
+
+from counterfoil.db import Connection, Database, lasting, retry_conflicts
+from counterfoil.errors import TransientError, sentence
+from counterfoil.metrics import Metric, record
+from counterfoil.offers import pinning
+from counterfoil.offers.due import Due, current, due
+from counterfoil.offers.rules import Rules
+from counterfoil.outbox import Outbox, TimeLeft
+from counterfoil.work import Send
+from functions.offers_scheduler.asked import Asked, RefusedError
+
+LEAST_SECONDS = 30.0
+"""Of a tenant or pool: with less, it is left to the next call."""
+KEPT_SECONDS = 10
+"""Of these, for sending its messages and for the end: PostgreSQL has the rest."""
+
+logger = Logger()
+
+
+class UnfinishedError(TransientError):
+    """Something failed or is left; all else is done."""
+
+
+class Tenant(NamedTuple):
+    """A tenant."""
+
+    id: UUID
+    slug: str
+
+
+class Pool(NamedTuple):
+    """A pool that somebody waits for."""
+
+    tenant: Tenant
+    due: Due
+    is_late: bool
+    """Whether it is pinned, and these are late."""
+    people: int
+
+
+class Scheduler:
+    """Pins and queues."""
+
+    def __init__(
+        self, database: Database, outbox: Outbox, clock: Callable[[], datetime], rules: Rules, shard_users: int
+    ) -> None:
+        """`shard_users`: how many users a shard has, at most."""
+        self._database = database
+        self._outbox = outbox
+        self._clock = clock
+        self._rules = rules
+        self._shard_users = shard_users
+
+    def tick(self, time_left: TimeLeft) -> dict[str, int]:
+        """Do all that is due. Returns pools, their shards, and the people in these.
+
+        The small ones come first, so that one which takes all the time keeps no other from being done.
+
+        Raises:
+            DatabaseUnavailableError: nothing was done.
+            UnfinishedError: pools failed or are left; the others are done.
+        """
+        now = self._clock()
+
+        def wanted(connection: Connection, tenant: Tenant) -> Iterator[Pool]:
+            today = [current(zone, now) for zone in pinning.zones(connection, tenant.id)]
+            queued = pinning.pinned(connection, tenant.id, today)
+            new = set(due(now, [one.zone for one in today], queued))
+            served = [one for one in today if one in new or (one.zone, one.date) in queued]
+            for one, people in pinning.waiting(connection, tenant.id, served):
+                yield Pool(tenant, one, one not in new, people)
+
+        return self._pin_all(self._tenants(None), wanted, time_left)
+
+    def run(self, asked: Asked, time_left: TimeLeft) -> dict[str, int]:
+        """Do what is asked for: again, as often as somebody likes, for it is done once. Returns as `tick`.
+
+        Raises as `tick`, and:
+            RefusedError: nobody can have it.
+        """
+        now = self._clock()
+        one = asked.due(now)
+        tenants = self._tenants(asked.tenant)
+        if not tenants:
+            raise RefusedError(f"There is no tenant '{asked.tenant}'" if asked.tenant else "There are no tenants yet")
+
+        def wanted(connection: Connection, tenant: Tenant) -> Iterator[Pool]:
+            is_late = bool(pinning.pinned(connection, tenant.id, [one]) & {(one.zone, one.date)})
+            if is_late and one.expires_at <= now:
+                return  # whoever is new since then had no such date
+            for _, people in pinning.waiting(connection, tenant.id, [one]):
+                yield Pool(tenant, one, is_late, people)
+
+        return self._pin_all(tenants, wanted, time_left)
+
+    def _tenants(self, slug: str | None) -> list[Tenant]:
+        with self._database.delivery() as connection:
+            found = connection.execute(
+                "SELECT id, slug FROM tenant WHERE %(slug)s::text IS NULL OR slug = %(slug)s ORDER BY slug",
+                {"slug": slug},
+            )
+            return [Tenant(*row) for row in found]
+
+    def _pin_all(
+        self,
+        tenants: Sequence[Tenant],
+        wanted: Callable[[Connection, Tenant], Iterator[Pool]],
+        time_left: TimeLeft,
+    ) -> dict[str, int]:
+        failed: list[str] = []
+        left = shards = 0
+        pools: list[Pool] = []
+        for tenant in tenants:
+            if time_left() < LEAST_SECONDS:
+                left += 1
+                continue
+            with _going_on(failed, tenant=tenant.slug), self._transaction(tenant, time_left) as connection:
+                pools += wanted(connection, tenant)
+        done: list[Pool] = []
+        for pool in sorted(pools, key=lambda pool: pool.people):
+            if time_left() < LEAST_SECONDS:
+                left += 1
+                continue
+            with _going_on(failed, tenant=pool.tenant.slug, zone=pool.due.zone, date=str(pool.due.date)):
+                sends = retry_conflicts(partial(self._pin, pool, time_left))
+                done += [pool] if sends else []
+                shards += len(sends)
+                self._outbox.send(sends, time_left=time_left)
+        told = {"pools": len(done), "shards": shards, "people": sum(pool.people for pool in done)}
+        logger.info("tick", extra=told | {"failed": len(failed), "left": left})
+        record({Metric.POOLS_PINNED: len(done), Metric.POOLS_LEFT: len(failed) + left})
+        if failed or left:
+            raise UnfinishedError(f"Daily offers are not all queued: {len(failed)} pools failed and {left} are left")
+        return told
+
+    def _pin(self, pool: Pool, time_left: TimeLeft) -> list[Send]:
+        by = pinning.pin_late if pool.is_late else pinning.pin
+        with self._transaction(pool.tenant, time_left) as connection:
+            return by(connection, pool.tenant.id, pool.due, self._rules, self._shard_users, self._clock())
+
+    @contextmanager
+    def _transaction(self, tenant: Tenant, time_left: TimeLeft) -> Iterator[Connection]:
+        """A transaction that ends before the call does. A million people take most of a minute."""
+        with lasting(self._database, tenant.id, max(1, int(time_left()) - KEPT_SECONDS)) as connection:
+            yield connection
+
+
+@contextmanager
+def _going_on(failed: list[str], **about: Any) -> Iterator[None]:
+    """Note in `failed` what goes wrong in here, and go on: it is no reason for the others."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  # whatever it is
+        failed.append(sentence(error))
+        logger.error("Daily offers are not queued", extra=about | {"error": failed[-1]})

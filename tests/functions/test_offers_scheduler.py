@@ -1,0 +1,321 @@
+"""The scheduler of daily offers: what is due is queued once, and what fails in one place stops no other."""
+
+import importlib
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from types import ModuleType
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.errors import ConflictError, DatabaseUnavailableError
+from counterfoil.offers import pinning
+from counterfoil.offers.rules import Rules
+from counterfoil.outbox import Outbox
+from counterfoil.settings import settings
+from functions.offers_scheduler.asked import Asked, RefusedError
+from functions.offers_scheduler.ticks import LEAST_SECONDS, Scheduler, UnfinishedError
+from tests.delivery.harness import Context, FakeSqs, rows
+from tests.factories import make_profile
+
+QUEUE = "counterfoil-offers"
+NOON = datetime(2026, 1, 5, 12, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+class Office:
+    """Tenants with people, and a scheduler with a clock of its own."""
+
+    def __init__(self, admin: Connection, database: Database, tenants: dict[str, UUID]) -> None:
+        self.admin, self.tenants, self.now = admin, tenants, NOON
+        outbox = Outbox(database, {"offers": QUEUE}, clock=lambda: self.now, random=lambda: 0.0)
+        self.scheduler = Scheduler(database, outbox, lambda: self.now, Rules(5, 1000, None, 30), 2)
+
+    def settle(self, zone: str, tenant: str = "acme", number: int = 1) -> list[UUID]:
+        return [make_profile(self.admin, self.tenants[tenant], timezone=zone) for _ in range(number)]
+
+    def tick(self, left: Callable[[], float] = lambda: 800.0) -> dict[str, int]:
+        return self.scheduler.tick(left)
+
+    def run(self, **asked: str) -> dict[str, int]:
+        return self.scheduler.run(Asked.of(asked), lambda: 800.0)
+
+    def pools(self) -> set[tuple[str, str]]:
+        found = self.admin.execute("SELECT timezone, date::text FROM offer_pool").fetchall()
+        return {(zone, day) for zone, day in found}
+
+    def jobs(self) -> int:
+        return len(rows(self.admin, "matchmaking_jobs"))
+
+
+@pytest.fixture
+def office(database_url: str, admin: Connection, make_tenant: Callable[..., UUID], sqs: FakeSqs) -> Iterator[Office]:
+    alone = Database(database_url, max_connections=1)  # as on Lambda
+    yield Office(admin, alone, {slug: make_tenant(slug) for slug in ("acme", "umbrella")})
+    alone.close()
+
+
+def emitted(output: str) -> list[dict[str, Any]]:
+    return [line for line in map(json.loads, output.splitlines()) if "_aws" in line]
+
+
+def test_a_tick_pins_and_sends_what_is_due_of_every_tenant(office: Office, sqs: FakeSqs):
+    office.settle("Europe/Berlin", number=5)
+    office.settle("Pacific/Kiritimati")
+    office.settle("America/New_York", "umbrella")
+
+    assert office.tick() == {"pools": 3, "shards": 5, "people": 7}
+
+    assert office.pools() == {
+        ("Europe/Berlin", "2026-01-05"),
+        ("Pacific/Kiritimati", "2026-01-05"),
+        ("America/New_York", "2026-01-04"),
+    }
+    assert len(sqs.sent[QUEUE]) == 5
+    assert all(row["sent_at"] for row in rows(office.admin, "outbox"))
+    shards = {row["id"] for row in rows(office.admin, "offer_shard")}
+    assert {json.loads(entry["MessageBody"])["work_id"] for entry in sqs.sent[QUEUE]} == shards
+
+
+def test_a_tick_again_adds_nothing_until_it_is_nine_somewhere(office: Office, sqs: FakeSqs):
+    office.settle("Europe/Berlin", number=3)
+    office.settle("America/New_York")
+    office.tick()
+    assert office.tick() == {"pools": 0, "shards": 0, "people": 0}
+    office.now += HOUR
+    assert office.tick() == {"pools": 0, "shards": 0, "people": 0}
+    office.now += HOUR  # 14:01 UTC is 9:01 in New York
+    assert office.tick() == {"pools": 1, "shards": 1, "people": 1}
+    assert ("America/New_York", "2026-01-05") in office.pools()
+    assert len(sqs.sent[QUEUE]) == 4
+
+
+def test_who_comes_or_moves_between_two_ticks_is_added_at_the_next_one_once(office: Office):
+    (mover,) = office.settle("Asia/Tokyo")
+    office.settle("Europe/Berlin", number=2)
+    office.tick()
+    office.settle("Europe/Berlin")
+    office.admin.execute("UPDATE profile SET timezone = 'Europe/Berlin' WHERE user_id = %s", [mover])
+    office.now += HOUR
+    assert office.tick() == {"pools": 1, "shards": 1, "people": 1}  # the mover has the date already
+    assert office.jobs() == 4
+    assert office.tick()["pools"] == 0
+
+
+def test_what_was_missed_within_a_day_is_caught_up_on_and_what_has_expired_is_not(office: Office):
+    office.settle("Europe/Berlin")
+    office.now = datetime(2026, 1, 6, 7, 59, tzinfo=UTC)
+    office.tick()
+    assert office.pools() == {("Europe/Berlin", "2026-01-05")}
+    office.now = datetime(2026, 1, 9, 12, tzinfo=UTC)
+    office.tick()
+    assert office.pools() == {("Europe/Berlin", "2026-01-05"), ("Europe/Berlin", "2026-01-09")}
+
+
+def test_an_unknown_zone_is_queued_at_nine_of_utc(office: Office):
+    office.settle("Mars/Olympus")
+    office.tick()
+    assert office.pools() == {("Mars/Olympus", "2026-01-05")}
+
+
+def test_a_pool_that_fails_stops_no_other_and_is_told_at_the_end(
+    office: Office,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+):
+    for zone in ("Asia/Tokyo", "Europe/Berlin", "Europe/Lisbon"):
+        office.settle(zone)
+    pin = pinning.pin
+
+    def fails(connection: Connection, tenant_id: UUID, due: Any, *given: Any) -> Any:
+        if due.zone == "Europe/Berlin":
+            raise ValueError("the value 4711 of some column")
+        return pin(connection, tenant_id, due, *given)
+
+    monkeypatch.setattr(pinning, "pin", fails)
+    with pytest.raises(UnfinishedError, match=r"^Daily offers are not all queued: 1 pools failed and 0 are left$"):
+        office.tick()
+
+    assert {zone for zone, _ in office.pools()} == {"Asia/Tokyo", "Europe/Lisbon"}
+    (metrics,) = emitted(capsys.readouterr().out)
+    assert (metrics["PoolsPinned"], metrics["PoolsLeft"]) == ([2.0], [1.0])
+    assert [entry.message for entry in caplog.records if entry.levelname == "ERROR"] == ["Daily offers are not queued"]
+    assert "4711" not in str([vars(entry) for entry in caplog.records])
+    monkeypatch.setattr(pinning, "pin", pin)
+    assert office.tick() == {"pools": 1, "shards": 1, "people": 1}
+
+
+def test_a_tenant_that_cannot_be_looked_at_stops_no_other(office: Office, monkeypatch: pytest.MonkeyPatch):
+    office.settle("Europe/Berlin")
+    office.settle("Europe/Berlin", "umbrella")
+    zones = pinning.zones
+
+    def fails(connection: Connection, tenant_id: UUID) -> list[str]:
+        if tenant_id == office.tenants["acme"]:
+            raise DatabaseUnavailableError("away")
+        return zones(connection, tenant_id)
+
+    monkeypatch.setattr(pinning, "zones", fails)
+    with pytest.raises(UnfinishedError, match="1 pools failed and 0 are left"):
+        office.tick()
+    assert [row["tenant_id"] for row in rows(office.admin, "offer_pool")] == [str(office.tenants["umbrella"])]
+
+
+def test_a_pool_that_lost_against_another_transaction_is_tried_again(office: Office, monkeypatch: pytest.MonkeyPatch):
+    office.settle("Europe/Berlin")
+    pin, lost = pinning.pin, [1, 2]
+
+    def loses(*given: Any) -> Any:
+        if lost:
+            raise ConflictError(f"the {lost.pop()}. time")
+        return pin(*given)
+
+    monkeypatch.setattr(pinning, "pin", loses)
+    assert office.tick()["pools"] == 1
+
+
+def test_what_there_is_no_time_for_is_done_at_the_next_call_the_large_ones_last(office: Office):
+    office.settle("Asia/Tokyo", number=3)
+    office.settle("Europe/Berlin", number=1)
+    office.settle("Europe/Lisbon", number=2)
+    times = iter([800.0] * 6)  # one for each tenant, and two for each of two pools
+
+    with pytest.raises(UnfinishedError, match="0 pools failed and 2 are left"):
+        office.tick(lambda: next(times, LEAST_SECONDS - 1))
+
+    assert {zone for zone, _ in office.pools()} == {"Europe/Berlin"}
+    assert office.tick() == {"pools": 2, "shards": 3, "people": 5}
+
+
+def test_postgresql_ends_a_transaction_before_the_call_ends(office: Office, monkeypatch: pytest.MonkeyPatch):
+    office.settle("Europe/Berlin")
+    bounds: list[str] = []
+
+    def looks(connection: Connection, *_: Any) -> list[Any]:
+        bounds.extend(connection.execute("SHOW transaction_timeout").fetchone() or ())
+        return []
+
+    monkeypatch.setattr(pinning, "pin", looks)
+    office.tick(lambda: 55.0)
+    assert bounds == ["45s"]
+
+
+def test_a_large_pool_may_take_longer_than_other_transactions(office: Office, monkeypatch: pytest.MonkeyPatch):
+    office.settle("Europe/Berlin")
+    pin = pinning.pin
+
+    def takes_its_time(connection: Connection, *given: Any) -> Any:
+        connection.execute("SELECT pg_sleep(1.5)")
+        return pin(connection, *given)
+
+    monkeypatch.setattr("counterfoil.db.TRANSACTION_SECONDS", 1)
+    monkeypatch.setattr(pinning, "pin", takes_its_time)
+    assert office.tick()["pools"] == 1
+    office.settle("Europe/Lisbon")
+    monkeypatch.setattr("functions.offers_scheduler.ticks.KEPT_SECONDS", 799)
+    with pytest.raises(UnfinishedError):
+        office.tick()
+
+
+def test_a_run_queues_one_date_of_one_zone_of_whoever_is_meant(office: Office):
+    for tenant in ("acme", "umbrella"):
+        office.settle("Europe/Berlin", tenant, 2)
+        office.settle("Europe/Lisbon", tenant)
+    asked = {"date": "2026-01-04", "timezone": "Europe/Berlin"}
+    assert office.run(**asked, tenant="acme") == {"pools": 1, "shards": 1, "people": 2}
+    assert office.run(**asked) == {"pools": 1, "shards": 1, "people": 2}
+    assert office.run(**asked) == {"pools": 0, "shards": 0, "people": 0}
+    assert office.pools() == {("Europe/Berlin", "2026-01-04")}
+
+
+def test_a_run_adds_who_is_late_as_long_as_the_date_has_not_expired(office: Office):
+    office.settle("Europe/Berlin")
+    for day, people in (("2026-01-05", 1), ("2026-01-04", 0)):
+        office.run(date=day, timezone="Europe/Berlin")
+        office.settle("Europe/Berlin")
+        assert office.run(date=day, timezone="Europe/Berlin")["people"] == people
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (
+            {"date": "2026-01-06", "timezone": "Europe/Berlin"},
+            "2026-01-06 is not due yet in Europe/Berlin: "
+            "its 9:00 is at 2026-01-06 08:00 UTC, and it is 2026-01-05 12:01 UTC",
+        ),
+        (
+            {"date": "2026-06-01", "timezone": "Europe/Berlin"},
+            "2026-06-01 is not there yet in Europe/Berlin: it is 2026-01-05 there",
+        ),
+        (
+            {"date": "9999-12-31", "timezone": "Pacific/Pago_Pago"},
+            "9999-12-31 is not there yet in Pacific/Pago_Pago: it is 2026-01-05 there",
+        ),
+        (
+            {"date": "2016-01-05", "timezone": "Europe/Berlin"},
+            "2016-01-05 is long over in Europe/Berlin: it is 2026-01-05 there",
+        ),
+        ({"date": "2026-01-05", "timezone": "Europe/Berlni"}, "There is no time zone 'Europe/Berlni'"),
+        ({"date": "2026-01-05", "timezone": "UTC", "tenant": "nobody"}, "There is no tenant 'nobody'"),
+        ({"date": "2026-02-30", "timezone": "UTC"}, "date is wrong: Input should be a valid date"),
+        ({"timezone": "UTC"}, "date is wrong: Field required"),
+        ({"date": "2026-01-05", "timezone": "UTC", "tenants": "acme"}, "tenants is wrong: Extra inputs"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_with_a_sentence(office: Office, asked: dict[str, str], sentence: str):
+    office.settle("Europe/Berlin")
+    with pytest.raises(RefusedError) as raised:
+        office.run(**asked)
+    assert str(raised.value).startswith(sentence)
+    assert office.pools() == set()
+
+
+def test_a_date_that_its_zone_skipped_is_refused(office: Office):
+    office.settle("Pacific/Apia")
+    office.now = datetime(2011, 12, 31, 12, tzinfo=UTC)
+    with pytest.raises(RefusedError, match=r"^There is no 2011-12-30 in the time zone 'Pacific/Apia'"):
+        office.run(date="2011-12-30", timezone="Pacific/Apia")
+
+
+def test_without_tenants_there_is_nothing_to_run(
+    database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
+):
+    office = Office(admin, database, {})
+    with pytest.raises(RefusedError, match=r"^There are no tenants yet$"):
+        office.run(date="2026-01-05", timezone="UTC")
+
+
+@pytest.fixture
+def handler(monkeypatch: pytest.MonkeyPatch, database_url: str, sqs: FakeSqs) -> Iterator[ModuleType]:
+    """The handler, in an environment of its own."""
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    monkeypatch.setenv("OFFERS_PER_USER", "3")
+    monkeypatch.setenv("OFFERS_MOST_OFFERED", "12")
+    module = importlib.import_module("functions.offers_scheduler.handler")
+    settings.cache_clear()
+    module.function.cache_clear()
+    yield module
+    settings.cache_clear()
+    module.function.cache_clear()
+
+
+def test_a_call_with_a_zone_is_somebodys_and_its_refusal_no_failure(handler: ModuleType, office: Office):
+    office.settle("UTC")
+    yesterday = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
+    assert handler.handle({"date": "2999-01-01", "timezone": "UTC"}, Context())["refused"].startswith("2999-01-01")
+    assert handler.handle({"date": yesterday, "timezone": "UTC"}, Context())["people"] == 1
+    (pool,) = rows(office.admin, "offer_pool")
+    assert pool["rules"] == {"offers": 3, "candidates": 1000, "most_offered": 12, "repeat_days": 30}
+
+
+def test_without_a_database_the_call_fails(handler: ModuleType, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DATABASE_URL", "postgresql://nobody@127.0.0.1:1/nowhere")
+    monkeypatch.setattr("counterfoil.db.CONNECT_SECONDS", 0.2)
+    settings.cache_clear()
+    with pytest.raises(DatabaseUnavailableError):
+        handler.handle({}, Context())
