@@ -1812,6 +1812,8 @@ CREATE INDEX cluster_diagnostics_status ON public.cluster_diagnostics USING btre
 
 CREATE INDEX dead_letter_audit_by_job ON public.dead_letter_audit USING btree (job_id, recorded_at);
 
+CREATE INDEX dead_letter_by_end ON public.dead_letter USING btree (reverse("right"((job_id)::text, 8)) COLLATE "C") WHERE (purged_at IS NULL);
+
 CREATE INDEX dead_letter_by_purge ON public.dead_letter USING btree (purge_id) WHERE (purge_id IS NOT NULL);
 
 CREATE INDEX dead_letter_by_settlement ON public.dead_letter USING btree (resolved_at) WHERE (status <> 'pending'::text);

@@ -23,6 +23,7 @@ from functions.admin_api.routes import (
     documents,
     exporting,
     letter_changes,
+    lookup,
     offers,
     purging,
     queues,
@@ -55,7 +56,7 @@ def openapi() -> Response[dict[str, Any]]:
 
 ROOMS = (
     *(uploads, tasks, chat, reviews, dead_letters, letter_changes, purging, exporting, queues, bulk, documents),
-    *(users, offers),
+    *(users, offers, lookup),
 )
 for room in ROOMS:
     api.include_router(room.routes)

@@ -269,6 +269,10 @@ RIGHTS: dict[str, Right] = {
     "GET /api/admin/dlq/exports/{export_id}": _thing(
         Role.VIEWER, lambda things: Asked(f"/api/admin/dlq/exports/{things.export}")
     ),
+    "GET /api/admin/tenants": Right(Role.VIEWER, "some tenant", lambda _: Asked("/api/admin/tenants")),
+    "GET /api/admin/dlq/named": Right(
+        Role.VIEWER, "some tenant", lambda _: Asked("/api/admin/dlq/named", {"kind": "letter", "part": "0a1b"})
+    ),
     "GET /api/admin/queues": _tenant(Role.VIEWER, "/api/admin/queues"),
     "GET /api/admin/queues/paused": Right(
         Role.VIEWER, "some tenant", lambda _: Asked("/api/admin/queues/paused"), frozenset({200})

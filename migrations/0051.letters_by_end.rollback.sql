@@ -1,0 +1,1 @@
+DROP INDEX dead_letter_by_end;
