@@ -60,10 +60,10 @@ def console(
         webbrowser.open(cloud.console_url)
 
 
-def make_person(cloud: Cloud, email: str, groups: Sequence[str]) -> Person:
-    """Make sure of a person in these groups, with a new password."""
+def make_person(cloud: Cloud, email: str, groups: Sequence[str], *, password: str | None = None) -> Person:
+    """Make sure of a person in these groups, with this password or a new one."""
     people, pool = cloud.client("cognito-idp"), cloud.outputs["UserPoolId"]
-    person = Person(email, f"Aa1!{secrets.token_urlsafe(12)}")
+    person = Person(email, password or f"Aa1!{secrets.token_urlsafe(12)}")
     with suppress(people.exceptions.UsernameExistsException):  # it was asked for before
         people.admin_create_user(
             UserPoolId=pool,

@@ -1,20 +1,19 @@
-"""`counterfoil dlq`: dead letters of the local cloud, found, grouped, counted and shown."""
+"""`counterfoil dlq`: dead letters are found, grouped, counted and shown, by the API."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from itertools import islice
 from typing import Annotated, Any
-from uuid import UUID
 
 import typer
+from pydantic import BaseModel
 from rich.table import Column, Table
 from rich.text import Text
 
 from cli import ids
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
+from cli.api import Api, reach
 from cli.dlq_options import (
     FINGERPRINT_SHOWN,
     SEVERAL_STATES,
@@ -30,23 +29,29 @@ from cli.dlq_options import (
     fingerprint_of,
     states_of,
 )
-from cli.failures import UsageError
 from cli.tables import of_tenants
-from cli.tenants import Tenant, chosen, newest_of_each
 from cli.terminal import aside, page, print_json
-from counterfoil.db import Connection
-from counterfoil.dead_letters import entries, groups, search, timeline
-from counterfoil.dead_letters.entries import STATUSES, Details, Entry, Status, Wanted
-from counterfoil.dead_letters.groups import Group
-from counterfoil.dead_letters.timeline import Event
+from counterfoil.dead_letters.entries import STATUSES, Status
+from functions.admin_api.dead_letters import (
+    LastError,
+    Letter,
+    LetterCounts,
+    LetterCountsOfType,
+    LetterEvent,
+    LetterGroup,
+    LetterGroupPage,
+    LetterPage,
+    LetterStats,
+    LetterSummary,
+    LetterTimeline,
+    ToldError,
+)
 
 SUMMARY = "Look at dead letters, work that ended in failure; try it again, or settle it."
 STYLES: dict[Status, str] = {"pending": "red", "retried": "cyan", "resolved": "green", "ignored": "dim"}
 LONGEST_ERROR = 200
 """Characters of an error that tables show."""
 LONGEST_PAYLOAD = 4000
-LAST_EVENTS = 200
-"""Of each kind in a timeline."""
 BARS = " ▁▂▃▄▅▆▇█"
 BARS_SHOWN = 12
 """Of a trend, each of two hours."""
@@ -54,8 +59,8 @@ BARS_SHOWN = 12
 app = typer.Typer(
     help=f"""{SUMMARY}
 
-    Letters that died of the same make a group. Over HTTP the same is GET /api/admin/dlq; here nothing is hidden, as
-    for an admin there.
+    Letters that died of the same make a group. Commands ask the API: that of the local cloud, as an admin who is made
+    for you; or that of a deployment, whose address is in COUNTERFOIL_URL and an ID token for it in COUNTERFOIL_TOKEN.
     """,
     no_args_is_help=True,
     add_completion=False,
@@ -78,14 +83,19 @@ def list_(  # noqa: PLR0913  # one for each option
     as_json: AsJson = False,
 ) -> None:
     """List dead letters, the newest first."""
-    statuses = states_of(status)
-    cloud = Cloud.at(place_of(context.obj))
-    fingerprint = None if group is None else fingerprint_of(cloud, group)
-    wanted = Wanted(statuses, task_type, fingerprint, since, until)
-    read = partial(_letters, wanted=wanted, text=text, limit=limit)
-    found = newest_of_each(cloud, tenant, read, lambda letter: letter.dlq_timestamp)
+    api = reach(context)
+    wanted = {
+        "status": states_of(status),
+        "task_type": task_type,
+        "fingerprint": fingerprint_of(api, group),
+        "from_date": since,
+        "to_date": until,
+        "text": text,
+    }
+    found = [letter for whose in api.tenants(tenant) for letter in _letters(api, whose, wanted, limit)]
+    found.sort(key=lambda letter: letter.dlq_timestamp, reverse=True)
     if as_json:
-        print_json([record(whose, letter) for whose, letter in found])
+        print_json([plain(letter) for letter in found])
     else:
         show_list(found)
 
@@ -100,17 +110,14 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a dead letter: what it died of, what is known of it, and what happened to it."""
-    cloud = Cloud.at(place_of(context.obj))
-    whose, job_id = letter_named(cloud, letter)
-    with cloud.database.tenant(whose.id) as connection:
-        shown = entries.show(connection, job_id)
-        events = timeline.of(connection, shown, limit=LAST_EVENTS) if shown else []
-    if shown is None:
-        raise UsageError(f"The dead letter '{letter}' has just been deleted.")
+    api = reach(context)
+    path = path_of(api, letter)
+    shown = api.get(path, Letter)
+    events = api.get(f"{path}/timeline", LetterTimeline).events
     if as_json:
-        print_json(record(whose, shown) | {"timeline": [_plain(asdict(event)) for event in events]})
+        print_json(plain(shown) | {"timeline": [plain(event) for event in events]})
     else:
-        _show(whose, shown, events)
+        _show(api, shown, events)
 
 
 @app.command("groups")
@@ -126,107 +133,81 @@ def groups_(
     as_json: AsJson = False,
 ) -> None:
     """Group letters by what they died of; what came last is first."""
-    statuses = states_of(status)
-    cloud = Cloud.at(place_of(context.obj))
-    now = datetime.now(UTC)
-    read = partial(groups.page, statuses=statuses, now=now, limit=limit)
-    found = newest_of_each(cloud, tenant, read, lambda group: group.last_seen)
+    api = reach(context)
+    wanted = {"status": states_of(status)}
+    found = [(whose, one) for whose in api.tenants(tenant) for one in _groups(api, whose, wanted, limit)]
+    found.sort(key=lambda one: one[1].last_seen, reverse=True)
     if as_json:
-        print_json(
-            [
-                {"tenant": whose.slug, "count": one.count, "state": one.state, **_plain(vars(one))}
-                for whose, one in found
-            ]
-        )
+        print_json([{"tenant": whose, **plain(one)} for whose, one in found])
     else:
-        _show_groups(found, now)
+        _show_groups(found, datetime.now(UTC))
 
 
 @app.command("stats")
 def stats(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
     """Count dead letters by type of task and state."""
-    cloud = Cloud.at(place_of(context.obj))
-    found: list[tuple[Tenant, str, dict[Status, int]]] = []
-    for whose in chosen(cloud, tenant):
-        with cloud.database.tenant(whose.id) as connection:
-            counted = groups.stats(connection, whose.id)
-        for task_type, counts in sorted(counted.items()):
-            found += [(whose, task_type, {state: counts.get(state, 0) for state in STATUSES})]
+    api = reach(context)
+    found = [
+        (whose, counts)
+        for whose in api.tenants(tenant)
+        for counts in api.get("/api/admin/dlq/stats", LetterStats, tenant=whose).task_types
+    ]
     if as_json:
-        print_json(
-            [
-                {"tenant": whose.slug, "task_type": task_type, "count": sum(counts.values()), **counts}
-                for whose, task_type, counts in found
-            ]
-        )
+        print_json([{"tenant": whose, **plain(counts)} for whose, counts in found])
     else:
         _show_stats(found)
 
 
-def record(whose: Tenant, letter: Entry) -> dict[str, Any]:
-    """A letter as JSON has it, and as the API answers."""
-    return {"tenant": whose.slug, **_plain(vars(letter))}
+def plain(told: BaseModel) -> dict[str, Any]:
+    """What the API has answered, as JSON has it."""
+    return told.model_dump(mode="json")
 
 
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
-
-
-def _letters(connection: Connection, tenant_id: UUID, wanted: Wanted, text: str | None, limit: int) -> Sequence[Entry]:
-    if text is None:
-        return entries.page(connection, tenant_id, wanted, limit=limit)
-    found = search.page(connection, tenant_id, text, wanted, limit=limit)
-    letters = list(found.entries)
-    while found.next is not None and len(letters) < limit:  # a page of a search may be short
-        found = search.page(connection, tenant_id, text, wanted, limit=limit - len(letters), after=found.next)
-        letters += found.entries
-    return letters
-
-
-def letter_named(cloud: Cloud, text: str) -> tuple[Tenant, UUID]:
-    """The letter whose id this is, or ends with, and whose it is.
+def path_of(api: Api, letter: str) -> str:
+    """Where the letter is whose id this is, or ends with.
 
     Raises:
         UsageError: there is none, or more than one.
     """
-    end = text.strip().lower()
-    found = []
-    if len(end) >= ids.LEAST:
-        with cloud.database.delivery() as connection:
-            found = entries.ending_with(connection, end)
-    if len(found) != 1:
-        what = "There is no dead letter whose" if not found else "More than one dead letter's"
-        raise UsageError(f"{what} id ends with '{text}': 'counterfoil dlq list' shows them.")
-    ((job_id, tenant_id, slug),) = found
-    return Tenant(tenant_id, slug), job_id
+    return f"/api/admin/dlq/{api.named('letter', letter, 'dlq list')}"
+
+
+def _letters(api: Api, tenant: str, wanted: Mapping[str, Any], limit: int) -> Iterator[LetterSummary]:
+    pages = api.pages("/api/admin/dlq", LetterPage, limit=limit, tenant=tenant, **wanted)
+    return islice((letter for page in pages for letter in page.letters), limit)
+
+
+def _groups(api: Api, tenant: str, wanted: Mapping[str, Any], limit: int) -> Iterator[LetterGroup]:
+    pages = api.pages("/api/admin/dlq/groups", LetterGroupPage, limit=limit, tenant=tenant, **wanted)
+    return islice((group for page in pages for group in page.groups), limit)
 
 
 # -- for people -----------------------------------------------------------------------------------------------------
 
 
-def show_list(found: Sequence[tuple[Tenant, Entry]]) -> None:
+def show_list(found: Sequence[LetterSummary]) -> None:
     """Letters as a table."""
     if not found:
         page().print("There are no such dead letters.")
         return
     table, add = of_tenants(
-        [whose for whose, _ in found],
+        [letter.tenant for letter in found],
         *(Column(name, no_wrap=True) for name in ("id", "type", "state", "when")),
         Column("died of", overflow="fold"),
     )
-    for whose, letter in found:
+    for letter in found:
         add(
-            whose,
+            letter.tenant,
             Text(ids.short(letter.job_id)),
             Text(letter.task_type),
             Text(letter.status, STYLES[letter.status]),
             Text(f"{letter.dlq_timestamp:%Y-%m-%d %H:%M}"),
-            Text(_cut(_error(letter.metadata.get("last_error")))),
+            Text(_cut(_error(letter.metadata.last_error))),
         )
     page().print(table)
 
 
-def _show_groups(found: Sequence[tuple[Tenant, Group]], now: datetime) -> None:
+def _show_groups(found: Sequence[tuple[str, LetterGroup]], now: datetime) -> None:
     if not found:
         page().print("There are no such dead letters.")
         return
@@ -252,48 +233,52 @@ def _show_groups(found: Sequence[tuple[Tenant, Group]], now: datetime) -> None:
     page().print(table)
 
 
-def _show_stats(found: Sequence[tuple[Tenant, str, Mapping[Status, int]]]) -> None:
+def _show_stats(found: Sequence[tuple[str, LetterCountsOfType]]) -> None:
     if not found:
         page().print("There are no dead letters.")
         return
     table, add = of_tenants(
-        [whose for whose, _, _ in found],
+        [whose for whose, _ in found],
         Column("type", overflow="fold"),
         *(Column(name, no_wrap=True, justify="right") for name in (*STATUSES, "all")),
     )
-    total = {state: sum(counts[state] for _, _, counts in found) for state in STATUSES}
-    for whose, task_type, counts in found:
-        add(whose, Text(task_type), *_counts(counts))
+    for whose, counts in found:
+        add(whose, Text(counts.task_type), *_counts(_by_state(counts)))
     if len(found) > 1:
         table.add_section()
-        add(Tenant(found[0][0].id, ""), Text("all", "bold"), *_counts(total))
+        total = sum((_by_state(counts) for _, counts in found), Counter())
+        add("", Text("all", "bold"), *_counts(total))
     page().print(table)
 
 
-def _counts(counts: Mapping[Status, int]) -> list[Text]:
+def _by_state(counts: LetterCounts) -> Counter[Status]:
+    return Counter({state: getattr(counts, state) for state in STATUSES})
+
+
+def _counts(counts: Counter[Status]) -> list[Text]:
     cells = [Text(f"{counts[state]:,}", STYLES[state] if counts[state] else "dim") for state in STATUSES]
     return [*cells, Text(f"{sum(counts.values()):,}")]
 
 
-def _show(whose: Tenant, letter: Details, events: Sequence[Event]) -> None:
-    heading = Text(letter.task_type, "bold").append(f"  {whose.slug}  {letter.job_id}  ", "dim")
+def _show(api: Api, letter: Letter, events: Sequence[LetterEvent]) -> None:
+    heading = Text(letter.task_type, "bold").append(f"  {letter.tenant}  {letter.job_id}  ", "dim")
     page().print(heading.append(letter.status, STYLES[letter.status]))
-    page().print(Text(_error(letter.metadata.get("last_error"))))
+    page().print(Text(_error(letter.metadata.last_error)))
     facts = Table(
         Column(no_wrap=True, style="dim"), Column(overflow="fold"), box=None, pad_edge=False, show_header=False
     )
-    for name, value in _facts(letter):
+    for name, value in _facts(api, letter):
         facts.add_row(name, Text(value))
     page().print(facts)
     payload = json.dumps(letter.payload, ensure_ascii=False, indent=1)
     page().print(Text(payload[:LONGEST_PAYLOAD]))
     if len(payload) > LONGEST_PAYLOAD:
         aside().print(f"The payload has {len(payload)} characters: --json shows all of it.")
-    _show_events(events)
+    _show_events(api, events)
 
 
-def _facts(letter: Details) -> list[tuple[str, str]]:
-    tries = f"{letter.attempts} of {letter.metadata.get('max_retry', 0) + 1}" if letter.attempts else "none"
+def _facts(api: Api, letter: Letter) -> list[tuple[str, str]]:
+    tries = f"{letter.attempts} of {letter.metadata.max_retry + 1}" if letter.attempts else "none"
     facts = [
         ("died", f"{letter.dlq_timestamp:%Y-%m-%d %H:%M:%S} UTC ({letter.dlq_reason.replace('_', ' ')})"),
         ("worker", letter.worker),
@@ -302,31 +287,33 @@ def _facts(letter: Details) -> list[tuple[str, str]]:
         ("group", letter.fingerprint),
     ]
     if letter.resolved_at is not None:
-        notes = (letter.resolution or {}).get("notes")
-        who = f"{letter.resolved_at:%Y-%m-%d %H:%M:%S} UTC by {letter.resolved_by}"
+        notes = letter.resolution.notes if letter.resolution else None
+        who = f"{letter.resolved_at:%Y-%m-%d %H:%M:%S} UTC by {api.name_of(letter.resolved_by or '')}"
         facts.append((letter.status, f"{who}: {notes}" if notes else who))
     return facts
 
 
-def _show_events(events: Sequence[Event]) -> None:
+def _show_events(api: Api, events: Sequence[LetterEvent]) -> None:
     table = Table(*(Column(name, no_wrap=True) for name in ("when", "what", "who")), box=None, pad_edge=False)
     table.add_column("note", overflow="fold")
     for event in events:
         what = f"try {event.number} {event.what}" if event.kind == "try" else event.what
         what = "died" if event.kind == "death" else what
-        table.add_row(f"{event.at:%Y-%m-%d %H:%M:%S}", Text(what), Text(event.who), Text(_cut(_note(event))))
+        table.add_row(
+            f"{event.at:%Y-%m-%d %H:%M:%S}", Text(what), Text(api.name_of(event.who)), Text(_cut(_note(event)))
+        )
     page().print(table)
 
 
-def _note(event: Event) -> str:
+def _note(event: LetterEvent) -> str:
     again = f"again at {event.next_attempt_at:%H:%M:%S}" if event.next_attempt_at else None
     detail = ", ".join(f"{name} {value}" for name, value in event.detail.items())
     took = f"{(event.at - event.began_at).total_seconds():.2f} s" if event.began_at else None
     return ": ".join(filter(None, (took, again, detail, _error(event.error))))
 
 
-def _error(told: Mapping[str, Any] | None) -> str:
-    return ": ".join(str(part) for part in ((told or {}).get("type"), (told or {}).get("message")) if part)
+def _error(told: LastError | ToldError | None) -> str:
+    return "" if told is None else ": ".join(part for part in (told.type, told.message) if part)
 
 
 def _cut(text: str) -> str:

@@ -3,30 +3,23 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Annotated
-from uuid import UUID
+from datetime import datetime
+from typing import Annotated, Any
 
 import typer
 
 from cli import ids
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
-from cli.dlq import letter_named, record, show_list
-from cli.dlq_operations import look, record_of, sentence_of
+from cli.api import Api, reach
+from cli.dlq import plain, show_list
+from cli.dlq_operations import handled, look, sentence_of
 from cli.dlq_options import AsJson, OfGroup, OfType, OneTenant, Since, Until, WithText, fingerprint_of
 from cli.failures import UsageError
-from cli.tasks import one_tenant
-from cli.tenants import Tenant
 from cli.terminal import Counters, aside, page, print_json
 from cli.trail import By, Reason
-from counterfoil.dead_letters import bulk
-from counterfoil.dead_letters.bulk import MAX_RATE, Action, Asked, BulkOperation, Preview
-from counterfoil.dead_letters.bulk_selection import Selection
-from counterfoil.errors import RejectedRequestError
+from counterfoil.dead_letters.bulk import MAX_RATE, Action
+from functions.admin_api.bulk import RETRY_RATE, BulkPreview, LetterOperation
 
 LOOK_SECONDS = 1.0
-RETRY_RATE = 50
 VERBS: dict[Action, str] = {"retry": "tried again", "resolve": "resolved", "ignore": "ignored"}
 
 Letters = Annotated[
@@ -62,23 +55,26 @@ class Meant:
     until: datetime | None
     text: str | None
 
-    def found(self, cloud: Cloud) -> tuple[Tenant, Selection | None, Sequence[UUID]]:
-        """The tenant, and what is selected or the letters that are named.
+    def told(self, api: Api) -> dict[str, Any]:
+        """The same in the words of the API.
 
         Raises:
-            UsageError: letters are named and selected, are of several tenants, or are not to be found.
+            UsageError: letters are named and selected, or are not to be found, or it has to be said of which tenant.
         """
         options = (self.task_type, self.group, self.since, self.until, self.text)
-        if not self.letters:
-            group = None if self.group is None else fingerprint_of(cloud, self.group)
-            chosen = Selection(self.task_type, group, self.since, self.until, self.text)
-            return one_tenant(cloud, self.tenant), chosen, ()
-        if any(option is not None for option in options):
-            raise UsageError("Name letters, or say with options which ones: both at once are not understood.")
-        named = [letter_named(cloud, letter) for letter in self.letters]
-        if len({whose for whose, _ in named}) > 1:
-            raise UsageError("These letters are of several tenants: take one tenant's at a time.")
-        return named[0][0], None, [job_id for _, job_id in named]
+        if self.letters:
+            if any(option is not None for option in options):
+                raise UsageError("Name letters, or say with options which ones: both at once are not understood.")
+            return {"job_ids": [api.named("letter", letter, "dlq list") for letter in self.letters]}
+        wanted = {
+            "tenant": api.one_tenant(self.tenant),
+            "task_type": self.task_type,
+            "fingerprint": fingerprint_of(api, self.group),
+            "from_date": self.since and self.since.isoformat(),
+            "to_date": self.until and self.until.isoformat(),
+            "text": self.text,
+        }
+        return {"filter": {name: value for name, value in wanted.items() if value is not None}}
 
 
 @dataclass(frozen=True)
@@ -162,58 +158,54 @@ bulk_ignore = _settling(
 
 
 def _run(context: typer.Context, action: Action, meant: Meant, how: How) -> None:
-    cloud, now = Cloud.at(place_of(context.obj)), datetime.now(UTC)
-    whose, selection, job_ids = meant.found(cloud)
-    with cloud.database.tenant(whose.id) as connection:
-        preview = bulk.preview(connection, whose.id, selection, job_ids, now)
+    if how.yes and how.reason is None and action != "retry":
+        raise UsageError("A note is needed: say why. That is --reason.")
+    api = reach(context, how.by)
+    path, body = f"/api/admin/dlq/bulk-{action}", meant.told(api) | {"rate": how.rate}
     if not how.yes:
-        _tell(whose, action, preview, as_json=how.as_json)
+        _tell(action, api.ask("POST", path, BulkPreview, body=body | {"dry_run": True}), as_json=how.as_json)
         return
-    asked = Asked(action, selection, job_ids, how.reason, how.rate, how.canary, how.by, now)
-    try:
-        with cloud.database.tenant(whose.id) as connection:
-            operation = bulk.request(connection, whose.id, asked)
-    except RejectedRequestError as error:
-        hint = " That is --reason." if how.reason is None and action != "retry" else ""
-        raise UsageError(f"{error}{hint}") from None
+    said = {"reason" if action == "ignore" else "notes": how.reason, "canary": how.canary}
+    body |= {name: value for name, value in said.items() if value is not None}
+    operation = api.ask("POST", path, LetterOperation, body=body)
     if how.wait:
-        operation = _wait(cloud, whose, operation)
+        operation = _wait(api, operation)
     if how.as_json:
-        print_json(record_of(whose, operation))
+        print_json(plain(operation))
     else:
         page().print(sentence_of(operation))
         if operation.ended_at is None:
-            aside().print(f"How far it is: counterfoil dlq operations show {ids.short(operation.id)}")
+            aside().print(f"How far it is: counterfoil dlq operations show {ids.short(operation.operation_id)}")
     if operation.state == "stopped" or operation.failed:
         raise typer.Exit(1)
 
 
-def _tell(whose: Tenant, action: Action, preview: Preview, *, as_json: bool) -> None:
+def _tell(action: Action, preview: BulkPreview, *, as_json: bool) -> None:
     """What would be done."""
     if as_json:
-        sample = [record(whose, letter) for letter in preview.sample]
-        print_json({"tenant": whose.slug, "count": preview.count, "is_exact": preview.is_exact, "sample": sample})
+        print_json(plain(preview))
         return
     number = "1 dead letter" if preview.count == 1 else f"{preview.count:,} dead letters"
     least = "" if preview.is_exact else "At least "
-    page().print(f"{least}{number} of {whose.slug} would be {VERBS[action]}.")
+    page().print(f"{least}{number} of {preview.tenant} would be {VERBS[action]}.")
     if preview.sample:
         if preview.count > len(preview.sample):
             page().print("The newest of them:")
-        show_list([(whose, letter) for letter in preview.sample])
+        show_list(preview.sample)
         aside().print("To do it, add --yes.")
 
 
-def _wait(cloud: Cloud, whose: Tenant, operation: BulkOperation) -> BulkOperation:
+def _wait(api: Api, operation: LetterOperation) -> LetterOperation:
     """Show how far it is until it is over, or somebody has paused it."""
-    aside().print(f"Operation {ids.short(operation.id)} begins within a minute; it goes on without this command, too.")
-    while not operation.is_selected and operation.ended_at is None:
+    short = ids.short(operation.operation_id)
+    aside().print(f"Operation {short} begins within a minute; it goes on without this command, too.")
+    while operation.total is None and operation.ended_at is None:
         time.sleep(LOOK_SECONDS)
-        operation = look(cloud, whose, operation.id)
-    with Counters([VERBS[operation.action]], operation.selected) as shown:
+        operation = look(api, operation)
+    with Counters([VERBS[operation.action]], operation.total or 0) as shown:
         while operation.ended_at is None and operation.state != "paused":
-            shown.show([operation.handled])
+            shown.show([handled(operation)])
             time.sleep(LOOK_SECONDS)
-            operation = look(cloud, whose, operation.id)
-        shown.show([operation.handled])
+            operation = look(api, operation)
+        shown.show([handled(operation)])
     return operation

@@ -1,18 +1,17 @@
-"""`counterfoil dlq export`: dead letters of the local cloud as a file, CSV or JSON lines."""
+"""`counterfoil dlq export`: dead letters as a file, CSV or JSON lines, as the API answers them or writes them to S3."""
 
 import os
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import Annotated, BinaryIO, get_args
+from tempfile import TemporaryFile
+from typing import Annotated, Any, BinaryIO, get_args
 
+import httpx
 import typer
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
+from cli.api import Api, reach, read
 from cli.dlq_options import (
     AnyTenant,
     AsJson,
@@ -25,14 +24,16 @@ from cli.dlq_options import (
     fingerprint_of,
     states_of,
 )
-from cli.failures import UsageError
-from cli.tenants import Tenant, chosen
+from cli.failures import CommandError, UsageError
 from cli.terminal import aside, page, print_json
 from cli.trail import By
-from counterfoil.dead_letters import audit, export
-from counterfoil.dead_letters.entries import Wanted
-from counterfoil.dead_letters.export import ENDINGS, Format, Selection
-from counterfoil.dead_letters.exports import Wish
+from counterfoil.dead_letters.export import ENDINGS, Format
+from functions.admin_api.exporting import LetterExport
+
+LOOK_SECONDS = 2.0
+PATIENCE = 60.0
+"""Seconds between two pieces of a file that S3 sends."""
+CHUNK = 1024 * 1024
 
 
 def export_(  # noqa: PLR0913  # one for each option
@@ -60,20 +61,20 @@ def export_(  # noqa: PLR0913  # one for each option
 ) -> None:
     """Write dead letters to FILE, the newest of each tenant first, with all that is known of them.
 
-    Nothing is hidden in it, as for an admin. FILE is there once all of it is written. No cell of a CSV is taken for a
-    formula by a spreadsheet: an apostrophe stands before what would be.
+    In the local cloud nothing is hidden in it, as from an admin. FILE is there once all of it is written. No cell of a
+    CSV is taken for a formula by a spreadsheet: an apostrophe stands before what would be.
     """
     format_ = _format(file, file_format)
-    statuses = states_of(status)
-    cloud = Cloud.at(place_of(context.obj))
-    fingerprint = None if group is None else fingerprint_of(cloud, group)
-    selection = Selection(Wanted(statuses, task_type, fingerprint, since, until), text)
-    now = datetime.now(UTC)
-    wishes = [
-        (whose, Wish(whose.id, selection, format_, hides=False, by=by, now=now)) for whose in chosen(cloud, tenant)
-    ]
+    wanted: dict[str, Any] = {"format": format_, "status": states_of(status), "task_type": task_type}
+    wanted |= {"from_date": since, "to_date": until, "text": text}
+    api = reach(context, by)
+    wanted["fingerprint"] = fingerprint_of(api, group)
     with _written(file) as opened:
-        letters = _write(cloud, wishes, opened)
+        letters = 0
+        for number, whose in enumerate(api.tenants(tenant)):
+            with TemporaryFile() as part:
+                _fetch(api, {**wanted, "tenant": whose}, part)
+                letters += _append(part, opened, format_, is_first=number == 0)
         size = opened.tell()
     if as_json:
         print_json({"file": str(file), "format": format_, "letters": letters, "bytes": size})
@@ -121,23 +122,51 @@ def _written(file: Path) -> Iterator[BinaryIO]:
         partial_file.unlink(missing_ok=True)
 
 
-def _write(cloud: Cloud, wishes: Sequence[tuple[Tenant, Wish]], opened: BinaryIO) -> int:
-    """Write the letters of each tenant, and into its audit trail that they are taken out. How many there are."""
-    all_letters = 0
-    console = aside()
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        shown = progress.add_task("Dead letters")
-        for number, (whose, wish) in enumerate(wishes):
-            size, letters = 0, 0
-            if number == 0:
-                opened.write(export.head(wish.format))
-            begin = partial(cloud.database.tenant, whose.id)
-            for batch in export.batches(begin, whose.id, wish.selection.until(wish.now)):
-                size += opened.write(export.encoded(batch.letters, whose.slug, wish.format, hides=wish.hides))
-                letters += len(batch.letters)
-                progress.update(shown, description=f"{all_letters + letters:,} dead letters")
-            with begin() as connection:
-                audit.record(connection, whose.id, wish.taken(letters, size))
-            all_letters += letters
-    return all_letters
+def _fetch(api: Api, wanted: Mapping[str, Any], part: BinaryIO) -> None:
+    """Write a tenant's letters into a file: of the answer, or of S3 once they are there.
+
+    Raises:
+        CommandError: there is no file in the end.
+        and as `Api.send`.
+    """
+    answer = api.send("GET", "/api/admin/dlq/export", query=wanted)
+    if answer.status_code != httpx.codes.ACCEPTED:
+        part.write(answer.content)
+        return
+    export = read(answer, LetterExport)
+    aside().print(f"There is much of {export.tenant}: it is written to S3 first, which begins within a minute.")
+    while export.state == "writing":
+        time.sleep(LOOK_SECONDS)
+        export = api.get(f"/api/admin/dlq/exports/{export.export_id}", LetterExport)
+    if export.url is None:
+        raise CommandError(f"The export of {export.tenant} has failed.")
+    _download(export.url, part)
+
+
+def _download(url: str, part: BinaryIO) -> None:
+    try:
+        with httpx.stream("GET", url, timeout=PATIENCE) as answer:  # without the token: the link is enough
+            answer.raise_for_status()
+            part.writelines(answer.iter_bytes())
+    except httpx.HTTPError as error:  # the link is not told: whoever has it has the file
+        raise CommandError(f"The file cannot be had from S3: {type(error).__name__}.") from None
+
+
+def _append(part: BinaryIO, opened: BinaryIO, format_: Format, *, is_first: bool) -> int:
+    """Write a tenant's letters behind those of others, and the names of columns once. How many there are."""
+    part.seek(0)
+    if format_ == "csv":
+        head = part.readline()
+        if is_first:
+            opened.write(head)
+    begins_at = part.tell()
+    while chunk := part.read(CHUNK):
+        opened.write(chunk)
+    part.seek(begins_at)
+    if format_ == "json":
+        return sum(1 for _ in part)
+    rows, quotes = 0, 0
+    for line in part:  # of which a cell may hold several
+        quotes += line.count(b'"')
+        rows += quotes % 2 == 0
+    return rows

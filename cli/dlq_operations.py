@@ -1,27 +1,29 @@
 """`counterfoil dlq operations`: operations on many dead letters are listed, shown, paused, resumed and aborted."""
 
-from datetime import UTC, datetime
-from functools import partial
-from typing import Annotated, Any
-from uuid import UUID
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+from typing import Annotated
 
 import typer
 from rich.table import Column, Table
 from rich.text import Text
 
 from cli import ids
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
+from cli.api import Api, reach
+from cli.dlq import plain
 from cli.dlq_options import AnyTenant, AsJson, Limit
-from cli.failures import UsageError
 from cli.listing import is_wanted
 from cli.tables import of_tenants
-from cli.tenants import Tenant, newest_of_each
 from cli.terminal import aside, page, print_json
 from cli.trail import By
-from counterfoil.dead_letters import bulk
-from counterfoil.dead_letters.bulk import BulkOperation, Item, State, Steer
-from counterfoil.errors import RejectedRequestError
+from counterfoil.dead_letters.bulk import Result, State, Steer
+from functions.admin_api.bulk import (
+    LetterOperation,
+    LetterOperationItem,
+    LetterOperationItemPage,
+    LetterOperationPage,
+)
 
 SUMMARY = "List operations on many dead letters; show, pause, resume and abort one."
 STYLES: dict[State, str] = {
@@ -69,18 +71,15 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show how far an operation is, and which letters were not done, with the reason. --json has all of them."""
-    cloud = Cloud.at(place_of(context.obj))
-    whose, operation = _named(cloud, which)
-    with cloud.database.tenant(whose.id) as connection:
-        if as_json:
-            found = bulk.items(connection, operation.id, limit=operation.selected + 1)
-        else:
-            found = bulk.items(connection, operation.id, limit=items, result="failed")
-            found += bulk.items(connection, operation.id, limit=items - len(found), result="skipped")
+    api = reach(context)
+    path = _path(api, which)
+    operation = api.get(path, LetterOperation)
     if as_json:
-        print_json(record_of(whose, operation) | {"items": [vars(item) for item in found]})
-    else:
-        _show(whose, operation, found)
+        print_json(plain(operation) | {"items": [plain(item) for item in _items(api, path, None, None)]})
+        return
+    found = list(_items(api, path, "failed", items))
+    found += _items(api, path, "skipped", items - len(found))
+    _show(api, operation, found)
 
 
 @operations.command("pause")
@@ -101,122 +100,104 @@ def abort(context: typer.Context, which: Which, *, by: By, as_json: AsJson = Fal
     _steer(context, which, "abort", by, as_json=as_json)
 
 
-def record_of(whose: Tenant, operation: BulkOperation) -> dict[str, Any]:
-    """An operation as JSON has it."""
-    said = {
-        "operation_id": operation.id,
-        "tenant": whose.slug,
-        "action": operation.action,
-        "filter": operation.filter,
-        "notes": operation.note,
-        "rate": operation.rate,
-        "canary": operation.canary,
-        "requested_by": operation.requested_by,
-        "requested_at": operation.requested_at,
-        "state": operation.state,
-        "version": operation.version,
-        "reason": operation.reason,
-        "ended_at": operation.ended_at,
-        "total": operation.selected if operation.is_selected else None,
-        "done": operation.done,
-        "failed": operation.failed,
-        "skipped": operation.skipped,
-        "left": operation.selected - operation.handled,
-    }
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in said.items()}
+def look(api: Api, operation: LetterOperation) -> LetterOperation:
+    """An operation as it is now."""
+    return api.get(f"/api/admin/dlq/operations/{operation.operation_id}", LetterOperation)
 
 
-def look(cloud: Cloud, whose: Tenant, operation_id: UUID) -> BulkOperation:
-    """An operation as it is."""
-    with cloud.database.tenant(whose.id) as connection:
-        return bulk.show(connection, operation_id)
+def handled(operation: LetterOperation) -> int:
+    """How many letters have a result."""
+    return operation.done + operation.failed + operation.skipped
 
 
-def sentence_of(operation: BulkOperation) -> str:
+def sentence_of(operation: LetterOperation) -> str:
     """How far an operation is."""
-    total = f"{operation.selected:,}" if operation.is_selected else f"{operation.selected:,} or more"
+    total = f"{_selected(operation):,}" if operation.total is not None else f"{_selected(operation):,} or more"
     counts = f"{operation.done:,} of {total} letters done, {operation.failed:,} failed, {operation.skipped:,} skipped"
     why = f" {operation.reason}" if operation.reason else ""
-    return f"Operation {ids.short(operation.id)} is {operation.state}: {counts}.{why}"
+    return f"Operation {ids.short(operation.operation_id)} is {operation.state}: {counts}.{why}"
+
+
+def _selected(operation: LetterOperation) -> int:
+    """How many letters are selected by now."""
+    return handled(operation) + operation.left
 
 
 def _list(context: typer.Context, tenant: str | None, limit: int, *, as_json: bool) -> None:
-    cloud = Cloud.at(place_of(context.obj))
-    found = newest_of_each(cloud, tenant, partial(bulk.page, limit=limit), lambda one: one.requested_at)
+    api = reach(context)
+    found = [operation for whose in api.tenants(tenant) for operation in _operations(api, whose, limit)]
+    found.sort(key=lambda one: one.requested_at, reverse=True)
     if as_json:
-        print_json([record_of(whose, one) for whose, one in found])
+        print_json([plain(one) for one in found])
     else:
-        _show_list(found)
+        _show_list(api, found)
 
 
-_ENDING_WITH = """
-SELECT o.id, t.id, t.slug FROM dead_letter_operation o JOIN tenant t ON t.id = o.tenant_id
-WHERE right(o.id::text, length(%(end)s)) = %(end)s LIMIT 2
-"""
+def _operations(api: Api, tenant: str, limit: int) -> Iterator[LetterOperation]:
+    pages = api.pages("/api/admin/dlq/operations", LetterOperationPage, limit=limit, tenant=tenant)
+    return islice((operation for page in pages for operation in page.operations), limit)
 
 
-def _named(cloud: Cloud, text: str) -> tuple[Tenant, BulkOperation]:
-    """The operation whose id this is, or ends with.
-
-    Raises:
-        UsageError: there is none, or more than one.
-    """
-    end, found = text.strip().lower(), []
-    if len(end) >= ids.LEAST:
-        with cloud.database.delivery() as connection:
-            found = connection.execute(_ENDING_WITH, {"end": end}).fetchall()
-    if len(found) != 1:
-        what = "There is no operation whose" if not found else "More than one operation's"
-        raise UsageError(f"{what} id ends with '{text}': 'counterfoil dlq operations' shows them.")
-    ((operation_id, tenant_id, slug),) = found
-    whose = Tenant(tenant_id, slug)
-    return whose, look(cloud, whose, operation_id)
+def _items(api: Api, path: str, result: Result | None, limit: int | None) -> Iterator[LetterOperationItem]:
+    """What became of an operation's letters; None: of all of them."""
+    if limit == 0:
+        return iter(())
+    pages = api.pages(f"{path}/items", LetterOperationItemPage, limit=limit, result=result)
+    return islice((item for page in pages for item in page.items), limit)
 
 
-def _steer(context: typer.Context, text: str, how: Steer, by: str, *, as_json: bool) -> None:
-    cloud = Cloud.at(place_of(context.obj))
-    whose, seen = _named(cloud, text)
-    try:
-        with cloud.database.tenant(whose.id) as connection:
-            changed = bulk.steer(connection, seen.id, how, version=seen.version, actor=by, now=datetime.now(UTC))
-    except RejectedRequestError as error:
-        raise UsageError(str(error)) from None
+def _path(api: Api, which: str) -> str:
+    return f"/api/admin/dlq/operations/{api.named('operation', which, 'dlq operations')}"
+
+
+def _steer(context: typer.Context, which: str, how: Steer, by: str, *, as_json: bool) -> None:
+    api = reach(context, by)
+    path = _path(api, which)
+    seen = api.get(path, LetterOperation)
+    changed = api.ask("POST", f"{path}/{how}", LetterOperation, seen=seen.version)
     if as_json:
-        print_json(record_of(whose, changed))
+        print_json(plain(changed))
     else:
         page().print(sentence_of(changed))
 
 
-def _show_list(found: list[tuple[Tenant, BulkOperation]]) -> None:
+def _show_list(api: Api, found: list[LetterOperation]) -> None:
     if not found:
         page().print("There are no operations on dead letters.")
         return
     counts = ("letters", "done", "failed", "skipped", "a second")
     table, add = of_tenants(
-        [whose for whose, _ in found],
+        [one.tenant for one in found],
         *(Column(name, no_wrap=True) for name in ("id", "when", "what", "state")),
         *(Column(name, no_wrap=True, justify="right") for name in counts),
         Column("who", overflow="fold"),
     )
-    for whose, one in found:
-        cells = [Text(ids.short(one.id)), Text(f"{one.requested_at:%Y-%m-%d %H:%M}"), Text(one.action)]
-        cells += [Text(one.state, STYLES[one.state]), Text(f"{one.selected:,}{'' if one.is_selected else '+'}")]
+    for one in found:
+        asked = datetime.fromisoformat(one.requested_at)
+        cells = [Text(ids.short(one.operation_id)), Text(f"{asked:%Y-%m-%d %H:%M}"), Text(one.action)]
+        cells += [Text(one.state, STYLES[one.state]), Text(f"{_selected(one):,}{'+' if one.total is None else ''}")]
         cells += [Text(f"{number:,}") for number in (one.done, one.failed, one.skipped, one.rate)]
-        add(whose, *cells, Text(one.requested_by))
+        add(one.tenant, *cells, Text(api.name_of(one.requested_by)))
     page().print(table)
 
 
-def _show(whose: Tenant, operation: BulkOperation, items: list[Item]) -> None:
+def _show(api: Api, operation: LetterOperation, items: list[LetterOperationItem]) -> None:
     page().print(Text(sentence_of(operation)))
-    asked = f"{operation.requested_at:%Y-%m-%d %H:%M:%S} UTC by {operation.requested_by}"
-    facts = [("tenant", whose.slug), ("what", operation.action), ("asked for", asked), ("rate", f"{operation.rate}/s")]
+    when = datetime.fromisoformat(operation.requested_at)
+    asked = f"{when:%Y-%m-%d %H:%M:%S} UTC by {api.name_of(operation.requested_by)}"
+    facts = [
+        ("tenant", operation.tenant),
+        ("what", operation.action),
+        ("asked for", asked),
+        ("rate", f"{operation.rate}/s"),
+    ]
     if operation.canary is not None:
         facts.append(("canary", f"{operation.canary} first"))
     said = operation.filter
     which = "named one by one" if said is None else ", ".join(f"{name} {value}" for name, value in said.items())
     facts.append(("letters", which or "all that were pending"))
-    if operation.note is not None:
-        facts.append(("note", operation.note))
+    if operation.notes is not None:
+        facts.append(("note", operation.notes))
     table = Table(
         Column(no_wrap=True, style="dim"), Column(overflow="fold"), box=None, pad_edge=False, show_header=False
     )
@@ -227,7 +208,7 @@ def _show(whose: Tenant, operation: BulkOperation, items: list[Item]) -> None:
         _show_items(operation, items)
 
 
-def _show_items(operation: BulkOperation, items: list[Item]) -> None:
+def _show_items(operation: LetterOperation, items: list[LetterOperationItem]) -> None:
     table = Table(Column("letter", no_wrap=True), Column("result", no_wrap=True), "why", box=None, pad_edge=False)
     for item in items:
         table.add_row(Text(ids.short(item.job_id)), Text(item.result or ""), Text(item.reason or ""))

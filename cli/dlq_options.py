@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from cli.cloud.cloud import Cloud
+from cli.api import Api
 from cli.failures import UsageError
 from counterfoil.dead_letters.entries import STATUSES, Status
 
-FINGERPRINT_SHOWN, FINGERPRINT_LEAST = 8, 4
+FINGERPRINT_SHOWN = 8
 
 
 def moment(text: str) -> datetime:
@@ -75,20 +75,10 @@ def states_of(given: Sequence[str] | None) -> Sequence[Status]:
     return [status for status in STATUSES if status in given] if given else STATUSES
 
 
-_GROUPS = "SELECT DISTINCT fingerprint FROM dead_letter_group WHERE starts_with(fingerprint, %s) LIMIT 2"
-
-
-def fingerprint_of(cloud: Cloud, text: str) -> str:
-    """The fingerprint that this is, or the beginning of.
+def fingerprint_of(api: Api, text: str | None) -> str | None:
+    """The fingerprint that this is, or the beginning of; none, where none is named.
 
     Raises:
         UsageError: there is none, or more than one.
     """
-    found = []
-    if len(text) >= FINGERPRINT_LEAST:
-        with cloud.database.delivery() as connection:
-            found = connection.execute(_GROUPS, [text.lower()]).fetchall()
-    if len(found) != 1:
-        what = "There is no group whose" if not found else "More than one group's"
-        raise UsageError(f"{what} fingerprint begins with '{text}': 'counterfoil dlq groups' shows them.")
-    return str(found[0][0])
+    return None if text is None else api.named("group", text, "dlq groups")

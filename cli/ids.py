@@ -10,7 +10,8 @@ from cli.tenants import Tenant
 SHOWN = 8
 """Letters of an id that tables show."""
 LEAST = 4
-_END = re.compile(rf"[0-9a-f-]{{{LEAST},36}}")
+PART = re.compile(rf"[0-9a-f-]{{{LEAST},36}}")
+WHOLE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DOCUMENTS = """
 SELECT d.id, t.id, t.slug FROM document d JOIN tenant t ON t.id = d.tenant_id
 WHERE right(d.id::text, length(%(end)s)) = %(end)s ORDER BY d.id LIMIT 2
@@ -29,7 +30,7 @@ def document(cloud: Cloud, text: str) -> tuple[Tenant, UUID]:
         UsageError: there is none, or more than one.
     """
     end = text.strip().lower()
-    if not _END.fullmatch(end):
+    if not PART.fullmatch(end):
         raise UsageError(f"'{text}' is no id of a document: take one from 'counterfoil documents'.")
     with cloud.database.delivery() as connection:
         found = connection.execute(_DOCUMENTS, {"end": end}).fetchall()

@@ -1,8 +1,5 @@
-"""`counterfoil queues`: how full the queues of the local cloud are and what is done; pausing and resuming them."""
+"""`counterfoil queues`: how full the queues are and what is done, by the API; pausing and resuming them."""
 
-import os
-from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -10,28 +7,24 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import listing
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
-from cli.failures import CloudError, UsageError
+from cli.api import Api, reach
+from cli.failures import UsageError
 from cli.terminal import aside, page, print_json
 from cli.trail import By, Reason
-from counterfoil.queues import measures, pauses
-from counterfoil.queues.pauses import Wish
-from counterfoil.settings import Queue, Settings
-from functions.admin_api.caller import EVERY_TENANT, Caller, Role
-from functions.admin_api.queues import Hall, QueueMinutes, QueueOverview, QueuesOverview
+from functions.admin_api.queues import QueueMinutes, QueueOverview, QueuesOverview, QueueState
 
 SUMMARY = "Show how full the queues of the workers are and what is done; pause and resume them."
 BARS = " ▁▂▃▄▅▆▇█"
 BARS_SHOWN = 12
 """Of an hour, each of five minutes."""
-EVERYBODY = Caller("", Role.VIEWER, frozenset({EVERY_TENANT}))
+_PATH = "/api/admin/queues"
 
 app = typer.Typer(
     help=f"""{SUMMARY}
 
     A paused queue is not read: what is in it waits, however long, and loses no attempt. A deployment does not resume
-    it. Over HTTP the same is GET /api/admin/queues.
+    it. Commands ask the API: that of the local cloud, as an admin who is made for you; or that of a deployment, whose
+    address is in COUNTERFOIL_URL and an ID token for it in COUNTERFOIL_TOKEN.
     """,
     invoke_without_command=True,
     add_completion=False,
@@ -76,34 +69,12 @@ def resume(
 
 
 def _list(context: typer.Context, *, as_json: bool) -> None:
-    cloud = Cloud.at(place_of(context.obj))
-    found = overview(cloud, datetime.now(UTC))
+    api = reach(context)
+    found = api.get(_PATH, QueuesOverview)
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
-        _show(found)
-
-
-def overview(cloud: Cloud, now: datetime) -> QueuesOverview:
-    """All queues, as the API tells of them to who may look for all tenants."""
-    known = queues_of(cloud)
-    urls = {worker: queue.urls for worker, queue in known.items()}
-    hall = Hall(cloud.database, known, lambda: measures.depths(urls), measures.alarms)
-    return hall.overview(None, EVERYBODY, now)
-
-
-def queues_of(cloud: Cloud) -> Mapping[str, Queue]:
-    """Every worker's queues, as the deployment tells the API of them.
-
-    Raises:
-        CloudError: what is deployed does not know.
-    """
-    os.environ.update(cloud.state.emulator.environment)  # how the app's own code finds AWS
-    function = cloud.client("lambda").get_function_configuration(FunctionName=cloud.outputs["AdminApiFunctionName"])
-    told = function.get("Environment", {}).get("Variables", {}).get("QUEUES")
-    if told is None:
-        raise CloudError("What is deployed is older than this command: 'counterfoil up' deploys it again.")
-    return Settings.from_environment({"QUEUES": told}).queues
+        _show(api, found)
 
 
 def _switch(
@@ -112,33 +83,26 @@ def _switch(
     by, reason, seen = told
     if reason is None:
         raise UsageError("Say why, with --reason: it is shown to everybody who looks after the queues.")
-    cloud = Cloud.at(place_of(context.obj))
-    known = queues_of(cloud)
+    api = reach(context, by)
+    known = {queue.worker: queue for queue in api.get(_PATH, QueuesOverview).queues}
     if worker not in known:
         raise UsageError(f"There is no queue of '{worker}': there are {', '.join(known)}.")
-    with cloud.database.delivery() as connection:
-        before = pauses.every(connection).get(worker)
-    if seen is None:
-        seen = 0 if before is None else before.version
-    try:
-        after = pauses.wish(cloud.database, Wish(worker, is_paused, reason, by, datetime.now(UTC), seen))
-    except pauses.ChangedError as error:
-        raise UsageError(str(error)) from None
-    is_so = after is None or pauses.bring_about(cloud.database, worker, known[worker].mappings)
-    version = 0 if after is None else after.version
+    before = known[worker].version or 0  # who is of one tenant is told none, and may not pause
+    path = f"{_PATH}/{worker}/{'pause' if is_paused else 'resume'}"
+    after = api.ask("POST", path, QueueState, body={"reason": reason}, seen=before if seen is None else seen)
     if as_json:
-        print_json({"worker": worker, "is_paused": is_paused, "in_effect": is_so, "version": version})
+        print_json(after.model_dump(mode="json"))
         return
-    already = " already" if version == (0 if before is None else before.version) else ""
+    already = " already" if after.version == before else ""
     page().print(f"The queue of {worker} is {'paused' if is_paused else 'read'}{already}.")
-    if not is_so:
+    if not after.in_effect:
         aside().print("Lambda did not take it yet: it is told again within a minute.")
 
 
 # -- for people -----------------------------------------------------------------------------------------------------
 
 
-def _show(found: QueuesOverview) -> None:
+def _show(api: Api, found: QueuesOverview) -> None:
     table = Table(
         Column("worker", no_wrap=True),
         *(Column(name, no_wrap=True, justify="right") for name in ("messages", "working", "waiting", "oldest", "dead")),
@@ -152,7 +116,7 @@ def _show(found: QueuesOverview) -> None:
     page().print(table)
     for queue in found.queues:
         if queue.paused is not None:
-            when = f"{queue.paused.at:%Y-%m-%d %H:%M:%S} UTC by {queue.paused.by}"
+            when = f"{queue.paused.at:%Y-%m-%d %H:%M:%S} UTC by {api.name_of(queue.paused.by)}"
             page().print(Text(f"{queue.worker} is paused since {when}: {queue.paused.reason}", "yellow"))
             if not queue.in_effect:
                 page().print(Text("  Lambda did not take it yet.", "yellow"))

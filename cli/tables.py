@@ -8,7 +8,6 @@ from rich.text import Text
 
 from cli.ids import short
 from cli.outcomes import Outcome, State
-from cli.tenants import Tenant
 from cli.terminal import page
 
 STYLES = {
@@ -22,14 +21,14 @@ STYLES = {
 }
 
 
-def of_tenants(whose: Sequence[Tenant], *columns: Column) -> tuple[Table, Callable[..., None]]:
-    """A table that names tenants where there are several, and what adds a row to it: of a tenant, its cells."""
-    several = len({tenant.slug for tenant in whose}) > 1
+def of_tenants(whose: Sequence[str], *columns: Column) -> tuple[Table, Callable[..., None]]:
+    """A table that names tenants where there are several, and what adds a row to it: a tenant's slug, and cells."""
+    several = len(set(whose)) > 1
     tenants = [Column("tenant", no_wrap=True)] if several else []
     table = Table(*tenants, *columns, box=None, pad_edge=False)
 
-    def add(tenant: Tenant, *cells: Text) -> None:
-        table.add_row(*([Text(tenant.slug)] if several else []), *cells)
+    def add(tenant: str, *cells: Text) -> None:
+        table.add_row(*([Text(tenant)] if several else []), *cells)
 
     return table, add
 

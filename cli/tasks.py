@@ -276,14 +276,14 @@ def _show_list(found: list[tuple[Tenant, Task]]) -> None:
         page().print('There are no such tasks. To hand one in: counterfoil tasks submit echo \'{"text": "hello"}\'')
         return
     table, add = of_tenants(
-        [whose for whose, _ in found],
+        [whose.slug for whose, _ in found],
         *(Column(name, no_wrap=True) for name in ("id", "type", "state", "tries", "handed in")),
         Column("note", overflow="fold"),
     )
     for whose, task in found:
         cells = [Text(ids.short(task.job_id)), Text(task.task_type), Text(task.status, STYLES[task.status])]
         cells += [Text(str(task.attempts)), Text(f"{task.created_at:%Y-%m-%d %H:%M:%S}"), Text(_note(task))]
-        add(whose, *cells)
+        add(whose.slug, *cells)
     page().print(table)
 
 

@@ -61,7 +61,7 @@ def chosen(cloud: Cloud, slug: str | None) -> list[Tenant]:
     if slug == NOBODY:
         raise UsageError(
             "'-' is no tenant. Messages that could not be read are nobody's dead letters: they are looked at, and "
-            "settled one by one, in the console and over HTTP (GET /api/admin/dlq?tenant=-)."
+            "settled one by one: counterfoil dlq list --tenant -"
         )
     tenants = list_tenants(cloud)
     if slug is None:

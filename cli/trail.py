@@ -11,7 +11,12 @@ LONGEST_NAME, LONGEST_REASON = 254, 2000
 """Characters that the trail keeps."""
 
 
-def _user() -> str:
+def user() -> str:
+    """The name of the system's user.
+
+    Raises:
+        UsageError: the system does not know it.
+    """
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container may run as a user whom it does not know
@@ -37,7 +42,7 @@ By = Annotated[
     typer.Option(
         "--by",
         help="Who does it, for the trail.",
-        default_factory=_user,
+        default_factory=user,
         show_default="your user name",
         callback=_name,
     ),

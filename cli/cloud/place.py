@@ -54,6 +54,11 @@ class Place:
         return self.folder / "cdk.out"
 
     @property
+    def sessions(self) -> Path:
+        """Who has signed in to the API, for commands, with the tokens: as JSON that only its owner may read."""
+        return self.folder / "sessions.json"
+
+    @property
     def outputs(self) -> Path:
         """The stacks' outputs, as the CDK command line writes them."""
         return self.folder / "outputs.json"
@@ -112,7 +117,7 @@ class Place:
         """Delete what the cloud made. Anything else in the folder stays, in case it is not the cloud's alone."""
         for folder in (self.logs, self.temporary, self.runtime, self.assembly):
             shutil.rmtree(folder, ignore_errors=True)
-        for file in (self.state, self.outputs, self.folder / "lock"):
+        for file in (self.state, self.sessions, self.outputs, self.folder / "lock"):
             file.unlink(missing_ok=True)
         with suppress(OSError):
             self.folder.rmdir()

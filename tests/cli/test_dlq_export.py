@@ -10,14 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from cli.cloud.cloud import Cloud
-from cli.failures import UsageError
-from cli.postgres import Server
+from cli.failures import CommandError, UsageError
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import export
 from counterfoil.errors import DatabaseUnavailableError
 from tests.cli.test_dlq_changes import run
-from tests.cli.test_tenants import CloudOf
 from tests.dead_letters.letters import Die, dying
 from tests.delivery.harness import rows
 
@@ -25,14 +22,10 @@ from tests.delivery.harness import rows
 @pytest.fixture
 def die(
     make_tenant: Callable[..., UUID],
-    postgres: Server,
-    migrated_database: str,
+    api: None,  # what commands ask
     database: Database,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> Die:
     """Lets work of acme die, the first of two tenants of a cloud."""
-    cloud: Any = CloudOf(postgres, migrated_database, database)
-    monkeypatch.setattr(Cloud, "at", lambda _: cloud)
     acme = make_tenant("acme")
     make_tenant("zenith")
     return dying(database, acme)
@@ -102,7 +95,7 @@ def test_what_fails_half_way_leaves_the_file_that_was_there(
         raise DatabaseUnavailableError("PostgreSQL is not available")
 
     monkeypatch.setattr(export, "encoded", away)
-    with pytest.raises(DatabaseUnavailableError):
+    with pytest.raises(CommandError, match="503"):
         run("export", file)
     assert file.read_text() == "before"
     assert [one.name for one in tmp_path.iterdir()] == [file.name]

@@ -10,14 +10,13 @@ from uuid import UUID
 import pytest
 from typer.testing import CliRunner
 
-from cli.cloud.cloud import Cloud
-from cli.failures import CloudError, UsageError
-from cli.postgres import Server
+from cli.failures import UsageError
 from cli.queues import app
 from counterfoil import aws
 from counterfoil.db import Connection, Database, keeper
 from counterfoil.queues import minutes
-from tests.cli.test_tenants import CloudOf
+from counterfoil.settings import settings
+from functions.admin_api.routes import queues as routes
 from tests.delivery.harness import FakeSqs
 from tests.factories import make_task
 from tests.functions.mappings import MAPPING, FakeLambda
@@ -26,42 +25,21 @@ QUEUES = {"tasks": {"urls": ["q/tasks"], "mappings": [str(MAPPING)], "gate": 24}
 REASON = ("--reason", "The model is being exchanged", "--by", "kim")
 
 
-class Deployed(FakeLambda):
-    """Lambda with the function of the API, which is told of the queues."""
-
-    variables: dict[str, str] = {"QUEUES": json.dumps(QUEUES)}  # noqa: RUF012  # of each test its own
-
-    def get_function_configuration(self, **_: str) -> dict[str, Any]:
-        return {"Environment": {"Variables": self.variables}}
-
-
 @pytest.fixture
-def lambda_() -> Deployed:
-    return Deployed()
-
-
-@pytest.fixture
-def sqs() -> FakeSqs:
-    return FakeSqs()
+def lambda_() -> FakeLambda:
+    return FakeLambda()
 
 
 @pytest.fixture(autouse=True)
-def cloud(
-    postgres: Server,
-    migrated_database: str,
-    database: Database,
-    lambda_: Deployed,
-    sqs: FakeSqs,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    cloud: Any = CloudOf(postgres, migrated_database, database)
-    cloud.outputs = {"AdminApiFunctionName": "counterfoil-admin_api"}
-    cloud.state = SimpleNamespace(emulator=SimpleNamespace(environment={}))
-    cloud.client = lambda _: lambda_
+def cloud(api: None, lambda_: FakeLambda, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API of a deployment with one queue."""
     alarms = SimpleNamespace(describe_alarms=lambda **_: {"MetricAlarms": [{"AlarmName": "counterfoil-breaker-open"}]})
-    clients: dict[str, Any] = {"lambda": lambda_, "sqs": sqs, "cloudwatch": alarms}
+    clients: dict[str, Any] = {"lambda": lambda_, "sqs": queue, "cloudwatch": alarms}
     monkeypatch.setattr(aws, "client", lambda service: clients[service])
-    monkeypatch.setattr(Cloud, "at", lambda _: cloud)
+    monkeypatch.setenv("QUEUES", json.dumps(QUEUES))
+    settings.cache_clear()
+    for known in (routes._depths, routes._alarms):
+        known.cache_clear()
 
 
 def run(*words: object, code: int = 0) -> str:
@@ -73,12 +51,12 @@ def run(*words: object, code: int = 0) -> str:
 
 
 def test_every_queue_is_a_line_with_what_is_in_it_and_what_was_done(
-    sqs: FakeSqs, admin: Connection, keeper_database: Database, make_tenant: Callable[..., UUID]
+    queue: FakeSqs, admin: Connection, keeper_database: Database, make_tenant: Callable[..., UUID]
 ) -> None:
     acme = make_tenant("acme")
     make_task(admin, acme)
     make_task(admin, acme, status="in-progress")
-    sqs.depths["q/tasks"] = 4
+    queue.depths["q/tasks"] = 4
     admin.execute(
         """INSERT INTO work_ended
            SELECT 'tasks', %s, 'succeeded', now() - interval '2 minutes' FROM generate_series(1, 3)""",
@@ -119,7 +97,7 @@ def test_who_has_no_watchdog_is_told_so() -> None:
     assert told.splitlines()[1].split()[5:7] == ["?", "?"]
 
 
-def test_a_queue_is_paused_and_resumed_with_a_reason(lambda_: Deployed, admin: Connection) -> None:
+def test_a_queue_is_paused_and_resumed_with_a_reason(lambda_: FakeLambda, admin: Connection) -> None:
     assert run("pause", "tasks", *REASON) == "The queue of tasks is paused.\n"
     lambda_.settle()
     assert lambda_.states[MAPPING] == "Disabled"
@@ -128,7 +106,7 @@ def test_a_queue_is_paused_and_resumed_with_a_reason(lambda_: Deployed, admin: C
     assert "by kim: The model is being exchanged" in shown
     assert run("pause", "tasks", *REASON) == "The queue of tasks is paused already.\n"
     told = json.loads(run("resume", "tasks", *REASON, "--json"))
-    assert told == {"worker": "tasks", "is_paused": False, "in_effect": True, "version": 2}
+    assert told == {"worker": "tasks", "is_paused": False, "paused": None, "in_effect": True, "version": 2}
     lambda_.settle()
     assert lambda_.states[MAPPING] == "Enabled"
     assert admin.execute("SELECT actor, action FROM audit_entry ORDER BY number").fetchall() == [
@@ -137,14 +115,14 @@ def test_a_queue_is_paused_and_resumed_with_a_reason(lambda_: Deployed, admin: C
     ]
 
 
-def test_what_lambda_does_not_take_is_told(lambda_: Deployed) -> None:
+def test_what_lambda_does_not_take_is_told(lambda_: FakeLambda) -> None:
     lambda_.states[MAPPING] = "Updating"
     assert "told again within a minute" in run("pause", "tasks", *REASON)
     assert "Lambda did not take it yet." in run()
 
 
 @pytest.mark.parametrize("what", ["pause", "resume"])
-def test_a_mistake_is_said_and_changes_nothing(what: str, lambda_: Deployed, admin: Connection) -> None:
+def test_a_mistake_is_said_and_changes_nothing(what: str, lambda_: FakeLambda, admin: Connection) -> None:
     with pytest.raises(UsageError, match="--reason"):
         run(what, "tasks", "--by", "kim")
     with pytest.raises(UsageError, match="There is no queue of 'task': there are tasks"):
@@ -153,13 +131,7 @@ def test_a_mistake_is_said_and_changes_nothing(what: str, lambda_: Deployed, adm
     assert admin.execute("SELECT count(*) FROM queue_pause").fetchone() == (0,)
 
 
-def test_a_queue_that_was_changed_since_it_was_seen_is_left_alone(lambda_: Deployed) -> None:
+def test_a_queue_that_was_changed_since_it_was_seen_is_left_alone(lambda_: FakeLambda) -> None:
     with pytest.raises(UsageError, match="since you saw it"):
         run("pause", "tasks", *REASON, "--seen", 3)
     assert lambda_.calls == []
-
-
-def test_an_older_deployment_is_told_apart(lambda_: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lambda_, "variables", {})
-    with pytest.raises(CloudError, match="counterfoil up"):
-        run()

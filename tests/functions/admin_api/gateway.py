@@ -14,12 +14,14 @@ GROUPS = "[operator tenant:acme]"
 _TEXTUAL = ("application/json", "text/", "application/xml", "application/javascript")
 
 
-def gateway(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Answer a request: without a token as the gateway does, else as the function does."""
+def gateway(
+    environ: dict[str, Any], start_response: Callable[..., Any], *, groups: str = GROUPS, subject: str | None = None
+) -> Iterable[bytes]:
+    """Answer a request: without a token as the gateway does, else as the function does, to somebody of these groups."""
     if environ.get("HTTP_AUTHORIZATION") != TOKEN:
         start_response("401 Unauthorized", [("Content-Type", "application/json")])
         return [b'{"message":"Unauthorized"}']
-    answer = handler.handle(_event(environ), Context())
+    answer = handler.handle(_event(environ, groups, subject), Context())
     text = answer["body"] or ""
     body = base64.b64decode(text) if answer.get("isBase64Encoded") else text.encode()
     headers = [*answer["headers"].items(), ("Content-Length", str(len(body)))]
@@ -27,13 +29,14 @@ def gateway(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iter
     return [body]
 
 
-def _event(environ: dict[str, Any]) -> dict[str, Any]:
+def _event(environ: dict[str, Any], groups: str, subject: str | None) -> dict[str, Any]:
     event = conftest.event()
     # WSGI has the bytes of a path as if they were Latin-1.
     path = environ["PATH_INFO"].encode("latin-1").decode(errors="replace")
     event["rawPath"] = event["requestContext"]["http"]["path"] = path
     event["requestContext"]["http"]["method"] = environ["REQUEST_METHOD"]
-    event["requestContext"]["authorizer"]["jwt"]["claims"]["cognito:groups"] = GROUPS
+    claims = event["requestContext"]["authorizer"]["jwt"]["claims"]
+    claims |= {"cognito:groups": groups} | ({} if subject is None else {"sub": subject})
     event["rawQueryString"] = environ.get("QUERY_STRING", "")
     parameters: dict[str, list[str]] = {}
     for name, value in parse_qsl(event["rawQueryString"], keep_blank_values=True):

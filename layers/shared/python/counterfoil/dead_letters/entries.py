@@ -243,20 +243,6 @@ def owners(connection: Connection, job_ids: Sequence[UUID]) -> list[tuple[UUID |
     return connection.execute(_OWNERS, [list(job_ids)]).fetchall()
 
 
-_ENDING_WITH = """
-SELECT d.job_id, t.id, t.slug FROM dead_letter d JOIN tenant t ON t.id = d.tenant_id
-WHERE right(d.job_id::text, length(%(end)s)) = %(end)s AND d.purged_at IS NULL LIMIT 2
-"""
-
-
-def ending_with(connection: Connection, end: str) -> list[tuple[UUID, UUID, str]]:
-    """Up to two dead letters whose ids end so, each with its tenant, by id and slug; as the delivery role.
-
-    Looks at every letter: for the command line of a local cloud.
-    """
-    return connection.execute(_ENDING_WITH, {"end": end}).fetchall()
-
-
 _SHOW = f"SELECT {_ALL_COLUMNS} FROM dead_letter WHERE job_id = %s AND purged_at IS NULL"  # noqa: S608
 
 

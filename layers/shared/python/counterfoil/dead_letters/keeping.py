@@ -112,17 +112,6 @@ def find(connection: Connection, purge_id: UUID) -> Purge | None:
     return None if row is None else Purge(*row)
 
 
-_ENDING_WITH = """
-SELECT p.id, t.id, t.slug FROM dead_letter_purge p JOIN tenant t ON t.id = p.tenant_id
-WHERE right(p.id::text, length(%(end)s)) = %(end)s LIMIT 2
-"""
-
-
-def ending_with(connection: Connection, end: str) -> list[tuple[UUID, UUID, str]]:
-    """Up to two purges whose ids end so, each with its tenant, by id and slug; as the delivery role."""
-    return connection.execute(_ENDING_WITH, {"end": end}).fetchall()
-
-
 _UNDO = f"""
 UPDATE dead_letter_purge SET undone_by = %(by)s, undone_at = %(now)s, is_complete = false
 WHERE id = %(id)s AND undone_at IS NULL AND requested_at > %(since)s RETURNING {_COLUMNS}

@@ -1,0 +1,217 @@
+"""The HTTP API as commands ask it: the local cloud's, or that of a deployment on AWS.
+
+A deployment is named in the environment, `COUNTERFOIL_URL`, with an ID token of its issuer, `COUNTERFOIL_TOKEN`: who
+the token is of may do what it allows. In the local cloud a command signs in by itself (`cli.sign_in`), as an admin of
+all tenants.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import typer
+from pydantic import BaseModel, ValidationError
+
+from cli import ids
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import place_of
+from cli.failures import CommandError, UsageError
+from cli.sign_in import Bearer, SignedIn
+from cli.trail import user
+from functions.admin_api.lookup import NamedThings, TenantPage
+from functions.admin_api.problems import MEDIA_TYPE, GatewayAnswer, Problem
+
+URL, TOKEN = "COUNTERFOIL_URL", "COUNTERFOIL_TOKEN"  # names of variables
+PATIENCE = 60.0
+"""Seconds for an answer: in the local cloud, the first one waits for a process to start."""
+PAGE = 100
+"""The most that a page has."""
+LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+READER = "counterfoil"
+"""Who looks, where the system does not know its user."""
+Kind = Literal["letter", "operation", "purge", "group"]
+M = TypeVar("M", bound=BaseModel)
+Query = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Api:
+    """The API of one deployment, asked as one person."""
+
+    client: httpx.Client
+    name_of: Callable[[str], str] = str
+    """What people call whoever has this subject."""
+
+    def ask(
+        self, method: str, path: str, form: type[M], *, query: Query | None = None, body: object = None, seen: int = -1
+    ) -> M:
+        """What the API answers; `seen` is the version that is changed.
+
+        Raises:
+            UsageError: it refuses, and says why.
+            CommandError: it cannot answer, or answers in another form.
+        """
+        return read(self.send(method, path, query=query, body=body, seen=seen), form)
+
+    def get(self, path: str, form: type[M], **query: Any) -> M:
+        """As `ask`, to look at something."""
+        return self.ask("GET", path, form, query=query)
+
+    def send(
+        self, method: str, path: str, *, query: Query | None = None, body: object = None, seen: int = -1
+    ) -> httpx.Response:
+        """An answer of the API that is no refusal. Raises as `ask`."""
+        given = {name: _written(value) for name, value in (query or {}).items() if value is not None}
+        headers = {} if seen < 0 else {"If-Match": f'"{seen}"'}
+        try:
+            answer = self.client.request(method, path, params=given, json=body, headers=headers)
+        except httpx.TimeoutException:
+            raise CommandError("The API has not answered in time, and may have done it all the same.") from None
+        except httpx.HTTPError as error:
+            raise CommandError(f"The API does not answer: {type(error).__name__}.") from None
+        _check(answer)
+        return answer
+
+    def pages(self, path: str, form: type[M], *, limit: int | None = None, **query: Any) -> Iterator[M]:
+        """The pages of a list, by their cursor. Whoever has `limit` things ends; pages may be short.
+
+        Raises as `ask`.
+        """
+        size = PAGE if limit is None else min(limit, PAGE)
+        cursor = None
+        while True:
+            page = self.get(path, form, **query, limit=size, cursor=cursor)
+            yield page
+            cursor = getattr(page, "next")  # noqa: B009  # every form of a page has it
+            if cursor is None:
+                return
+
+    def tenants(self, slug: str | None) -> list[str]:
+        """The tenant that is named, which may be NOBODY; else all that may be looked at, by slug."""
+        if slug is not None:
+            return [slug]
+        return [tenant for page in self.pages("/api/admin/tenants", TenantPage) for tenant in page.tenants]
+
+    def one_tenant(self, slug: str | None) -> str:
+        """The tenant that is named, or the only one.
+
+        Raises:
+            UsageError: there is none, or it has to be said which.
+        """
+        found = self.tenants(slug)
+        if not found:
+            raise UsageError("There is no tenant yet: counterfoil tenants add acme")
+        if len(found) > 1:
+            shown = ", ".join(found[:10]) + (", ..." if len(found) > 10 else "")
+            raise UsageError(f"Say for whom, with --tenant: {shown}")
+        return found[0]
+
+    def named(self, kind: Kind, text: str, list_: str) -> str:
+        """The id that this is, or the end of; of a group, the fingerprint. `list_` is the command that shows them.
+
+        Raises:
+            UsageError: there is none, or more than one.
+        """
+        part = text.strip().lower()
+        if ids.WHOLE.fullmatch(part) and kind != "group":
+            return part
+        found = []
+        if ids.PART.fullmatch(part):
+            found = self.get("/api/admin/dlq/named", NamedThings, kind=kind, part=part).found
+        if len(found) != 1:
+            name = "dead letter" if kind == "letter" else kind
+            has = "fingerprint begins" if kind == "group" else "id ends"
+            what = f"There is no {name} whose" if not found else f"More than one {name}'s"
+            raise UsageError(f"{what} {has} with '{text}': 'counterfoil {list_}' shows them.")
+        return str(found[0].id)
+
+
+def reach(context: typer.Context, by: str | None = None) -> Api:
+    """The API that a command asks, until it ends; in the local cloud as who `by` is, or as the system's user.
+
+    Raises:
+        CloudError: the local cloud is not up.
+        UsageError: what the environment says of a deployment cannot be used, or is not all that is said.
+    """
+    url = os.environ.get(URL)
+    if url is None:
+        cloud = Cloud.at(place_of(context.obj))
+        auth = SignedIn(cloud, by or _reader())
+        client = httpx.Client(base_url=cloud.api_url, auth=auth, timeout=PATIENCE)
+        return Api(context.with_resource(client), auth.name_of)
+    if context.obj is not None:
+        raise UsageError(f"{URL} and --local (or COUNTERFOIL_LOCAL) name two clouds: leave one of them out.")
+    given = context.get_parameter_source("by")
+    if given is not None and given.name == "COMMANDLINE":
+        raise UsageError(f"Who does it in a deployment is who {TOKEN} is of: leave --by out.")
+    client = httpx.Client(base_url=_checked(url), auth=Bearer(_token()), timeout=PATIENCE)
+    return Api(context.with_resource(client))
+
+
+def read(answer: httpx.Response, form: type[M]) -> M:
+    """An answer in its form.
+
+    Raises:
+        CommandError: it has another one.
+    """
+    try:
+        return form.model_validate_json(answer.content)
+    except ValidationError:
+        raise CommandError(
+            "The API answers in a form that this command does not know: their versions differ."
+        ) from None
+
+
+def _check(answer: httpx.Response) -> None:
+    if answer.status_code == 401:  # no token is told
+        raise UsageError(f"The API does not take the token ({TOKEN}): it has expired, or is no ID token of its issuer.")
+    if answer.is_success:
+        return
+    sentence = _sentence(answer)
+    if answer.is_client_error:
+        wait = answer.headers.get("Retry-After", "")
+        raise UsageError(f"{sentence} Ask again in {wait} s." if wait.isdigit() else sentence)
+    raise CommandError(f"The API fails ({answer.status_code}): {sentence}")
+
+
+def _sentence(answer: httpx.Response) -> str:
+    """What a refusal says, by the API or by its gateway."""
+    try:
+        if answer.headers.get("Content-Type", "").startswith(MEDIA_TYPE):
+            return Problem.model_validate_json(answer.content).detail
+        return f"The gateway says: {GatewayAnswer.model_validate_json(answer.content).message}."
+    except ValidationError:
+        return f"The answer is {answer.status_code} {answer.reason_phrase}, and is not the API's."
+
+
+def _reader() -> str:
+    try:
+        return user()
+    except UsageError:
+        return READER
+
+
+def _written(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _checked(url: str) -> str:
+    """The address of a deployment, if a token may be sent there."""
+    parts = urlsplit(url.strip())
+    is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+    if not is_safe or not parts.hostname or parts.username or parts.query or parts.fragment:
+        raise UsageError(
+            f"{URL} is the address of the API, such as https://abc123.execute-api.eu-central-1.amazonaws.com"
+        )
+    return url.strip().removesuffix("/")
+
+
+def _token() -> str:
+    token = os.environ.get(TOKEN, "").strip()
+    if not token.isascii() or not token.isprintable() or " " in token or not token:
+        raise UsageError(f"{URL} is set: {TOKEN} has to hold an ID token of the deployment's issuer.")
+    return token

@@ -1,0 +1,123 @@
+"""Who a command is to the API: the bearer of a token, or a person of the local cloud whom it signs in by itself."""
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import re
+import time
+from collections.abc import Generator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import httpx
+
+from cli.cloud.cloud import Cloud
+from cli.console import EVERY_TENANT, make_person
+from cli.failures import CloudError
+
+LEAST_SECONDS = 60
+"""That a token has to be valid for, to be used."""
+HOST = "cli.counterfoil.example"
+"""Where the e-mail addresses of people are that commands make."""
+_NO_LOCAL_PART = re.compile(r"[^a-z0-9._-]+")
+
+
+class Bearer(httpx.Auth):
+    """Sends a token."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """The request with the token."""
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        yield request
+
+
+@dataclass(frozen=True)
+class Session:
+    """Somebody who has signed in."""
+
+    subject: str
+    """The API's name for the person."""
+    token: str
+    ends: float
+    """Seconds since the epoch."""
+
+    @classmethod
+    def of(cls, token: str) -> "Session":
+        """What an ID token says, which was just had from its issuer."""
+        part = token.split(".")[1]
+        told = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+        return cls(str(told["sub"]), token, float(told["exp"]))
+
+
+class SignedIn(httpx.Auth):
+    """Signs a person in to the local cloud: an admin of all tenants, made when it is first asked for.
+
+    The token is kept in the cloud's folder, for its owner alone, until it expires.
+    """
+
+    def __init__(self, cloud: Cloud, name: str) -> None:
+        self._cloud, self._name = cloud, name
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """The request as the person, who signs in anew where the token that was kept is not taken any more."""
+        kept = self._kept.get(self._name)
+        is_kept = kept is not None and kept.ends - time.time() > LEAST_SECONDS
+        session = kept if kept is not None and is_kept else self._sign_in()
+        request.headers["Authorization"] = f"Bearer {session.token}"
+        answer = yield request
+        if answer.status_code == 401 and is_kept:  # the emulator was started anew, and has other keys
+            request.headers["Authorization"] = f"Bearer {self._sign_in().token}"
+            yield request
+
+    def name_of(self, subject: str) -> str:
+        """Whom a command has signed in under this subject; else the subject."""
+        found = [name for name, session in self._kept.items() if session.subject == subject]
+        return found[0] if found else subject
+
+    def _sign_in(self) -> Session:
+        email = address_of(self._name)
+        # Of two commands at the same time, neither changes the other's password.
+        digest = hmac.new(self._cloud.state.emulator.secret.encode(), email.encode(), hashlib.sha256).hexdigest()
+        person = make_person(self._cloud, email, ["admin", f"tenant:{EVERY_TENANT}"], password=f"Aa1!{digest}")
+        answer = self._cloud.client("cognito-idp").admin_initiate_auth(
+            UserPoolId=self._cloud.outputs["UserPoolId"],
+            ClientId=self._cloud.outputs["UserPoolClientId"],
+            AuthFlow="ADMIN_USER_PASSWORD_AUTH",
+            AuthParameters={"USERNAME": person.email, "PASSWORD": person.password},
+        )
+        session = Session.of(answer["AuthenticationResult"]["IdToken"])
+        self._kept[self._name] = session
+        self._keep()
+        return session
+
+    @cached_property
+    def _kept(self) -> dict[str, Session]:
+        with suppress(OSError, ValueError, TypeError, AttributeError):
+            told: dict[str, Any] = json.loads(self._cloud.place.sessions.read_text())
+            return {name: Session(**session) for name, session in told.items()}
+        return {}
+
+    def _keep(self) -> None:
+        path = self._cloud.place.sessions
+        fresh = path.with_suffix(f".{os.getpid()}")
+        try:
+            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                json.dump({name: asdict(session) for name, session in self._kept.items()}, file)
+            fresh.replace(path)
+        except OSError as error:
+            raise CloudError(f"The local cloud cannot use {path.parent}: {error.strerror or error}.") from None
+
+
+def address_of(name: str) -> str:
+    """The e-mail address of a person of this name: another one for each name."""
+    plain = _NO_LOCAL_PART.sub("-", name.lower()).strip(".-")[:40]
+    mark = "" if plain == name else f".{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return f"{plain or 'somebody'}{mark}@{HOST}"

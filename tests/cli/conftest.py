@@ -1,0 +1,14 @@
+"""What tests of commands that ask the API have in common."""
+
+import pytest
+
+from tests.cli.reaching import let_them_ask
+from tests.functions.admin_api.conftest import Ask, ask, queue
+
+__all__ = ["ask", "queue"]
+
+
+@pytest.fixture
+def api(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:  # it has the function work
+    """Commands ask the API's function, on the tests' database."""
+    let_them_ask(monkeypatch)

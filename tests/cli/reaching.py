@@ -1,0 +1,30 @@
+"""The API in the place of a cloud's: commands ask the real function, in this process, as whom they say."""
+
+from functools import partial
+
+import httpx
+import pytest
+import typer
+
+from cli.api import Api
+from tests.functions.admin_api.gateway import TOKEN, gateway
+
+LOOKER = "somebody"
+"""Who looks."""
+ADMIN = "[admin tenant:*]"
+MODULES = ("dlq", "dlq_bulk", "dlq_changes", "dlq_export", "dlq_operations", "dlq_purge", "queues")
+"""Of commands that ask the API."""
+
+
+def reach(context: typer.Context, by: str | None = None, *, groups: str = ADMIN) -> Api:
+    """As `cli.api.reach`, with a token of whoever `by` is."""
+    application = partial(gateway, groups=groups, subject=by or LOOKER)
+    transport = httpx.WSGITransport(app=application)
+    client = httpx.Client(base_url="https://api.example", headers={"Authorization": TOKEN}, transport=transport)
+    return Api(context.with_resource(client))
+
+
+def let_them_ask(monkeypatch: pytest.MonkeyPatch, groups: str = ADMIN) -> None:
+    """Let commands ask this API, as somebody of these groups."""
+    for module in MODULES:
+        monkeypatch.setattr(f"cli.{module}.reach", partial(reach, groups=groups))
