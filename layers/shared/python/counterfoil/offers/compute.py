@@ -25,6 +25,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from counterfoil.offers.cap import LAST, NOBODY, Ints, capped
 from counterfoil.offers.curve import along
 from counterfoil.offers.people import UNIT, People
 from counterfoil.offers.rules import Rules
@@ -44,10 +45,9 @@ _AT_ONCE = 64
 """How many users are computed at once: what lies between stays near the processor."""
 _ONE_BY_ONE = 32
 """Up to so many, the highest are found faster one by one than by sorting. Where most are equal, partitions are slow."""
-_NOBODY = -1
-_LAST = (1 << 32) - 1
+_WANTED = 4
+"""Where offers are capped: for how many times as many candidates as offers users look at once."""
 
-Ints = NDArray[np.int64]
 Indices = NDArray[np.intp]
 
 
@@ -123,7 +123,7 @@ class Pool:
         order = np.argsort(places, kind="stable")
         self.columns = Columns.of(self.people, day).take(order)
         """Along the curve, then by id."""
-        self.backwards = _LAST - order
+        self.backwards = LAST - order
         """Of those in `columns`: the lower, the later comes an id."""
         self._stands = np.empty_like(order)
         self._stands[order] = np.arange(len(order))
@@ -185,19 +185,43 @@ def compute(pool: Pool, users: People, excluded: NDArray[Any], rules: Rules) -> 
         pool: who is offered.
         users: whom they are offered to.
         excluded: who may not be offered to whom (`people.EXCLUSION`).
-        rules: how offers are made.
+        rules: how offers are made. Where they say how often somebody is offered, that holds among these users.
     """
-    best = ranked(pool, users, excluded, rules.candidates, rules.offers)
-    offered = best[best != _NOBODY]
-    return Computed((best != _NOBODY).sum(axis=1), _LAST - (offered & _LAST), offered >> 32, users.faults)
+    if rules.most_offered is None:
+        best = ranked(pool, users, excluded, rules.candidates, rules.offers)
+    else:
+        best = _capped(pool, users, excluded, rules, rules.most_offered)
+    offered = best[best != NOBODY]
+    return Computed((best != NOBODY).sum(axis=1), LAST - (offered & LAST), offered >> 32, users.faults)
 
 
-def ranked(pool: Pool, users: People, excluded: NDArray[Any], width: int, depth: int) -> Ints:
+def _capped(pool: Pool, users: People, excluded: NDArray[Any], rules: Rules, most: int) -> Ints:
+    """The offers of users if nobody is offered to more than `most` of them, as `ranked` gives them."""
+    order = np.argsort(users.ids)
+    number = np.empty_like(order)
+    depth = min(rules.candidates, _WANTED * rules.offers)
+
+    def more(some: Indices, after: Ints) -> Ints:
+        number.fill(NOBODY)
+        number[order[some]] = np.arange(len(some))
+        theirs = excluded[number[excluded["user"]] != NOBODY].copy()
+        theirs["user"] = number[theirs["user"]]
+        return ranked(pool, People(users.rows[order[some]]), theirs, rules.candidates, depth, after)
+
+    best = np.empty((len(users), rules.offers), np.int64)
+    best[order] = capped(more, len(users), len(pool.people), rules.offers, most)
+    return best
+
+
+def ranked(
+    pool: Pool, users: People, excluded: NDArray[Any], width: int, depth: int, after: Ints | None = None
+) -> Ints:
     """The best `depth` candidates of each user, the best first, shape (users, depth); -1 after the last.
 
-    A candidate is one number, `score << 32 | 2**32 - 1 - position`, so that whoever comes first has the highest.
+    A candidate is one number, `score << 32 | 2**32 - 1 - position`, so that whoever comes first has the highest. With
+    `after`, only those that come after a number are asked for.
     """
-    best = np.full((len(users), depth), _NOBODY, np.int64)
+    best = np.full((len(users), depth), NOBODY, np.int64)
     columns, before = Columns.of(users, pool.day), pool.before(users)
     number = np.concatenate([excluded["user"], np.arange(len(users))])
     banned = pool.stands(np.concatenate([excluded["candidate"], users.ids]))
@@ -214,7 +238,9 @@ def ranked(pool: Pool, users: People, excluded: NDArray[Any], width: int, depth:
                 columns.take(members[some, None]), pool.columns.take(candidates), pool.backwards.take(candidates)
             )
             of_some = slice(*np.searchsorted(lines, [some.start, some.stop]))
-            found[lines[of_some] - first, cells[of_some]] = _NOBODY
+            found[lines[of_some] - first, cells[of_some]] = NOBODY
+            if after is not None:
+                found[found >= after[members[some], None]] = NOBODY
             highest = highest_of(found, depth)
             best[members[some], : highest.shape[1]] = highest
     return best
@@ -257,7 +283,7 @@ def keys(users: Columns, candidates: Columns, backwards: Ints) -> Ints:
     found = score.astype(np.int64)
     found <<= 32
     found |= backwards
-    return np.where(suits, found, _NOBODY)
+    return np.where(suits, found, NOBODY)
 
 
 def highest_of(found: Ints, depth: int) -> Ints:
@@ -269,5 +295,5 @@ def highest_of(found: Ints, depth: int) -> Ints:
     for rank in range(best.shape[1]):
         cells = found.argmax(axis=1)
         best[:, rank] = found[rows, cells]
-        found[rows, cells] = _NOBODY
+        found[rows, cells] = NOBODY
     return best

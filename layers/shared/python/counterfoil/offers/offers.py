@@ -8,7 +8,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfoil.offers.compute import Ints
+from counterfoil.offers.cap import Ints
 from counterfoil.offers.people import People
 from counterfoil.offers.rules import VERSION, Rules
 

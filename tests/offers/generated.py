@@ -1,0 +1,73 @@
+"""Pools that are made up: people around cities, most in the largest ones.
+
+`python -m tests.offers.generated` prints the digest of the golden pool's offers.
+"""
+
+import hashlib
+import sys
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+
+from counterfoil.offers.compute import Pool, compute
+from counterfoil.offers.offers import documents
+from counterfoil.offers.people import EXCLUSION, ROW, UNIT, People
+from counterfoil.offers.rules import Rules
+from tests.offers.people import MAN, NONBINARY, WOMAN
+
+DAY = date(2026, 11, 23)
+RULES = Rules(offers=5, candidates=1000, most_offered=None, repeat_days=30)
+NINE = datetime(2026, 11, 23, 8, tzinfo=UTC)
+POOL = Path(__file__).parent / "golden" / "pool.bin"
+
+
+def generated(count: int, *, seed: int = 1, cities: int = 60, away_km: float = 15) -> People:
+    """People by id, of whom a fifth suit another one nearby, roughly."""
+    random = np.random.default_rng(seed)
+    rows = np.zeros(count, ROW)
+    ids = random.integers(0, 256, (count, 16), dtype=np.uint8)
+    rows["id"] = np.sort(ids.view("S16").ravel())
+    sizes = 1 / np.arange(1, cities + 1)
+    city = random.choice(cities, count, p=sizes / sizes.sum())
+    away, towards = random.exponential(away_km / 111, count), random.uniform(0, 2 * np.pi, count)
+    latitude = random.uniform(36, 60, cities)[city] + away * np.sin(towards)
+    longitude = random.uniform(-9, 25, cities)[city] + away * np.cos(towards) / np.cos(np.radians(latitude))
+    latitude, longitude = np.radians(latitude), np.radians(longitude)
+    sphere = np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude), np.sin(latitude)
+    rows["place"] = np.rint(UNIT * np.stack(sphere, axis=1))
+    age = np.minimum(18 + random.gamma(2.2, 7, count).astype(int), 85)
+    rows["born"] = (DAY.year - age) * 10_000 + random.integers(1, 13, count) * 100 + random.integers(1, 29, count)
+    gender = random.choice([WOMAN, MAN, NONBINARY], count, p=[0.48, 0.49, 0.03])
+    other = np.where(gender == WOMAN, MAN, np.where(gender == MAN, WOMAN, random.choice([WOMAN, MAN], count)))
+    kind = random.random(count)
+    rows["gender"] = gender
+    rows["seeks"] = np.select([kind < 0.88, kind < 0.93, kind < 0.97], [other, gender, WOMAN | MAN], 7)
+    rows["min_age"] = np.maximum(18, age - random.integers(3, 12, count))
+    rows["max_age"] = age + random.integers(3, 12, count)
+    rows["reach_km"] = random.choice([10, 25, 50, 100, 300, 20_100], count, p=[0.15, 0.3, 0.3, 0.15, 0.08, 0.02])
+    rows["traits"] = np.rint(random.normal(0, 50, (count, 16))).clip(-127, 127)
+    return People(rows)
+
+
+def nobody() -> np.ndarray:
+    """No exclusions."""
+    return np.empty(0, EXCLUSION)
+
+
+def written(pool: Pool, users: People, rules: Rules = RULES) -> list[bytes]:
+    """By user: the offers as they are kept, ids and all."""
+    made = compute(pool, users, nobody(), rules)
+    candidates = pool.people.ids[made.candidates]
+    return list(documents(DAY, users.ids, candidates, made.counts, made.scores, NINE, NINE + timedelta(days=1))[1])
+
+
+def digest(texts: Iterable[bytes]) -> str:
+    """One hash of many texts."""
+    return hashlib.sha256(b"\n".join(texts)).hexdigest()
+
+
+if __name__ == "__main__":
+    everybody = People.read(POOL.read_bytes())
+    sys.stdout.write(digest(written(Pool(everybody, DAY), everybody)))

@@ -1,0 +1,89 @@
+"""Nobody is offered to too many."""
+
+from dataclasses import replace
+from datetime import date
+from random import Random
+from uuid import UUID
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from counterfoil.offers.cap import LAST, NOBODY, capped
+from counterfoil.offers.compute import Pool, compute
+from counterfoil.offers.people import EXCLUSION
+from counterfoil.offers.rules import Rules
+from tests.offers.people import MAN, Person, people
+
+Scores = list[list[int]]
+"""By user, by candidate; negative: they do not suit."""
+
+
+def in_turns(scores: Scores, offers: int, most: int, random: Random) -> list[list[int]]:
+    """By user: who is offered, if users ask one after another in a random order."""
+    wishes = [sorted((c for c in range(len(row)) if row[c] >= 0), key=lambda c: (-row[c], c)) for row in scores]
+    kept: list[list[int]] = [[] for _ in scores[0]]
+    while True:
+        asking = [u for u, left in enumerate(wishes) if left and sum(u in users for users in kept) < offers]
+        if not asking:
+            return [
+                sorted((c for c, users in enumerate(kept) if u in users), key=lambda c: (-scores[u][c], c))
+                for u in range(len(scores))
+            ]
+        user = random.choice(asking)
+        candidate = wishes[user].pop(0)
+        kept[candidate] = sorted([*kept[candidate], user], key=lambda u: (-scores[u][candidate], u))[:most]
+
+
+def at_once(scores: Scores, offers: int, most: int, depth: int) -> list[list[int]]:
+    keys = np.array(
+        [[score << 32 | LAST - c if score >= 0 else NOBODY for c, score in enumerate(row)] for row in scores]
+    )
+
+    def more(some: np.ndarray, after: np.ndarray) -> np.ndarray:
+        left = np.where(keys[some] < after[:, None], keys[some], NOBODY)
+        return np.pad(-np.sort(-left, axis=1), [(0, 0), (0, depth)], constant_values=NOBODY)[:, :depth]
+
+    made = capped(more, len(scores), len(scores[0]), offers, most)
+    return [[LAST - (key & LAST) for key in row if key != NOBODY] for row in made.tolist()]
+
+
+@settings(deadline=None)
+@given(
+    scores=st.integers(1, 6).flatmap(
+        lambda width: st.lists(st.lists(st.integers(-2, 4), min_size=width, max_size=width), min_size=1, max_size=8)
+    ),
+    offers=st.integers(1, 3),
+    most=st.integers(1, 3),
+    depth=st.integers(1, 6),
+    random=st.randoms(use_true_random=False),
+)
+def test_the_outcome_is_that_of_asking_one_after_another_in_any_order(
+    scores: Scores, offers: int, most: int, depth: int, random: Random
+):
+    assert at_once(scores, offers, most, depth) == in_turns(scores, offers, most, random)
+
+
+def test_who_is_liked_by_all_is_offered_to_those_who_suit_best():
+    rules = Rules(offers=5, candidates=1000, most_offered=2, repeat_days=30)
+    women = [
+        Person(UUID(int=number), 50 + far, 13.0, seeks=MAN) for number, far in enumerate([0.3, 0.1, 0.4, 0.2, 0.5])
+    ]
+    pool = people(*women, Person(UUID(int=9), 50.0, 13.0, gender=MAN))
+
+    found = compute(Pool(pool, date(2026, 11, 23)), pool, np.empty(0, EXCLUSION), rules)
+
+    assert found.counts.tolist() == [0, 1, 0, 1, 0, 5]
+
+
+def test_a_cap_that_nobody_reaches_changes_nothing():
+    rules = Rules(offers=3, candidates=1000, most_offered=None, repeat_days=30)
+    persons = [Person(UUID(int=number), 50 + number % 9 / 10, 13.0) for number in range(1, 40)]
+    pool, users = Pool(people(*persons), date(2026, 11, 23)), people(*reversed(persons))
+    excluded = np.array([(0, UUID(int=38).bytes), (7, UUID(int=3).bytes)], EXCLUSION)
+
+    free, capped_ = (compute(pool, users, excluded, replace(rules, most_offered=most)) for most in (None, 39))
+
+    assert free.candidates.tolist() == capped_.candidates.tolist()
+    assert free.scores.tolist() == capped_.scores.tolist()
+    assert free.counts.tolist() == capped_.counts.tolist()
