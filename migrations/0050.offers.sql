@@ -211,13 +211,16 @@ REVOKE ALL ON FUNCTION forget_offers FROM PUBLIC;
 CREATE TRIGGER forget AFTER DELETE ON matchmaking_jobs REFERENCING OLD TABLE AS gone
     FOR EACH STATEMENT EXECUTE FUNCTION forget_offers();
 
--- Offers that a user has twice on a date, or beside another set of that date: there is never one. Whoever looks after
--- delivery is told the number and nothing else.
-CREATE FUNCTION duplicate_offers(since date) RETURNS bigint
+-- Offers that a user of a shard which has ended since has twice on its date, or beside another set of that date: there is
+-- never one. Whoever looks after delivery is told the number and nothing else.
+CREATE FUNCTION duplicate_offers(since timestamptz) RETURNS bigint
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $duplicates$
     SELECT coalesce(sum(twice), 0)::bigint FROM (
-        SELECT count(*) - least(count(DISTINCT candidate_id), max(rank)) AS twice FROM offers
-        WHERE date >= since GROUP BY date, user_id
+        SELECT count(*) - least(count(DISTINCT o.candidate_id), max(o.rank)) AS twice FROM (
+            SELECT DISTINCT s.date, unnest(s.users) AS user_id FROM offer_shard s WHERE s.ended_at >= since
+        ) AS served
+        JOIN offers o ON o.date = served.date AND o.user_id = served.user_id
+        GROUP BY o.date, o.user_id
     ) AS of_user
 $duplicates$;
 REVOKE ALL ON FUNCTION duplicate_offers FROM PUBLIC;

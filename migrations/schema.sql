@@ -87,13 +87,16 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION public.duplicate_offers(since date) RETURNS bigint
+CREATE FUNCTION public.duplicate_offers(since timestamp with time zone) RETURNS bigint
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
     SELECT coalesce(sum(twice), 0)::bigint FROM (
-        SELECT count(*) - least(count(DISTINCT candidate_id), max(rank)) AS twice FROM offers
-        WHERE date >= since GROUP BY date, user_id
+        SELECT count(*) - least(count(DISTINCT o.candidate_id), max(o.rank)) AS twice FROM (
+            SELECT DISTINCT s.date, unnest(s.users) AS user_id FROM offer_shard s WHERE s.ended_at >= since
+        ) AS served
+        JOIN offers o ON o.date = served.date AND o.user_id = served.user_id
+        GROUP BY o.date, o.user_id
     ) AS of_user
 $$;
 
@@ -2628,8 +2631,8 @@ CREATE POLICY writing ON public.document_word TO counterfoil_owner USING (true) 
 
 GRANT ALL ON SCHEMA public TO counterfoil_owner;
 
-REVOKE ALL ON FUNCTION public.duplicate_offers(since date) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.duplicate_offers(since date) TO counterfoil_delivery;
+REVOKE ALL ON FUNCTION public.duplicate_offers(since timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.duplicate_offers(since timestamp with time zone) TO counterfoil_delivery;
 
 REVOKE ALL ON FUNCTION public.follow_audit() FROM PUBLIC;
 

@@ -19,6 +19,7 @@ from functions.watchdog.breakers import Dependent, Pauses
 from functions.watchdog.dead_letters import keep_dead_letters
 from functions.watchdog.exports import write_exports
 from functions.watchdog.measures import measure
+from functions.watchdog.offers import OffersWatch
 from functions.watchdog.operations import Operations
 from functions.watchdog.parts import run_each
 from functions.watchdog.payloads import remove_payloads
@@ -68,6 +69,7 @@ def watchdog() -> dict[str, Step]:
     breakers = Breakers.from_settings(chosen, database)
     notifier = Notifier.from_settings(chosen, database, breakers)
     pauses = _pauses(chosen, database, breakers)
+    offers = OffersWatch(database, _now)
     letters_kept = timedelta(days=chosen.dlq_retention_days)
     return {
         "notifications": lambda time_left: asdict(notifier.run(time_left)),
@@ -77,6 +79,7 @@ def watchdog() -> dict[str, Step]:
         "breakers": lambda time_left: {name: len(found) for name, found in asdict(pauses.run(time_left)).items()},
         "purge": lambda time_left: run_each(
             {
+                "offers": offers.run,
                 "queues": lambda: look_after_queues(database, chosen.queues, _now, time_left),
                 "rows": lambda: asdict(purge(database, _now)),
                 "dead_letters": lambda: keep_dead_letters(database, _now, letters_kept, time_left),

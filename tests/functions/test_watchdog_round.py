@@ -49,6 +49,8 @@ def test_a_round_tells_what_each_step_did_in_numbers(handler: ModuleType, capsys
     assert done["recovery"] == {"sent": 0, "resent": dict.fromkeys(QUEUES, 0)}
     assert done["operations"] == {"running": 0, "begun": 0, "done": 0}
     assert done["purge"] == {
+        **dict.fromkeys(("offers_completed", "offers_pending", "offers_failed", "offers_late", "offers_twice"), 0),
+        **dict.fromkeys(("matchmaking_jobs", "offer_pool", "offer_shard"), 0),
         "queue_pause": 0,
         "queue_ends": 0,
         "queue_minute": 0,

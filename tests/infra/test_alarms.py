@@ -296,6 +296,9 @@ def test_the_thresholds_are_those_of_the_design_where_they_can_be_reached():
         "unsent-outbox": 0,
         "notification-failures": 0,
         "breaker-open": 0,
+        "failed-offers": 1,
+        "late-offers": 0,
+        "duplicate-offers": 0,
     }
 
 

@@ -86,7 +86,7 @@ def test_a_pool_is_listed_with_how_many_are_served_and_how_far_it_is(
     end(shard(admin, acme, made, users[:3]), completed=2, failed=1)
     make_shard(admin, acme, users[2:3], pool_id=made, name="0/failed")  # who was put aside, and waits
     shard(admin, acme, made, users[3:6], "1")
-    end(shard(admin, acme, made, users[6:], "late/2026-03-01T09:00:00Z"), "failed", error="No such zone")
+    end(shard(admin, acme, made, users[6:], "late/2026-03-01T09:00:00+00:00/0"), "failed", error="No such zone")
 
     (told,) = get().body["pools"]
 
@@ -123,8 +123,8 @@ def test_a_pool_is_completed_when_its_last_shard_is_and_failed_while_one_waits_f
         ("0", 0, 61, 2),
         ("0", 120, 125, 2),  # made late is no excuse
         ("0/failed", 50, 61, 2),
-        ("late/2026-03-01T11:00:00Z", 180, 240, 0),
-        ("late/2026-03-01T11:00:00Z", 180, 241, 2),
+        ("late/2026-03-01T11:00:00+00:00/0", 180, 240, 0),
+        ("late/2026-03-01T11:00:00+00:00/0", 180, 241, 2),
     ],
 )
 def test_offers_are_late_that_are_not_there_at_ten_or_within_an_hour_after_somebody_came(

@@ -94,6 +94,20 @@ class Metric(StrEnum):
     DESTINATIONS_AWAY = "DestinationsAway"
     """Destinations of tenants whose circuit breaker is not closed."""
 
+    # By nothing, each minute, by the watchdog: people whose offers of the day that it is where they are ...
+    OFFERS_COMPLETED = "OffersCompleted"
+    """... are there."""
+    OFFERS_PENDING = "OffersPending"
+    """... are to come."""
+    OFFERS_FAILED = "OffersFailed"
+    """... wait for a person."""
+    OFFERS_LATE = "OffersLate"
+    """... are to come, and were to be there by 10:00."""
+
+    # By nothing, each hour, by the watchdog.
+    DUPLICATE_OFFERS = "DuplicateOffers"
+    """Offers that somebody has twice on a date, or beside other offers of that date."""
+
     # By channel.
     NOTIFICATIONS_SENT = "NotificationsSent"
     NOTIFICATION_FAILURES = "NotificationFailures"

@@ -1,0 +1,184 @@
+"""The watchdog counts people by how far their offers of the day have come, and looks for offers that are twice."""
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.offers.monitoring import LOOKED_BACK
+from functions.watchdog.offers import OffersWatch
+from tests.delivery.harness import Clock
+from tests.factories import NOW, make_jobs, make_pool, make_profile, make_shard
+
+Counted = Callable[[], dict[str, int]]
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def tenant(make_tenant: Callable[..., UUID]) -> UUID:
+    return make_tenant("acme")
+
+
+@pytest.fixture
+def clock() -> Clock:
+    clock = Clock()
+    clock.now = NOW
+    return clock
+
+
+@pytest.fixture
+def watch(keeper_database: Database, clock: Clock) -> OffersWatch:
+    return OffersWatch(keeper_database, clock)
+
+
+def shard(admin: Connection, tenant: UUID, size: int, *, at: datetime = NOW, name: str = "0", **ends: Any) -> UUID:
+    """A shard of a pool of its own whose 9:00 was `at`; `ends` are columns that it is changed to."""
+    pool = make_pool(admin, tenant, date=at.date(), offered_at=at, expires_at=at + timedelta(days=1))
+    made = make_shard(
+        *(admin, tenant, [uuid4() for _ in range(size)]), pool_id=pool, name=name, created_at=at, status="in-progress"
+    )
+    for column, value in ends.items():
+        admin.execute(f"UPDATE offer_shard SET {column} = %s WHERE id = %s".encode(), [value, made])
+    return made
+
+
+def test_people_are_counted_by_how_their_offers_have_come_along(
+    watch: OffersWatch, admin: Connection, tenant: UUID, make_tenant: Callable[..., UUID]
+) -> None:
+    shard(admin, tenant, 10, completed=8, failed=2, status="succeeded")
+    shard(admin, make_tenant("other"), 2, name="0/failed", status="failed")
+    shard(admin, tenant, 5, status="pending")
+    shard(admin, tenant, 7)
+
+    counted = watch.run()
+
+    assert counted == {
+        "offers_completed": 8,
+        "offers_pending": 12,
+        "offers_failed": 2,
+        "offers_late": 0,
+        "offers_twice": 0,
+    }
+
+
+def test_offers_of_a_day_that_is_over_count_no_more(
+    watch: OffersWatch, clock: Clock, admin: Connection, tenant: UUID
+) -> None:
+    shard(admin, tenant, 3)
+    clock.pass_(seconds=timedelta(days=1).total_seconds() - 1)
+    assert watch.run()["offers_pending"] == 3
+
+    clock.pass_(seconds=1)
+
+    assert watch.run()["offers_pending"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "began_ago", "late"),
+    [("0", HOUR, 0), ("0", HOUR * 1.01, 4), ("late/noon/0", HOUR, 0), ("late/noon/0", HOUR * 1.01, 4)],
+)
+def test_people_are_late_who_wait_for_more_than_an_hour(
+    watch: OffersWatch, admin: Connection, tenant: UUID, name: str, began_ago: timedelta, late: int
+) -> None:
+    made = shard(admin, tenant, 4, at=NOW - began_ago, name=name)
+
+    assert watch.run()["offers_late"] == late
+
+    admin.execute("UPDATE offer_shard SET status = 'succeeded', completed = 4 WHERE id = %s", [made])
+    assert watch.run()["offers_late"] == 0
+
+
+def test_who_came_late_is_not_late_because_the_morning_is_long_over(
+    watch: OffersWatch, admin: Connection, tenant: UUID
+) -> None:
+    made = shard(admin, tenant, 1, at=NOW - HOUR * 5, name="late/noon/0")
+    admin.execute("UPDATE offer_shard SET created_at = %s WHERE id = %s", [NOW - HOUR, made])
+
+    assert watch.run()["offers_late"] == 0
+
+
+OFFER = """
+INSERT INTO offers (date, user_id, candidate_id, tenant_id, id, rank, score, offered_at, expires_at)
+SELECT date, users[1], %(candidate)s, tenant_id, %(id)s, %(rank)s, 1, created_at, created_at FROM offer_shard
+WHERE id = %(shard)s
+"""
+
+
+def offer(admin: Connection, shard_id: UUID, rank: int, candidate: UUID | None = None) -> UUID:
+    chosen = candidate or uuid4()
+    admin.execute(OFFER, {"shard": shard_id, "candidate": chosen, "id": uuid4(), "rank": rank})
+    return chosen
+
+
+@pytest.fixture
+def served(admin: Connection, tenant: UUID) -> UUID:
+    """A shard of somebody who was offered three people, and has ended as the real clock has it."""
+    pool = make_pool(admin, tenant)
+    made = make_shard(admin, tenant, [make_profile(admin, tenant)], pool_id=pool, status="in-progress")
+    make_jobs(admin, made)
+    for rank in (1, 2, 3):
+        offer(admin, made, rank)
+    admin.execute("UPDATE offer_shard SET status = 'succeeded' WHERE id = %s", [made])
+    admin.execute("UPDATE offer_shard SET ended_at = %s WHERE id = %s", [NOW, made])
+    return made
+
+
+def test_a_second_set_of_offers_is_seen(
+    keeper_database: Database, clock: Clock, admin: Connection, served: UUID
+) -> None:
+    assert OffersWatch(keeper_database, clock).run()["offers_twice"] == 0
+    for rank in (1, 2):
+        offer(admin, served, rank)
+
+    assert OffersWatch(keeper_database, clock).run()["offers_twice"] == 2
+
+
+def test_an_offer_that_is_there_twice_is_seen_even_where_no_key_is_in_its_way(
+    watch: OffersWatch, admin: Connection, served: UUID
+) -> None:
+    first = offer(admin, served, 4)
+    admin.execute("ALTER TABLE offers DROP CONSTRAINT offers_once")
+    offer(admin, served, 5, first)
+
+    assert watch.run()["offers_twice"] == 1
+
+
+def test_offers_are_looked_through_each_hour_and_those_of_older_shards_no_more(
+    watch: OffersWatch, clock: Clock, admin: Connection, served: UUID
+) -> None:
+    offer(admin, served, 1)
+    seen = []
+    for _ in range(3 * 60):
+        told = watch.run()
+        seen += [told["offers_twice"]] if "offers_twice" in told else []
+        clock.pass_(seconds=60)
+
+    assert timedelta(hours=2) == LOOKED_BACK
+    assert seen == [1, 1, 1]
+    clock.pass_(seconds=60)
+    assert watch.run()["offers_twice"] == 0
+
+
+def test_what_is_counted_is_written_as_metrics_of_nobody(
+    watch: OffersWatch, admin: Connection, tenant: UUID, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shard(admin, tenant, 3, status="failed")
+
+    watch.run()
+
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    told = {name: value for line in lines for name, value in line.items() if name.startswith(("Offers", "Duplicate"))}
+    assert told == {
+        "OffersCompleted": [0.0],
+        "OffersPending": [0.0],
+        "OffersFailed": [3.0],
+        "OffersLate": [0.0],
+        "DuplicateOffers": [0.0],
+    }
+    assert {
+        tuple(dimensions) for line in lines for dimensions in line["_aws"]["CloudWatchMetrics"][0]["Dimensions"]
+    } == {()}
