@@ -260,12 +260,28 @@ WORKERS: tuple[Row, ...] = (
         alarms=(Alarm.DEAD_LETTERS,),
     ),
     Row(
+        name="offers",
+        does="computes and stores a day's offers for a shard of users, and tells that they are there",
+        fed_by=FedBy.OUTBOX,
+        timeout=300,
+        memory=3538,  # two processors; a pool of a million people takes a gigabyte
+        reserved_concurrency=4,
+        maximum_concurrency=2,
+        batch_size=1,
+        visibility=1800,
+        start_margin=60,
+        retries="requeue",
+        retry_waits=(30, 120, 300),
+        sends_to=("document_output",),
+        alarms=(Alarm.DEAD_LETTERS,),
+    ),
+    Row(
         name="dead_letters",
         does="settles what landed in a dead-letter queue: archives it, or returns what was never attempted",
         fed_by=FedBy.DEAD_LETTER_QUEUES,
         timeout=60,
         memory=512,
-        reserved_concurrency=14,  # the mappings of six queues, and of one to come
+        reserved_concurrency=14,  # the mappings of seven queues
         maximum_concurrency=2,
         batch_size=10,
         visibility=360,
@@ -309,6 +325,7 @@ WORKERS: tuple[Row, ...] = (
         timeout=900,
         memory=512,
         reserved_concurrency=1,
+        sends_to=("offers",),
         alarms=(Alarm.ERRORS,),
     ),
     Row(

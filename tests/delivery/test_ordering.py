@@ -38,6 +38,8 @@ VALUES: dict[str, Callable[[], Any]] = {
     "bigint": lambda: 1,
     "integer": lambda: 1,
     "jsonb": lambda: "{}",
+    "date": NOW.date,
+    "ARRAY": lambda: [uuid4()],
 }
 """Something of each type, for a column that must hold something."""
 NEEDED: dict[str, dict[str, Any]] = {"task": {"payload": "{}"}}
@@ -81,7 +83,7 @@ def make_work(admin: Connection, make_tenant: Callable[..., UUID]) -> Callable[[
         kind = KINDS[worker]
         needed = admin.execute(
             "SELECT column_name, data_type FROM information_schema.columns "
-            "WHERE table_name = %s AND is_nullable = 'NO' AND column_default IS NULL",
+            "WHERE table_name = %s AND is_nullable = 'NO' AND column_default IS NULL AND is_generated = 'NEVER'",
             [kind.table],
         ).fetchall()
         values: dict[str, Any] = {name: VALUES[type_]() for name, type_ in needed}

@@ -14,6 +14,7 @@ CounterfoilError
  │    ├── InvalidSettingsError      a setting is missing or wrong
  │    ├── UnknownTenantError        work for a tenant that does not exist
  │    ├── CirclingError             work that was put off again and again, and never came to an end
+ │    ├── InconsistentDataError     what is stored contradicts itself, or nothing can be computed from it
  │    ├── RejectedRequestError      a call to a service was refused (4xx)
  │    │    └── ContextWindowError   a prompt is longer than its model can read, or its answer was cut off
  │    └── RejectedStatementError    PostgreSQL refused a statement: a constraint, a type, a missing privilege
@@ -108,6 +109,10 @@ class UnknownTenantError(PermanentError):
 
 class CirclingError(PermanentError):
     """Work was put off again and again, and never came to an end."""
+
+
+class InconsistentDataError(PermanentError):
+    """What is stored contradicts itself, or nothing can be computed from it: a person has to put it right."""
 
 
 class RejectedRequestError(PermanentError):

@@ -1,0 +1,1 @@
+"""Offers: a day's offers for a shard of users."""

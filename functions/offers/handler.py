@@ -1,0 +1,19 @@
+"""Offers: shards of users in, a day's offers out."""
+
+from functools import cache, partial
+from typing import Any
+
+from counterfoil.delivery import Consumer
+from counterfoil.settings import settings
+from functions.offers.work import Pools, serve
+
+
+@cache
+def consumer() -> Consumer:
+    """The consumer of this function's queues, made at the first invocation."""
+    return Consumer.from_settings(settings(), partial(serve, pools=Pools()))
+
+
+def handle(event: dict[str, Any], context: Any) -> Any:
+    """Process one batch of messages."""
+    return consumer().handle(event, context)

@@ -1,0 +1,173 @@
+"""One attempt at a shard: the offers of its users are computed from the pool as it was pinned, and written at once.
+
+Whatever is random or of the moment was settled before: who is in the pool, by what rules, and, at the first try, whom a
+user may not be offered. So each try computes the same.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt, Outcome, Success
+from counterfoil.documents import output
+from counterfoil.errors import InconsistentDataError, StaleClaimError
+from counterfoil.offers import arrays, store
+from counterfoil.offers.compute import Computed, Pool, compute
+from counterfoil.offers.offers import documents, inputs_hashes
+from counterfoil.offers.people import EXCLUSION, People
+from counterfoil.offers.rules import VERSION, Rules
+from counterfoil.offers.store import Given, Results, Written
+from counterfoil.offers.zones import nine_oclock
+from counterfoil.work import Send
+
+FETCH = "/api/users/{user_id}/offers?date="
+"""Where a user's offers of a date are."""
+
+
+class Pools:
+    """The pool that was worked with last: the next shard is mostly one of the same."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Any, Pool] | None = None
+
+    def of(self, shard: Given, database: Database) -> Pool:
+        """The pool of a shard, read where it is not the last one.
+
+        Raises:
+            InconsistentDataError: its people are not those that were pinned.
+        """
+        last = self._last
+        if last is not None and last[0] == shard.pool_id:
+            return last[1]
+        self._last = None  # two large ones need not be held at once
+        with database.tenant(shard.tenant_id) as connection:
+            people = store.pool_people(connection, shard.pool_id)
+        if not people:
+            raise InconsistentDataError("The people of the pool are forgotten by now: there is nobody to be offered.")
+        if sha256(people).digest() != shard.digest:
+            raise InconsistentDataError("The people of the pool are not those that were pinned.")
+        pool = Pool(People.read(people), shard.date)
+        self._last = shard.pool_id, pool
+        return pool
+
+
+def serve(attempt: Attempt, pools: Pools) -> Outcome:
+    """Serve the users of one shard.
+
+    Users from whose records nothing can be computed are put aside: their jobs fail, and are tried once more in a shard
+    of their own, with their records as they are then. Where that serves none of them, it is up to a person.
+
+    Raises:
+        StaleClaimError: it is no more, or a newer claim exists.
+        UnknownZoneError: its time zone does not exist.
+        NoSuchDateError: its date does not exist there.
+        InconsistentDataError: its people are not those that were pinned, or none of those put aside can be served.
+    """
+    assert attempt.tenant_id is not None  # a shard's tenant is NOT NULL
+    with attempt.database.tenant(attempt.tenant_id) as connection:
+        shard = store.given(connection, attempt.work_id)
+    if shard is None:
+        raise StaleClaimError(f"There is no shard {attempt.work_id} any more")
+    nine_oclock(shard.timezone, shard.date)  # a zone that is none has no time of its own
+    pool = pools.of(shard, attempt.database)
+    attempt.check()
+    rules = Rules.from_json(dict(shard.rules))
+    numbers, users = _users(attempt, shard)
+    excluded = _excluded(attempt, shard, rules, numbers)
+    attempt.check()
+    computed = compute(pool, users, excluded, rules)
+    attempt.check()
+    if shard.is_aside and len(users) and len(computed.faults) == len(users):
+        fault = next(iter(computed.faults.values()))
+        raise InconsistentDataError(f"Of its {len(users)} users none can be served. {fault}.")
+    results = _results(shard, pool, users, excluded, rules, computed)
+    written: list[Written] = []
+
+    def effects(connection: Connection) -> Sequence[Send]:
+        done = store.write(connection, shard, results, attempt.now())
+        written[:] = [done]
+        told = output.request(connection, shard.tenant_id, "offers", shard.id, _told(shard, done), attempt.now())
+        return [*done.sends, *told]
+
+    return Success(effects, reason=lambda: _remark(written[0]))
+
+
+def _users(attempt: Attempt, shard: Given) -> tuple[NDArray[np.int32], People]:
+    """Numbers of users in their shard, and their records: as they were pinned, or as they are."""
+    if shard.people is not None:
+        return np.arange(len(shard.users), dtype=np.int32), People.read(shard.people)
+    with attempt.database.tenant(shard.tenant_id) as connection:
+        numbers, people = store.read_anew(connection, shard.users)
+    return numbers, People.read(people)
+
+
+def _excluded(attempt: Attempt, shard: Given, rules: Rules, numbers: NDArray[np.int32]) -> NDArray[Any]:
+    """Who may not be offered to whom, by the number of a user among those who are there.
+
+    What the first try of a revision found is kept for those that follow it.
+    """
+    with attempt.database.tenant(shard.tenant_id) as connection:
+        kept = store.excluded(connection, shard.id) if attempt.number > 1 else None
+        if kept is None:
+            kept = store.pin_excluded(connection, shard, rules.repeat_days, attempt.token)
+    place = np.full(len(shard.users), -1, np.int32)
+    place[numbers] = np.arange(len(numbers))
+    found = np.frombuffer(kept, EXCLUSION)
+    renumbered = place[found["user"]]
+    excluded: NDArray[Any] = found[renumbered >= 0].copy()
+    excluded["user"] = renumbered[renumbered >= 0]
+    return excluded
+
+
+def _results(  # all that offers are made of
+    shard: Given, pool: Pool, users: People, excluded: NDArray[Any], rules: Rules, computed: Computed
+) -> Results:
+    """What is to be written, as PostgreSQL takes it: nothing is left to do while the transaction is open."""
+    served = np.ones(len(users), bool)
+    served[list(computed.faults)] = False
+    ids, candidates = users.ids, pool.people.ids[computed.candidates]
+    counts = computed.counts
+    offer_ids, texts = documents(
+        shard.date, ids[served], candidates, counts[served], computed.scores, shard.offered_at, shard.expires_at
+    )
+    hashes = inputs_hashes(shard.digest, rules, users, excluded)
+    begins = np.cumsum(counts) - counts
+    packed = ids.tobytes()
+    return Results(
+        version=VERSION,
+        users=arrays.uuids(ids[served]),
+        documents=arrays.jsonbs(texts),
+        hashes=arrays.byteas([hash_ for hash_, is_served in zip(hashes, served, strict=True) if is_served]),
+        whose=arrays.uuids(np.repeat(ids, counts)),
+        candidates=arrays.uuids(candidates),
+        ids=arrays.uuids(offer_ids),
+        ranks=arrays.smallints(np.arange(len(candidates)) - np.repeat(begins, counts) + 1),
+        scores=arrays.integers(computed.scores),
+        faults={
+            UUID(bytes=packed[16 * number : 16 * number + 16]): f"{fault}." for number, fault in computed.faults.items()
+        },
+    )
+
+
+def _told(shard: Given, written: Written) -> dict[str, Any]:
+    """What is told of a shard: numbers, and where its users' offers are."""
+    return {
+        "date": shard.date.isoformat(),
+        "timezone": shard.timezone,
+        "shard": shard.name,
+        "users": len(shard.users),
+        "completed": written.completed,
+        "failed": written.failed,
+        "fetch": f"{FETCH}{shard.date}",
+    }
+
+
+def _remark(written: Written) -> str | None:
+    if not written.failed:
+        return None
+    return f"{written.failed} of {written.failed + written.completed} users could not be served, and are put aside."

@@ -1,0 +1,376 @@
+"""Offers on the real engine: shards served once, whatever is delivered twice, fails on the way, or is broken."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt, Outcome
+from counterfoil.documents import output
+from counterfoil.errors import DatabaseUnavailableError
+from counterfoil.messages import Message
+from counterfoil.offers import store
+from functions.offers.work import Pools, serve
+from infra.workers import WORKERS
+from tests.delivery.harness import Clock, Context, event, make_consumer, record, rows
+from tests.factories import make_destination, make_shard
+from tests.offers.harness import DAY, jobs, make_people, offered, pin, queue, user
+
+(ROW,) = (row for row in WORKERS if row.name == "offers")
+WORKER = {
+    "name": "offers",
+    "timeout": ROW.timeout,
+    "permits": 1,
+    "start_margin": ROW.start_margin,
+    "retries": "requeue",
+}
+QUEUES = {"offers": "offers", "document_output": "output"}
+PEOPLE = range(1, 9)
+NO_NUMBER = [float("nan")]
+
+
+class Day:
+    """A tenant's people, and the worker that serves them."""
+
+    def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
+        self.database, self.admin, self.clock, self.tenant_id = database, admin, clock, tenant_id
+        self.pools = Pools()
+        make_people(admin, tenant_id, PEOPLE)
+
+    def pin(self, *numbers: int, shards: int = 2, **columns: Any) -> list[Message]:
+        """The day's pool of these people, of all unless some are named. Returns the messages of its shards."""
+        users = [user(number) for number in numbers or PEOPLE]
+        return [message(id_) for id_ in pin(self.admin, self.tenant_id, users, shards=shards, **columns)]
+
+    def deliver(
+        self, *messages: Message, do: Callable[[Attempt], Outcome] | None = None, left: float = 300
+    ) -> list[str]:
+        """Hand messages to the worker, each in a batch of its own. Returns the ids of those that it keeps."""
+        consumer = make_consumer(
+            self.database,
+            do or partial(serve, pools=self.pools),
+            self.clock,
+            worker=WORKER,
+            queue_urls=QUEUES,
+            retry_queue_urls={"offers": "offers-retry"},
+            retry_waits={"offers": ROW.retry_waits},
+        )
+        kept = []
+        for one in messages:
+            answer = consumer.handle(event(record(one)), Context(left))
+            kept += [str(failure["itemIdentifier"]) for failure in answer["batchItemFailures"]]
+        return kept
+
+    def owed(self) -> list[Message]:
+        """The newest messages of shards that wait."""
+        found = self.admin.execute(
+            "SELECT id, revision, send_number FROM offer_shard WHERE status = 'pending' ORDER BY name"
+        ).fetchall()
+        return [Message(work_id=id_, revision=revision, send_number=send) for id_, revision, send in found]
+
+    def shard(self, name: str) -> dict[str, Any]:
+        (row,) = [row for row in rows(self.admin, "offer_shard") if row["name"] == name]
+        return row
+
+    def statuses(self) -> dict[int, str]:
+        found = jobs(self.admin)
+        return {number: found[user(number)][0] for number in PEOPLE if user(number) in found}
+
+    def spoil(self, *numbers: int) -> None:
+        """A trait of these people is no number."""
+        self.admin.execute(
+            "UPDATE profile SET traits = %s WHERE user_id = ANY(%s)", [NO_NUMBER, [user(number) for number in numbers]]
+        )
+
+
+def message(shard_id: UUID, send_number: int = 0) -> Message:
+    return Message(work_id=shard_id, revision=1, send_number=send_number)
+
+
+@pytest.fixture
+def day(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: Any) -> Day:
+    return Day(database, admin, clock, tenant)
+
+
+def everything(admin: Connection) -> list[Any]:
+    return [
+        sorted(map(str, rows(admin, table))) for table in ("matchmaking_jobs", "offers", "offer_shard", "output_job")
+    ]
+
+
+def test_everybody_is_offered_five_of_the_others_with_the_best_first(day: Day, admin: Connection):
+    assert day.deliver(*day.pin()) == []
+
+    assert set(day.statuses().values()) == {"completed"}
+    found = offered(admin)
+    assert {len(set(some)) for some in found.values()} == {5}
+    assert all(who not in some for who, some in found.items())
+    assert len({row["id"] for row in rows(admin, "offers")}) == 5 * len(PEOPLE)
+    for row in rows(admin, "matchmaking_jobs"):
+        said = [(one["userId"], one["compatibilityScore"]) for one in row["offers"]]
+        kept = sorted(
+            (one for one in rows(admin, "offers") if one["user_id"] == row["user_id"]), key=lambda o: o["rank"]
+        )
+        assert said == [(one["candidate_id"], one["score"]) for one in kept]
+        assert [one["id"] for one in row["offers"]] == [one["id"] for one in kept]
+        assert (row["attempt"], row["retry_count"], row["algorithm_version"]) == (1, 0, 1)
+    assert {(row["name"], row["status"], row["completed"], row["failed"]) for row in rows(admin, "offer_shard")} == {
+        ("0", "succeeded", 4, 0),
+        ("1", "succeeded", 4, 0),
+    }
+
+
+def test_a_day_comes_out_the_same_however_it_is_shared_out(day: Day, admin: Connection):
+    day.deliver(*day.pin(shards=1))
+    first = {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")}
+    admin.execute("TRUNCATE matchmaking_jobs, offers, offer_pool CASCADE")
+    day.pools = Pools()
+
+    day.deliver(*reversed(day.pin(shards=4)))
+
+    assert {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")} == first
+
+
+def test_what_is_delivered_twice_or_out_of_turn_changes_nothing(day: Day, admin: Connection, clock: Clock):
+    first, second = day.pin()
+    day.deliver(second, first)
+    before = everything(admin)
+    clock.pass_(minutes=1)
+
+    assert day.deliver(first, second, first, message(first.work_id)) == []
+
+    assert everything(admin) == before
+
+
+def test_whoever_blocked_whom_they_are_not_offered(day: Day, admin: Connection, tenant: UUID):
+    admin.execute("INSERT INTO profile_block VALUES (%s, %s, %s, now())", [user(1), user(2), tenant])
+    day.deliver(*day.pin(1, 2, 3))
+    assert {who: set(some) for who, some in offered(admin).items()} == {
+        user(1): {user(3)},
+        user(2): {user(3)},
+        user(3): {user(1), user(2)},
+    }
+
+
+def test_nobody_is_offered_the_same_person_two_days_running(day: Day, admin: Connection):
+    day.deliver(*day.pin(1, 2, 3))
+    day.deliver(*day.pin(1, 2, 3, 4, day=DAY + timedelta(days=1)))
+    assert set(offered(admin, DAY + timedelta(days=1))[user(1)]) == {user(4)}
+
+
+def test_somebody_alone_in_a_pool_is_offered_nobody_and_served(day: Day, admin: Connection):
+    day.deliver(*day.pin(1, shards=1))
+    assert jobs(admin)[user(1)] == ("completed", [], None)
+
+
+def test_one_broken_record_is_one_failed_job_and_the_others_are_served(day: Day, admin: Connection):
+    day.spoil(2)
+    day.deliver(*day.pin(shards=1))
+
+    assert day.statuses() == dict.fromkeys(PEOPLE, "completed") | {2: "failed"}
+    assert jobs(admin)[user(2)] == ("failed", None, "A trait of the profile is not a number.")
+    assert user(2) not in {candidate for some in offered(admin).values() for candidate in some}
+    row = day.shard("0")
+    assert (row["status"], row["completed"], row["failed"]) == ("succeeded", 7, 1)
+    assert row["reason"] == "1 of 8 users could not be served, and are put aside."
+
+
+def test_who_is_put_aside_is_a_dead_letter_until_the_record_is_mended(day: Day, admin: Connection):
+    day.spoil(2, 3)
+    day.deliver(*day.pin(shards=1))
+
+    assert day.deliver(*day.owed()) == []
+
+    assert day.shard("0/failed")["status"] == "failed"
+    (letter,) = rows(admin, "dead_letter")
+    assert (letter["dlq_reason"], letter["worker"]) == ("non_retriable_error", "offers")
+    assert letter["payload"]["file"] == {"date": str(DAY), "timezone": "Europe/Berlin", "shard": "0/failed"}
+    assert {day.statuses()[number] for number in (2, 3)} == {"failed"}
+    assert len(rows(admin, "notification")) == 1
+
+
+def test_a_record_that_was_mended_meanwhile_is_served_and_the_rest_put_aside_again(day: Day, admin: Connection):
+    day.spoil(2, 3)
+    day.deliver(*day.pin(shards=1))
+    admin.execute("UPDATE profile SET traits = '{1}' WHERE user_id = %s", [user(3)])
+
+    day.deliver(*day.owed())
+
+    assert (day.statuses()[2], day.statuses()[3]) == ("failed", "completed")
+    assert len(offered(admin)[user(3)]) == 5
+    assert day.shard("0/failed")["status"] == "succeeded"
+    assert [one["name"] for one in rows(admin, "offer_shard") if one["status"] == "pending"] == ["0/failed/failed"]
+
+
+def test_who_comes_late_is_served_from_the_pool_as_it_was(day: Day, admin: Connection, tenant: UUID):
+    day.deliver(*day.pin(1, 2, 3, shards=1))
+    ((pool,),) = admin.execute("SELECT id FROM offer_pool").fetchall()
+    late = [user(number) for number in (4, 5)]
+    shard = make_shard(admin, tenant, late, pool_id=pool, name="late/9/0")
+    queue(admin, tenant, late, shard)
+    admin.execute("DELETE FROM profile WHERE user_id = %s", [user(4)])  # and one goes again
+
+    day.deliver(message(shard))
+
+    assert set(offered(admin)[user(5)]) == {user(1), user(2), user(3)}
+    row = day.shard("late/9/0")
+    assert (row["status"], row["completed"], row["failed"]) == ("succeeded", 1, 0)
+
+
+def test_the_block_of_somebody_who_comes_late_is_that_person_s(day: Day, admin: Connection, tenant: UUID):
+    day.deliver(*day.pin(1, 2, shards=1))
+    ((pool,),) = admin.execute("SELECT id FROM offer_pool").fetchall()
+    admin.execute("INSERT INTO profile_block VALUES (%s, %s, %s, now())", [user(6), user(1), tenant])
+    late = [user(number) for number in (4, 6, 8)]
+    shard = make_shard(admin, tenant, late, pool_id=pool, name="late/9/0")
+    queue(admin, tenant, late, shard)
+    admin.execute("DELETE FROM profile WHERE user_id = %s", [user(4)])
+
+    day.deliver(message(shard))
+
+    assert {who: set(offered(admin)[who]) for who in late[1:]} == {user(6): {user(2)}, user(8): {user(1), user(2)}}
+
+
+def test_a_zone_that_does_not_exist_is_a_dead_letter_that_names_it(day: Day, admin: Connection):
+    day.deliver(*day.pin(shards=1, zone="Europe/Atlantis"))
+
+    assert set(day.statuses().values()) == {"failed"}
+    (letter,) = rows(admin, "dead_letter")
+    assert "Europe/Atlantis" in letter["metadata"]["last_error"]["message"]
+    assert offered(admin) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("UPDATE offer_pool SET digest = sha256('another')", "not those that were pinned"),
+        ("UPDATE offer_shard SET people = NULL", "forgotten"),
+    ],
+)
+def test_a_pool_that_is_not_what_was_pinned_is_not_computed_from(day: Day, admin: Connection, change: str, says: str):
+    messages = day.pin(shards=1)
+    admin.execute(change.encode())
+
+    assert day.deliver(*messages) == []
+
+    assert says in str(day.shard("0")["error"])
+    assert set(day.statuses().values()) == {"failed"}
+
+
+def test_trouble_that_passes_is_tried_again_after_30_seconds_2_and_5_minutes(day: Day, admin: Connection, clock: Clock):
+    def fail(attempt: Attempt) -> Outcome:
+        raise DatabaseUnavailableError("away")
+
+    day.pin(shards=1)
+    waits, statuses = [], []
+    for _ in range(4):
+        assert day.deliver(*day.owed(), do=fail) == []
+        due = admin.execute("SELECT next_attempt_at FROM offer_shard").fetchone()
+        statuses.append(set(day.statuses().values()))
+        if due and due[0]:
+            waits.append((due[0] - clock()).total_seconds())
+            clock.now = due[0]
+
+    assert waits == [30, 120, 300]
+    assert statuses == [{"pending"}] * 3 + [{"failed"}]
+    (letter,) = rows(admin, "dead_letter")
+    assert letter["dlq_reason"] == "max_retries_exceeded"
+    assert {row["retry_count"] for row in rows(admin, "matchmaking_jobs")} == {3}
+
+
+def test_destinations_that_ask_are_told_that_offers_are_there_and_no_names(day: Day, admin: Connection, tenant: UUID):
+    make_destination(admin, tenant, "app", url="https://app.example.com", events=["offers"])
+    make_destination(admin, tenant, "office", url="https://office.example.com")
+    day.spoil(8)
+
+    day.deliver(*day.pin())
+
+    told = sorted(rows(admin, "output_job"), key=lambda row: str(row["payload"]["shard"]))
+    assert [row["subject"] for row in told] == ["offers", "offers"]
+    assert told[1]["payload"] == {
+        "date": str(DAY),
+        "timezone": "Europe/Berlin",
+        "shard": "1",
+        "users": 4,
+        "completed": 3,
+        "failed": 1,
+        "fetch": f"/api/users/{{user_id}}/offers?date={DAY}",
+    }
+    assert not any(str(user(number)) in json.dumps(told[0]["payload"]) for number in PEOPLE)
+
+
+class Crash(BaseException):
+    """What ends a process between two steps."""
+
+
+STEPS = ("given", "pool_people", "pin_excluded", "write", "told", "commit")
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
+def test_a_try_that_ends_at_any_step_is_made_again_and_nobody_is_served_twice(
+    step: str, is_done: bool, day: Day, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
+):
+    make_destination(admin, day.tenant_id, "app", url="https://app.example.com", events=["offers"])
+    messages = day.pin()
+    failed: list[str] = []
+
+    def break_(do: Callable[..., Any], error: Exception, *arguments: Any) -> Any:
+        found = do(*arguments) if is_done or failed else None
+        if failed:
+            return found
+        failed.append(step)
+        raise error
+
+    with monkeypatch.context() as patch:
+        if step == "commit":
+            _break_commits(patch, break_)
+        else:
+            where, name = (output, "request") if step == "told" else (store, step)
+            patch.setattr(where, name, partial(break_, getattr(where, name), DatabaseUnavailableError("away")))
+        for _ in range(3):
+            assert day.deliver(*day.owed()) == []
+            clock.pass_(minutes=6)
+
+    assert failed
+    assert set(day.statuses().values()) == {"completed"}
+    assert day.deliver(*messages) == []
+    assert {len(some) for some in offered(admin).values()} == {5}
+    assert len(rows(admin, "output_job")) == 2
+
+
+def _break_commits(patch: pytest.MonkeyPatch, break_: Callable[..., Any]) -> None:
+    """The connection is lost in the commit of what came of a shard: it has happened or not."""
+    real = store.write
+
+    def write(connection: Connection, *given: Any) -> Any:
+        def commit(commit: Callable[[], None]) -> None:
+            try:
+                break_(commit, psycopg.OperationalError("lost"))
+            except psycopg.OperationalError:
+                connection.close()
+                raise
+
+        written = real(connection, *given)
+        patch.setattr(connection, "commit", partial(commit, connection.commit))
+        return written
+
+    patch.setattr(store, "write", write)
+
+
+def test_a_try_that_has_lost_its_claim_writes_nothing(day: Day, admin: Connection):
+    def slow(attempt: Attempt) -> Outcome:
+        outcome = serve(attempt, day.pools)
+        admin.execute("UPDATE offer_shard SET claim_token = nextval('claim_token')")
+        return outcome
+
+    day.deliver(*day.pin(shards=1), do=slow)
+
+    assert set(day.statuses().values()) == {"running"}
+    assert offered(admin) == {}
