@@ -25,6 +25,7 @@ VIEWS = frozenset(
         "clusters",
         "dead-letters",
         "documents",
+        "offers",
         "operations",
         "overview",
         "purges",

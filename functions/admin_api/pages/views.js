@@ -11,6 +11,8 @@ import { Document } from "./documents/document.js";
 import { Documents } from "./documents/documents.js";
 import { Letter } from "./letters/letter.js";
 import { Letters } from "./letters/letters.js";
+import { OfferPage } from "./offers/pool.js";
+import { Offers } from "./offers/offers.js";
 import { Operation, Operations } from "./letters/operations.js";
 import { Overview } from "./overview/overview.js";
 import { Purges } from "./letters/purges.js";
@@ -26,6 +28,7 @@ export const VIEWS = {
   "dead-letters": { title: "Dead letters", view: Letters, one: Letter },
   reviews: { title: "Review", view: Reviews, one: Review },
   tasks: { title: "Tasks", view: Tasks, one: Task },
+  offers: { title: "Offers", view: Offers, one: OfferPage },
   operations: { under: "dead-letters", view: Operations, one: Operation },
   purges: { under: "dead-letters", view: Purges },
   audit: { title: "Audit", view: Audit },
