@@ -241,6 +241,18 @@ WATCHES: tuple[Watch, ...] = (
         severity=Severity.CRITICAL,
     ),
     Watch(
+        name="unpinned-offers",
+        says="For two hours, days of offers that are due could not be queued, or the scheduler of offers did not run.",
+        scope=Scope.ALL,
+        metrics=("PoolsLeft",),
+        statistic="Maximum",
+        threshold=0,
+        minutes=60,
+        periods=2,
+        severity=Severity.CRITICAL,
+        silence_counts=True,
+    ),
+    Watch(
         name="duplicate-offers",
         says="Somebody has an offer twice on a day, or two sets of offers: what must never be.",
         scope=Scope.ALL,

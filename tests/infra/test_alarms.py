@@ -92,6 +92,7 @@ def emitted(written: str) -> set[Metric]:
 @pytest.fixture
 def written(
     database: Database,
+    database_url: str,
     keeper_database_url: str,
     admin: Connection,
     sqs: FakeSqs,
@@ -100,7 +101,7 @@ def written(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Iterator[str]:
-    """What the real code writes: a batch of every worker, one that the archiver fails on, a round without Slack."""
+    """What the real code writes: a batch of every worker, one that the archiver fails on, a round, a tick."""
     for row in QUEUES:
         deliver(row, admin, tenant, database, clock)
     environment = {
@@ -114,11 +115,15 @@ def written(
         monkeypatch.setenv(name, value)
     watchdog = importlib.import_module("functions.watchdog.handler")
     dead_letters = importlib.import_module("functions.dead_letters.handler")
-    cached = (settings, watchdog.watchdog, dead_letters.function)
+    scheduler = importlib.import_module("functions.offers_scheduler.handler")
+    cached = (settings, watchdog.watchdog, dead_letters.function, scheduler.function)
     for one in cached:
         one.cache_clear()
     watchdog.handle({}, Context(left=55))
     dead_letters.handle(event(record("{}")), Context(left=60))
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    settings.cache_clear()
+    scheduler.handle({}, Context(left=60))
     yield capsys.readouterr().out
     for one in cached:
         one.cache_clear()
@@ -298,6 +303,7 @@ def test_the_thresholds_are_those_of_the_design_where_they_can_be_reached():
         "breaker-open": 0,
         "failed-offers": 1,
         "late-offers": 0,
+        "unpinned-offers": 0,
         "duplicate-offers": 0,
     }
 
