@@ -3,17 +3,20 @@
 import csv
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import httpx
 import pytest
 
 from cli.failures import CommandError, UsageError
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import export
 from counterfoil.errors import DatabaseUnavailableError
+from functions.admin_api import exporting
 from tests.cli.test_dlq_changes import run
 from tests.dead_letters.letters import Die, dying
 from tests.delivery.harness import rows
@@ -115,4 +118,58 @@ def test_what_fails_half_way_leaves_the_file_that_was_there(
 def test_what_cannot_be_done_is_said(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=says):
         run("export", tmp_path / words[0], *words[1:])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> Callable[[str], None]:
+    """`slow(state)`: no export is answered at once, and while somebody waits it comes to this state."""
+    monkeypatch.setattr(exporting, "AT_ONCE_BYTES", 0)
+
+    def comes_to(state: str) -> None:
+        def wait(_: float) -> None:
+            admin.execute("UPDATE dead_letter_export SET state = %s", [state])
+
+        monkeypatch.setattr("cli.dlq_export.time.sleep", wait)
+
+    return comes_to
+
+
+def test_what_is_large_is_fetched_from_s3_once_it_is_there(
+    die: Die, slow: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    die()
+    slow("ready")
+    asked: list[httpx.Request] = []
+
+    @contextmanager
+    def stream(method: str, url: str, **_: object) -> Iterator[httpx.Response]:
+        asked.append(httpx.Request(method, url))
+        yield httpx.Response(200, content=b'"job_id"\r\n"a\r\nb"\r\n"c"\r\n', request=asked[-1])
+
+    monkeypatch.setattr(httpx, "stream", stream)
+
+    said = run("export", tmp_path / "letters.csv", "--tenant", "acme")
+
+    assert said.endswith(f"2 dead letters are in {tmp_path / 'letters.csv'}.\n")
+    assert (tmp_path / "letters.csv").read_bytes() == b'"job_id"\r\n"a\r\nb"\r\n"c"\r\n'
+    assert ("X-Amz-Signature" in str(asked[0].url), asked[0].headers.get("Authorization")) == (True, None)
+
+
+def test_an_export_that_fails_leaves_no_file_and_tells_no_link(
+    die: Die, slow: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    die()
+    slow("failed")
+    with pytest.raises(CommandError, match="The export of acme has failed"):
+        run("export", tmp_path / "letters.csv", "--tenant", "acme")
+
+    def refuse(method: str, url: str, **_: object) -> httpx.Response:
+        raise httpx.ConnectError(f"{method} {url}")
+
+    slow("ready")
+    monkeypatch.setattr(httpx, "stream", refuse)
+    with pytest.raises(CommandError, match="cannot be had from S3") as told:
+        run("export", tmp_path / "letters.csv", "--tenant", "acme")
+    assert "Signature" not in str(told.value)
     assert list(tmp_path.iterdir()) == []
