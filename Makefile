@@ -1,6 +1,6 @@
 # What can be done with this project. Each line calls one thing; everything begins with `setup`, which is quick the second time.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test lint format check bench-extraction bench-splitting bench-matching bench-tasks bench-dead-letters bench-bulk-retry fuzz clean
+.PHONY: help setup demo up down test lint format check bench-extraction bench-splitting bench-matching bench-tasks bench-dead-letters bench-bulk-retry bench-offers fuzz clean
 PYTHON := python3
 SEED := 1
 SECONDS := 600
@@ -56,6 +56,9 @@ bench-dead-letters: setup  ## Ask for pages, searches and groups of ten million 
 
 bench-bulk-retry: setup  ## Try a million dead letters again while those who do it are killed (LETTERS=1000000)
 	@.venv/bin/python -m tests.benchmarks.bulk_retry --letters $(LETTERS)
+
+bench-offers: setup  ## Compute a day's offers of 100,000 people, beside plain Python and one SQL query
+	@.venv/bin/python -m tests.benchmarks.offers
 
 fuzz: setup  ## Feed every parser of foreign bytes with what a fuzzer makes up (SECONDS=600 for each)
 	@.venv/bin/python -m tests.fuzz --seconds $(SECONDS)

@@ -3,7 +3,9 @@
 Two people suit each other if each has a gender and an age that the other seeks, and neither lives farther away than the
 other would go. A user's candidates are `Rules.candidates` neighbours along the curve (`curve.along`), half of them on
 either side, among those of the pool whose gender suits both ways and who seek somebody of about the user's age. Those
-who suit and are not excluded are offered by score, then by id.
+who suit and are not excluded are offered by score, then by id. Of 20,000 people around 60 cities, offers among 1,000
+neighbours have 99.75 % of the scores of those among everybody, and 95.5 % of them are the same; around 8 cities 99.46 %
+and 88.2 % (`make bench-offers`).
 
 The score of two people is the same from both sides, rounded to a whole number from 0 to 10,000:
 
@@ -274,8 +276,8 @@ def keys(users: Columns, candidates: Columns, backwards: Ints) -> Ints:
     suits &= candidates.age <= users.oldest
     suits &= candidates.youngest <= users.age
     suits &= candidates.oldest >= users.age
-    products = np.matmul(candidates.traits.astype(np.float32), users.traits.astype(np.float32).transpose(0, 2, 1))
-    score: NDArray[np.float64] = products[:, :, 0] / (candidates.length * users.length)
+    products = np.matmul(users.traits.astype(np.float32), candidates.traits.astype(np.float32).transpose(0, 2, 1))
+    score: NDArray[np.float64] = products[:, 0] / (candidates.length * users.length)
     score *= ALIKE
     apart /= reach
     score -= FAR * np.sqrt(apart, out=apart)

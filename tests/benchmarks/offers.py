@@ -1,0 +1,331 @@
+"""`python -m tests.benchmarks.offers`: how fast a day's offers are computed, beside other ways to compute the same.
+
+People are made up around cities, most in the largest ones. Processes compute shards of users among 1,000 candidates
+each, and write the JSON of what is offered. Then one process each computes the offers of some users as the algorithm is
+usually told, one candidate after another in plain Python, and by one LATERAL query in PostgreSQL; both are given the
+candidates ready to hand. All three must offer the same. Last, offers are compared with those among everybody.
+"""
+
+import math
+import multiprocessing
+import resource
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, NamedTuple
+from uuid import UUID, uuid5
+
+import numpy as np
+import psycopg
+import typer
+
+from cli.postgres import Server, temporary_server
+from counterfoil.offers.cap import LAST
+from counterfoil.offers.compute import Columns, Pool, compute, kinds
+from counterfoil.offers.offers import MATCHMAKING_NAMESPACE, documents
+from counterfoil.offers.people import People
+from tests.offers.generated import DAY, NINE, RULES, generated, nobody, written
+
+SHARD_USERS = 10_000
+ROUNDS = 3
+"""How often what is compared is measured: the best time counts, since others may be at work."""
+Offers = list[tuple[UUID, int]]
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What computing took, and how much memory."""
+
+    users: int
+    candidates: float
+    """Of whom a user may be offered, on average: the others of the 1,000 do not suit."""
+    seconds: float
+    with_json: float
+    megabytes: tuple[float, float, float]
+    """The most that a process held at rest, with the pool, and after its shards."""
+
+
+def shards(packed: bytes, numbers: Sequence[int], barrier: Any, answers: Any) -> None:
+    """Compute some shards of a pool, as a process of its own."""
+    memory = [_most_megabytes()]
+    pool = Pool(People.read(packed), DAY)
+    memory.append(_most_megabytes())
+    users = [People(pool.people.rows[number * SHARD_USERS :][:SHARD_USERS]) for number in numbers]
+    compute(pool, People(pool.people.rows[::50]), nobody(), RULES)  # whatever is prepared once
+    barrier.wait()
+    began = time.perf_counter()
+    for some in users:
+        compute(pool, some, nobody(), RULES)
+    computed = time.perf_counter()
+    for some in users:
+        written(pool, some)
+    ended = time.perf_counter()
+    answers.put((sum(map(len, users)), computed - began, ended - computed, (*memory, _most_megabytes())))
+
+
+def speed(people: People, *, processes: int) -> Speed:
+    """How fast processes compute the offers of all people at once, as fast as the slowest of them."""
+    context = multiprocessing.get_context("spawn")
+    barrier, answers = context.Barrier(processes), context.SimpleQueue()
+    count = -(-len(people) // SHARD_USERS)
+    packed = people.rows.tobytes()
+    running = [
+        context.Process(target=shards, args=(packed, range(first, count, processes), barrier, answers))
+        for first in range(processes)
+    ]
+    for process in running:
+        process.start()
+    users, seconds, with_json, megabytes = zip(*(answers.get() for _ in running), strict=True)
+    for process in running:
+        process.join()
+    pool, some = Pool(people, DAY), People(people.rows[:: max(1, len(people) // 500)])
+    suiting = compute(pool, some, nobody(), replace(RULES, offers=RULES.candidates)).counts.mean()
+    return Speed(sum(users), suiting, max(seconds), max(with_json), max(megabytes))
+
+
+def _most_megabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+class Someone(NamedTuple):
+    """A person, as plain Python computes with."""
+
+    id: UUID
+    gender: int
+    seeks: int
+    place: tuple[float, float, float]
+    reach: float
+    age: int
+    youngest: int
+    oldest: int
+    traits: tuple[int, ...]
+    length: float
+
+
+def somebody(people: People) -> list[Someone]:
+    """People, for plain Python."""
+    columns, ids = Columns.of(people, DAY), people.ids.tobytes()
+    return [
+        Someone(UUID(bytes=ids[16 * at : 16 * at + 16]), int(row["gender"]), int(row["seeks"]), tuple(place), *rest)
+        for at, (row, place, *rest) in enumerate(
+            zip(
+                people.rows,
+                np.stack([columns.x, columns.y, columns.z], axis=1).tolist(),
+                *(column.tolist() for column in columns[3:7]),
+                map(tuple, columns.traits.tolist()),
+                columns.length.tolist(),
+                strict=True,
+            )
+        )
+    ]
+
+
+def in_python(user: Someone, candidates: Iterable[Someone]) -> list[dict[str, Any]]:
+    """The offers of a user, one candidate after another."""
+    scored = [(score, one.id) for one in candidates if (score := _score(user, one)) is not None]
+    scored.sort(key=lambda pair: (-pair[0], pair[1]))
+    return [
+        {
+            "id": str(uuid5(MATCHMAKING_NAMESPACE, f"{DAY}:{user.id}:{candidate}")),
+            "userId": str(candidate),
+            "compatibilityScore": score,
+            "offeredAt": NINE.isoformat(),
+            "expiresAt": NINE.isoformat(),
+        }
+        for score, candidate in scored[: RULES.offers]
+    ]
+
+
+def _score(user: Someone, one: Someone) -> int | None:
+    if not (one.youngest <= user.age <= one.oldest and user.youngest <= one.age <= user.oldest):
+        return None
+    if not (one.seeks & user.gender and user.seeks & one.gender) or one.id == user.id:
+        return None
+    apart, reach = sum((a - b) ** 2 for a, b in zip(user.place, one.place, strict=True)), min(user.reach, one.reach)
+    if apart > reach:
+        return None
+    alike = sum(a * b for a, b in zip(user.traits, one.traits, strict=True)) / (user.length * one.length)
+    years = min(abs(user.age - one.age), 20)
+    return int(3000.0 * alike - 2500.0 * math.sqrt(apart / reach) + (7000.5 - 75.0 * years))
+
+
+_PERSON = "x float8, y float8, z float8, reach float8, age int, youngest int, oldest int, length float8, id uuid, " + (
+    ", ".join(f"t{number} float8" for number in range(16))
+)
+_TABLES = f"""
+CREATE TABLE seeker (number int, kind int, first int, {_PERSON});
+CREATE TABLE candidate (kind int, rank int, {_PERSON})
+"""
+_LATERAL = f"""
+SELECT u.number, c.id, c.score FROM seeker u CROSS JOIN LATERAL (
+    SELECT c.id, trunc(3000.0 * ({" + ".join(f"u.t{n} * c.t{n}" for n in range(16))}) / (u.length * c.length)
+                       - 2500.0 * sqrt(apart / least(u.reach, c.reach))
+                       + (7000.5 - 75.0 * least(abs(u.age - c.age), 20)))::int AS score
+    FROM candidate c CROSS JOIN LATERAL (SELECT (c.x - u.x) ^ 2 + (c.y - u.y) ^ 2 + (c.z - u.z) ^ 2) AS d (apart)
+    WHERE c.kind = u.kind AND c.rank >= u.first AND c.rank < u.first + %s
+      AND c.age BETWEEN u.youngest AND u.oldest AND u.age BETWEEN c.youngest AND c.oldest
+      AND apart <= least(u.reach, c.reach) AND c.id <> u.id
+    ORDER BY score DESC, c.id LIMIT %s) c
+ORDER BY u.number, c.score DESC, c.id
+"""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some users, and where their candidates are."""
+
+    people: People
+    numbers: np.ndarray[Any, Any]
+    """Where each user is among the people."""
+    kind: np.ndarray[Any, Any]
+    first: np.ndarray[Any, Any]
+    near: dict[int, np.ndarray[Any, Any]]
+    """By kind: who may suit, as places among the people, along the curve. A user's candidates begin at `first`."""
+
+    def of(self, at: int) -> np.ndarray[Any, Any]:
+        """The candidates of a user, as places among the people."""
+        return self.near[int(self.kind[at])][self.first[at] : self.first[at] + RULES.candidates]
+
+
+def sample(pool: Pool, count: int) -> Sample:
+    """Users of the two kinds that are the most: those who may suit them are held ready in a database."""
+    kind_of = kinds(pool.people, Columns.of(pool.people, DAY).age)
+    most = sorted(np.unique(kind_of).tolist(), key=lambda kind: -int((kind_of == kind).sum()))[:2]
+    numbers = np.flatnonzero(np.isin(kind_of, most))[:count]
+    before = pool.before(People(pool.people.rows[numbers]))
+    first = np.empty_like(numbers)
+    for kind in most:
+        near, mine = pool.suited(kind), kind_of[numbers] == kind
+        last = max(0, len(near) - RULES.candidates)
+        first[mine] = (np.searchsorted(near, before[mine]) - RULES.candidates // 2).clip(0, last)
+    ready = {kind: LAST - pool.backwards[pool.suited(kind)] for kind in most}
+    return Sample(pool.people, numbers, kind_of[numbers], first, ready)
+
+
+def in_sql(server: Server, given: Sample) -> tuple[float, list[Offers]]:
+    """Seconds, and the offers of each user, of one query for all of them."""
+    columns, ids = Columns.of(given.people, DAY), given.people.ids.tobytes()
+
+    def row(at: int) -> list[Any]:
+        numbers = [float(column[at]) for column in columns[:4]] + [int(column[at]) for column in columns[4:7]]
+        return [
+            *numbers,
+            float(columns.length[at]),
+            UUID(bytes=ids[16 * at : 16 * at + 16]),
+            *columns.traits[at].tolist(),
+        ]
+
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS seeker, candidate")
+        connection.execute(_TABLES)
+        with connection.cursor().copy("COPY seeker FROM STDIN") as copy:
+            for number, at in enumerate(given.numbers.tolist()):
+                copy.write_row([number, int(given.kind[number]), int(given.first[number]), *row(at)])
+        with connection.cursor().copy("COPY candidate FROM STDIN") as copy:
+            for kind, near in given.near.items():
+                for rank, at in enumerate(near.tolist()):
+                    copy.write_row([kind, rank, *row(at)])
+        connection.execute("CREATE UNIQUE INDEX ON candidate (kind, rank)")
+        connection.execute("VACUUM ANALYZE")
+        connection.execute("SET max_parallel_workers_per_gather = 0")
+        seconds = math.inf
+        for _ in range(ROUNDS):
+            began = time.perf_counter()
+            rows = connection.execute(_LATERAL, [RULES.candidates, RULES.offers], prepare=True).fetchall()
+            seconds = min(seconds, time.perf_counter() - began)
+    found: list[Offers] = [[] for _ in given.numbers]
+    for number, candidate, score in rows:
+        found[number].append((candidate, score))
+    return seconds, found
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Seconds that one process takes for the same users, and in how many of them offers differ."""
+
+    users: int
+    ours: float
+    python: float
+    sql: float
+    different: int
+
+
+def beside(pool: Pool, server: Server, count: int) -> Beside:
+    """Three ways to the same offers."""
+    given = sample(pool, count)
+    users = People(pool.people.rows[given.numbers])
+    ours = math.inf
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        made = compute(pool, users, nobody(), RULES)
+        candidates = pool.people.ids[made.candidates]
+        documents(DAY, users.ids, candidates, made.counts, made.scores, NINE, NINE)
+        ours = min(ours, time.perf_counter() - began)
+    everybody = somebody(pool.people)
+    ready = [(everybody[at], [everybody[one] for one in given.of(n)]) for n, at in enumerate(given.numbers.tolist())]
+    began = time.perf_counter()
+    told = [in_python(user, near) for user, near in ready]
+    python = time.perf_counter() - began
+    sql, found = in_sql(server, given)
+    texts, ends = candidates.tobytes(), np.cumsum(made.counts)
+    pairs = [(UUID(bytes=texts[16 * n : 16 * n + 16]), score) for n, score in enumerate(made.scores.tolist())]
+    mine = [pairs[end - size : end] for end, size in zip(ends.tolist(), made.counts.tolist(), strict=True)]
+    theirs = [[(UUID(one["userId"]), one["compatibilityScore"]) for one in offers] for offers in told]
+    different = sum(not a == b == c for a, b, c in zip(mine, theirs, found, strict=True))
+    return Beside(len(users), ours, python, sql, different)
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What is lost by looking at neighbours alone."""
+
+    score: float
+    """Mean of the scores of offers, of those among everybody."""
+    same: float
+    """Share of the offers among everybody that are made among neighbours, too."""
+
+
+def quality(people: People, users: int = 500) -> Quality:
+    """Compare offers among neighbours with those among all people."""
+    pool, some = Pool(people, DAY), People(people.rows[:: max(1, len(people) // users)])
+    near = compute(pool, some, nobody(), RULES)
+    all_ = compute(pool, some, nobody(), replace(RULES, candidates=len(people)))
+    pairs = [
+        set(zip(np.repeat(np.arange(len(some)), made.counts).tolist(), made.candidates.tolist(), strict=True))
+        for made in (near, all_)
+    ]
+    return Quality(float(near.scores.sum() / all_.scores.sum()), len(pairs[0] & pairs[1]) / len(pairs[1]))
+
+
+def run(
+    people: Annotated[int, typer.Option(help="How many people are in the pool.")] = 100_000,
+    processes: Annotated[int, typer.Option(help="How many compute at once.")] = 2,
+    users: Annotated[int, typer.Option(help="How many users' offers are computed in other ways, too.")] = 500,
+) -> None:
+    """Measure, and print what was measured."""
+    everybody = generated(people)
+    found = speed(everybody, processes=processes)
+    typer.echo(
+        f"{found.users:,} users in {processes} processes, 1,000 candidates each, of whom {found.candidates:.0f} suit"
+    )
+    typer.echo(f"  computed                 {found.users / found.seconds:10,.0f} users/s")
+    typer.echo(f"  with ids and JSON        {found.users / found.with_json:10,.0f} users/s")
+    typer.echo(
+        "  memory of a process      {:.0f} MB at rest, {:.0f} with the pool, {:.0f} at most".format(*found.megabytes)
+    )
+    with temporary_server() as server:
+        other = beside(Pool(everybody, DAY), server, users)
+    typer.echo(f"{other.users:,} users in one process, {other.different} of them with other offers")
+    typer.echo(f"  computed, with JSON      {other.users / other.ours:10,.0f} users/s")
+    for name, seconds in (("one by one in Python", other.python), ("one LATERAL query", other.sql)):
+        typer.echo(f"  {name:25}{other.users / seconds:10,.0f} users/s: {seconds / other.ours:.1f} times as long")
+    for cities in (60, 8):
+        lost = quality(generated(20_000, cities=cities))
+        typer.echo(f"20,000 people around {cities} cities, offered among neighbours instead of among everybody:")
+        typer.echo(f"  {lost.score:.2%} of the scores, {lost.same:.1%} of the same offers")
+    if other.different:
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(run)

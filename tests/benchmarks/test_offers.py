@@ -1,0 +1,31 @@
+"""The benchmark of offers measures what computes the same offers."""
+
+from cli.postgres import Server
+from counterfoil.offers.compute import Pool
+from tests.benchmarks import offers
+from tests.offers.generated import DAY, generated
+
+
+def test_each_way_computes_the_same_offers(postgres: Server):
+    found = offers.beside(Pool(generated(3000, cities=2), DAY), postgres, 20)
+
+    assert found.users == 20
+    assert found.different == 0
+    assert min(found.ours, found.python, found.sql) > 0
+
+
+def test_processes_compute_the_offers_of_all_people():
+    found = offers.speed(generated(1200), processes=2)
+
+    assert found.users == 1200
+    assert 0 < found.candidates < 1000
+    assert min(found.seconds, found.with_json) > 0
+    at_rest, with_pool, at_most = found.megabytes
+    assert 0 < at_rest <= with_pool <= at_most
+
+
+def test_neighbours_are_nearly_as_good_as_everybody():
+    lost = offers.quality(generated(6000, cities=2), users=50)
+
+    assert 0.97 < lost.score < 1
+    assert 0.5 < lost.same < 1
