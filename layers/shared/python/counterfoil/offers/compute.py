@@ -180,6 +180,34 @@ class Computed:
     """By user: what is wrong with a record from which no offers can be computed."""
 
 
+class Banned(NamedTuple):
+    """Who may not be offered to whom."""
+
+    first: Indices
+    """By user: where in `stands` those begin whom the user may not be offered."""
+    stands: Indices
+    """Where somebody stands along the curve, -1 for those who are not of the pool."""
+
+    @classmethod
+    def of(cls, pool: Pool, users: People, excluded: NDArray[Any]) -> "Banned":
+        """Those who are excluded, and each user for the user's own."""
+        number = np.concatenate([excluded["user"], np.arange(len(users))])
+        order = np.argsort(number, kind="stable")
+        stands = pool.stands(np.concatenate([excluded["candidate"], users.ids]))
+        return cls(np.searchsorted(number[order], np.arange(len(users) + 1)), stands[order])
+
+    def cells(self, users: Indices, near: NDArray[np.int32], starts: Indices, width: int) -> tuple[Indices, Indices]:
+        """Where they are in windows of some users, which start somewhere in `near`: lines, rising, and columns."""
+        sizes = self.first[users + 1] - self.first[users]
+        lines = np.repeat(np.arange(len(users)), sizes)
+        stands = self.stands[np.arange(len(lines)) + np.repeat(self.first[users] - sizes.cumsum() + sizes, sizes)]
+        at = np.searchsorted(near, stands)
+        columns = at - starts[lines]
+        inside = (columns >= 0) & (columns < width)
+        inside[inside] = near[at[inside]] == stands[inside]
+        return lines[inside], columns[inside]
+
+
 def compute(pool: Pool, users: People, excluded: NDArray[Any], rules: Rules) -> Computed:
     """Compute the offers of users, who may be of the pool or not.
 
@@ -225,14 +253,13 @@ def ranked(
     """
     best = np.full((len(users), depth), NOBODY, np.int64)
     columns, before = Columns.of(users, pool.day), pool.before(users)
-    number = np.concatenate([excluded["user"], np.arange(len(users))])
-    banned = pool.stands(np.concatenate([excluded["candidate"], users.ids]))
+    banned = Banned.of(pool, users, excluded)
     kind_of = kinds(users, columns.age)
     for kind in np.unique(kind_of[kind_of > 0]).tolist():
         members, near = np.flatnonzero(kind_of == kind), pool.suited(kind)
         windows = sliding_window_view(near, min(width, len(near)))
         starts = (np.searchsorted(near, before[members]) - width // 2).clip(0, len(windows) - 1)
-        lines, cells = _banned_cells(number, banned, near, members, starts, windows.shape[1])
+        lines, cells = banned.cells(members, near, starts, windows.shape[1])
         for first in range(0, len(members), _AT_ONCE):
             some = slice(first, first + _AT_ONCE)
             candidates = windows[starts[some]].astype(np.intp)
@@ -246,23 +273,6 @@ def ranked(
             highest = highest_of(found, depth)
             best[members[some], : highest.shape[1]] = highest
     return best
-
-
-def _banned_cells(
-    number: Indices, banned: Indices, near: NDArray[np.int32], members: Indices, starts: Indices, width: int
-) -> tuple[Indices, Indices]:
-    """Who is banned, as lines and columns of the windows of some users; lines rise."""
-    line_of = np.full(number.max() + 1, -1)
-    line_of[members] = np.arange(len(members))
-    mine = np.flatnonzero(line_of[number] >= 0)
-    lines, banned = line_of[number[mine]], banned[mine]
-    at = np.searchsorted(near, banned)
-    cells = at - starts[lines]
-    inside = (cells >= 0) & (cells < width)
-    inside[inside] = near[at[inside]] == banned[inside]
-    lines, cells = lines[inside], cells[inside]
-    order = np.argsort(lines, kind="stable")
-    return lines[order], cells[order]
 
 
 def keys(users: Columns, candidates: Columns, backwards: Ints) -> Ints:
