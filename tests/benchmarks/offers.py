@@ -12,6 +12,7 @@ import resource
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
 from uuid import UUID, uuid5
 
@@ -41,6 +42,8 @@ class Speed:
     """Of whom a user may be offered, on average: the others of the 1,000 do not suit."""
     seconds: float
     with_json: float
+    processor: tuple[float, float]
+    """Seconds that all processors worked for either: what counts where others are at work, too."""
     megabytes: tuple[float, float, float]
     """The most that a process held at rest, with the pool, and after its shards."""
 
@@ -53,14 +56,19 @@ def shards(packed: bytes, numbers: Sequence[int], barrier: Any, answers: Any) ->
     users = [People(pool.people.rows[number * SHARD_USERS :][:SHARD_USERS]) for number in numbers]
     compute(pool, People(pool.people.rows[::50]), nobody(), RULES)  # whatever is prepared once
     barrier.wait()
-    began = time.perf_counter()
+    marks = [_clocks()]
     for some in users:
         compute(pool, some, nobody(), RULES)
-    computed = time.perf_counter()
+    marks.append(_clocks())
     for some in users:
         written(pool, some)
-    ended = time.perf_counter()
-    answers.put((sum(map(len, users)), computed - began, ended - computed, (*memory, _most_megabytes())))
+    marks.append(_clocks())
+    took = [tuple(after - before for before, after in zip(*pair, strict=True)) for pair in pairwise(marks)]
+    answers.put((sum(map(len, users)), took, (*memory, _most_megabytes())))
+
+
+def _clocks() -> tuple[float, float]:
+    return time.process_time(), time.perf_counter()
 
 
 def speed(people: People, *, processes: int) -> Speed:
@@ -75,12 +83,14 @@ def speed(people: People, *, processes: int) -> Speed:
     ]
     for process in running:
         process.start()
-    users, seconds, with_json, megabytes = zip(*(answers.get() for _ in running), strict=True)
+    users, took, megabytes = zip(*(answers.get() for _ in running), strict=True)
     for process in running:
         process.join()
     pool, some = Pool(people, DAY), People(people.rows[:: max(1, len(people) // 500)])
     suiting = compute(pool, some, nobody(), replace(RULES, offers=RULES.candidates)).counts.mean()
-    return Speed(sum(users), suiting, max(seconds), max(with_json), max(megabytes))
+    computed, with_json = (tuple(zip(*times, strict=True)) for times in zip(*took, strict=True))
+    processor = sum(computed[0]), sum(with_json[0])
+    return Speed(sum(users), suiting, max(computed[1]), max(with_json[1]), processor, max(megabytes))
 
 
 def _most_megabytes() -> float:
@@ -308,8 +318,10 @@ def run(
     typer.echo(
         f"{found.users:,} users in {processes} processes, 1,000 candidates each, of whom {found.candidates:.0f} suit"
     )
-    typer.echo(f"  computed                 {found.users / found.seconds:10,.0f} users/s")
-    typer.echo(f"  with ids and JSON        {found.users / found.with_json:10,.0f} users/s")
+    rates = zip(("computed", "with ids and JSON"), (found.seconds, found.with_json), found.processor, strict=True)
+    for name, seconds, processor in rates:
+        each = found.users / processor
+        typer.echo(f"  {name:25}{found.users / seconds:10,.0f} users/s, {each:,.0f} in a second of one processor")
     typer.echo(
         "  memory of a process      {:.0f} MB at rest, {:.0f} with the pool, {:.0f} at most".format(*found.megabytes)
     )
