@@ -79,12 +79,12 @@ def watchdog() -> dict[str, Step]:
         "breakers": lambda time_left: {name: len(found) for name, found in asdict(pauses.run(time_left)).items()},
         "purge": lambda time_left: run_each(
             {
-                "offers": offers.run,
                 "queues": lambda: look_after_queues(database, chosen.queues, _now, time_left),
                 "rows": lambda: asdict(purge(database, _now)),
                 "dead_letters": lambda: keep_dead_letters(database, _now, letters_kept, time_left),
                 "payload": lambda: remove_payloads(database, chosen.uploads_bucket, time_left),  # S3 may take its time
                 "exports": lambda: write_exports(database, chosen.uploads_bucket, _now, time_left),
+                "offers": lambda: offers.run(time_left),
             }
         ),
     }

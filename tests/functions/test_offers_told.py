@@ -29,7 +29,7 @@ def counts(day: Day, database: Database) -> tuple[int, int, int, int]:
 
 def standing(day: Day, keeper_database: Database) -> Standing:
     with keeper_database.delivery() as connection:
-        assert monitoring.duplicates(connection, NOW - timedelta(days=1)) == 0
+        assert monitoring.duplicates(connection, NOW - timedelta(days=1), 60) == 0
         return monitoring.standing(connection, NOW + timedelta(minutes=30))
 
 

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.offers.monitoring import LOOKED_BACK
 from functions.watchdog.offers import OffersWatch
 from tests.delivery.harness import Clock
@@ -16,6 +17,11 @@ from tests.factories import NOW, make_jobs, make_pool, make_profile, make_shard
 
 Counted = Callable[[], dict[str, int]]
 HOUR = timedelta(hours=1)
+
+
+def minute() -> float:
+    """The time that is left."""
+    return 60
 
 
 @pytest.fixture
@@ -54,7 +60,7 @@ def test_people_are_counted_by_how_their_offers_have_come_along(
     shard(admin, tenant, 5, status="pending")
     shard(admin, tenant, 7)
 
-    counted = watch.run()
+    counted = watch.run(minute)
 
     assert counted == {
         "offers_completed": 8,
@@ -70,11 +76,11 @@ def test_offers_of_a_day_that_is_over_count_no_more(
 ) -> None:
     shard(admin, tenant, 3)
     clock.pass_(seconds=timedelta(days=1).total_seconds() - 1)
-    assert watch.run()["offers_pending"] == 3
+    assert watch.run(minute)["offers_pending"] == 3
 
     clock.pass_(seconds=1)
 
-    assert watch.run()["offers_pending"] == 0
+    assert watch.run(minute)["offers_pending"] == 0
 
 
 @pytest.mark.parametrize(
@@ -86,10 +92,10 @@ def test_people_are_late_who_wait_for_more_than_an_hour(
 ) -> None:
     made = shard(admin, tenant, 4, at=NOW - began_ago, name=name)
 
-    assert watch.run()["offers_late"] == late
+    assert watch.run(minute)["offers_late"] == late
 
     admin.execute("UPDATE offer_shard SET status = 'succeeded', completed = 4 WHERE id = %s", [made])
-    assert watch.run()["offers_late"] == 0
+    assert watch.run(minute)["offers_late"] == 0
 
 
 def test_who_came_late_is_not_late_because_the_morning_is_long_over(
@@ -98,7 +104,7 @@ def test_who_came_late_is_not_late_because_the_morning_is_long_over(
     made = shard(admin, tenant, 1, at=NOW - HOUR * 5, name="late/noon/0")
     admin.execute("UPDATE offer_shard SET created_at = %s WHERE id = %s", [NOW - HOUR, made])
 
-    assert watch.run()["offers_late"] == 0
+    assert watch.run(minute)["offers_late"] == 0
 
 
 OFFER = """
@@ -130,11 +136,11 @@ def served(admin: Connection, tenant: UUID) -> UUID:
 def test_a_second_set_of_offers_is_seen(
     keeper_database: Database, clock: Clock, admin: Connection, served: UUID
 ) -> None:
-    assert OffersWatch(keeper_database, clock).run()["offers_twice"] == 0
+    assert OffersWatch(keeper_database, clock).run(minute)["offers_twice"] == 0
     for rank in (1, 2):
         offer(admin, served, rank)
 
-    assert OffersWatch(keeper_database, clock).run()["offers_twice"] == 2
+    assert OffersWatch(keeper_database, clock).run(minute)["offers_twice"] == 2
 
 
 def test_an_offer_that_is_there_twice_is_seen_even_where_no_key_is_in_its_way(
@@ -144,7 +150,7 @@ def test_an_offer_that_is_there_twice_is_seen_even_where_no_key_is_in_its_way(
     admin.execute("ALTER TABLE offers DROP CONSTRAINT offers_once")
     offer(admin, served, 5, first)
 
-    assert watch.run()["offers_twice"] == 1
+    assert watch.run(minute)["offers_twice"] == 1
 
 
 def test_offers_are_looked_through_each_hour_and_those_of_older_shards_no_more(
@@ -153,14 +159,30 @@ def test_offers_are_looked_through_each_hour_and_those_of_older_shards_no_more(
     offer(admin, served, 1)
     seen = []
     for _ in range(3 * 60):
-        told = watch.run()
+        told = watch.run(minute)
         seen += [told["offers_twice"]] if "offers_twice" in told else []
         clock.pass_(seconds=60)
 
     assert timedelta(hours=2) == LOOKED_BACK
     assert seen == [1, 1, 1]
     clock.pass_(seconds=60)
-    assert watch.run()["offers_twice"] == 0
+    assert watch.run(minute)["offers_twice"] == 0
+
+
+def test_offers_that_take_too_long_to_look_through_cost_one_round_an_hour(
+    watch: OffersWatch, clock: Clock, admin: Connection
+) -> None:
+    admin.execute("""
+        CREATE OR REPLACE FUNCTION duplicate_offers(since timestamptz) RETURNS bigint LANGUAGE sql
+        AS 'SELECT 0::bigint FROM pg_sleep(60)'
+    """)
+    with pytest.raises(DatabaseUnavailableError):
+        watch.run(lambda: 0.05)
+
+    assert "offers_twice" not in watch.run(minute)
+    clock.pass_(hours=1)
+    with pytest.raises(DatabaseUnavailableError):
+        watch.run(lambda: 0.05)
 
 
 def test_what_is_counted_is_written_as_metrics_of_nobody(
@@ -168,7 +190,7 @@ def test_what_is_counted_is_written_as_metrics_of_nobody(
 ) -> None:
     shard(admin, tenant, 3, status="failed")
 
-    watch.run()
+    watch.run(minute)
 
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     told = {name: value for line in lines for name, value in line.items() if name.startswith(("Offers", "Duplicate"))}

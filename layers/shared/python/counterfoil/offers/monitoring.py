@@ -47,7 +47,14 @@ def standing(connection: Connection, now: datetime) -> Standing:
     return Standing(completed, pending, failed, late)
 
 
-def duplicates(connection: Connection, now: datetime) -> int:
-    """How many offers of late somebody has twice on a date, or beside other offers of that date. It is always 0."""
+def duplicates(connection: Connection, now: datetime, seconds: float) -> int:
+    """How many offers of late somebody has twice on a date, or beside other offers of that date. It is always 0.
+
+    A million people take some ten seconds.
+
+    Raises:
+        psycopg.errors.QueryCanceled: it took longer than `seconds`.
+    """
+    connection.execute("SELECT set_config('statement_timeout', %s, true)", [f"{max(1, int(seconds * 1000))}ms"])
     ((number,),) = connection.execute("SELECT duplicate_offers(%s)", [now - LOOKED_BACK]).fetchall()
     return int(number)
