@@ -17,7 +17,7 @@ most. The same people get the same offers on any machine: dot products are those
 exactly in whatever order they are added, and all else is one IEEE operation after another (+, -, *, / and roots).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -257,15 +257,13 @@ def ranked(
     kind_of = kinds(users, columns.age)
     for kind in np.unique(kind_of[kind_of > 0]).tolist():
         members, near = np.flatnonzero(kind_of == kind), pool.suited(kind)
-        windows = sliding_window_view(near, min(width, len(near)))
-        starts = (np.searchsorted(near, before[members]) - width // 2).clip(0, len(windows) - 1)
-        lines, cells = banned.cells(members, near, starts, windows.shape[1])
+        size = min(width, len(near))
+        starts = (np.searchsorted(near, before[members]) - width // 2).clip(0, len(near) - size)
+        lines, cells = banned.cells(members, near, starts, size)
+        gathered = _gathering(pool, near, size, len(members))
         for first in range(0, len(members), _AT_ONCE):
             some = slice(first, first + _AT_ONCE)
-            candidates = windows[starts[some]].astype(np.intp)
-            found = keys(
-                columns.take(members[some, None]), pool.columns.take(candidates), pool.backwards.take(candidates)
-            )
+            found = keys(columns.take(members[some, None]), *gathered(starts[some]))
             of_some = slice(*np.searchsorted(lines, [some.start, some.stop]))
             found[lines[of_some] - first, cells[of_some]] = NOBODY
             if after is not None:
@@ -273,6 +271,29 @@ def ranked(
             highest = highest_of(found, depth)
             best[members[some], : highest.shape[1]] = highest
     return best
+
+
+def _gathering(pool: Pool, near: NDArray[np.int32], size: int, users: int) -> Callable[[Indices], tuple[Columns, Ints]]:
+    """How the columns of `size` candidates from some starts on are gathered, and `Pool.backwards` of them.
+
+    For many users it pays to put all who may suit beside one another first: what follows is copied in stretches.
+    """
+    if len(near) > users * size:
+        windows = sliding_window_view(near, size)
+
+        def one_by_one(starts: Indices) -> tuple[Columns, Ints]:
+            candidates = windows[starts].astype(np.intp)
+            return pool.columns.take(candidates), pool.backwards.take(candidates)
+
+        return one_by_one
+    copied: list[NDArray[Any]] = [*pool.columns.take(near.astype(np.intp)), pool.backwards.take(near)]
+    stretches = [np.moveaxis(sliding_window_view(column, size, axis=0), -1, 1) for column in copied]
+
+    def in_stretches(starts: Indices) -> tuple[Columns, Ints]:
+        *columns, backwards = (stretch[starts] for stretch in stretches)
+        return Columns._make(columns), backwards
+
+    return in_stretches
 
 
 def keys(users: Columns, candidates: Columns, backwards: Ints) -> Ints:
