@@ -1,0 +1,150 @@
+"""A day's offers in two zones, made ten times over while processes are killed at every step: nobody is served twice.
+
+The message of killed work is lost, too, as in `test_recovery`: the watchdog has to notice.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from cli.cloud.cloud import Cloud
+from cli.destinations import add_destination
+from cli.tenants import Tenant
+from counterfoil.db import Connection
+from counterfoil.offers import pinning
+from counterfoil.offers.due import of_date
+from counterfoil.offers.rules import Rules
+from tests.e2e.test_recovery import WAITING_WORKERS, kill, told
+from tests.e2e.waiting import until
+
+pytestmark = pytest.mark.e2e
+
+DAY = datetime.now(UTC).date()
+"""No older one: the watchdog forgets."""
+ZONES = {"Europe/Berlin": 180, "Asia/Kathmandu": 120}
+"""How many people live in each."""
+SHARD_USERS = 60
+SHARDS = 5
+RULES = Rules(offers=5, candidates=1000, most_offered=None, repeat_days=30)
+STEPS = ("offer_shard", "offer_pool", "profile_block", "matchmaking_jobs", "offers", "output_job")
+"""What a worker needs in its turn: whoever holds it has the worker wait at this step."""
+_PEOPLE = """
+INSERT INTO profile (user_id, tenant_id, timezone, born, gender, seeks, min_age, max_age, latitude, longitude, reach_km,
+                     traits, changed_at)
+SELECT gen_random_uuid(), %(tenant)s, %(zone)s, date '1980-01-01' + 37 * n, (ARRAY['woman', 'man'])[1 + n %% 2],
+       ARRAY[(ARRAY['woman', 'man'])[1 + (n / 2) %% 2]], 18, 99, 50 + n / 1000.0, 10 + n / 700.0, 200,
+       ARRAY[sin(n), cos(n), sin(2 * n)]::real[], now()
+FROM generate_series(1, %(people)s) AS n
+"""
+_FORGET = """
+WITH pool AS (DELETE FROM offer_pool WHERE tenant_id = %(tenant)s), jobs AS (
+    DELETE FROM matchmaking_jobs WHERE tenant_id = %(tenant)s
+) DELETE FROM outbox WHERE tenant_id = %(tenant)s AND worker = 'offers'
+"""
+
+
+@contextmanager
+def paused(cloud: Cloud) -> Iterator[None]:
+    """Neither of the worker's queues is polled during the block."""
+    functions = cloud.client("lambda")
+    mappings = [cloud.outputs["OffersMappingId"], cloud.outputs["OffersRetryMappingId"]]
+    for mapping in mappings:
+        functions.update_event_source_mapping(UUID=mapping, Enabled=False)
+    try:
+        yield
+    finally:
+        for mapping in mappings:
+            functions.update_event_source_mapping(UUID=mapping, Enabled=True)
+
+
+def pin(cloud: Cloud, tenant: Tenant) -> None:
+    """Queue the day anew, whatever became of it before."""
+    with psycopg.connect(cloud.database_url("postgres")) as owner:
+        owner.execute(_FORGET, {"tenant": tenant.id})
+    sends = []
+    for zone in ZONES:
+        due = of_date(zone, DAY)
+        with cloud.database.tenant(tenant.id) as connection:
+            sends += pinning.pin(connection, tenant.id, due, RULES, SHARD_USERS, datetime.now(UTC))
+    assert len(sends) == SHARDS
+    for send in sends:
+        body = send.message.model_dump_json()
+        cloud.client("sqs").send_message(QueueUrl=cloud.outputs["OffersQueueUrl"], MessageBody=body)
+
+
+def made(admin: Connection, tenant: Tenant) -> dict[UUID, tuple[Any, ...]]:
+    """All of the day's offers by user, as bytes, with the digests of what they were made of."""
+    found = admin.execute(
+        "SELECT user_id, status, offers::text, inputs_hash FROM matchmaking_jobs WHERE tenant_id = %s", [tenant.id]
+    )
+    return {row[0]: row[1:] for row in found}
+
+
+@pytest.fixture
+def people(admin: Connection, tenant: Tenant) -> int:
+    for zone, number in ZONES.items():
+        admin.execute(_PEOPLE, {"tenant": tenant.id, "zone": zone, "people": number})
+    return sum(ZONES.values())
+
+
+def test_a_day_made_ten_times_while_processes_are_killed_at_every_step_is_the_same_and_without_duplicates(
+    cloud: Cloud, tenant: Tenant, admin: Connection, people: int
+):
+    add_destination(cloud, tenant.slug, "app", "s3", "app", ["offers"])
+    killed, days = 0, []
+    with ExitStack() as settings:
+        settings.enter_context(told(cloud, "offers", LEASE_SECONDS="2", HEARTBEAT_SECONDS="0.5"))
+        settings.enter_context(
+            told(cloud, "watchdog", WATCHDOG_RESEND_AFTER_SECONDS="1", WATCHDOG_UNSENT_AFTER_SECONDS="1")
+        )
+        for step in (*STEPS, *STEPS[:4]):
+            killed += replay(cloud, tenant, admin, step)
+            days.append(made(admin, tenant))
+
+    assert killed >= 10
+    assert [len(day) for day in days] == [people] * 10
+    assert {status for status, _, _ in days[0].values()} == {"completed"}
+    assert all(day == days[0] for day in days)
+    assert admin.execute("SELECT duplicate_offers(%s)", [DAY - timedelta(days=1)]).fetchone() == (0,)
+    offers = sum(len(json.loads(offers)) for _, offers, _ in days[0].values())
+    assert admin.execute("SELECT count(*) FROM offers WHERE tenant_id = %s", [tenant.id]).fetchone() == (offers,)
+    assert offers > 4 * people
+    assert admin.execute("SELECT count(*) FROM dead_letter WHERE tenant_id = %s", [tenant.id]).fetchone() == (0,)
+    events = until(lambda: told_of(cloud, tenant))
+    assert {event["data"]["timezone"] for event in events} == set(ZONES)
+    assert sum(event["data"]["completed"] for event in events) == people
+
+
+def replay(cloud: Cloud, tenant: Tenant, admin: Connection, step: str) -> int:
+    """Make the day, and kill who is making it when it comes to a step. Returns how many processes were killed."""
+    with psycopg.connect(cloud.database_url("postgres")) as blocker:
+        with paused(cloud):
+            pin(cloud, tenant)
+            blocker.execute(f"LOCK TABLE {step} IN ACCESS EXCLUSIVE MODE".encode())
+        until(lambda: admin.execute(WAITING_WORKERS).fetchall())
+        with paused(cloud):
+            killed = kill(cloud, "offers")
+            for queue in ("OffersQueueUrl", "OffersRetryQueueUrl"):
+                cloud.client("sqs").purge_queue(QueueUrl=cloud.outputs[queue])
+
+    def finished() -> bool:
+        cloud.client("lambda").invoke(FunctionName=cloud.outputs["WatchdogFunctionName"], Payload="{}")
+        left = "SELECT count(*) FROM matchmaking_jobs WHERE tenant_id = %s AND status <> 'completed'"
+        return admin.execute(left, [tenant.id]).fetchone() == (0,)
+
+    until(finished, 300)
+    return killed
+
+
+def told_of(cloud: Cloud, tenant: Tenant) -> list[Any]:
+    """What the destination was told, once all of it is there."""
+    s3, bucket = cloud.client("s3"), cloud.outputs["UploadsBucketName"]
+    found = s3.list_objects_v2(Bucket=bucket, Prefix=f"exports/{tenant.slug}/app/offers/").get("Contents", [])
+    events = [json.loads(s3.get_object(Bucket=bucket, Key=one["Key"])["Body"].read()) for one in found]
+    return events if len(events) == SHARDS else []
