@@ -57,8 +57,9 @@ bench-dead-letters: setup  ## Ask for pages, searches and groups of ten million 
 bench-bulk-retry: setup  ## Try a million dead letters again while those who do it are killed (LETTERS=1000000)
 	@.venv/bin/python -m tests.benchmarks.bulk_retry --letters $(LETTERS)
 
-bench-offers: setup  ## Compute a day's offers of 100,000 people, beside plain Python and one SQL query
+bench-offers: setup  ## Compute offers of 100,000 people beside plain Python and SQL; then a day of a million, stored
 	@.venv/bin/python -m tests.benchmarks.offers
+	@.venv/bin/python -m tests.benchmarks.offers_day
 
 fuzz: setup  ## Feed every parser of foreign bytes with what a fuzzer makes up (SECONDS=600 for each)
 	@.venv/bin/python -m tests.fuzz --seconds $(SECONDS)

@@ -4,7 +4,7 @@ Whatever is random or of the moment was settled before: who is in the pool, by w
 user may not be offered. So each try computes the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
@@ -79,16 +79,21 @@ def serve(attempt: Attempt, pools: Pools) -> Outcome:
     rules = Rules.from_json(dict(shard.rules))
     numbers, users = _users(attempt, shard)
     excluded = _excluded(attempt, shard, rules, numbers)
+    already = _already(attempt, shard, rules)
+    counts = None if already is None else _counts(pool, already)
     attempt.check()
-    computed = compute(pool, users, excluded, rules)
+    computed = compute(pool, users, excluded, rules, counts)
     attempt.check()
     if shard.is_aside and len(users) and len(computed.faults) == len(users):
         fault = next(iter(computed.faults.values()))
         raise InconsistentDataError(f"Of its {len(users)} users none can be served. {fault}.")
-    results = _results(shard, pool, users, excluded, rules, computed)
+    hashes = inputs_hashes(shard.digest, rules, users, excluded, counts)
+    results = _results(shard, pool, users, hashes, computed)
     written: list[Written] = []
 
     def effects(connection: Connection) -> Sequence[Send]:
+        if already is not None:
+            store.hold_pool(connection, shard, already)
         done = store.write(connection, shard, results, attempt.now())
         written[:] = [done]
         told = output.request(connection, shard.tenant_id, "offers", shard.id, _told(shard, done), attempt.now())
@@ -124,9 +129,23 @@ def _excluded(attempt: Attempt, shard: Given, rules: Rules, numbers: NDArray[np.
     return excluded
 
 
-def _results(  # all that offers are made of
-    shard: Given, pool: Pool, users: People, excluded: NDArray[Any], rules: Rules, computed: Computed
-) -> Results:
+def _already(attempt: Attempt, shard: Given, rules: Rules) -> Mapping[bytes, int] | None:
+    """How often people are offered on the date, where the rules bound it: who comes late, or again, takes the rest."""
+    if rules.most_offered is None:
+        return None
+    with attempt.database.tenant(shard.tenant_id) as connection:
+        return store.already_offered(connection, shard)
+
+
+def _counts(pool: Pool, already: Mapping[bytes, int]) -> NDArray[np.int64]:
+    """The same by position in the people of the pool."""
+    counts = np.zeros(len(pool.people), np.int64)
+    where = pool.people.find(np.array(list(already), "S16"))
+    counts[where[where >= 0]] = np.array(list(already.values()), np.int64)[where >= 0]
+    return counts
+
+
+def _results(shard: Given, pool: Pool, users: People, hashes: Sequence[bytes], computed: Computed) -> Results:
     """What is to be written, as PostgreSQL takes it: nothing is left to do while the transaction is open."""
     served = np.ones(len(users), bool)
     served[list(computed.faults)] = False
@@ -135,7 +154,6 @@ def _results(  # all that offers are made of
     offer_ids, texts = documents(
         shard.date, ids[served], candidates, counts[served], computed.scores, shard.offered_at, shard.expires_at
     )
-    hashes = inputs_hashes(shard.digest, rules, users, excluded)
     begins = np.cumsum(counts) - counts
     packed = ids.tobytes()
     return Results(

@@ -2,7 +2,7 @@
 
 from cli.postgres import Server
 from counterfoil.offers.compute import Pool
-from tests.benchmarks import offers
+from tests.benchmarks import offers, offers_day
 from tests.offers.generated import DAY, generated
 
 
@@ -29,3 +29,11 @@ def test_neighbours_are_nearly_as_good_as_everybody():
 
     assert 0.97 < lost.score < 1
     assert 0.5 < lost.same < 1
+
+
+def test_a_day_is_served_whole_by_processes_of_the_worker(postgres: Server):
+    day = offers_day.run_day(postgres, 300, 2)
+
+    assert day.people == 300
+    assert day.offers > 0
+    assert min(day.pinned, day.served, day.megabytes) > 0

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome
@@ -235,6 +236,63 @@ def test_the_block_of_somebody_who_comes_late_is_that_person_s(day: Day, admin: 
     day.deliver(message(shard))
 
     assert {who: set(offered(admin)[who]) for who in late[1:]} == {user(6): {user(2)}, user(8): {user(1), user(2)}}
+
+
+RULES = {"offers": 2, "candidates": 1000, "most_offered": 2, "repeat_days": 30}
+
+
+def late_shard(admin: Connection, tenant: UUID, name: str, *numbers: int) -> Message:
+    """A shard of people who come late to the one pool that there is."""
+    ((pool,),) = admin.execute("SELECT id FROM offer_pool").fetchall()
+    users = [user(number) for number in numbers]
+    shard = make_shard(admin, tenant, users, pool_id=pool, name=name)
+    queue(admin, tenant, users, shard)
+    return message(shard)
+
+
+def most_offered(admin: Connection) -> int:
+    (found,) = admin.execute("SELECT max(n) FROM (SELECT count(*) AS n FROM offers GROUP BY candidate_id)").fetchall()
+    return int(found[0])
+
+
+def test_who_comes_late_is_offered_those_who_are_not_offered_to_enough_others(
+    day: Day, admin: Connection, tenant: UUID
+):
+    day.deliver(*day.pin(1, 2, 3, 4, shards=1, rules=Jsonb(RULES)))
+    assert most_offered(admin) == 2
+
+    day.deliver(late_shard(admin, tenant, "late/9/0", 5, 6, 7))
+
+    assert most_offered(admin) == 2
+    assert {row["status"] for row in rows(admin, "offer_shard")} == {"succeeded"}
+    late = {number: offered(admin).get(user(number)) for number in (5, 6, 7)}
+    assert late == {5: [user(4)], 6: [user(4)], 7: None}  # whom none of the first three wanted most
+
+
+def test_two_who_come_late_at_once_do_not_share_the_last_place(
+    day: Day, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
+):
+    day.deliver(*day.pin(1, 2, shards=1, rules=Jsonb(RULES)))
+    first, second = (late_shard(admin, tenant, f"late/{number}/0", number) for number in (5, 6))
+    met: list[bool] = []
+    hold = store.hold_pool
+
+    def other_comes_first(connection: Connection, *arguments: Any) -> None:
+        if not met:
+            met.append(True)
+            day.deliver(second)
+        hold(connection, *arguments)
+
+    monkeypatch.setattr(store, "hold_pool", other_comes_first)
+    day.deliver(first)
+    assert day.shard("late/5/0")["status"] == "pending"
+    assert "meanwhile" in day.shard("late/5/0")["error"]
+
+    day.clock.pass_(seconds=31)
+    day.deliver(*[one for one in day.owed() if one.work_id == first.work_id])
+
+    assert most_offered(admin) == 2
+    assert set(day.statuses().values()) == {"completed"}
 
 
 def test_a_zone_that_does_not_exist_is_a_dead_letter_that_names_it(day: Day, admin: Connection):

@@ -19,8 +19,11 @@ Scores = list[list[int]]
 """By user, by candidate; negative: they do not suit."""
 
 
-def in_turns(scores: Scores, offers: int, most: int, random: Random) -> list[list[int]]:
-    """By user: who is offered, if users ask one after another in a random order."""
+def in_turns(scores: Scores, already: list[int], offers: int, most: int, random: Random) -> list[list[int]]:
+    """By user: who is offered, if users ask one after another in a random order.
+
+    `already`: by candidate, how many places are taken.
+    """
     wishes = [sorted((c for c in range(len(row)) if row[c] >= 0), key=lambda c: (-row[c], c)) for row in scores]
     kept: list[list[int]] = [[] for _ in scores[0]]
     while True:
@@ -32,10 +35,11 @@ def in_turns(scores: Scores, offers: int, most: int, random: Random) -> list[lis
             ]
         user = random.choice(asking)
         candidate = wishes[user].pop(0)
-        kept[candidate] = sorted([*kept[candidate], user], key=lambda u: (-scores[u][candidate], u))[:most]
+        kept[candidate] = sorted([*kept[candidate], user], key=lambda u: (-scores[u][candidate], u))
+        del kept[candidate][max(0, most - already[candidate]) :]
 
 
-def at_once(scores: Scores, offers: int, most: int, depth: int) -> list[list[int]]:
+def at_once(scores: Scores, already: list[int], offers: int, most: int, depth: int) -> list[list[int]]:
     keys = np.array(
         [[score << 32 | LAST - c if score >= 0 else NOBODY for c, score in enumerate(row)] for row in scores]
     )
@@ -44,7 +48,7 @@ def at_once(scores: Scores, offers: int, most: int, depth: int) -> list[list[int
         left = np.where(keys[some] < after[:, None], keys[some], NOBODY)
         return np.pad(-np.sort(-left, axis=1), [(0, 0), (0, depth)], constant_values=NOBODY)[:, :depth]
 
-    made = capped(more, len(scores), len(scores[0]), offers, most)
+    made = capped(more, len(scores), np.array(already), offers, most)
     return [[LAST - (key & LAST) for key in row if key != NOBODY] for row in made.tolist()]
 
 
@@ -61,7 +65,9 @@ def at_once(scores: Scores, offers: int, most: int, depth: int) -> list[list[int
 def test_the_outcome_is_that_of_asking_one_after_another_in_any_order(
     scores: Scores, offers: int, most: int, depth: int, random: Random
 ):
-    assert at_once(scores, offers, most, depth) == in_turns(scores, offers, most, random)
+    already = [random.randint(0, most + 1) for _ in scores[0]]
+
+    assert at_once(scores, already, offers, most, depth) == in_turns(scores, already, offers, most, random)
 
 
 def test_who_is_liked_by_all_is_offered_to_those_who_suit_best():

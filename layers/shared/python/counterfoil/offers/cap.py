@@ -13,24 +13,26 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 NOBODY = -1
+TAKEN = 1 << 62
+"""Better than any key: the place of a user who was offered somebody before, and is not turned down any more."""
 LAST = (1 << 32) - 1
 """Keys are `score << 32 | LAST - number`: the higher, the better, and of equal scores the lower number is better."""
 
 
-def capped(more: Callable[[Ints, Ints], Ints], users: int, people: int, offers: int, most: int) -> Ints:
+def capped(more: Callable[[Ints, Ints], Ints], users: int, already: Ints, offers: int, most: int) -> Ints:
     """The offers of each user, best first, shape (users, offers), -1 after the last: keys of candidates.
 
     Args:
         more: the next best candidates of some users, as keys, falling, shape (some, any), -1 after the last. It is
-            given the users and the last key that each of them had; all candidates come after 1 << 62.
+            given the users and the last key that each of them had; all candidates come after TAKEN.
         users: how many there are. They are numbered in the order of their ids, and so are candidates.
-        people: how many can be offered.
+        already: by candidate, to how many others each is offered, for good.
         offers: how many are offered to each user, at most.
         most: to how many users each candidate is offered, at most.
     """
-    wanted = more(np.arange(users), np.full(users, 1 << 62))
+    wanted = more(np.arange(users), np.full(users, TAKEN))
     asked, has = np.zeros(users, np.int64), np.zeros(users, np.int64)
-    kept = np.full((people, most), NOBODY)
+    kept = np.where(np.arange(most) < already[:, None], TAKEN, NOBODY)
     hopeful = np.ones(users, bool)
     while True:
         short = np.flatnonzero(hopeful & (has < offers))
@@ -68,7 +70,7 @@ def _ask(kept: Ints, candidates: Ints, users: Ints) -> tuple[Ints, Ints]:
 
 
 def _by_user(kept: Ints, users: int, offers: int) -> Ints:
-    candidates, slots = np.nonzero(kept != NOBODY)
+    candidates, slots = np.nonzero((kept != NOBODY) & (kept != TAKEN))
     found = kept[candidates, slots]
     whose, keys = LAST - (found & LAST), found >> 32 << 32 | LAST - candidates
     order = np.lexsort([-keys, whose])

@@ -208,25 +208,29 @@ class Banned(NamedTuple):
         return lines[inside], columns[inside]
 
 
-def compute(pool: Pool, users: People, excluded: NDArray[Any], rules: Rules) -> Computed:
+def compute(pool: Pool, users: People, excluded: NDArray[Any], rules: Rules, already: Ints | None = None) -> Computed:
     """Compute the offers of users, who may be of the pool or not.
 
     Args:
         pool: who is offered.
         users: whom they are offered to.
         excluded: who may not be offered to whom (`people.EXCLUSION`).
-        rules: how offers are made. Where they say how often somebody is offered, that holds among these users.
+        rules: how offers are made.
+        already: by position in the people of the pool, to how many others each is offered on the day. It counts where
+            the rules say to how many somebody is offered; None: to nobody.
     """
     if rules.most_offered is None:
         best = ranked(pool, users, excluded, rules.candidates, rules.offers)
     else:
-        best = _capped(pool, users, excluded, rules, rules.most_offered)
+        none = np.zeros(len(pool.people), np.int64)
+        best = _capped(pool, users, excluded, rules, none if already is None else already)
     offered = best[best != NOBODY]
     return Computed((best != NOBODY).sum(axis=1), LAST - (offered & LAST), offered >> 32, users.faults)
 
 
-def _capped(pool: Pool, users: People, excluded: NDArray[Any], rules: Rules, most: int) -> Ints:
-    """The offers of users if nobody is offered to more than `most` of them, as `ranked` gives them."""
+def _capped(pool: Pool, users: People, excluded: NDArray[Any], rules: Rules, already: Ints) -> Ints:
+    """The offers of users if nobody is offered to more than the rules say, as `ranked` gives them."""
+    assert rules.most_offered is not None  # else nothing is capped
     order = np.argsort(users.ids)
     number = np.empty_like(order)
     depth = min(rules.candidates, _WANTED * rules.offers)
@@ -239,7 +243,7 @@ def _capped(pool: Pool, users: People, excluded: NDArray[Any], rules: Rules, mos
         return ranked(pool, People(users.rows[order[some]]), theirs, rules.candidates, depth, after)
 
     best = np.empty((len(users), rules.offers), np.int64)
-    best[order] = capped(more, len(users), len(pool.people), rules.offers, most)
+    best[order] = capped(more, len(users), already, rules.offers, rules.most_offered)
     return best
 
 

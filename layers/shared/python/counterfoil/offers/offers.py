@@ -55,7 +55,9 @@ def documents(
     return np.frombuffer(b"".join(ids), "S16"), texts
 
 
-def inputs_hashes(pool: bytes, rules: Rules, users: People, excluded: NDArray[np.void]) -> list[bytes]:
+def inputs_hashes(
+    pool: bytes, rules: Rules, users: People, excluded: NDArray[np.void], already: NDArray[np.int64] | None = None
+) -> list[bytes]:
     """By user: a hash (SHA-256) of all that the user's offers come from.
 
     Args:
@@ -63,8 +65,12 @@ def inputs_hashes(pool: bytes, rules: Rules, users: People, excluded: NDArray[np
         rules: how offers are made.
         users: as their records were.
         excluded: who may not be offered to whom (`people.EXCLUSION`), by user.
+        already: by position in the people of the pool, to how many others each is offered, where that counts: there
+            the offers of each user come from what the others want, too.
     """
     common = hashlib.sha256(f"{VERSION}:".encode() + pool + _rules(rules))
+    if already is not None:
+        common.update(users.rows.tobytes() + excluded.tobytes() + already.astype("<i8").tobytes())
     rows, banned = users.rows.tobytes(), np.ascontiguousarray(excluded["candidate"]).tobytes()
     ends = (np.searchsorted(excluded["user"], np.arange(len(users)), "right") * 16).tolist()
     hashes, start, width = [], 0, users.rows.itemsize

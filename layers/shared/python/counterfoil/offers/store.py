@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterfoil.db import Connection
-from counterfoil.errors import StaleClaimError
+from counterfoil.errors import ConflictError, StaleClaimError
 from counterfoil.offers import arrays
 from counterfoil.work import KINDS, Send, owe
 
@@ -82,6 +82,8 @@ _PUT_ASIDE = """
 INSERT INTO offer_shard (id, tenant_id, pool_id, name, date, timezone, created_at, users, revision)
 VALUES (%(aside)s, %(tenant)s, %(pool)s, %(name)s, %(date)s, %(timezone)s, %(now)s, %(users)s, 1)
 """
+_ALREADY = "SELECT candidate_id, count(*)::int FROM offers WHERE date = %s GROUP BY candidate_id"
+_LOCK_POOL = "SELECT pg_advisory_xact_lock(hashtextextended('offered/' || %s::text, 0))"
 _COUNT = "UPDATE offer_shard SET completed = %s, failed = %s WHERE id = %s"
 
 
@@ -192,6 +194,26 @@ def excluded(connection: Connection, shard_id: UUID) -> bytes | None:
     with connection.cursor(binary=True) as cursor:
         row = cursor.execute(_EXCLUDED, [shard_id]).fetchone()
     return row[0] if row else None
+
+
+def already_offered(connection: Connection, shard: Given) -> dict[bytes, int]:
+    """To how many users each candidate is offered on the shard's date, by the candidate's id. Nobody else is missing.
+
+    Each belongs to one pool of a date, so that no other pool's offers are among those of its people.
+    """
+    rows = connection.execute(_ALREADY, [shard.date]).fetchall()
+    return {candidate.bytes: count for candidate, count in rows}
+
+
+def hold_pool(connection: Connection, shard: Given, already: Mapping[bytes, int]) -> None:
+    """Have no other shard of the pool write until this transaction ends.
+
+    Raises:
+        ConflictError: others have offered since `already` was read: what was computed from it may offer too many.
+    """
+    connection.execute(_LOCK_POOL, [shard.pool_id])
+    if already_offered(connection, shard) != already:
+        raise ConflictError("Others of the pool were offered somebody meanwhile: compute again")
 
 
 def write(connection: Connection, shard: Given, results: Results, now: datetime) -> Written:

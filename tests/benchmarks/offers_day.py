@@ -1,0 +1,169 @@
+"""`python -m tests.benchmarks.offers_day`: a day's offers of a million people, from their profiles to stored rows.
+
+All is done as on a day: the scheduler's tick pins the pool, and processes work its shards off through the engine of
+delivery, each from the claim to the settled row. Everything comes from PostgreSQL and goes there, with fsync on; only
+the queue is not real. Wanted: a million users, with 1,000 candidates each, in under two minutes on two cores.
+"""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Annotated
+from uuid import UUID
+
+import psycopg
+import typer
+
+from cli.postgres import PostgresServer, Server
+from counterfoil import aws
+from counterfoil.db import Database
+from counterfoil.messages import Message
+from counterfoil.offers.pinning import WORKER
+from counterfoil.outbox import Outbox
+from functions.offers.work import Pools, serve
+from functions.offers_scheduler.ticks import Scheduler
+from infra.workers import WORKERS
+from tests.benchmarks.scale import database
+from tests.benchmarks.scale.database import tenant_id
+from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
+from tests.offers.generated import RULES
+
+SHARD_USERS = 10_000
+ZONE = "Europe/Berlin"
+TICK = datetime(2026, 11, 23, 8, 1, tzinfo=UTC)
+_ROW = next(row for row in WORKERS if row.name == WORKER)
+
+# Around sixty cities, most people in the largest ones.
+_PROFILES = """
+INSERT INTO profile (user_id, tenant_id, timezone, born, gender, seeks, min_age, max_age, latitude, longitude, reach_km,
+                     traits, changed_at)
+SELECT gen_random_uuid(), %(tenant)s, %(zone)s, %(day)s::date - (age * 365.25 + random() * 365)::int, gender,
+       CASE WHEN random() < 0.9 THEN ARRAY[CASE gender WHEN 'woman' THEN 'man' ELSE 'woman' END]
+            ELSE ARRAY['woman', 'man'] END,
+       greatest(18, age - 8), age + 8,
+       36 + 24 * ((city * 0.618) %% 1) + random_normal(0, 0.13),
+       -9 + 34 * ((city * 0.755) %% 1) + random_normal(0, 0.2),
+       (ARRAY[10, 25, 50, 100, 300])[1 + floor(random() * 5)::int],
+       ARRAY(SELECT random_normal(0, 0.4 + 0 * number)::real FROM generate_series(1, 16)), now()
+FROM (
+    SELECT number, floor(exp(random() * ln(60)))::int AS city, 18 + floor(-15 * ln(1 - random() * 0.95))::int AS age,
+           CASE WHEN random() < 0.5 THEN 'woman' ELSE 'man' END AS gender
+    FROM generate_series(1, %(people)s) AS number
+) AS made
+"""
+_SHARDS = "SELECT id FROM offer_shard ORDER BY name::int"
+_DONE = """
+SELECT (SELECT count(*) FROM matchmaking_jobs WHERE status = 'completed'), (SELECT count(*) FROM offers),
+       (SELECT count(*) FROM (SELECT FROM offers GROUP BY date, user_id, candidate_id HAVING count(*) > 1) AS twice)
+"""
+
+
+@dataclass(frozen=True)
+class Day:
+    """What a day took."""
+
+    people: int
+    pinned: float
+    """Seconds of the tick."""
+    served: float
+    """Seconds until the last shard was settled."""
+    offers: int
+    megabytes: float
+    """The most that a process of the worker held."""
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.pinned + self.served
+
+
+def run_day(server: Server, people: int, processes: int) -> Day:
+    """Make people up, then measure their day.
+
+    Raises:
+        RuntimeError: somebody was not served, or is offered somebody twice.
+    """
+    url = database.prepare(server, "offers", 1)
+    tenant = tenant_id(0)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            _PROFILES, {"tenant": tenant, "zone": ZONE, "day": TICK.date(), "people": people}, prepare=False
+        )
+        connection.execute("VACUUM ANALYZE")
+        connection.execute("CHECKPOINT")
+    worker = server.url("offers", "counterfoil_worker")
+    began = perf_counter()
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        pool.submit(_tick, worker).result()
+    pinned = perf_counter() - began
+    with psycopg.connect(url) as connection:
+        shards: list[UUID] = [id_ for (id_,) in connection.execute(_SHARDS)]
+    began = perf_counter()
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        held = list(pool.map(partial(_serve, worker), [shards[first::processes] for first in range(processes)]))
+    served = perf_counter() - began
+    with psycopg.connect(url) as connection:
+        ((completed, offers, twice),) = connection.execute(_DONE).fetchall()
+    if completed != people or twice:
+        raise RuntimeError(f"{completed} of {people} users were served; {twice} are offered somebody twice")
+    return Day(people, pinned, served, offers, max(held))
+
+
+def _quietly() -> None:
+    """In a process of its own: what the engine logs is no figure, and there is no real queue."""
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    aws.client = lambda name: FakeSqs()  # type: ignore[assignment]
+
+
+def _tick(url: str) -> None:
+    _quietly()
+    with closing(Database(url, max_connections=1)) as connected:
+        outbox = Outbox(connected, {WORKER: "offers"}, clock=lambda: TICK)
+        Scheduler(connected, outbox, lambda: TICK, RULES, SHARD_USERS).tick(lambda: 900.0)
+
+
+def _serve(url: str, shards: Sequence[UUID]) -> float:
+    """Work shards off. Returns the megabytes that it took at most."""
+    _quietly()
+    settings = {"name": WORKER, "timeout": _ROW.timeout, "permits": _ROW.permits, "start_margin": _ROW.start_margin}
+    with closing(Database(url, max_connections=_ROW.permits + 2)) as connected:
+        consumer = make_consumer(connected, partial(serve, pools=Pools()), Clock(TICK), worker=settings)
+        for shard in shards:
+            message = record(Message(work_id=shard, revision=1, send_number=0))
+            response = consumer.handle(event(message), Context(_ROW.timeout))
+            if response["batchItemFailures"]:
+                raise RuntimeError(f"Not served: {response}")
+    return getrusage(RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main(
+    people: Annotated[int, typer.Option(help="How many people are in the pool.")] = 1_000_000,
+    processes: Annotated[int, typer.Option(help="How many of the worker's processes there are.")] = 2,
+    folder: Annotated[Path | None, typer.Option(help="Where the database lies, on a disk with fsync.")] = None,
+) -> None:
+    """Measure, and print what was measured."""
+    with TemporaryDirectory(dir=folder) as place:
+        Path(place).chmod(0o711)
+        embedded = PostgresServer(Path(place) / "postgres")
+        try:
+            day = run_day(embedded.start(durable=True), people, processes)
+        finally:
+            embedded.remove()
+    typer.echo(f"{day.people:,} people in one zone, served by {processes} processes")
+    typer.echo(f"  pinned in {day.pinned:.1f} s, {day.people / day.pinned:,.0f} people/s")
+    typer.echo(f"  served in {day.served:.1f} s, {day.people / day.served:,.0f} users/s, {day.offers:,} offers stored")
+    typer.echo(f"  all of it {day.seconds:.1f} s; {day.megabytes:.0f} MB held by a process at most")
+
+
+if __name__ == "__main__":
+    typer.run(main)
