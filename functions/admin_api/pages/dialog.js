@@ -11,8 +11,14 @@ export function Dialog({ title, close, busy = false, wide = false, children }) {
   const id = useId();
   useLayoutEffect(() => {
     const before = document.activeElement;
-    dialog.current.showModal();
-    return () => before?.isConnected && before.focus();
+    const shown = dialog.current;
+    shown.showModal();
+    return () => {
+      shown.close(); // behind an open one nothing takes the focus, and the one that takes its place could not give it back
+      if (before?.isConnected) {
+        before.focus();
+      }
+    };
   }, []);
   const cancel = (event) => {
     event.preventDefault(); // whoever shows it takes it away

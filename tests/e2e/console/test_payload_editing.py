@@ -47,6 +47,7 @@ def test_a_payload_is_edited_as_text_and_the_difference_is_shown_first(
     expect(page.get_by_label("Payload as JSON")).to_contain_text("amount=1.50")
     button = page.get_by_role("button", name="Edit")
     button.press("Enter")
+    expect(page.get_by_label("Payload, as JSON")).to_be_focused()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     expect(button).to_be_focused()
