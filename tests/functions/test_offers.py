@@ -295,6 +295,27 @@ def test_two_who_come_late_at_once_do_not_share_the_last_place(
     assert set(day.statuses().values()) == {"completed"}
 
 
+def test_bounded_pools_of_two_zones_do_not_wait_for_each_other(
+    day: Day, admin: Connection, monkeypatch: pytest.MonkeyPatch
+):
+    (berlin,) = day.pin(1, 2, 3, shards=1, rules=Jsonb(RULES))
+    (paris,) = day.pin(4, 5, 6, shards=1, rules=Jsonb(RULES), zone="Europe/Paris")
+    met: list[bool] = []
+    hold = store.hold_pool
+
+    def other_comes_first(connection: Connection, *arguments: Any) -> None:
+        if not met:
+            met.append(True)
+            day.deliver(paris)
+        hold(connection, *arguments)
+
+    monkeypatch.setattr(store, "hold_pool", other_comes_first)
+
+    day.deliver(berlin)
+
+    assert {(row["status"], row["attempts"]) for row in rows(admin, "offer_shard")} == {("succeeded", 1)}
+
+
 def test_a_zone_that_does_not_exist_is_a_dead_letter_that_names_it(day: Day, admin: Connection):
     day.deliver(*day.pin(shards=1, zone="Europe/Atlantis"))
 

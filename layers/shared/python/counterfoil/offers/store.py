@@ -82,7 +82,10 @@ _PUT_ASIDE = """
 INSERT INTO offer_shard (id, tenant_id, pool_id, name, date, timezone, created_at, users, revision)
 VALUES (%(aside)s, %(tenant)s, %(pool)s, %(name)s, %(date)s, %(timezone)s, %(now)s, %(users)s, 1)
 """
-_ALREADY = "SELECT candidate_id, count(*)::int FROM offers WHERE date = %s GROUP BY candidate_id"
+_ALREADY = """
+SELECT o.candidate_id, count(*)::int FROM (SELECT DISTINCT unnest(users) AS id FROM offer_shard WHERE pool_id = %s) AS u
+JOIN offers o ON o.date = %s AND o.user_id = u.id GROUP BY o.candidate_id
+"""
 _LOCK_POOL = "SELECT pg_advisory_xact_lock(hashtextextended('offered/' || %s::text, 0))"
 _COUNT = "UPDATE offer_shard SET completed = %s, failed = %s WHERE id = %s"
 
@@ -197,11 +200,11 @@ def excluded(connection: Connection, shard_id: UUID) -> bytes | None:
 
 
 def already_offered(connection: Connection, shard: Given) -> dict[bytes, int]:
-    """To how many users each candidate is offered on the shard's date, by the candidate's id. Nobody else is missing.
+    """To how many users each candidate is offered by the shards of its pool so far, by the candidate's id.
 
-    Each belongs to one pool of a date, so that no other pool's offers are among those of its people.
+    Each candidate belongs to one pool of a date: no other pool offers them.
     """
-    rows = connection.execute(_ALREADY, [shard.date]).fetchall()
+    rows = connection.execute(_ALREADY, [shard.pool_id, shard.date]).fetchall()
     return {candidate.bytes: count for candidate, count in rows}
 
 
