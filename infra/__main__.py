@@ -7,8 +7,8 @@ from aws_cdk import App
 from infra.app import SETTINGS, build
 from infra.context import ContextError, stage_of
 from infra.dependencies import dependency_layer
+from infra.faults import WorkerTableError
 from infra.packaging import LAMBDA, UNZIPPED_LIMIT, PackagingError, code_layer, this_machine, unzipped_size
-from infra.workers import WorkerTableError
 
 
 def main() -> int:

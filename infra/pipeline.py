@@ -16,12 +16,13 @@ from infra import packaging
 from infra.alarm import Bell, watch_over
 from infra.api import Address, Api, Issuer
 from infra.database import Database
+from infra.faults import validate
 from infra.mail import Inbox
 from infra.network import NetworkStack
 from infra.outside import Outside
 from infra.packaging import Package, Target
 from infra.worker import RETRY_SUFFIX, Queues, Surroundings, Worker, output
-from infra.workers import ANNOUNCED, FedBy, Row, dependent, queue_rows, validate
+from infra.workers import ANNOUNCED, FedBy, Row, dependent, queue_rows
 
 SCHEDULES = {"minute": "rate(1 minute)", "hour": "cron(1 * * * ? *)"}
 """What is due by the hour's clock begins a minute after it: no clock is so slow that the hour has not come for it."""

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from infra.faults import WorkerTableError
 from infra.packaging import Package
-from infra.workers import WORKERS, WorkerTableError
+from infra.workers import WORKERS
 from tests.infra.conftest import LOCAL, deployed
 from tests.infra.synthesis import Synthesis, synthesise
 

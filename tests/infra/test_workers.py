@@ -7,19 +7,18 @@ from typing import Any
 
 import pytest
 
+from infra.faults import WorkerTableError, validate
 from infra.workers import (
     EVERY_QUEUE,
     WORKERS,
     Alarm,
     FedBy,
     Row,
-    WorkerTableError,
     capped,
     mappings,
     queue_rows,
     shortened,
     targets,
-    validate,
 )
 
 ROOT = Path(__file__).parents[2]
