@@ -184,8 +184,7 @@ BEGIN
         attempt = NEW.attempts,
         retry_count = greatest(NEW.attempts - 1, 0),
         error_message = CASE WHEN NEW.status = 'in-progress' THEN j.error_message ELSE NEW.error END
-    FROM unnest(NEW.users) AS served (user_id)
-    WHERE j.date = NEW.date AND j.user_id = served.user_id AND j.shard_id = NEW.id AND j.status <> 'completed';
+    WHERE j.date = NEW.date AND j.user_id = ANY (NEW.users) AND j.shard_id = NEW.id AND j.status <> 'completed';
     RETURN NULL;
 END
 $follow$;

@@ -56,13 +56,16 @@ WHERE id = %(id)s AND claim_token = %(token)s
 RETURNING excluded
 """
 _EXCLUDED = "SELECT excluded FROM offer_shard WHERE id = %s"
+# Statistics are older than today's jobs, and say that there are none: loops in loops are planned, and take minutes.
+_PLAN = "SELECT set_config('enable_nestloop', 'off', true)"
 # Who has been served by now, or is no more, is offered nothing.
 _COMPLETE = """
 WITH served AS (
     UPDATE matchmaking_jobs j SET status = 'completed', offers = w.document, inputs_hash = w.hash,
         completed_at = %(now)s, algorithm_version = %(version)s, error_message = NULL, lease_expires_at = NULL
     FROM unnest(%(users)s, %(documents)s, %(hashes)s) AS w (user_id, document, hash)
-    WHERE j.date = %(date)s AND j.user_id = w.user_id AND j.shard_id = %(shard)s AND j.status <> 'completed'
+    WHERE j.date = %(date)s AND j.user_id = ANY (%(users)s) AND j.user_id = w.user_id AND j.shard_id = %(shard)s
+      AND j.status <> 'completed'
     RETURNING j.user_id
 ), offered AS (
     INSERT INTO offers (date, user_id, candidate_id, tenant_id, id, rank, score, offered_at, expires_at)
@@ -234,6 +237,7 @@ def write(connection: Connection, shard: Given, results: Results, now: datetime)
         "expires_at": shard.expires_at,
         "now": now,
     }
+    connection.execute(_PLAN)
     ((completed,),) = connection.execute(
         _COMPLETE,
         values
