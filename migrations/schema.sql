@@ -130,7 +130,7 @@ BEGIN
         attempt = NEW.attempts,
         retry_count = greatest(NEW.attempts - 1, 0),
         error_message = CASE WHEN NEW.status = 'in-progress' THEN j.error_message ELSE NEW.error END
-    WHERE j.date = NEW.date AND j.user_id = ANY (NEW.users) AND j.shard_id = NEW.id AND j.status <> 'completed';
+    WHERE j.shard_id = NEW.id AND j.status <> 'completed';
     RETURN NULL;
 END
 $$;
@@ -1921,6 +1921,8 @@ CREATE INDEX match_decision_by_b ON public.match_decision USING btree (b);
 CREATE INDEX match_decision_by_transaction ON public.match_decision USING btree (tenant_id, written_by);
 
 CREATE INDEX matchmaking_jobs_failed ON public.matchmaking_jobs USING btree (date, timezone, user_id) WHERE (status = 'failed'::text);
+
+CREATE INDEX matchmaking_jobs_of_shard ON public.matchmaking_jobs USING btree (shard_id);
 
 CREATE INDEX notice_by_age ON public.notice USING btree (created_at);
 

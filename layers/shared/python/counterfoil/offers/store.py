@@ -57,15 +57,15 @@ RETURNING excluded
 """
 _EXCLUDED = "SELECT excluded FROM offer_shard WHERE id = %s"
 # Statistics are older than today's jobs, and say that there are none: loops in loops are planned, and take minutes.
-_PLAN = "SELECT set_config('enable_nestloop', 'off', true)"
+# What ten thousand users are offered fits into so much memory.
+_PLAN = "SELECT set_config('enable_nestloop', 'off', true), set_config('work_mem', '64MB', true)"
 # Who has been served by now, or is no more, is offered nothing.
 _COMPLETE = """
 WITH served AS (
     UPDATE matchmaking_jobs j SET status = 'completed', offers = w.document, inputs_hash = w.hash,
         completed_at = %(now)s, algorithm_version = %(version)s, error_message = NULL, lease_expires_at = NULL
     FROM unnest(%(users)s, %(documents)s, %(hashes)s) AS w (user_id, document, hash)
-    WHERE j.date = %(date)s AND j.user_id = ANY (%(users)s) AND j.user_id = w.user_id AND j.shard_id = %(shard)s
-      AND j.status <> 'completed'
+    WHERE j.shard_id = %(shard)s AND j.user_id = w.user_id AND j.status <> 'completed'
     RETURNING j.user_id
 ), offered AS (
     INSERT INTO offers (date, user_id, candidate_id, tenant_id, id, rank, score, offered_at, expires_at)
@@ -78,7 +78,7 @@ SELECT count(*) FROM served
 _FAIL = """
 UPDATE matchmaking_jobs j SET status = 'failed', error_message = w.error, shard_id = %(aside)s, lease_expires_at = NULL
 FROM unnest(%(users)s::uuid[], %(errors)s::text[]) AS w (user_id, error)
-WHERE j.date = %(date)s AND j.user_id = w.user_id AND j.shard_id = %(shard)s AND j.status <> 'completed'
+WHERE j.shard_id = %(shard)s AND j.user_id = w.user_id AND j.status <> 'completed'
 RETURNING j.user_id
 """
 _PUT_ASIDE = """
