@@ -2,14 +2,14 @@
 
 import json
 from dataclasses import replace
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from uuid import UUID, uuid5
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterfoil.offers.offers import MATCHMAKING_NAMESPACE, documents, inputs_hashes, offer_id
+from counterfoil.offers.offers import MATCHMAKING_NAMESPACE, documents, inputs_hashes
 from counterfoil.offers.people import EXCLUSION, People
 from counterfoil.offers.rules import Rules
 from tests.offers.people import Person, people
@@ -23,9 +23,8 @@ def ids(*wanted: UUID) -> np.ndarray:
     return people(*map(Person, wanted)).ids
 
 
-@given(st.dates(), st.uuids(), st.uuids())
-def test_the_id_of_an_offer_is_a_uuid_of_the_day_and_both_people(day: date, user: UUID, candidate: UUID):
-    assert offer_id(day, user, candidate) == uuid5(MATCHMAKING_NAMESPACE, f"{day}:{user}:{candidate}")
+def offer_id(day: date, user: UUID, candidate: UUID) -> UUID:
+    return uuid5(MATCHMAKING_NAMESPACE, f"{day}:{user}:{candidate}")
 
 
 def test_documents_are_as_apps_expect_them():
@@ -52,6 +51,27 @@ def test_documents_are_as_apps_expect_them():
     ]
     expected = [offer_id(DAY, ONE, TWO), offer_id(DAY, ONE, THREE), offer_id(DAY, THREE, ONE)]
     assert made.tobytes() == b"".join(one.bytes for one in expected)
+
+
+@given(st.dates(), st.lists(st.tuples(st.uuids(), st.lists(st.tuples(st.uuids(), st.integers(0, 10_000)), max_size=4))))
+def test_every_offer_of_every_user_is_told_in_order(day: date, offered: list[tuple[UUID, list[tuple[UUID, int]]]]):
+    nine = datetime(2026, 11, 23, 9, tzinfo=UTC)
+    flat = [offer for _, offers in offered for offer in offers]
+
+    made, texts = documents(
+        day,
+        np.array([user.bytes for user, _ in offered], "S16"),
+        np.array([candidate.bytes for candidate, _ in flat], "S16"),
+        np.array([len(offers) for _, offers in offered], int),
+        np.array([score for _, score in flat], int),
+        nine,
+        nine + timedelta(days=1),
+    )
+
+    told = [[(UUID(one["id"]), UUID(one["userId"]), one["compatibilityScore"]) for one in json.loads(t)] for t in texts]
+    expected = [[(offer_id(day, user, whom), whom, score) for whom, score in offers] for user, offers in offered]
+    assert told == expected
+    assert made.tobytes() == b"".join(id_.bytes for offers in expected for id_, _, _ in offers)
 
 
 def hashes(
