@@ -26,9 +26,11 @@ import typer
 
 from cli.postgres import PostgresServer, Server
 from counterfoil import aws
-from counterfoil.db import Database
+from counterfoil.db import Connection, Database
 from counterfoil.messages import Message
+from counterfoil.offers import store
 from counterfoil.offers.pinning import WORKER
+from counterfoil.offers.store import Given, Results, Written
 from counterfoil.outbox import Outbox
 from functions.offers.work import Pools, serve
 from functions.offers_scheduler.ticks import Scheduler
@@ -78,6 +80,8 @@ class Day:
     served: float
     """Seconds until the last shard was settled."""
     offers: int
+    storing: float
+    """Seconds of all processes from the first row of a shard to its commit."""
     megabytes: float
     """The most that a process of the worker held."""
 
@@ -110,13 +114,14 @@ def run_day(server: Server, people: int, processes: int) -> Day:
         shards: list[UUID] = [id_ for (id_,) in connection.execute(_SHARDS)]
     began = perf_counter()
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        held = list(pool.map(partial(_serve, worker), [shards[first::processes] for first in range(processes)]))
+        shares = [shards[first::processes] for first in range(processes)]
+        storing, held = zip(*pool.map(partial(_serve, worker), shares), strict=True)
     served = perf_counter() - began
     with psycopg.connect(url) as connection:
         ((completed, offers, twice),) = connection.execute(_DONE).fetchall()
     if completed != people or twice:
         raise RuntimeError(f"{completed} of {people} users were served; {twice} are offered somebody twice")
-    return Day(people, pinned, served, offers, max(held))
+    return Day(people, pinned, served, offers, sum(storing), max(held))
 
 
 def _quietly() -> None:
@@ -133,18 +138,28 @@ def _tick(url: str) -> None:
         Scheduler(connected, outbox, lambda: TICK, RULES, SHARD_USERS).tick(lambda: 900.0)
 
 
-def _serve(url: str, shards: Sequence[UUID]) -> float:
-    """Work shards off. Returns the megabytes that it took at most."""
+def _serve(url: str, shards: Sequence[UUID]) -> tuple[float, float]:
+    """Work shards off. Returns the seconds in which it stored what it had computed, and the megabytes held at most."""
     _quietly()
+    began, write = 0.0, store.write
+
+    def write_from_now(connection: Connection, shard: Given, results: Results, now: datetime) -> Written:
+        nonlocal began
+        began = perf_counter()
+        return write(connection, shard, results, now)
+
+    store.write = write_from_now
+    storing = 0.0
     settings = {"name": WORKER, "timeout": _ROW.timeout, "permits": _ROW.permits, "start_margin": _ROW.start_margin}
     with closing(Database(url, max_connections=_ROW.permits + 2)) as connected:
         consumer = make_consumer(connected, partial(serve, pools=Pools()), Clock(TICK), worker=settings)
         for shard in shards:
             message = record(Message(work_id=shard, revision=1, send_number=0))
             response = consumer.handle(event(message), Context(_ROW.timeout))
+            storing += perf_counter() - began
             if response["batchItemFailures"]:
                 raise RuntimeError(f"Not served: {response}")
-    return getrusage(RUSAGE_SELF).ru_maxrss / 1024
+    return storing, getrusage(RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main(
@@ -166,6 +181,7 @@ def main(
     typer.echo(f"{day.people:,} people in one zone, served by {processes} processes")
     typer.echo(f"  pinned in {day.pinned:.1f} s, {day.people / day.pinned:,.0f} people/s")
     typer.echo(f"  served in {day.served:.1f} s, {day.people / day.served:,.0f} users/s, {day.offers:,} offers stored")
+    typer.echo(f"  {day.offers / day.storing:,.0f} rows of offers stored in a second of one process that stores")
     typer.echo(f"  all of it {day.seconds:.1f} s; {day.megabytes:.0f} MB held by a process at most")
 
 
