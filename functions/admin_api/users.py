@@ -120,6 +120,22 @@ class UserOffers(BaseModel):
     error: str | None = Field(description="Why it failed, or is to be tried again.")
 
 
+class BlockedUser(BaseModel):
+    """Somebody whom a user has blocked."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    user_id: UUID
+    since: datetime
+
+
+class BlockedUsers(BaseModel):
+    """A page of those whom a user has blocked."""
+
+    users: list[BlockedUser]
+    next: str | None = Field(description="Give it as `cursor` for the page that follows; null: this is the last one.")
+
+
 def put(user_id: str, named: str | None, form: ProfileForm, change: Change) -> tuple[int, UserProfile]:
     """Keep a profile: a new one (201), or in the place of the one that there is (200).
 
@@ -181,6 +197,25 @@ def unblock(user_id: str, blocked_id: str, named: str | None, change: Change) ->
     ids = _user(user_id), _user(blocked_id)
     with change.database.tenant(tenant_id) as connection:
         _must(profiles.unblock(connection, *ids))
+
+
+def blocks(
+    user_id: str, named: str | None, cursor: str | None, limit: int, caller: Caller, database: Database
+) -> BlockedUsers:
+    """A page of those whom a user has blocked, the latest first.
+
+    Raises:
+        NotFoundError: the user has no profile, or none of this tenant.
+        RejectedRequestError, ForbiddenError, DatabaseUnavailableError: see `viewed`.
+    """
+    tenant_id, _ = viewed(database, named, caller)
+    id_, after = _user(user_id), None if cursor is None else request.after(cursor)
+    with database.tenant(tenant_id) as connection:
+        found = profiles.blocks(connection, id_, after, limit + 1)
+    if found is None:
+        raise NotFoundError(NO_USER)
+    shown, following = request.cut(found, limit, lambda one: (one.since, one.user_id))
+    return BlockedUsers(users=[BlockedUser.model_validate(one) for one in shown], next=following)
 
 
 def offered(

@@ -8,7 +8,19 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 
 from functions.admin_api import users
 from functions.admin_api.problems import responses
-from functions.admin_api.routes.common import Id, OneTenant, answer, caller, change, database, only, routes_of
+from functions.admin_api.routes.common import (
+    PAGE,
+    Cursor,
+    Id,
+    Limit,
+    OneTenant,
+    answer,
+    caller,
+    change,
+    database,
+    only,
+    routes_of,
+)
 
 routes = routes_of()
 FORMS = (users.ProfileForm,)
@@ -59,6 +71,20 @@ def delete_profile(user_id: Id, tenant: OneTenant = None) -> Response[None]:
     only("tenant")
     users.remove(user_id, tenant, change())
     return Response(204)
+
+
+@routes.get(
+    "/api/users/<user_id>/blocks",
+    summary="List whom a user has blocked",
+    tags=["users"],
+    responses=responses({200: (users.BlockedUsers, "A page, the latest first.")}, 404, 422),
+)
+def list_blocks(
+    user_id: Id, tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE
+) -> Response[users.BlockedUsers]:
+    """A page of those whom this user has blocked; who has blocked this user is told to nobody."""
+    only("tenant", "cursor", "limit")
+    return answer(200, users.blocks(user_id, tenant, cursor, limit, caller(), database()))
 
 
 @routes.put(

@@ -293,6 +293,7 @@ RIGHTS: dict[str, Right] = {
         f"{method} /api/users/{{user_id}}/blocks/{{blocked_id}}": _user(Role.OPERATOR, f"blocks/{uuid4()}", 204)
         for method in ("PUT", "DELETE")
     },
+    "GET /api/users/{user_id}/blocks": _user(Role.VIEWER, "blocks"),
     "GET /api/users/{user_id}/offers": _user(Role.VIEWER, "offers"),
     "GET /api/admin/offers": _tenant(Role.VIEWER, "/api/admin/offers"),
     "GET /api/admin/offers/{pool_id}": _pool(),

@@ -159,6 +159,27 @@ def test_a_block_is_made_once_and_taken_back_once(users: Users, admin: Connectio
     assert admin.execute("SELECT count(*) FROM profile_block").fetchone() == (0,)
 
 
+def test_whom_a_user_blocks_is_listed_page_by_page_the_latest_first(users: Users, admin: Connection) -> None:
+    whom = [UUID(int=number) for number in (3, 1, 2)]
+    assert users("GET", "blocks").status == 404
+    users("PUT", "profile", PROFILE)
+    other = uuid4()
+    users("PUT", "profile", PROFILE, user=other)
+    users("PUT", f"blocks/{USER}", user=other)  # who is blocked is not told by whom
+    for one in whom:
+        users("PUT", f"blocks/{one}")
+    admin.execute("UPDATE profile_block SET created_at = '2026-01-05' WHERE blocked_id IN (%s, %s)", whom[1:])
+    admin.execute("UPDATE profile_block SET created_at = '2026-01-06' WHERE blocked_id = %s", whom[:1])
+
+    first = users("GET", "blocks", groups=VIEWER, query={"limit": "2"})
+    second = users("GET", "blocks", groups=VIEWER, query={"limit": "2", "cursor": first.body["next"]})
+
+    pages = [[one["user_id"] for one in page.body["users"]] for page in (first, second)]
+    assert pages == [[str(UUID(int=3)), str(UUID(int=2))], [str(UUID(int=1))]]
+    assert first.body["users"][0]["since"] == "2026-01-06T00:00:00Z"
+    assert second.body["next"] is None
+
+
 def test_nobody_blocks_themselves_or_without_a_profile(users: Users) -> None:
     assert users("PUT", f"blocks/{uuid4()}").status == 404
     users("PUT", "profile", PROFILE)

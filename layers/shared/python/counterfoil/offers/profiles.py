@@ -6,7 +6,7 @@ Each function runs in a transaction that sees one tenant alone (`Database.tenant
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from counterfoil.db import Connection
@@ -165,6 +165,31 @@ def unblock(connection: Connection, user_id: UUID, blocked_id: UUID) -> bool:
     """Take a block back, where there is one. Returns whether the user has a profile."""
     connection.execute("DELETE FROM profile_block WHERE user_id = %s AND blocked_id = %s", [user_id, blocked_id])
     return _exists(connection, user_id)
+
+
+class Blocked(NamedTuple):
+    """A user whom another one has blocked."""
+
+    user_id: UUID
+    since: datetime
+
+
+_BLOCKS = """
+SELECT blocked_id, created_at FROM profile_block
+WHERE user_id = %(user)s AND (%(time)s::timestamptz IS NULL OR (created_at, blocked_id) < (%(time)s, %(after)s::uuid))
+ORDER BY created_at DESC, blocked_id DESC LIMIT %(limit)s
+"""
+
+
+def blocks(
+    connection: Connection, user_id: UUID, after: tuple[datetime, UUID] | None, limit: int
+) -> list[Blocked] | None:
+    """Whom a user has blocked, the latest first, after that one. None: there is no profile."""
+    if not _exists(connection, user_id):
+        return None
+    time, last = after or (None, None)
+    rows = connection.execute(_BLOCKS, {"user": user_id, "time": time, "after": last, "limit": limit}).fetchall()
+    return [Blocked(*row) for row in rows]
 
 
 def _exists(connection: Connection, user_id: UUID) -> bool:
