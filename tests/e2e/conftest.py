@@ -22,6 +22,7 @@ from cli.sample_run import Run
 from cli.tenants import Tenant, add_tenant
 from counterfoil.db import Connection
 
+SignIn = Callable[..., dict[str, str]]
 COMMAND = Path(sys.executable).parent / "counterfoil"
 GIVEN = "COUNTERFOIL_E2E_CLOUD"
 """Names the folder of a cloud that the tests are to use, and to leave as it is: for whoever writes them."""
@@ -101,3 +102,29 @@ def run(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Run:
     run = Run.prepared(cloud, generate(SEED), tmp_path_factory.mktemp("sample"))
     run.watch(seconds=300)
     return run
+
+
+@pytest.fixture
+def sign_in(cloud: Cloud) -> SignIn:
+    """`sign_in(*groups)` makes a person in these groups, and the header that says who it is."""
+    people = cloud.client("cognito-idp")
+    pool, client = cloud.outputs["UserPoolId"], cloud.outputs["UserPoolClientId"]
+
+    def sign_in(*groups: str) -> dict[str, str]:
+        email, password = f"{uuid4().hex}@example.com", f"Aa1!{uuid4().hex}"
+        people.admin_create_user(UserPoolId=pool, Username=email, MessageAction="SUPPRESS")
+        people.admin_set_user_password(UserPoolId=pool, Username=email, Password=password, Permanent=True)
+        known = {group["GroupName"] for group in people.list_groups(UserPoolId=pool)["Groups"]}
+        for group in groups:
+            if group not in known:
+                people.create_group(UserPoolId=pool, GroupName=group)
+            people.admin_add_user_to_group(UserPoolId=pool, Username=email, GroupName=group)
+        answer = people.admin_initiate_auth(
+            UserPoolId=pool,
+            ClientId=client,
+            AuthFlow="ADMIN_USER_PASSWORD_AUTH",
+            AuthParameters={"USERNAME": email, "PASSWORD": password},
+        )
+        return {"Authorization": f"Bearer {answer['AuthenticationResult']['IdToken']}"}
+
+    return sign_in

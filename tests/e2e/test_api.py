@@ -1,6 +1,5 @@
 """The API behind its gateway: a token, a form and the document that a file becomes; a task and its result."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,11 +13,11 @@ from cli.outcomes import State
 from cli.sample_run import Run
 from cli.tenants import Tenant
 from counterfoil.documents.extraction import MAX_FILE_BYTES
+from tests.e2e.conftest import SignIn
 from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-SignIn = Callable[..., dict[str, str]]
 PATIENCE = 60
 """Seconds for an answer: the first one waits for a process to start, on a machine that others use too."""
 
@@ -26,32 +25,6 @@ PATIENCE = 60
 def post(url: str, **request: Any) -> httpx.Response:
     """Ask by POST, with patience."""
     return httpx.post(url, timeout=PATIENCE, **request)
-
-
-@pytest.fixture
-def sign_in(cloud: Cloud) -> SignIn:
-    """`sign_in(*groups)` makes a person in these groups, and the header that says who it is."""
-    people = cloud.client("cognito-idp")
-    pool, client = cloud.outputs["UserPoolId"], cloud.outputs["UserPoolClientId"]
-
-    def sign_in(*groups: str) -> dict[str, str]:
-        email, password = f"{uuid4().hex}@example.com", f"Aa1!{uuid4().hex}"
-        people.admin_create_user(UserPoolId=pool, Username=email, MessageAction="SUPPRESS")
-        people.admin_set_user_password(UserPoolId=pool, Username=email, Password=password, Permanent=True)
-        known = {group["GroupName"] for group in people.list_groups(UserPoolId=pool)["Groups"]}
-        for group in groups:
-            if group not in known:
-                people.create_group(UserPoolId=pool, GroupName=group)
-            people.admin_add_user_to_group(UserPoolId=pool, Username=email, GroupName=group)
-        answer = people.admin_initiate_auth(
-            UserPoolId=pool,
-            ClientId=client,
-            AuthFlow="ADMIN_USER_PASSWORD_AUTH",
-            AuthParameters={"USERNAME": email, "PASSWORD": password},
-        )
-        return {"Authorization": f"Bearer {answer['AuthenticationResult']['IdToken']}"}
-
-    return sign_in
 
 
 def test_a_file_posted_with_a_form_becomes_a_document(

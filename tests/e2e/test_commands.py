@@ -1,6 +1,8 @@
-"""What people do about dead letters and queues on the command line goes over HTTP to the API."""
+"""What people do about dead letters and queues on the command line goes over HTTP: here, and as in a deployment."""
 
 import json
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 from cli.cloud.cloud import Cloud
 from cli.outcomes import Outcome, State
 from cli.tenants import Tenant
-from tests.e2e.conftest import CommandLine
+from tests.e2e.conftest import COMMAND, CommandLine, SignIn
 from tests.e2e.test_queues import mappings
 
 pytestmark = pytest.mark.e2e
@@ -65,6 +67,27 @@ def test_a_queue_is_paused_and_resumed(command_line: CommandLine, cloud: Cloud) 
     finally:
         command_line.run("queues", "resume", "tasks", "--reason", "It was a trial")
     assert mappings(cloud) == {"Enabled"}
+
+
+@pytest.mark.usefixtures("letters")
+def test_with_an_address_and_a_token_a_command_may_what_the_token_allows(
+    cloud: Cloud, sign_in: SignIn, tenant: Tenant
+) -> None:
+    token = sign_in("viewer", f"tenant:{tenant.slug}")["Authorization"].removeprefix("Bearer ")
+
+    def run(*words: str, with_token: str = token) -> "subprocess.CompletedProcess[str]":
+        environment = {name: value for name, value in os.environ.items() if name != "COUNTERFOIL_LOCAL"}
+        environment |= {"COUNTERFOIL_URL": cloud.api_url, "COUNTERFOIL_TOKEN": with_token}
+        command = [str(COMMAND), "dlq", *words]
+        return subprocess.run(command, env=environment, text=True, capture_output=True, check=False, timeout=120)
+
+    listed = json.loads(run("list", "--json").stdout)
+    assert {letter["tenant"] for letter in listed} == {tenant.slug}
+    refused = run("resolve", listed[0]["job_id"][-12:], "--reason", "x")
+    assert (refused.returncode, "takes the role operator" in refused.stderr) == (2, True)
+    forged = run("list", with_token=f"{token[:-8]}AAAAAAAA")
+    assert (forged.returncode, "does not take the token" in forged.stderr) == (2, True)
+    assert token[:20] not in refused.stderr + forged.stderr
 
 
 def told(command_line: CommandLine, *words: str) -> Any:

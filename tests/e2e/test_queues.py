@@ -9,10 +9,9 @@ import pytest
 from cli.cloud.cloud import Cloud
 from cli.tenants import Tenant
 from counterfoil.db import Connection
-from tests.e2e.test_api import PATIENCE, SignIn, post, sign_in
+from tests.e2e.conftest import SignIn
+from tests.e2e.test_api import PATIENCE, post
 from tests.e2e.waiting import until
-
-__all__ = ["sign_in"]
 
 pytestmark = pytest.mark.e2e
 
