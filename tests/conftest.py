@@ -28,6 +28,16 @@ def pytest_runtest_setup() -> None:
     socket_allow_hosts(["127.0.0.1", "::1", "localhost"], allow_unix_socket=True, resolution_cache=_resolved)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where processes share the tests (pytest-xdist), one has all that run on the local cloud, for there is one.
+
+    The others are shared file by file, with what their modules set up.
+    """
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        item.add_marker(pytest.mark.xdist_group("e2e" if folder == "e2e" else str(item.path)))
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
     """An embedded PostgreSQL 18 that forgets everything with the session."""
