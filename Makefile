@@ -23,7 +23,7 @@ down: setup  ## Take the local cloud down and delete all that it holds
 	@.venv/bin/counterfoil down
 
 test: setup  ## Run every test, end-to-end tests on a local cloud of their own among them
-	@.venv/bin/python -m pytest --numprocesses auto --dist loadgroup
+	@.venv/bin/python -m pytest --numprocesses auto
 
 lint: setup  ## Check style, types, import contracts, spelling and dependencies
 	@.venv/bin/ruff check

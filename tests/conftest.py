@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 from pytest_socket import socket_allow_hosts
+from xdist.scheduler import LoadFileScheduling
 
 from cli.postgres import Server, temporary_server
 from counterfoil.db import Connection, Database
@@ -18,6 +20,7 @@ from tests import factories
 
 MIGRATIONS = Path(__file__).parent.parent / "migrations"
 TEMPLATE = "migrated"
+E2E = "tests/e2e/"
 _numbers = count(1)
 _resolved: dict[str, set[str]] = {}
 
@@ -28,14 +31,16 @@ def pytest_runtest_setup() -> None:
     socket_allow_hosts(["127.0.0.1", "::1", "localhost"], allow_unix_socket=True, resolution_cache=_resolved)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where processes share the tests (pytest-xdist), one has all that run on the local cloud, for there is one.
+class OneCloud(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    """How processes share the tests: file by file, but one of them has all end-to-end tests, for there is one cloud."""
 
-    The others are shared file by file, with what their modules set up.
-    """
-    for item in items:
-        folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        item.add_marker(pytest.mark.xdist_group("e2e" if folder == "e2e" else str(item.path)))
+    def _split_scope(self, nodeid: str) -> str:
+        return E2E if nodeid.startswith(E2E) else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneCloud:
+    """Have pytest-xdist share the tests so, where several processes run them."""
+    return OneCloud(config, log)
 
 
 @pytest.fixture(scope="session")
