@@ -38,6 +38,21 @@ def test_all_pending_letters_are_tried_again_and_their_messages_owed(yard: Yard)
     ]
 
 
+@pytest.mark.parametrize("before", [32_767, 2_000_000])
+def test_an_operation_is_as_long_as_it_is(yard: Yard, before: int):
+    letters = yard.fail(3)
+    operation = yard.request()
+    yard.admin.execute("UPDATE dead_letter_operation_item SET number = number + %s", [before])
+    yard.admin.execute(
+        "UPDATE dead_letter_operation SET selected = selected + %(before)s, handled = %(before)s, done = %(before)s",
+        {"before": before},
+    )
+    yard.run(operation)
+
+    assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", before + 3)
+    assert yard.statuses() == dict.fromkeys(letters, "retried")
+
+
 @pytest.mark.parametrize(("action", "status"), [("resolve", "resolved"), ("ignore", "ignored")])
 def test_letters_are_settled_with_the_note_and_their_work_is_left(yard: Yard, action: Any, status: str):
     letters = yard.fail(2)

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -236,14 +236,19 @@ SELECT i.number, i.job_id, d.worker, d.work_id, d.revision, d.status, coalesce(d
        {_IS_EDITED}
 FROM dead_letter_operation_item i
 LEFT JOIN dead_letter d ON d.job_id = i.job_id AND d.tenant_id = i.tenant_id AND d.purged_at IS NULL
-WHERE i.operation_id = %(id)s AND i.number > %(after)s AND i.number <= %(after)s + %(limit)s
+WHERE i.operation_id = %(id)s AND i.number > %(after)s AND i.number <= %(last)s
 ORDER BY i.number
 """  # noqa: S608  # the expression above
 
 
 def _next(connection: Connection, operation: BulkOperation, limit: int) -> list[_Letter]:
-    rows = connection.execute(_LETTERS.encode(), {"id": operation.id, "after": operation.handled, "limit": limit})
+    rows = connection.execute(_LETTERS.encode(), _behind(operation.id, operation.handled, limit))
     return [_Letter(*row) for row in rows]
+
+
+def _behind(operation_id: UUID, handled: int, limit: int) -> dict[str, Any]:
+    """The next numbers, added up here: PostgreSQL adds two small parameters as smallints, which end at 32,767."""
+    return {"id": operation_id, "after": handled, "last": handled + limit}
 
 
 def _refused(letter: _Letter, operation: BulkOperation) -> Verdict | None:
@@ -461,7 +466,7 @@ _SO_FAR = "SELECT handled FROM dead_letter_operation WHERE id = %s AND action = 
 _EDITED = f"""
 SELECT d.job_id, d.version FROM dead_letter_operation_item i
 JOIN dead_letter d ON d.job_id = i.job_id AND d.tenant_id = i.tenant_id AND d.purged_at IS NULL
-WHERE i.operation_id = %(id)s AND i.number > %(after)s AND i.number <= %(after)s + %(limit)s
+WHERE i.operation_id = %(id)s AND i.number > %(after)s AND i.number <= %(last)s
   AND d.status = 'pending' AND {_IS_EDITED}
 """  # noqa: S608
 
@@ -474,8 +479,7 @@ def _stored(
         row = connection.execute(_SO_FAR, [operation_id]).fetchone()
         if row is None:
             return {}
-        asked = {"id": operation_id, "after": row[0], "limit": at_once}
-        edited = connection.execute(_EDITED.encode(), asked).fetchall()
+        edited = connection.execute(_EDITED.encode(), _behind(operation_id, row[0], at_once)).fetchall()
     stored: dict[tuple[UUID, int], str | PermanentError | None] = {}
     for job_id, version in edited:
         try:

@@ -97,7 +97,7 @@ SELECT {columns} FROM (
     CROSS JOIN LATERAL (
         SELECT d.job_id, d.dlq_timestamp FROM dead_letter d
         WHERE d.tenant_id = %(tenant)s AND d.status = wanted.state AND d.purged_at IS NULL {conditions}
-        ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s + %(offset)s
+        ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s::bigint + %(offset)s
     ) AS few
     ORDER BY few.dlq_timestamp DESC, few.job_id DESC LIMIT %(limit)s OFFSET %(offset)s
 ) AS shown JOIN dead_letter d USING (job_id)
