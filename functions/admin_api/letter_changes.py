@@ -74,6 +74,20 @@ class LetterChanged(BaseModel):
     version: int
 
 
+class PayloadEdit(BaseModel):
+    """One edit of a payload."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    by: str
+    at: datetime
+    note: str | None
+    before: dict[str, JsonValue] = Field(description="Of the fields that differ from what had failed, those it had.")
+    after: dict[str, JsonValue] = Field(
+        description="Of the same fields, those that the edit left. Nothing in both: it took the edits before back."
+    )
+
+
 class LetterPayload(BaseModel):
     """The payload of a task that has failed."""
 
@@ -82,6 +96,9 @@ class LetterPayload(BaseModel):
     task_type: str
     original: dict[str, JsonValue] = Field(description="As it was tried.")
     edited: dict[str, JsonValue] | None = Field(description="As it will be tried, where somebody has edited it.")
+    edits: list[PayloadEdit] = Field(
+        description="Who edited it and how, the latest first; they stay when the letter is settled."
+    )
     version: int
 
 
@@ -169,6 +186,7 @@ class Bench:
             task_type=found.type.name,
             original=found.original,
             edited=found.edited,
+            edits=[PayloadEdit.model_validate(one) for one in found.edits],
             version=found.version,
         )
 

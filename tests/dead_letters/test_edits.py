@@ -101,6 +101,31 @@ def test_the_last_edit_counts_and_is_told_against_what_had_failed(fail: Fail, ed
     assert (letter["edit"]["before"], letter["edit"]["after"]) == ({"say": "hello"}, {"say": "two"})
 
 
+def test_every_edit_is_kept_with_who_made_it_whatever_comes_later(
+    fail: Fail, edit: Edit, database: Database, tenant_id: UUID
+):
+    job_id = fail()
+    for version, said in enumerate(("one", "two", "hello", "three"), 1):
+        edit(job_id, {"say": said}, version)
+    actions.retry(database, tenant_id, wish(job_id, 5), bucket=BUCKET)
+
+    found = edits.shown(database, tenant_id, job_id, bucket=BUCKET)
+    assert [(one.by, one.at, one.note) for one in found.edits] == [("kim", NOON, "A typing error")] * 4
+    assert [one.after for one in found.edits] == [{"say": "three"}, {}, {"say": "two"}, {"say": "one"}]
+    assert [one.before for one in found.edits] == [{"say": "hello"}, {}, {"say": "hello"}, {"say": "hello"}]
+    assert (found.original, found.edited) == ({"say": "three"}, None)
+
+
+def test_of_many_edits_the_last_are_kept(fail: Fail, edit: Edit, database: Database, tenant_id: UUID):
+    job_id = fail()
+    for version in range(1, edits.MOST_EDITS + 3):
+        edit(job_id, {"say": str(version)}, version)
+
+    found = edits.shown(database, tenant_id, job_id, bucket=BUCKET)
+
+    assert [one.after["say"] for one in found.edits] == [str(version) for version in range(22, 2, -1)]
+
+
 def test_an_edit_is_taken_back_by_what_the_payload_was(
     fail: Fail, edit: Edit, database: Database, tenant_id: UUID, admin: Connection
 ):
@@ -109,6 +134,9 @@ def test_an_edit_is_taken_back_by_what_the_payload_was(
         edit(job_id, {"say": "hello"})
     edit(job_id, {"say": "bye"})
     assert edit(job_id, {"say": "hello"}, 2) == 3
+    assert edits.shown(database, tenant_id, job_id, bucket=BUCKET).edited is None
+    with pytest.raises(RejectedRequestError, match="nothing to edit"):
+        edit(job_id, {"say": "hello"}, 3)
     actions.retry(database, tenant_id, wish(job_id, 3), bucket=BUCKET)
     assert rows(admin, "task")[0]["payload"] == {"say": "hello"}
 

@@ -179,7 +179,12 @@ def test_a_payload_is_edited_by_who_may_and_tried(
     assert (found.body["original"], found.body["edited"]) == ({"say": "hello"}, {"say": "bye"})
     assert (found.body["task_type"], found.headers["ETag"]) == ("echo", '"2"')
 
+    (made,) = found.body["edits"]
+    assert (made["before"], made["after"]) == ({"say": "hello"}, {"say": "bye"})
+
     assert change("retry", seen='"2"').status == 200
+    after = ask("", method="GET", path=f"{PATH}/{letter}/payload", groups=EDITOR)
+    assert (after.body["original"], after.body["edited"], after.body["edits"]) == ({"say": "bye"}, None, [made])
     assert '"say":"bye"' in queue.sent["counterfoil-tasks"][0]["MessageBody"]
     assert [task["payload"] for task in rows(admin, "task")] == [{"say": "bye"}]
 

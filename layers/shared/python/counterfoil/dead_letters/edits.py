@@ -1,11 +1,14 @@
 """Edits: another payload for a task that has failed, kept with its dead letter until the task is tried again.
 
 The fields that differ are kept with both values in the letter, which goes with its tenant; the audit trail holds hashes
-of them. The last edit stays with its letter when that is settled.
+of them. Edits stay with their letter when that is settled, the last ones of many.
 """
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -24,9 +27,25 @@ from counterfoil.tasks.registry import TaskType
 from counterfoil.tasks.store import Given
 from counterfoil.tasks.types import TYPES
 
+MOST_EDITS = 20
+"""That are kept of one letter."""
+
 
 class NotEditableError(RejectedRequestError):
     """The letter has no payload that may be another one."""
+
+
+@dataclass(frozen=True)
+class Edited:
+    """One edit of a payload: who made it, and what it changed of the payload that had failed."""
+
+    by: str
+    at: datetime
+    note: str | None
+    before: Mapping[str, JsonValue]
+    """Of the fields that differ, those that there were."""
+    after: Mapping[str, JsonValue]
+    """Of the same fields, those that there are. Nothing in both takes the edits before back."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +59,8 @@ class Editable:
     """As it will be tried, where somebody has edited it."""
     version: int
     """Of the letter."""
+    edits: Sequence[Edited]
+    """The latest first. They stay when the letter is settled."""
 
 
 def differing(before: Payload, after: Payload) -> list[str]:
@@ -73,7 +94,22 @@ def _editable(letter: Letter, given: Given | None, bucket: str | None) -> Editab
         raise NotEditableError("Only the payloads of tasks can be edited: the dead letter is about something else.")
     if type_.private or type_.on_accept is not None:
         raise NotEditableError(f"What a {type_.name} says is its user's: it cannot be edited.")
-    return Editable(type_, _payload(given, bucket), letter.edited_payload, letter.version)
+    original, edited = _payload(given, bucket), letter.edited_payload
+    if edited is not None and not differing(original, edited):
+        edited = None  # it was taken back
+    return Editable(type_, original, edited, letter.version, [_made(one) for one in _history(letter)])
+
+
+def _history(letter: Letter) -> list[JsonValue]:
+    """A letter's edits as they are stored, the latest first."""
+    if letter.edit is None:
+        return []
+    latest = {name: value for name, value in letter.edit.items() if name not in {"earlier", "settled"}}
+    return [latest, *letter.edit.get("earlier", ())]
+
+
+def _made(one: Any) -> Edited:
+    return Edited(**{**one, "at": datetime.fromisoformat(one["at"])})
 
 
 def edit(  # an edit is this many facts
@@ -103,11 +139,12 @@ def edit(  # an edit is this many facts
         "note": wish.note,
         "before": {name: found.original[name] for name in fields if name in found.original},
         "after": {name: payload[name] for name in fields if name in payload},
+        "earlier": _history(letter)[: MOST_EDITS - 1],
     }
 
     def once() -> Done:
         with database.tenant(tenant_id) as connection:
-            version = _keep(connection, tenant_id, wish, (payload, kept) if fields else None)
+            version = _keep(connection, tenant_id, wish, payload, kept)
             detail = {"changes": [_hashed(name, found, payload) for name in fields]}
             audit.record(connection, tenant_id, wish.operation("edited", version, detail))
             return Done(version)
@@ -122,15 +159,12 @@ RETURNING version
 """
 
 
-def _keep(
-    connection: Connection, tenant_id: UUID, wish: Wish, edited: tuple[Payload, dict[str, JsonValue]] | None
-) -> int:
-    payload, edit_ = edited or (None, None)
+def _keep(connection: Connection, tenant_id: UUID, wish: Wish, payload: Payload, edit_: Mapping[str, JsonValue]) -> int:
     values = {
         "job_id": wish.job_id,
         "version": wish.version,
-        "payload": None if payload is None else Jsonb(payload),
-        "edit": None if edit_ is None else Jsonb(edit_),
+        "payload": Jsonb(payload),
+        "edit": Jsonb(edit_),
     }
     row = connection.execute(_KEEP, values).fetchone()
     if row is None:
