@@ -38,6 +38,10 @@ M = TypeVar("M", bound=BaseModel)
 Query = Mapping[str, Any]
 
 
+class NotAllowedError(UsageError):
+    """Who asks may not see or do it."""
+
+
 @dataclass(frozen=True)
 class Api:
     """The API of one deployment, asked as one person."""
@@ -172,6 +176,8 @@ def _check(answer: httpx.Response) -> None:
     if answer.is_success:
         return
     sentence = _sentence(answer)
+    if answer.status_code == httpx.codes.FORBIDDEN:
+        raise NotAllowedError(sentence)
     if answer.is_client_error:
         wait = answer.headers.get("Retry-After", "")
         raise UsageError(f"{sentence} Ask again in {wait} s." if wait.isdigit() else sentence)

@@ -1,24 +1,28 @@
-"""`counterfoil audit verify`: whether the audit trail is as it was written."""
+"""`counterfoil audit verify`: whether the audit trail is as it was written, by the API."""
 
-from uuid import UUID
+from collections.abc import Iterator
+from contextlib import suppress
 
 import typer
 
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
+from cli.api import Api, NotAllowedError, reach
 from cli.dlq_options import AnyTenant, AsJson
-from cli.tenants import NOBODY, chosen
+from cli.failures import UsageError
+from cli.tenants import NOBODY
 from cli.terminal import page, print_json
-from counterfoil.db import Connection
 from counterfoil.dead_letters import audit
+from functions.admin_api.letter_changes import AuditPage, AuditRecord
 
 SUMMARY = "Check that nobody has changed the trail of who changed what."
+_PATH = "/api/admin/dlq/audit"
 
 app = typer.Typer(
     help=f"""{SUMMARY}
 
     Each entry holds a hash of itself and of the entry before it, so that one which was changed, taken out or put in
-    breaks the chain.
+    breaks the chain. The trail is asked of the API, and computed anew here: that of the local cloud, as an admin who is
+    made for you; or that of a deployment, whose address is in COUNTERFOIL_URL and an ID token for it in
+    COUNTERFOIL_TOKEN.
     """,
     no_args_is_help=True,
     add_completion=False,
@@ -35,16 +39,15 @@ def _group() -> None:
 def verify(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
     """Read the whole trail of each tenant and compute its hashes anew; ends with 1 where one is broken.
 
-    That of messages that could not be read, and of queues, is nobody's: `-`.
+    That of messages that could not be read, and of queues, is nobody's: `-`. It is for who may look at all tenants.
     """
-    cloud = Cloud.at(place_of(context.obj))
-    found: list[tuple[str, int, audit.Broken | None]] = []
-    for whose in () if tenant == NOBODY else chosen(cloud, tenant):
-        with cloud.database.tenant(whose.id) as connection:
-            found.append((whose.slug, *_verified(connection, whose.id)))
-    if tenant in {None, NOBODY}:
-        with cloud.database.delivery() as connection:
-            found.append((NOBODY, *_verified(connection, None)))
+    api = reach(context)
+    found = [_verified(api, slug) for slug in api.tenants(tenant)]
+    if tenant is None:
+        with suppress(NotAllowedError):
+            found.append(_verified(api, NOBODY))
+    if not found:
+        raise UsageError("There is no tenant whose trail may be looked at: nothing is verified.")
     if as_json:
         print_json(
             [
@@ -65,6 +68,30 @@ def verify(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson 
         raise typer.Exit(1)
 
 
-def _verified(connection: Connection, tenant_id: UUID | None) -> tuple[int, audit.Broken | None]:
-    newest = audit.page(connection, tenant_id, limit=1)
-    return newest[0].number if newest else 0, audit.verify(connection, tenant_id)
+def _verified(api: Api, slug: str) -> tuple[str, int, audit.Broken | None]:
+    """Whose trail, the number of its newest entry, and where it is broken."""
+
+    def newest() -> AuditPage:
+        return api.get(_PATH, AuditPage, tenant=slug, limit=1)
+
+    def head() -> tuple[int, bytes] | None:
+        told = newest().head
+        return None if told is None else (told.number, bytes.fromhex(told.hash))
+
+    first = newest()
+    broken = audit.verify(first.tenant_id, _from_the_first(api, slug), head)
+    return slug, first.entries[0].number if first.entries else 0, broken
+
+
+def _from_the_first(api: Api, slug: str) -> Iterator[audit.AuditEntry]:
+    """All entries by number, asked for when the first one is wanted: the API tells the newest first."""
+    records = [record for page in api.pages(_PATH, AuditPage, tenant=slug) for record in page.entries]
+    yield from map(_entry, reversed(records))
+
+
+def _entry(record: AuditRecord) -> audit.AuditEntry:
+    hashes = {
+        name: None if value is None else bytes.fromhex(value)
+        for name, value in record.model_dump(include={"note_hash", "previous_hash", "hash"}).items()
+    }
+    return audit.AuditEntry(**{**vars(record), **hashes})

@@ -114,12 +114,22 @@ class AuditRecord(BaseModel):
     version_after: int | None
     note_hash: str | None = Field(description="SHA-256 of the note, which is with the letter.")
     detail: dict[str, JsonValue]
+    previous_hash: str | None = Field(description="Of the entry before it; null: it is the first one.")
     hash: str = Field(description="SHA-256 of the hash of the entry before it and of this one.")
 
 
-class AuditPage(BaseModel):
-    """Entries, the newest first, and the cursor of the page after them."""
+class AuditHead(BaseModel):
+    """The entry that was written last, whether it is there or not."""
 
+    number: int
+    hash: str
+
+
+class AuditPage(BaseModel):
+    """Entries, the newest first, and the cursor of the page after them; and what else their hashes are computed of."""
+
+    tenant_id: UUID | None = Field(description="Whose they are; null: nobody's.")
+    head: AuditHead | None = Field(description="Of the whole trail; null: nothing was ever written.")
     entries: list[AuditRecord]
     next: int | None
 
@@ -247,14 +257,17 @@ def trail(asked: TrailFilter, caller: Caller, database: Database) -> AuditPage:
     tenant_id, _ = viewed_or_nobodys(database, asked.tenant, caller)
     target = None if asked.target is None else str(asked.target)
     with transaction(database, tenant_id) as connection:
+        head = audit.head(connection, tenant_id)
         found = audit.page(connection, tenant_id, limit=asked.limit + 1, before=asked.before, target=target)
     shown = found[: asked.limit]
     return AuditPage(
-        entries=[
-            AuditRecord.model_validate(
-                {**vars(one), "note_hash": one.note_hash and one.note_hash.hex(), "hash": one.hash.hex()}
-            )
-            for one in shown
-        ],
+        tenant_id=tenant_id,
+        head=None if head is None else AuditHead(number=head[0], hash=head[1].hex()),
+        entries=[AuditRecord.model_validate(vars(one) | _hex(one)) for one in shown],
         next=shown[-1].number if len(found) > asked.limit else None,
     )
+
+
+def _hex(entry: audit.AuditEntry) -> dict[str, str | None]:
+    hashes = {"note_hash": entry.note_hash, "previous_hash": entry.previous_hash, "hash": entry.hash}
+    return {name: None if value is None else value.hex() for name, value in hashes.items()}

@@ -9,12 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from cli import audit as trail
-from cli.cloud.cloud import Cloud
 from cli.dead_letters import app
 from cli.failures import UsageError
-from cli.postgres import Server
 from counterfoil.db import Connection, Database
-from tests.cli.test_tenants import CloudOf
+from tests.cli.reaching import let_them_ask
 from tests.dead_letters.letters import NOON, dying
 from tests.delivery.harness import FakeSqs, rows
 from tests.factories import make_task
@@ -28,13 +26,8 @@ def letter(
     api: None,  # what commands ask
     database: Database,
     admin: Connection,
-    postgres: Server,
-    migrated_database: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> UUID:
-    """The letter of a task that has failed, of the only tenant. Who verifies the trail reads the database."""
-    cloud: Any = CloudOf(postgres, migrated_database, database)
-    monkeypatch.setattr(Cloud, "at", lambda _: cloud)
+    """The letter of a task that has failed, of the only tenant."""
     acme = make_tenant("acme")
     task = make_task(admin, acme, status="failed", attempts=6, failed_at=NOON, error="It failed")
     return dying(database, acme)(worker="tasks", task_type="echo", work_id=task)
@@ -118,3 +111,31 @@ def test_a_trail_that_somebody_changed_is_found(letter: UUID, admin: Connection)
     assert told == [
         {"tenant": "acme", "entries": 1, "broken": {"number": 1, "why": "The entry is not as it was written."}}
     ]
+
+
+def test_a_trail_of_several_pages_is_verified_whole(letter: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        run("edit", letter, json.dumps({"say": str(number)}), *REASON)
+    monkeypatch.setattr("cli.api.PAGE", 2)
+    assert run("verify", "--tenant", "acme", of=trail.app) == "acme: whole, 5 entries\n"
+
+
+def test_a_trail_whose_newest_entry_is_gone_is_found(letter: UUID, admin: Connection) -> None:
+    run("edit", letter, '{"say": "bye"}', *REASON)
+    run("ignore", letter, *REASON)
+    with admin.transaction():
+        admin.execute("SET LOCAL session_replication_role = replica")
+        admin.execute("DELETE FROM audit_entry WHERE number = 2")
+    told = run("verify", "--tenant", "acme", of=trail.app, code=1)
+    assert told == "acme: broken at 2. The newest entries are missing.\n"
+
+
+def test_who_may_look_at_one_tenant_verifies_its_trail_alone(letter: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("ignore", letter, *REASON)
+    let_them_ask(monkeypatch, "[viewer tenant:acme]")
+    assert run("verify", of=trail.app) == "acme: whole, 1 entries\n"
+    with pytest.raises(UsageError, match="viewer"):
+        run("verify", "--tenant", "-", of=trail.app)
+    let_them_ask(monkeypatch, "[viewer tenant:gone]")
+    with pytest.raises(UsageError, match="nothing is verified"):
+        run("verify", of=trail.app)

@@ -15,6 +15,7 @@ from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings
 from counterfoil.work import KINDS, begin
 from functions.tasks.work import Means, carry_out
+from tests.dead_letters.trail import broken
 from tests.delivery.harness import Clock, FakeSqs, done
 from tests.delivery.requeued import QUEUE, Run, Task, row, sent
 
@@ -86,7 +87,7 @@ def test_work_that_dies_again_opens_the_same_letter_with_its_history(
     retry(database, tenant, outbox, letter, clock)
     assert sent(sqs, QUEUE)[1][0].revision == 3
     with database.tenant(tenant) as connection:
-        assert audit.verify(connection, tenant) is None
+        assert broken(connection, tenant) is None
         assert len(audit.page(connection, tenant, limit=20)) == 2
 
 

@@ -13,6 +13,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import audit
 from counterfoil.queues import pauses
 from counterfoil.queues.pauses import ChangedError, Pause, Wish
+from tests.dead_letters.trail import broken
 from tests.factories import NOW
 from tests.queues.conftest import Account
 
@@ -86,7 +87,7 @@ def test_who_did_it_is_in_the_trail_of_what_is_no_tenant_s(database: Database, a
     pauses.wish(database, wish(paused=False, seen=1, by="ann"))
     with database.delivery() as connection:
         entries = audit.page(connection, None, limit=10)
-        assert audit.verify(connection, None) is None
+        assert broken(connection, None) is None
     told = [
         (entry.action, entry.actor, list(entry.targets), entry.version_before, entry.version_after) for entry in entries
     ]

@@ -7,9 +7,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import audit
 from functions.admin_api.caller import Caller
 from tests.dead_letters.letters import NOON, dying
+from tests.dead_letters.trail import broken
 from tests.delivery.harness import FakeSqs, rows
 from tests.factories import make_task
 from tests.functions.admin_api.conftest import EVENT, Answer, Ask
@@ -228,9 +228,13 @@ def test_who_changed_what_is_told(change: Change, letter: UUID, ask: Ask, databa
     older = ask("", method="GET", path=f"{PATH}/audit", groups=VIEWER, query={"cursor": cursor})
     assert [one["action"] for one in older.body["entries"]] == ["edited"]
     assert older.body["next"] is None
+    [before] = older.body["entries"]
+    assert (before["previous_hash"], entry["previous_hash"]) == (None, before["hash"])
+    assert older.body["tenant_id"] == str(acme)
+    assert older.body["head"] == {"number": 2, "hash": entry["hash"]}
     assert "bye" not in older.text
     with database.tenant(acme) as connection:
-        assert audit.verify(connection, acme) is None
+        assert broken(connection, acme) is None
 
 
 def test_the_trail_of_one_letter_is_told(change: Change, letter: UUID, ask: Ask) -> None:

@@ -11,7 +11,7 @@ in a transaction of the delivery role, all others in one of `Database.tenant`.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -20,9 +20,6 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection
-
-PAGE = 1000
-"""Entries that are read at once, to be verified."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,7 @@ def record(connection: Connection, tenant_id: UUID | None, operation: Operation)
         ConflictError: another one took too long.
     """
     connection.execute(_LOCK, [tenant_id])
-    number, previous = _head(connection, tenant_id) or (0, None)
+    number, previous = head(connection, tenant_id) or (0, None)
     entry = AuditEntry(
         number=number + 1,
         recorded_at=operation.at,
@@ -124,24 +121,26 @@ def record(connection: Connection, tenant_id: UUID | None, operation: Operation)
     return entry.number
 
 
-def verify(connection: Connection, tenant_id: UUID | None) -> Broken | None:
-    """The first place where the chain is broken; None: it is whole. Reads PAGE entries at a time.
+def verify(
+    tenant_id: UUID | None, entries: Iterable[AuditEntry], head: Callable[[], tuple[int, bytes] | None]
+) -> Broken | None:
+    """The first place where a chain is broken; None: it is whole.
 
-    What is recorded meanwhile does no harm.
+    `entries` are all that there are, by number. `head` is asked before they are read and after: what is recorded
+    meanwhile does no harm.
     """
-    head = _head(connection, tenant_id) or (0, None)
+    written = head() or (0, None)
     number, previous = 0, None
-    while found := _after(connection, tenant_id, number):
-        for entry in found:
-            why = _wrong(entry, tenant_id, number, previous)
-            if why is None and entry.number == head[0] and entry.hash != head[1]:
-                why = "The entry is not the one that was written last."
-            if why is not None:
-                return Broken(number + 1, why)
-            number, previous = entry.number, entry.hash
-    if number < head[0]:
+    for entry in entries:
+        why = _wrong(entry, tenant_id, number, previous)
+        if why is None and entry.number == written[0] and entry.hash != written[1]:
+            why = "The entry is not the one that was written last."
+        if why is not None:
+            return Broken(number + 1, why)
+        number, previous = entry.number, entry.hash
+    if number < written[0]:
         return Broken(number + 1, "The newest entries are missing.")
-    last, _ = _head(connection, tenant_id) or (0, None)
+    last, _ = head() or (0, None)
     return Broken(last + 1, "The entry was not recorded as others are.") if number > last else None
 
 
@@ -177,17 +176,8 @@ def page(
     return [AuditEntry(*row) for row in rows]
 
 
-def _after(connection: Connection, tenant_id: UUID | None, number: int) -> list[AuditEntry]:
-    rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM audit_entry WHERE tenant_id {_of(tenant_id)}"  # noqa: S608  # names alone
-        " AND number > %(after)s ORDER BY number LIMIT %(limit)s".encode(),
-        {"tenant": tenant_id, "after": number, "limit": PAGE},
-    )
-    return [AuditEntry(*row) for row in rows]
-
-
-def _head(connection: Connection, tenant_id: UUID | None) -> tuple[int, bytes] | None:
-    """Number and hash of the last entry."""
+def head(connection: Connection, tenant_id: UUID | None) -> tuple[int, bytes] | None:
+    """Number and hash of the entry that was written last, whether it is there or not."""
     return connection.execute(_HEAD.format(_of(tenant_id)).encode(), {"tenant": tenant_id}).fetchone()
 
 
