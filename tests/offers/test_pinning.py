@@ -182,6 +182,43 @@ def test_who_moves_while_pools_are_pinned_is_in_one_of_them(town: Town):
     assert town.pin(LISBON, by=pin_late) == []
 
 
+def test_who_is_deleted_while_a_pool_is_pinned_is_left_out_of_it(town: Town):
+    leaver, stays = town.settle(), town.settle()
+
+    with ThreadPoolExecutor(1) as thread:
+        with town.database.tenant(town.tenant_id) as connection:
+            connection.execute("DELETE FROM profile WHERE user_id = %s", [leaver])
+            pinned = thread.submit(town.pin)
+            while not town.admin.execute("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchall():
+                assert not pinned.done()
+        (send,) = pinned.result(timeout=30)
+
+    assert town.shards() == [("0", [stays])]
+    assert set(town.jobs()) == {stays}
+    assert send.message.revision == 1
+
+
+def test_the_jobs_of_days_before_are_not_read_to_see_who_waits(town: Town, admin: Connection):
+    many(admin, town.tenant_id, 300)
+    admin.execute(
+        """
+        INSERT INTO matchmaking_jobs (date, timezone, user_id, status, tenant_id, shard_id, completed_at, offers)
+        SELECT %(day)s::date - days, %(zone)s, user_id, 'completed', tenant_id, user_id, now(),
+               to_jsonb(repeat('-', 900))
+        FROM profile, generate_series(1, 20) AS days
+        """,
+        {"day": BERLIN.date, "zone": BERLIN.zone},
+    )
+    admin.execute("VACUUM ANALYZE matchmaking_jobs")
+
+    with town.database.tenant(town.tenant_id) as connection:
+        (waits,) = pinning.waiting(connection, town.tenant_id, [BERLIN])
+        whole = connection.execute("SELECT pg_stat_get_xact_tuples_returned('matchmaking_jobs'::regclass)").fetchone()
+
+    assert waits.people == 300
+    assert whole == (0,)  # rows that were read one after another, by no index
+
+
 def test_a_pool_that_would_have_nobody_left_is_not_pinned(town: Town):
     mover = town.settle()
 

@@ -84,7 +84,7 @@ def test_whoever_blocked_whom_they_are_not_offered_and_nobody_twice_within_the_d
     block(1, 9)
     block(5, 2)
     block(4, 6)  # of the other shard
-    for days, candidate in ((2, 12), (3, 13)):
+    for days, candidate in ((2, 12), (3, 13), (-1, 14), (-3, 15)):  # this date is served late, after the next one
         day = DAY - timedelta(days=days)
         (earlier,) = pin(admin, tenant, [user(1)], day=day)
         write(database, tenant, earlier, results([(user(1), [user(candidate)])]))
@@ -96,7 +96,7 @@ def test_whoever_blocked_whom_they_are_not_offered_and_nobody_twice_within_the_d
         assert store.excluded(connection, shard.id) == kept
 
     found = [(int.from_bytes(kept[at : at + 4]), UUID(bytes=kept[at + 4 : at + 20])) for at in range(0, len(kept), 20)]
-    assert found == [(0, user(9)), (0, user(12)), (1, user(5))]
+    assert found == [(0, user(9)), (0, user(12)), (0, user(14)), (1, user(5))]
 
 
 def test_a_try_that_lost_its_claim_pins_nothing(
@@ -107,6 +107,14 @@ def test_a_try_that_lost_its_claim_pins_nothing(
         store.pin_excluded(connection, given(database, tenant, shards[0]), 30, 7)
     with database.tenant(tenant) as connection:
         assert store.excluded(connection, shards[0]) is None
+
+
+def test_what_follows_in_the_transaction_is_planned_as_always(database: Database, tenant: UUID, shards: list[UUID]):
+    with database.tenant(tenant) as connection:
+        found = store.given(connection, shards[0])
+        assert found is not None
+        store.write(connection, found, results([(user(1), [])]), NOW)
+        assert connection.execute("SHOW enable_nestloop").fetchone() == ("on",)
 
 
 def test_offers_stand_in_jobs_and_rows(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):

@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection
 from counterfoil.offers.due import Due
+from counterfoil.offers.plans import of_many
 from counterfoil.offers.rules import VERSION, Rules
 from counterfoil.work import KINDS, Send, owe
 
@@ -32,13 +33,14 @@ WITH RECURSIVE zone (name) AS (
 SELECT name FROM zone WHERE name IS NOT NULL
 """
 _QUEUED = "SELECT timezone, date FROM offer_pool WHERE tenant_id = %(tenant)s AND date BETWEEN %(first)s AND %(last)s"
-# Statistics are always older than today's jobs, and say that there are none. By loops in loops, which are then planned,
-# twenty thousand people took more than a minute.
-_PLAN = "SELECT set_config('enable_nestloop', 'off', true), set_config('work_mem', '64MB', true)"
+# The dates stand by themselves, too: from the others alone PostgreSQL would not read them by an index.
 _WAITING = """
 SELECT due.zone, count(*) FROM unnest(%(zones)s::text[], %(dates)s::date[]) AS due (zone, date)
 JOIN profile p ON p.tenant_id = %(tenant)s AND p.timezone = due.zone AND p.is_active
-WHERE NOT EXISTS (SELECT FROM matchmaking_jobs j WHERE j.date = due.date AND j.user_id = p.user_id)
+WHERE NOT EXISTS (
+    SELECT FROM matchmaking_jobs j
+    WHERE j.date = ANY (%(dates)s::date[]) AND j.date = due.date AND j.user_id = p.user_id
+)
 GROUP BY due.zone
 """
 _WAITING_IN = """
@@ -48,19 +50,22 @@ WHERE tenant_id = %(tenant)s AND timezone = %(zone)s AND is_active
 """
 # A statement of its own: the one that waited for the lock would not see what was pinned meanwhile. One pool of a
 # tenant's date at a time, for whoever moves from zone to zone may wait in two.
-_LOCK = f"{_PLAN}, pg_advisory_xact_lock(hashtextextended('offers/' || %(tenant)s::text || %(date)s::date, 0))"
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('offers/' || %(tenant)s::text || %(date)s::date, 0))"
 _IS_PINNED = "SELECT EXISTS (SELECT FROM offer_pool WHERE id = %(pool)s)"
-# One statement, so that all of it is as of one moment. Who is in another pool of the date has a job of it and is left
+# One statement, so that all of it is as of one moment; who is deleted meanwhile is left out, since rows are locked here
+# as the foreign key of the jobs locks them. Who is in another pool of the date has a job of it and is left
 # out of this one. Ids of jobs are one UUIDv7 counted on: in order, and without a random number for each, they take a
 # third off the work.
 _SHARE_OUT = """
-WITH waiting AS MATERIALIZED (
-    SELECT user_id, packed, ((row_number() OVER in_order - 1) / %(each)s)::integer AS number,
-           ((SELECT left(uuidv7()::text, 28)) || lpad(to_hex(row_number() OVER in_order), 8, '0'))::uuid AS job_id
-    FROM profile p
+WITH there AS MATERIALIZED (
+    SELECT user_id, packed FROM profile p
     WHERE tenant_id = %(tenant)s AND timezone = %(zone)s AND is_active
       AND NOT EXISTS (SELECT FROM matchmaking_jobs j WHERE j.date = %(date)s AND j.user_id = p.user_id)
-    WINDOW in_order AS (ORDER BY user_id) ORDER BY user_id LIMIT %(most)s
+    ORDER BY user_id LIMIT %(most)s FOR KEY SHARE OF p
+), waiting AS MATERIALIZED (
+    SELECT user_id, packed, ((row_number() OVER in_order - 1) / %(each)s)::integer AS number,
+           ((SELECT left(uuidv7()::text, 28)) || lpad(to_hex(row_number() OVER in_order), 8, '0'))::uuid AS job_id
+    FROM there WINDOW in_order AS (ORDER BY user_id)
 ), queued AS (
     INSERT INTO matchmaking_jobs (id, date, timezone, user_id, status, tenant_id, shard_id)
     SELECT job_id, %(date)s, %(zone)s, user_id, 'pending', %(tenant)s, (%(ids)s::uuid[])[number + 1] FROM waiting
@@ -117,8 +122,8 @@ def pinned(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> set[
 def waiting(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> list[Waiting]:
     """Which of `dues`, each of another zone, somebody waits for, and how many do."""
     values = {"tenant": tenant_id, "zones": [due.zone for due in dues], "dates": [due.date for due in dues]}
-    connection.execute(_PLAN)
-    found: dict[str, int] = dict(connection.execute(_WAITING, values).fetchall())
+    with of_many(connection):
+        found: dict[str, int] = dict(connection.execute(_WAITING, values).fetchall())
     return [Waiting(due, found[due.zone]) for due in dues if due.zone in found]
 
 
@@ -156,7 +161,8 @@ def _share_out(
     is_pinned = connection.execute(_IS_PINNED, mine).fetchone() == (True,)
     if is_pinned is not is_late:
         return []
-    ((people,),) = connection.execute(_WAITING_IN, mine).fetchall()
+    with of_many(connection):
+        ((people,),) = connection.execute(_WAITING_IN, mine).fetchall()
     if not people:
         return []
     each = shard_users if rules.most_offered is None else UNBOUNDED
@@ -174,5 +180,6 @@ def _share_out(
         "ids": [uuid5(pool, name) for name in names],
         "names": names,
     }
-    rows = connection.execute(statement, values).fetchall()
+    with of_many(connection):
+        rows = connection.execute(statement, values).fetchall()
     return owe(connection, KINDS[WORKER], rows, now, now)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from counterfoil.db import Connection
 from counterfoil.errors import ConflictError, StaleClaimError
 from counterfoil.offers import arrays
+from counterfoil.offers.plans import of_many
 from counterfoil.work import KINDS, Send, owe
 
 WORKER = "offers"
@@ -34,7 +35,8 @@ _READ_ANEW = """
 SELECT u.number::integer - 1, p.packed FROM unnest(%s::uuid[]) WITH ORDINALITY AS u (id, number)
 JOIN profile p ON p.user_id = u.id ORDER BY u.number
 """
-# Of the dates on which anybody was offered anything, one look for each user.
+# Of the dates on which anybody was offered anything, before and (where this one is served late) after it, one look for
+# each user: OFFSET keeps PostgreSQL from reading the offers of everybody.
 _EXCLUDE = """
 UPDATE offer_shard SET excluded = coalesce((
     SELECT string_agg(int4send(number) || uuid_send(candidate_id), ''::bytea ORDER BY number, candidate_id) FROM (
@@ -42,23 +44,22 @@ UPDATE offer_shard SET excluded = coalesce((
             SELECT id, number::integer - 1 AS number FROM unnest(%(users)s::uuid[]) WITH ORDINALITY AS u (id, number)
         ), day AS MATERIALIZED (
             SELECT DISTINCT date FROM offer_pool
-            WHERE tenant_id = %(tenant)s AND date >= %(date)s - %(days)s AND date < %(date)s
+            WHERE tenant_id = %(tenant)s AND date BETWEEN %(date)s - %(days)s AND %(date)s + %(days)s
+              AND date <> %(date)s
         )
         SELECT u.number, b.blocked_id AS candidate_id FROM served u JOIN profile_block b ON b.user_id = u.id
         UNION
         SELECT u.number, b.user_id FROM served u JOIN profile_block b ON b.blocked_id = u.id
         UNION
-        SELECT u.number, o.candidate_id FROM day CROSS JOIN served u
-        JOIN offers o ON o.date = day.date AND o.user_id = u.id
+        SELECT u.number, o.candidate_id FROM day CROSS JOIN served u CROSS JOIN LATERAL (
+            SELECT candidate_id FROM offers WHERE date = day.date AND user_id = u.id OFFSET 0
+        ) AS o
     ) AS excluded
 ), ''::bytea)
 WHERE id = %(id)s AND claim_token = %(token)s
 RETURNING excluded
 """
 _EXCLUDED = "SELECT excluded FROM offer_shard WHERE id = %s"
-# Statistics are older than today's jobs, and say that there are none: loops in loops are planned, and take minutes.
-# What ten thousand users are offered fits into so much memory.
-_PLAN = "SELECT set_config('enable_nestloop', 'off', true), set_config('work_mem', '64MB', true)"
 # Who has been served by now, or is no more, is offered nothing.
 _COMPLETE = """
 WITH served AS (
@@ -237,22 +238,9 @@ def write(connection: Connection, shard: Given, results: Results, now: datetime)
         "expires_at": shard.expires_at,
         "now": now,
     }
-    connection.execute(_PLAN)
-    ((completed,),) = connection.execute(
-        _COMPLETE,
-        values
-        | {
-            "version": results.version,
-            "users": results.users,
-            "documents": results.documents,
-            "hashes": results.hashes,
-            "whose": results.whose,
-            "candidates": results.candidates,
-            "ids": results.ids,
-            "ranks": results.ranks,
-            "scores": results.scores,
-        },
-    ).fetchall()
+    arrays_ = {name: value for name, value in vars(results).items() if name != "faults"}
+    with of_many(connection):
+        ((completed,),) = connection.execute(_COMPLETE, values | arrays_).fetchall()
     failed, sends = _put_aside(connection, shard, results.faults, values) if results.faults else (0, [])
     connection.execute(_COUNT, [completed, failed, shard.id])
     return Written(completed, failed, sends)
