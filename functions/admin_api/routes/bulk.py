@@ -40,7 +40,7 @@ _ASKED = responses(
 _ASKED[202]["headers"] = VERSIONED
 _SHOWN = responses({200: (LetterOperation, "How far it is.")}, 404, 422)
 _SHOWN[200]["headers"] = VERSIONED
-_STEERED = responses({200: (LetterOperation, "It is done.")}, 404, 409, 412, 413, 428, 429)
+_STEERED = responses({200: (LetterOperation, "It is done.")}, 404, 409, 412, 413, 422, 428, 429)
 _STEERED[200]["headers"] = VERSIONED
 
 
@@ -49,6 +49,7 @@ _STEERED[200]["headers"] = VERSIONED
 )
 def retry_dead_letters(asked: Annotated[bulk.BulkRetry, Body()]) -> Response[BulkPreview | LetterOperation]:
     """The works of many dead letters are begun anew, so many a second."""
+    only()
     return _asked(bulk.asked("retry", asked, change()))
 
 
@@ -57,12 +58,14 @@ def retry_dead_letters(asked: Annotated[bulk.BulkRetry, Body()]) -> Response[Bul
 )
 def resolve_dead_letters(asked: Annotated[bulk.BulkResolution, Body()]) -> Response[BulkPreview | LetterOperation]:
     """The failures of many dead letters were dealt with in another way."""
+    only()
     return _asked(bulk.asked("resolve", asked, change()))
 
 
 @routes.post("/api/admin/dlq/bulk-ignore", summary="Ignore many dead letters", tags=["dead letters"], responses=_ASKED)
 def ignore_dead_letters(asked: Annotated[bulk.BulkIgnoring, Body()]) -> Response[BulkPreview | LetterOperation]:
     """Nothing is done about many dead letters."""
+    only()
     return _asked(bulk.asked("ignore", asked, change()))
 
 
@@ -117,6 +120,7 @@ def list_letter_operation_items(
 )
 def pause_letter_operation(operation_id: Id, condition: IfMatch = None) -> Response[LetterOperation]:
     """An operation is held. What it has begun goes on."""
+    only()
     return _versioned(200, bulk.steered(operation_id, "pause", condition, change()))
 
 
@@ -128,6 +132,7 @@ def pause_letter_operation(operation_id: Id, condition: IfMatch = None) -> Respo
 )
 def resume_letter_operation(operation_id: Id, condition: IfMatch = None) -> Response[LetterOperation]:
     """An operation goes on where it was paused."""
+    only()
     return _versioned(200, bulk.steered(operation_id, "resume", condition, change()))
 
 
@@ -139,6 +144,7 @@ def resume_letter_operation(operation_id: Id, condition: IfMatch = None) -> Resp
 )
 def abort_letter_operation(operation_id: Id, condition: IfMatch = None) -> Response[LetterOperation]:
     """An operation ends for good. What it has begun goes on."""
+    only()
     return _versioned(200, bulk.steered(operation_id, "abort", condition, change()))
 
 

@@ -62,9 +62,10 @@ def show_chat_session(
     "that waits for its answer is cancelled, and gets none. The tasks of its messages stay as they ended, without "
     "payload and result: the same request under the `idempotency_key` of one of them begins nothing anew.",
     tags=["chat"],
-    responses=responses({204: (None, "It is gone.")}, 400, 404, 413, 415, 429),
+    responses=responses({204: (None, "It is gone.")}, 400, 404, 413, 415, 422, 429),
 )
 def delete_chat_session(session_id: Id) -> Response[None]:
     """One of the caller's own conversations is deleted, with all that was said in it."""
+    only()
     chat.delete(session_id, change())
     return Response(204)

@@ -44,6 +44,7 @@ def retry_dead_letter(
     job_id: Id, asked: Annotated[letter_changes.LetterRetry | None, Body()] = None, condition: IfMatch = None
 ) -> Response[letter_changes.LetterChanged]:
     """A dead letter's work, which has failed, is begun anew."""
+    only()
     return _versioned(_bench().retry(job_id, asked, condition, change()))
 
 
@@ -52,6 +53,7 @@ def resolve_dead_letter(
     job_id: Id, asked: Annotated[letter_changes.LetterResolution, Body()], condition: IfMatch = None
 ) -> Response[letter_changes.LetterChanged]:
     """A dead letter's failure was dealt with in another way."""
+    only()
     return _versioned(_bench().resolve(job_id, asked, condition, change()))
 
 
@@ -60,6 +62,7 @@ def ignore_dead_letter(
     job_id: Id, asked: Annotated[letter_changes.LetterIgnoring, Body()], condition: IfMatch = None
 ) -> Response[letter_changes.LetterChanged]:
     """Nothing is done about a dead letter."""
+    only()
     return _versioned(_bench().ignore(job_id, asked, condition, change()))
 
 
@@ -80,6 +83,7 @@ def edit_payload(
     job_id: Id, asked: Annotated[letter_changes.LetterEdit, Body()], condition: IfMatch = None
 ) -> Response[letter_changes.LetterChanged]:
     """A dead letter's task is tried with another payload when it is tried again."""
+    only()
     return _versioned(_bench().edit(job_id, asked, condition, change()))
 
 

@@ -77,10 +77,11 @@ def list_purges(
             200: (purging.LetterPurge, "All of its letters are back."),
             202: (purging.LetterPurge, "Its letters come back by and by."),
         },
-        *(404, 409, 413, 429),
+        *(404, 409, 413, 422, 429),
     ),
 )
 def undo_purge(purge_id: Id) -> Response[purging.LetterPurge]:
     """The letters of a purge are had back within a week, but for their messages in SQS."""
+    only()
     undone = purging.undo(purge_id, change())
     return answer(200 if undone.is_complete else 202, undone)

@@ -63,6 +63,7 @@ def pause_queue(
     worker: Worker, asked: Annotated[queues.QueueSwitch, Body()], condition: IfMatch = None
 ) -> Response[queues.QueueState]:
     """A worker's queue is not read until it is resumed. What waits there loses no attempt."""
+    only()
     return _switched(hall().switch(worker, asked, condition, change(), is_paused=True))
 
 
@@ -71,6 +72,7 @@ def resume_queue(
     worker: Worker, asked: Annotated[queues.QueueSwitch, Body()], condition: IfMatch = None
 ) -> Response[queues.QueueState]:
     """A worker's queue is read again."""
+    only()
     return _switched(hall().switch(worker, asked, condition, change(), is_paused=False))
 
 

@@ -76,24 +76,28 @@ def show_review(document_id: Id) -> Response[reviews.Review]:
 @routes.post("/api/admin/reviews/merge", summary="Merge two clusters", tags=["reviews"], responses=_DECISION)
 def merge(asked: Annotated[reviews.Merge, Body()]) -> Response[reviews.Decided]:
     """Two clusters are one."""
+    only()
     return answer(200, reviews.merge(asked, change()))
 
 
 @routes.post("/api/admin/reviews/split", summary="Split a cluster", tags=["reviews"], responses=_DECISION)
 def split(asked: Annotated[reviews.Split, Body()]) -> Response[reviews.Decided]:
     """A document does not belong to its cluster."""
+    only()
     return answer(200, reviews.split(asked, change()))
 
 
 @routes.post("/api/admin/reviews/accept", summary="Accept a difference", tags=["reviews"], responses=_WORD)
 def accept(asked: Annotated[reviews.Difference, Body()]) -> Response[reviews.DifferenceSettled]:
     """A difference may be."""
+    only()
     return answer(200, reviews.say("accepted", asked, change()))
 
 
 @routes.post("/api/admin/reviews/dispute", summary="Dispute a difference", tags=["reviews"], responses=_WORD)
 def dispute(asked: Annotated[reviews.Difference, Body()]) -> Response[reviews.DifferenceSettled]:
     """A difference may not be."""
+    only()
     return answer(200, reviews.say("disputed", asked, change()))
 
 
@@ -102,6 +106,7 @@ def dispute(asked: Annotated[reviews.Difference, Body()]) -> Response[reviews.Di
 )
 def confirm(document_id: Id, asked: Annotated[reviews.Confirm, Body()]) -> Response[reviews.Decided]:
     """A document belongs to another one."""
+    only()
     return answer(200, reviews.confirm(document_id, asked, change()))
 
 
@@ -110,4 +115,5 @@ def confirm(document_id: Id, asked: Annotated[reviews.Confirm, Body()]) -> Respo
 )
 def reject(document_id: Id, asked: Annotated[reviews.Reject, Body()]) -> Response[reviews.Decided]:
     """A document does not belong to others."""
+    only()
     return answer(200, reviews.reject(document_id, asked, change()))

@@ -42,6 +42,7 @@ FORMS = (tasks.TaskOrder,)
 )
 def submit_task(order: Annotated[tasks.TaskOrder, Body()]) -> Response[tasks.TaskDetail]:
     """A task is accepted, once for each `idempotency_key`."""
+    only()
     status, task = desk().submit(order, change())
     return answer(status, task)
 
@@ -83,8 +84,9 @@ def show_task(job_id: Id) -> Response[tasks.TaskHistory]:
     "/api/tasks/<job_id>/cancel",
     summary="Cancel a task",
     tags=["tasks"],
-    responses=responses({200: (tasks.TaskDetail, "It is cancelled.")}, 400, 404, 409, 413, 415, 429),
+    responses=responses({200: (tasks.TaskDetail, "It is cancelled.")}, 400, 404, 409, 413, 415, 422, 429),
 )
 def cancel_task(job_id: Id) -> Response[tasks.TaskDetail]:
     """A task that is not over is cancelled: it is not begun any more, and a try under way changes nothing."""
+    only()
     return answer(200, desk().cancel(job_id, change()))

@@ -8,7 +8,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body
 from counterfoil.settings import settings
 from functions.admin_api import uploads
 from functions.admin_api.problems import responses
-from functions.admin_api.routes.common import answer, change, routes_of
+from functions.admin_api.routes.common import answer, change, only, routes_of
 
 routes = routes_of()
 FORMS = (uploads.Upload,)
@@ -23,6 +23,7 @@ FORMS = (uploads.Upload,)
 )
 def create_upload(wanted: Annotated[uploads.Upload, Body()]) -> Response[uploads.UploadForm]:
     """Leave to upload a file: a form to be posted to S3."""
+    only()
     bucket = settings().uploads_bucket
     assert bucket is not None  # the row lets files be uploaded, and the stack tells where
     return answer(201, uploads.admit(wanted, change(), bucket))

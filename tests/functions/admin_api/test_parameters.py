@@ -7,10 +7,12 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from functions.admin_api.handler import document
+from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import Ask
-from tests.functions.admin_api.rights import RIGHTS, World, surround
+from tests.functions.admin_api.rights import RIGHTS, World, described, parts, surround
 
-LOOKING = {f"GET {path}": operations["get"] for path, operations in document()["paths"].items() if "get" in operations}
+OPERATIONS = described(document())
+SEEN = {"if-match": '"1"'}
 MISSPELT = {"tenent": "acme"}
 
 
@@ -21,22 +23,43 @@ def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.M
     return World(database, admin, "acme")
 
 
-def test_a_parameter_that_no_route_knows_is_named_by_each(ask: Ask, world: World) -> None:
-    things = world.things()
+def test_a_parameter_that_no_route_knows_is_named_by_each_and_nothing_is_done(ask: Ask, world: World) -> None:
     wrong = []
-    for operation in LOOKING:
-        asked = RIGHTS[operation].ask(things)
-        sound, misspelt = (
-            ask("", method="GET", path=asked.path, query={**asked.query, **more}, groups="[admin tenant:*]")
-            for more in ({}, MISSPELT)
+    for operation in OPERATIONS:
+        (method, _), right = parts(operation), RIGHTS[operation]
+        asked = right.ask(world.things())
+        misspelt, sound = (
+            ask(
+                asked.body,
+                method=method,
+                path=asked.path,
+                query={**asked.query, **more},
+                groups="[admin tenant:*]",
+                headers=SEEN,
+            )
+            for more in (MISSPELT, {})
         )
-        if sound.status != 200 or (misspelt.status, "'tenent'" in misspelt.text) != (422, True):
-            wrong.append((operation, sound.status, misspelt.status))
+        named = (misspelt.status, "'tenent'" in misspelt.text) == (422, True)
+        if not named or sound.status not in right.answers:  # of the same thing, still in its first version
+            wrong.append((operation, misspelt.status, sound.status))
 
-    assert LOOKING
     assert wrong == []
 
 
-@pytest.mark.parametrize("operation", LOOKING.values(), ids=LOOKING)
+def test_a_dry_run_that_is_asked_for_in_the_wrong_place_begins_nothing(
+    ask: Ask, world: World, admin: Connection
+) -> None:
+    letter = world.things().letter
+    before = rows(admin, "dead_letter_operation")
+
+    answer = ask(
+        {"job_ids": [letter]}, path="/api/admin/dlq/bulk-retry", query={"dry_run": "true"}, groups="[admin tenant:*]"
+    )
+
+    assert (answer.status, answer.body["detail"]) == (422, "There is no parameter 'dry_run'.")
+    assert rows(admin, "dead_letter_operation") == before
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 def test_that_it_may_be_refused_is_described(operation: Mapping[str, Any]) -> None:
     assert "422" in operation["responses"]
