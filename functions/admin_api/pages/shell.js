@@ -7,36 +7,17 @@ import { DropZone } from "./documents/drop.js";
 import { PausedBanner } from "./overview/overview.js";
 import { Notice, useTitle } from "./parts.js";
 import { KeysHelp } from "./keys.js";
+import { lastOf, NOBODY, showsNobodys, tenantOf, tenantsOf } from "./tenant.js";
 import { ZoneSwitch } from "./times.js";
 
-const KEPT = "counterfoil.tenant";
-
-// The tenant whose things are shown: that of the address, the only one of the token, or the last one.
-export function tenantOf(place, session) {
-  const named = place.query.get("tenant");
-  const own = tenants(session);
-  if (named) {
-    sessionStorage.setItem(KEPT, named);
-    return named;
-  }
-  const last = sessionStorage.getItem(KEPT);
-  if (own.every) {
-    return last;
-  }
-  return own.slugs.includes(last) ? last : (own.slugs[0] ?? null);
-}
-
-function tenants(session) {
-  const named = session.groups.filter((group) => group.startsWith("tenant:")).map((group) => group.slice(7));
-  return { every: named.includes("*"), slugs: named.filter((slug) => slug !== "*").sort() };
-}
-
 function TenantChoice({ place, session }) {
-  const { every, slugs } = tenants(session);
+  const { every, slugs } = tenantsOf(session);
   const tenant = tenantOf(place, session) ?? "";
   const [text, setText] = useState(tenant);
   useEffect(() => setText(tenant), [tenant]);
-  const choose = (slug) => slug && slug !== tenant && go(place.words[0], { tenant: slug });
+  const [view] = place.words;
+  const choose = (slug) =>
+    slug && slug !== tenant && go(slug === NOBODY && !showsNobodys(view) ? "dead-letters" : view, { tenant: slug });
   if (every) {
     return html`<form class="tenant" onSubmit=${(event) => (event.preventDefault(), choose(text.trim()))}>
       <label for="tenant">Tenant</label>
@@ -54,22 +35,25 @@ function TenantChoice({ place, session }) {
   return tenant ? html`<span class="tenant">Tenant <b>${tenant}</b></span>` : null;
 }
 
-function Links({ place, tenant, views }) {
+// `last`: for the views that have nothing of nobody's.
+function Links({ place, tenant, last, views }) {
   const here = views[place.words[0]]?.under ?? place.words[0];
   return Object.entries(views)
     .filter(([, { title }]) => title)
     .map(
       ([word, { title }]) =>
-        html`<a href=${go.href(word, { tenant })} aria-current=${here === word ? "page" : undefined}>${title}</a>`,
+        html`<a href=${go.href(word, { tenant: showsNobodys(word) ? tenant : last })}
+          aria-current=${here === word ? "page" : undefined}>${title}</a>`,
     );
 }
 
 export function Shell({ place, session, views, children }) {
   const tenant = tenantOf(place, session);
+  const last = tenant === NOBODY ? lastOf(session) : tenant;
   const content =
     tenant !== null || views[place.words[0]]?.bare
       ? children
-      : tenants(session).every
+      : tenantsOf(session).every
         ? html`<${Notice} alone title="Which tenant?">Your role is for every tenant. Write the slug of one into the field above.<//>`
         : html`<${Notice} alone title="There is nothing for you yet"
             >Your account belongs to no tenant. Ask an admin to add you to the group <code>tenant:</code> and its slug,
@@ -78,8 +62,8 @@ export function Shell({ place, session, views, children }) {
   return html`
     <a class="skip" href="#content">Skip to the content</a>
     <header class="top">
-      <a class="brand" href=${go.href("", { tenant })}><${Mark} /> Counterfoil</a>
-      <nav aria-label="Main"><${Links} place=${place} tenant=${tenant} views=${views} /></nav>
+      <a class="brand" href=${go.href("", { tenant: last })}><${Mark} /> Counterfoil</a>
+      <nav aria-label="Main"><${Links} place=${place} tenant=${tenant} last=${last} views=${views} /></nav>
       <${TenantChoice} place=${place} session=${session} />
       <${ZoneSwitch} />
       <div class="user">
@@ -87,9 +71,9 @@ export function Shell({ place, session, views, children }) {
         <button type="button" onClick=${() => session.signOut()}>Sign out</button>
       </div>
     </header>
-    <${PausedBanner} tenant=${tenant} />
+    <${PausedBanner} tenant=${last} />
     <main id="content" tabindex="-1">${content}</main>
-    <${DropZone} tenant=${tenant} />
+    <${DropZone} tenant=${tenant === NOBODY ? null : tenant} />
     <footer><${KeysHelp} /> <a href=${LICENSES} target="_blank" rel="noreferrer">Licences of what this page uses</a></footer>
   `;
 }

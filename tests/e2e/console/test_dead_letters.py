@@ -7,6 +7,7 @@ from playwright.sync_api import expect
 
 from cli.tenants import Tenant
 from tests.e2e.console.conftest import Console
+from tests.e2e.console.failing import Failing
 from tests.e2e.console.looks import looks
 from tests.e2e.console.reading import rows
 
@@ -87,3 +88,27 @@ def test_the_list_is_gone_through_by_keyboard(console: Console, shown: Tenant) -
     rows(page, "Letters").first.get_by_role("link").press("Enter")
     expect(page.get_by_role("heading", name="What happened")).to_be_visible()
     expect(page.locator("main")).to_be_focused()
+
+
+def test_nobodys_letters_are_settled_one_by_one_and_stay_apart(
+    console: Console, failing: Failing, tenant: Tenant
+) -> None:
+    failing.poison(f"word-{tenant.slug}")
+    page = console.opened("operator", tenant)
+    page.get_by_role("link", name=re.compile("^Nobody")).click()
+    expect(page.get_by_text("They are looked at and settled one by one.")).to_be_visible()
+    first = rows(page, "Letters").first.get_by_role("link")
+    expect(first).to_be_visible()
+    for name in ("Operations", "Purges"):
+        expect(page.get_by_role("link", name=name)).to_have_count(0)
+    expect(page.get_by_role("button", name="Export…")).to_have_count(0)
+    expect(page.get_by_role("group", name="Many letters")).to_have_count(0)
+    expect(page.get_by_role("checkbox")).to_have_count(0)
+    looks(page, "dead-letters-of-nobody")
+
+    first.focus()
+    page.keyboard.press("e")
+    expect(page.get_by_role("dialog")).to_contain_text("Resolve this dead letter?")
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="Documents", exact=True).click()
+    expect(page.get_by_label("Tenant", exact=True)).to_have_value(tenant.slug)

@@ -4,7 +4,7 @@ import { html } from "htm/preact";
 import { ask, useAnswer } from "../api.js";
 import { Failure, Id, Notice, Pages, useTitle, Waiting, Who } from "../parts.js";
 import { go, usePlace } from "../place.js";
-import { tenantOf } from "../shell.js";
+import { tenantOf } from "../tenant.js";
 import { number, Time } from "../times.js";
 
 const EVERY_SECONDS = 5;
@@ -28,7 +28,7 @@ export function Audit() {
     ${data
       ? html`<section aria-label="Entries">
           ${data.entries.length
-            ? html`<${AuditEntries} entries=${data.entries} />`
+            ? html`<${AuditEntries} entries=${data.entries} tenant=${tenant} />`
             : html`<${Notice} title="No entries"
                 >${target ? "Nobody has changed this." : "Nobody has changed anything of this tenant yet."}<//
               >`}
@@ -67,7 +67,7 @@ function Filter({ tenant, target }) {
 }
 
 // Entries of the trail; `ofOne`: all of them are about the letter that is on the page.
-export function AuditEntries({ entries, ofOne = false }) {
+export function AuditEntries({ entries, tenant, ofOne = false }) {
   return html`<table class="rows">
     <thead>
       <tr>
@@ -89,7 +89,7 @@ export function AuditEntries({ entries, ofOne = false }) {
             entry.version_after !== null &&
             html` <span class="quiet">version ${entry.version_before} → ${entry.version_after}</span>`
           }</td>
-          ${!ofOne && html`<td data-label="Of what"><${Targets} entry=${entry} /></td>`}
+          ${!ofOne && html`<td data-label="Of what"><${Targets} entry=${entry} tenant=${tenant} /></td>`}
           <td data-label="More"><${More} entry=${entry} /></td>
         </tr>`,
       )}
@@ -105,12 +105,12 @@ function viewOf(action) {
   return OF_LETTERS.includes(action) ? "dead-letters" : action.startsWith("bulk-") ? "operations" : null;
 }
 
-function Targets({ entry: { action, targets } }) {
+function Targets({ entry: { action, targets }, tenant }) {
   const view = viewOf(action);
   const short = (target) => html`<code title=${target}>${ID.test(target) ? `…${target.slice(-8)}` : target}</code>`;
   return html`${targets
       .slice(0, SHOWN)
-      .map((target) => (view ? html`<a href=${go.href(`${view}/${target}`)}>${short(target)}</a> ` : html`${short(target)} `))}
+      .map((target) => (view ? html`<a href=${go.href(`${view}/${target}`, { tenant })}>${short(target)}</a> ` : html`${short(target)} `))}
     ${targets.length > SHOWN && html`<span class="quiet">and ${number(targets.length - SHOWN)} more</span>`}`;
 }
 

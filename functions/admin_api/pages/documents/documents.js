@@ -7,8 +7,8 @@ import { ANY, Choice, Days, useTyped } from "../fields.js";
 import { KINDS, label, paperOf, titleOf } from "./papers.js";
 import { Failure, Notice, Pages, useTitle, Waiting } from "../parts.js";
 import { go, usePlace } from "../place.js";
-import { tenantOf } from "../shell.js";
 import { Furthest, HOW_FAR } from "./stages.js";
+import { tenantOf } from "../tenant.js";
 import { startOfDay, Time } from "../times.js";
 
 const ANEW_SECONDS = 1;

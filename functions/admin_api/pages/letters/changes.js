@@ -6,6 +6,7 @@ import { ApiError, ask, change, etagOf } from "../api.js";
 import { NoteDialog } from "../dialog.js";
 import { FactList, Who } from "../parts.js";
 import { may } from "../roles.js";
+import { NOBODY } from "../tenant.js";
 import { Time } from "../times.js";
 
 // By their names in the API. `key`: that does it; `status`: what a letter is then.
@@ -44,6 +45,11 @@ export const ACTIONS = {
 
 export function mayChange(letter) {
   return letter.status === "pending" && may("operator");
+}
+
+// Whether something may be done to many letters at once: nobody's are looked at and settled one by one.
+export function mayChangeMany(tenant) {
+  return may("operator") && tenant !== NOBODY;
 }
 
 // What people did to a letter since, in words for people.

@@ -4,9 +4,8 @@ import { useState } from "preact/hooks";
 import { html } from "htm/preact";
 import { useAnswer } from "../api.js";
 import { BulkDialog } from "./bulk.js";
-import { ACTIONS } from "./changes.js";
+import { ACTIONS, mayChangeMany } from "./changes.js";
 import { Failure, Status } from "../parts.js";
-import { may } from "../roles.js";
 import { number, Time } from "../times.js";
 
 const EVERY_SECONDS = 2;
@@ -15,6 +14,7 @@ const MOST = 100; // of one page of the API
 
 export function Groups({ wanted, hrefOf }) {
   const { tenant, status } = wanted;
+  const many = mayChangeMany(tenant);
   const [asked, setAsked] = useState(null); // { action, group }
   const [limit, setLimit] = useState(FIRST);
   const { data, error, again } = useAnswer(["admin/dlq/groups", { tenant, status, limit }], { every: EVERY_SECONDS });
@@ -35,11 +35,11 @@ export function Groups({ wanted, hrefOf }) {
           <th scope="col">Last 24 hours</th>
           <th scope="col">Last seen</th>
           <th scope="col">State</th>
-          ${may("operator") && html`<th scope="col">Whole group</th>`}
+          ${many && html`<th scope="col">Whole group</th>`}
         </tr>
       </thead>
       <tbody>
-        ${data.groups.map((group) => html`<${GroupRow} key=${group.fingerprint} group=${group}
+        ${data.groups.map((group) => html`<${GroupRow} key=${group.fingerprint} group=${group} many=${many}
           href=${hrefOf({ ...wanted, fingerprint: group.fingerprint, cursor: "" })}
           begin=${(action) => setAsked({ action, group })} />`)}
       </tbody>
@@ -53,7 +53,7 @@ export function Groups({ wanted, hrefOf }) {
   </section>`;
 }
 
-function GroupRow({ group, href, begin }) {
+function GroupRow({ group, many, href, begin }) {
   return html`<tr>
     <td data-label="Error"><a href=${href}>${group.sentence}</a> <span class="quiet">${group.error_type}</span></td>
     <td data-label="Worker">${group.worker}</td>
@@ -61,7 +61,7 @@ function GroupRow({ group, href, begin }) {
     <td data-label="Last 24 hours"><${Trend} counts=${group.trend} /></td>
     <td data-label="Last seen"><${Time} at=${group.last_seen} /></td>
     <td data-label="State"><${Status} status=${group.state} /></td>
-    ${may("operator") &&
+    ${many &&
     html`<td data-label="Whole group">
       ${group.pending > 0 &&
       html`<div class="buttons">

@@ -177,7 +177,7 @@ function Trail({ letter }) {
       : !data
         ? html`<${Waiting} what="the audit trail" />`
         : data.entries.length
-          ? html`<${AuditEntries} entries=${data.entries} ofOne=${true} />`
+          ? html`<${AuditEntries} entries=${data.entries} tenant=${letter.tenant} ofOne=${true} />`
           : html`<p class="quiet">Nobody has changed this letter.</p>`}
     <p><a href=${go.href("audit", query)}>In the audit view</a></p>
   </section>`;

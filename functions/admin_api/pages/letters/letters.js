@@ -4,7 +4,7 @@ import { useRef, useState } from "preact/hooks";
 import { html } from "htm/preact";
 import { ask, useAnswer } from "../api.js";
 import { BulkBar, BulkDialog, filterOf, MOST_CHOSEN } from "./bulk.js";
-import { ACTIONS, LetterDialog } from "./changes.js";
+import { ACTIONS, LetterDialog, mayChangeMany } from "./changes.js";
 import { ExportDialog } from "./export.js";
 import { ANY, Choice, Days, useTyped } from "../fields.js";
 import { Groups } from "./groups.js";
@@ -12,11 +12,10 @@ import { useKeys } from "../keys.js";
 import { go, usePlace } from "../place.js";
 import { Done, Failure, Notice, Pages, Status, useTitle, Waiting } from "../parts.js";
 import { may, maySeeEveryTenant } from "../roles.js";
-import { tenantOf } from "../shell.js";
+import { NOBODY, tenantOf } from "../tenant.js";
 import { number, startOfDay, Time } from "../times.js";
 
 const EVERY_SECONDS = 1;
-const NOBODY = "-"; // in the place of a tenant, for who sees every one
 const LONGEST_TEXT = 200;
 const STATUSES = ["pending", "retried", "resolved", "ignored"];
 
@@ -61,13 +60,14 @@ export function Letters() {
       <h1>Dead letters</h1>
       <nav class="aside" aria-label="More about dead letters">
         ${maySeeEveryTenant() && tenant !== NOBODY && html`<a href=${go.href("dead-letters", { tenant: NOBODY })}>Nobody’s</a>`}
-        <a href=${go.href("operations", { tenant })}>Operations</a>
-        <a href=${go.href("purges", { tenant })}>Purges</a>
-        <button type="button" class="link" onClick=${() => setExporting(true)}>Export…</button>
+        ${tenant !== NOBODY &&
+        html`<a href=${go.href("operations", { tenant })}>Operations</a>
+          <a href=${go.href("purges", { tenant })}>Purges</a>
+          <button type="button" class="link" onClick=${() => setExporting(true)}>Export…</button>`}
       </nav>
     </div>
     <p class="lead">${tenant === NOBODY
-      ? "Messages that could not be read, so that nobody knows whose they are. Each stays here until a person settles it."
+      ? "Messages that could not be read, so that nobody knows whose they are. They are looked at and settled one by one."
       : "Work that ended in failure. Each stays here until a person settles it."}</p>
     ${exporting && html`<${ExportDialog} wanted=${wanted} close=${() => setExporting(false)} />`}
     <${Counts} wanted=${wanted} stats=${stats.data} />
@@ -131,7 +131,9 @@ function Found({ wanted, answer, narrowed }) {
   const [said, setSaid] = useState(null);
   const body = useRef(null);
   const letters = data?.letters ?? [];
-  const choosable = may("operator") ? letters.filter((letter) => letter.status === "pending") : [];
+  const pending = may("operator") ? letters.filter((letter) => letter.status === "pending") : [];
+  const many = mayChangeMany(wanted.tenant);
+  const choosable = many ? pending : [];
   const choose = (some, on) =>
     setChosen((before) => {
       const after = new Map(before);
@@ -151,7 +153,7 @@ function Found({ wanted, answer, narrowed }) {
     const to = Math.min(list.length - 1, Math.max(0, at() === -1 ? 0 : at() + by));
     list[to]?.querySelector("a").focus();
   };
-  const here = () => choosable.find((letter) => letter.job_id === letters[at()]?.job_id);
+  const here = () => pending.find((letter) => letter.job_id === letters[at()]?.job_id);
   const begin = (action) => {
     const letter = here();
     if (chosen.size) {
@@ -164,15 +166,15 @@ function Found({ wanted, answer, narrowed }) {
     { key: "j", what: "Next letter", act: () => move(1) },
     { key: "k", what: "Letter before", act: () => move(-1) },
     { key: "Enter", what: "Open the letter that has the focus", act: null },
+    ...(many
+      ? [{ key: "x", what: "Choose the letter, or not", act: () => here() && choose([here()], !chosen.has(here().job_id)) }]
+      : []),
     ...(may("operator")
-      ? [
-          { key: "x", what: "Choose the letter, or not", act: () => here() && choose([here()], !chosen.has(here().job_id)) },
-          ...Object.entries(ACTIONS).map(([name, { key, verb }]) => ({
-            key,
-            what: `${verb} the chosen letters, or the one that has the focus`,
-            act: () => begin(name),
-          })),
-        ]
+      ? Object.entries(ACTIONS).map(([name, { key, verb }]) => ({
+          key,
+          what: many ? `${verb} the chosen letters, or the one that has the focus` : `${verb} the letter that has the focus`,
+          act: () => begin(name),
+        }))
       : []),
   ]);
   if (!data) {
@@ -189,7 +191,7 @@ function Found({ wanted, answer, narrowed }) {
     <h2 id=${LIST}>Letters</h2>
     ${error && html`<${Failure} error=${error} again=${again} />`}
     ${said && html`<${Done}>${said}<//>`}
-    ${letters.length > 0 &&
+    ${letters.length > 0 && many &&
     html`<${BulkBar} wanted=${wanted} chosen=${chosen} page=${choosable} choose=${choose}
       clear=${() => setChosen(new Map())} begin=${(action) => setAsked({ action, letters: [...chosen.values()] })} />`}
     ${letters.length

@@ -9,7 +9,7 @@ import { useKeys } from "../keys.js";
 import { Done, FactList, Failure, Id, Notice, Pages, Status, useTitle, Waiting, Who } from "../parts.js";
 import { go, usePlace } from "../place.js";
 import { may } from "../roles.js";
-import { tenantOf } from "../shell.js";
+import { tenantOf } from "../tenant.js";
 import { number, Time } from "../times.js";
 
 const EVERY_SECONDS = 1;

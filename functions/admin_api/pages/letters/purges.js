@@ -7,7 +7,7 @@ import { Dialog } from "../dialog.js";
 import { Done, Failure, Notice, Pages, Status, useTitle, Waiting, Who } from "../parts.js";
 import { go, usePlace } from "../place.js";
 import { may } from "../roles.js";
-import { tenantOf } from "../shell.js";
+import { tenantOf } from "../tenant.js";
 import { number, startOfDay, Time } from "../times.js";
 
 const EVERY_SECONDS = 2;

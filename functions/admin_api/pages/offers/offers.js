@@ -8,7 +8,7 @@ import { useKeys } from "../keys.js";
 import { Progress } from "./parts.js";
 import { Failure, Notice, Pages, Status, useTitle, Waiting } from "../parts.js";
 import { go, usePlace } from "../place.js";
-import { tenantOf } from "../shell.js";
+import { tenantOf } from "../tenant.js";
 import { number, Time } from "../times.js";
 
 const ANEW_SECONDS = 2;

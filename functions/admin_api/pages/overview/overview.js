@@ -9,7 +9,7 @@ import { NoteDialog } from "../dialog.js";
 import { Failure, Notice, Status, useTitle, Waiting, Who } from "../parts.js";
 import { go, usePlace } from "../place.js";
 import { may, maySeeEveryTenant } from "../roles.js";
-import { tenantOf } from "../shell.js";
+import { tenantOf } from "../tenant.js";
 import { lasting, number, Time } from "../times.js";
 
 const ANEW_SECONDS = 1;

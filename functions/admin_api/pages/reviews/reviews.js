@@ -9,7 +9,7 @@ import { useKeys } from "../keys.js";
 import { KINDS, label, titleOf } from "../documents/papers.js";
 import { Failure, Notice, Pages, useTitle, Waiting } from "../parts.js";
 import { go, usePlace } from "../place.js";
-import { tenantOf } from "../shell.js";
+import { tenantOf } from "../tenant.js";
 import { Time } from "../times.js";
 
 const ANEW_SECONDS = 1;

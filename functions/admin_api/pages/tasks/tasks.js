@@ -6,8 +6,8 @@ import { ANY, Choice, Days } from "../fields.js";
 import { Failure, Notice, Pages, Status, useTitle, Waiting } from "../parts.js";
 import { go, usePlace } from "../place.js";
 import { may } from "../roles.js";
-import { tenantOf } from "../shell.js";
 import { Cancel, UNDER_WAY } from "./task.js";
+import { tenantOf } from "../tenant.js";
 import { number, startOfDay, Time } from "../times.js";
 
 const ANEW_SECONDS = 1;
