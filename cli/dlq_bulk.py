@@ -35,7 +35,7 @@ Canary = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Try so many first. If one of them dies again, the others are left.",
+        help="Try so many first. The others follow when these have succeeded.",
         show_default=False,
     ),
 ]
@@ -176,7 +176,7 @@ def _run(context: typer.Context, action: Action, meant: Meant, how: How) -> None
         page().print(sentence_of(operation))
         if operation.ended_at is None:
             aside().print(f"How far it is: counterfoil dlq operations show {ids.short(operation.operation_id)}")
-    if operation.state == "stopped" or operation.failed:
+    if operation.reason or operation.failed:
         raise typer.Exit(1)
 
 
@@ -196,7 +196,7 @@ def _tell(action: Action, preview: BulkPreview, *, as_json: bool) -> None:
 
 
 def _wait(api: Api, operation: LetterOperation) -> LetterOperation:
-    """Show how far it is until it is over, or somebody has paused it."""
+    """Show how far it is until it is over or paused."""
     short = ids.short(operation.operation_id)
     aside().print(f"Operation {short} begins within a minute; it goes on without this command, too.")
     while operation.total is None and operation.ended_at is None:

@@ -72,7 +72,7 @@ class BulkRetry(Bulk):
 
     rate: Rate = RETRY_RATE
     canary: int | None = Field(
-        default=None, ge=1, le=10_000, description="So many first: if one of them dies again, the others are left."
+        default=None, ge=1, le=10_000, description="So many first: the others follow when these have succeeded."
     )
     notes: Note | None = None
 
@@ -113,11 +113,11 @@ class LetterOperation(BaseModel):
     requested_by: str
     requested_at: str
     state: State = Field(
-        description="waiting: letters are being selected. canary: some were tried first, and are waited for. stopped: "
-        "one of these died again."
+        description="waiting: letters are being selected. canary: some were tried first, and are waited for. paused: "
+        "somebody paused it, or the canary does not succeed. stopped: one of the canary died again."
     )
     version: int = Field(description="Grows with each change of the state; a change names it in If-Match.")
-    reason: str | None = Field(description="Why it was stopped.")
+    reason: str | None = Field(description="Why it was stopped, or paused by itself.")
     ended_at: str | None
     total: int | None = Field(description="Letters that are meant; null until all are selected.")
     done: int

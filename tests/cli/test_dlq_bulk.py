@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from cli.dead_letters import app
 from cli.failures import UsageError
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import bulk_steps
+from counterfoil.dead_letters import bulk, bulk_steps
 from tests.dead_letters.bulking import Yard
 from tests.dead_letters.letters import dying
 from tests.delivery.harness import rows
@@ -110,6 +110,22 @@ def test_what_could_not_be_done_is_told_and_fails_the_command(yard: Yard):
     assert "0 of 2 letters done, 2 failed" in told
     shown = run("operations", "show", operation_of(yard)["id"][-8:])
     assert shown.count("The work has succeeded meanwhile: resolve the dead letter.") == 2
+
+
+def test_a_canary_that_does_not_succeed_is_told_and_fails_the_command(yard: Yard, monkeypatch: pytest.MonkeyPatch):
+    yard.fail(3)
+
+    def wait(_: float) -> None:
+        with yard.database.tenant(yard.tenant_id) as connection:
+            (operation,) = bulk.page(connection, yard.tenant_id, limit=1)
+        yard.run(operation)
+        yard.admin.execute("UPDATE task SET attempts = 1 WHERE status = 'pending'")
+        yard.now += timedelta(minutes=30)
+
+    monkeypatch.setattr("cli.dlq_bulk.time.sleep", wait)
+    told = run("bulk-retry", *DO_IT, "--canary", 1, code=1)
+    assert "is paused: 1 of 3 letters done" in told
+    assert "1 did not succeed within 45 minutes of tries. See why; resume it" in " ".join(told.split())
 
 
 def test_nobody_need_wait(yard: Yard):

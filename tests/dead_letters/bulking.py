@@ -126,6 +126,13 @@ class Yard:
         return rows(self.admin, "outbox")
 
 
+def steer(yard: Yard, operation: BulkOperation, how: bulk.Steer, version: int | None = None) -> BulkOperation:
+    """Pause, resume or abort an operation, as it was seen at `version` or is."""
+    seen = yard.shown(operation).version if version is None else version
+    with yard.database.tenant(yard.tenant_id) as connection:
+        return bulk.steer(connection, operation.id, how, version=seen, actor="ann", now=yard.now)
+
+
 @contextmanager
 def breaking(at: int, monkeypatch: Any) -> Iterator[Callable[[], int]]:
     """Have the `at`-th statement of all, or commit, find its process killed. Yields how many there were."""

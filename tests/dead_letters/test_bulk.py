@@ -11,20 +11,14 @@ import pytest
 from counterfoil.db import Database, keeper
 from counterfoil.dead_letters import bulk, bulk_selection, groups
 from counterfoil.dead_letters.actions import VersionError
-from counterfoil.dead_letters.bulk import BulkOperation, NoOperationError, OperationStateError
+from counterfoil.dead_letters.bulk import NoOperationError, OperationStateError
 from counterfoil.dead_letters.bulk_selection import Selection
 from counterfoil.errors import RejectedRequestError
-from tests.dead_letters.bulking import LATER, Yard
+from tests.dead_letters.bulking import LATER, Yard, steer
 from tests.dead_letters.letters import NOON
 from tests.delivery.harness import rows
 
 # -- asking, and steering ---------------------------------------------------------------------------------------------
-
-
-def steer(yard: Yard, operation: BulkOperation, how: Any, version: int | None = None) -> BulkOperation:
-    seen = yard.shown(operation).version if version is None else version
-    with yard.database.tenant(yard.tenant_id) as connection:
-        return bulk.steer(connection, operation.id, how, version=seen, actor="ann", now=yard.now)
 
 
 @pytest.mark.parametrize("canary", [None, 3])

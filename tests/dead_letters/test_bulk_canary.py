@@ -4,10 +4,10 @@ from collections import Counter
 from datetime import timedelta
 from uuid import UUID
 
-from counterfoil.dead_letters import actions, bulk_steps
+from counterfoil.dead_letters import actions, bulk_canary
 from counterfoil.dead_letters.actions import Wish
 from counterfoil.dead_letters.bulk import BulkOperation
-from tests.dead_letters.bulking import LATER, Yard
+from tests.dead_letters.bulking import LATER, Yard, steer
 
 
 def die_again(yard: Yard, job_id: UUID) -> None:
@@ -17,6 +17,13 @@ def die_again(yard: Yard, job_id: UUID) -> None:
 def tried(yard: Yard, operation: BulkOperation) -> None:
     """The works of the letters that were begun have failed once, and wait to be tried again."""
     yard.admin.execute("UPDATE task SET attempts = 1 WHERE id = ANY(%s)", [yard.works(operation)])
+
+
+def cancel(yard: Yard, works: list[UUID]) -> None:
+    yard.admin.execute(
+        "UPDATE task SET status = NULL, cancelled_at = now(), ended_at = now() WHERE id = ANY(%s)",
+        [works],
+    )
 
 
 def test_a_canary_is_tried_first_and_the_others_follow_when_it_has_succeeded(yard: Yard):
@@ -37,7 +44,9 @@ def test_a_canary_that_fails_again_stops_the_operation(yard: Yard):
     letters = yard.fail(5)
     operation = yard.request(canary=2)
     yard.run(operation)
-    yard.end(yard.works(operation), "failed")
+    first, second = yard.works(operation)
+    yard.end([first], "failed")
+    yard.end([second], "succeeded")
     die_again(yard, letters[-1])
     yard.now += timedelta(hours=1)
     yard.run(operation)
@@ -49,21 +58,49 @@ def test_a_canary_that_fails_again_stops_the_operation(yard: Yard):
     assert (yard.trail()[-1].action, yard.trail()[-1].actor) == ("bulk-stopped", "bulk")
 
 
-def test_a_canary_that_does_not_end_is_waited_for_so_long(yard: Yard):
-    yard.fail(3)
-    operation = yard.request(canary=1)
+def test_a_canary_that_does_not_succeed_is_waited_for_so_long_and_then_the_operation_is_paused(yard: Yard):
+    yard.fail(60)
+    operation = yard.request(canary=5)
     yard.run(operation)
     tried(yard, operation)
-    yard.now += bulk_steps.CANARY_PATIENCE - timedelta(seconds=1)
+    yard.now += bulk_canary.PATIENCE - timedelta(seconds=1)
     yard.run(operation)
     assert yard.shown(operation).state == "canary"
     yard.now += timedelta(seconds=3)
     yard.run(operation)
-    assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", 3)
+    paused = yard.shown(operation)
+    assert (paused.state, paused.done, paused.ended_at) == ("paused", 5, None)
+    assert paused.reason == (
+        "Of 5 letters that were tried first, 5 did not succeed within 45 minutes of tries. "
+        "See why; resume it to wait for them as long again, or abort it."
+    )
+    assert (yard.trail()[-1].action, yard.trail()[-1].actor) == ("bulk-pause", "bulk")
+    assert yard.step(operation) is None
+
+
+def test_a_paused_canary_that_is_resumed_is_waited_for_as_long_again(yard: Yard):
+    yard.fail(5)
+    operation = yard.request(canary=2)
+    yard.run(operation)
+    tried(yard, operation)
+    yard.now += timedelta(hours=1)
+    yard.run(operation)
+    resumed = steer(yard, operation, "resume")
+    assert (resumed.state, resumed.reason) == ("canary", None)
+    yard.now += bulk_canary.PATIENCE - timedelta(seconds=1)
+    yard.run(operation)
+    assert yard.shown(operation).state == "canary"
+    yard.now += timedelta(seconds=3)
+    yard.run(operation)
+    assert yard.shown(operation).state == "paused"
+    yard.end(yard.works(operation), "succeeded")
+    steer(yard, operation, "resume")
+    yard.run(operation)
+    assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", 5)
 
 
 def test_a_canary_that_nobody_has_tried_is_waited_for_however_long_that_takes(yard: Yard):
-    """For its queue is paused, or a service is away that it needs."""
+    """For its queue is paused, or a service is away that it needs. Patience begins with the tries."""
     yard.fail(3)
     operation = yard.request(canary=1)
     yard.run(operation)
@@ -71,8 +108,38 @@ def test_a_canary_that_nobody_has_tried_is_waited_for_however_long_that_takes(ya
     yard.run(operation)
     assert (yard.shown(operation).state, yard.shown(operation).done) == ("canary", 1)
     tried(yard, operation)
+    yard.now += bulk_canary.PATIENCE - timedelta(seconds=1)
+    yard.run(operation)
+    assert (yard.shown(operation).state, yard.shown(operation).done) == ("canary", 1)
+    yard.end(yard.works(operation), "succeeded")
     yard.run(operation)
     assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", 3)
+
+
+def test_what_was_cancelled_of_a_canary_tells_nothing(yard: Yard):
+    yard.fail(5)
+    operation = yard.request(canary=2)
+    yard.run(operation)
+    first, second = yard.works(operation)
+    cancel(yard, [first])
+    yard.end([second], "succeeded")
+    yard.run(operation)
+    assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", 5)
+
+
+def test_a_canary_all_of_whose_work_was_cancelled_pauses_the_operation(yard: Yard):
+    yard.fail(5)
+    operation = yard.request(canary=2)
+    yard.run(operation)
+    cancel(yard, yard.works(operation))
+    yard.run(operation)
+    paused = yard.shown(operation)
+    assert (paused.state, paused.done) == ("paused", 2)
+    assert paused.reason == (
+        "Of 2 letters that were tried first, none succeeded: they were cancelled, or there was nothing to do. "
+        "Abort it, and try others."
+    )
+    assert steer(yard, operation, "abort").reason is None
 
 
 def test_letters_that_are_skipped_are_no_canary(yard: Yard):

@@ -101,7 +101,7 @@ export function BulkDialog({ action, letters, filter, of = null, close, begun = 
       ${action === "retry" &&
       html`<label><input type="checkbox" checked=${first} onChange=${(event) => setFirst(event.target.checked)} /> Begin with a few</label>
         <span><input type="number" min="1" max="10000" required value=${canary} disabled=${!first} aria-label="How many first"
-          onInput=${(event) => setCanary(event.target.value)} /> first; the others if none of them dies again</span>`}
+          onInput=${(event) => setCanary(event.target.value)} /> first; the others when these have succeeded</span>`}
     </div>
   <//>`;
 }

@@ -17,7 +17,7 @@ const LIST_SECONDS = 2;
 const ALIVE = ["waiting", "canary", "running", "paused"];
 const SAYS = {
   waiting: "Its letters are being selected.",
-  canary: "The first few were tried again, and are waited for. The others follow if these do not die again.",
+  canary: "The first few were tried again, and are waited for. The others follow when these have succeeded.",
   running: "It goes on by itself: this page may be closed.",
   paused: "It waits until somebody resumes it. What was begun before goes on.",
   done: "Every letter has its result.",

@@ -69,7 +69,7 @@ class BulkOperation:
     version: int
     """Grows with each change of the state, and not with progress: who pauses one need not race it."""
     reason: str | None
-    """Why it was stopped."""
+    """Why it was stopped, or paused by itself."""
     ended_at: datetime | None
     cursor_at: datetime | None
     cursor_id: UUID | None
@@ -81,6 +81,7 @@ class BulkOperation:
     failed: int
     skipped: int
     canary_begun_at: datetime | None
+    """Since when the canary is waited for: all of it was begun, and nobody has left it untried."""
     canary_passed_at: datetime | None
     stepped_at: datetime
     """Until when the rate is used up."""
@@ -324,7 +325,8 @@ Steer = Literal["pause", "resume", "abort"]
 _TOLD: Mapping[Steer, str] = {"pause": "bulk-pause", "resume": "bulk-resume", "abort": "bulk-abort"}
 _LOCK = f"SELECT {COLUMNS} FROM dead_letter_operation WHERE id = %s FOR UPDATE"  # noqa: S608
 _CHANGE = f"""
-UPDATE dead_letter_operation SET state = %(state)s, version = version + 1, ended_at = %(ended)s
+UPDATE dead_letter_operation SET state = %(state)s, version = version + 1, ended_at = %(ended)s, reason = NULL,
+    canary_begun_at = CASE WHEN %(resumed)s THEN greatest(canary_begun_at, %(now)s) ELSE canary_begun_at END
 WHERE id = %(id)s RETURNING {COLUMNS}
 """  # noqa: S608
 
@@ -334,7 +336,8 @@ def steer(
 ) -> BulkOperation:
     """Pause, resume or abort an operation, and tell of it in the trail.
 
-    Letters that were begun go on: up to a minute's worth of the rate is begun ahead.
+    Letters that were begun go on: up to a minute's worth of the rate is begun ahead. A canary that was begun is waited
+    for anew from when the operation is resumed.
 
     Raises:
         NoOperationError: the tenant has none of this id.
@@ -351,7 +354,13 @@ def steer(
     is_as_it_must_be = how == "abort" or (operation.state == "paused") == (how == "resume")
     if operation.ended_at is not None or not is_as_it_must_be:
         raise OperationStateError(f"The operation is {operation.state}.")
-    values = {"id": operation_id, "state": becomes[how], "ended": now if how == "abort" else None}
+    values = {
+        "id": operation_id,
+        "state": becomes[how],
+        "ended": now if how == "abort" else None,
+        "resumed": how == "resume" and operation.canary_begun_at is not None,
+        "now": now,
+    }
     (row,) = connection.execute(_CHANGE.encode(), values).fetchall()
     changed = BulkOperation(*row)
     tell(connection, changed, _TOLD[how], actor, now, version_before=version)

@@ -19,9 +19,9 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import actions, bulk_selection
+from counterfoil.dead_letters import actions, bulk_canary, bulk_selection
 from counterfoil.dead_letters.actions import NoLetterError, NotPendingError, NotRetriableError, VersionError, Wish
-from counterfoil.dead_letters.bulk import COLUMNS, BulkOperation, Result, note_selected, tell
+from counterfoil.dead_letters.bulk import COLUMNS, BulkOperation, Result, State, note_selected, tell
 from counterfoil.dead_letters.bulk_selection import Selection
 from counterfoil.dead_letters.entries import Status
 from counterfoil.errors import ConflictError, InvalidSettingsError, PermanentError
@@ -36,9 +36,6 @@ A_SECOND = timedelta(seconds=1)
 """Queues hold messages for whole ones."""
 ROUNDED = timedelta(milliseconds=1)
 """More than what the thirds of many steps lose to whole microseconds."""
-CANARY_PATIENCE = timedelta(minutes=45)
-"""As long a canary that was tried is waited for: longer than the waits between all tries of a document, 5 and 30
-minutes. What nobody tries, since its queue is paused or a service is away, tells nothing: it is waited for."""
 ACTOR = "bulk"
 """Who an operation is ended by, where it was no person."""
 _BECOMES: Mapping[str, Status] = {"retry": "retried", "resolve": "resolved", "ignore": "ignored"}
@@ -133,42 +130,16 @@ def _is_canary_begun(operation: BulkOperation) -> bool:
     return operation.done >= (operation.canary or 0) or operation.handled == operation.selected
 
 
-# A message that names no work is not known to have succeeded: it has not failed as long as its letter is not back.
-_CANARY = """
-SELECT d.worker, d.work_id, i.revision, coalesce(d.dlq_timestamp > %(requested_at)s, false)
-FROM dead_letter_operation_item i LEFT JOIN dead_letter d ON d.job_id = i.job_id
-WHERE i.operation_id = %(id)s AND i.result = 'done'
-"""
-_UNDER_WAY = """
-SELECT count(*), count(*) FILTER (WHERE w.{status} = 'pending' AND w.{attempts} = 0)
-FROM {table} w JOIN unnest(%(ids)s::uuid[], %(revisions)s::int[]) AS begun (id, revision)
-    ON begun.id = w.id AND begun.revision = w.{revision}
-WHERE w.{status} IN ('pending', 'in-progress')
-"""
-
-
 def _watch(connection: Connection, operation: BulkOperation, now: datetime) -> Step:
-    """See what became of the canary: go on, stop, or wait."""
-    asked = {"id": operation.id, "requested_at": operation.requested_at}
-    begun = connection.execute(_CANARY, asked).fetchall()
-    died = sum(is_dead for *_, is_dead in begun)
-    if died:
-        reason = f"Of {len(begun)} letters that were tried first, {died} died again."
-        _end(connection, operation, "stopped", now, reason)
-        return Step(0, (), is_busy=False)
-    by_worker: dict[str, list[tuple[UUID, int]]] = defaultdict(list)
-    for worker, work_id, revision, _ in begun:
-        if work_id is not None and worker in KINDS:
-            by_worker[worker].append((work_id, revision))
-    under_way = untried = 0
-    for worker, works in by_worker.items():
-        values = {"ids": [id_ for id_, _ in works], "revisions": [revision for _, revision in works]}
-        ((number, waiting),) = connection.execute(KINDS[worker].sql(_UNDER_WAY), values).fetchall()
-        under_way, untried = under_way + number, untried + waiting
-    if untried or (under_way and now < (operation.canary_begun_at or now) + CANARY_PATIENCE):
-        return Step(0, (), is_busy=False)
-    connection.execute(_GO_ON, {"id": operation.id, "now": now})
-    return Step(0, (), is_busy=True)
+    """See what became of the canary: go on, stop, pause, or wait."""
+    outlook = bulk_canary.look(connection, operation, now)
+    if outlook.becomes == "running":
+        connection.execute(_GO_ON, {"id": operation.id, "now": now})
+    elif outlook.becomes == "canary":
+        connection.execute(_WAIT, {"id": operation.id, "since": outlook.since})
+    else:
+        _halt(connection, operation, outlook.becomes, now, outlook.reason)
+    return Step(0, (), is_busy=outlook.becomes == "running")
 
 
 _GO_ON = """
@@ -176,6 +147,7 @@ UPDATE dead_letter_operation SET state = 'running', version = version + 1, canar
     stepped_at = greatest(stepped_at, %(now)s)
 WHERE id = %(id)s
 """
+_WAIT = "UPDATE dead_letter_operation SET canary_begun_at = %(since)s WHERE id = %(id)s"
 
 
 # -- letters ----------------------------------------------------------------------------------------------------------
@@ -196,7 +168,7 @@ def _handle(connection: Connection, operation: BulkOperation, now: datetime, at_
     if operation.goes_on_as == "canary":
         limit = min(limit, (operation.canary or 0) - operation.done)
     if operation.handled == operation.selected:
-        _end(connection, operation, "done", now)
+        _end(connection, operation, now)
         return Step(0, (), is_busy=False)
     if limit == 0:
         return Step(0, (), is_busy=False)
@@ -435,8 +407,8 @@ def _move(
     connection.execute(_MOVE, values)
 
 
-_END = f"""
-UPDATE dead_letter_operation SET state = %(state)s, version = version + 1, ended_at = %(now)s, reason = %(reason)s
+_HALT = f"""
+UPDATE dead_letter_operation SET state = %(state)s, version = version + 1, ended_at = %(ended)s, reason = %(reason)s
 WHERE id = %(id)s RETURNING {COLUMNS}
 """  # noqa: S608
 _SETTLE_GROUP = """
@@ -445,19 +417,26 @@ WHERE tenant_id = %(tenant)s AND fingerprint = %(fingerprint)s
 """
 
 
-def _end(
-    connection: Connection, operation: BulkOperation, state: str, now: datetime, reason: str | None = None
-) -> None:
-    """End an operation, and tell of it in the trail. If it was about all letters of a group, the group is settled."""
+def _end(connection: Connection, operation: BulkOperation, now: datetime) -> None:
+    """End an operation whose letters all have their result. If it was about all of a group, the group is settled."""
     group = None if operation.filter is None else Selection.read(operation.filter).group
-    if state == "done" and operation.action != "retry" and group is not None:
+    if operation.action != "retry" and group is not None:
         settled = {"as": _BECOMES[operation.action], "at": operation.requested_at}
         connection.execute(_SETTLE_GROUP, settled | {"tenant": operation.tenant_id, "fingerprint": group})
-    values = {"id": operation.id, "state": state, "now": now, "reason": reason}
-    (row,) = connection.execute(_END.encode(), values).fetchall()
-    ended = BulkOperation(*row)
-    detail = {"done": ended.done, "failed": ended.failed, "skipped": ended.skipped}
-    tell(connection, ended, f"bulk-{state}", ACTOR, now, detail=detail, version_before=operation.version)
+    _halt(connection, operation, "done", now)
+
+
+def _halt(
+    connection: Connection, operation: BulkOperation, state: State, now: datetime, reason: str | None = None
+) -> None:
+    """End or pause an operation, and tell of it in the trail."""
+    is_paused = state == "paused"
+    values = {"id": operation.id, "state": state, "ended": None if is_paused else now, "reason": reason}
+    (row,) = connection.execute(_HALT.encode(), values).fetchall()
+    halted = BulkOperation(*row)
+    detail = {"done": halted.done, "failed": halted.failed, "skipped": halted.skipped}
+    action = "bulk-pause" if is_paused else f"bulk-{state}"
+    tell(connection, halted, action, ACTOR, now, detail=detail, version_before=operation.version)
 
 
 # -- edited payloads --------------------------------------------------------------------------------------------------
