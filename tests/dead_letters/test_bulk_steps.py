@@ -5,7 +5,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -182,7 +182,8 @@ def test_a_large_edited_payload_lies_in_the_bucket_and_nothing_happens_while_tha
     assert (task["payload"], task["payload_key"]) == (None, *bucket.put)
 
 
-def test_a_message_that_named_no_work_is_sent_again_as_it_was(yard: Yard):
+def of_no_work(yard: Yard) -> UUID:
+    """The letter of a message that named no work."""
     job_id = uuid4()
     letter = DeadLetter(
         job_id=job_id,
@@ -196,6 +197,11 @@ def test_a_message_that_named_no_work_is_sent_again_as_it_was(yard: Yard):
     )
     with yard.database.tenant(yard.tenant_id) as connection:
         write_dead_letter(connection, letter, NOON)
+    return job_id
+
+
+def test_a_message_that_named_no_work_is_sent_again_as_it_was(yard: Yard):
+    job_id = of_no_work(yard)
     operation = yard.request()
     (owed,) = yard.run(operation)
     assert (owed.body, yard.results(operation)) == ("{not json", {job_id: "done"})
@@ -213,6 +219,21 @@ def test_over_many_uneven_rounds_no_second_has_more_than_the_rate_and_no_time_is
         due += [(send.not_before - LATER).total_seconds() for send in yard.run(operation, at_once=50)]
         yard.now += timedelta(seconds=seconds)
     assert Counter(int(moment) for moment in due) == dict.fromkeys(range(200), rate)
+
+
+def test_what_is_done_one_by_one_has_its_turn_as_the_others_have(yard: Yard):
+    edited, plain = yard.fail(20), yard.fail(20, first=30)
+    yard.admin.execute(
+        """UPDATE dead_letter SET edited_payload = '{"say": "mended"}', edit = '{}' WHERE job_id = ANY(%s)""", [edited]
+    )
+    yard.admin.execute("UPDATE task SET task_type = 'no_more' WHERE id = %s", [yard.work_of(edited[7])])
+    bodies = [of_no_work(yard) for _ in range(20)]
+    operation = yard.request(rate=1)
+    sends = yard.run(operation, at_once=25)
+    results = dict.fromkeys((*edited, *plain, *bodies), "done") | {edited[7]: "failed"}
+    assert yard.results(operation) == results
+    assert Counter((send.not_before - LATER).total_seconds() for send in sends) == dict.fromkeys(range(59), 1)
+    assert {row["not_before"] for row in yard.owed()} == {send.not_before.isoformat() for send in sends}
 
 
 def test_a_round_begins_no_more_than_is_due_until_the_next_one(yard: Yard):

@@ -188,18 +188,30 @@ def owe(
 
 _OWE_BODY = """
 INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at, body)
-VALUES (%(tenant)s, %(worker)s, %(id)s, %(number)s, 0, %(now)s, %(now)s, %(body)s)
+VALUES (%(tenant)s, %(worker)s, %(id)s, %(number)s, 0, %(due)s, %(now)s, %(body)s)
 RETURNING id
 """
 
 
 def owe_body(  # a message is this many facts
-    connection: Connection, worker: str, tenant_id: UUID | None, id_: UUID, number: int, body: str, now: datetime
+    connection: Connection,
+    worker: str,
+    tenant_id: UUID | None,
+    id_: UUID,
+    number: int,
+    body: str,
+    now: datetime,
+    *,
+    not_before: datetime | None = None,
 ) -> Send:
-    """Owe a message as it was received, in the caller's transaction: the `number`-th time for the dead letter `id_`."""
-    values = {"tenant": tenant_id, "worker": worker, "id": id_, "number": number, "now": now, "body": body}
+    """Owe a message as it was received, in the caller's transaction: the `number`-th time for the dead letter `id_`.
+
+    `not_before`: when it is due, where that is not at once.
+    """
+    due = not_before or now
+    values = {"tenant": tenant_id, "worker": worker, "id": id_, "number": number, "due": due, "now": now, "body": body}
     ((row,),) = connection.execute(_OWE_BODY, values).fetchall()
-    return Send(row, worker, tenant_id, Message(work_id=id_, revision=number, send_number=0), now, body)
+    return Send(row, worker, tenant_id, Message(work_id=id_, revision=number, send_number=0), due, body)
 
 
 _BEGIN = """

@@ -158,16 +158,25 @@ def store_large(database: Database, tenant_id: UUID | None, wish: Wish, bucket: 
     return tasks.store_large(database, tenant_id, letter.work_id, letter.edited_payload, bucket)
 
 
-def send_again(connection: Connection, tenant_id: UUID | None, wish: Wish, *, payload_key: str | None = None) -> Done:
+def send_again(
+    connection: Connection,
+    tenant_id: UUID | None,
+    wish: Wish,
+    *,
+    payload_key: str | None = None,
+    not_before: datetime | None = None,
+) -> Done:
     """Settle a letter as retried and begin its work anew, or send its message again, in the caller's transaction.
 
-    No entry of the audit trail is written. `payload_key` is what `store_large` returned. Raises as `retry`.
+    No entry of the audit trail is written. `payload_key` is what `store_large` returned. `not_before`: when the message
+    is due, where that is not at once. Raises as `retry`.
     """
     letter = look_at(connection, tenant_id, wish)
     if letter.work_id is None:
         body = _body(letter)
         version = settle(connection, tenant_id, wish, "retried")
-        return Done(version, [owe_body(connection, letter.worker, tenant_id, wish.job_id, version, body, wish.now)])
+        to = (letter.worker, tenant_id, wish.job_id, version)
+        return Done(version, [owe_body(connection, *to, body, wish.now, not_before=not_before)])
     work_id = letter.work_id
     state, revision = _locked(connection, letter.worker, work_id)
     letter = look_at(connection, tenant_id, wish)  # as it is, now that nobody else changes it
@@ -178,7 +187,7 @@ def send_again(connection: Connection, tenant_id: UUID | None, wish: Wish, *, pa
     version = settle(connection, tenant_id, wish, "retried")
     if letter.edited_payload is not None:
         tasks.replace_payload(connection, work_id, letter.edited_payload, payload_key)
-    return Done(version, begin(connection, letter.worker, [work_id], wish.now))
+    return Done(version, begin(connection, letter.worker, [work_id], wish.now, not_before=not_before))
 
 
 GONE = "gone"

@@ -182,14 +182,17 @@ def _handle(connection: Connection, operation: BulkOperation, now: datetime, at_
     found |= refused
     sends: list[Send] = []
     special = [one for one in good if operation.action == "retry" and (one.is_edited or one.work_id is None)]
+    begun = 0
     for letter in special:
-        found[letter.number], owed = _one_by_one(connection, operation, letter, now, stored)
+        turn = _turn(operation, start, begun, now)
+        found[letter.number], owed = _one_by_one(connection, operation, letter, now, turn, stored)
+        begun += found[letter.number].result == "done"
         sends += owed
     plain = [letter for letter in good if letter not in special]
     versions = _settle(connection, operation, plain, now)
     revisions: dict[UUID, int] = {}
     if operation.action == "retry":
-        owed = _begin(connection, operation, plain, now, start)
+        owed = _begin(connection, operation, plain, now, start, begun)
         revisions = {send.message.work_id: send.message.revision for send in owed}
         sends += owed
     for letter in plain:
@@ -324,28 +327,35 @@ def _settle(
     return dict(connection.execute(_SETTLE, values).fetchall())
 
 
-def _begin(
-    connection: Connection, operation: BulkOperation, letters: Iterable[_Letter], now: datetime, start: datetime
+def _turn(operation: BulkOperation, start: datetime, place: int, now: datetime) -> datetime:
+    """When the message is due that has the `place`-th turn from `start` on: so many in each whole second. Pure."""
+    turn = start - operation.requested_at + timedelta(seconds=place / operation.rate) + ROUNDED
+    return max(operation.requested_at + turn // A_SECOND * A_SECOND, now)
+
+
+def _begin(  # which works, and when
+    connection: Connection,
+    operation: BulkOperation,
+    letters: Iterable[_Letter],
+    now: datetime,
+    start: datetime,
+    before: int,
 ) -> list[Send]:
-    """Begin the works of letters anew, each to be sent in its turn from `start` on: so many in each whole second."""
+    """Begin the works of letters anew, each to be sent in its turn from `start` on, behind `before` others."""
     due: dict[tuple[str, datetime], list[UUID]] = defaultdict(list)
-    for place, letter in enumerate(letters):
+    for place, letter in enumerate(letters, before):
         assert letter.worker is not None  # it has a work
         assert letter.work_id is not None
-        turn = start - operation.requested_at + timedelta(seconds=place / operation.rate) + ROUNDED
-        second = operation.requested_at + turn // A_SECOND * A_SECOND
-        due[letter.worker, second].append(letter.work_id)
+        due[letter.worker, _turn(operation, start, place, now)].append(letter.work_id)
     return [
-        send
-        for (worker, second), ids in due.items()
-        for send in begin(connection, worker, ids, now, not_before=max(second, now))
+        send for (worker, turn), ids in due.items() for send in begin(connection, worker, ids, now, not_before=turn)
     ]
 
 
-def _one_by_one(
-    connection: Connection, operation: BulkOperation, letter: _Letter, now: datetime, stored: Stored
+def _one_by_one(  # which letter, and when
+    connection: Connection, operation: BulkOperation, letter: _Letter, now: datetime, turn: datetime, stored: Stored
 ) -> tuple[Verdict, Sequence[Send]]:
-    """Try a letter again that is not like the others; its message is due at once."""
+    """Try a letter again that is not like the others; its message is due in its turn, too."""
     wish = Wish(letter.job_id, letter.version, operation.requested_by, now, operation.note)
     key: str | None = None
     if letter.is_edited:
@@ -356,7 +366,7 @@ def _one_by_one(
             return Verdict("failed", "Its edited payload cannot be stored.", letter.version), ()
         key = at
     try:
-        done = actions.send_again(connection, operation.tenant_id, wish, payload_key=key)
+        done = actions.send_again(connection, operation.tenant_id, wish, payload_key=key, not_before=turn)
     except NotRetriableError as error:
         return Verdict("failed", str(error), letter.version), ()
     except InvalidPayloadError:
