@@ -1,29 +1,31 @@
 """Options that commands of `counterfoil dlq` share: which dead letters they are about, and how it is told."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 
 from cli.api import Api
 from cli.failures import UsageError
 from counterfoil.dead_letters.entries import STATUSES, Status
+from functions.admin_api.request import Moment
 
 FINGERPRINT_SHOWN = 8
+_MOMENT = TypeAdapter[datetime](Moment)
 
 
 def moment(text: str) -> datetime:
-    """A time as an option says it; UTC, where it says nothing else.
+    """A time as an option says it, read as the API reads it: UTC, where it says nothing else.
 
     Raises:
         UsageError: it is none.
     """
     try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
+        return _MOMENT.validate_python(text)
+    except ValidationError:
         raise UsageError(f"'{text}' is no time: write 2026-01-31, or 2026-01-31T09:00 (UTC).") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 SEVERAL_STATES = f"{', '.join(STATUSES)}. It may be given several times."

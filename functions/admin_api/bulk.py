@@ -24,7 +24,7 @@ from functions.admin_api.dead_letters import LONGEST_TEXT, Fingerprint, LetterSu
 from functions.admin_api.etags import seen
 from functions.admin_api.letter_changes import Note
 from functions.admin_api.problems import NotFoundError
-from functions.admin_api.request import Moment
+from functions.admin_api.request import IN_UTC, Moment
 from functions.admin_api.tasks import LONGEST_TYPE, PrintableText
 from functions.admin_api.tenancy import ONE_BY_ONE, Somebody, owned, slug_of, viewed
 
@@ -36,7 +36,9 @@ Rate = Annotated[int, Field(ge=1, le=bulk.MAX_RATE, description="Letters a secon
 
 def _as_text(value: object) -> object:
     if value is not None and not isinstance(value, str):
-        raise ValueError("should be a text with a date and a time, such as 2026-01-31T09:00:00Z")
+        raise ValueError(
+            "should be a text with a date, such as 2026-01-31, or with a time, such as 2026-01-31T09:00:00Z"
+        )
     return value
 
 
@@ -51,8 +53,8 @@ class BulkFilter(BaseModel):
     tenant: Somebody | None = None
     status: list[Status] | None = Field(default=None, description="Pending ones are meant, whatever else is said.")
     task_type: Annotated[PrintableText, StringConstraints(max_length=LONGEST_TYPE)] | None = None
-    from_date: WrittenMoment | None = Field(default=None, description="Died then or later.")
-    to_date: WrittenMoment | None = Field(default=None, description="Died before.")
+    from_date: WrittenMoment | None = Field(default=None, description=f"Died then or later. {IN_UTC}")
+    to_date: WrittenMoment | None = Field(default=None, description=f"Died before. {IN_UTC}")
     text: Annotated[PrintableText, StringConstraints(min_length=1, max_length=LONGEST_TEXT)] | None = None
     fingerprint: Fingerprint | None = None
 

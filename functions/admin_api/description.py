@@ -83,4 +83,4 @@ def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
     """The form of a parameter that may be left out: there is no null in an address."""
     given = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
     rest = {name: value for name, value in schema.items() if name != "anyOf"}
-    return {**rest, **given[0]} if len(given) == 1 else schema
+    return rest | (given[0] if len(given) == 1 else {"anyOf": given} if given else {})

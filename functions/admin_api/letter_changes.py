@@ -17,6 +17,7 @@ from counterfoil.db import Database
 from counterfoil.dead_letters import actions, audit, edits
 from counterfoil.dead_letters.actions import LONGEST_NOTE, Done, Wish
 from counterfoil.dead_letters.entries import Status, transaction
+from counterfoil.errors import RejectedRequestError
 from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings
 from functions.admin_api.allowance import Change
@@ -49,11 +50,11 @@ class LetterResolution(BaseModel):
 
 
 class LetterIgnoring(BaseModel):
-    """Why nothing is done about it."""
+    """Why nothing is done about it; unless the address says so."""
 
     model_config = ConfigDict(extra="forbid")
 
-    reason: Note
+    reason: Note | None = None
 
 
 class LetterEdit(BaseModel):
@@ -165,9 +166,9 @@ class Bench:
         tenant_id, slug, wish = self._wish(job_id, asked.notes, condition, change, "Resolving")
         return _changed(wish, slug, "resolved", actions.resolve(self.database, tenant_id, wish))
 
-    def ignore(self, job_id: str, asked: LetterIgnoring, condition: str | None, change: Change) -> LetterChanged:
-        """Settle the letter as ignored. Raises as `retry`."""
-        tenant_id, slug, wish = self._wish(job_id, asked.reason, condition, change, "Ignoring")
+    def ignore(self, job_id: str, reason: str | None, condition: str | None, change: Change) -> LetterChanged:
+        """Settle the letter as ignored. Raises as `retry`, and RejectedRequestError: it is not said why."""
+        tenant_id, slug, wish = self._wish(job_id, reason, condition, change, "Ignoring")
         return _changed(wish, slug, "ignored", actions.ignore(self.database, tenant_id, wish))
 
     def edit(self, job_id: str, asked: LetterEdit, condition: str | None, change: Change) -> LetterChanged:
@@ -217,6 +218,18 @@ class Bench:
             change.admit(doing, slug, tenant_id)
         by = change.caller.named()
         return tenant_id, slug, Wish(id_, seen(condition), by, change.now, note)
+
+
+def reason_of(asked: LetterIgnoring | None, named: str | None) -> str | None:
+    """Why a letter is ignored, as the body or the address says; None: neither does.
+
+    Raises:
+        RejectedRequestError: they say two things.
+    """
+    given = asked.reason if asked else None
+    if given is not None and named is not None and given != named:
+        raise RejectedRequestError("The body and the address give two reasons: leave one of them out.")
+    return named if given is None else given
 
 
 def _may_edit(caller: Caller, slug: str) -> None:

@@ -90,14 +90,14 @@ def _not_in_form(fields: frozenset[str], error: RequestValidationError) -> Respo
     first = error.errors()[0]
     where, *place = first["loc"]
     says = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "string_pattern_mismatch" and {"reason", "notes"} & set(place):
+        says = "it takes one line, without control characters"
     if where in {"query", "path"}:
         return refused(422, RejectedRequestError(f"The parameter {place[0]} is wrong: {says}."))
     if first["type"] == "json_invalid":
         return refused(400, UnreadableError(first["ctx"]["error"]))  # of `read_json`
     if first["type"] == "missing" and not place:
         return refused(400, UnreadableError(NO_OBJECT))
-    if first["type"] == "string_pattern_mismatch" and {"reason", "notes"} & set(place):
-        says = "it takes one line, without control characters"
     known = [str(part) for part in place if part in fields]
     return refused(422, RejectedRequestError(f"The body is wrong at {'.'.join(known) or 'a field'}: {says}."))
 

@@ -5,11 +5,11 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar, overload
 from uuid import UUID
 
-from pydantic import AwareDatetime, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic_core import from_json
 
 from counterfoil.errors import RejectedRequestError
@@ -20,8 +20,9 @@ MAX_BODY_BYTES = 1024 * 1024
 """Of a request. A payload of 256 KiB has room in it even where all of its characters are escaped."""
 JSON = "application/json"
 NO_OBJECT = "The body must be JSON, an object."
+NO_LIST = 'The body must be JSON, an object: a list stands in it under its name, as in {"job_ids": ["..."]}.'
 TWICE = "The body must be JSON, an object, in which no name stands twice."
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ]|\Z)")
 _AS_JSON = {"", JSON, "application/x-www-form-urlencoded"}
 """What a body may be declared as. The last one is what curl says of everything; no route takes forms."""
 
@@ -40,12 +41,23 @@ whole = BeforeValidator(_whole)
 
 def _written_out(value: object) -> object:
     if isinstance(value, str) and not _DATE.match(value):
-        raise ValueError("should be a date and a time, such as 2026-01-31T09:00:00Z")
+        raise ValueError("should be a date or a date and a time, such as 2026-01-31 or 2026-01-31T09:00:00Z")
     return value
 
 
-Moment = Annotated[AwareDatetime, BeforeValidator(_written_out)]
-"""A time in a query (RFC 3339), and no bare number."""
+def _in_utc(found: datetime) -> datetime:
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+Moment = Annotated[
+    datetime,
+    BeforeValidator(_written_out),
+    AfterValidator(_in_utc),
+    WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "format": "date"}]}),
+]
+"""A time (RFC 3339), and no bare number: in UTC where it says nothing else, a date's midnight where it has no time."""
+IN_UTC = "A date alone is its midnight, and a time without an offset is one of UTC."
+"""Of Moment, for descriptions."""
 
 
 class UnreadableError(RejectedRequestError):
@@ -105,7 +117,7 @@ def read_json(text: str) -> Any:
     except (ValueError, TypeError):
         found = None
     if not isinstance(found, dict):
-        raise json.JSONDecodeError(NO_OBJECT, "", 0)
+        raise json.JSONDecodeError(NO_LIST if isinstance(found, list) else NO_OBJECT, "", 0)
     try:
         json.loads(text, object_pairs_hook=_named_once, parse_int=str)
     except ValueError:

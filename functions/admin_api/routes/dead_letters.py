@@ -11,7 +11,7 @@ from counterfoil.dead_letters import entries
 from functions.admin_api import dead_letters, tasks
 from functions.admin_api.etags import etag, names
 from functions.admin_api.problems import responses
-from functions.admin_api.request import Moment
+from functions.admin_api.request import IN_UTC, Moment
 from functions.admin_api.routes.common import (
     PAGE,
     VERSIONED,
@@ -49,8 +49,8 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query is this many paramet
     tenant: TenantOrNobody = None,
     status: States = None,
     task_type: Annotated[tasks.PrintableText | None, Query(max_length=tasks.LONGEST_TYPE)] = None,
-    from_date: Annotated[Moment | None, Query(description="Died then or later.")] = None,
-    to_date: Annotated[Moment | None, Query(description="Died before.")] = None,
+    from_date: Annotated[Moment | None, Query(description=f"Died then or later. {IN_UTC}")] = None,
+    to_date: Annotated[Moment | None, Query(description=f"Died before. {IN_UTC}")] = None,
     text: Annotated[
         tasks.PrintableText | None,
         Query(

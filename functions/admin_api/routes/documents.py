@@ -10,7 +10,7 @@ from counterfoil.documents.structured import DocumentType
 from functions.admin_api import clusters, documents, tasks
 from functions.admin_api.etags import etag, names
 from functions.admin_api.problems import responses
-from functions.admin_api.request import Moment
+from functions.admin_api.request import IN_UTC, Moment
 from functions.admin_api.routes.common import (
     PAGE,
     VERSIONED,
@@ -58,8 +58,8 @@ def list_documents(  # a query is this many parameters
             description="A document's number; words of its parties' and its file's names, all of which it has; an id.",
         ),
     ] = None,
-    since: Annotated[Moment | None, Query(alias="from", description="Received then or later.")] = None,
-    until: Annotated[Moment | None, Query(alias="to", description="Received before.")] = None,
+    since: Annotated[Moment | None, Query(alias="from", description=f"Received then or later. {IN_UTC}")] = None,
+    until: Annotated[Moment | None, Query(alias="to", description=f"Received before. {IN_UTC}")] = None,
     limit: Limit = PAGE,
     cursor: Cursor = None,
 ) -> Response[documents.DocumentPage]:

@@ -11,7 +11,7 @@ from counterfoil.dead_letters import entries
 from counterfoil.dead_letters.export import MEDIA_TYPES, Format, Selection
 from functions.admin_api import dead_letters, exporting, tasks
 from functions.admin_api.problems import responses
-from functions.admin_api.request import Moment
+from functions.admin_api.request import IN_UTC, Moment
 from functions.admin_api.routes.common import Id, OneTenant, answer, caller, desk, only, routes_of
 
 routes = routes_of()
@@ -38,8 +38,8 @@ def export_dead_letters(  # a query is this many parameters
         Query(description="Repeated, or several with commas. Of all states where it is not said."),
     ] = None,
     task_type: Annotated[tasks.PrintableText | None, Query(max_length=tasks.LONGEST_TYPE)] = None,
-    from_date: Annotated[Moment | None, Query(description="Died then or later.")] = None,
-    to_date: Annotated[Moment | None, Query(description="Died before.")] = None,
+    from_date: Annotated[Moment | None, Query(description=f"Died then or later. {IN_UTC}")] = None,
+    to_date: Annotated[Moment | None, Query(description=f"Died before. {IN_UTC}")] = None,
     text: Annotated[
         tasks.PrintableText | None,
         Query(

@@ -59,11 +59,16 @@ def resolve_dead_letter(
 
 @routes.post("/api/admin/dlq/<job_id>/ignore", summary="Ignore", tags=["dead letters"], responses=_CHANGED)
 def ignore_dead_letter(
-    job_id: Id, asked: Annotated[letter_changes.LetterIgnoring, Body()], condition: IfMatch = None
+    job_id: Id,
+    asked: Annotated[letter_changes.LetterIgnoring | None, Body()] = None,
+    reason: Annotated[
+        letter_changes.Note | None, Query(description="Why; needed, here or in the body, and the same if in both.")
+    ] = None,
+    condition: IfMatch = None,
 ) -> Response[letter_changes.LetterChanged]:
     """Nothing is done about a dead letter."""
-    only()
-    return _versioned(_bench().ignore(job_id, asked, condition, change()))
+    only("reason")
+    return _versioned(_bench().ignore(job_id, letter_changes.reason_of(asked, reason), condition, change()))
 
 
 @routes.get(

@@ -8,7 +8,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 from counterfoil.dead_letters import keeping
 from functions.admin_api import purging
 from functions.admin_api.problems import responses
-from functions.admin_api.request import Moment
+from functions.admin_api.request import IN_UTC, Moment
 from functions.admin_api.routes.common import (
     PAGE,
     Cursor,
@@ -24,6 +24,8 @@ from functions.admin_api.routes.common import (
 )
 
 routes = routes_of()
+_UNLESS_SAID: list[keeping.Settled] = ["resolved", "ignored"]
+"""Of states: what was tried again may die again, and its letter then tells what was done."""
 
 
 @routes.delete(
@@ -39,8 +41,10 @@ routes = routes_of()
     ),
 )
 def purge_dead_letters(
-    before_date: Annotated[Moment, Query(description="Those that died before.")],
-    status: Annotated[list[keeping.Settled], Query(min_length=1, description="Repeated, or several with commas.")],
+    before_date: Annotated[Moment, Query(description=f"Those that died before. {IN_UTC}")],
+    status: Annotated[
+        list[keeping.Settled], Query(min_length=1, description="Repeated, or several with commas.")
+    ] = _UNLESS_SAID,
     tenant: OneTenant = None,
     confirm: Annotated[
         str | None,

@@ -8,7 +8,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 from counterfoil.tasks.store import Status
 from functions.admin_api import tasks
 from functions.admin_api.problems import responses
-from functions.admin_api.request import Moment
+from functions.admin_api.request import IN_UTC, Moment
 from functions.admin_api.routes.common import (
     PAGE,
     Cursor,
@@ -57,8 +57,10 @@ def list_tasks(  # a query is this many parameters
     tenant: OneTenant = None,
     status: Annotated[Status | None, Query()] = None,
     task_type: Annotated[tasks.PrintableText | None, Query(max_length=tasks.LONGEST_TYPE)] = None,
-    created_from: Annotated[Moment | None, Query(alias="from", description="Handed in then or later.")] = None,
-    created_until: Annotated[Moment | None, Query(alias="to", description="Handed in before.")] = None,
+    created_from: Annotated[
+        Moment | None, Query(alias="from", description=f"Handed in then or later. {IN_UTC}")
+    ] = None,
+    created_until: Annotated[Moment | None, Query(alias="to", description=f"Handed in before. {IN_UTC}")] = None,
     cursor: Cursor = None,
     limit: Limit = PAGE,
 ) -> Response[tasks.TaskPage]:

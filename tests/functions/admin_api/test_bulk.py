@@ -191,6 +191,20 @@ def test_what_cannot_be_is_refused_and_nothing_stored(
     assert rows(admin, "dead_letter_operation") == []
 
 
+def test_a_filter_takes_dates_and_times_of_utc(ask: Ask, fail: Callable[..., list[UUID]]):
+    fail(3)
+    times = {"from_date": "2026-03-02", "to_date": "2026-03-02T12:02:00"}
+    answer = post(ask, "/bulk-retry", {"filter": times, "dry_run": True})
+    assert (answer.status, answer.body["count"]) == (200, 2), answer.body
+
+
+def test_a_bare_list_of_letters_is_told_where_it_belongs(ask: Ask, fail: Callable[..., list[UUID]]):
+    letters = ids(fail(2))
+    answer = post(ask, "/bulk-retry", letters)
+    assert (answer.status, 'as in {"job_ids": ["..."]}' in answer.body["detail"]) == (400, True)
+    assert post(ask, "/bulk-retry", {"job_ids": letters}).status == 202
+
+
 @pytest.mark.parametrize("path", ["/bulk-resolve", "/bulk-ignore"])
 def test_only_what_is_tried_again_has_a_canary(ask: Ask, acme: UUID, path: str):
     assert post(ask, path, {**ALL, "canary": 1, "notes": "n", "reason": "r"}).status == 422

@@ -89,6 +89,33 @@ def test_a_letter_is_not_settled_without_a_word(what: str, body: dict[str, str],
     assert change(what, body).status == 422
 
 
+@pytest.mark.parametrize("body", ["", {}, {"reason": "A trial"}])
+def test_the_address_may_say_why_a_letter_is_ignored(body: object, change: Change, letter: UUID, ask: Ask) -> None:
+    answer = change("ignore", body, query={"reason": "A trial"})
+
+    assert (answer.status, answer.body["status"]) == (200, "ignored"), answer.body
+    shown = ask("", method="GET", path=f"{PATH}/{letter}", groups=VIEWER)
+    assert shown.body["resolution"] == {"action": "ignored", "notes": "A trial"}
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "says"),
+    [
+        ({"reason": "A trial"}, "Another", "two reasons"),
+        ("", " ", "reason is wrong"),
+        ("", "a\nb", "reason is wrong: it takes one line"),
+        ("", None, "A note is needed: say why."),
+    ],
+)
+def test_a_letter_is_ignored_for_one_reason(
+    body: object, reason: str | None, says: str, change: Change, admin: Connection
+) -> None:
+    answer = change("ignore", body, query={} if reason is None else {"reason": reason})
+
+    assert (answer.status, says in answer.body["detail"]) == (422, True), answer.body
+    assert [one["status"] for one in rows(admin, "dead_letter")] == ["pending"]
+
+
 @pytest.mark.parametrize("what", [*BODIES, "payload"])
 @pytest.mark.parametrize(
     ("seen", "status"),

@@ -63,3 +63,10 @@ def test_a_dry_run_that_is_asked_for_in_the_wrong_place_begins_nothing(
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 def test_that_it_may_be_refused_is_described(operation: Mapping[str, Any]) -> None:
     assert "422" in operation["responses"]
+
+
+def test_no_parameter_is_described_as_null() -> None:
+    schemas = [parameter["schema"] for one in OPERATIONS.values() for parameter in one.get("parameters", ())]
+
+    assert {"type": "string", "format": "date"} in [form for schema in schemas for form in schema.get("anyOf", ())]
+    assert not [schema for schema in schemas if {"type": "null"} in schema.get("anyOf", ())]

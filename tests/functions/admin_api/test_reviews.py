@@ -217,7 +217,7 @@ def test_a_decision_that_cannot_be_read_is_refused_with_a_sentence(
     assert (answer.status, says in answer.body["detail"]) == (422, True)
 
 
-@pytest.mark.parametrize("body", ["", "{", "[]", "null", b"\xff", '{"document": NaN}', "[" * 100_000])
+@pytest.mark.parametrize("body", ["", "{", "1", "null", b"\xff", '{"document": NaN}', "[" * 100_000])
 def test_a_decision_that_is_no_json_is_refused(ask: Ask, office: Office, body: object) -> None:
     answer = ask(body, path=f"{PATH}/{office.ids[2]}/confirm", groups=EVERYWHERE)
 

@@ -385,7 +385,7 @@ def test_a_list_is_filtered(ask: Ask, admin: Connection) -> None:
         ({"status": "running"}, "status is wrong"),
         ({"limit": "101"}, "limit is wrong"),
         ({"from": "yesterday"}, "from is wrong"),
-        ({"to": "2026-01-01T00:00:00"}, "to is wrong: Input should have timezone info"),
+        ({"to": "2026-01-32"}, "to is wrong"),
         ({"cursor": "zzz"}, "cursor is what"),
         ({"user": "me"}, "no parameter 'user'"),
     ],
