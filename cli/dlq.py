@@ -284,6 +284,7 @@ def _facts(api: Api, letter: Letter) -> list[tuple[str, str]]:
         ("worker", letter.worker),
         ("work", f"{letter.work_id}, revision {letter.revision}" if letter.work_id else "none is named"),
         ("tries", tries),
+        ("version", str(letter.version)),
         ("group", letter.fingerprint),
     ]
     if letter.resolved_at is not None:

@@ -89,19 +89,30 @@ def edit(  # one for each option
 
 def audit_(
     context: typer.Context,
+    letter: Annotated[
+        str | None,
+        typer.Argument(metavar="ID", help="Only of this letter: its id, or the end of it.", show_default=False),
+    ] = None,
     *,
     tenant: AnyTenant = None,
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List who changed which letters, the newest first. Whether it is whole: counterfoil audit verify."""
+    """List who changed which letters, the newest first. Whether it is whole: counterfoil audit verify.
+
+    Of a letter that was purged, say whose it was, with --tenant, and its whole id.
+    """
     api = reach(context)
-    listed = [(whose, entry) for whose in api.tenants(tenant) for entry in _entries(api, whose, limit)]
+    target = None
+    if letter is not None:
+        target = api.named("letter", letter, "dlq list")
+        tenant = tenant or api.get(path_of(api, target), Letter).tenant
+    listed = [(whose, entry) for whose in api.tenants(tenant) for entry in _entries(api, whose, target, limit)]
     listed.sort(key=lambda one: one[1].recorded_at, reverse=True)
     if as_json:
         print_json([{"tenant": whose, **plain(entry)} for whose, entry in listed])
     else:
-        _show(api, listed)
+        _show(api, listed, "this" if letter else "a")
 
 
 DONE = {"retry": "retried", "resolve": "resolved", "ignore": "ignored", "payload": "edited"}
@@ -121,8 +132,8 @@ def _change(  # what, how, and how it is told
         page().print(f"The dead letter {ids.short(done.job_id)} is {DONE[what]}.")
 
 
-def _entries(api: Api, tenant: str, limit: int) -> Iterator[AuditRecord]:
-    pages = api.pages("/api/admin/dlq/audit", AuditPage, limit=limit, tenant=tenant)
+def _entries(api: Api, tenant: str, target: str | None, limit: int) -> Iterator[AuditRecord]:
+    pages = api.pages("/api/admin/dlq/audit", AuditPage, limit=limit, tenant=tenant, target=target)
     return islice((entry for page in pages for entry in page.entries), limit)
 
 
@@ -132,9 +143,9 @@ def _needed(reason: str | None) -> str:
     return reason
 
 
-def _show(api: Api, listed: list[tuple[str, AuditRecord]]) -> None:
+def _show(api: Api, listed: list[tuple[str, AuditRecord]], which: str) -> None:
     if not listed:
-        page().print("Nobody has changed a dead letter yet.")
+        page().print(f"Nobody has changed {which} dead letter yet.")
         return
     table, add = of_tenants(
         [whose for whose, _ in listed],

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from cli import listing
 from cli.api import Api, reach
+from cli.dlq_options import AnyTenant
 from cli.failures import UsageError
 from cli.terminal import aside, page, print_json
 from cli.trail import By, Reason
@@ -40,16 +41,19 @@ Seen = Annotated[
 
 
 @app.callback()
-def queues(context: typer.Context, *, as_json: AsJson = False) -> None:
+def queues(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
     """Show every queue."""
     if listing.is_wanted(context, "queues"):
-        _list(context, as_json=as_json)
+        _list(context, tenant, as_json=as_json)
 
 
 @app.command("list")
-def list_(context: typer.Context, *, as_json: AsJson = False) -> None:
-    """Show every queue: messages (SQS guesses their number), work in progress and waiting, and the last hour."""
-    _list(context, as_json=as_json)
+def list_(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
+    """Show every queue: messages (SQS guesses their number), work in progress and waiting, and the last hour.
+
+    Of one tenant, its own work in them is shown.
+    """
+    _list(context, tenant, as_json=as_json)
 
 
 @app.command("pause")
@@ -68,9 +72,9 @@ def resume(
     _switch(context, worker, (by, reason, seen), is_paused=False, as_json=as_json)
 
 
-def _list(context: typer.Context, *, as_json: bool) -> None:
+def _list(context: typer.Context, tenant: str | None, *, as_json: bool) -> None:
     api = reach(context)
-    found = api.get(_PATH, QueuesOverview)
+    found = api.get(_PATH, QueuesOverview, tenant=tenant)
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
@@ -136,7 +140,7 @@ def _cells(queue: QueueOverview) -> list[Text]:
     return [
         Text(queue.worker, "yellow" if queue.is_paused else "").append(" (paused)" if queue.is_paused else ""),
         Text(_number(messages)),
-        Text(f"{queue.running} of {queue.gate}"),
+        Text(f"{queue.running:,}" if queue.gate is None else f"{queue.running:,} of {queue.gate:,}"),
         Text(_number(queue.pending)),
         Text(_age(queue.oldest_seconds)),
         Text(_number(queue.dead), "red" if queue.dead else ""),

@@ -131,6 +131,7 @@ def test_a_letter_is_shown_by_the_end_of_its_id_with_what_happened(die: Die, adm
         "TimeoutError: Reading timed out",
     ]
     whole = call("show", job_id)
+    assert ["version", str(whole["version"])] in [line.split() for line in told.splitlines()]
     assert ([one["kind"] for one in whole["timeline"]], len(whole["lineage"])) == (["death", "death"], 1)
 
 

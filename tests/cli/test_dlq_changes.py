@@ -101,6 +101,21 @@ def test_who_did_what_is_listed_and_found_whole(letter: UUID) -> None:
     assert run("verify", "--tenant", "-", of=trail.app) == "-: whole, 0 entries\n"
 
 
+def test_who_changed_one_letter_is_listed(letter: UUID, database: Database, admin: Connection) -> None:
+    (acme,) = (one["tenant_id"] for one in rows(admin, "dead_letter"))
+    other = dying(database, acme)()
+    run("ignore", letter, *REASON)
+    assert run("audit", other) == "Nobody has changed this dead letter yet.\n"
+    run("resolve", other, *REASON)
+
+    for words in ((str(letter)[-8:],), (letter,), (letter, "--tenant", "acme")):
+        assert [entry["action"] for entry in json.loads(run("audit", *words, "--json"))] == ["ignored"]
+    admin.execute("DELETE FROM dead_letter")
+    with pytest.raises(UsageError, match="no such dead letter"):
+        run("audit", letter)
+    assert "ignored" in run("audit", letter, "--tenant", "acme")
+
+
 def test_a_trail_that_somebody_changed_is_found(letter: UUID, admin: Connection) -> None:
     run("ignore", letter, *REASON)
     with admin.transaction():

@@ -17,6 +17,7 @@ from counterfoil.db import Connection, Database, keeper
 from counterfoil.queues import minutes
 from counterfoil.settings import settings
 from functions.admin_api.routes import queues as routes
+from tests.cli.reaching import let_them_ask
 from tests.delivery.harness import FakeSqs
 from tests.factories import make_task
 from tests.functions.mappings import MAPPING, FakeLambda
@@ -83,6 +84,28 @@ def test_every_queue_is_a_line_with_what_is_in_it_and_what_was_done(
     assert lines[1].split() == ["tasks", "12", "1", "of", "24", "1", "0", "█", "3", "0"]
     assert lines[2] == "The alarm breaker-open has gone off"
     assert run("list") == run()
+
+
+def test_a_tenants_own_work_is_shown_to_who_may_look_at_it(
+    admin: Connection, make_tenant: Callable[..., UUID], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acme, beta = make_tenant("acme"), make_tenant("beta")
+    make_task(admin, acme, status="in-progress")
+    for _ in range(2):
+        make_task(admin, beta, status="in-progress")
+
+    def working(*words: object) -> str:
+        return " ".join(run(*words).splitlines()[1].split()[2:4])
+
+    assert working() == "3 of"
+    assert working("--tenant", "beta") == "2 ?"
+    let_them_ask(monkeypatch, "[viewer tenant:acme]")
+    assert working() == "1 ?"
+    let_them_ask(monkeypatch, "[viewer tenant:acme tenant:beta]")
+    with pytest.raises(UsageError, match="tenant is needed"):
+        run()
+    assert working("list", "--tenant", "beta") == "2 ?"
+    assert json.loads(run("--tenant", "acme", "--json"))["tenant"] == "acme"
 
 
 def test_the_json_is_that_of_the_api() -> None:
