@@ -6,6 +6,7 @@ all tenants.
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,6 +29,8 @@ from functions.admin_api.problems import MEDIA_TYPE, GatewayAnswer, Problem
 URL, TOKEN = "COUNTERFOIL_URL", "COUNTERFOIL_TOKEN"  # names of variables
 PATIENCE = 60.0
 """Seconds for an answer: in the local cloud, the first one waits for a process to start."""
+AWAY_SECONDS = 300.0
+"""For how long who waits asks again."""
 PAGE = 100
 """The most that a page has."""
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
@@ -40,6 +43,14 @@ Query = Mapping[str, Any]
 
 class NotAllowedError(UsageError):
     """Who asks may not see or do it."""
+
+
+class TooOftenError(UsageError):
+    """It is asked too often."""
+
+
+class NotNowError(CommandError):
+    """The API cannot answer just now."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +85,9 @@ class Api:
         try:
             answer = self.client.request(method, path, params=given, json=body, headers=headers)
         except httpx.TimeoutException:
-            raise CommandError("The API has not answered in time, and may have done it all the same.") from None
+            raise NotNowError("The API has not answered in time, and may have done it all the same.") from None
         except httpx.HTTPError as error:
-            raise CommandError(f"The API does not answer: {type(error).__name__}.") from None
+            raise NotNowError(f"The API does not answer: {type(error).__name__}.") from None
         _check(answer)
         return answer
 
@@ -156,6 +167,31 @@ def reach(context: typer.Context, by: str | None = None) -> Api:
     return Api(context.with_resource(client))
 
 
+def after(
+    seconds: float,
+    look: Callable[[], M],
+    sleep: Callable[[float], None],
+    clock: Callable[[], float] = time.monotonic,
+) -> M:
+    """What `look` finds in so many seconds, of something that goes on by itself.
+
+    An API that cannot answer then, or that is asked too often, is asked again for AWAY_SECONDS.
+
+    Raises:
+        NotNowError, TooOftenError: it did not answer in all that time.
+        and as `look`.
+    """
+    sleep(seconds)
+    began = clock()
+    while True:
+        try:
+            return look()
+        except (NotNowError, TooOftenError):
+            if clock() - began >= AWAY_SECONDS:
+                raise
+        sleep(seconds)
+
+
 def read(answer: httpx.Response, form: type[M]) -> M:
     """An answer in its form.
 
@@ -180,8 +216,10 @@ def _check(answer: httpx.Response) -> None:
         raise NotAllowedError(sentence)
     if answer.is_client_error:
         wait = answer.headers.get("Retry-After", "")
-        raise UsageError(f"{sentence} Ask again in {wait} s." if wait.isdigit() else sentence)
-    raise CommandError(f"The API fails ({answer.status_code}): {sentence}")
+        kind = TooOftenError if answer.status_code == httpx.codes.TOO_MANY_REQUESTS else UsageError
+        raise kind(f"{sentence} Ask again in {wait} s." if wait.isdigit() else sentence)
+    failure = NotNowError if answer.is_server_error else CommandError
+    raise failure(f"The API fails ({answer.status_code}): {sentence}")
 
 
 def _sentence(answer: httpx.Response) -> str:

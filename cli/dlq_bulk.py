@@ -4,12 +4,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from cli import ids
-from cli.api import Api, reach
+from cli.api import Api, after, reach
 from cli.dlq import plain, show_list
 from cli.dlq_operations import handled, look, sentence_of
 from cli.dlq_options import AsJson, OfGroup, OfType, OneTenant, Since, Until, WithText, fingerprint_of
@@ -200,12 +201,10 @@ def _wait(api: Api, operation: LetterOperation) -> LetterOperation:
     short = ids.short(operation.operation_id)
     aside().print(f"Operation {short} begins within a minute; it goes on without this command, too.")
     while operation.total is None and operation.ended_at is None:
-        time.sleep(LOOK_SECONDS)
-        operation = look(api, operation)
+        operation = after(LOOK_SECONDS, partial(look, api, operation), time.sleep)
     with Counters([VERBS[operation.action]], operation.total or 0) as shown:
         while operation.ended_at is None and operation.state != "paused":
             shown.show([handled(operation)])
-            time.sleep(LOOK_SECONDS)
-            operation = look(api, operation)
+            operation = after(LOOK_SECONDS, partial(look, api, operation), time.sleep)
         shown.show([handled(operation)])
     return operation

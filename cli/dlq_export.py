@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Annotated, Any, BinaryIO, get_args
@@ -11,7 +12,7 @@ from typing import Annotated, Any, BinaryIO, get_args
 import httpx
 import typer
 
-from cli.api import Api, reach, read
+from cli.api import Api, after, reach, read
 from cli.dlq_options import (
     AnyTenant,
     AsJson,
@@ -135,9 +136,9 @@ def _fetch(api: Api, wanted: Mapping[str, Any], part: BinaryIO) -> None:
         return
     export = read(answer, LetterExport)
     aside().print(f"There is much of {export.tenant}: it is written to S3 first, which begins within a minute.")
+    path = f"/api/admin/dlq/exports/{export.export_id}"
     while export.state == "writing":
-        time.sleep(LOOK_SECONDS)
-        export = api.get(f"/api/admin/dlq/exports/{export.export_id}", LetterExport)
+        export = after(LOOK_SECONDS, partial(api.get, path, LetterExport), time.sleep)
     if export.url is None:
         raise CommandError(f"The export of {export.tenant} has failed.")
     _download(export.url, part)

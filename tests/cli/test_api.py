@@ -70,6 +70,49 @@ def test_an_api_that_does_not_answer_is_told_apart(error: type[httpx.TransportEr
     assert "Authorization" not in str(told.value)
 
 
+class Clock:
+    """Seconds that pass while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("unwell", [httpx.Response(503), httpx.Response(429), httpx.ConnectError("no network")])
+def test_what_goes_on_by_itself_is_asked_for_again_while_the_api_is_away(unwell: httpx.Response | Exception) -> None:
+    clock = Clock()
+
+    def answering(_: httpx.Request) -> httpx.Response:
+        if clock.now >= well_at:
+            return httpx.Response(200, json={"tenants": [], "next": None})
+        if isinstance(unwell, Exception):
+            raise unwell
+        return unwell
+
+    def look() -> TenantPage:
+        return asking(answering).get(TENANTS, TenantPage)
+
+    well_at = 60.0
+    assert api.after(2.0, look, clock.sleep, clock.time).tenants == []
+    assert clock.now == 60
+    well_at = 1_000_000.0
+    with pytest.raises((api.NotNowError, api.TooOftenError)):
+        api.after(2.0, look, clock.sleep, clock.time)
+    assert clock.now == 60 + 2 + api.AWAY_SECONDS
+
+
+def test_what_is_refused_is_not_asked_for_again() -> None:
+    clock = Clock()
+    with pytest.raises(UsageError, match="Gone"):
+        api.after(2.0, lambda: problem(404, "Gone.").get(TENANTS, TenantPage), clock.sleep, clock.time)
+    assert clock.now == 2
+
+
 def test_a_change_names_the_version_that_was_seen() -> None:
     seen: list[str | None] = []
 

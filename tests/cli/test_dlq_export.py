@@ -156,6 +156,30 @@ def test_what_is_large_is_fetched_from_s3_once_it_is_there(
     assert ("X-Amz-Signature" in str(asked[0].url), asked[0].headers.get("Authorization")) == (True, None)
 
 
+def test_who_waits_for_a_large_export_asks_again_while_the_database_is_away(
+    die: Die, slow: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    die()
+    slow("ready")
+    known, asked = exporting.Bench.show, list[Any]()
+
+    def away_at_first(*words: Any) -> Any:
+        asked.append(words)
+        if len(asked) == 1:
+            raise DatabaseUnavailableError("PostgreSQL is not available")
+        return known(*words)
+
+    monkeypatch.setattr(exporting.Bench, "show", away_at_first)
+
+    @contextmanager
+    def stream(method: str, url: str, **_: object) -> Iterator[httpx.Response]:
+        yield httpx.Response(200, content=b'"job_id"\r\n"a"\r\n', request=httpx.Request(method, url))
+
+    monkeypatch.setattr(httpx, "stream", stream)
+    assert "1 dead letter is in" in run("export", tmp_path / "letters.csv", "--tenant", "acme")
+    assert len(asked) == 2
+
+
 def test_an_export_that_fails_leaves_no_file_and_tells_no_link(
     die: Die, slow: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
