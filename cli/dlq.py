@@ -1,6 +1,7 @@
 """`counterfoil dlq`: dead letters are found, grouped, counted and shown, by the API."""
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -46,6 +47,7 @@ from functions.admin_api.dead_letters import (
     LetterTimeline,
     ToldError,
 )
+from functions.admin_api.logs import TryLog
 
 SUMMARY = "Look at dead letters, work that ended in failure; try it again, or settle it."
 STYLES: dict[Status, str] = {"pending": "red", "retried": "cyan", "resolved": "green", "ignored": "dim"}
@@ -304,6 +306,31 @@ def _show_events(api: Api, events: Sequence[LetterEvent]) -> None:
             f"{event.at:%Y-%m-%d %H:%M:%S}", Text(what), Text(api.name_of(event.who)), Text(_cut(_note(event)))
         )
     page().print(table)
+    for command in _log_commands(events):
+        page().print(Text(command), soft_wrap=True)
+
+
+def _log_commands(events: Sequence[LetterEvent]) -> list[str]:
+    """How the logs of tries are had of CloudWatch, a line for all tries of a revision."""
+    logs: dict[tuple[str, str], list[TryLog]] = {}
+    for event in events:
+        if event.log is not None:
+            logs.setdefault((event.log.group, event.log.filter), []).append(event.log)
+    return [
+        shlex.join(
+            [
+                *("aws", "logs", "filter-log-events", "--log-group-name", group),
+                *("--start-time", _milliseconds(min(one.since for one in found))),
+                *("--end-time", _milliseconds(max(one.until for one in found))),
+                *("--filter-pattern", pattern),
+            ]
+        )
+        for (group, pattern), found in logs.items()
+    ]
+
+
+def _milliseconds(moment: datetime) -> str:
+    return str(int(moment.timestamp() * 1000))
 
 
 def _note(event: LetterEvent) -> str:

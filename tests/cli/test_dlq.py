@@ -135,6 +135,27 @@ def test_a_letter_is_shown_by_the_end_of_its_id_with_what_happened(die: Die, adm
     assert ([one["kind"] for one in whole["timeline"]], len(whole["lineage"])) == (["death", "death"], 1)
 
 
+def test_where_the_logs_of_tries_are_is_told_as_commands_that_can_be_copied(die: Die, admin: Connection) -> None:
+    work_id = uuid4()
+    job_id = die(work_id=work_id, revision=2)
+    for revision, minute in ((1, 0), (2, 10), (2, 20)):
+        admin.execute(
+            "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome)"
+            " SELECT tenant_id, 'ingestion', work_id, %s, %s, %s, %s, 'retry' FROM dead_letter",
+            [revision, minute + 1, NOON + timedelta(minutes=minute), NOON + timedelta(minutes=minute + 1)],
+        )
+
+    told = run("show", job_id, columns=60).splitlines()
+
+    noon = int(NOON.timestamp()) * 1000
+    assert told[-2:] == [
+        "aws logs filter-log-events --log-group-name /aws/lambda/counterfoil-ingestion"
+        f" --start-time {noon + since * 60_000} --end-time {noon + until * 60_000}"
+        f""" --filter-pattern '{{ $.work_id = "{work_id}" && $.revision = {revision} }}'"""
+        for revision, since, until in ((1, -1, 2), (2, 9, 22))
+    ]
+
+
 def test_what_there_is_not_is_told(die: Die) -> None:
     die()
     for text in ("ffff", "f", "'; --"):

@@ -32,6 +32,8 @@ def test_a_task_tells_its_error_its_payload_and_its_tries(console: Console, show
     expect(fact(page, "Why")).to_have_text("no further try could help")
     expect(happened(page)).to_have_count(2)
     expect(happened(page).first).to_contain_text("Try 1")
+    happened(page).first.get_by_text("Log", exact=True).click()
+    expect(page.get_by_role("region", name="Command for the log of Try 1")).to_contain_text("/aws/lambda/counterfoil-")
     expect(happened(page).last).to_contain_text("Death")
     looks(page, "dead-letter-task")
 

@@ -6,4 +6,5 @@ from tests.functions.admin_api.in_node import passed
 
 
 def test_payloads_are_read_to_the_letter_and_the_api_is_not_asked_too_often(tmp_path: Path) -> None:
-    assert passed("text", tmp_path, API_MODULE="api", DIFF_MODULE="letters/diff", JSON_MODULE="letters/jsontext") == 34
+    modules = {"API_MODULE": "api", "DIFF_MODULE": "letters/diff", "JSON_MODULE": "letters/jsontext"}
+    assert passed("text", tmp_path, **modules, LOG_MODULE="letters/log") == 35

@@ -6,6 +6,7 @@ import { useAnswer } from "../api.js";
 import { AuditEntries } from "../audit/audit.js";
 import { ACTIONS, LetterDialog, mayChange } from "./changes.js";
 import { useKeys } from "../keys.js";
+import { logCommand } from "./log.js";
 import { Payload } from "./payload.js";
 import { go } from "../place.js";
 import { Done, FactList, Failure, Id, Json, Notice, Status, useTitle, Waiting, Who } from "../parts.js";
@@ -164,6 +165,9 @@ function Happened({ event }) {
     }</span></p>
     ${event.error?.message && html`<p class="error">${event.error.type && `${event.error.type}: `}${event.error.message}</p>`}
     ${event.next_attempt_at && html`<p class="quiet">Next try at <${Time} at=${event.next_attempt_at} /></p>`}
+    ${event.log &&
+    html`<details><summary>Log</summary>
+      <pre tabindex="0" role="region" aria-label=${`Command for the log of ${which}`}>${logCommand(event.log)}</pre></details>`}
   </li>`;
 }
 

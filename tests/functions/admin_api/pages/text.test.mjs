@@ -8,6 +8,21 @@ import "./browser.mjs";
 const { exactly, pace } = await import(process.env.API_MODULE);
 const { around, diff } = await import(process.env.DIFF_MODULE);
 const { lineAt, placeOfField, wrongWith } = await import(process.env.JSON_MODULE);
+const { logCommand } = await import(process.env.LOG_MODULE);
+
+test("the log of a try is told as a command that a shell leaves as it is", () => {
+  const log = {
+    group: "/aws/lambda/counterfoil-tasks",
+    filter: '{ $.work_id = "7" && $.revision = 1 }',
+    since: "2026-03-02T12:00:00Z",
+    until: "2026-03-02T12:02:00.5Z",
+  };
+  assert.equal(
+    logCommand(log),
+    "aws logs filter-log-events --log-group-name /aws/lambda/counterfoil-tasks --start-time 1772452800000" +
+      ` --end-time 1772452920500 --filter-pattern '{ $.work_id = "7" && $.revision = 1 }'`,
+  );
+});
 
 for (const text of [
   "{}",
