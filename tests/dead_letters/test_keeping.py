@@ -185,6 +185,25 @@ def test_what_is_settled_is_deleted_after_its_time_and_what_waits_is_not(
     assert {id_ for (id_,) in admin.execute("SELECT job_id FROM dead_letter").fetchall()} == set(died[1:])
 
 
+def test_what_an_undone_purge_brought_back_is_kept_for_a_week_more(
+    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID], admin: Connection
+):
+    """Else it could be had back for nothing: it is past keeping by then."""
+    settled = NOW - timedelta(days=29)
+    admin.execute("UPDATE dead_letter SET resolved_at = %s WHERE status <> 'pending'", [settled])
+    purge = request(database, tenant_id, statuses=("resolved", "ignored"))
+    steps(keeper_database)
+    undone_at = NOW + timedelta(days=6)
+    with database.tenant(tenant_id) as connection:
+        keeping.undo(connection, purge.id, by="bert", now=undone_at)
+    steps(keeper_database)
+    assert delete(keeper_database, undone_at) == 2
+    assert shown(database, tenant_id) == {died[1], died[2], died[3]}
+    assert delete(keeper_database, undone_at + timedelta(days=7)) == 0
+    assert delete(keeper_database, undone_at + timedelta(days=7, seconds=1)) == 2
+    assert shown(database, tenant_id) == {died[3]}
+
+
 def test_a_failed_task_goes_with_its_letter_and_one_that_was_begun_again_stays(
     keeper_database: Database, tenant_id: UUID, die: Die, admin: Connection
 ):

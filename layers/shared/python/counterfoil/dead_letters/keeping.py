@@ -174,7 +174,8 @@ def step(connection: Connection, now: datetime, purge_id: UUID | None = None, *,
     return True
 
 
-# A purge that is undone brings back what is left of it, however long that takes.
+# A purge that is undone brings back what is left of it, however long that takes. What it meant is kept for a week more:
+# who has something back has time to use it.
 _DELETE = """
 WITH due AS (
     (SELECT job_id FROM dead_letter d
@@ -182,8 +183,13 @@ WITH due AS (
        AND NOT EXISTS (SELECT FROM dead_letter_purge p WHERE p.id = d.purge_id AND p.undone_at IS NOT NULL)
      ORDER BY purged_at LIMIT %(most)s)
     UNION ALL
-    (SELECT job_id FROM dead_letter
+    (SELECT job_id FROM dead_letter d
      WHERE status <> 'pending' AND resolved_at < %(settled_before)s AND purged_at IS NULL
+       AND NOT EXISTS (
+           SELECT FROM dead_letter_purge p
+           WHERE p.tenant_id = d.tenant_id AND p.undone_at >= %(undone_since)s AND d.dlq_timestamp < p.died_before
+             AND d.resolved_at <= p.requested_at AND d.status = ANY(p.statuses)
+       )
      ORDER BY resolved_at LIMIT %(most)s)
 ), gone AS (
     DELETE FROM dead_letter WHERE job_id IN (SELECT job_id FROM due) RETURNING worker, work_id
@@ -197,8 +203,14 @@ SELECT count(*) FROM gone
 def delete(connection: Connection, now: datetime, retention: timedelta, *, at_once: int = AT_ONCE) -> int:
     """Delete what was purged a week ago, and what was settled longer ago than `retention`; as counterfoil_keeper.
 
-    A task that failed goes with its letter. Returns how many letters went.
+    What a purge meant that was undone is kept for a week from then, however long ago it was settled. A task that failed
+    goes with its letter. Returns how many letters went.
     """
-    values = {"purged_before": now - UNDO_WITHIN, "settled_before": now - retention, "most": at_once}
+    values = {
+        "purged_before": now - UNDO_WITHIN,
+        "settled_before": now - retention,
+        "undone_since": now - UNDO_WITHIN,
+        "most": at_once,
+    }
     [(number,)] = connection.execute(_DELETE, values).fetchall()
     return int(number)
