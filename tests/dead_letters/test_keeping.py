@@ -92,6 +92,20 @@ def test_what_dies_after_the_request_is_not_meant(
     assert shown(database, tenant_id) == {late}
 
 
+def test_what_is_settled_after_the_request_is_not_meant(
+    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID], admin: Connection
+):
+    purge = request(database, tenant_id, minute=5)
+    with keeper_database.delivery() as connection:
+        keeping.step(connection, NOW, purge.id, at_once=1)
+    settle = "UPDATE dead_letter SET status = 'resolved', resolved_at = %s WHERE job_id = %s"
+    admin.execute(settle, [NOW + timedelta(seconds=1), died[3]])
+    admin.execute(settle, [NOW, died[4]])
+    steps(keeper_database)
+    assert shown(database, tenant_id) == {died[3]}
+    assert of_tenant(database, tenant_id).hidden == 4
+
+
 def test_an_undone_purge_brings_everything_back(
     database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID], admin: Connection
 ):

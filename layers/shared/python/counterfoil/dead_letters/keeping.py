@@ -1,8 +1,9 @@
 """How long dead letters are kept: settled ones for a time, purged ones for a week, in which they can be had back.
 
-A purge is a row. What it means is taken out of sight in steps, each a transaction of a bounded number of letters, and
-back again if it is undone: whatever dies in between, the next step goes on. What waits for a person is never purged.
-Who purges and who undoes it comes into the audit trail in the same transaction.
+A purge is a row. It means what was settled when it was asked for, which is taken out of sight in steps, each a
+transaction of a bounded number of letters, and back again if it is undone: whatever dies in between, the next step goes
+on. What waits for a person is never purged. Who purges and who undoes it comes into the audit trail in the same
+transaction.
 """
 
 from collections.abc import Sequence
@@ -142,6 +143,7 @@ UPDATE dead_letter SET purged_at = %(now)s, purge_id = %(id)s, version = version
 WHERE job_id IN (
     SELECT job_id FROM dead_letter
     WHERE tenant_id = %(tenant)s AND status = ANY(%(statuses)s) AND dlq_timestamp < %(before)s AND purged_at IS NULL
+      AND (resolved_at > %(requested_at)s) IS NOT TRUE
     LIMIT %(most)s FOR NO KEY UPDATE
 )
 """
@@ -165,6 +167,7 @@ def step(connection: Connection, now: datetime, purge_id: UUID | None = None, *,
         "tenant": purge.tenant_id,
         "statuses": list(purge.statuses),
         "before": purge.died_before,
+        "requested_at": purge.requested_at,
         "now": now,
         "most": at_once,
     }
