@@ -78,14 +78,16 @@ def test_with_an_address_and_a_token_a_command_may_what_the_token_allows(
     def run(*words: str, with_token: str = token) -> "subprocess.CompletedProcess[str]":
         environment = {name: value for name, value in os.environ.items() if name != "COUNTERFOIL_LOCAL"}
         environment |= {"COUNTERFOIL_URL": cloud.api_url, "COUNTERFOIL_TOKEN": with_token}
-        command = [str(COMMAND), "dlq", *words]
-        return subprocess.run(command, env=environment, text=True, capture_output=True, check=False, timeout=120)
+        return subprocess.run(
+            [str(COMMAND), *words], env=environment, text=True, capture_output=True, check=False, timeout=120
+        )
 
-    listed = json.loads(run("list", "--json").stdout)
+    listed = json.loads(run("dlq", "list", "--json").stdout)
     assert {letter["tenant"] for letter in listed} == {tenant.slug}
-    refused = run("resolve", listed[0]["job_id"][-12:], "--reason", "x")
+    assert run("audit", "verify").stdout == f"{tenant.slug}: whole, 0 entries\n"
+    refused = run("dlq", "resolve", listed[0]["job_id"][-12:], "--reason", "x")
     assert (refused.returncode, "takes the role operator" in refused.stderr) == (2, True)
-    forged = run("list", with_token=f"{token[:-8]}AAAAAAAA")
+    forged = run("dlq", "list", with_token=f"{token[:-8]}AAAAAAAA")
     assert (forged.returncode, "does not take the token" in forged.stderr) == (2, True)
     assert token[:20] not in refused.stderr + forged.stderr
 

@@ -40,8 +40,8 @@ export function Audit() {
       : !error && html`<${Waiting} what="the audit trail" />`}
     <section aria-labelledby="verify">
       <h2 id="verify">Is the trail as it was written?</h2>
-      <p>Whoever may look at it can compute every hash anew, with the address of this deployment in <code>COUNTERFOIL_URL</code>
-        and an ID token in <code>COUNTERFOIL_TOKEN</code>:</p>
+      <p>Whoever may look at it can compute every hash anew, with the address of this deployment
+        in <code>COUNTERFOIL_URL</code> and an ID token in <code>COUNTERFOIL_TOKEN</code>:</p>
       <pre tabindex="0" role="region" aria-label="Command">counterfoil audit verify --tenant ${tenant}</pre>
       <p class="quiet">It tells of the first entry that was changed, taken out, put in or moved. Keep the hash of the newest
         entry in another place now and then: who writes the whole trail anew cannot match it.</p>
