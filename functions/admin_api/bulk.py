@@ -20,7 +20,7 @@ from counterfoil.errors import RejectedRequestError
 from functions.admin_api import request
 from functions.admin_api.allowance import Change
 from functions.admin_api.caller import NOBODY, Caller, Role
-from functions.admin_api.dead_letters import LONGEST_TEXT, Fingerprint, LetterSummary, summary
+from functions.admin_api.dead_letters import LONGEST_TEXT, Fingerprint, LetterSummary, Pointers, hidden, summary
 from functions.admin_api.etags import seen
 from functions.admin_api.letter_changes import Note
 from functions.admin_api.problems import NotFoundError
@@ -126,6 +126,7 @@ class LetterOperation(BaseModel):
     failed: int
     skipped: int = Field(description="Letters that somebody settled meanwhile, that died again, or are gone.")
     left: int = Field(description="Selected letters that have no result yet, or never get one, as it has ended.")
+    redacted: Pointers
 
 
 class LetterOperationPage(BaseModel):
@@ -195,7 +196,7 @@ def asked(
         with change.database.tenant(meant.tenant_id) as connection:
             return bulk.request(connection, meant.tenant_id, operation)
 
-    return _told(retry_conflicts(once), meant.slug)
+    return _told(retry_conflicts(once), meant.slug, change.caller)
 
 
 def _meant(action: Action, wanted: Bulk, change: Change) -> _Meant:
@@ -239,7 +240,7 @@ def listed(
     with database.tenant(tenant_id) as connection:
         found = bulk.page(connection, tenant_id, limit=limit + 1, after=after)
     shown, following = request.cut(found, limit, lambda one: (one.requested_at, one.id))
-    return LetterOperationPage(operations=[_told(one, slug) for one in shown], next=following)
+    return LetterOperationPage(operations=[_told(one, slug, caller) for one in shown], next=following)
 
 
 def shown(operation_id: str, caller: Caller, database: Database) -> LetterOperation:
@@ -251,7 +252,7 @@ def shown(operation_id: str, caller: Caller, database: Database) -> LetterOperat
     """
     tenant_id, slug, id_ = owned(operation_id, bulk.owner, caller, database, NO_OPERATION)
     with database.tenant(tenant_id) as connection:
-        return _told(bulk.show(connection, id_), slug)
+        return _told(bulk.show(connection, id_), slug, caller)
 
 
 def items(  # what of which operation, for whom
@@ -296,20 +297,20 @@ def steered(operation_id: str, how: Steer, condition: str | None, change: Change
         with change.database.tenant(tenant_id) as connection:
             return bulk.steer(connection, id_, how, version=version, actor=by, now=change.now)
 
-    return _told(retry_conflicts(once), slug)
+    return _told(retry_conflicts(once), slug, change.caller)
 
 
 _NAMED = {"since": "from_date", "until": "to_date"}
 """What a filter says, in the words of the API."""
 
 
-def _told(operation: BulkOperation, slug: str) -> LetterOperation:
+def _told(operation: BulkOperation, slug: str, caller: Caller) -> LetterOperation:
+    wanted = operation.filter and {_NAMED.get(name, name): value for name, value in operation.filter.items()}
     told: dict[str, Any] = {
         **vars(operation),
         "operation_id": operation.id,
         "tenant": slug,
-        "filter": operation.filter and {_NAMED.get(name, name): value for name, value in operation.filter.items()},
-        "notes": operation.note,
+        **hidden({"filter": wanted, "notes": operation.note, "reason": operation.reason}, caller),
         "requested_at": operation.requested_at.isoformat(),
         "ended_at": operation.ended_at and operation.ended_at.isoformat(),
         "total": operation.selected if operation.is_selected else None,

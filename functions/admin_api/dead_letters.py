@@ -284,7 +284,7 @@ def grouped(asked: Grouping, caller: Caller, database: Database, now: datetime) 
     return LetterGroupPage(
         groups=[
             LetterGroup.model_validate(
-                {**vars(one), "count": one.count, "state": one.state, **_hidden({"sentence": one.sentence}, caller)}
+                {**vars(one), "count": one.count, "state": one.state, **hidden({"sentence": one.sentence}, caller)}
             )
             for one in shown
         ],
@@ -334,7 +334,7 @@ def told(job_id: str, caller: Caller, database: Database) -> LetterTimeline:
         letter = _there(connection, tenant_id, id_)
         events = timeline.of(connection, letter, limit=LAST_EVENTS)
     told = {"events": [{**asdict(event), "log": _log(event, letter)} for event in events]}
-    return LetterTimeline.model_validate({"job_id": id_, "tenant": slug, **_hidden(told, caller)})
+    return LetterTimeline.model_validate({"job_id": id_, "tenant": slug, **hidden(told, caller)})
 
 
 def _log(event: timeline.Event, letter: entries.Details) -> dict[str, Any] | None:
@@ -371,19 +371,19 @@ def _there(connection: Connection, tenant_id: UUID | None, id_: UUID) -> Details
     return letter
 
 
-_KEPT = ("payload", "metadata", "lineage")
-"""What of a letter comes from outside."""
+_KEPT = ("payload", "metadata", "resolution", "lineage")
+"""What of a letter comes from outside, or is what somebody wrote."""
 
 
 def _told(letter: Entry, slug: str, caller: Caller) -> dict[str, Any]:
     """A letter as the caller may see it."""
     whole = vars(letter)
     kept = {name: whole[name] for name in _KEPT if name in whole}
-    return {**whole, "tenant": slug, **_hidden(kept, caller)}
+    return {**whole, "tenant": slug, **hidden(kept, caller)}
 
 
-def _hidden(kept: dict[str, Any], caller: Caller) -> dict[str, Any]:
-    """The same as the caller may see it, with the pointers to what he may not."""
+def hidden(kept: dict[str, Any], caller: Caller) -> dict[str, Any]:
+    """The same as the caller may see it, with the pointers to what he may not, as `redacted`."""
     if caller.role >= Role.ADMIN:
         return {**kept, "redacted": []}
     found = redact(kept)

@@ -34,7 +34,7 @@ LETTER = Details(
     dlq_reason="max_retries_exceeded",
     dlq_timestamp=NOON,
     status="resolved",
-    resolution={"action": "resolved", "notes": "Booked by hand"},
+    resolution={"action": "resolved", "notes": "Paid with pin=86420"},
     resolved_at=NOON + timedelta(hours=1),
     resolved_by="ann",
     metadata={
@@ -195,9 +195,10 @@ def test_a_line_has_every_field_of_a_letter(database: Database, tenant_id: UUID)
 def test_secrets_are_left_out_for_who_may_not_see_them(format_: export.Format) -> None:
     whole, hidden = (export.encoded([LETTER], "acme", format_, hides=hides).decode() for hides in (False, True))
 
-    assert all(secret in whole for secret in (SECRET, "hunter2"))
-    assert not any(secret in hidden for secret in (SECRET, "hunter2"))
+    assert all(secret in whole for secret in (SECRET, "hunter2", "86420"))
+    assert not any(secret in hidden for secret in (SECRET, "hunter2", "86420"))
     assert "/payload/password" in hidden
+    assert "/resolution/notes" in hidden
     assert "größer" in hidden
 
 
@@ -217,7 +218,7 @@ def test_a_row_has_every_column_and_numbers_stay_numbers() -> None:
     assert found["metadata.last_error.type"] == "TimeoutError"
     assert json.loads(found["metadata.last_error.context"]) == {"worker": "tasks", "attempt": 3}
     assert json.loads(found["payload"]) == LETTER.payload
-    assert (found["resolution.notes"], found["work_id"], found["lineage"]) == ("Booked by hand", "", "[]")
+    assert (found["resolution.notes"], found["work_id"], found["lineage"]) == ("Paid with pin=86420", "", "[]")
     raw = export.encoded([LETTER], "acme", "csv", hides=False).decode()
     assert raw.endswith("\r\n")
     assert ',"acme","0123456789abcdef",3,' in raw

@@ -23,6 +23,8 @@ IBAN = "DE89370400440532013000"
         *("token", "access_token", "X-Auth-Token", "sessionToken"),
         *("authorization", "Proxy-Authorization", "cookie", "Set-Cookie"),
         *("api_key", "apiKey", "X-API-Key", "api key", "access_key_id", "private_key", "credentials", "x-signature"),
+        *("pwd", "dbPwd", "pass", "smtp_pass", "userPass", "DB_PASS", "pin", "cardPIN", "sig"),
+        *("sessionid", "sessionId", "JSESSIONID", "PHPSESSID", "session_id"),
     ],
 )
 def test_what_stands_under_the_name_of_a_secret_is_hidden(name: str) -> None:
@@ -40,6 +42,18 @@ def test_what_stands_under_the_name_of_a_secret_is_hidden(name: str) -> None:
         ("authorization: bearer abcdef123456", f"authorization: {HIDDEN}"),
         ("Authorization: Basic dXNlcjpwYXNz", f"Authorization: {HIDDEN}"),
         ('{"Authorization": "Basic dXNlcjpwYXNz", "a": 1}', f'{{"Authorization": "{HIDDEN}", "a": 1}}'),
+        ("sent basic dXNlcjpwYXNz back", f"sent basic {HIDDEN} back"),
+        ("Driver={x};Uid=ann;Pwd=hunter2;", f"Driver={{x}};Uid=ann;Pwd={HIDDEN}"),
+        ("smtp_pass=hunter2&a=b", f"smtp_pass={HIDDEN}&a=b"),
+        ('said "pass": "hunter2", "pin": 1234', f'said "pass": "{HIDDEN}", "pin": {HIDDEN}'),
+        ("PIN: 1234, then pin=98", f"PIN: {HIDDEN}, then pin={HIDDEN}"),
+        ("JSESSIONID=a1b2 sessionid: c3", f"JSESSIONID={HIDDEN} sessionid: {HIDDEN}"),
+        ("session_id=abc123", f"session_id={HIDDEN}"),
+        ("https://a.blob.example/b?sp=r&sig=aB%3D&se=1", f"https://a.blob.example/b?sp=r&sig={HIDDEN}&se=1"),
+        (f"ghp_{'a1' * 18} was refused", f"{HIDDEN} was refused"),
+        (f"github_pat_{'a1_' * 12} was refused", f"{HIDDEN} was refused"),
+        (f"sk-proj-{'a1-B' * 10}: 401", f"{HIDDEN}: 401"),
+        ("sk_live_4eC39HqLyjWDarjtT1zdp7dc", HIDDEN),
         ("Cookie: id=1; theme=dark\nHost: a", f"Cookie: {HIDDEN}\nHost: a"),
         ("AKIAIOSFODNN7EXAMPLE is not allowed", f"{HIDDEN} is not allowed"),
         ("key wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", f"key {HIDDEN}"),
@@ -73,6 +87,14 @@ def test_what_a_text_gives_away_is_hidden(text: str, shown: str) -> None:
         {"error": "Reading timed out after 30 s", "sha": "da39a3ee5e6b4b0d3255bfef95601890afd80709"},
         {"error": "The IBAN DE00370400440532013000 has wrong check digits; VAT id DE811569869"},
         {"error": "KeyError: 'number'", "trace": "0af7651916cd43dd8448eb211c80319c", "n": [1, 2.5, None, "", {}]},
+        {"passed": 3, "pinned": "yes", "bypass": "no", "compass": "north", "signal": "red", "pinging": "a", "spin": 2},
+        {
+            "session_id": "6f1c1c0e-3c52-5d0e-9b5f-0b6a4c8f7a11",
+            "say": "session_id=6f1c1c0e-3c52-5d0e-9b5f-0b6a4c8f7a11.",
+        },
+        {"error": "The signature of the customer: missing; passed: 3, passed=3, pinned=x, bypass=no, signal=9"},
+        {"error": "Second pass: 3 pages; pin: GPIO4; Basic information: none; basic authentication failed"},
+        {"error": "The session idle: 5 minutes; sk-SK; desk-lamp-2024-black-edition; sk-krabica-s-rucnym-vyrobkom"},
         {"subject": "Hello", "text": "no people, so no mail"},
         {"text": "Note: this is\n\nno mail"},
     ],
@@ -119,8 +141,31 @@ def test_of_a_text_that_is_all_beginnings_of_accounts_the_rest_is_hidden() -> No
 
 texts = st.text(max_size=30) | st.sampled_from(
     [
-        *("password: x", "Bearer ", "From: a\n\n", f"IBAN {IBAN}", "token=", '{"token": "x"}', HIDDEN, f"a: {HIDDEN}"),
-        *('\\"secret\\": ', "://a:b@", "cookie", "eyJ", "-----BEGIN PRIVATE KEY-----", "[1", "AKIAIOSFODNN7EXAMPLE"),
+        *(
+            "password: x",
+            "Bearer ",
+            "From: a\n\n",
+            f"IBAN {IBAN}",
+            "token=",
+            "pass=",
+            "pin: 1234",
+            "sig=",
+            '{"token": "x"}',
+            HIDDEN,
+            f"a: {HIDDEN}",
+        ),
+        *(
+            '\\"secret\\": ',
+            "://a:b@",
+            "cookie",
+            "eyJ",
+            "basic dXNlcjpwYXNz",
+            "session_id: ",
+            f"ghp_{'a1' * 18}",
+            "-----BEGIN PRIVATE KEY-----",
+            "[1",
+            "AKIAIOSFODNN7EXAMPLE",
+        ),
     ]
 )
 joined = st.lists(texts, max_size=4).map("".join)
@@ -169,6 +214,7 @@ planted = st.sampled_from(
         *("Bearer {}", "bearer  {}", "Authorization: {}", "authorization=Basic {}", '"authorization": "{}"'),
         *("password={}", "PASSWORD: {}", '"password":"{}"', "api_key = {}", "x-api-key: '{}'", "?token={}&a=b"),
         *("client_secret={}", '\\"secret\\": \\"{}\\"', "Cookie: a=1; b={}", "Set-Cookie: {}; Secure"),
+        *("Uid=a;Pwd={};", "&sig={}", "pass={}", "PIN = {}", "sessionid: {}"),
         *("aws_secret_access_key = {}", "X-Amz-Signature={}", "-----BEGIN EC PRIVATE KEY-----\n{}"),
     ]
 )

@@ -67,6 +67,22 @@ def test_secrets_of_a_sample_are_hidden_from_who_may_not_see_them(ask: Ask, die:
         assert ("abcdefghijklmnop" in str(letter), letter["redacted"] == []) == (is_seen, is_seen)
 
 
+def test_secrets_of_what_was_asked_for_are_hidden_from_who_may_not_see_them(ask: Ask, acme: UUID):
+    body = {"filter": {"text": "token=hunter2"}, "notes": "Paid to DE89370400440532013000"}
+    asked = post(ask, "/bulk-retry", body)
+    path = f"/operations/{asked.body['operation_id']}"
+
+    hidden = [asked.body, get(ask, path).body, *get(ask, "/operations").body["operations"]]
+    hidden.append(post(ask, f"{path}/abort", version=asked.body["version"]).body)
+
+    for told in hidden:
+        assert (told["notes"], told["filter"]["text"]) == ("Paid to [hidden] 3000", "token=[hidden]")
+        assert told["redacted"] == ["/filter/text", "/notes"]
+    whole = get(ask, path, groups=ADMIN).body
+    assert (whole["notes"], whole["filter"]["text"]) == (body["notes"], "token=hunter2")
+    assert whole["redacted"] == []
+
+
 def test_what_is_asked_for_is_stored_carried_out_and_told(
     ask: Ask, fail: Callable[..., list[UUID]], database: Database, acme: UUID, admin: Connection
 ):

@@ -253,7 +253,11 @@ def test_secrets_are_hidden_from_everybody_below_admin(ask: Ask, die: Die, admin
     die(f"Bearer {SECRET} was refused", work_id=work_id)
     job_id = die(f"password={SECRET} was refused", work_id=work_id, revision=2, minute=1)
     payload = {"a/b": {"Api-Key": [SECRET]}, "account": "DE89 3704 0044 0532 0130 00", "size": 3}
-    admin.execute("UPDATE dead_letter SET payload = %s WHERE job_id = %s", [Jsonb(payload), job_id])
+    resolution = {"action": "retried", "notes": f"Paid with token={SECRET}"}
+    admin.execute(
+        "UPDATE dead_letter SET payload = %s, resolution = %s WHERE job_id = %s",
+        [Jsonb(payload), Jsonb(resolution), job_id],
+    )
 
     for groups in (VIEWER, "[operator tenant:acme]"):
         answer = get(ask, f"/{job_id}", groups=groups)
@@ -266,11 +270,12 @@ def test_secrets_are_hidden_from_everybody_below_admin(ask: Ask, die: Die, admin
             "/payload/a~1b/Api-Key/0",
             "/payload/account",
             "/metadata/last_error/message",
+            "/resolution/notes",
             "/lineage/0/last_error/message",
         ]
         listed, timeline = get(ask, groups=groups), get(ask, f"/{job_id}/timeline", groups=groups)
         grouped = get(ask, "/groups", groups=groups)
-        assert listed.body["letters"][0]["redacted"] == ["/metadata/last_error/message"]
+        assert listed.body["letters"][0]["redacted"] == ["/metadata/last_error/message", "/resolution/notes"]
         assert timeline.body["redacted"] == ["/events/0/error/message", "/events/1/error/message"]
         for told in (answer, listed, timeline, grouped):
             assert SECRET not in told.text

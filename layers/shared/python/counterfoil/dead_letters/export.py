@@ -160,8 +160,8 @@ def _place(entry: Entry) -> Place:
 
 # -- telling ---------------------------------------------------------------------------------------------------------
 
-_FROM_OUTSIDE = ("payload", "metadata", "lineage")
-"""What of a letter may hold secrets."""
+_FROM_OUTSIDE = ("payload", "metadata", "resolution", "lineage")
+"""What of a letter may hold secrets: notes may, too."""
 
 
 def head(format_: Format) -> bytes:

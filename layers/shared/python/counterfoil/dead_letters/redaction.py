@@ -3,8 +3,8 @@
 Hidden are, by rule:
 
 - what stands under a name that tells of a secret (password, token, API key, cookie, ...), all of it
-- in texts: bearer tokens, JSON web tokens, AWS keys, private keys, passwords in addresses, and `name=value` and
-  `name: value` where the name tells of a secret
+- in texts: bearer tokens, basic credentials, JSON web tokens, keys of AWS, GitHub and language models, private keys,
+  passwords in addresses, and `name=value` and `name: value` where the name tells of a secret
 - account numbers (IBAN, ISO 13616, by their check digits), but for their last four characters
 - bodies: of e-mails, of messages as they came, of requests; in the text of an e-mail what follows its header
 
@@ -13,6 +13,7 @@ The shape stays: the same objects with the same names, the same lists. What is h
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -60,9 +61,26 @@ def _escaped(name: str) -> str:
 # -- by names -------------------------------------------------------------------------------------------------------
 
 _SECRET_NAMES = (
-    *("secret", "password", "passwd", "passphrase", "token", "authorization", "cookie", "credential", "signature"),
-    *("apikey", "accesskey", "privatekey", "signingkey", "encryptionkey"),
+    *(
+        "secret",
+        "password",
+        "passwd",
+        "pwd",
+        "passphrase",
+        "token",
+        "authorization",
+        "cookie",
+        "credential",
+        "signature",
+    ),
+    *("apikey", "accesskey", "privatekey", "signingkey", "encryptionkey", "sessionid", "sessid"),
 )
+_SECRET_WORDS = {"pass", "pin", "sig"}
+"""Which end a name, and are parts of many words that tell of none: passed, spin, signal."""
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_CONVERSATION = "session_id"
+"""As our own chat has it: what is a UUID under it is an id, and no secret."""
+_UUID = re.compile(r"\W*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\W*")
 _MAIL_SUBJECT = "subject"
 _MAIL_PEOPLE = {"from", "to", "sender", "recipient", "recipients"}
 _MAIL_TEXTS = {"text", "html", "plain", "content", "parts", "message"}
@@ -73,8 +91,8 @@ def _rule_of(name: str, among: Mapping[str, Any], rule: _Rule) -> _Rule:
     if rule is not _open:
         return rule
     plain = _plain(name)
-    if any(secret in plain for secret in _SECRET_NAMES):
-        return _unless_counted if plain.endswith("tokens") else _secret
+    if (secret := _rule_of_secret(name, plain)) is not None:
+        return secret
     if plain.startswith("body") or plain.endswith("body"):
         return _unless_counted
     if plain.endswith("iban"):
@@ -84,6 +102,14 @@ def _rule_of(name: str, among: Mapping[str, Any], rule: _Rule) -> _Rule:
         if _MAIL_SUBJECT in others and others & _MAIL_PEOPLE:
             return _secret
     return _open
+
+
+def _rule_of_secret(name: str, plain: str) -> _Rule | None:
+    if name == _CONVERSATION:
+        return _unless_uuid
+    if any(secret in plain for secret in _SECRET_NAMES):
+        return _unless_counted if plain.endswith("tokens") else _secret
+    return _secret if {word.casefold() for word in _WORDS.findall(name)[-1:]} & _SECRET_WORDS else None
 
 
 def _plain(name: str) -> str:
@@ -97,6 +123,10 @@ def _secret(value: Any) -> Any:
 def _unless_counted(value: Any) -> Any:
     """As a secret, but for numbers: how many tokens, or bytes of a body, there are."""
     return value if isinstance(value, int | float) else _secret(value)
+
+
+def _unless_uuid(value: Any) -> Any:
+    return value if isinstance(value, str) and _UUID.fullmatch(value) else _secret(value)
 
 
 _HIDDEN_ACCOUNT = re.compile(rf"{re.escape(HIDDEN)}(?: [A-Za-z0-9]{{4}})?")
@@ -113,7 +143,10 @@ def _account(value: Any) -> Any:
 
 # -- in texts -------------------------------------------------------------------------------------------------------
 
-_NAMES = "secret|passw(?:or)?d|passphrase|token|credential|signature|(?:api|access|private|signing|encryption)[ _-]?key"
+_NAMES = (
+    "secret|passw(?:or)?d|pwd|passphrase|token|credential|signature|(?:api|access|private|signing|encryption)[ _-]?key"
+    "|sess(?:ion)?[ _-]?id(?![a-z])"
+)
 _SIGN = r"""["'\\]*\s*[:=]\s*"""
 _VALUE = r"""\\?"(?:[^"\\]|\\[^"])*(?:\\?"|\\?\Z)|\\?'[^']*(?:'|\Z)|[^\s&"']+"""
 """Between quotes, which may be escaped, or may end with the text where that was cut; else up to a blank."""
@@ -121,13 +154,27 @@ _VALUE = r"""\\?"(?:[^"\\]|\\[^"])*(?:\\?"|\\?\Z)|\\?'[^']*(?:'|\Z)|[^\s&"']+"""
 _MAIL = re.compile(r"\A((?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*)+\r?\n)(.+)", re.DOTALL)
 _MAIL_HEADER = re.compile(r"^(?:From|Subject|Received|MIME-Version):", re.IGNORECASE | re.MULTILINE)
 _ASSIGNED = re.compile(rf"((?:{_NAMES})[\w.-]{{0,40}}{_SIGN})({_VALUE})", re.IGNORECASE)
+_ASSIGNED_SHORT = re.compile(
+    rf"""((?<![A-Z0-9])(?:{"|".join(sorted(_SECRET_WORDS))})(?:["'\\]*\s*=|["'\\]+\s*:)\s*)({_VALUE})""", re.IGNORECASE
+)
+"""Before a colon in prose, the same words mean other things: "second pass: 3 pages"."""
 _QUOTED = re.compile(r"""(\\?["']).*?(\\?["']|)""", re.DOTALL)
 _COUNT = re.compile(r"tokens\W*\Z", re.IGNORECASE)
 _AWS_SECRET = re.compile(
     r"(?<![A-Za-z0-9/+=])(?=[/+A-Z0-9]*[a-z])(?=[/+a-z0-9]*[A-Z])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"
 )
 
-_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
+
+def _basic(match: re.Match[str]) -> str:
+    """What stands behind the word `basic` is a credential where it is the Base64 of a name, a colon and a password."""
+    try:
+        said = b64decode(match[2] + "=" * (-len(match[2]) % 4), validate=True).decode()
+    except ValueError:
+        return match[0]
+    return f"{match[1]}{HIDDEN}" if ":" in said else match[0]
+
+
+_PATTERNS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (
         re.compile(
             r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)", re.DOTALL
@@ -136,6 +183,10 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]{2,}(?:\.[A-Za-z0-9_-]*)*"), HIDDEN),
     (re.compile(r"(?i)\b(bearer[ \t]+)[A-Za-z0-9._~+/=-]{8,}"), rf"\1{HIDDEN}"),
+    (re.compile(r"(?i)\b(basic[ \t]+)([A-Za-z0-9+/]{4,}={0,2})"), _basic),
+    (re.compile(r"(?<![A-Za-z0-9_])(?:gh[a-z]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|sk_(?:live|test)_\w{10,})"), HIDDEN),
+    (re.compile(r"(?<![A-Za-z0-9_-])sk-(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{16,}"), HIDDEN),
+    (re.compile(r"(?i)(?<![A-Z0-9])(pin:[ \t]*)[0-9]{4,12}\b"), rf"\1{HIDDEN}"),
     (re.compile(rf"(?i)(authorization{_SIGN})(?:[\"'\\]*\w+[ \t]+)?(?:{_VALUE})"), rf"\1{HIDDEN}"),
     (re.compile(rf"(?i)(cookie{_SIGN})[^\r\n]+"), rf"\1{HIDDEN}"),
     (re.compile(r"(://[^\s/:@]{0,256}:)[^\s/@]{1,256}(?=@)"), rf"\1{HIDDEN}"),
@@ -156,7 +207,7 @@ def _open(value: Any) -> Any:
         value = mail[1] + HIDDEN
     for pattern, instead in _PATTERNS:
         value = pattern.sub(instead, value)
-    return _without_accounts(_ASSIGNED.sub(_assigned, value))
+    return _without_accounts(_ASSIGNED_SHORT.sub(_assigned, _ASSIGNED.sub(_assigned, value)))
 
 
 def _parsed(text: str) -> Any:
@@ -172,6 +223,8 @@ def _parsed(text: str) -> Any:
 def _assigned(match: re.Match[str]) -> str:
     name, value = match[1], match[2]
     if _COUNT.search(name) and value.strip(".,;)]}").isdecimal():
+        return match[0]
+    if name.startswith(_CONVERSATION) and _UUID.fullmatch(value):
         return match[0]
     quotes = _QUOTED.fullmatch(value)
     return f"{name}{quotes[1]}{HIDDEN}{quotes[2]}" if quotes else f"{name}{HIDDEN}"
