@@ -91,5 +91,6 @@ def test_the_fuzzer_runs_and_keeps_what_breaks_a_parser(tmp_path: Path) -> None:
 
     assert done.returncode != 0
     assert b"ValueError: found" in done.stdout + done.stderr
-    (crash,) = (tmp_path / "build" / "fuzz" / "broken").glob("crash-*")
-    assert crash.read_bytes()[:1] == b"%"
+    kept = {path.name.split("-")[0]: path for path in (tmp_path / "build" / "fuzz" / "broken").iterdir()}
+    assert kept.keys() == {"corpus", "crash"}, done.stderr
+    assert kept["crash"].read_bytes()[:1] == b"%"
