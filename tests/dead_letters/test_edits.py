@@ -249,7 +249,7 @@ def test_what_was_stored_for_a_retry_that_did_not_come_about_is_removed_a_day_la
     job_id = fail()
     edit(job_id, LARGE)
 
-    def away(*_: object) -> None:
+    def away(*_: object, **__: object) -> None:
         raise ServiceUnavailableError("The process dies here.")
 
     monkeypatch.setattr(actions, "begin", away)
