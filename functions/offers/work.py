@@ -4,7 +4,8 @@ Whatever is random or of the moment was settled before: who is in the pool, by w
 user may not be offered. So each try computes the same.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
@@ -15,8 +16,9 @@ from numpy.typing import NDArray
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Success
 from counterfoil.documents import output
-from counterfoil.errors import InconsistentDataError, StaleClaimError
+from counterfoil.errors import DeferredError, InconsistentDataError, StaleClaimError
 from counterfoil.offers import arrays, store
+from counterfoil.offers.cap import Ints, places
 from counterfoil.offers.compute import Computed, Pool, compute
 from counterfoil.offers.offers import documents, inputs_hashes
 from counterfoil.offers.people import EXCLUSION, People
@@ -25,6 +27,8 @@ from counterfoil.offers.store import Given, Results, Written
 from counterfoil.offers.zones import nine_oclock
 from counterfoil.work import Send
 
+PARTS_FIRST = timedelta(minutes=1)
+"""Until then those wait who take the places that are left, while others of their pool are to come."""
 FETCH = "/api/users/{user_id}/offers?date="
 """Where a user's offers of a date are."""
 
@@ -64,6 +68,8 @@ def serve(attempt: Attempt, pools: Pools) -> Outcome:
 
     Raises:
         StaleClaimError: it is no more, or a newer claim exists.
+        DeferredError: its users came late, and those who were there before them are not served yet.
+        ConflictError: others were offered the same people meanwhile, and somebody would be offered to too many.
         UnknownZoneError: its time zone does not exist.
         NoSuchDateError: its date does not exist there.
         InconsistentDataError: its people are not those that were pinned, or none of those put aside can be served.
@@ -79,8 +85,7 @@ def serve(attempt: Attempt, pools: Pools) -> Outcome:
     rules = Rules.from_json(dict(shard.rules))
     numbers, users = _users(attempt, shard)
     excluded = _excluded(attempt, shard, rules, numbers)
-    already = _already(attempt, shard, rules)
-    counts = None if already is None else _counts(pool, already)
+    counts = _taken(attempt, shard, pool, rules)
     attempt.check()
     computed = compute(pool, users, excluded, rules, counts)
     attempt.check()
@@ -89,11 +94,12 @@ def serve(attempt: Attempt, pools: Pools) -> Outcome:
         raise InconsistentDataError(f"Of its {len(users)} users none can be served. {fault}.")
     hashes = inputs_hashes(shard.digest, rules, users, excluded, counts)
     results = _results(shard, pool, users, hashes, computed)
+    offered = _offered(pool, computed)
     written: list[Written] = []
 
     def effects(connection: Connection) -> Sequence[Send]:
-        if already is not None:
-            store.hold_pool(connection, shard, already)
+        if rules.most_offered is not None:
+            store.hold_pool(connection, shard, *offered, rules.most_offered)
         done = store.write(connection, shard, results, attempt.now())
         written[:] = [done]
         told = output.request(connection, shard.tenant_id, "offers", shard.id, _told(shard, done), attempt.now())
@@ -129,20 +135,34 @@ def _excluded(attempt: Attempt, shard: Given, rules: Rules, numbers: NDArray[np.
     return excluded
 
 
-def _already(attempt: Attempt, shard: Given, rules: Rules) -> Mapping[bytes, int] | None:
-    """How often people are offered on the date, where the rules bound it: who comes late, or again, takes the rest."""
+def _taken(attempt: Attempt, shard: Given, pool: Pool, rules: Rules) -> Ints | None:
+    """By position in the people of the pool, how many of the users to whom they may be offered are not this shard's.
+
+    A part of the pool has places of its own, whatever the others do. Who comes late, or again, takes those that are
+    left; and after a shard that failed, so may its part have to. None where the rules do not bound it.
+
+    Raises:
+        DeferredError: it is not known yet which places are left.
+    """
     if rules.most_offered is None:
         return None
     with attempt.database.tenant(shard.tenant_id) as connection:
-        return store.already_offered(connection, shard)
+        if shard.part is None and (parts := store.parts_to_come(connection, shard)):
+            raise DeferredError(f"{parts} shards of its pool come first", until=attempt.now() + PARTS_FIRST)
+        already = store.already_offered(connection, shard)
+    taken = np.zeros(len(pool.people), np.int64)
+    where = pool.people.find(already["candidate"])
+    taken[where[where >= 0]] = already["number"][where >= 0]
+    if shard.part is None:
+        return taken
+    own = places(len(taken), shard.part, shard.parts, rules.most_offered, shard.date)
+    return np.maximum(taken, rules.most_offered - own)
 
 
-def _counts(pool: Pool, already: Mapping[bytes, int]) -> NDArray[np.int64]:
-    """The same by position in the people of the pool."""
-    counts = np.zeros(len(pool.people), np.int64)
-    where = pool.people.find(np.array(list(already), "S16"))
-    counts[where[where >= 0]] = np.array(list(already.values()), np.int64)[where >= 0]
-    return counts
+def _offered(pool: Pool, computed: Computed) -> tuple[arrays.UuidArray, arrays.IntegerArray]:
+    """Who is offered, and to how many users."""
+    candidates, numbers = np.unique(computed.candidates, return_counts=True)
+    return arrays.uuids(pool.people.ids[candidates]), arrays.integers(numbers)
 
 
 def _results(shard: Given, pool: Pool, users: People, hashes: Sequence[bytes], computed: Computed) -> Results:

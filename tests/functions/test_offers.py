@@ -295,6 +295,69 @@ def test_two_who_come_late_at_once_do_not_share_the_last_place(
     assert set(day.statuses().values()) == {"completed"}
 
 
+def test_a_bounded_pool_in_parts_comes_out_the_same_in_any_order(day: Day, admin: Connection):
+    day.deliver(*day.pin(shards=3, rules=Jsonb(RULES | {"most_offered": 4})))
+    first = {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")}
+    assert most_offered(admin) <= 4
+    assert {len(some) for some in offered(admin).values()} == {2}
+    admin.execute("TRUNCATE matchmaking_jobs, offers, offer_pool CASCADE")
+    day.pools = Pools()
+
+    day.deliver(*reversed(day.pin(shards=3, rules=Jsonb(RULES | {"most_offered": 4}))))
+
+    assert {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")} == first
+
+
+def test_parts_that_are_computed_at_once_keep_to_their_places(
+    day: Day, admin: Connection, monkeypatch: pytest.MonkeyPatch
+):
+    first, second = day.pin(shards=2, rules=Jsonb(RULES))
+    met: list[bool] = []
+    hold = store.hold_pool
+
+    def other_comes_first(connection: Connection, *arguments: Any) -> None:
+        if not met:
+            met.append(True)
+            day.deliver(second)
+        hold(connection, *arguments)
+
+    monkeypatch.setattr(store, "hold_pool", other_comes_first)
+
+    day.deliver(first)
+
+    assert {(row["status"], row["attempts"]) for row in rows(admin, "offer_shard")} == {("succeeded", 1)}
+    assert most_offered(admin) == 2
+
+
+def test_who_comes_late_waits_for_those_who_were_there_before(day: Day, admin: Connection):
+    first, second = day.pin(1, 2, 3, 4, shards=2, rules=Jsonb(RULES))
+    late = late_shard(admin, day.tenant_id, "late/9/0", 5, 6)
+    day.deliver(first, late)
+    assert (day.shard("late/9/0")["status"], day.shard("late/9/0")["attempts"]) == ("pending", 0)
+    assert offered(admin).keys() == {user(1), user(2)}
+
+    day.deliver(second)
+    day.clock.pass_(seconds=61)
+    day.deliver(*day.owed())
+
+    assert {row["status"] for row in rows(admin, "offer_shard")} == {"succeeded"}
+    assert most_offered(admin) == 2
+
+
+def test_a_part_that_failed_takes_the_places_that_were_left(day: Day, admin: Connection):
+    first, second = day.pin(1, 2, 3, 4, shards=2, rules=Jsonb(RULES))
+    day.deliver(first)
+    admin.execute("UPDATE offer_shard SET status = 'failed' WHERE name = '1'")
+    day.deliver(late_shard(admin, day.tenant_id, "late/9/0", 5, 6, 7, 8))
+    assert most_offered(admin) == 2
+    admin.execute("UPDATE offer_shard SET status = 'pending', revision = 2 WHERE name = '1'")
+
+    day.deliver(Message(work_id=second.work_id, revision=2, send_number=0))
+
+    assert {row["status"] for row in rows(admin, "offer_shard")} == {"succeeded"}
+    assert most_offered(admin) == 2
+
+
 def test_bounded_pools_of_two_zones_do_not_wait_for_each_other(
     day: Day, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):

@@ -1,7 +1,7 @@
 """Nobody is offered to too many."""
 
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from random import Random
 from uuid import UUID
 
@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfoil.offers.cap import LAST, NOBODY, capped
+from counterfoil.offers.cap import LAST, NOBODY, capped, places
 from counterfoil.offers.compute import Pool, compute
 from counterfoil.offers.people import EXCLUSION
 from counterfoil.offers.rules import Rules
@@ -93,3 +93,16 @@ def test_a_cap_that_nobody_reaches_changes_nothing():
     assert free.candidates.tolist() == capped_.candidates.tolist()
     assert free.scores.tolist() == capped_.scores.tolist()
     assert free.counts.tolist() == capped_.counts.tolist()
+
+
+@given(parts=st.integers(1, 7), most=st.integers(1, 9), after=st.integers(0, 6))
+def test_parts_share_the_places_of_each_candidate_evenly_and_by_turns(parts: int, most: int, after: int):
+    day = date(2026, 11, 23)
+
+    shared = np.array([places(7, part, parts, most, day) for part in range(parts)])
+
+    assert shared.sum(axis=0).tolist() == [most] * 7
+    assert (shared.max(axis=0) - shared.min(axis=0) <= 1).all()
+    tomorrow = day + timedelta(days=after)
+    for part in range(parts):
+        assert places(7, (part + after) % parts, parts, most, tomorrow).tolist() == shared[part].tolist()

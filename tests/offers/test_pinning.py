@@ -4,6 +4,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid5
@@ -109,6 +110,17 @@ def test_twenty_thousand_people_are_pinned_in_shards_by_their_ids_each_with_a_jo
     owed = admin.execute("SELECT work_id, worker, tenant_id, revision, send_number FROM outbox").fetchall()
     assert sorted(owed) == sorted((id_, "offers", tenant, 1, 0) for id_, *_ in shards)
     assert {send.message.work_id for send in sends} == {id_ for id_, *_ in shards}
+
+
+def test_a_bounded_pool_has_shards_of_their_own_size(
+    town: Town, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(pinning, "BOUNDED_USERS", 400)
+    everybody = many(admin, tenant, 1_000)
+
+    town.pin(each=10, rules=replace(RULES, most_offered=3))
+
+    assert [users for _, users in sorted(town.shards())] == [everybody[:400], everybody[400:800], everybody[800:]]
 
 
 def test_ids_are_those_of_tenant_date_zone_and_name_for_ever(town: Town, admin: Connection, tenant: UUID):

@@ -4,9 +4,12 @@ Users ask for their candidates from the best on; a candidate keeps those of the 
 first id, and turns the others down, who ask for their next best. In the end nobody would rather have a candidate who
 would rather be offered to them, too, and each user has the best offers that can be had so. The outcome is the same in
 whatever order they ask: D. Gale, L. S. Shapley, College admissions and the stability of marriage, 1962.
+
+Users of a pool that is too large for one transaction compete in parts, each with its own places of every candidate.
 """
 
 from collections.abc import Callable
+from datetime import date
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +20,16 @@ TAKEN = 1 << 62
 """Better than any key: the place of a user who was offered somebody before, and is not turned down any more."""
 LAST = (1 << 32) - 1
 """Keys are `score << 32 | LAST - number`: the higher, the better, and of equal scores the lower number is better."""
+
+
+def places(people: int, part: int, parts: int, most: int, day: date) -> Ints:
+    """To how many users of one part each candidate is offered at most, by the candidate's number.
+
+    The parts' places of a candidate are `most` together and differ by one at most; who has the odd ones changes from
+    candidate to candidate and from day to day.
+    """
+    turn = (part - np.arange(people) - day.toordinal()) % parts
+    return most // parts + (turn < most % parts).astype(np.int64)
 
 
 def capped(more: Callable[[Ints, Ints], Ints], users: int, already: Ints, offers: int, most: int) -> Ints:

@@ -19,8 +19,9 @@ from counterfoil.work import KINDS, Send, owe
 NAMESPACE = UUID("5b0c6e0e-0f5f-5c5e-8a53-6d3f1f6f2c55")
 """Of the ids of pools."""
 WORKER = "offers"
-UNBOUNDED = 2**31 - 1
-"""Users of a shard that has to be the only one."""
+BOUNDED_USERS = 50_000
+"""Users of one shard where somebody may be offered to so many at most, whatever the settings say: they compete with one
+another, and so the more, the better; but they are written in one transaction."""
 
 # From zone to zone by the index: reading every profile for its zone would take a thousand times as long.
 _ZONES = """
@@ -133,7 +134,7 @@ def pin(  # a pool is this many facts
     """Pin the pool of a date and zone, with a job for each of its people, in the caller's transaction.
 
     Its people are the tenant's active ones of the zone who have no job of the date; they are in the order of their ids,
-    in shards of up to `shard_users`, or in a single one where `rules` say how often one may be offered.
+    in shards of up to `shard_users`, or of up to BOUNDED_USERS where `rules` say how often one may be offered.
 
     Returns the messages that are owed: none where the pool is pinned already, or would have nobody in it.
     """
@@ -165,7 +166,7 @@ def _share_out(
         ((people,),) = connection.execute(_WAITING_IN, mine).fetchall()
     if not people:
         return []
-    each = shard_users if rules.most_offered is None else UNBOUNDED
+    each = shard_users if rules.most_offered is None else BOUNDED_USERS
     shards = people // each + 2  # some may have come since they were counted
     prefix = f"late/{now.isoformat()}/" if is_late else ""
     names = [f"{prefix}{number}" for number in range(shards)]

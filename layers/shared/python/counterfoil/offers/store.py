@@ -27,7 +27,7 @@ ASIDE = "/failed"
 
 _GIVEN = """
 SELECT s.tenant_id, s.pool_id, s.name, s.date, s.timezone, s.users, s.people, p.rules, p.people, p.digest, p.offered_at,
-       p.expires_at
+       p.expires_at, (SELECT count(*) FROM offer_shard o WHERE o.pool_id = p.id AND o.people IS NOT NULL)
 FROM offer_shard s JOIN offer_pool p ON p.id = s.pool_id WHERE s.id = %s
 """
 _POOL = "SELECT people FROM offer_shard WHERE pool_id = %s AND people IS NOT NULL ORDER BY users[1]"
@@ -86,10 +86,26 @@ _PUT_ASIDE = """
 INSERT INTO offer_shard (id, tenant_id, pool_id, name, date, timezone, created_at, users, revision)
 VALUES (%(aside)s, %(tenant)s, %(pool)s, %(name)s, %(date)s, %(timezone)s, %(now)s, %(users)s, 1)
 """
-_ALREADY = """
-SELECT o.candidate_id, count(*)::int FROM (SELECT DISTINCT unnest(users) AS id FROM offer_shard WHERE pool_id = %s) AS u
-JOIN offers o ON o.date = %s AND o.user_id = u.id GROUP BY o.candidate_id
+# Each candidate belongs to one pool of a date: no other pool offers them.
+_OFFERED = """
+SELECT o.candidate_id AS id, count(*)::integer AS number
+FROM (SELECT DISTINCT unnest(users) AS id FROM offer_shard WHERE pool_id = %(pool)s) AS u
+JOIN offers o ON o.date = %(date)s AND o.user_id = u.id GROUP BY o.candidate_id
 """
+_ALREADY = f"""
+SELECT coalesce(string_agg(int4send(number) || uuid_send(id), ''::bytea), ''::bytea) FROM ({_OFFERED}) AS offered
+"""  # noqa: S608  # of statements alone
+_TOO_MANY = f"""
+SELECT EXISTS (
+    SELECT FROM unnest(%(candidates)s, %(numbers)s) AS mine (id, number) JOIN ({_OFFERED}) AS others USING (id)
+    WHERE mine.number + others.number > %(most)s
+)
+"""  # noqa: S608  # likewise
+_TO_COME = """
+SELECT count(*) FROM offer_shard WHERE pool_id = %s AND people IS NOT NULL AND status IN ('pending', 'in-progress')
+"""
+ALREADY = np.dtype([("number", ">i4"), ("candidate", "S16")])
+"""To how many users somebody is offered."""
 _LOCK_POOL = "SELECT pg_advisory_xact_lock(hashtextextended('offered/' || %s::text, 0))"
 _COUNT = "UPDATE offer_shard SET completed = %s, failed = %s WHERE id = %s"
 
@@ -115,11 +131,18 @@ class Given:
     """Of the people of the pool."""
     offered_at: datetime
     expires_at: datetime
+    parts: int
+    """Shards that were pinned with the pool."""
 
     @property
     def is_aside(self) -> bool:
         """Whether its users have failed before."""
         return self.name.endswith(ASIDE)
+
+    @property
+    def part(self) -> int | None:
+        """Which of the parts of the pool it is; None where its users came late, or were put aside."""
+        return None if self.people is None else int(self.name)
 
 
 @dataclass(frozen=True)
@@ -203,24 +226,33 @@ def excluded(connection: Connection, shard_id: UUID) -> bytes | None:
     return row[0] if row else None
 
 
-def already_offered(connection: Connection, shard: Given) -> dict[bytes, int]:
-    """To how many users each candidate is offered by the shards of its pool so far, by the candidate's id.
-
-    Each candidate belongs to one pool of a date: no other pool offers them.
-    """
-    rows = connection.execute(_ALREADY, [shard.pool_id, shard.date]).fetchall()
-    return {candidate.bytes: count for candidate, count in rows}
+def parts_to_come(connection: Connection, shard: Given) -> int:
+    """How many of the shards that were pinned with the pool of a shard are not served yet, and may be."""
+    ((parts,),) = connection.execute(_TO_COME, [shard.pool_id]).fetchall()
+    return int(parts)
 
 
-def hold_pool(connection: Connection, shard: Given, already: Mapping[bytes, int]) -> None:
-    """Have no other shard of the pool write until this transaction ends.
+def already_offered(connection: Connection, shard: Given) -> NDArray[np.void]:
+    """To how many users the candidates of its pool are offered by its shards so far (`ALREADY`)."""
+    with of_many(connection), connection.cursor(binary=True) as cursor:
+        ((rows,),) = cursor.execute(_ALREADY, {"pool": shard.pool_id, "date": shard.date}).fetchall()
+    return np.frombuffer(rows, ALREADY)
+
+
+def hold_pool(
+    connection: Connection, shard: Given, candidates: arrays.UuidArray, numbers: arrays.IntegerArray, most: int
+) -> None:
+    """Have no other shard of the pool write until this transaction ends, which offers `candidates` to so many users.
 
     Raises:
-        ConflictError: others have offered since `already` was read: what was computed from it may offer too many.
+        ConflictError: others were offered somebody meanwhile, who would be offered to more than `most` users.
     """
     connection.execute(_LOCK_POOL, [shard.pool_id])
-    if already_offered(connection, shard) != already:
-        raise ConflictError("Others of the pool were offered somebody meanwhile: compute again")
+    values = {"pool": shard.pool_id, "date": shard.date, "candidates": candidates, "numbers": numbers, "most": most}
+    with of_many(connection):
+        ((too_many,),) = connection.execute(_TOO_MANY, values).fetchall()
+    if too_many:
+        raise ConflictError("Others of the pool were offered the same people meanwhile: compute again")
 
 
 def write(connection: Connection, shard: Given, results: Results, now: datetime) -> Written:
