@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -63,10 +63,31 @@ FROM (
     FROM generate_series(1, %(people)s) AS number
 ) AS made
 """
+# A date before, on which everybody was offered five others; who differs from date to date.
+_POOL_BEFORE = """
+INSERT INTO offer_pool (id, tenant_id, date, timezone, offered_at, expires_at, algorithm_version, rules, people, digest,
+                        pinned_at)
+SELECT gen_random_uuid(), %(tenant)s, %(date)s, %(zone)s, %(date)s::date + interval '8 hours',
+       %(date)s::date + interval '32 hours', 1, '{}', %(people)s, sha256(''), now()
+"""
+_OFFERS_BEFORE = """
+WITH numbered AS MATERIALIZED (
+    SELECT user_id, (row_number() OVER (ORDER BY user_id))::int - 1 AS number FROM profile
+)
+INSERT INTO offers (date, user_id, candidate_id, tenant_id, id, rank, score, offered_at, expires_at)
+SELECT %(date)s, u.user_id, c.user_id, %(tenant)s, gen_random_uuid(), rank, 7000,
+       %(date)s::date + interval '8 hours', %(date)s::date + interval '32 hours'
+FROM numbered u CROSS JOIN generate_series(1, 5) AS rank
+JOIN numbered c ON c.number = (u.number + 5 * %(days)s + rank) %% %(people)s
+ORDER BY u.user_id, rank
+"""
 _SHARDS = "SELECT id FROM offer_shard ORDER BY name::int"
 _DONE = """
-SELECT (SELECT count(*) FROM matchmaking_jobs WHERE status = 'completed'), (SELECT count(*) FROM offers),
-       (SELECT count(*) FROM (SELECT FROM offers GROUP BY date, user_id, candidate_id HAVING count(*) > 1) AS twice)
+SELECT (SELECT count(*) FROM matchmaking_jobs WHERE status = 'completed'),
+       (SELECT count(*) FROM offers WHERE date = %(date)s),
+       (SELECT count(*) FROM (
+           SELECT FROM offers WHERE date = %(date)s GROUP BY user_id, candidate_id HAVING count(*) > 1
+       ) AS twice)
 """
 
 
@@ -91,8 +112,8 @@ class Day:
         return self.pinned + self.served
 
 
-def run_day(server: Server, people: int, processes: int) -> Day:
-    """Make people up, then measure their day.
+def run_day(server: Server, people: int, processes: int, days_before: int = 0) -> Day:
+    """Make people up, and so many days on which they were offered to one another; then measure their day.
 
     Raises:
         RuntimeError: somebody was not served, or is offered somebody twice.
@@ -103,6 +124,8 @@ def run_day(server: Server, people: int, processes: int) -> Day:
         connection.execute(
             _PROFILES, {"tenant": tenant, "zone": ZONE, "day": TICK.date(), "people": people}, prepare=False
         )
+        for days in range(1, days_before + 1):
+            _offer_before(connection, people, days)
         connection.execute("VACUUM ANALYZE")
         connection.execute("CHECKPOINT")
     worker = server.url("offers", "counterfoil_worker")
@@ -118,10 +141,19 @@ def run_day(server: Server, people: int, processes: int) -> Day:
         storing, held = zip(*pool.map(partial(_serve, worker), shares), strict=True)
     served = perf_counter() - began
     with psycopg.connect(url) as connection:
-        ((completed, offers, twice),) = connection.execute(_DONE).fetchall()
+        ((completed, offers, twice),) = connection.execute(_DONE, {"date": TICK.date()}).fetchall()
     if completed != people or twice:
         raise RuntimeError(f"{completed} of {people} users were served; {twice} are offered somebody twice")
     return Day(people, pinned, served, offers, sum(storing), max(held))
+
+
+def _offer_before(connection: Connection, people: int, days: int) -> None:
+    values = {"tenant": tenant_id(0), "zone": ZONE, "people": people, "days": days}
+    values["date"] = TICK.date() - timedelta(days=days)
+    with connection.transaction():
+        connection.execute("SET LOCAL session_replication_role = replica")  # foreign keys hold as it is
+        connection.execute(_POOL_BEFORE, values, prepare=False)
+        connection.execute(_OFFERS_BEFORE, values, prepare=False)
 
 
 def _quietly() -> None:
@@ -165,6 +197,7 @@ def _serve(url: str, shards: Sequence[UUID]) -> tuple[float, float]:
 def main(
     people: Annotated[int, typer.Option(help="How many people are in the pool.")] = 1_000_000,
     processes: Annotated[int, typer.Option(help="How many of the worker's processes there are.")] = 2,
+    days_before: Annotated[int, typer.Option(help="On how many days before they were offered to one another.")] = 0,
     folder: Annotated[Path | None, typer.Option(help="Where the database lies, on a disk with fsync.")] = None,
 ) -> None:
     """Measure, and print what was measured."""
@@ -175,10 +208,10 @@ def main(
             with psycopg.connect(embedded.start(durable=True).url(), autocommit=True) as connection:
                 connection.execute("ALTER SYSTEM SET shared_buffers = '2GB'")
             embedded.stop()
-            day = run_day(embedded.start(durable=True), people, processes)
+            day = run_day(embedded.start(durable=True), people, processes, days_before)
         finally:
             embedded.remove()
-    typer.echo(f"{day.people:,} people in one zone, served by {processes} processes")
+    typer.echo(f"{day.people:,} people in one zone, served by {processes} processes, after {days_before} days")
     typer.echo(f"  pinned in {day.pinned:.1f} s, {day.people / day.pinned:,.0f} people/s")
     typer.echo(f"  served in {day.served:.1f} s, {day.people / day.served:,.0f} users/s, {day.offers:,} offers stored")
     typer.echo(f"  {day.offers / day.storing:,.0f} rows of offers stored in a second of one process that stores")
