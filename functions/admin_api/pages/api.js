@@ -112,21 +112,37 @@ async function sentence(answer) {
   return BY_GATEWAY[answer.status] ?? `The API failed (${answer.status}). Try again.`;
 }
 
-// When there was last a person: where nobody is, and nothing moves, questions are asked less often.
-let active = Date.now();
-for (const kind of ["pointerdown", "pointermove", "keydown", "scroll", "focus"]) {
-  addEventListener(kind, () => (active = Date.now()), { passive: true, capture: true });
-}
-const MOVING_SECONDS = 60;
-const SLOWER = 5;
+// From the beginning of a question to that of the next one, of whatever may change while it is seen: what changed is
+// shown within 1 s where an answer takes no longer than 100 ms.
+export const LIVE_SECONDS = 0.9;
+const LEAST = 0.25; // part of it that is always left between an answer and the next question
+const QUIET_SECONDS = 600;
+export const QUIET_MINUTES = QUIET_SECONDS / 60;
+export const SLOW_SECONDS = 5;
 const SLOWEST_SECONDS = 60;
 
-// Seconds until it is asked again: `every` while something moves, then less often, and ever less after failures.
-export function pace(every, { moved, failures, now }) {
+// When something changed on this page or a person did something, whichever was last; and who waits for that.
+let active = Date.now();
+const slow = new Set();
+function stir() {
+  active = Date.now();
+  for (const wake of [...slow]) {
+    wake();
+  }
+}
+for (const kind of ["pointerdown", "pointermove", "keydown", "scroll", "focus"]) {
+  addEventListener(kind, stir, { passive: true, capture: true });
+}
+
+export const isQuiet = ({ active, now }) => now - active >= QUIET_SECONDS * 1000;
+
+// Seconds to wait after an answer that `took` so many: as it is meant while something moves (`active`: when it last did,
+// in milliseconds as `now`), then less often, and ever less after failures.
+export function pace(every, { active, took, failures, now }) {
   if (failures) {
     return Math.min(SLOWEST_SECONDS, every * 2 ** failures);
   }
-  return now - moved < MOVING_SECONDS * 1000 ? every : every * SLOWER;
+  return isQuiet({ active, now }) ? Math.max(every, SLOW_SECONDS) : Math.max(every - took, every * LEAST);
 }
 
 // `{ data, error, busy, again }` of a question, asked again when it changes, and every so many seconds while the page
@@ -149,21 +165,27 @@ export function useAnswer(question, { every = 0, exact = false, version = null }
     const [path, query] = question;
     let timer;
     let known = { etag: null, text: null };
-    let moved = Date.now();
     let failures = 0;
+    let fresh = true; // until the first answer
     const kept = last.current === path;
     last.current = path;
     setState((before) => ({ data: kept ? before.data : null, error: null, busy: true }));
     async function once() {
+      clearTimeout(timer);
       timer = undefined;
+      slow.delete(once);
+      const began = Date.now();
       try {
         const headers = known.etag ? { "if-none-match": known.etag } : {};
         const { data, etag, status } = await send("GET", path, { query, headers, signal: stop.signal, exact });
         const text = status === 304 ? known.text : JSON.stringify(data);
         if (text !== known.text) {
           known = { etag, text };
-          moved = Date.now();
           setState({ data, error: null, busy: false });
+          if (!fresh) {
+            stir();
+          }
+          fresh = false;
         } else {
           setState((before) => (before.error || before.busy ? { ...before, error: null, busy: false } : before));
         }
@@ -177,7 +199,10 @@ export function useAnswer(question, { every = 0, exact = false, version = null }
       }
       if (every && !stop.signal.aborted && !document.hidden) {
         const now = Date.now();
-        timer = setTimeout(once, pace(every, { moved: Math.max(moved, active), failures, now }) * 1000);
+        timer = setTimeout(once, pace(every, { active, took: (now - began) / 1000, failures, now }) * 1000);
+        if (!failures && isQuiet({ active, now })) {
+          slow.add(once);
+        }
       }
     }
     function seen() {
@@ -186,6 +211,7 @@ export function useAnswer(question, { every = 0, exact = false, version = null }
       } else if (document.hidden) {
         clearTimeout(timer);
         timer = undefined;
+        slow.delete(once);
       }
     }
     document.addEventListener("visibilitychange", seen);
@@ -194,6 +220,7 @@ export function useAnswer(question, { every = 0, exact = false, version = null }
       document.removeEventListener("visibilitychange", seen);
       stop.abort();
       clearTimeout(timer);
+      slow.delete(once);
     };
   }, [key, round, every, version]);
   return { ...state, again: useCallback(() => setRound((before) => before + 1), []) };

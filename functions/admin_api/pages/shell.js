@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "htm/preact";
+import { QUIET_MINUTES, SLOW_SECONDS } from "./api.js";
 import { go } from "./place.js";
 import { DropZone } from "./documents/drop.js";
 import { PausedBanner } from "./overview/overview.js";
@@ -74,7 +75,11 @@ export function Shell({ place, session, views, children }) {
     <${PausedBanner} tenant=${last} />
     <main id="content" tabindex="-1">${content}</main>
     <${DropZone} tenant=${tenant === NOBODY ? null : tenant} />
-    <footer><${KeysHelp} /> <a href=${LICENSES} target="_blank" rel="noreferrer">Licences of what this page uses</a></footer>
+    <footer>
+      <${KeysHelp} /> <a href=${LICENSES} target="_blank" rel="noreferrer">Licences of what this page uses</a>
+      <span class="quiet">Live each second; each ${SLOW_SECONDS} seconds when for ${QUIET_MINUTES} minutes nothing moved and nobody
+        touched this page.</span>
+    </footer>
   `;
 }
 

@@ -1,13 +1,12 @@
 // The audit trail: who changed what, when; and how to find out whether anybody has changed the trail itself.
 
 import { html } from "htm/preact";
-import { ask, useAnswer } from "../api.js";
+import { ask, LIVE_SECONDS, useAnswer } from "../api.js";
 import { Failure, Id, Notice, Pages, useTitle, Waiting, Who } from "../parts.js";
 import { go, usePlace } from "../place.js";
 import { tenantOf } from "../tenant.js";
 import { number, Time } from "../times.js";
 
-const EVERY_SECONDS = 5;
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 export function Audit() {
@@ -17,7 +16,7 @@ export function Audit() {
   const cursor = place.query.get("cursor") ?? "";
   useTitle("Audit");
   const { data, error, again } = useAnswer(["admin/dlq/audit", { tenant, target, cursor }], {
-    every: cursor ? 0 : EVERY_SECONDS,
+    every: cursor ? 0 : LIVE_SECONDS,
   });
   return html`
     <h1>Audit</h1>

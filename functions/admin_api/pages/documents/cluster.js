@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { useAnswer } from "../api.js";
+import { LIVE_SECONDS, useAnswer } from "../api.js";
 import { DifferenceDialog, MergeDialog, SplitDialog } from "../reviews/decisions.js";
 import { Graph } from "./graph.js";
 import { PaperLink, paperOf, short, titleOf } from "./papers.js";
@@ -12,7 +12,6 @@ import { may } from "../roles.js";
 import { number, Time } from "../times.js";
 import { bits, Waterfall } from "./waterfall.js";
 
-const ANEW_SECONDS = 1;
 const SHOWN = 60; // documents at once
 const QUANTITIES = ["ordered", "delivered", "received", "rejected", "billed", "credited"];
 const COMPARED = ["delivered", "received", "billed"]; // with what was ordered
@@ -23,7 +22,7 @@ export function Cluster({ id }) {
   const place = usePlace();
   const cursor = place.query.get("cursor") ?? "";
   const { data, error, again } = useAnswer(
-    [`admin/clusters/${encodeURIComponent(id)}`, { limit: SHOWN, cursor }], { every: cursor ? 0 : ANEW_SECONDS },
+    [`admin/clusters/${encodeURIComponent(id)}`, { limit: SHOWN, cursor }], { every: cursor ? 0 : LIVE_SECONDS },
   );
   const cluster = data && { ...data, documents: [...data.contracts, ...data.documents].map(paperOf), own: new Set(data.documents.map((one) => one.id)) };
   const [asked, setAsked] = useState(null); // { what, paper } or { what, variance }

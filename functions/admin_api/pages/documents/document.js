@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { useAnswer } from "../api.js";
+import { LIVE_SECONDS, useAnswer } from "../api.js";
 import { useImage } from "./image.js";
 import { useKeys } from "../keys.js";
 import { PaperLink, paperOf, short, titleOf } from "./papers.js";
@@ -13,12 +13,11 @@ import { Stages } from "./stages.js";
 import { number, Time } from "../times.js";
 import { Waterfall } from "./waterfall.js";
 
-const ANEW_SECONDS = 1;
 
 export function Document({ id }) {
   const place = usePlace();
   const path = `admin/documents/${encodeURIComponent(id)}`;
-  const { data, error, again } = useAnswer([path, {}], { every: ANEW_SECONDS });
+  const { data, error, again } = useAnswer([path, {}], { every: LIVE_SECONDS });
   const [page, setPage] = useState(1);
   const image = useImage(`${path}/pages/${page}`);
   const found = data && paperOf(data);
@@ -128,7 +127,7 @@ function Partners({ found, tenant }) {
 }
 
 function Timeline({ path, found, tenant }) {
-  const { data, error, again } = useAnswer([path, {}], { every: ANEW_SECONDS });
+  const { data, error, again } = useAnswer([path, {}], { every: LIVE_SECONDS });
   const known = new Map(found.edges.map((edge) => [edge.document.id, edge.document]));
   return html`<section aria-labelledby="timeline">
     <h2 id="timeline">What happened</h2>

@@ -1,7 +1,7 @@
 // Documents: what came in, what it was found to be, and how far it has come. The filter stands in the address.
 
 import { html } from "htm/preact";
-import { ask, useAnswer } from "../api.js";
+import { ask, LIVE_SECONDS, useAnswer } from "../api.js";
 import { AddDocuments } from "./drop.js";
 import { ANY, Choice, Days, useTyped } from "../fields.js";
 import { KINDS, label, paperOf, titleOf } from "./papers.js";
@@ -11,7 +11,6 @@ import { Furthest, HOW_FAR } from "./stages.js";
 import { tenantOf } from "../tenant.js";
 import { startOfDay, Time } from "../times.js";
 
-const ANEW_SECONDS = 1;
 const LONGEST_TEXT = 200;
 const TYPES = [...KINDS, "other"];
 
@@ -34,7 +33,7 @@ export function Documents() {
   useTitle("Documents");
   const { data, error, busy, again } = useAnswer(
     ["admin/documents", { ...others, from: startOfDay(from), to: startOfDay(to, 1) }],
-    { every: wanted.cursor ? 0 : ANEW_SECONDS },
+    { every: wanted.cursor ? 0 : LIVE_SECONDS },
   );
   return html`
     <div class="heading"><h1>Documents</h1><${AddDocuments} tenant=${wanted.tenant} /></div>

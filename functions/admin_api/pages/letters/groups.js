@@ -2,13 +2,12 @@
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { useAnswer } from "../api.js";
+import { LIVE_SECONDS, useAnswer } from "../api.js";
 import { BulkDialog } from "./bulk.js";
 import { ACTIONS, mayChangeMany } from "./changes.js";
 import { Failure, Status } from "../parts.js";
 import { number, Time } from "../times.js";
 
-const EVERY_SECONDS = 2;
 const FIRST = 10;
 const MOST = 100; // of one page of the API
 
@@ -17,7 +16,7 @@ export function Groups({ wanted, hrefOf }) {
   const many = mayChangeMany(tenant);
   const [asked, setAsked] = useState(null); // { action, group }
   const [limit, setLimit] = useState(FIRST);
-  const { data, error, again } = useAnswer(["admin/dlq/groups", { tenant, status, limit }], { every: EVERY_SECONDS });
+  const { data, error, again } = useAnswer(["admin/dlq/groups", { tenant, status, limit }], { every: LIVE_SECONDS });
   if (!data) {
     return error ? html`<${Failure} error=${error} again=${again} />` : null;
   }

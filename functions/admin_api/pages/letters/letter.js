@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { useAnswer } from "../api.js";
+import { LIVE_SECONDS, useAnswer } from "../api.js";
 import { AuditEntries } from "../audit/audit.js";
 import { ACTIONS, LetterDialog, mayChange } from "./changes.js";
 import { useKeys } from "../keys.js";
@@ -12,8 +12,6 @@ import { go } from "../place.js";
 import { Done, FactList, Failure, Id, Json, Notice, Status, useTitle, Waiting, Who } from "../parts.js";
 import { number, Time } from "../times.js";
 
-const EVERY_SECONDS = 1;
-const TRIES_SECONDS = 2;
 const REASONS = {
   max_retries_exceeded: "every try failed",
   non_retriable_error: "no further try could help",
@@ -21,7 +19,7 @@ const REASONS = {
 
 export function Letter({ id }) {
   const path = `admin/dlq/${encodeURIComponent(id)}`;
-  const { data: letter, error, busy, again } = useAnswer([path, {}], { every: EVERY_SECONDS, exact: true });
+  const { data: letter, error, busy, again } = useAnswer([path, {}], { every: LIVE_SECONDS, exact: true });
   const [said, setSaid] = useState(null);
   useTitle(letter ? `${letter.metadata.last_error.type} · Dead letter` : "Dead letter");
   const back = html`<p><a href=${go.href("dead-letters", { tenant: letter?.tenant })}>All dead letters</a></p>`;
@@ -142,7 +140,7 @@ function Deaths({ lineage }) {
 
 // Asked again with each version of the letter, and for tries that are under way.
 function Timeline({ path, version }) {
-  const { data, error, again } = useAnswer([path, {}], { every: TRIES_SECONDS, version });
+  const { data, error, again } = useAnswer([path, {}], { every: LIVE_SECONDS, version });
   return html`<section aria-labelledby="timeline">
     <h2 id="timeline">What happened</h2>
     ${error && !data

@@ -2,7 +2,7 @@
 
 import { useRef, useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { ask, useAnswer } from "../api.js";
+import { ask, LIVE_SECONDS, useAnswer } from "../api.js";
 import { BulkBar, BulkDialog, filterOf, MOST_CHOSEN } from "./bulk.js";
 import { ACTIONS, LetterDialog, mayChangeMany } from "./changes.js";
 import { ExportDialog } from "./export.js";
@@ -15,7 +15,6 @@ import { may, maySeeEveryTenant } from "../roles.js";
 import { NOBODY, tenantOf } from "../tenant.js";
 import { number, startOfDay, Time } from "../times.js";
 
-const EVERY_SECONDS = 1;
 const LONGEST_TEXT = 200;
 const STATUSES = ["pending", "retried", "resolved", "ignored"];
 
@@ -48,7 +47,7 @@ export function Letters() {
   const { tenant, status, from, to, cursor, ...others } = wanted;
   const [exporting, setExporting] = useState(false);
   useTitle("Dead letters");
-  const every = cursor ? 0 : EVERY_SECONDS;
+  const every = cursor ? 0 : LIVE_SECONDS;
   const stats = useAnswer(["admin/dlq/stats", { tenant }], { every });
   const letters = useAnswer(
     ["admin/dlq", { tenant, status, from_date: startOfDay(from), to_date: startOfDay(to, 1), cursor, ...others }],

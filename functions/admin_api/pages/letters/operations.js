@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { ask, change, etagOf, useAnswer } from "../api.js";
+import { ask, change, etagOf, LIVE_SECONDS, useAnswer } from "../api.js";
 import { ACTIONS } from "./changes.js";
 import { Dialog } from "../dialog.js";
 import { useKeys } from "../keys.js";
@@ -12,8 +12,6 @@ import { may } from "../roles.js";
 import { tenantOf } from "../tenant.js";
 import { number, Time } from "../times.js";
 
-const EVERY_SECONDS = 1;
-const LIST_SECONDS = 2;
 const ALIVE = ["waiting", "canary", "running", "paused"];
 const SAYS = {
   waiting: "Its letters are being selected.",
@@ -48,7 +46,7 @@ export function Operations() {
   const tenant = tenantOf(place, ask.session);
   const cursor = place.query.get("cursor") ?? "";
   useTitle("Operations");
-  const { data, error, again } = useAnswer(["admin/dlq/operations", { tenant, cursor }], { every: cursor ? 0 : LIST_SECONDS });
+  const { data, error, again } = useAnswer(["admin/dlq/operations", { tenant, cursor }], { every: cursor ? 0 : LIVE_SECONDS });
   return html`${back(tenant)}
     <h1>Operations</h1>
     <p class="lead">What was done to many dead letters at once, and what is under way.</p>
@@ -93,7 +91,7 @@ function Rows({ operations }) {
 
 export function Operation({ id }) {
   const path = `admin/dlq/operations/${encodeURIComponent(id)}`;
-  const { data: operation, error, again } = useAnswer([path, {}], { every: EVERY_SECONDS });
+  const { data: operation, error, again } = useAnswer([path, {}], { every: LIVE_SECONDS });
   useTitle("Operation");
   if (!operation) {
     return html`<h1>Operation</h1>
@@ -190,7 +188,7 @@ function Items({ path, tenant, id, alive }) {
   const { query } = usePlace();
   const cursor = query.get("cursor") ?? "";
   const result = RESULTS.includes(query.get("result")) ? query.get("result") : "";
-  const { data, error, again } = useAnswer([`${path}/items`, { cursor, result }], { every: alive ? LIST_SECONDS : 0 });
+  const { data, error, again } = useAnswer([`${path}/items`, { cursor, result }], { every: alive ? LIVE_SECONDS : 0 });
   const page = (more) => go.href(`operations/${id}`, { tenant, result, ...more });
   return html`<section aria-labelledby="items">
     <div class="heading">

@@ -2,7 +2,7 @@
 
 import { useEffect, useId, useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { ask, change, useAnswer } from "../api.js";
+import { ask, change, LIVE_SECONDS, useAnswer } from "../api.js";
 import { Dialog } from "../dialog.js";
 import { Done, Failure, Notice, Pages, Status, useTitle, Waiting, Who } from "../parts.js";
 import { go, usePlace } from "../place.js";
@@ -10,7 +10,6 @@ import { may } from "../roles.js";
 import { tenantOf } from "../tenant.js";
 import { number, startOfDay, Time } from "../times.js";
 
-const EVERY_SECONDS = 2;
 const SETTLED = ["retried", "resolved", "ignored"];
 
 export function Purges() {
@@ -20,7 +19,7 @@ export function Purges() {
   const [open, setOpen] = useState(false);
   const [said, setSaid] = useState(null);
   useTitle("Purges");
-  const { data, error, again } = useAnswer(["admin/dlq/purges", { tenant, cursor }], { every: cursor ? 0 : EVERY_SECONDS });
+  const { data, error, again } = useAnswer(["admin/dlq/purges", { tenant, cursor }], { every: cursor ? 0 : LIVE_SECONDS });
   const done = (sentence) => {
     setOpen(false);
     setSaid(sentence);

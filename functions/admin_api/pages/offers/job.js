@@ -1,18 +1,17 @@
 // The offers of one user on one date: how they came about, and what they are.
 
 import { html } from "htm/preact";
-import { useAnswer } from "../api.js";
+import { LIVE_SECONDS, useAnswer } from "../api.js";
 import { ShardName } from "./parts.js";
 import { FactList, Failure, Id, Notice, Status, useTitle, Waiting } from "../parts.js";
 import { go } from "../place.js";
 import { number, Time } from "../times.js";
 
-const ANEW_SECONDS = 2;
 const WHOLE = 100; // of 10,000: a score as people read it
 
 export function Job({ pool, user }) {
   const path = `admin/offers/${encodeURIComponent(pool)}/users/${encodeURIComponent(user)}`;
-  const { data: job, error, again } = useAnswer([path, {}], { every: ANEW_SECONDS });
+  const { data: job, error, again } = useAnswer([path, {}], { every: LIVE_SECONDS });
   useTitle("A user’s offers");
   const back = html`<p><a href=${go.href(`offers/${pool}`, { tenant: job?.tenant })}>All of this date and time zone</a></p>`;
   if (!job) {

@@ -2,7 +2,7 @@
 
 import { useRef } from "preact/hooks";
 import { html } from "htm/preact";
-import { ask, useAnswer } from "../api.js";
+import { ask, LIVE_SECONDS, useAnswer } from "../api.js";
 import { ANY, Choice, Days, useTyped } from "../fields.js";
 import { useKeys } from "../keys.js";
 import { Progress } from "./parts.js";
@@ -11,7 +11,6 @@ import { go, usePlace } from "../place.js";
 import { tenantOf } from "../tenant.js";
 import { number, Time } from "../times.js";
 
-const ANEW_SECONDS = 2;
 const LONGEST_ZONE = 64;
 const STATES = ["running", "completed", "failed"];
 const DAY = /^\d{4}-\d{2}-\d{2}$/;
@@ -32,7 +31,7 @@ function wantedOf(place) {
 export function Offers() {
   const wanted = wantedOf(usePlace());
   useTitle("Offers");
-  const { data, error, busy, again } = useAnswer(["admin/offers", wanted], { every: wanted.cursor ? 0 : ANEW_SECONDS });
+  const { data, error, busy, again } = useAnswer(["admin/offers", wanted], { every: wanted.cursor ? 0 : LIVE_SECONDS });
   return html`
     <h1>Offers</h1>
     <p class="lead">Whom people are offered each day, at 9:00 where they are: a line for each date and time zone.</p>

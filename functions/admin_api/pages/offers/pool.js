@@ -2,14 +2,13 @@
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { useAnswer } from "../api.js";
+import { LIVE_SECONDS, useAnswer } from "../api.js";
 import { Job } from "./job.js";
 import { Progress, ShardName } from "./parts.js";
 import { FactList, Failure, Id, Notice, Status, useTitle, Waiting } from "../parts.js";
 import { go, usePlace } from "../place.js";
 import { lasting, number, Time } from "../times.js";
 
-const ANEW_SECONDS = 2;
 const SAYS = {
   running: "It goes on by itself: this page may be closed.",
   completed: "Everybody has their offers, which never change.",
@@ -23,7 +22,7 @@ export function OfferPage({ id, words }) {
 
 function Pool({ id }) {
   const path = `admin/offers/${encodeURIComponent(id)}`;
-  const { data: pool, error, again } = useAnswer([path, {}], { every: ANEW_SECONDS });
+  const { data: pool, error, again } = useAnswer([path, {}], { every: LIVE_SECONDS });
   useTitle(pool ? `${pool.date} ${pool.timezone} · Offers` : "Offers");
   const back = html`<p><a href=${go.href("offers", { tenant: pool?.tenant })}>All offers</a></p>`;
   if (!pool) {
@@ -88,7 +87,7 @@ function FindUser({ pool }) {
 
 function FailedUsers({ path, pool }) {
   const cursor = usePlace().query.get("cursor") ?? "";
-  const { data, error, again } = useAnswer([`${path}/failed`, { cursor }], { every: ANEW_SECONDS, version: pool.failed });
+  const { data, error, again } = useAnswer([`${path}/failed`, { cursor }], { every: LIVE_SECONDS, version: pool.failed });
   const page = (more) => go.href(`offers/${pool.id}`, { tenant: pool.tenant, ...more });
   return html`<section aria-label="Failed users">
     <h2>Whose offers failed</h2>

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { ask, change, etagOf, useAnswer } from "../api.js";
+import { ask, change, etagOf, LIVE_SECONDS, useAnswer } from "../api.js";
 import { Ended, Gauge, Line } from "./charts.js";
 import { anew } from "../reviews/decisions.js";
 import { NoteDialog } from "../dialog.js";
@@ -12,8 +12,6 @@ import { may, maySeeEveryTenant } from "../roles.js";
 import { tenantOf } from "../tenant.js";
 import { lasting, number, Time } from "../times.js";
 
-const ANEW_SECONDS = 1;
-const BANNER_SECONDS = 5;
 
 export const workerName = (worker) => worker.replaceAll("_", " ");
 const sum = (values) => values.reduce((total, one) => total + one, 0);
@@ -24,7 +22,7 @@ export function Overview() {
   const place = usePlace();
   const tenant = tenantOf(place, ask.session);
   const whole = maySeeEveryTenant() && place.query.get("of") !== "tenant";
-  const { data, error, busy, again } = useAnswer(["admin/queues", { tenant: whole ? "" : tenant }], { every: ANEW_SECONDS });
+  const { data, error, busy, again } = useAnswer(["admin/queues", { tenant: whole ? "" : tenant }], { every: LIVE_SECONDS });
   useTitle("Overview");
   return html`
     <h1>Overview</h1>
@@ -173,7 +171,7 @@ function Switch({ queue, again }) {
 
 // On every page, while a person has a queue paused.
 export function PausedBanner({ tenant }) {
-  const { data } = useAnswer(["admin/queues/paused", {}], { every: BANNER_SECONDS });
+  const { data } = useAnswer(["admin/queues/paused", {}], { every: LIVE_SECONDS });
   const queues = data?.queues ?? [];
   return html`<div role="status">
     ${queues.length > 0 &&

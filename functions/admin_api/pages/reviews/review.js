@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { ask, change, useAnswer } from "../api.js";
+import { ask, change, LIVE_SECONDS, useAnswer } from "../api.js";
 import { NoteDialog } from "../dialog.js";
 import { useKeys } from "../keys.js";
 import { allTheSame, anew, MergeDialog, sayNext, Told, useSuperseded } from "./decisions.js";
@@ -14,7 +14,6 @@ import { may } from "../roles.js";
 import { Time } from "../times.js";
 import { spanOf, Waterfall } from "../documents/waterfall.js";
 
-const ANEW_SECONDS = 1;
 const QUEUE_SHOWN = 100;
 const KEYS = 9; // of candidates
 const VERBS = { confirm: ["Confirm", "confirmed"], reject: ["Reject", "rejected"] };
@@ -34,7 +33,7 @@ function useNeighbours(queue, id) {
 export function Review({ id }) {
   const queue = { ...queueOf(usePlace()), cursor: "" };
   const path = `admin/reviews/${encodeURIComponent(id)}`;
-  const { data: review, error, again } = useAnswer([path, {}], { every: ANEW_SECONDS });
+  const { data: review, error, again } = useAnswer([path, {}], { every: LIVE_SECONDS });
   const near = useNeighbours(queue, id);
   const to = (other) => other && go.to(hrefOfQueue(queue, `reviews/${other}`));
   useKeys([

@@ -2,7 +2,7 @@
 
 import { useRef } from "preact/hooks";
 import { html } from "htm/preact";
-import { ask, useAnswer } from "../api.js";
+import { ask, LIVE_SECONDS, useAnswer } from "../api.js";
 import { Told } from "./decisions.js";
 import { ANY, Choice } from "../fields.js";
 import { useKeys } from "../keys.js";
@@ -12,7 +12,6 @@ import { go, usePlace } from "../place.js";
 import { tenantOf } from "../tenant.js";
 import { Time } from "../times.js";
 
-const ANEW_SECONDS = 1;
 const SHOWN_CANDIDATES = 3;
 const STATES = { open: "in doubt", decided: "decided by a person", gone: "in doubt no more" };
 const CHANCES = [ANY, ["0.5", "50 % or more"], ["0.8", "80 % or more"], ["0.9", "90 % or more"]];
@@ -37,7 +36,7 @@ export const hrefOfQueue = ({ state, ...others }, path = "reviews") =>
 export function Reviews() {
   const wanted = queueOf(usePlace());
   useTitle("Review");
-  const { data, error, busy, again } = useAnswer(["admin/reviews", wanted], { every: wanted.cursor ? 0 : ANEW_SECONDS });
+  const { data, error, busy, again } = useAnswer(["admin/reviews", wanted], { every: wanted.cursor ? 0 : LIVE_SECONDS });
   return html`
     <h1>Review</h1>
     <p class="lead">Documents of which matching is not sure what they belong to. A person’s word holds for good.</p>

@@ -2,18 +2,17 @@
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { change, useAnswer } from "../api.js";
+import { change, LIVE_SECONDS, useAnswer } from "../api.js";
 import { Dialog } from "../dialog.js";
 import { FactList, Failure, Id, Json, Notice, Status, useTitle, Waiting } from "../parts.js";
 import { go } from "../place.js";
 import { may } from "../roles.js";
 import { number, Time } from "../times.js";
 
-const ANEW_SECONDS = 1;
 export const UNDER_WAY = ["pending", "in-progress"];
 
 export function Task({ id }) {
-  const { data: task, error, again } = useAnswer([`tasks/${encodeURIComponent(id)}`, {}], { every: ANEW_SECONDS });
+  const { data: task, error, again } = useAnswer([`tasks/${encodeURIComponent(id)}`, {}], { every: LIVE_SECONDS });
   useTitle(task ? `${task.task_type} · Task` : "Task");
   const back = html`<p><a href=${go.href("tasks", { tenant: task?.tenant })}>All tasks</a></p>`;
   if (!task) {

@@ -1,7 +1,7 @@
 // Tasks that programs handed in: what is under way and what came of the others. The filter stands in the address.
 
 import { html } from "htm/preact";
-import { ask, useAnswer } from "../api.js";
+import { ask, LIVE_SECONDS, useAnswer } from "../api.js";
 import { ANY, Choice, Days } from "../fields.js";
 import { Failure, Notice, Pages, Status, useTitle, Waiting } from "../parts.js";
 import { go, usePlace } from "../place.js";
@@ -10,7 +10,6 @@ import { Cancel, UNDER_WAY } from "./task.js";
 import { tenantOf } from "../tenant.js";
 import { number, startOfDay, Time } from "../times.js";
 
-const ANEW_SECONDS = 1;
 const STATUSES = ["pending", "in-progress", "succeeded", "failed", "cancelled"];
 
 function wantedOf(place) {
@@ -32,7 +31,7 @@ export function Tasks() {
   useTitle("Tasks");
   const { data, error, busy, again } = useAnswer(
     ["tasks", { ...others, from: startOfDay(from), to: startOfDay(to, 1) }],
-    { every: wanted.cursor ? 0 : ANEW_SECONDS },
+    { every: wanted.cursor ? 0 : LIVE_SECONDS },
   );
   return html`
     <h1>Tasks</h1>

@@ -1,11 +1,11 @@
-// Payloads as text: where they are no JSON, and what differs between two of them; and how often the API is asked.
+// Payloads as text: where they are no JSON, and what differs between two of them.
 // Run by test_page_text.py.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import "./browser.mjs";
 
-const { exactly, pace } = await import(process.env.API_MODULE);
+const { exactly } = await import(process.env.API_MODULE);
 const { around, diff } = await import(process.env.DIFF_MODULE);
 const { lineAt, placeOfField, wrongWith } = await import(process.env.JSON_MODULE);
 const { logCommand } = await import(process.env.LOG_MODULE);
@@ -113,11 +113,4 @@ test("numbers stay as they were written: 1.0 is none of 1's, and none is rounded
     assert.equal(JSON.stringify(exactly(`{"n":[${number}]}`)), `{"n":[${number}]}`);
   }
   assert.equal(exactly('{"n": 7}').n + 1, 8);
-});
-
-test("it is asked often while something moves, seldom when nothing does, and ever less after failures", () => {
-  const moved = 1_000_000;
-  const after = (seconds, failures = 0) => pace(1, { moved, failures, now: moved + seconds * 1000 });
-  assert.deepEqual([after(0), after(59), after(61)], [1, 1, 5]);
-  assert.deepEqual([1, 2, 3, 10].map((failures) => after(0, failures)), [2, 4, 8, 60]);
 });
