@@ -157,8 +157,9 @@ def _through(near: Neighbourhood, choices: Mapping[UUID, Choice], arrived: UUID)
     touched |= yield from near.fellows(near.documents(moved))
     yield from near.read(touched, touched)
     children = [child for child in near.documents(touched) if rules.follows_through(child)]
-    yield from near.read_edges({delivery for child in children for delivery in now.parents(child.id, DELIVERY)})
-    yield from near.read_edges({order for child in children for order in now.parents(child.id, ORDER)})
+    yield from near.read_edges(
+        {parent for child in children for kind in (DELIVERY, ORDER) for parent in now.parents(child.id, kind)}
+    )
     through = {}
     for child in children:
         through[child.id] = yield from _follow(near, now, child)

@@ -46,7 +46,7 @@ def holders(
     rows = connection.execute(
         _HOLDERS, {"tenant": tenant_id, "limits": list(limits.values()), "kind": kind, **columns(wanted)}
     )
-    return {wanted[n - 1]: ids for n, ids in rows}
+    return {wanted[n - 1]: ids for n, ids in rows.fetchall()}
 
 
 STATED = """
@@ -109,7 +109,7 @@ _STORED = "SELECT document_id, type, key FROM document_key WHERE document_id = A
 
 def stored(connection: Connection, ids: Collection[UUID]) -> dict[UUID, set[Key]]:
     """The keys that documents are found by now."""
-    return by_document(connection.execute(_STORED, {"ids": list(ids)}))
+    return by_document(connection.execute(_STORED, {"ids": list(ids)}).fetchall())
 
 
 def by_document(rows: Iterable[tuple[Any, ...]]) -> dict[UUID, set[Key]]:

@@ -144,8 +144,10 @@ def begin(connection: Connection, ids: Collection[UUID]) -> Begun:
         rows = connection.execute(_DOCUMENTS, {"ids": list(ids)})
         stored = connection.execute(key_rows.STATED, {"ids": list(ids), "seeks": SEEKS})
         linked = connection.execute(_EDGES, {"ids": list(ids)})
-    contents = {id_: Content(kind, at, data, _embedding(kept)) for id_, kind, at, data, *kept in rows}
-    return Begun(str(_one(seen.fetchone())[0]), contents, key_rows.by_document(stored), _edges(linked))
+    contents = {id_: Content(kind, at, data, _embedding(kept)) for id_, kind, at, data, *kept in rows.fetchall()}
+    return Begun(
+        str(_one(seen.fetchone())[0]), contents, key_rows.by_document(stored.fetchall()), _edges(linked.fetchall())
+    )
 
 
 _IS_THERE = "SELECT FROM document WHERE id = %s"
@@ -162,7 +164,7 @@ def _embedding(columns: Sequence[Any]) -> Embedding | None:
 
 def edges(connection: Connection, ids: Collection[UUID]) -> "Edges":
     """The edges of documents, and the pairs of which a person said that they do not belong together."""
-    return _edges(connection.execute(_EDGES, {"ids": list(ids)}))
+    return _edges(connection.execute(_EDGES, {"ids": list(ids)}).fetchall())
 
 
 Edges = tuple[dict[Pair, Edge], set[Pair]]
@@ -220,16 +222,16 @@ class Documents:
             known = {id_: self._kept.get(id_, (None, None)) for id_ in ids}
         asked = {"ids": list(known), "versions": [version for version, _ in known.values()], "kinds": _KINDS}
         with connection.pipeline() if known and of else nullcontext():
-            contents = connection.execute(_CONTENTS, asked) if known else ()
-            rows = connection.execute(_EDGES, {"ids": list(of)}) if of else ()
+            contents = connection.execute(_CONTENTS, asked) if known else None
+            rows = connection.execute(_EDGES, {"ids": list(of)}) if of else None
         found = {}
-        for id_, version, kind, received_at, data, *kept_of_it in contents:
+        for id_, version, kind, received_at, data, *kept_of_it in contents.fetchall() if contents else ():
             embedding = _embedding(kept_of_it)
             kept = known[id_][1] if data is None else document(id_, received_at, kind, data, embedding)
             assert kept is not None  # without data it is the version that was asked with
             found[id_] = kept
             self._keep(version, kept)
-        return found, _edges(rows)
+        return found, _edges(rows.fetchall() if rows else ())
 
     def _keep(self, version: int, found: Document) -> None:
         with self._lock:
@@ -383,9 +385,9 @@ def changes_since(
     with connection.pipeline():
         changed = connection.execute(_CHANGED, {"tenant": tenant_id, "seen": seen, **key_rows.columns(keys)})
         rows = connection.execute(_EDGES, {"ids": list(of)})
-    numbers = {number for (number,) in changed}
+    numbers = {number for (number,) in changed.fetchall()}
     found = frozenset(keys[number - 1] for number in numbers if number is not None)
-    return Changes(None in numbers, found, _edges(rows)[0])
+    return Changes(None in numbers, found, _edges(rows.fetchall())[0])
 
 
 Count = Callable[[], int]
