@@ -4,15 +4,20 @@ import json
 import re
 from datetime import timedelta
 from typing import Any, get_args
+from uuid import UUID
 
 import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database
+from counterfoil.dead_letters import entries
+from counterfoil.dead_letters import timeline as events
 from counterfoil.delivery import Attempt, Outcome, Skip, Success, store
-from counterfoil.errors import ServiceUnavailableError
+from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
+from counterfoil.messages import Message
 from counterfoil.outbox import Outbox
 from counterfoil.retry import MAX_SENDS, RedeliverPolicy, RequeuePolicy
+from counterfoil.work import KINDS, begin
 from functions.admin_api.tasks import TaskTry
 from functions.dead_letters.archiver import Archiver
 from tests.delivery.harness import (
@@ -98,6 +103,41 @@ def test_work_of_other_kinds_keeps_no_successes(
 
     make_consumer(database, work, clock).handle(event(record(good), record(bad)), Context())
     assert [(one["worker"], one["outcome"]) for one in rows(admin, "work_attempt")] == [("matching", "retry")]
+
+
+def test_the_success_after_a_failure_is_kept_and_none_of_the_successes_after_that(
+    database: Database, admin: Connection, clock: Clock, sqs: FakeSqs, pending: Task, tenant: UUID
+):
+    message = pending()
+    bodies: list[str | Message] = [message]
+
+    def breaks(attempt: Attempt) -> Outcome:
+        raise InvalidDocumentError("It is damaged")
+
+    for work in (breaks, done, done):
+        make_consumer(database, work, clock).handle(event(record(bodies[-1])), Context())
+        clock.pass_(seconds=60)
+        bodies.append(begin(admin, "matching", [message.work_id], clock())[0].message)
+
+    with database.tenant(tenant) as connection:
+        letter = entries.show(connection, KINDS["matching"].job_id(message.work_id))
+        assert letter is not None
+        told = [(one.kind, one.what, one.revision) for one in events.of(connection, letter, limit=9)]
+    assert [one for one in told if one[0] == "try"] == [("try", "failed", 1), ("try", "succeeded", 2)]
+
+
+def test_a_success_is_kept_where_only_the_dead_letter_tells_of_the_failure(
+    database: Database, admin: Connection, clock: Clock, sqs: FakeSqs, pending: Task
+):
+    first, other = pending(), pending()
+    for message, work in ((first, fails), (other, done)):
+        make_consumer(database, work, clock, retry_max_attempts=1).handle(event(record(message)), Context())
+    admin.execute("DELETE FROM work_attempt")  # they are kept for 90 days
+    again = begin(admin, "matching", [first.work_id, other.work_id], clock())
+    make_consumer(database, done, clock).handle(event(*(record(send.message) for send in again)), Context())
+    assert [(one["work_id"], one["outcome"]) for one in rows(admin, "work_attempt")] == [
+        (str(first.work_id), "succeeded")
+    ]
 
 
 # -- tries that were lost ---------------------------------------------------------------------------------------------

@@ -53,7 +53,8 @@ class Kind:
     """Finds and locks the works whose turn it is when the work `id` ends: id, and whether it was put off till later.
     None: no work waits for another one."""
     keeps_successes: bool = False
-    """Whether tries that succeed are written down, too: their history is shown to people."""
+    """Whether every try that succeeds is written down: their history is shown to people. Of other kinds it is the
+    first one after a failure."""
 
     @cached_property
     def names(self) -> dict[str, Composable]:

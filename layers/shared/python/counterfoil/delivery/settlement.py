@@ -74,10 +74,7 @@ class Settlement:
                 store.skip(connection, self._kind, claim, outcome.reason)
             else:
                 store.succeed(connection, self._kind, [(claim, outcome.reason())])
-            if self._kind.keeps_successes:
-                self._note(
-                    connection, record, claim, "skipped" if isinstance(outcome, Skip) else "succeeded", self._clock()
-                )
+            self._note_end(connection, record, claim, "skipped" if isinstance(outcome, Skip) else "succeeded")
             return sends
 
         try:
@@ -100,9 +97,8 @@ class Settlement:
             if ended:
                 done = [(claim, reasons[claim.message.work_id]) for _, claim in ended]
                 store.succeed(connection, self._kind, done)
-            if self._kind.keeps_successes:
-                for record, claim in ended:
-                    self._note(connection, record, claim, "succeeded", self._clock())
+            for record, claim in ended:
+                self._note_end(connection, record, claim, "succeeded")
             return sends
 
         try:
@@ -212,6 +208,11 @@ class Settlement:
     def _most(self, claim: Claim) -> int:
         """How often this work is tried at most."""
         return self._policy.max_attempts if claim.max_attempts is None else claim.max_attempts
+
+    def _note_end(self, connection: Connection, record: Received, claim: Claim, outcome: str) -> None:
+        """Write down a try that did not fail, where its kind keeps them, or it is the one that ended a failure."""
+        if self._kind.keeps_successes or store.has_failed(connection, self._kind, claim):
+            self._note(connection, record, claim, outcome, self._clock())
 
     def _note(
         self,

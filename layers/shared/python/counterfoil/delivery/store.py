@@ -389,6 +389,29 @@ def note(connection: Connection, kind: Kind, claim_: Claim, ended: Ended) -> Non
     )
 
 
+# A dead letter tells of work whose tries never began to be written down, or are forgotten by now.
+_HAS_FAILED = """
+SELECT coalesce(
+    (SELECT outcome FROM work_attempt WHERE worker = %(worker)s AND work_id = %(work_id)s AND outcome <> 'deferred'
+     ORDER BY id DESC LIMIT 1),
+    (SELECT 'failed' FROM dead_letter WHERE job_id = %(job_id)s)
+) IN ('retry', 'failed', 'lost')
+"""
+
+
+def has_failed(connection: Connection, kind: Kind, claim_: Claim) -> bool:
+    """Whether the last that is known of the work before this try is a failure.
+
+    Nothing is asked about the first try at work that is new, as most are.
+    """
+    message = claim_.message
+    if claim_.attempts <= 1 and message.revision <= 1:
+        return False
+    values = {"worker": kind.worker, "work_id": message.work_id, "job_id": kind.job_id(message.work_id)}
+    ((failed,),) = connection.execute(_HAS_FAILED, values).fetchall()
+    return bool(failed)
+
+
 WORKER_LOST = "WorkerLost"
 """What is named as the error of a try whose worker ended before it could say how it ended."""
 

@@ -1,8 +1,8 @@
 """The history of a document, of what was kept of it: its tries, what people decided, what came of it.
 
-Of a try that succeeded no time is kept (`work_attempt` has those of failures, returns and losses; of tasks, all), and
-tries are kept for 90 days: what is not kept is not told. Each function runs in a transaction that sees one tenant alone
-(`Database.tenant`).
+`work_attempt` has the tries that failed, were put off or lost, and of those that succeeded the first one after a
+failure (of tasks, all), for 90 days: what is not kept is not told. Each function runs in a transaction that sees one
+tenant alone (`Database.tenant`).
 """
 
 from collections.abc import Mapping
