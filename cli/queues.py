@@ -88,10 +88,7 @@ def _switch(
     if reason is None:
         raise UsageError("Say why, with --reason: it is shown to everybody who looks after the queues.")
     api = reach(context, by)
-    known = {queue.worker: queue for queue in api.get(_PATH, QueuesOverview).queues}
-    if worker not in known:
-        raise UsageError(f"There is no queue of '{worker}': there are {', '.join(known)}.")
-    before = known[worker].version or 0  # who is of one tenant is told none, and may not pause
+    before = _version(api, worker)
     path = f"{_PATH}/{worker}/{'pause' if is_paused else 'resume'}"
     after = api.ask("POST", path, QueueState, body={"reason": reason}, seen=before if seen is None else seen)
     if as_json:
@@ -101,6 +98,17 @@ def _switch(
     page().print(f"The queue of {worker} is {'paused' if is_paused else 'read'}{already}.")
     if not after.in_effect:
         aside().print("Lambda did not take it yet: it is told again within a minute.")
+
+
+def _version(api: Api, worker: str) -> int:
+    """Of a queue's pause; 0 where it is not told: who is not of all tenants may not pause, and the API says so then."""
+    try:
+        known = {queue.worker: queue for queue in api.get(_PATH, QueuesOverview).queues}
+    except UsageError:
+        return 0
+    if worker not in known:
+        raise UsageError(f"There is no queue of '{worker}': there are {', '.join(known)}.")
+    return known[worker].version or 0
 
 
 # -- for people -----------------------------------------------------------------------------------------------------

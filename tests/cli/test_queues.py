@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from typer.testing import CliRunner
 
+from cli.api import NotAllowedError
 from cli.failures import UsageError
 from cli.queues import app
 from counterfoil import aws
@@ -152,6 +153,17 @@ def test_a_mistake_is_said_and_changes_nothing(what: str, lambda_: FakeLambda, a
         run(what, "task", *REASON)
     assert lambda_.calls == []
     assert admin.execute("SELECT count(*) FROM queue_pause").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("tenants", ["tenant:acme", "tenant:acme tenant:beta"])
+@pytest.mark.parametrize("what", ["pause", "resume"])
+def test_who_is_not_of_all_tenants_is_told_that_it_takes_that(
+    what: str, tenants: str, lambda_: FakeLambda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_them_ask(monkeypatch, f"[admin {tenants}]")
+    with pytest.raises(NotAllowedError, match=r"takes the role admin for all tenants \(tenant:\*\)"):
+        run(what, "tasks", "--reason", "It is broken")
+    assert lambda_.calls == []
 
 
 def test_a_queue_that_was_changed_since_it_was_seen_is_left_alone(lambda_: FakeLambda) -> None:
