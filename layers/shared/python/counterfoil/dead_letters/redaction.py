@@ -3,8 +3,8 @@
 Hidden are, by rule:
 
 - what stands under a name that tells of a secret (password, token, API key, cookie, ...), all of it
-- in texts: bearer tokens, basic credentials, JSON web tokens, keys of AWS, GitHub and language models, private keys,
-  passwords in addresses, and `name=value` and `name: value` where the name tells of a secret
+- in texts: bearer tokens, basic credentials, JSON web tokens, keys of AWS, GitHub, Slack, Stripe and others who mark
+  theirs, private keys, passwords in addresses, and `name=value` and `name: value` where the name tells of a secret
 - account numbers (IBAN, ISO 13616, by their check digits), but for their last four characters
 - bodies: of e-mails, of messages as they came, of requests; in the text of an e-mail what follows its header
 
@@ -148,18 +148,33 @@ _NAMES = (
     "|sess(?:ion)?[ _-]?id(?![a-z])"
 )
 _SIGN = r"""["'\\]*\s*[:=]\s*"""
-_VALUE = r"""\\?"(?:[^"\\]|\\[^"])*(?:\\?"|\\?\Z)|\\?'[^']*(?:'|\Z)|[^\s&"']+"""
-"""Between quotes, which may be escaped, or may end with the text where that was cut; else up to a blank."""
+_VALUE = r"""\\?"(?:[^"\\]|\\[^"]|"")*(?:\\?"|\\?\Z)|\\?(?:'[^']*(?:'|\Z))+|[^\s&"']+"""
+"""Between quotes, which may be escaped, or doubled within, or may end with the text where that was cut; else up to a
+blank."""
 
 _MAIL = re.compile(r"\A((?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*)+\r?\n)(.+)", re.DOTALL)
 _MAIL_HEADER = re.compile(r"^(?:From|Subject|Received|MIME-Version):", re.IGNORECASE | re.MULTILINE)
 _ASSIGNED = re.compile(rf"((?:{_NAMES})[\w.-]{{0,40}}{_SIGN})({_VALUE})", re.IGNORECASE)
+_BRACED = re.compile(rf"((?:{_NAMES})\s*=\s*)\{{(?:[^}}]|\}}\}})*(?:\}}|\Z)", re.IGNORECASE)
+"""As ODBC has it: between braces stands anything, a brace of its own twice."""
 _ASSIGNED_SHORT = re.compile(
     rf"""((?<![A-Z0-9])(?:{"|".join(sorted(_SECRET_WORDS))})(?:["'\\]*\s*=|["'\\]+\s*:)\s*)({_VALUE})""", re.IGNORECASE
 )
 """Before a colon in prose, the same words mean other things: "second pass: 3 pages"."""
 _QUOTED = re.compile(r"""(\\?["']).*?(\\?["']|)""", re.DOTALL)
 _COUNT = re.compile(r"tokens\W*\Z", re.IGNORECASE)
+_MARKED = "|".join(
+    (
+        *(r"gh[a-z]_[A-Za-z0-9]{20,}", r"github_pat_\w{20,}", r"glpat-[\w-]{20,}", r"npm_[A-Za-z0-9]{30,}"),
+        *(r"[sr]k_(?:live|test)_\w{10,}", r"whsec_[A-Za-z0-9+/=]{10,}", r"AIza[\w-]{30,}"),
+        *(
+            r"xox[a-z]-(?=[A-Za-z-]{0,20}[0-9])[A-Za-z0-9-]{10,}",
+            r"xapp-[0-9]-[A-Za-z0-9-]{10,}",
+            r"SG\.[\w-]{16,}\.[\w-]{16,}",
+        ),
+    )
+)
+"""Secrets that begin with a mark of whose they are."""
 _AWS_SECRET = re.compile(
     r"(?<![A-Za-z0-9/+=])(?=[/+A-Z0-9]*[a-z])(?=[/+a-z0-9]*[A-Z])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"
 )
@@ -184,7 +199,9 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], .
     (re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]{2,}(?:\.[A-Za-z0-9_-]*)*"), HIDDEN),
     (re.compile(r"(?i)\b(bearer[ \t]+)[A-Za-z0-9._~+/=-]{8,}"), rf"\1{HIDDEN}"),
     (re.compile(r"(?i)\b(basic[ \t]+)([A-Za-z0-9+/]{4,}={0,2})"), _basic),
-    (re.compile(r"(?<![A-Za-z0-9_])(?:gh[a-z]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|sk_(?:live|test)_\w{10,})"), HIDDEN),
+    (re.compile(rf"(?<![A-Za-z0-9_])(?:{_MARKED})"), HIDDEN),
+    (re.compile(r"(hooks\.slack\.com/(?:services|workflows|triggers)/)[A-Za-z0-9/_-]+"), rf"\1{HIDDEN}"),
+    (_BRACED, rf"\1{HIDDEN}"),
     (re.compile(r"(?<![A-Za-z0-9_-])sk-(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{16,}"), HIDDEN),
     (re.compile(r"(?i)(?<![A-Z0-9])(pin:[ \t]*)[0-9]{4,12}\b"), rf"\1{HIDDEN}"),
     (re.compile(rf"(?i)(authorization{_SIGN})(?:[\"'\\]*\w+[ \t]+)?(?:{_VALUE})"), rf"\1{HIDDEN}"),
