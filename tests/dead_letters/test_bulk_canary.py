@@ -26,6 +26,45 @@ def cancel(yard: Yard, works: list[UUID]) -> None:
     )
 
 
+def notified(yard: Yard) -> list[tuple[str, UUID, str]]:
+    """What people are to be told of operations: which, and why."""
+    return yard.admin.execute(
+        "SELECT worker, job_id, payload ->> 'error' FROM notification WHERE worker = 'bulk' ORDER BY created_at"
+    ).fetchall()
+
+
+def test_people_are_told_once_of_each_time_that_an_operation_halts_itself(yard: Yard):
+    letters = yard.fail(5)
+    operation = yard.request(canary=2)
+    yard.run(operation)
+    tried(yard, operation)
+    assert notified(yard) == []
+    told = []
+    for _ in range(2):
+        yard.now += timedelta(hours=1)
+        yard.run(operation)
+        yard.run(operation)
+        told.append(("bulk", operation.id, yard.shown(operation).reason))
+        assert notified(yard) == told
+        steer(yard, operation, "resume")
+    die_again(yard, letters[-1])
+    yard.end(yard.works(operation), "failed")
+    yard.run(operation)
+    told.append(("bulk", operation.id, yard.shown(operation).reason))
+    assert (yard.shown(operation).state, notified(yard)) == ("stopped", told)
+
+
+def test_nobody_is_told_of_an_operation_that_comes_to_its_end_or_is_paused_by_somebody(yard: Yard):
+    yard.fail(2)
+    operation = yard.request(canary=1)
+    steer(yard, operation, "pause")
+    steer(yard, operation, "resume")
+    yard.run(operation)
+    yard.end(yard.works(operation), "succeeded")
+    yard.run(operation)
+    assert (yard.shown(operation).state, notified(yard)) == ("done", [])
+
+
 def test_a_canary_is_tried_first_and_the_others_follow_when_it_has_succeeded(yard: Yard):
     letters = yard.fail(5)
     operation = yard.request(canary=2)

@@ -56,6 +56,20 @@ def test_a_single_failure_in_slack():
     )
 
 
+def test_an_operation_that_halted_itself():
+    why = "Of 2 letters that were tried first, 1 died again."
+    halted = notice(failure(worker="bulk", work_id=JOB, error=why, attempts=0))
+    assert in_slack(halted) == (
+        "*An operation on dead letters of Acme GmbH does not go on*\n"
+        "Why: Of 2 letters that were tried first, 1 died again.\n"
+        "Tenant: Acme GmbH (acme, 0198c0de-0000-7000-8000-00000000000a)\n"
+        "Halted at: 2026-01-02 03:04:05 UTC\n"
+        f"Operation: <https://console.example.com/operations/{JOB}?tenant=acme|{JOB}>\n"
+        "The letters that it has not come to stay as they are until a person acts."
+    )
+    assert f"To see how far it is: counterfoil dlq operations show {JOB}" in " ".join(in_mail(halted, None).split())
+
+
 def test_a_digest_by_mail():
     first = [failure(number) for number in range(1, 6)]
     letter = f"https://console.example.com/dead-letters/{JOB}?tenant=acme"

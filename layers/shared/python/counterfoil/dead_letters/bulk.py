@@ -23,6 +23,7 @@ from counterfoil.dead_letters.actions import LONGEST_NOTE, VersionError
 from counterfoil.dead_letters.bulk_selection import Selection
 from counterfoil.dead_letters.entries import Entry
 from counterfoil.errors import RejectedRequestError
+from counterfoil.notify.notice import OPERATION
 
 Action = Literal["retry", "resolve", "ignore"]
 State = Literal["waiting", "canary", "running", "paused", "done", "aborted", "stopped"]
@@ -199,6 +200,26 @@ def tell(  # an entry is this many facts
         actor, action, [str(operation.id)], now, note, version_before, operation.version, dict(detail or {})
     )
     audit.record(connection, operation.tenant_id, said)
+
+
+_NOTIFY = """
+INSERT INTO notification (tenant_id, worker, job_id, revision, fingerprint, payload, created_at)
+VALUES (%(tenant)s, %(worker)s, %(id)s, %(version)s, %(fingerprint)s, %(payload)s, %(now)s)
+"""
+
+
+def notify(connection: Connection, operation: BulkOperation, now: datetime) -> None:
+    """Have people be told that an operation halted itself: once, for its version names the halt."""
+    values = {
+        "tenant": operation.tenant_id,
+        "worker": OPERATION,
+        "id": operation.id,
+        "version": operation.version,
+        "fingerprint": f"{OPERATION}/{operation.id}",
+        "payload": Jsonb({"work_id": str(operation.id), "error": operation.reason, "attempts": 0}),
+        "now": now,
+    }
+    connection.execute(_NOTIFY, values)
 
 
 _SELECTED = f"""

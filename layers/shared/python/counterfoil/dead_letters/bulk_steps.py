@@ -21,7 +21,7 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import actions, bulk_canary, bulk_selection
 from counterfoil.dead_letters.actions import NoLetterError, NotPendingError, NotRetriableError, VersionError, Wish
-from counterfoil.dead_letters.bulk import COLUMNS, BulkOperation, Result, State, note_selected, tell
+from counterfoil.dead_letters.bulk import COLUMNS, BulkOperation, Result, State, note_selected, notify, tell
 from counterfoil.dead_letters.bulk_selection import Selection
 from counterfoil.dead_letters.entries import Status
 from counterfoil.errors import ConflictError, InvalidSettingsError, PermanentError
@@ -439,11 +439,13 @@ def _end(connection: Connection, operation: BulkOperation, now: datetime) -> Non
 def _halt(
     connection: Connection, operation: BulkOperation, state: State, now: datetime, reason: str | None = None
 ) -> None:
-    """End or pause an operation, and tell of it in the trail."""
+    """End or pause an operation, and tell of it in the trail; and people, where it had more to do."""
     is_paused = state == "paused"
     values = {"id": operation.id, "state": state, "ended": None if is_paused else now, "reason": reason}
     (row,) = connection.execute(_HALT.encode(), values).fetchall()
     halted = BulkOperation(*row)
+    if reason is not None:
+        notify(connection, halted, now)
     detail = {"done": halted.done, "failed": halted.failed, "skipped": halted.skipped}
     action = "bulk-pause" if is_paused else f"bulk-{state}"
     tell(connection, halted, action, ACTOR, now, detail=detail, version_before=operation.version)

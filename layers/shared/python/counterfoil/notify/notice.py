@@ -15,6 +15,8 @@ SUBJECTS = {
 }
 """What each worker's work is about, one and many. Of documents, the work's id is the document's."""
 WORK = ("piece of work", "pieces of work")
+OPERATION = "bulk"
+"""In place of a worker: what is told of is an operation on many dead letters, which halted itself."""
 NOBODY = "-"
 """Named in place of a tenant's slug, where a dead letter belongs to none."""
 LONGEST_NAME = 80
@@ -88,6 +90,8 @@ def worded(notice: Notice, console_url: str | None, digest_seconds: float) -> Te
     of the same kind are gathered.
     """
     failure = notice.first[0]
+    if failure.worker == OPERATION:
+        return _of_operation(notice, console_url)
     single = notice.count == 1
     of_which = "" if single else " of the first"
     between = f"{_time(notice.since)} and {_time(notice.until)}"
@@ -106,6 +110,27 @@ def worded(notice: Notice, console_url: str | None, digest_seconds: float) -> Te
     return Text(_headline(notice), facts, closing)
 
 
+def _of_operation(notice: Notice, console_url: str | None) -> Text:
+    """That an operation halted itself, as its last halt has it."""
+    failure = notice.first[-1]
+    slug = notice.tenant.slug if notice.tenant else NOBODY
+    url = f"{console_url.rstrip('/')}/operations/{failure.job_id}?tenant={slug}" if console_url else None
+    facts = [
+        Fact("Why", one_line(failure.error, LONGEST_ERROR)),
+        Fact("Tenant", _tenant(notice.tenant)),
+        Fact("Halted at", _time(notice.until)),
+        Fact("Operation", str(failure.job_id), url),
+    ]
+    if url is None:
+        facts.append(Fact("To see how far it is", f"counterfoil dlq operations show {failure.job_id}"))
+    closing = "The letters that it has not come to stay as they are until a person acts."
+    return Text(f"An operation on dead letters{_whose(notice)} does not go on", tuple(facts), closing)
+
+
+def _whose(notice: Notice) -> str:
+    return f" of {one_line(notice.tenant.name, LONGEST_NAME)}" if notice.tenant else ""
+
+
 def _headline(notice: Notice) -> str:
     failure = notice.first[0]
     many = notice.count > 1
@@ -114,8 +139,7 @@ def _headline(notice: Notice) -> str:
         return f"{what} to {failure.worker} cannot be read"
     one, more = failure.subject
     what = f"{notice.count} more {more}" if many else f"{'An' if one[0] in 'aeiou' else 'A'} {one}"
-    whose = f" of {one_line(notice.tenant.name, LONGEST_NAME)}" if notice.tenant else ""
-    return f"{what}{whose} failed in {failure.worker}"
+    return f"{what}{_whose(notice)} failed in {failure.worker}"
 
 
 def _tenant(tenant: Tenant | None) -> str:
