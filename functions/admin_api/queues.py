@@ -1,8 +1,9 @@
 """`/api/admin/queues`: how full the queues of the workers are, what is done, and which of them a person has paused.
 
-A queue serves all tenants. Who may look for all of them (`tenant:*`) sees it whole; a tenant's own viewer sees its own
-work in it, and whether it is paused. To pause and resume takes the role admin for all tenants. How full queues are and
-which alarms have gone off is asked of AWS every few seconds, however many people look.
+A queue serves all tenants. Who may look for all of them (`tenant:*`) sees it whole, and by whom it is paused; a
+tenant's own viewer sees its own work in it, and whether, since when and why it is paused. To pause and resume takes the
+role admin for all tenants. How full queues are and which alarms have gone off is asked of AWS every few seconds,
+however many people look.
 """
 
 import time
@@ -73,7 +74,8 @@ class PausedQueue(BaseModel):
 
     worker: str
     since: datetime
-    paused: PausedBy | None = Field(description="For those who may look for all tenants.")
+    reason: str = Field(description="Why, as whoever paused it wrote for everybody.")
+    paused: PausedBy | None = Field(description="By whom: for those who may look for all tenants.")
 
 
 class PausedQueues(BaseModel):
@@ -190,7 +192,12 @@ class Hall:
         tells = caller.may(Role.VIEWER, EVERY_TENANT)
         return PausedQueues(
             queues=[
-                PausedQueue(worker=worker, since=pause.changed_at, paused=_by(pause) if tells else None)
+                PausedQueue(
+                    worker=worker,
+                    since=pause.changed_at,
+                    reason=pause.reason,
+                    paused=_by(pause) if tells else None,
+                )
                 for worker, pause in known.items()
                 if pause.is_paused and worker in self.queues
             ]

@@ -29,7 +29,8 @@ def test_a_paused_queue_is_told_on_every_page_until_it_is_resumed(console: Conso
         expect(told).to_contain_text(WORKER)
         viewer = console.opened("viewer", tenant, "tasks", alone=True)
         expect(viewer.locator(".banner")).to_contain_text(WORKER)
-        expect(viewer.locator(".banner")).not_to_contain_text("The rules of variances")
+        expect(viewer.locator(".banner")).to_contain_text("The rules of variances are being changed.")
+        expect(viewer.locator(".banner")).not_to_contain_text(", by")
     finally:
         page.get_by_role("link", name="Overview").first.click()
         page.get_by_role("button", name=f"Resume {WORKER}").click()

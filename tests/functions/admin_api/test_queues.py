@@ -312,13 +312,17 @@ def test_it_is_resumed_likewise(switch: Switch, look: Callable[..., Answer], lam
     assert not one(look())["is_paused"]
 
 
-def test_everybody_sees_that_something_is_paused_and_some_why(switch: Switch, look: Callable[..., Answer]) -> None:
+def test_everybody_sees_what_is_paused_since_when_and_why_and_some_by_whom(
+    switch: Switch, look: Callable[..., Answer]
+) -> None:
     assert look(path="/paused").body == {"queues": []}
     switch()
-    (ours,) = look("[viewer tenant:acme]", "/paused").body["queues"]
-    assert (ours["worker"], ours["paused"]) == ("tasks", None)
+    told = look("[viewer tenant:acme]", "/paused")
+    (ours,) = told.body["queues"]
+    assert (ours["worker"], ours["reason"], ours["paused"]) == ("tasks", "The model is being exchanged", None)
+    assert USER not in told.text
     (all_,) = look(path="/paused").body["queues"]
-    assert all_["paused"]["reason"] == "The model is being exchanged"
+    assert (all_["paused"]["by"], all_["since"]) == (USER, ours["since"])
 
 
 @pytest.mark.parametrize("groups", [OPERATOR, VIEWER, OURS, "[]", "[admin]", "[tenant:*]", "[operator tenant:acme]"])

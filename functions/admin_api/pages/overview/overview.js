@@ -165,7 +165,7 @@ function Switch({ queue, again }) {
         ? html`<p><${Who} value=${queue.paused.by} /> paused it on <${Time} at=${queue.paused.at} />: ${queue.paused.reason}</p>
             <p class="quiet">It is read again, with what has gathered since.</p>`
         : html`<p>Nothing of it is begun until somebody resumes it, for any tenant. What waits loses no attempt; what is under way ends.</p>
-            <p class="quiet">Everybody sees that it is paused; who may see all tenants sees by whom and why.</p>`}
+            <p class="quiet">People of every tenant read this on every page; by whom, only those who may see all tenants. Name no tenant.</p>`}
     <//>`}`;
 }
 
@@ -178,8 +178,8 @@ export function PausedBanner({ tenant }) {
     html`<div class="banner">
       <b>${queues.length === 1 ? "A queue is" : `${number(queues.length)} queues are`} paused.</b>
       ${queues.map((queue) => html`<span>${workerName(queue.worker)}${
-        queue.paused && html`, by <${Who} value=${queue.paused.by} />: ${queue.paused.reason}`
-      } <span class="when">(since <${Time} at=${queue.since} />)</span></span>`)}
+        queue.paused && html`, by <${Who} value=${queue.paused.by} />`
+      }: ${queue.reason} <span class="when">(since <${Time} at=${queue.since} />)</span></span>`)}
       <a href=${go.href("overview", { tenant })}>Overview</a>
     </div>`}
   </div>`;
