@@ -126,6 +126,23 @@ def test_all_that_a_filter_finds_are_counted_and_then_tried_again(
     expect(rows(page, "Each letter").filter(has_text="Done")).to_have_count(3)
 
 
+def test_an_operation_that_ended_itself_says_why_on_its_page_and_in_the_list(
+    console: Console, tenant: Tenant, letters: list[UUID]
+) -> None:
+    page = listed(console, tenant)
+    page.get_by_role("button", name="Retry…").click()
+    page.get_by_label("Begin with a few").check()
+    page.get_by_label("How many first").fill("1")
+    page.get_by_role("button", name="Retry 3").click()
+
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Stopped", timeout=WITHIN)
+    why = page.get_by_text("died again")
+    expect(why).to_be_visible()
+    page.get_by_role("link", name="All operations").click()
+    expect(rows(page, "Operations").filter(has=why)).to_have_count(1)
+    looks(page, "operations-stopped")
+
+
 def test_an_operation_is_paused_resumed_and_aborted(console: Console, tenant: Tenant, letters: list[UUID]) -> None:
     page = listed(console, tenant)
     page.get_by_role("button", name="Ignore…").click()

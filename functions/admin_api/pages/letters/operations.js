@@ -82,7 +82,8 @@ function Rows({ operations }) {
           <td data-label="Who"><${Who} value=${operation.requested_by} /></td>
           <td data-label="Progress"><${Progress} operation=${operation} /></td>
           <td data-label="Failed" class="count">${number(operation.failed)}</td>
-          <td data-label="State"><${Status} status=${operation.state} /></td>
+          <td data-label="State"><${Status} status=${operation.state} />
+            ${operation.reason && html`<p class="quiet">${operation.reason}</p>`}</td>
         </tr>`,
       )}
     </tbody>
@@ -123,7 +124,7 @@ export function Operation({ id }) {
     <h1><${Status} status=${operation.state} /> ${verbOf(operation)} ${number(meant)}
       ${meant === 1 ? " dead letter" : " dead letters"}</h1>
     ${error && html`<${Failure} error=${error} again=${again} />`}
-    <p>${SAYS[operation.state]} ${operation.reason}</p>
+    <p>${SAYS[operation.state]} ${operation.reason && html`<b>${operation.reason}</b>`}</p>
     <p class="whole"><${Progress} operation=${operation} /></p>
     <dl class="counts">
       ${["done", "failed", "skipped"].map((name) => html`<div><dt>${name}</dt><dd>${number(operation[name])}</dd></div>`)}
