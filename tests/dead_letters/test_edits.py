@@ -126,6 +126,18 @@ def test_of_many_edits_the_last_are_kept(fail: Fail, edit: Edit, database: Datab
     assert [one.after["say"] for one in found.edits] == [str(version) for version in range(22, 2, -1)]
 
 
+def test_who_changes_a_letter_does_not_read_its_earlier_edits(
+    fail: Fail, edit: Edit, database: Database, tenant_id: UUID
+):
+    job_id = fail(payload={"say": "hello"})
+    for version, say in enumerate(("the first", "the second"), 1):
+        edit(job_id, {"say": say}, version)
+    with database.tenant(tenant_id) as connection:
+        letter = actions.look_at(connection, tenant_id, wish(job_id, 3))
+    assert letter.edited_payload == {"say": "the second"}
+    assert "the first" not in repr(letter)
+
+
 def test_an_edit_is_taken_back_by_what_the_payload_was(
     fail: Fail, edit: Edit, database: Database, tenant_id: UUID, admin: Connection
 ):

@@ -84,12 +84,10 @@ class Letter:
     payload: Mapping[str, Any]
     edited_payload: dict[str, Any] | None
     """That waits for the retry."""
-    edit: dict[str, Any] | None
-    """Who edited it, and how, with the edits before; once it is settled, too."""
 
 
 _LETTER = """
-SELECT worker, work_id, revision, status, version, payload, CASE WHEN NOT edit ? 'settled' THEN edited_payload END, edit
+SELECT worker, work_id, revision, status, version, payload, CASE WHEN NOT edit ? 'settled' THEN edited_payload END
 FROM dead_letter WHERE job_id = %s AND tenant_id IS NOT DISTINCT FROM %s::uuid AND purged_at IS NULL
 """
 

@@ -85,10 +85,11 @@ def shown(database: Database, tenant_id: UUID, job_id: UUID, *, bucket: str | No
     with database.tenant(tenant_id) as connection:
         letter = find(connection, tenant_id, job_id)
         given = _given(connection, letter)
-    return _editable(letter, given, bucket)
+        history = _history(connection, job_id)
+    return _editable(letter, given, history, bucket)
 
 
-def _editable(letter: Letter, given: Given | None, bucket: str | None) -> Editable:
+def _editable(letter: Letter, given: Given | None, history: Sequence[JsonValue], bucket: str | None) -> Editable:
     type_ = None if given is None else TYPES.get(given.task_type)
     if given is None or type_ is None:
         raise NotEditableError("Only the payloads of tasks can be edited: the dead letter is about something else.")
@@ -97,15 +98,19 @@ def _editable(letter: Letter, given: Given | None, bucket: str | None) -> Editab
     original, edited = _payload(given, bucket), letter.edited_payload
     if edited is not None and not differing(original, edited):
         edited = None  # it was taken back
-    return Editable(type_, original, edited, letter.version, [_made(one) for one in _history(letter)])
+    return Editable(type_, original, edited, letter.version, [_made(one) for one in history])
 
 
-def _history(letter: Letter) -> list[JsonValue]:
-    """A letter's edits as they are stored, the latest first."""
-    if letter.edit is None:
+_HISTORY = "SELECT edit FROM dead_letter WHERE job_id = %s AND edit IS NOT NULL"
+
+
+def _history(connection: Connection, job_id: UUID) -> list[JsonValue]:
+    """A letter's edits as they are stored, the latest first; they can be as large as that many payloads."""
+    row = connection.execute(_HISTORY, [job_id]).fetchone()
+    if row is None:
         return []
-    latest = {name: value for name, value in letter.edit.items() if name not in {"earlier", "settled"}}
-    return [latest, *letter.edit.get("earlier", ())]
+    latest = {name: value for name, value in row[0].items() if name not in {"earlier", "settled"}}
+    return [latest, *row[0].get("earlier", ())]
 
 
 def _made(one: Any) -> Edited:
@@ -125,7 +130,8 @@ def edit(  # an edit is this many facts
     with database.tenant(tenant_id) as connection:
         letter = look_at(connection, tenant_id, wish)
         given = _given(connection, letter)
-    found = _editable(letter, given, bucket)
+        history = _history(connection, wish.job_id)
+    found = _editable(letter, given, history, bucket)
     claim_check.checked(payload)
     form = found.type.read(payload)
     if found.type.check is not None:
@@ -139,7 +145,7 @@ def edit(  # an edit is this many facts
         "note": wish.note,
         "before": {name: found.original[name] for name in fields if name in found.original},
         "after": {name: payload[name] for name in fields if name in payload},
-        "earlier": _history(letter)[: MOST_EDITS - 1],
+        "earlier": history[: MOST_EDITS - 1],
     }
 
     def once() -> Done:
