@@ -8,7 +8,7 @@ How a flow is written:
         page.get_by_label("Words of the error").fill("model")        # what people see names what is meant
         page.keyboard.press("Enter")
         expect(rows(page, "Letters")).to_have_count(2)               # Playwright waits; nothing sleeps
-        looks(page, "dead-letters-found")                            # axe, telephones, and three pictures
+        looks(page, "dead-letters-found")                            # axe, telephones, and four pictures
 
 - A test that changes letters has a tenant of its own (`tenant`) and makes its letters. One that only looks takes
   `shown`: a tenant with letters of every kind, for all tests.

@@ -115,7 +115,7 @@ function Filter({ wanted, types }) {
       ${narrowed && html`<a class="button" href=${go.href("dead-letters", { tenant: wanted.tenant })}>Clear</a>`}
     </div>
     ${wanted.fingerprint &&
-    html`<p class="chosen">Only letters of the group <code>${wanted.fingerprint}</code>.
+    html`<p class="chosen">Only letters of the group <code>${wanted.fingerprint}</code>.${" "}
       <a href=${hrefOf({ ...wanted, fingerprint: "", cursor: "" })}>Show all groups</a></p>`}
   </form>`;
 }
