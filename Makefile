@@ -1,6 +1,6 @@
 # What can be done with this project. Each line calls one thing; everything begins with `setup`, which is quick the second time.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test lint format check bench-extraction bench-splitting bench-matching bench-tasks bench-dead-letters bench-bulk-retry bench-offers fuzz clean
+.PHONY: help setup demo up down test lint format check bench-extraction bench-splitting bench-matching bench-tasks bench-dead-letters bench-bulk-retry bench-offers bench-console fuzz clean
 PYTHON := python3
 SEED := 1
 SECONDS := 600
@@ -60,6 +60,9 @@ bench-bulk-retry: setup  ## Try a million dead letters again while those who do 
 bench-offers: setup  ## Compute offers of 100,000 people beside plain Python and SQL; then a day of a million, stored
 	@.venv/bin/python -m tests.benchmarks.offers
 	@.venv/bin/python -m tests.benchmarks.offers_day
+
+bench-console: setup  ## Load the console in a browser that has nothing of it yet, until it can be used
+	@.venv/bin/python -m tests.benchmarks.console
 
 fuzz: setup  ## Feed every parser of foreign bytes with what a fuzzer makes up (SECONDS=600 for each)
 	@.venv/bin/python -m tests.fuzz --seconds $(SECONDS)
