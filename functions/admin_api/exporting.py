@@ -102,7 +102,7 @@ class Bench:
 
         def tell() -> None:
             with self.database.tenant(wish.tenant_id) as connection:
-                audit.record(connection, wish.tenant_id, wish.taken(letters, len(content)))
+                audit.record(connection, wish.tenant_id, wish.taken(connection, letters, len(content)))
 
         retry_conflicts(tell)
         name = exports.file_name(slug, wish.format, wish.now)

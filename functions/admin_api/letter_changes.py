@@ -113,7 +113,9 @@ class AuditRecord(BaseModel):
     targets: list[str] = Field(description="Ids of what it was done to.")
     version_before: int | None
     version_after: int | None
-    note_hash: str | None = Field(description="SHA-256 of the note, which is with the letter.")
+    note_hash: str | None = Field(
+        description="Of the note, which is with the letter: an HMAC-SHA-256 by a secret of the tenant."
+    )
     detail: dict[str, JsonValue]
     previous_hash: str | None = Field(description="Of the entry before it; null: it is the first one.")
     hash: str = Field(description="SHA-256 of the hash of the entry before it and of this one.")

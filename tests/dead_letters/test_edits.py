@@ -1,6 +1,7 @@
 """Edited payloads: checked, kept as a difference, applied when the task is tried again."""
 
 import hashlib
+import hmac
 import json
 from collections.abc import Callable
 from typing import Any
@@ -81,7 +82,11 @@ def test_an_edit_keeps_what_differs_and_the_trail_only_hashes_of_it(
     assert (entry.action, entry.version_before, entry.version_after) == ("edited", 1, 2)
     told = repr(entry)
     assert not any(word in told for word in ("iban", "DE02", "new", "lines"))  # echo has no fields of its own
-    assert entry.detail["changes"][0]["after_hash"] == hashlib.sha256(b'"DE02500105170137075030"').hexdigest()
+    ((salt,),) = admin.execute("SELECT audit_salt FROM tenant WHERE id = %s", [tenant_id]).fetchall()
+    assert entry.detail["changes"][0]["after_hash"] == hmac.digest(salt, b'"DE02500105170137075030"', "sha256").hex()
+    guessed = [hashlib.sha256(what).digest() for what in (b'"DE02500105170137075030"', b"A typing error")]
+    assert not any(guess.hex() in told for guess in guessed)
+    assert entry.note_hash not in guessed
 
 
 def test_fields_of_the_form_are_named_in_the_trail(fail: Fail, edit: Edit, database: Database, tenant_id: UUID):

@@ -5,11 +5,13 @@ canonical JSON of all else)`. An entry that was changed, taken out, put in or mo
 head of the chain, which the database keeps, shows whether the newest ones are missing. Who could write all of it anew
 can be found out only with a copy of the head from before.
 
-It holds ids and hashes, no text of anybody's. A chain whose tenant is None is about what is nobody's; its functions run
-in a transaction of the delivery role, all others in one of `Database.tenant`.
+It holds ids and hashes, no text of anybody's; hashes of what could be guessed are keyed (`keyed`). A chain whose tenant
+is None is about what is nobody's; its functions run in a transaction of the delivery role, all others in one of
+`Database.tenant`.
 """
 
 import hashlib
+import hmac
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -111,7 +113,7 @@ def record(connection: Connection, tenant_id: UUID | None, operation: Operation)
         targets=list(operation.targets),
         version_before=operation.version_before,
         version_after=operation.version_after,
-        note_hash=None if operation.note is None else hashlib.sha256(operation.note.encode()).digest(),
+        note_hash=None if operation.note is None else keyed(connection, tenant_id, operation.note.encode()),
         detail=dict(operation.detail or {}),
         previous_hash=previous,
         hash=b"",
@@ -119,6 +121,20 @@ def record(connection: Connection, tenant_id: UUID | None, operation: Operation)
     values = {**vars(entry), "detail": Jsonb(entry.detail), "hash": entry.rightful_hash(tenant_id)}
     connection.execute(_RECORD.encode(), {"tenant_id": tenant_id, **values})
     return entry.number
+
+
+_SALT = "SELECT audit_salt FROM tenant WHERE id = %s"
+
+
+def keyed(connection: Connection, tenant_id: UUID | None, said: bytes) -> bytes:
+    """The HMAC-SHA-256 of something, by the tenant's secret; of what is nobody's, the SHA-256.
+
+    The trail can outlive its tenant, and the secret does not: then nobody finds out by guessing what was hashed.
+    """
+    if tenant_id is None:
+        return hashlib.sha256(said).digest()
+    ((salt,),) = connection.execute(_SALT, [tenant_id]).fetchall()
+    return hmac.digest(salt, said, "sha256")
 
 
 def verify(

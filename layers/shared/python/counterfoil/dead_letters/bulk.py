@@ -7,7 +7,6 @@ among them, and what was settled meanwhile, or died again, is skipped. `bulk_ste
 All functions but `going_on` and `forget` run in a transaction of `Database.tenant`.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -158,7 +157,7 @@ def request(connection: Connection, tenant_id: UUID, asked: Asked) -> BulkOperat
         meant: dict[str, Any] = {"letters": operation.selected}
     else:
         canonical = json.dumps(asked.selection.written(), sort_keys=True)
-        meant = {"filter_hash": hashlib.sha256(canonical.encode()).hexdigest()}
+        meant = {"filter_hash": audit.keyed(connection, tenant_id, canonical.encode()).hex()}
     detail = {"rate": asked.rate, "canary": asked.canary, **meant}
     tell(connection, operation, f"bulk-{asked.action}", asked.actor, asked.now, asked.note, detail)
     return operation

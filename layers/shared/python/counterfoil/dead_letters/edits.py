@@ -4,10 +4,10 @@ The fields that differ are kept with both values in the letter, which goes with 
 of them. Edits stay with their letter when that is settled, the last ones of many.
 """
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -151,7 +151,8 @@ def edit(  # an edit is this many facts
     def once() -> Done:
         with database.tenant(tenant_id) as connection:
             version = _keep(connection, tenant_id, wish, payload, kept)
-            detail = {"changes": [_hashed(name, found, payload) for name in fields]}
+            hashed = partial(_hashed, partial(audit.keyed, connection, tenant_id), found, payload)
+            detail = {"changes": [hashed(name) for name in fields]}
             audit.record(connection, tenant_id, wish.operation("edited", version, detail))
             return Done(version)
 
@@ -180,18 +181,18 @@ def _keep(connection: Connection, tenant_id: UUID, wish: Wish, payload: Payload,
     return int(row[0])
 
 
-def _hashed(name: str, found: Editable, after: Payload) -> dict[str, str | None]:
-    """A field with the SHA-256 of its values; one that the form does not have is a hash itself."""
+def _hashed(keyed: Callable[[bytes], bytes], found: Editable, after: Payload, name: str) -> dict[str, str | None]:
+    """A field with the hashes of its values; one that the form does not have is a hash itself."""
+
+    def of(value: JsonValue) -> str:
+        return keyed(claim_check.canonical(value)).hex()
+
     before = found.original
     return {
-        "path": f"/{name}" if name in found.type.payload.model_fields else f"sha256:{_digest(name)}",
-        "before_hash": _digest(before[name]) if name in before else None,
-        "after_hash": _digest(after[name]) if name in after else None,
+        "path": f"/{name}" if name in found.type.payload.model_fields else f"hmac:{of(name)}",
+        "before_hash": of(before[name]) if name in before else None,
+        "after_hash": of(after[name]) if name in after else None,
     }
-
-
-def _digest(value: JsonValue) -> str:
-    return hashlib.sha256(claim_check.canonical(value)).hexdigest()
 
 
 def _given(connection: Connection, letter: Letter) -> Given | None:

@@ -80,9 +80,10 @@ class Wish:
     by: str
     now: datetime
 
-    def taken(self, letters: int, size: int, export_id: UUID | None = None) -> Operation:
+    def taken(self, connection: Connection, letters: int, size: int) -> Operation:
         """The entry of the audit trail that he has taken it out: so many letters, so many bytes."""
-        return _taken(self, self.selection.hash, (letters, size), self.by, self.now, export_id)
+        filter_hash = audit.keyed(connection, self.tenant_id, self.selection.hash)
+        return _taken(self, filter_hash, (letters, size), self.by, self.now, None)
 
 
 class TooManyExportsError(RejectedRequestError):
@@ -148,7 +149,8 @@ def take(connection: Connection, wanted: Export, *, by: str, now: datetime) -> N
     """Note that somebody is given the file, in the tenant's transaction: once for each, with an audit entry."""
     if connection.execute(_TAKE, {"id": wanted.id, "by": by}).rowcount == 1:
         amount = (wanted.letters, wanted.bytes)
-        operation = _taken(wanted, wanted.filter_hash, amount, by, now, wanted.id)
+        filter_hash = audit.keyed(connection, wanted.tenant_id, wanted.filter_hash)
+        operation = _taken(wanted, filter_hash, amount, by, now, wanted.id)
         audit.record(connection, wanted.tenant_id, operation)
 
 
