@@ -19,11 +19,24 @@ class Session {
   #renewing = null;
   #timer = null;
 
-  constructor(server, client, insecure) {
-    this.server = server;
+  #discover;
+  #server = null;
+
+  // `discover` asks the issuer where it does what.
+  constructor(discover, client, insecure) {
+    this.#discover = discover;
     this.client = client;
     this.options = { [oauth.allowInsecureRequests]: insecure };
     this.state = "signed-out";
+  }
+
+  // Where the issuer does what: asked for once it is needed, for who is signed in need not wait for it.
+  server() {
+    this.#server ??= this.#discover().catch((error) => {
+      this.#server = null; // and once more, when it is needed again
+      throw error;
+    });
+    return this.#server;
   }
 
   restore() {
@@ -72,10 +85,11 @@ class Session {
     }
     try {
       const before = this.#tokens;
+      const server = await this.server();
       const answer = await oauth.refreshTokenGrantRequest(
-        this.server, this.client, oauth.None(), before.refresh, this.options,
+        server, this.client, oauth.None(), before.refresh, this.options,
       );
-      const found = await oauth.processRefreshTokenResponse(this.server, this.client, answer);
+      const found = await oauth.processRefreshTokenResponse(server, this.client, answer);
       const claims = oauth.getValidatedIdTokenClaims(found);
       if (!claims || claims.sub !== before.claims.sub) {
         this.end();
@@ -130,13 +144,14 @@ class Session {
 
   // To the issuer, and back to where the user is now.
   async signIn() {
+    const server = await this.server();
     const back = /\/signed-(in|out)$/.test(location.pathname) ? new URL("../console", ROOT).href : location.href;
     const state = oauth.generateRandomState();
     const verifier = oauth.generateRandomCodeVerifier();
     const nonce = oauth.generateRandomNonce();
     sessionStorage.setItem(BEGUN + state, JSON.stringify({ verifier, nonce, back }));
-    const url = new URL(this.server.authorization_endpoint);
-    const known = this.server.scopes_supported ?? [];
+    const url = new URL(server.authorization_endpoint);
+    const known = server.scopes_supported ?? [];
     const scopes = known.includes("offline_access") ? [...SCOPES, "offline_access"] : SCOPES;
     const asked = {
       client_id: this.client.client_id,
@@ -158,19 +173,20 @@ class Session {
   async signOut() {
     const refresh = this.#tokens?.refresh;
     this.#forget();
-    if (refresh && this.server.revocation_endpoint) {
+    const server = await this.server().catch(() => ({})); // where it cannot be reached, who leaves is signed out here
+    if (refresh && server.revocation_endpoint) {
       try {
-        await oauth.revocationRequest(this.server, this.client, oauth.None(), refresh, this.options);
+        await oauth.revocationRequest(server, this.client, oauth.None(), refresh, this.options);
       } catch {
         // What cannot be given back ends by itself.
       }
     }
     const back = new URL("signed-out", ROOT).href;
-    if (!this.server.end_session_endpoint) {
+    if (!server.end_session_endpoint) {
       location.assign(back);
       return;
     }
-    const url = new URL(this.server.end_session_endpoint);
+    const url = new URL(server.end_session_endpoint);
     url.searchParams.set("client_id", this.client.client_id);
     url.searchParams.set("post_logout_redirect_uri", back);
     url.searchParams.set("logout_uri", back); // as Cognito calls it
@@ -185,17 +201,22 @@ export async function open() {
     throw new SignInError("This deployment does not say where people sign in.");
   }
   const insecure = new URL(told.sign_in.discovery).protocol === "http:" && ROOT.hostname === "127.0.0.1";
-  let server;
-  try {
-    const answer = await fetch(told.sign_in.discovery, { headers: { accept: "application/json" } });
-    server = await oauth.processDiscoveryResponse(new URL(told.sign_in.issuer), answer);
-  } catch {
-    throw new SignInError(`The issuer ${told.sign_in.issuer} cannot be reached, so that nobody can sign in just now.`);
-  }
   const client = { client_id: told.sign_in.client, [oauth.clockTolerance]: CLOCK_SECONDS };
-  const session = new Session(server, client, insecure);
+  const session = new Session(() => discovered(told.sign_in), client, insecure);
   session.restore();
+  if (session.state !== "signed-in") {
+    await session.server(); // whoever cannot sign in is told at once
+  }
   return session;
+}
+
+async function discovered({ discovery, issuer }) {
+  try {
+    const answer = await fetch(discovery, { headers: { accept: "application/json" } });
+    return await oauth.processDiscoveryResponse(new URL(issuer), answer);
+  } catch {
+    throw new SignInError(`The issuer ${issuer} cannot be reached, so that nobody can sign in just now.`);
+  }
 }
 
 // Back from the issuer: the code becomes tokens. Returns where the user wanted to go.
@@ -210,13 +231,14 @@ export async function finish(session, url) {
     }
     throw new SignInError("This answer belongs to no sign-in that was begun in this tab. Sign in again.");
   }
+  const server = await session.server();
   try {
-    const parameters = oauth.validateAuthResponse(session.server, session.client, url, url.searchParams.get("state"));
+    const parameters = oauth.validateAuthResponse(server, session.client, url, url.searchParams.get("state"));
     const answer = await oauth.authorizationCodeGrantRequest(
-      session.server, session.client, oauth.None(), parameters, new URL("signed-in", ROOT).href, begun.verifier,
+      server, session.client, oauth.None(), parameters, new URL("signed-in", ROOT).href, begun.verifier,
       session.options,
     );
-    const found = await oauth.processAuthorizationCodeResponse(session.server, session.client, answer, {
+    const found = await oauth.processAuthorizationCodeResponse(server, session.client, answer, {
       expectedNonce: begun.nonce,
       requireIdToken: true,
     });

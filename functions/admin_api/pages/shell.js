@@ -95,20 +95,28 @@ export function Mark() {
 
 export function SignInPage({ title, session, failure = null }) {
   const [busy, setBusy] = useState(false);
+  const [failed, setFailed] = useState(failure);
   const button = useRef(null);
   useTitle(title);
   useEffect(() => button.current?.focus(), []);
   const ended = session.state === "ended";
+  const signIn = () => {
+    setBusy(true);
+    session.signIn().catch((error) => {
+      setFailed(error);
+      setBusy(false);
+    });
+  };
   return html`<main class="door" id="content">
     <${Mark} />
     <h1>${title}</h1>
-    ${failure && html`<p role="alert" class="failure">${failure.message}</p>`}
+    ${failed && html`<p role="alert" class="failure">${failed.message}</p>`}
     <p>
       ${ended
         ? "Nothing was lost. Sign in again, and you are back on this page."
         : "Counterfoil’s console shows what failed, and why."}
     </p>
     <button ref=${button} class="main" type="button" disabled=${busy}
-      onClick=${() => (setBusy(true), session.signIn())}>Sign in</button>
+      onClick=${signIn}>Sign in</button>
   </main>`;
 }

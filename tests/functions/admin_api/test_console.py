@@ -52,7 +52,13 @@ def get(served: Console) -> Get:
 
 
 def assets(html: str) -> list[str]:
-    return re.findall(r'(?:href|src)="([^"]+)"', html)
+    return [found for found in re.findall(r'(?:href|src)="([^"]+)"', html) if not found.endswith("config.json")]
+
+
+def test_the_page_asks_at_once_for_what_its_script_will_ask_for(get: Get) -> None:
+    assert (
+        '<link rel="preload" href="../config.json" as="fetch" crossorigin>' in get("/console/dead-letters/4f0d")["body"]
+    )
 
 
 def test_the_page_is_served_for_each_view_and_finds_its_files_from_there(get: Get) -> None:

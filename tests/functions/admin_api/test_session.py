@@ -6,4 +6,4 @@ from tests.functions.admin_api.in_node import passed
 
 
 def test_only_answers_that_belong_to_the_sign_in_sign_somebody_in(tmp_path: Path) -> None:
-    assert passed("session", tmp_path, SESSION_MODULE="session") == 15
+    assert passed("session", tmp_path, SESSION_MODULE="session") == 17

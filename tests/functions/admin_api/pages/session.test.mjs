@@ -43,12 +43,16 @@ function tokens(claims) {
 }
 
 beforeEach(() => {
-  issuer = { asked: [], claims: {}, renewed: {}, renews: true, description: {} };
+  issuer = { asked: [], claims: {}, renewed: {}, renews: true, description: {}, described: 0, reached: true };
   browser.begin(`${CONSOLE}/dead-letters?status=all`, (url, options) => {
     if (url === `${CONSOLE}/config.json`) {
       return answer({ sign_in: { issuer: ISSUER, client: "console", discovery: `${ISSUER}/.well-known/x` } });
     }
     if (url === `${ISSUER}/.well-known/x`) {
+      issuer.described += 1;
+      if (!issuer.reached) {
+        throw new TypeError("Failed to fetch");
+      }
       const at = { authorization_endpoint: `${ISSUER}/authorize`, token_endpoint: `${ISSUER}/token` };
       return answer({ issuer: ISSUER, ...at, ...issuer.description });
     }
@@ -167,4 +171,30 @@ test("a page that is loaded again is still signed in, and after signing out it i
   await again.signOut();
   assert.equal(new URL(browser.went).searchParams.get("logout_uri"), `${CONSOLE}/signed-out`);
   assert.equal((await open()).state, "signed-out");
+});
+
+test("who is signed in does not wait for the issuer, and is told when it is needed and cannot be reached", async () => {
+  const session = await open();
+  await finish(session, back(await begun(session)));
+  issuer.reached = false;
+  issuer.described = 0;
+  const again = await open();
+  assert.equal(again.state, "signed-in");
+  assert.equal(issuer.described, 0);
+  await again.renew();
+  assert.equal(again.state, "signed-in");
+  await assert.rejects(again.signIn(), /cannot be reached/);
+  issuer.reached = true;
+  await again.signIn();
+  assert.match(browser.went, /authorize/);
+});
+
+test("who signs out is signed out here, even while the issuer cannot be reached", async () => {
+  const session = await open();
+  await finish(session, back(await begun(session)));
+  const again = await open();
+  issuer.reached = false;
+  await again.signOut();
+  assert.match(browser.went, /signed-out$/);
+  assert.deepEqual(browser.kept(), []);
 });
