@@ -57,6 +57,8 @@ LONGEST_PAYLOAD = 4000
 BARS = " ▁▂▃▄▅▆▇█"
 BARS_SHOWN = 12
 """Of a trend, each of two hours."""
+TRACES_AT_ONCE = 5
+"""That X-Ray may be asked for in one call."""
 
 app = typer.Typer(
     help=f"""{SUMMARY}
@@ -306,7 +308,7 @@ def _show_events(api: Api, events: Sequence[LetterEvent]) -> None:
             f"{event.at:%Y-%m-%d %H:%M:%S}", Text(what), Text(api.name_of(event.who)), Text(_cut(_note(event)))
         )
     page().print(table)
-    for command in _log_commands(events):
+    for command in (*_log_commands(events), *_trace_commands(events)):
         page().print(Text(command), soft_wrap=True)
 
 
@@ -326,6 +328,15 @@ def _log_commands(events: Sequence[LetterEvent]) -> list[str]:
             ]
         )
         for (group, pattern), found in logs.items()
+    ]
+
+
+def _trace_commands(events: Sequence[LetterEvent]) -> list[str]:
+    """How the traces of tries are had of X-Ray, five at a time."""
+    ids = list(dict.fromkeys(event.trace_id for event in events if event.trace_id is not None))
+    return [
+        shlex.join(["aws", "xray", "batch-get-traces", "--trace-ids", *ids[first : first + TRACES_AT_ONCE]])
+        for first in range(0, len(ids), TRACES_AT_ONCE)
     ]
 
 

@@ -1526,7 +1526,9 @@ CREATE TABLE public.work_attempt (
     error_type text,
     error text,
     next_attempt_at timestamp with time zone,
-    CONSTRAINT work_attempt_outcome_check CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'skipped'::text, 'retry'::text, 'deferred'::text, 'failed'::text, 'lost'::text])))
+    trace_id text,
+    CONSTRAINT work_attempt_outcome_check CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'skipped'::text, 'retry'::text, 'deferred'::text, 'failed'::text, 'lost'::text]))),
+    CONSTRAINT work_attempt_trace_id_check CHECK ((trace_id ~ '^1-[0-9a-f]{8}-[0-9a-f]{24}$'::text))
 );
 
 ALTER TABLE ONLY public.work_attempt FORCE ROW LEVEL SECURITY;

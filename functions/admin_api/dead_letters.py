@@ -192,6 +192,9 @@ class LetterEvent(BaseModel):
     next_attempt_at: datetime | None
     detail: dict[str, JsonValue]
     log: TryLog | None = Field(description="Of a try.")
+    trace_id: str | None = Field(
+        description="Of the X-Ray trace of a try that was chosen as a sample. X-Ray keeps it for 30 days."
+    )
 
 
 class LetterTimeline(BaseModel):

@@ -1,6 +1,6 @@
 """Where the log of a try is: its group in CloudWatch Logs, and what to look for there.
 
-Each try writes a line with its work's id, its revision and the id of the X-Ray trace. No row keeps the trace.
+Each try writes a line with its work's id, its revision and the id of the X-Ray trace.
 """
 
 from datetime import datetime, timedelta

@@ -156,6 +156,21 @@ def test_where_the_logs_of_tries_are_is_told_as_commands_that_can_be_copied(die:
     ]
 
 
+def test_traces_of_tries_are_told_as_commands_of_five(die: Die, admin: Connection) -> None:
+    job_id = die(work_id=uuid4())
+    admin.execute(
+        "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome, trace_id)"
+        " SELECT tenant_id, 'ingestion', work_id, 1, n, %s, %s + n * interval '1 s', 'retry',"
+        " '1-67891233-' || lpad(n::text, 24, '0') FROM dead_letter, generate_series(1, 6) AS n",
+        [NOON, NOON],
+    )
+
+    told = run("show", job_id, columns=60).splitlines()
+
+    first, last = (" ".join(f"1-67891233-{n:024}" for n in some) for some in (range(1, 6), [6]))
+    assert told[-2:] == [f"aws xray batch-get-traces --trace-ids {ids}" for ids in (first, last)]
+
+
 def test_what_there_is_not_is_told(die: Die) -> None:
     die()
     for text in ("ffff", "f", "'; --"):

@@ -36,6 +36,8 @@ from tests.delivery.harness import (
 from tests.delivery.requeued import CHANCE, DLQ_ARN, LATE, Run, Task, later, put_off
 from tests.factories import NOW
 
+TRACE = "1-67891233-abcdef012345678912345678"
+
 
 def test_every_try_is_written_down_with_what_came_of_it(
     run: Run, task: Task, admin: Connection, clock: Clock, sqs: FakeSqs
@@ -53,6 +55,25 @@ def test_every_try_is_written_down_with_what_came_of_it(
         (2, "deferred", "BreakerOpenError", True),
         (2, "succeeded", None, False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("header", "kept"),
+    [
+        (f"Root={TRACE};Parent=53995c3f42cd8ad8;Sampled=1", TRACE),
+        (f"Sampled=1; Root={TRACE}; Lineage=a87bd80c:0", TRACE),
+        (f"Root={TRACE};Parent=53995c3f42cd8ad8;Sampled=0", None),
+        (f"Root={TRACE}", None),
+        ("Root=1-2-3';Sampled=1", None),
+        ("=;;;", None),
+    ],
+)
+def test_a_try_is_kept_with_its_trace_where_there_is_one(
+    run: Run, task: Task, admin: Connection, monkeypatch: pytest.MonkeyPatch, header: str, kept: str | None
+):
+    monkeypatch.setenv("_X_AMZN_TRACE_ID", header)
+    run(fails, task())
+    assert [one["trace_id"] for one in rows(admin, "work_attempt")] == [kept]
 
 
 def test_a_wait_is_counted_from_the_end_of_the_try_that_failed(

@@ -299,12 +299,16 @@ def tried(admin: Connection, tenant_id: UUID, work_id: UUID, *, at: datetime, **
     )
 
 
+TRACE = "1-67891233-abcdef012345678912345678"
+
+
 def test_a_timeline_has_tries_deaths_and_changes_in_one_order(
     ask: Ask, die: Die, admin: Connection, acme: UUID, database: Database
 ) -> None:
     work_id = uuid4()
     tried(admin, acme, work_id, at=NOON, again=NOON + timedelta(seconds=30))
     tried(admin, acme, work_id, at=NOON + timedelta(minutes=1), number=2, outcome="failed")
+    admin.execute("UPDATE work_attempt SET trace_id = %s WHERE number = 1", [TRACE])
     job_id = die("The disk is full", work_id=work_id, minute=1)
     with database.tenant(acme) as connection:
         audit(connection, job_id, acme, "retried", "ann", {"revision": 2}, NOON + timedelta(minutes=2))
@@ -335,6 +339,7 @@ def test_a_timeline_has_tries_deaths_and_changes_in_one_order(
         "since": "2026-03-02T11:58:59Z",
         "until": "2026-03-02T12:01:00Z",
     }
+    assert [one["trace_id"] for one in answer.body["events"]] == [TRACE, None, None, None, None, None]
 
 
 def test_of_very_many_events_the_last_are_told(ask: Ask, die: Die, admin: Connection, acme: UUID) -> None:

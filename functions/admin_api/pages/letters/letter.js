@@ -6,7 +6,7 @@ import { LIVE_SECONDS, useAnswer } from "../api.js";
 import { AuditEntries } from "../audit/audit.js";
 import { ACTIONS, LetterDialog, mayChange } from "./changes.js";
 import { useKeys } from "../keys.js";
-import { logCommand } from "./log.js";
+import { logCommand, traceCommand } from "./log.js";
 import { Payload } from "./payload.js";
 import { go } from "../place.js";
 import { Done, FactList, Failure, Id, Json, Notice, Status, useTitle, Waiting, Who } from "../parts.js";
@@ -166,6 +166,9 @@ function Happened({ event }) {
     ${event.log &&
     html`<details><summary>Log</summary>
       <pre tabindex="0" role="region" aria-label=${`Command for the log of ${which}`}>${logCommand(event.log)}</pre></details>`}
+    ${event.trace_id &&
+    html`<details><summary>Trace</summary>
+      <pre tabindex="0" role="region" aria-label=${`Command for the trace of ${which}`}>${traceCommand(event.trace_id)}</pre></details>`}
   </li>`;
 }
 

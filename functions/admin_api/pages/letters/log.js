@@ -1,4 +1,4 @@
-// Where the log of a try is found: as a command, for whoever may read the account's logs.
+// Where the log and the trace of a try are found: as commands, for whoever may read them in the account.
 
 // `log`: as the API tells it. Its filter has double quotes alone, so that single ones keep it from a shell.
 export function logCommand({ group, filter, since, until }) {
@@ -10,3 +10,5 @@ export function logCommand({ group, filter, since, until }) {
     `--filter-pattern '${filter}'`,
   ].join(" ");
 }
+
+export const traceCommand = (id) => `aws xray batch-get-traces --trace-ids ${id}`;

@@ -8,7 +8,7 @@ import "./browser.mjs";
 const { exactly } = await import(process.env.API_MODULE);
 const { around, diff } = await import(process.env.DIFF_MODULE);
 const { lineAt, placeOfField, wrongWith } = await import(process.env.JSON_MODULE);
-const { logCommand } = await import(process.env.LOG_MODULE);
+const { logCommand, traceCommand } = await import(process.env.LOG_MODULE);
 
 test("the log of a try is told as a command that a shell leaves as it is", () => {
   const log = {
@@ -22,6 +22,11 @@ test("the log of a try is told as a command that a shell leaves as it is", () =>
     "aws logs filter-log-events --log-group-name /aws/lambda/counterfoil-tasks --start-time 1772452800000" +
       ` --end-time 1772452920500 --filter-pattern '{ $.work_id = "7" && $.revision = 1 }'`,
   );
+});
+
+test("the trace of a try is told as a command, too", () => {
+  const id = "1-67891233-abcdef012345678912345678";
+  assert.equal(traceCommand(id), `aws xray batch-get-traces --trace-ids ${id}`);
 });
 
 for (const text of [

@@ -36,12 +36,14 @@ class Event:
     """Of the try, or of the tries before the death."""
     began_at: datetime | None = None
     next_attempt_at: datetime | None = None
+    trace_id: str | None = None
+    """Of X-Ray, where the try was chosen as a sample."""
     detail: Mapping[str, Any] = field(default_factory=dict)
     """What the audit trail says of it: ids and short words."""
 
 
 _TRIES = """
-SELECT revision, number, began_at, ended_at, outcome, error_type, error, next_attempt_at FROM work_attempt
+SELECT revision, number, began_at, ended_at, outcome, error_type, error, next_attempt_at, trace_id FROM work_attempt
 WHERE work_id = %s AND worker = %s ORDER BY ended_at DESC, id DESC LIMIT %s
 """
 _TRAIL = """
@@ -60,9 +62,9 @@ def _tries(connection: Connection, letter: Details, limit: int) -> Iterator[Even
     if letter.work_id is None:
         return
     rows = connection.execute(_TRIES, [letter.work_id, letter.worker, limit]).fetchall()
-    for revision, number, began_at, ended_at, outcome, error_type, error, again_at in reversed(rows):
+    for revision, number, began_at, ended_at, outcome, error_type, error, again_at, trace in reversed(rows):
         said = None if error is None and error_type is None else {"type": error_type, "message": error}
-        yield Event(ended_at, "try", outcome, letter.worker, said, revision, number, began_at, again_at)
+        yield Event(ended_at, "try", outcome, letter.worker, said, revision, number, began_at, again_at, trace)
 
 
 def _deaths_and_changes(connection: Connection, letter: Details, limit: int) -> Iterator[Event]:

@@ -1,12 +1,15 @@
 """A message as a queue gave it: its handle, its count of receives, and the work that it names."""
 
 import os
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.messages import Intake
+
+_TRACE_ID = re.compile("1-[0-9a-f]{8}-[0-9a-f]{24}")
 
 
 @dataclass(eq=False)
@@ -39,3 +42,10 @@ class Received:
     def trace(self) -> str | None:
         """The X-Ray trace that the message belongs to: its sender's, or else that of this invocation."""
         return self.record.attributes.aws_trace_header or os.environ.get("_X_AMZN_TRACE_ID")
+
+    @property
+    def trace_id(self) -> str | None:
+        """The id of that trace; None where X-Ray keeps none, since it was not chosen as a sample."""
+        parts = dict(part.strip().partition("=")[::2] for part in (self.trace or "").split(";"))
+        root = parts.get("Root", "")
+        return root if _TRACE_ID.fullmatch(root) and parts.get("Sampled") == "1" else None

@@ -233,6 +233,7 @@ class Settlement:
             error_type=None if error is None else type(error).__name__,
             error=None if error is None else sentence(error)[:LONGEST_ERROR],
             next_attempt_at=due,
+            trace_id=record.trace_id,
         )
         store.note(connection, self._kind, claim, ended)
 

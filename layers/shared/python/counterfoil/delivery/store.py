@@ -363,13 +363,15 @@ class Ended:
     error_type: str | None = None
     error: str | None = None
     next_attempt_at: datetime | None = None
+    trace_id: str | None = None
+    """Of X-Ray."""
 
 
 _NOTE = """
 INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome, error_type, error,
-                          next_attempt_at)
+                          next_attempt_at, trace_id)
 VALUES (%(tenant_id)s, %(worker)s, %(work_id)s, %(revision)s, %(number)s, %(began_at)s, %(ended_at)s, %(outcome)s,
-        %(error_type)s, %(error)s, %(next_attempt_at)s)
+        %(error_type)s, %(error)s, %(next_attempt_at)s, %(trace_id)s)
 """
 
 

@@ -1,0 +1,1 @@
+ALTER TABLE work_attempt DROP COLUMN trace_id;
