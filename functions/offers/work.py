@@ -94,12 +94,12 @@ def serve(attempt: Attempt, pools: Pools) -> Outcome:
         raise InconsistentDataError(f"Of its {len(users)} users none can be served. {fault}.")
     hashes = inputs_hashes(shard.digest, rules, users, excluded, counts)
     results = _results(shard, pool, users, hashes, computed)
-    offered = _offered(pool, computed)
+    offered = None if rules.most_offered is None else (*_offered(pool, computed), rules.most_offered)
     written: list[Written] = []
 
     def effects(connection: Connection) -> Sequence[Send]:
-        if rules.most_offered is not None:
-            store.hold_pool(connection, shard, *offered, rules.most_offered)
+        if offered is not None:
+            store.hold_pool(connection, shard, *offered)
         done = store.write(connection, shard, results, attempt.now())
         written[:] = [done]
         told = output.request(connection, shard.tenant_id, "offers", shard.id, _told(shard, done), attempt.now())

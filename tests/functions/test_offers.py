@@ -9,94 +9,19 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from psycopg.types.json import Jsonb
 
-from counterfoil.db import Connection, Database
+from counterfoil.db import Connection
 from counterfoil.delivery import Attempt, Outcome
 from counterfoil.documents import output
 from counterfoil.errors import DatabaseUnavailableError
-from counterfoil.messages import Message
 from counterfoil.offers import store
 from functions.offers.work import Pools, serve
-from infra.workers import WORKERS
-from tests.delivery.harness import Clock, Context, event, make_consumer, record, rows
+from tests.delivery.harness import Clock, rows
 from tests.factories import make_destination, make_shard
-from tests.offers.harness import DAY, jobs, make_people, offered, pin, queue, user
+from tests.offers.day import PEOPLE, Day, day, message
+from tests.offers.harness import DAY, jobs, offered, queue, user
 
-(ROW,) = (row for row in WORKERS if row.name == "offers")
-WORKER = {
-    "name": "offers",
-    "timeout": ROW.timeout,
-    "permits": 1,
-    "start_margin": ROW.start_margin,
-    "retries": "requeue",
-}
-QUEUES = {"offers": "offers", "document_output": "output"}
-PEOPLE = range(1, 9)
-NO_NUMBER = [float("nan")]
-
-
-class Day:
-    """A tenant's people, and the worker that serves them."""
-
-    def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
-        self.database, self.admin, self.clock, self.tenant_id = database, admin, clock, tenant_id
-        self.pools = Pools()
-        make_people(admin, tenant_id, PEOPLE)
-
-    def pin(self, *numbers: int, shards: int = 2, **columns: Any) -> list[Message]:
-        """The day's pool of these people, of all unless some are named. Returns the messages of its shards."""
-        users = [user(number) for number in numbers or PEOPLE]
-        return [message(id_) for id_ in pin(self.admin, self.tenant_id, users, shards=shards, **columns)]
-
-    def deliver(
-        self, *messages: Message, do: Callable[[Attempt], Outcome] | None = None, left: float = 300
-    ) -> list[str]:
-        """Hand messages to the worker, each in a batch of its own. Returns the ids of those that it keeps."""
-        consumer = make_consumer(
-            self.database,
-            do or partial(serve, pools=self.pools),
-            self.clock,
-            worker=WORKER,
-            queue_urls=QUEUES,
-            retry_queue_urls={"offers": "offers-retry"},
-            retry_waits={"offers": ROW.retry_waits},
-        )
-        kept = []
-        for one in messages:
-            answer = consumer.handle(event(record(one)), Context(left))
-            kept += [str(failure["itemIdentifier"]) for failure in answer["batchItemFailures"]]
-        return kept
-
-    def owed(self) -> list[Message]:
-        """The newest messages of shards that wait."""
-        found = self.admin.execute(
-            "SELECT id, revision, send_number FROM offer_shard WHERE status = 'pending' ORDER BY name"
-        ).fetchall()
-        return [Message(work_id=id_, revision=revision, send_number=send) for id_, revision, send in found]
-
-    def shard(self, name: str) -> dict[str, Any]:
-        (row,) = [row for row in rows(self.admin, "offer_shard") if row["name"] == name]
-        return row
-
-    def statuses(self) -> dict[int, str]:
-        found = jobs(self.admin)
-        return {number: found[user(number)][0] for number in PEOPLE if user(number) in found}
-
-    def spoil(self, *numbers: int) -> None:
-        """A trait of these people is no number."""
-        self.admin.execute(
-            "UPDATE profile SET traits = %s WHERE user_id = ANY(%s)", [NO_NUMBER, [user(number) for number in numbers]]
-        )
-
-
-def message(shard_id: UUID, send_number: int = 0) -> Message:
-    return Message(work_id=shard_id, revision=1, send_number=send_number)
-
-
-@pytest.fixture
-def day(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: Any) -> Day:
-    return Day(database, admin, clock, tenant)
+__all__ = ["day"]
 
 
 def everything(admin: Connection) -> list[Any]:
@@ -236,147 +161,6 @@ def test_the_block_of_somebody_who_comes_late_is_that_person_s(day: Day, admin: 
     day.deliver(message(shard))
 
     assert {who: set(offered(admin)[who]) for who in late[1:]} == {user(6): {user(2)}, user(8): {user(1), user(2)}}
-
-
-RULES = {"offers": 2, "candidates": 1000, "most_offered": 2, "repeat_days": 30}
-
-
-def late_shard(admin: Connection, tenant: UUID, name: str, *numbers: int) -> Message:
-    """A shard of people who come late to the one pool that there is."""
-    ((pool,),) = admin.execute("SELECT id FROM offer_pool").fetchall()
-    users = [user(number) for number in numbers]
-    shard = make_shard(admin, tenant, users, pool_id=pool, name=name)
-    queue(admin, tenant, users, shard)
-    return message(shard)
-
-
-def most_offered(admin: Connection) -> int:
-    (found,) = admin.execute("SELECT max(n) FROM (SELECT count(*) AS n FROM offers GROUP BY candidate_id)").fetchall()
-    return int(found[0])
-
-
-def test_who_comes_late_is_offered_those_who_are_not_offered_to_enough_others(
-    day: Day, admin: Connection, tenant: UUID
-):
-    day.deliver(*day.pin(1, 2, 3, 4, shards=1, rules=Jsonb(RULES)))
-    assert most_offered(admin) == 2
-
-    day.deliver(late_shard(admin, tenant, "late/9/0", 5, 6, 7))
-
-    assert most_offered(admin) == 2
-    assert {row["status"] for row in rows(admin, "offer_shard")} == {"succeeded"}
-    late = {number: offered(admin).get(user(number)) for number in (5, 6, 7)}
-    assert late == {5: [user(4)], 6: [user(4)], 7: None}  # whom none of the first three wanted most
-
-
-def test_two_who_come_late_at_once_do_not_share_the_last_place(
-    day: Day, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
-):
-    day.deliver(*day.pin(1, 2, shards=1, rules=Jsonb(RULES)))
-    first, second = (late_shard(admin, tenant, f"late/{number}/0", number) for number in (5, 6))
-    met: list[bool] = []
-    hold = store.hold_pool
-
-    def other_comes_first(connection: Connection, *arguments: Any) -> None:
-        if not met:
-            met.append(True)
-            day.deliver(second)
-        hold(connection, *arguments)
-
-    monkeypatch.setattr(store, "hold_pool", other_comes_first)
-    day.deliver(first)
-    assert day.shard("late/5/0")["status"] == "pending"
-    assert "meanwhile" in day.shard("late/5/0")["error"]
-
-    day.clock.pass_(seconds=31)
-    day.deliver(*[one for one in day.owed() if one.work_id == first.work_id])
-
-    assert most_offered(admin) == 2
-    assert set(day.statuses().values()) == {"completed"}
-
-
-def test_a_bounded_pool_in_parts_comes_out_the_same_in_any_order(day: Day, admin: Connection):
-    day.deliver(*day.pin(shards=3, rules=Jsonb(RULES | {"most_offered": 4})))
-    first = {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")}
-    assert most_offered(admin) <= 4
-    assert {len(some) for some in offered(admin).values()} == {2}
-    admin.execute("TRUNCATE matchmaking_jobs, offers, offer_pool CASCADE")
-    day.pools = Pools()
-
-    day.deliver(*reversed(day.pin(shards=3, rules=Jsonb(RULES | {"most_offered": 4}))))
-
-    assert {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")} == first
-
-
-def test_parts_that_are_computed_at_once_keep_to_their_places(
-    day: Day, admin: Connection, monkeypatch: pytest.MonkeyPatch
-):
-    first, second = day.pin(shards=2, rules=Jsonb(RULES))
-    met: list[bool] = []
-    hold = store.hold_pool
-
-    def other_comes_first(connection: Connection, *arguments: Any) -> None:
-        if not met:
-            met.append(True)
-            day.deliver(second)
-        hold(connection, *arguments)
-
-    monkeypatch.setattr(store, "hold_pool", other_comes_first)
-
-    day.deliver(first)
-
-    assert {(row["status"], row["attempts"]) for row in rows(admin, "offer_shard")} == {("succeeded", 1)}
-    assert most_offered(admin) == 2
-
-
-def test_who_comes_late_waits_for_those_who_were_there_before(day: Day, admin: Connection):
-    first, second = day.pin(1, 2, 3, 4, shards=2, rules=Jsonb(RULES))
-    late = late_shard(admin, day.tenant_id, "late/9/0", 5, 6)
-    day.deliver(first, late)
-    assert (day.shard("late/9/0")["status"], day.shard("late/9/0")["attempts"]) == ("pending", 0)
-    assert offered(admin).keys() == {user(1), user(2)}
-
-    day.deliver(second)
-    day.clock.pass_(seconds=61)
-    day.deliver(*day.owed())
-
-    assert {row["status"] for row in rows(admin, "offer_shard")} == {"succeeded"}
-    assert most_offered(admin) == 2
-
-
-def test_a_part_that_failed_takes_the_places_that_were_left(day: Day, admin: Connection):
-    first, second = day.pin(1, 2, 3, 4, shards=2, rules=Jsonb(RULES))
-    day.deliver(first)
-    admin.execute("UPDATE offer_shard SET status = 'failed' WHERE name = '1'")
-    day.deliver(late_shard(admin, day.tenant_id, "late/9/0", 5, 6, 7, 8))
-    assert most_offered(admin) == 2
-    admin.execute("UPDATE offer_shard SET status = 'pending', revision = 2 WHERE name = '1'")
-
-    day.deliver(Message(work_id=second.work_id, revision=2, send_number=0))
-
-    assert {row["status"] for row in rows(admin, "offer_shard")} == {"succeeded"}
-    assert most_offered(admin) == 2
-
-
-def test_bounded_pools_of_two_zones_do_not_wait_for_each_other(
-    day: Day, admin: Connection, monkeypatch: pytest.MonkeyPatch
-):
-    (berlin,) = day.pin(1, 2, 3, shards=1, rules=Jsonb(RULES))
-    (paris,) = day.pin(4, 5, 6, shards=1, rules=Jsonb(RULES), zone="Europe/Paris")
-    met: list[bool] = []
-    hold = store.hold_pool
-
-    def other_comes_first(connection: Connection, *arguments: Any) -> None:
-        if not met:
-            met.append(True)
-            day.deliver(paris)
-        hold(connection, *arguments)
-
-    monkeypatch.setattr(store, "hold_pool", other_comes_first)
-
-    day.deliver(berlin)
-
-    assert {(row["status"], row["attempts"]) for row in rows(admin, "offer_shard")} == {("succeeded", 1)}
 
 
 def test_a_zone_that_does_not_exist_is_a_dead_letter_that_names_it(day: Day, admin: Connection):

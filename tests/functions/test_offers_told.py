@@ -7,7 +7,7 @@ from counterfoil.db import Database
 from counterfoil.offers import browsing, monitoring, profiles
 from counterfoil.offers.monitoring import Standing
 from tests.factories import NOW
-from tests.functions.test_offers import PEOPLE, Day, day
+from tests.offers.day import PEOPLE, Day, day
 from tests.offers.harness import DAY, user
 
 __all__ = ["day"]

@@ -1,0 +1,91 @@
+"""A day of a tenant's people, and the worker that serves its shards on the real engine."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt, Outcome
+from counterfoil.messages import Message
+from functions.offers.work import Pools, serve
+from infra.workers import WORKERS
+from tests.delivery.harness import Clock, Context, event, make_consumer, record, rows
+from tests.offers.harness import jobs, make_people, pin, user
+
+(ROW,) = (row for row in WORKERS if row.name == "offers")
+WORKER = {
+    "name": "offers",
+    "timeout": ROW.timeout,
+    "permits": 1,
+    "start_margin": ROW.start_margin,
+    "retries": "requeue",
+}
+QUEUES = {"offers": "offers", "document_output": "output"}
+PEOPLE = range(1, 9)
+NO_NUMBER = [float("nan")]
+
+
+class Day:
+    """A tenant's people, and the worker that serves them."""
+
+    def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
+        self.database, self.admin, self.clock, self.tenant_id = database, admin, clock, tenant_id
+        self.pools = Pools()
+        make_people(admin, tenant_id, PEOPLE)
+
+    def pin(self, *numbers: int, shards: int = 2, **columns: Any) -> list[Message]:
+        """The day's pool of these people, of all unless some are named. Returns the messages of its shards."""
+        users = [user(number) for number in numbers or PEOPLE]
+        return [message(id_) for id_ in pin(self.admin, self.tenant_id, users, shards=shards, **columns)]
+
+    def deliver(
+        self, *messages: Message, do: Callable[[Attempt], Outcome] | None = None, left: float = 300
+    ) -> list[str]:
+        """Hand messages to the worker, each in a batch of its own. Returns the ids of those that it keeps."""
+        consumer = make_consumer(
+            self.database,
+            do or partial(serve, pools=self.pools),
+            self.clock,
+            worker=WORKER,
+            queue_urls=QUEUES,
+            retry_queue_urls={"offers": "offers-retry"},
+            retry_waits={"offers": ROW.retry_waits},
+        )
+        kept = []
+        for one in messages:
+            answer = consumer.handle(event(record(one)), Context(left))
+            kept += [str(failure["itemIdentifier"]) for failure in answer["batchItemFailures"]]
+        return kept
+
+    def owed(self) -> list[Message]:
+        """The newest messages of shards that wait."""
+        found = self.admin.execute(
+            "SELECT id, revision, send_number FROM offer_shard WHERE status = 'pending' ORDER BY name"
+        ).fetchall()
+        return [Message(work_id=id_, revision=revision, send_number=send) for id_, revision, send in found]
+
+    def shard(self, name: str) -> dict[str, Any]:
+        (row,) = [row for row in rows(self.admin, "offer_shard") if row["name"] == name]
+        return row
+
+    def statuses(self) -> dict[int, str]:
+        found = jobs(self.admin)
+        return {number: found[user(number)][0] for number in PEOPLE if user(number) in found}
+
+    def spoil(self, *numbers: int) -> None:
+        """A trait of these people is no number."""
+        self.admin.execute(
+            "UPDATE profile SET traits = %s WHERE user_id = ANY(%s)", [NO_NUMBER, [user(number) for number in numbers]]
+        )
+
+
+def message(shard_id: UUID, send_number: int = 0) -> Message:
+    return Message(work_id=shard_id, revision=1, send_number=send_number)
+
+
+@pytest.fixture
+def day(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: Any) -> Day:
+    return Day(database, admin, clock, tenant)
