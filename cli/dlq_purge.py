@@ -64,7 +64,7 @@ def purge(  # one for each option
             page().print(f"{_letters(plan.count)} of {plan.tenant} would go.")
         return
     _confirm(plan, confirm)
-    done = api.ask("DELETE", _PURGE, LetterPurge, query={**wanted, "confirm": plan.confirm})
+    done = api.ask("DELETE", _PURGE, LetterPurge, query={**wanted, "confirm": plan.confirm}, seen=plan.count)
     _tell_rest(done)
     if as_json:
         print_json(plain(done))
@@ -110,7 +110,9 @@ def undo(
     """Have the letters of a purge back: all of them, but not their messages in SQS."""
     api = reach(context, by)
     purge_id = api.named("purge", which, "dlq purges list")
-    undone = api.ask("POST", f"/api/admin/dlq/purges/{purge_id}/undo", LetterPurge)
+    path = f"/api/admin/dlq/purges/{purge_id}"
+    seen = api.get(path, LetterPurge).version
+    undone = api.ask("POST", f"{path}/undo", LetterPurge, seen=seen)
     _tell_rest(undone)
     if as_json:
         print_json(plain(undone))

@@ -1,6 +1,8 @@
 """`/api/admin/dlq/purge`: settled dead letters are taken out of sight, and had back within a week.
 
 A purge takes the role admin for the tenant and its slug, typed: without that, it says how many letters it would take.
+That number is the version of what would go, which a purge that is confirmed names in If-Match: so it never takes more
+than were shown. A purge has a version, too, which grows when it is undone, and whoever undoes it names that.
 """
 
 from collections.abc import Sequence
@@ -13,11 +15,13 @@ from pydantic import BaseModel, Field
 
 from counterfoil.db import Database, retry_conflicts
 from counterfoil.dead_letters import keeping
+from counterfoil.dead_letters.actions import VersionError
 from counterfoil.dead_letters.keeping import Purge, Settled
 from counterfoil.errors import RejectedRequestError, TransientError, sentence
 from functions.admin_api import request
 from functions.admin_api.allowance import Change
 from functions.admin_api.caller import Caller, Role
+from functions.admin_api.etags import seen
 from functions.admin_api.problems import ConflictError, ForbiddenError, NotFoundError
 from functions.admin_api.tenancy import id_of, slug_of, viewed
 
@@ -32,7 +36,7 @@ class LetterPurgePlan(BaseModel):
     tenant: str
     died_before: datetime
     statuses: list[Settled]
-    count: int = Field(description="How many letters it would take.")
+    count: int = Field(description="How many letters it would take: the ETag that has to be named for it to be done.")
     confirm: str = Field(description="What the parameter `confirm` has to say for it to be done.")
 
 
@@ -50,6 +54,7 @@ class LetterPurge(BaseModel):
     undo_until: datetime = Field(description="When it is too late to undo it.")
     undone_by: str | None
     undone_at: datetime | None
+    version: int = Field(description="Grows when it is undone; who undoes it names it in If-Match.")
 
 
 class LetterPurgePage(BaseModel):
@@ -68,6 +73,8 @@ class Wanted:
     statuses: Sequence[Settled]
     confirm: str | None
     """The tenant's slug, as a person typed it."""
+    condition: str | None
+    """If-Match: how many letters that person was told."""
 
 
 def purge(wanted: Wanted, change: Change) -> LetterPurgePlan | LetterPurge:
@@ -77,6 +84,7 @@ def purge(wanted: Wanted, change: Change) -> LetterPurgePlan | LetterPurge:
 
     Raises:
         RejectedRequestError: it is not said of which tenant, or another one is confirmed.
+        NoConditionError, VersionError: it is confirmed, and If-Match is missing, or names another number of letters.
         ForbiddenError: the caller is no admin of the tenant, or has no name. It is not told whether there is a tenant.
         NotFoundError, TooManyError, DatabaseUnavailableError: see `Change.admit`.
     """
@@ -91,29 +99,47 @@ def purge(wanted: Wanted, change: Change) -> LetterPurgePlan | LetterPurge:
         )
     if wanted.confirm != slug:
         raise RejectedRequestError("confirm is not the slug of the tenant whose letters are to be purged.")
+    shown = seen(wanted.condition)
 
     def once() -> Purge:
         with change.database.tenant(tenant_id) as connection:
+            count = keeping.count(connection, tenant_id, before, wanted.statuses)
+            if count != shown:
+                raise VersionError(
+                    f"Nothing is purged: the number of letters that would go is {count:,} by now, and was {shown:,}."
+                )
             by = change.caller.subject
             return keeping.request(connection, tenant_id, before, wanted.statuses, by=by, now=change.now)
 
     return _stepped(retry_conflicts(once), slug, change)
 
 
-def undo(purge_id: str, change: Change) -> LetterPurge:
+def shown(purge_id: str, caller: Caller, database: Database) -> LetterPurge:
+    """A purge as it is.
+
+    Raises:
+        NotFoundError: there is none, or none that the caller may see.
+        DatabaseUnavailableError: this cannot be known just now.
+    """
+    return _told(*_owned(purge_id, caller, database))
+
+
+def undo(purge_id: str, condition: str | None, change: Change) -> LetterPurge:
     """Have the letters of a purge back, all but their messages in SQS.
 
     Raises:
         NotFoundError: there is no such purge, or none that the caller may see.
+        NoConditionError, VersionError: If-Match is missing, or names another version.
         ConflictError: it is undone already, or too late.
         ForbiddenError, TooManyError, DatabaseUnavailableError: see `purge`.
     """
     found, slug = _owned(purge_id, change.caller, change.database)
     _admit(slug, change, found.tenant_id)
+    version = seen(condition)
 
     def once() -> Purge | None:
         with change.database.tenant(found.tenant_id) as connection:
-            return keeping.undo(connection, found.id, by=change.caller.subject, now=change.now)
+            return keeping.undo(connection, found.id, version=version, by=change.caller.subject, now=change.now)
 
     undone = retry_conflicts(once)
     if undone is None:
@@ -174,5 +200,5 @@ def _stepped(purge: Purge, slug: str, change: Change) -> LetterPurge:
 
 
 def _told(purge: Purge, slug: str) -> LetterPurge:
-    told = {**vars(purge), "purge_id": purge.id, "tenant": slug, "undo_until": purge.undo_until}
-    return LetterPurge.model_validate(told)
+    named = {"purge_id": purge.id, "tenant": slug, "undo_until": purge.undo_until, "version": purge.version}
+    return LetterPurge.model_validate({**vars(purge), **named})

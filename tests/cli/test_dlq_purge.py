@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+import typer
 
 from cli.failures import UsageError
 from counterfoil.db import Connection, Database
@@ -53,6 +54,23 @@ def test_another_word_purges_nothing(how: dict[str, Any], admin: Connection) -> 
     with pytest.raises(UsageError, match="nothing is purged"):
         run("purge", *WANTED, *how.get("words", ()), given=how.get("given"))
     assert in_sight(admin) == EVERYTHING
+    assert rows(admin, "dead_letter_purge") == []
+
+
+@pytest.mark.usefixtures("letters")
+def test_what_is_settled_while_the_slug_is_typed_does_not_go(
+    monkeypatch: pytest.MonkeyPatch, admin: Connection
+) -> None:
+    def slowly(*_: object, **__: object) -> str:
+        admin.execute("UPDATE dead_letter SET status = 'resolved' WHERE status = 'pending'")
+        return "acme"
+
+    monkeypatch.setattr(typer, "prompt", slowly)
+
+    with pytest.raises(
+        UsageError, match="Nothing is purged: the number of letters that would go is 3 by now, and was 2"
+    ):
+        run("purge", *WANTED)
     assert rows(admin, "dead_letter_purge") == []
 
 

@@ -114,7 +114,7 @@ def test_an_undone_purge_brings_everything_back(
     purge = request(database, tenant_id)
     steps(keeper_database)
     with database.tenant(tenant_id) as connection:
-        undone = keeping.undo(connection, purge.id, by="bert", now=NOW + timedelta(days=6))
+        undone = keeping.undo(connection, purge.id, version=1, by="bert", now=NOW + timedelta(days=6))
     assert undone is not None
     assert undone.undone_by == "bert"
     steps(keeper_database)
@@ -122,7 +122,7 @@ def test_an_undone_purge_brings_everything_back(
     assert counted(database, tenant_id) == 5
     assert of_tenant(database, tenant_id).hidden == 0
     with database.tenant(tenant_id) as connection:
-        assert keeping.undo(connection, purge.id, by="bert", now=NOW) is None
+        assert keeping.undo(connection, purge.id, version=2, by="bert", now=NOW) is None
 
 
 def test_a_purge_that_is_undone_half_way_leaves_nothing_behind(
@@ -132,7 +132,7 @@ def test_a_purge_that_is_undone_half_way_leaves_nothing_behind(
     with keeper_database.delivery() as connection:
         keeping.step(connection, NOW, at_once=2)
     with database.tenant(tenant_id) as connection:
-        keeping.undo(connection, purge.id, by="bert", now=NOW)
+        keeping.undo(connection, purge.id, version=1, by="bert", now=NOW)
     steps(keeper_database)
     assert shown(database, tenant_id) == set(died)
 
@@ -142,7 +142,7 @@ def test_after_a_week_a_purge_cannot_be_undone(
 ):
     purge = request(database, tenant_id)
     with database.tenant(tenant_id) as connection:
-        assert keeping.undo(connection, purge.id, by="bert", now=NOW + timedelta(days=7)) is None
+        assert keeping.undo(connection, purge.id, version=1, by="bert", now=NOW + timedelta(days=7)) is None
 
 
 def test_work_that_dies_again_is_in_sight_again(
@@ -183,7 +183,7 @@ def test_what_comes_back_is_not_deleted_meanwhile(
     purge = request(database, tenant_id)
     steps(keeper_database)
     with database.tenant(tenant_id) as connection:
-        keeping.undo(connection, purge.id, by="bert", now=NOW)
+        keeping.undo(connection, purge.id, version=1, by="bert", now=NOW)
     admin.execute("UPDATE dead_letter SET purged_at = now() - interval '8 days' WHERE purged_at IS NOT NULL")
     assert delete(keeper_database, datetime.now(UTC)) == 0
     steps(keeper_database)
@@ -209,7 +209,7 @@ def test_what_an_undone_purge_brought_back_is_kept_for_a_week_more(
     steps(keeper_database)
     undone_at = NOW + timedelta(days=6)
     with database.tenant(tenant_id) as connection:
-        keeping.undo(connection, purge.id, by="bert", now=undone_at)
+        keeping.undo(connection, purge.id, version=1, by="bert", now=undone_at)
     steps(keeper_database)
     assert delete(keeper_database, undone_at) == 2
     assert shown(database, tenant_id) == {died[1], died[2], died[3]}

@@ -1,18 +1,21 @@
 """`/api/admin/dlq/purge`: settled dead letters are taken out of sight, and had back."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from aws_lambda_powertools.event_handler import Response
-from aws_lambda_powertools.event_handler.openapi.params import Query
+from aws_lambda_powertools.event_handler.openapi.params import Header, Query
 
 from counterfoil.dead_letters import keeping
 from functions.admin_api import purging
+from functions.admin_api.etags import etag
 from functions.admin_api.problems import responses
 from functions.admin_api.request import IN_UTC, Moment
 from functions.admin_api.routes.common import (
     PAGE,
+    VERSIONED,
     Cursor,
     Id,
+    IfMatch,
     Limit,
     OneTenant,
     answer,
@@ -26,20 +29,27 @@ from functions.admin_api.routes.common import (
 routes = routes_of()
 _UNLESS_SAID: list[keeping.Settled] = ["resolved", "ignored"]
 """Of states: what was tried again may die again, and its letter then tells what was done."""
-
-
-@routes.delete(
-    "/api/admin/dlq/purge",
-    summary="Purge settled dead letters",
-    tags=["dead letters"],
-    responses=responses(
-        {
-            200: (purging.LetterPurgePlan | purging.LetterPurge, "What it would do, or that it is done."),
-            202: (purging.LetterPurge, "It is stored, and letters go out of sight by and by."),
-        },
-        *(404, 413, 422, 429),
-    ),
+_ASKED = responses(
+    {
+        200: (purging.LetterPurgePlan | purging.LetterPurge, "What it would do, or that it is done."),
+        202: (purging.LetterPurge, "It is stored, and letters go out of sight by and by."),
+    },
+    *(404, 412, 413, 422, 428, 429),
 )
+_ASKED[200]["headers"] = _ASKED[202]["headers"] = VERSIONED
+_SHOWN = responses({200: (purging.LetterPurge, "How far it is.")}, 404, 422)
+_SHOWN[200]["headers"] = VERSIONED
+_UNDONE = responses(
+    {
+        200: (purging.LetterPurge, "All of its letters are back."),
+        202: (purging.LetterPurge, "Its letters come back by and by."),
+    },
+    *(404, 409, 412, 413, 422, 428, 429),
+)
+_UNDONE[200]["headers"] = _UNDONE[202]["headers"] = VERSIONED
+
+
+@routes.delete("/api/admin/dlq/purge", summary="Purge settled dead letters", tags=["dead letters"], responses=_ASKED)
 def purge_dead_letters(
     before_date: Annotated[Moment, Query(description=f"Those that died before. {IN_UTC}")],
     status: Annotated[
@@ -50,12 +60,22 @@ def purge_dead_letters(
         str | None,
         Query(max_length=63, description="The tenant's slug. Without it nothing is done, and said how many would go."),
     ] = None,
+    condition: Annotated[
+        str | None,
+        Header(alias="If-Match", description="The ETag of the answer that said how many would go; `confirm` needs it."),
+    ] = None,
 ) -> Response[purging.LetterPurgePlan | purging.LetterPurge]:
-    """Settled dead letters go out of sight, and are deleted a week later; who only asks is told how many."""
+    """Settled dead letters go out of sight, and are deleted a week later; who only asks is told how many.
+
+    It is asked for twice: without `confirm`, and then with it and the ETag of that answer, so that no more letters go
+    than were shown.
+    """
     only("tenant", "before_date", "status", "confirm")
     statuses = [one for one in keeping.SETTLED if one in status]
-    done = purging.purge(purging.Wanted(tenant, before_date, statuses, confirm), change())
-    return answer(202 if isinstance(done, purging.LetterPurge) and not done.is_complete else 200, done)
+    done = purging.purge(purging.Wanted(tenant, before_date, statuses, confirm, condition), change())
+    if isinstance(done, purging.LetterPurgePlan):
+        return _versioned(200, done, done.count)
+    return _versioned(200 if done.is_complete else 202, done, done.version)
 
 
 @routes.get(
@@ -72,20 +92,21 @@ def list_purges(
     return answer(200, purging.listed(tenant, cursor, limit, caller(), database()))
 
 
-@routes.post(
-    "/api/admin/dlq/purges/<purge_id>/undo",
-    summary="Undo a purge",
-    tags=["dead letters"],
-    responses=responses(
-        {
-            200: (purging.LetterPurge, "All of its letters are back."),
-            202: (purging.LetterPurge, "Its letters come back by and by."),
-        },
-        *(404, 409, 413, 422, 429),
-    ),
-)
-def undo_purge(purge_id: Id) -> Response[purging.LetterPurge]:
+@routes.get("/api/admin/dlq/purges/<purge_id>", summary="Show a purge", tags=["dead letters"], responses=_SHOWN)
+def show_purge(purge_id: Id) -> Response[purging.LetterPurge]:
+    """How far a purge is, or that it is undone."""
+    only()
+    found = purging.shown(purge_id, caller(), database())
+    return _versioned(200, found, found.version)
+
+
+@routes.post("/api/admin/dlq/purges/<purge_id>/undo", summary="Undo a purge", tags=["dead letters"], responses=_UNDONE)
+def undo_purge(purge_id: Id, condition: IfMatch = None) -> Response[purging.LetterPurge]:
     """The letters of a purge are had back within a week, but for their messages in SQS."""
     only()
-    undone = purging.undo(purge_id, change())
-    return answer(200 if undone.is_complete else 202, undone)
+    undone = purging.undo(purge_id, condition, change())
+    return _versioned(200 if undone.is_complete else 202, undone, undone.version)
+
+
+def _versioned(status: int, body: purging.LetterPurgePlan | purging.LetterPurge, version: int) -> Response[Any]:
+    return answer(status, body, {"ETag": etag(version), "Cache-Control": "no-store"})

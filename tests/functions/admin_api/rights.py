@@ -262,6 +262,9 @@ RIGHTS: dict[str, Right] = {
         Role.ADMIN, "/api/admin/dlq/purge", before_date="2026-01-01T00:00:00Z", status="resolved"
     ),
     "GET /api/admin/dlq/purges": _tenant(Role.VIEWER, "/api/admin/dlq/purges"),
+    "GET /api/admin/dlq/purges/{purge_id}": _thing(
+        Role.VIEWER, lambda things: Asked(f"/api/admin/dlq/purges/{things.purge}")
+    ),
     "POST /api/admin/dlq/purges/{purge_id}/undo": _thing(
         Role.ADMIN, lambda things: Asked(f"/api/admin/dlq/purges/{things.purge}/undo"), 200, 202
     ),

@@ -182,6 +182,11 @@ def bulk_operation(office: Office) -> UUID:
         return bulk.request(connection, office.tenant_id, asked).id
 
 
+def purge_of(office: Office) -> UUID:
+    with office.database.tenant(office.tenant_id) as connection:
+        return keeping.request(connection, office.tenant_id, NOW, ["resolved"], by=ANN, now=datetime.now(UTC)).id
+
+
 def user_bodies(user_id: str) -> dict[str, tuple[str, Any]]:
     """The same for those on users."""
     path, template = f"/api/users/{user_id}", "/api/users/{user_id}"
@@ -201,11 +206,9 @@ def bodies(office: Office, job_id: str, session: str) -> dict[str, tuple[str, An
     review = f"/api/admin/reviews/{third}"
     difference = {"cluster": third, "document": other, "code": "price_mismatch", "expected": "1", "actual": "2"}
     letter = dying(office.database, office.tenant_id)()
-    with office.database.tenant(office.tenant_id) as connection:
-        purge = keeping.request(connection, office.tenant_id, NOW, ["resolved"], by=ANN, now=datetime.now(UTC))
     return {
         "DELETE /api/admin/dlq/purge": ("/api/admin/dlq/purge", ""),
-        "POST /api/admin/dlq/purges/{purge_id}/undo": (f"/api/admin/dlq/purges/{purge.id}/undo", ""),
+        "POST /api/admin/dlq/purges/{purge_id}/undo": (f"/api/admin/dlq/purges/{purge_of(office)}/undo", ""),
         "POST /api/admin/dlq/{job_id}/retry": (f"/api/admin/dlq/{letter}/retry", {}),
         "POST /api/admin/dlq/{job_id}/resolve": (f"/api/admin/dlq/{letter}/resolve", {"notes": "Mended"}),
         "POST /api/admin/dlq/{job_id}/ignore": (f"/api/admin/dlq/{letter}/ignore", {"reason": "A trial"}),

@@ -27,7 +27,7 @@ from tests.documents.matching.test_judge import TWICE
 from tests.factories import NOW, make_jobs, make_pool, make_profile, make_shard
 from tests.functions.admin_api.conftest import SIGN_IN, Ask, begin_session
 from tests.functions.admin_api.gateway import TOKEN, gateway
-from tests.functions.admin_api.test_allowance import bulk_operation
+from tests.functions.admin_api.test_allowance import bulk_operation, purge_of
 
 HEADERS = {"Authorization": TOKEN}
 with pytest.MonkeyPatch.context() as environment:
@@ -92,6 +92,7 @@ def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.M
     _known["worker"] = ["tasks"]
     _known["letter"] = [str(job_id) for job_id in letters]
     _known["operation_id"] = [str(bulk_operation(office))]
+    _known["purge_id"] = [str(purge_of(office))]
     _known.update({"job_id": tasks, "session_id": sessions, "document_id": [str(id_) for id_ in office.ids]})
     _known["cluster_id"] = _known["document_id"]
     _known.update(people(admin, office.tenant_id))
@@ -151,7 +152,7 @@ def before_call(context: object, case: Case[Any], kwargs: object) -> None:  # it
         if name == "number":  # of a page: the file has two
             case.path_parameters[name] = int(case.path_parameters[name]) % 3 + 1
             continue
-        is_letter = case.operation.path.startswith(LETTERS) and name != "operation_id"
+        is_letter = case.operation.path.startswith(LETTERS) and name not in {"operation_id", "purge_id"}
         ids = _known["letter" if is_letter else name]
         given = case.path_parameters[name]
         if isinstance(given, str) and len(given) == UUID_LENGTH and given[0] in "0123456789abc":

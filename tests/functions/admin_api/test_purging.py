@@ -23,17 +23,26 @@ Purge = Callable[..., Answer]
 
 @pytest.fixture
 def purge(ask: Ask) -> Purge:
-    def send(confirm: str | None = "acme", *, groups: str = ADMIN, **query: str) -> Answer:
-        wanted = {"before_date": LATER, "status": ALL, **query} | ({} if confirm is None else {"confirm": confirm})
-        return ask("", method="DELETE", path=f"{PATH}/purge", groups=groups, query=wanted)
+    """Asks how many would go, and then confirms these; `seen` is another If-Match, or "" for none."""
+
+    def send(confirm: str | None = "acme", *, groups: str = ADMIN, seen: str | None = None, **query: str) -> Answer:
+        wanted = {"before_date": LATER, "status": ALL, **query}
+        plan = ask("", method="DELETE", path=f"{PATH}/purge", groups=groups, query=wanted)
+        if confirm is None:
+            return plan
+        named = plan.headers.get("ETag", '"0"') if seen is None else seen
+        headers = {"if-match": named} if named else {}
+        wanted["confirm"] = confirm
+        return ask("", method="DELETE", path=f"{PATH}/purge", groups=groups, query=wanted, headers=headers)
 
     return send
 
 
 @pytest.fixture
 def undo(ask: Ask) -> Callable[..., Answer]:
-    def send(purge_id: object, *, groups: str = ADMIN) -> Answer:
-        return ask("", path=f"{PATH}/purges/{purge_id}/undo", groups=groups)
+    def send(purge_id: object, *, groups: str = ADMIN, seen: str | None = '"1"') -> Answer:
+        headers = {} if seen is None else {"if-match": seen}
+        return ask("", path=f"{PATH}/purges/{purge_id}/undo", groups=groups, headers=headers)
 
     return send
 
@@ -67,6 +76,7 @@ def test_without_the_slug_it_is_said_how_many_would_go_and_nothing_is_done(
         "count": 3,
         "confirm": "acme",
     }
+    assert answer.headers["ETag"] == '"3"'
     assert len(found(get(ask))) == 4
     assert rows(admin, "dead_letter_purge") == rows(admin, "audit_entry") == []
 
@@ -81,6 +91,28 @@ def test_what_is_said_is_what_goes(purge: Purge, letters: list[UUID], ask: Ask, 
     assert set(found(get(ask))) == {*ids(letters)} - {str(letters[1])}
     detail = {"died_before": "2026-03-02T12:02:00+00:00", "statuses": ["resolved", "ignored"]}
     assert actions(admin) == [(USER, "purged", [answer.body["purge_id"]], detail)]
+
+
+@pytest.mark.parametrize("seen", ["", "*", '"1", *', 'W/"3"', '"2"', '"4"', "3"])
+def test_what_nobody_was_shown_is_not_purged(seen: str, purge: Purge, letters: list[UUID], admin: Connection) -> None:
+    answer = purge(seen=seen)
+
+    assert answer.status == (428 if seen in {"", "*"} else 412), answer.body
+    assert rows(admin, "dead_letter_purge") == rows(admin, "audit_entry") == []
+
+
+def test_what_is_settled_between_the_look_and_the_purge_does_not_go(
+    purge: Purge, letters: list[UUID], settle: Callable[[UUID, str], None], ask: Ask
+) -> None:
+    shown = purge(None).headers["ETag"]
+    settle(letters[3], "ignored")
+
+    answer = purge(seen=shown)
+
+    says = "Nothing is purged: the number of letters that would go is 4 by now, and was 3."
+    assert (answer.status, answer.body["detail"]) == (412, says)
+    assert len(found(get(ask))) == 4
+    assert purge(seen='"4"').body["hidden"] == 4
 
 
 @pytest.mark.parametrize("confirm", ["Acme", "acm", "other", "", "*"])
@@ -107,7 +139,14 @@ def test_it_is_said_what_is_to_be_purged(ask: Ask, acme: UUID) -> None:
 def test_what_is_resolved_or_ignored_goes_where_no_state_is_named(ask: Ask, letters: list[UUID]) -> None:
     query = {"before_date": "2026-03-03"}  # the day after they died
     plan, done = (
-        ask("", method="DELETE", path=f"{PATH}/purge", groups=ADMIN, query={**query, **more})
+        ask(
+            "",
+            method="DELETE",
+            path=f"{PATH}/purge",
+            groups=ADMIN,
+            query={**query, **more},
+            headers={"if-match": '"2"'},
+        )
         for more in ({}, {"confirm": "acme"})
     )
 
@@ -188,8 +227,66 @@ def test_an_undone_purge_brings_its_letters_back_once(
     after = get(ask).body["letters"]
     assert [one | {"version": 0} for one in after] == [one | {"version": 0} for one in before]
     assert [action for _, action, *_ in actions(admin)] == ["purged", "purge undone"]
-    again = undo(purge_id)
+    again = undo(purge_id, seen='"2"')
     assert (again.status, again.body["detail"]) == (409, "The purge is undone already.")
+    assert len(actions(admin)) == 2
+
+
+def test_a_purge_is_shown_with_its_version_as_it_is_now(
+    purge: Purge, undo: Callable[..., Answer], letters: list[UUID], ask: Ask
+) -> None:
+    done = purge()
+    path = f"/purges/{done.body['purge_id']}"
+    shown = get(ask, path)
+    assert (shown.status, shown.headers["ETag"], shown.body) == (200, '"1"', done.body)
+    assert (done.headers["ETag"], done.body["version"], done.body["hidden"]) == ('"1"', 1, 3)
+
+    undone = undo(done.body["purge_id"])
+
+    after = get(ask, path)
+    assert (after.headers["ETag"], undone.headers["ETag"], after.body) == ('"2"', '"2"', undone.body)
+    assert [one["version"] for one in get(ask, "/purges").body["purges"]] == [2]
+
+
+def test_a_step_of_a_purge_is_no_change_of_what_it_means(
+    purge: Purge, undo: Callable[..., Answer], letters: list[UUID], keeper_database: Database, ask: Ask
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(keeping.step, "__kwdefaults__", {"at_once": 2})
+        begun = purge()
+    with keeper_database.delivery() as connection:
+        assert keeping.step(connection, NOON)
+
+    assert get(ask, f"/purges/{begun.body['purge_id']}").body["hidden"] == 3
+    assert undo(begun.body["purge_id"], seen=begun.headers["ETag"]).status == 200
+
+
+@pytest.mark.parametrize(
+    ("seen", "status"), [(None, 428), ("", 428), ("*", 428), ('"2"', 412), ('W/"1"', 412), ("1", 412)]
+)
+def test_a_purge_is_undone_only_as_it_was_seen(
+    seen: str | None,
+    status: int,
+    purge: Purge,
+    undo: Callable[..., Answer],
+    letters: list[UUID],
+    admin: Connection,
+) -> None:
+    answer = undo(purge().body["purge_id"], seen=seen)
+
+    assert (answer.status, "If-Match" in answer.body["detail"] or seen == '"2"') == (status, True)
+    assert rows(admin, "dead_letter_purge")[0]["undone_at"] is None
+
+
+def test_who_looked_before_it_was_undone_is_told_so(
+    purge: Purge, undo: Callable[..., Answer], letters: list[UUID], admin: Connection
+) -> None:
+    purge_id = purge().body["purge_id"]
+    undo(purge_id)
+
+    late = undo(purge_id)
+
+    assert (late.status, late.body["detail"]) == (412, "The purge was changed meanwhile: it is at version 2.")
     assert len(actions(admin)) == 2
 
 
@@ -211,16 +308,26 @@ def test_after_seven_days_a_purge_is_not_undone(
     ("groups", "status"), [("[admin tenant:other]", 404), ("[admin]", 404), (VIEWER, 403), ("[admin tenant:*]", 200)]
 )
 def test_a_foreign_purge_is_not_there(
-    groups: str, status: int, purge: Purge, undo: Callable[..., Answer], letters: list[UUID], admin: Connection
+    groups: str,
+    status: int,
+    purge: Purge,
+    undo: Callable[..., Answer],
+    letters: list[UUID],
+    admin: Connection,
+    ask: Ask,
 ) -> None:
     purge_id = purge().body["purge_id"]
+    shown = {404: 404}.get(status, 200)
+    assert get(ask, f"/purges/{purge_id}", groups=groups).status == shown
     assert undo(purge_id, groups=groups).status == status
     assert (rows(admin, "dead_letter_purge")[0]["undone_by"] is None) == (status != 200)
 
 
 @pytest.mark.parametrize("purge_id", [uuid4(), "1", "x" * 40])
-def test_a_purge_that_is_not_there_is_not_undone(purge_id: object, undo: Callable[..., Answer], acme: UUID) -> None:
-    assert undo(purge_id).status == 404
+def test_a_purge_that_is_not_there_is_not_undone(
+    purge_id: object, undo: Callable[..., Answer], ask: Ask, acme: UUID
+) -> None:
+    assert undo(purge_id).status == get(ask, f"/purges/{purge_id}").status == 404
 
 
 def test_purges_are_listed_page_by_page_the_newest_first(

@@ -2,7 +2,7 @@
 
 import { useEffect, useId, useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { ask, change, LIVE_SECONDS, useAnswer } from "../api.js";
+import { ask, change, etagOf, LIVE_SECONDS, useAnswer } from "../api.js";
 import { Dialog } from "../dialog.js";
 import { Done, Failure, Notice, Pages, Status, useTitle, Waiting, Who } from "../parts.js";
 import { go, usePlace } from "../place.js";
@@ -86,7 +86,7 @@ function Undo({ purge, done }) {
     setBusy(true);
     setFailure(null);
     try {
-      await change("POST", `admin/dlq/purges/${purge.purge_id}/undo`);
+      await change("POST", `admin/dlq/purges/${purge.purge_id}/undo`, null, { etag: etagOf(purge.version) });
       done("The letters are had back.");
     } catch (error) {
       setFailure(error);
@@ -101,7 +101,8 @@ function Undo({ purge, done }) {
 function PurgeDialog({ tenant, close, done }) {
   const [before, setBefore] = useState("");
   const [statuses, setStatuses] = useState(["resolved", "ignored"]);
-  const [plan, setPlan] = useState(null); // what the API says it would do, or { error }
+  const [plan, setPlan] = useState(null); // what the API says it would do, with its ETag, or { error }
+  const [round, setRound] = useState(0); // it is asked again when that has changed
   const [typed, setTyped] = useState("");
   const [busy, setBusy] = useState(false);
   const [failure, setFailure] = useState(null);
@@ -114,22 +115,26 @@ function PurgeDialog({ tenant, close, done }) {
     setPlan(null);
     if (ready) {
       change("DELETE", "admin/dlq/purge", null, { query }).then(
-        ({ data }) => gone || setPlan(data),
+        ({ data, etag }) => gone || setPlan({ ...data, etag }),
         (error) => gone || setPlan({ error }),
       );
     }
     return () => (gone = true);
-  }, [before, statuses.join()]);
+  }, [before, statuses.join(), round]);
   const submit = async (event) => {
     event.preventDefault();
     setBusy(true);
     setFailure(null);
     try {
-      const { data } = await change("DELETE", "admin/dlq/purge", null, { query: { ...query, confirm: typed } });
+      const wanted = { query: { ...query, confirm: typed }, etag: plan.etag };
+      const { data } = await change("DELETE", "admin/dlq/purge", null, wanted);
       done(data.is_complete ? `${number(data.hidden)} letters are out of sight.` : "The letters go out of sight by and by.");
     } catch (error) {
       setFailure(error);
       setBusy(false);
+      if (error.status === 412) {
+        setRound(round + 1);
+      }
     }
   };
   const turn = (status) => (event) =>

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from counterfoil.db import Connection
 from counterfoil.dead_letters import audit
+from counterfoil.dead_letters.actions import VersionError
 from counterfoil.dead_letters.audit import Operation
 
 Settled = Literal["retried", "resolved", "ignored"]
@@ -45,6 +46,11 @@ class Purge:
     def undo_until(self) -> datetime:
         """When it is too late to undo it."""
         return self.requested_at + UNDO_WITHIN
+
+    @property
+    def version(self) -> int:
+        """Grows when it is undone, and with none of its steps."""
+        return 1 if self.undone_at is None else 2
 
 
 _MEANT = """
@@ -113,17 +119,25 @@ def find(connection: Connection, purge_id: UUID) -> Purge | None:
     return None if row is None else Purge(*row)
 
 
+_LOCK = f"SELECT {_COLUMNS} FROM dead_letter_purge WHERE id = %s FOR UPDATE"  # noqa: S608
 _UNDO = f"""
 UPDATE dead_letter_purge SET undone_by = %(by)s, undone_at = %(now)s, is_complete = false
 WHERE id = %(id)s AND undone_at IS NULL AND requested_at > %(since)s RETURNING {_COLUMNS}
 """  # noqa: S608
 
 
-def undo(connection: Connection, purge_id: UUID, *, by: str, now: datetime) -> Purge | None:
+def undo(connection: Connection, purge_id: UUID, *, version: int, by: str, now: datetime) -> Purge | None:
     """Have a purge's letters back, as they were but for their version. None where it is undone, or too late.
 
     The audit trail is written as by `request`.
+
+    Raises:
+        VersionError: it is not at `version` any more.
     """
+    row = connection.execute(_LOCK.encode(), [purge_id]).fetchone()
+    seen = None if row is None else Purge(*row).version
+    if seen not in {None, version}:
+        raise VersionError(f"The purge was changed meanwhile: it is at version {seen}.")
     values = {"id": purge_id, "by": by, "now": now, "since": now - UNDO_WITHIN}
     row = connection.execute(_UNDO.encode(), values).fetchone()
     if row is None:
