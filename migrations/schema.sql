@@ -458,6 +458,12 @@ CREATE TABLE public.audit_head (
 
 ALTER TABLE ONLY public.audit_head FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.audit_salt_of_nobody (
+    is_only boolean DEFAULT true NOT NULL,
+    salt bytea DEFAULT (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())) NOT NULL,
+    CONSTRAINT audit_salt_of_nobody_is_only_check CHECK (is_only)
+);
+
 CREATE TABLE public.breaker (
     name text NOT NULL,
     generation bigint DEFAULT 0 NOT NULL,
@@ -1557,6 +1563,9 @@ ALTER TABLE ONLY public.audit_entry
 
 ALTER TABLE ONLY public.audit_head
     ADD CONSTRAINT audit_head_tenant_id_key UNIQUE NULLS NOT DISTINCT (tenant_id);
+
+ALTER TABLE ONLY public.audit_salt_of_nobody
+    ADD CONSTRAINT audit_salt_of_nobody_pkey PRIMARY KEY (is_only);
 
 ALTER TABLE ONLY public.breaker
     ADD CONSTRAINT breaker_pkey PRIMARY KEY (name);
@@ -2724,6 +2733,8 @@ GRANT SELECT,INSERT ON TABLE public.audit_entry TO counterfoil_delivery;
 
 GRANT SELECT ON TABLE public.audit_head TO counterfoil_worker;
 GRANT SELECT ON TABLE public.audit_head TO counterfoil_delivery;
+
+GRANT SELECT ON TABLE public.audit_salt_of_nobody TO counterfoil_delivery;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.breaker TO counterfoil_delivery;
 

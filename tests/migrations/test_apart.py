@@ -40,7 +40,7 @@ def test_a_table_without_a_tenant_is_closed_to_the_functions_but_for_what_is_eve
         # whose id is the tenant: row-level security binds it below
         *(
             (name, role)
-            for name in ("breaker", "mapping_pause", "queue_pause")
+            for name in ("audit_salt_of_nobody", "breaker", "mapping_pause", "queue_pause")
             for role in ("counterfoil_delivery", "counterfoil_keeper")
         ),
         # a service that is away is away for everybody; a worker reads a breaker in a transaction of the delivery role
