@@ -4,7 +4,7 @@ Each function runs in a transaction that sees one tenant alone, or, for the lett
 be read; their tenant is None), as the delivery role: `transaction`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -159,6 +159,14 @@ def page(  # a page is this many facts
     return _entries(connection, _PAGE, tenant_id, wanted, limit, after, offset=offset)
 
 
+def places(
+    connection: Connection, tenant_id: UUID | None, wanted: Wanted, *, limit: int, after: Place | None = None
+) -> list[Place]:
+    """As `page`, where they are, and nothing else of them."""
+    rows = _rows(connection, _PAGE, "d.dlq_timestamp, d.job_id", tenant_id, wanted, limit, after, offset=0)
+    return [Place(*row) for row in rows]
+
+
 def of_groups(  # a page is this many facts
     connection: Connection,
     tenant_id: UUID | None,
@@ -200,6 +208,20 @@ def _entries(
     after: Place | None,
     **among: object,
 ) -> list[Entry]:
+    rows = _rows(connection, statement, _COLUMNS, tenant_id, wanted, limit, after, **among)
+    return [Entry(*row) for row in rows]
+
+
+def _rows(  # a page is this many facts
+    connection: Connection,
+    statement: str,
+    columns: str,
+    tenant_id: UUID | None,
+    wanted: Wanted,
+    limit: int,
+    after: Place | None,
+    **among: object,
+) -> Iterable[tuple[Any, ...]]:
     values = {
         "tenant": tenant_id,
         "statuses": list(wanted.statuses),
@@ -213,8 +235,8 @@ def _entries(
         **among,
     }
     conditions = " ".join(text for name, text in CONDITIONS.items() if values[name] is not None)
-    complete = statement.format(columns=_COLUMNS, conditions=conditions)
-    return [Entry(*row) for row in connection.execute(about(complete, tenant_id), values)]
+    complete = statement.format(columns=columns, conditions=conditions)
+    return connection.execute(about(complete, tenant_id), values)
 
 
 _OWNER = """

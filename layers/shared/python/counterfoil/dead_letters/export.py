@@ -25,7 +25,7 @@ from uuid import UUID
 
 from counterfoil.db import Connection
 from counterfoil.dead_letters import entries, search
-from counterfoil.dead_letters.entries import Details, Entry, Place, Wanted
+from counterfoil.dead_letters.entries import Details, Place, Wanted
 from counterfoil.dead_letters.redaction import redact
 from counterfoil.documents.output.payload import cell
 
@@ -118,12 +118,12 @@ def batches(begin: Open, tenant_id: UUID, selection: Selection, after: Place | N
     while True:
         with begin() as connection:
             found, next_ = _page(connection, tenant_id, selection, next_)
-            sizes: dict[UUID, int] = dict(connection.execute(_SIZES, [[entry.job_id for entry in found]]).fetchall())
+            sizes: dict[UUID, int] = dict(connection.execute(_SIZES, [[place.job_id for place in found]]).fetchall())
         for few in _portions(found, sizes):
             with begin() as connection:
-                values = {"ids": [entry.job_id for entry in few], "tenant": tenant_id}
+                values = {"ids": [place.job_id for place in few], "tenant": tenant_id}
                 letters = [Details(*row) for row in connection.execute(_WHOLE.encode(), values)]
-            yield Batch(letters, _place(few[-1]))
+            yield Batch(letters, few[-1])
         if next_ is None:
             return
         yield Batch((), next_)
@@ -131,31 +131,27 @@ def batches(begin: Open, tenant_id: UUID, selection: Selection, after: Place | N
 
 def _page(
     connection: Connection, tenant_id: UUID, selection: Selection, after: Place | None
-) -> tuple[Sequence[Entry], Place | None]:
-    """Letters, and where they end if there is more."""
+) -> tuple[Sequence[Place], Place | None]:
+    """Where letters are, and where they end if there is more."""
     if selection.text is not None:
         found = search.page(connection, tenant_id, selection.text, selection.wanted, limit=PAGE, after=after)
-        return found.entries, found.next
-    more = entries.page(connection, tenant_id, selection.wanted, limit=PAGE, after=after)
-    return more, _place(more[-1]) if len(more) == PAGE else None
+        return [Place(entry.dlq_timestamp, entry.job_id) for entry in found.entries], found.next
+    more = entries.places(connection, tenant_id, selection.wanted, limit=PAGE, after=after)
+    return more, more[-1] if len(more) == PAGE else None
 
 
-def _portions(found: Sequence[Entry], sizes: Mapping[UUID, int]) -> Iterator[Sequence[Entry]]:
-    few: list[Entry] = []
+def _portions(found: Sequence[Place], sizes: Mapping[UUID, int]) -> Iterator[Sequence[Place]]:
+    few: list[Place] = []
     size = 0
-    for entry in found:
-        more = sizes.get(entry.job_id, 0)
+    for place in found:
+        more = sizes.get(place.job_id, 0)
         if few and size + more > MOST_BYTES:
             yield few
             few, size = [], 0
-        few.append(entry)
+        few.append(place)
         size += more
     if few:
         yield few
-
-
-def _place(entry: Entry) -> Place:
-    return Place(entry.dlq_timestamp, entry.job_id)
 
 
 # -- telling ---------------------------------------------------------------------------------------------------------
@@ -185,12 +181,15 @@ def _told(letter: Details, tenant: str, *, hides: bool) -> dict[str, Any]:
     return {name: whole[name] for name in FIELDS}
 
 
+_PATHS = [column.split(".") for column in COLUMNS]
+
+
 def _cells(told: Mapping[str, Any]) -> Iterator[str | int]:
-    for column in COLUMNS:
-        value: Any = told
-        for name in column.split("."):
-            value = value.get(name) if isinstance(value, Mapping) else None
-        if isinstance(value, Mapping | list):  # which begins with a bracket
+    for first, *rest in _PATHS:
+        value: Any = told[first]
+        for name in rest:
+            value = value.get(name) if isinstance(value, dict) else None
+        if isinstance(value, dict | list):  # which begins with a bracket
             yield _json(value).replace(";", "\\u003b").replace("|", "\\u007c")
         else:
             yield value if isinstance(value, int) and not isinstance(value, bool) else cell(value)

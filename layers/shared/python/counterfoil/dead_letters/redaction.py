@@ -15,6 +15,7 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from stdnum import iban
@@ -90,8 +91,8 @@ def _rule_of(name: str, among: Mapping[str, Any], rule: _Rule) -> _Rule:
     """How what stands under a name is shown: below a secret everything is one."""
     if rule is not _open:
         return rule
-    plain = _plain(name)
-    if (secret := _rule_of_secret(name, plain)) is not None:
+    plain, secret = _kept(name) if len(name) <= _LONGEST_KEPT else _known(name)
+    if secret is not None:
         return secret
     if plain.startswith("body") or plain.endswith("body"):
         return _unless_counted
@@ -104,16 +105,24 @@ def _rule_of(name: str, among: Mapping[str, Any], rule: _Rule) -> _Rule:
     return _open
 
 
-def _rule_of_secret(name: str, plain: str) -> _Rule | None:
+def _known(name: str) -> tuple[str, _Rule | None]:
+    """A name without what does not matter in it, and how a secret under it is shown, if it tells of one."""
+    plain = _plain(name)
     if name == _CONVERSATION:
-        return _unless_uuid
+        return plain, _unless_uuid
     if any(secret in plain for secret in _SECRET_NAMES):
-        return _unless_counted if plain.endswith("tokens") else _secret
-    return _secret if {word.casefold() for word in _WORDS.findall(name)[-1:]} & _SECRET_WORDS else None
+        return plain, _unless_counted if plain.endswith("tokens") else _secret
+    ends_with = {word.casefold() for word in _WORDS.findall(name)[-1:]}
+    return plain, _secret if ends_with & _SECRET_WORDS else None
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.casefold())
+
+
+_LONGEST_KEPT = 64
+_kept = lru_cache(maxsize=2048)(_known)
+"""The same names stand in a million letters. Long ones, which are few, would take memory."""
 
 
 def _secret(value: Any) -> Any:
