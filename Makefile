@@ -51,7 +51,7 @@ bench-matching: setup  ## Measure matching on labelled sets, beside others (DATA
 bench-tasks: setup  ## Talk to a failing model on the local cloud while workers are killed (TASKS=2000 messages)
 	@COUNTERFOIL_CHAT_TASKS=$(TASKS) .venv/bin/python -m pytest tests/e2e/test_tasks.py
 
-bench-dead-letters: setup  ## Ask for pages, searches and groups of ten million dead letters that are made up
+bench-dead-letters: setup  ## Ask for pages, searches and groups of ten million dead letters that are made up, and export a million
 	@.venv/bin/python -m tests.benchmarks.dead_letters
 
 bench-bulk-retry: setup  ## Try a million dead letters again while those who do it are killed (LETTERS=1000000)

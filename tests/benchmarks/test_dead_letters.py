@@ -1,7 +1,9 @@
 """The benchmark of dead letters asks for what is there: a question that finds nothing is quick, whatever there is."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 from random import Random
+from uuid import uuid4
 
 import pytest
 
@@ -9,7 +11,7 @@ from cli.postgres import Server
 from counterfoil.db import Database
 from counterfoil.dead_letters import groups
 from counterfoil.dead_letters.entries import STATUSES
-from tests.benchmarks import dead_letters
+from tests.benchmarks import dead_letters, letters_export
 from tests.benchmarks.scale import database as scale
 
 LETTERS = 20_000
@@ -44,6 +46,33 @@ def test_counts_made_at_once_are_those_of_the_letters(worker_url: str):
         assert connection.execute("SELECT count(*) FROM dead_letter").fetchone() == (counted,)
     database.close()
     assert 0.5 * LETTERS < counted < 0.7 * LETTERS
+
+
+def test_files_of_its_letters_are_exported_and_have_each_of_them_once(
+    worker_url: str, postgres: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    wrong = letters_export.report(postgres, "letters", scale.tenant_id(0), tmp_path, many=3_000)
+
+    assert wrong == []
+    table = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [row[:2] for row in table] == [["csv", "3000"], ["json", "3000"]]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_that_takes_too_much_memory_is_wrong(
+    worker_url: str, postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(letters_export, "MOST_MEGABYTES", 1.0)
+
+    wrong = letters_export.report(postgres, "letters", scale.tenant_id(0), tmp_path, many=10)
+
+    assert wrong == [f"{format_}: more than 1 MB (10^6 bytes) of memory" for format_ in ("csv", "json")]
+
+
+def test_letters_that_a_file_lacks_or_has_too_often_are_counted():
+    first, second, stranger = uuid4(), uuid4(), uuid4()
+    found = letters_export.faults([first, first, stranger], {first, second})
+    assert found == ["1 letters are missing", "1 letters are not meant", "1 letters are in it again"]
 
 
 def _content(found: object) -> object:

@@ -1,12 +1,16 @@
 """One large export in a process of its own: `python -m tests.dead_letters.export_once URL WORKER_URL TENANT FORMAT`.
 
-Prints, as JSON, the process's peak in MiB, and how many bytes and parts it wrote. S3 takes them and keeps none.
+Prints, as JSON, the process's peak in MiB, how many letters, bytes and parts it wrote, and in how many seconds. In the
+place of S3 stands the file of `--into`, else nothing.
 """
 
 import argparse
 import json
+import os
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from time import perf_counter
+from typing import Any, BinaryIO
 from uuid import UUID
 
 from counterfoil import aws
@@ -22,13 +26,15 @@ from tests.memory import peak_megabytes
 class _S3:
     """S3, as far as it is used."""
 
-    def __init__(self) -> None:
+    def __init__(self, into: BinaryIO) -> None:
+        self._into = into
         self.parts: list[int] = []
 
     def create_multipart_upload(self, **_: Any) -> dict[str, str]:
         return {"UploadId": "1"}
 
     def upload_part(self, *, Body: bytes, **_: Any) -> dict[str, str]:  # noqa: N803  # as S3 has it
+        self._into.write(Body)
         self.parts.append(len(Body))
         return {"ETag": "etag"}
 
@@ -43,21 +49,33 @@ def main() -> None:
     parser.add_argument("worker_url")
     parser.add_argument("tenant", type=UUID)
     parser.add_argument("format")
+    parser.add_argument("--since", type=datetime.fromisoformat, help="Of letters that died then or later.")
+    parser.add_argument("--hides", action="store_true", help="Without secrets, as for who is no admin.")
+    parser.add_argument("--into", type=Path, default=Path(os.devnull), help="What was uploaded.")
     given = parser.parse_args()
-    s3 = _S3()
-    aws.client = lambda _: s3  # type: ignore[assignment]
     now = datetime.now(UTC)
     asking = Database(given.worker_url)
     with asking.tenant(given.tenant) as connection:
-        wish = Wish(given.tenant, Selection(Wanted()), given.format, hides=False, by="ann", now=now)
-        exports.request(connection, wish)
+        selection = Selection(Wanted(since=given.since))
+        wish = Wish(given.tenant, selection, given.format, hides=given.hides, by="ann", now=now)
+        wanted = exports.request(connection, wish).id
     asking.close()
     database = Database(given.url)
     bench = Bench(database, "uploads", lambda: now, lambda: 60.0)
-    while bench.step():
-        pass
+    with given.into.open("wb") as into:
+        s3 = _S3(into)
+        aws.client = lambda _: s3  # type: ignore[assignment]
+        began = perf_counter()
+        while bench.step():
+            pass
+        seconds = perf_counter() - began
+    with database.delivery() as connection:
+        written = exports.find(connection, wanted)
     database.close()
-    print(json.dumps({"peak": peak_megabytes(), "bytes": sum(s3.parts), "parts": len(s3.parts)}))  # noqa: T201
+    assert written is not None
+    assert written.state == "ready"
+    told = {"letters": written.letters, "bytes": sum(s3.parts), "parts": len(s3.parts), "seconds": seconds}
+    print(json.dumps({**told, "peak": peak_megabytes()}))  # noqa: T201
 
 
 if __name__ == "__main__":
