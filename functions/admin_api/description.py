@@ -45,6 +45,8 @@ def described(api: APIGatewayHttpResolver) -> dict[str, Any]:
             } | {"500": problem_response(500)}
             for parameter in operation.get("parameters", ()):
                 parameter["schema"] = _not_null(parameter["schema"])
+                if parameter["in"] == "header":
+                    parameter["name"] = parameter["name"].title()  # Powertools looks for headers in small letters
             if method == "get" and "application/json" in operation["responses"]["200"].get("content", {}):
                 _say_how_to_ask_again(operation)
     for name in _POWERTOOLS_OWN:

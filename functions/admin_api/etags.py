@@ -13,7 +13,7 @@ from counterfoil.dead_letters.actions import VersionError
 from counterfoil.errors import RejectedRequestError
 
 _TAG = re.compile(r'(?:W/)?("[\x21\x23-\x7e\x80-\U0010ffff]*")')
-_STRONG = re.compile(r'"(\d{1,9})"')
+_STRONG = re.compile(r'"(\d{1,18})"')
 _DIGITS = 32
 """Of a tag: 128 bits of SHA-256."""
 

@@ -1,7 +1,8 @@
 """`/api/users`: people who may be offered to one another, whom they block, and what they are offered.
 
 Programs of a tenant ask for its users. Looking takes the role viewer for the tenant, changing takes operator; users of
-other tenants are answered as users who do not exist.
+other tenants are answered as users who do not exist. Who puts a profile in the place of another one names its version
+in If-Match; who deletes or blocks means whatever there is by then.
 """
 
 import re
@@ -18,6 +19,7 @@ from counterfoil.offers.profiles import MOST_TRAITS, Gender, JobState
 from functions.admin_api import request
 from functions.admin_api.allowance import Change
 from functions.admin_api.caller import Caller
+from functions.admin_api.etags import seen
 from functions.admin_api.problems import NotFoundError
 from functions.admin_api.tenancy import slug_of, viewed
 
@@ -88,6 +90,7 @@ class UserProfile(BaseModel):
     reach_km: int
     traits: list[float | None]
     changed_at: datetime
+    version: int = Field(description="Grows with each change; who puts another in its place names it in If-Match.")
 
 
 class Offer(BaseModel):
@@ -136,12 +139,16 @@ class BlockedUsers(BaseModel):
     next: str | None = Field(description="Give it as `cursor` for the page that follows; null: this is the last one.")
 
 
-def put(user_id: str, named: str | None, form: ProfileForm, change: Change) -> tuple[int, UserProfile]:
-    """Keep a profile: a new one (201), or in the place of the one that there is (200).
+def put(
+    user_id: str, named: str | None, form: ProfileForm, condition: str | None, change: Change
+) -> tuple[int, UserProfile]:
+    """Keep a profile: a new one (201), or in the place of the one that If-Match names (200).
 
     Raises:
         RejectedRequestError: it makes no sense.
         UserTakenError: the id is not to be had.
+        NoConditionError, ProfileUnseenError: there is one, and If-Match is missing or names none.
+        VersionError, ProfileChangedError: If-Match names another version, or there is none.
         ForbiddenError, NotFoundError, TooManyError: see `Change.admit`.
         DatabaseUnavailableError: this cannot be done just now.
     """
@@ -152,11 +159,12 @@ def put(user_id: str, named: str | None, form: ProfileForm, change: Change) -> t
         **{name: getattr(form, name) for name in ProfileForm.model_fields}, changed_at=change.now
     )
     profiles.check(profile, change.now)
+    version = None if condition is None else seen(condition)
     with change.database.tenant(tenant_id) as connection:
-        is_new = profiles.put(connection, tenant_id, id_, profile)
+        profiles.put(connection, tenant_id, id_, profile, seen=version)
         kept = profiles.show(connection, id_)
     assert kept is not None  # it was written in this transaction
-    return (201 if is_new else 200), _told(id_, slug, kept)
+    return (201 if version is None else 200), _told(id_, slug, kept)
 
 
 def show(user_id: str, named: str | None, caller: Caller, database: Database) -> UserProfile:
@@ -258,4 +266,4 @@ def _must(found: bool) -> None:
 
 
 def _told(user_id: UUID, slug: str, profile: profiles.Profile) -> UserProfile:
-    return UserProfile(user_id=user_id, tenant=slug, **vars(profile))
+    return UserProfile(user_id=user_id, tenant=slug, version=profile.version, **vars(profile))

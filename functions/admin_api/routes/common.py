@@ -29,6 +29,7 @@ TenantOrNobody = Annotated[
     Query(description="A tenant's slug; `-` for what is nobody's, which is for those who are of all tenants."),
 ]
 IfMatch = Annotated[str | None, Header(alias="If-Match", description="The ETag of what is changed, as seen; needed.")]
+IfNoneMatch = Annotated[str | None, Header(alias="If-None-Match", description="The ETag of before.")]
 VERSIONED: dict[str, OpenAPIResponseHeader] = {"ETag": {"description": "Its version.", "schema": {"type": "string"}}}
 """Headers of an answer, as the description has them."""
 

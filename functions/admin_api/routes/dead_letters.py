@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
-from aws_lambda_powertools.event_handler.openapi.params import Header, Query
+from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from counterfoil.dead_letters import entries
 from functions.admin_api import dead_letters, tasks
@@ -17,6 +17,7 @@ from functions.admin_api.routes.common import (
     VERSIONED,
     Cursor,
     Id,
+    IfNoneMatch,
     Limit,
     TenantOrNobody,
     answer,
@@ -102,9 +103,7 @@ def list_groups(
 
 
 @routes.get("/api/admin/dlq/<job_id>", summary="Show a dead letter", tags=["dead letters"], responses=_LETTER)
-def show_dead_letter(
-    job_id: Id, known: Annotated[str | None, Header(alias="If-None-Match", description="The ETag of before.")] = None
-) -> Response[dead_letters.Letter | None]:
+def show_dead_letter(job_id: Id, known: IfNoneMatch = None) -> Response[dead_letters.Letter | None]:
     """One dead letter with its payload and its earlier deaths."""
     only()
     letter = dead_letters.shown(job_id, caller(), database())

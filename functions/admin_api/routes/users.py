@@ -4,14 +4,17 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
-from aws_lambda_powertools.event_handler.openapi.params import Body, Query
+from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Query
 
 from functions.admin_api import users
+from functions.admin_api.etags import etag, names
 from functions.admin_api.problems import responses
 from functions.admin_api.routes.common import (
     PAGE,
+    VERSIONED,
     Cursor,
     Id,
+    IfNoneMatch,
     Limit,
     OneTenant,
     answer,
@@ -25,37 +28,42 @@ from functions.admin_api.routes.common import (
 routes = routes_of()
 FORMS = (users.ProfileForm,)
 """Of bodies."""
+_KEPT = responses(
+    {201: (users.UserProfile, "It is new."), 200: (users.UserProfile, "It is in the place of the one before.")},
+    *(400, 404, 409, 412, 413, 415, 422, 428, 429),
+)
+_KEPT[200]["headers"] = _KEPT[201]["headers"] = VERSIONED
+_SHOWN = responses(
+    {200: (users.UserProfile, "The profile."), 304: (None, "It is still the one that If-None-Match names.")}, 404, 422
+)
+_SHOWN[200]["headers"] = VERSIONED
 _BLOCK = "/api/users/<user_id>/blocks/<blocked_id>"
 
 
-@routes.put(
-    "/api/users/<user_id>/profile",
-    summary="Keep a user's profile",
-    tags=["users"],
-    responses=responses(
-        {201: (users.UserProfile, "It is new."), 200: (users.UserProfile, "It is in the place of the one before.")},
-        *(400, 404, 409, 413, 415, 422, 429),
-    ),
-)
+@routes.put("/api/users/<user_id>/profile", summary="Keep a user's profile", tags=["users"], responses=_KEPT)
 def put_profile(
-    user_id: Id, profile: Annotated[users.ProfileForm, Body()], tenant: OneTenant = None
+    user_id: Id,
+    profile: Annotated[users.ProfileForm, Body()],
+    tenant: OneTenant = None,
+    condition: Annotated[
+        str | None, Header(alias="If-Match", description="The ETag of the profile before, as seen; a new one has none.")
+    ] = None,
 ) -> Response[users.UserProfile]:
-    """A person who may be offered to others from the next 9:00 where he is; the whole profile, whatever there was."""
+    """A person who may be offered to others from the next 9:00 where he is; the whole profile, in the place of any."""
     only("tenant")
-    status, kept = users.put(user_id, tenant, profile, change())
-    return answer(status, kept)
+    status, kept = users.put(user_id, tenant, profile, condition, change())
+    return answer(status, kept, {"ETag": etag(kept.version)})
 
 
-@routes.get(
-    "/api/users/<user_id>/profile",
-    summary="Show a user's profile",
-    tags=["users"],
-    responses=responses({200: (users.UserProfile, "The profile.")}, 404, 422),
-)
-def show_profile(user_id: Id, tenant: OneTenant = None) -> Response[users.UserProfile]:
+@routes.get("/api/users/<user_id>/profile", summary="Show a user's profile", tags=["users"], responses=_SHOWN)
+def show_profile(
+    user_id: Id, tenant: OneTenant = None, known: IfNoneMatch = None
+) -> Response[users.UserProfile | None]:
     """A profile as it is kept."""
     only("tenant")
-    return answer(200, users.show(user_id, tenant, caller(), database()))
+    found = users.show(user_id, tenant, caller(), database())
+    headers = {"ETag": etag(found.version)}
+    return Response(304, headers=headers) if names(known, found.version) else answer(200, found, headers)
 
 
 @routes.delete(

@@ -24,7 +24,7 @@ from tests.documents.matching.office import Office
 from tests.documents.matching.papers import invoice, line, order
 from tests.documents.matching.test_judge import TWICE
 from tests.documents.test_acceptance import compute
-from tests.factories import make_jobs, make_pool, make_profile, make_shard, make_task
+from tests.factories import NOW, make_jobs, make_pool, make_profile, make_shard, make_task
 from tests.functions.admin_api.conftest import CLAIMS, begin_session
 from tests.functions.mappings import MAPPING, FakeLambda
 
@@ -70,6 +70,8 @@ class Asked:
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
     body: object = ""
+    seen: int = 1
+    """The version of what is changed, if it has one."""
 
 
 @dataclass(frozen=True)
@@ -147,11 +149,11 @@ def _difference(things: Things) -> object:
     return {"cluster": cluster, "document": document, "code": "price_mismatch", **figures}
 
 
-def _user(role: Role, what: str, *answers: int, body: object = "") -> Right:
+def _user(role: Role, what: str, *answers: int, body: object = "", seen: int = 1) -> Right:
     return Right(
         role,
         "tenant",
-        lambda things: Asked(f"/api/users/{things.user}/{what}", {"tenant": things.slug}, body),
+        lambda things: Asked(f"/api/users/{things.user}/{what}", {"tenant": things.slug}, body, seen),
         frozenset(answers or {200}),
     )
 
@@ -176,6 +178,8 @@ PROFILE = {
     "reach_km": 50,
 }
 """One that is sound."""
+KEPT = int(NOW.timestamp()) * 1_000_000
+"""The version of a profile as tests make it."""
 DECIDED = (200, 409)
 """A second decision about the same documents is in conflict with the first."""
 RIGHTS: dict[str, Right] = {
@@ -289,7 +293,7 @@ RIGHTS: dict[str, Right] = {
         )
         for word in ("pause", "resume")
     },
-    "PUT /api/users/{user_id}/profile": _user(Role.OPERATOR, "profile", body=PROFILE),
+    "PUT /api/users/{user_id}/profile": _user(Role.OPERATOR, "profile", body=PROFILE, seen=KEPT),
     "GET /api/users/{user_id}/profile": _user(Role.VIEWER, "profile"),
     "DELETE /api/users/{user_id}/profile": _user(Role.OPERATOR, "profile", 204),
     **{

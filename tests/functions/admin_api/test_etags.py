@@ -1,4 +1,4 @@
-"""If-None-Match, as clients and the caches between may write it, and what is answered to it."""
+"""If-None-Match, as clients and the caches between may write it, and what is answered to it; who needs If-Match."""
 
 from typing import Any
 from uuid import UUID
@@ -72,8 +72,39 @@ def test_a_change_is_made_whatever_is_known_of_its_answer(ask: Ask, acme: UUID) 
     assert (answer.status, "ETag" in answer.headers) == (202, False)
 
 
+MAKES_SOMETHING = {
+    "POST /api/uploads",
+    "POST /api/tasks",
+    *(f"POST /api/admin/dlq/bulk-{word}" for word in ("retry", "resolve", "ignore")),
+    "PUT /api/users/{user_id}/blocks/{blocked_id}",
+}
+ENDS_WHATEVER_THERE_IS = {
+    "POST /api/tasks/{job_id}/cancel",
+    "DELETE /api/chat/sessions/{session_id}",
+    "DELETE /api/users/{user_id}/profile",
+    "DELETE /api/users/{user_id}/blocks/{blocked_id}",
+}
+NAMES_WHAT_WAS_SEEN_IN_ITS_BODY = {
+    *(f"POST /api/admin/reviews/{word}" for word in ("merge", "split", "accept", "dispute")),
+    *(f"POST /api/admin/reviews/{{document_id}}/{word}" for word in ("confirm", "reject")),
+}
+
+
+def test_whatever_else_changes_something_that_there_is_takes_if_match() -> None:
+    takes = set()
+    for operation, told in described(document()).items():
+        if "If-Match" in [parameter["name"] for parameter in told.get("parameters", ())]:
+            takes.add(operation)
+            assert {"412", "428"} <= told["responses"].keys(), operation
+    changing = {operation for operation in described(document()) if not operation.startswith("GET ")}
+
+    assert changing - takes == MAKES_SOMETHING | ENDS_WHATEVER_THERE_IS | NAMES_WHAT_WAS_SEEN_IN_ITS_BODY
+
+
 def test_every_get_says_that_it_may_be_asked_again() -> None:
     for operation, told in described(document()).items():
+        headers = [one["name"].lower() for one in told.get("parameters", ()) if one["in"] == "header"]
+        assert len(headers) == len(set(headers)), operation
         if operation.startswith("GET ") and "application/json" in told["responses"]["200"].get("content", {}):
             assert "ETag" in told["responses"]["200"]["headers"], operation
             assert "304" in told["responses"], operation

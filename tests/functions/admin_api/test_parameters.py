@@ -12,7 +12,6 @@ from tests.functions.admin_api.conftest import Ask
 from tests.functions.admin_api.rights import RIGHTS, World, described, parts, surround
 
 OPERATIONS = described(document())
-SEEN = {"if-match": '"1"'}
 MISSPELT = {"tenent": "acme"}
 
 
@@ -35,7 +34,7 @@ def test_a_parameter_that_no_route_knows_is_named_by_each_and_nothing_is_done(as
                 path=asked.path,
                 query={**asked.query, **more},
                 groups="[admin tenant:*]",
-                headers=SEEN,
+                headers={"if-match": f'"{asked.seen}"'},
             )
             for more in (MISSPELT, {})
         )

@@ -41,24 +41,78 @@ def test_a_profile_is_kept_as_it_was_given_and_shown_so(users: Users) -> None:
     kept = users("PUT", "profile", given)
 
     assert kept.status == 201
-    assert kept.body | {"changed_at": ""} == {
+    assert kept.body | {"changed_at": "", "version": 0} == {
         **given,
         "user_id": str(USER),
         "tenant": "acme",
         "is_active": True,
         "traits": [0.25, None, -1.0, 0.123457, 0.0],
         "changed_at": "",
+        "version": 0,
     }
-    assert users("GET", "profile", groups=VIEWER).body == kept.body
+    shown = users("GET", "profile", groups=VIEWER)
+    assert shown.body == kept.body
+    assert shown.headers["ETag"] == kept.headers["ETag"] == f'"{kept.body["version"]}"'
+    assert users("GET", "profile", groups=VIEWER, headers={"if-none-match": kept.headers["ETag"]}).status == 304
+
+
+def seen(answer: Answer) -> dict[str, dict[str, str]]:
+    return {"headers": {"if-match": answer.headers["ETag"]}}
 
 
 def test_another_profile_is_put_in_the_place_of_the_whole_first_one(users: Users) -> None:
-    users("PUT", "profile", profile(traits=[1], is_active=False))
+    first = users("PUT", "profile", profile(traits=[1], is_active=False))
 
-    second = users("PUT", "profile", profile(reach_km=20100, timezone="Pacific/Chatham"))
+    second = users("PUT", "profile", profile(reach_km=20100, timezone="Pacific/Chatham"), **seen(first))
 
     assert second.status == 200
     assert (second.body["traits"], second.body["is_active"], second.body["timezone"]) == ([], True, "Pacific/Chatham")
+    assert second.body["version"] > first.body["version"]
+
+
+def test_of_two_who_change_a_profile_at_once_the_second_is_told(users: Users) -> None:
+    both_saw = users("PUT", "profile", PROFILE)
+    users("PUT", "profile", profile(reach_km=60), **seen(both_saw))
+
+    late = users("PUT", "profile", profile(reach_km=70), **seen(both_saw))
+
+    assert (late.status, late.body["detail"]) == (412, "The profile was changed meanwhile.")
+    kept = users("GET", "profile")
+    assert kept.body["reach_km"] == 60
+    assert users("PUT", "profile", profile(reach_km=70), **seen(kept)).status == 200
+
+
+@pytest.mark.parametrize("condition", [None, "", "*", '"1"', 'W/"1"'])
+def test_a_profile_that_nobody_has_looked_at_is_not_replaced(users: Users, condition: str | None) -> None:
+    users("PUT", "profile", PROFILE)
+
+    headers = {} if condition is None else {"if-match": condition}
+    answer = users("PUT", "profile", profile(reach_km=60), headers=headers)
+
+    assert answer.status == (428 if condition in {None, "", "*"} else 412), answer.body
+    assert users("GET", "profile").body["reach_km"] == PROFILE["reach_km"]
+
+
+def test_a_profile_that_is_gone_is_not_made_anew_by_who_would_change_it(users: Users) -> None:
+    first = users("PUT", "profile", PROFILE)
+    users("DELETE", "profile")
+
+    answer = users("PUT", "profile", PROFILE, **seen(first))
+
+    assert (answer.status, answer.body["detail"]) == (412, "There is no such profile any more.")
+    assert users("GET", "profile").status == 404
+
+
+def test_the_version_of_a_profile_grows_though_the_clock_of_who_changes_it_is_behind(
+    users: Users, admin: Connection
+) -> None:
+    users("PUT", "profile", PROFILE)
+    admin.execute("UPDATE profile SET changed_at = now() + interval '1 minute'")
+    ahead = users("GET", "profile")
+
+    after = users("PUT", "profile", PROFILE, **seen(ahead))
+
+    assert after.body["version"] == ahead.body["version"] + 1
 
 
 TOMORROW = (datetime.now(UTC) + timedelta(days=2)).date()

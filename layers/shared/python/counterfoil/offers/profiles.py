@@ -5,7 +5,7 @@ Each function runs in a transaction that sees one tenant alone (`Database.tenant
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
@@ -29,6 +29,14 @@ class UserTakenError(RejectedRequestError):
     """The id of a user is somebody else's, in a tenant that is not told."""
 
 
+class ProfileUnseenError(RejectedRequestError):
+    """There is a profile already, which the caller does not say that he has seen."""
+
+
+class ProfileChangedError(RejectedRequestError):
+    """The profile is not as the caller saw it any more."""
+
+
 @dataclass(frozen=True)
 class Profile:
     """What a person is, and who is sought."""
@@ -49,6 +57,14 @@ class Profile:
     traits: Sequence[float | None]
     """From -1 to 1; None: not answered."""
     changed_at: datetime
+
+    @property
+    def version(self) -> int:
+        """Grows with each change: when the last one was, in microseconds of Unix time."""
+        return (self.changed_at - _EPOCH) // timedelta(microseconds=1)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def check(profile: Profile, now: datetime) -> None:
@@ -88,10 +104,13 @@ _COLUMNS = (
     "timezone, is_active, born, gender, seeks, min_age, max_age, latitude, longitude, reach_km, traits, changed_at"
 )
 _SHOW = f"SELECT {_COLUMNS} FROM profile WHERE user_id = %s"  # noqa: S608  # names alone
+_LOCK = f"{_SHOW} FOR NO KEY UPDATE"
+# Clocks of two processes differ, and a version only grows.
 _REPLACE = """
 UPDATE profile SET timezone = %(timezone)s, is_active = %(is_active)s, born = %(born)s, gender = %(gender)s,
     seeks = %(seeks)s, min_age = %(min_age)s, max_age = %(max_age)s, latitude = %(latitude)s,
-    longitude = %(longitude)s, reach_km = %(reach_km)s, traits = %(traits)s, changed_at = %(changed_at)s
+    longitude = %(longitude)s, reach_km = %(reach_km)s, traits = %(traits)s,
+    changed_at = greatest(%(changed_at)s, changed_at + interval '1 microsecond')
 WHERE user_id = %(user)s
 """
 _INSERT = f"""
@@ -102,20 +121,27 @@ ON CONFLICT (user_id) DO NOTHING
 """  # noqa: S608  # names alone
 
 
-def put(connection: Connection, tenant_id: UUID, user_id: UUID, profile: Profile) -> bool:
-    """Make a profile, or put it in the place of the one that there is. Returns whether it is new.
+def put(connection: Connection, tenant_id: UUID, user_id: UUID, profile: Profile, *, seen: int | None) -> None:
+    """Make a profile, or put it in the place of the one that is at the version that was `seen`.
 
     Raises:
         UserTakenError: another tenant has a user of this id.
+        ProfileUnseenError: none was seen, and there is one.
+        ProfileChangedError: the one that was seen has changed, or is gone.
     """
     values = {**_values(profile), "user": user_id, "tenant": tenant_id}
-    if connection.execute(_REPLACE, values).rowcount:
-        return False
-    if connection.execute(_INSERT, values).rowcount:
-        return True
-    if connection.execute(_REPLACE, values).rowcount:  # somebody else has just made it
-        return False
-    raise UserTakenError("This id cannot be used for a user: give another one.")
+    if seen is None:
+        if connection.execute(_INSERT, values).rowcount:
+            return
+        if _exists(connection, user_id):
+            raise ProfileUnseenError("There is a profile already. If-Match is needed: its ETag, as you saw it.")
+        raise UserTakenError("This id cannot be used for a user: give another one.")
+    row = connection.execute(_LOCK.encode(), [user_id]).fetchone()
+    if row is None:
+        raise ProfileChangedError("There is no such profile any more.")
+    if Profile(*row).version != seen:
+        raise ProfileChangedError("The profile was changed meanwhile.")
+    connection.execute(_REPLACE, values)
 
 
 def _values(profile: Profile) -> Mapping[str, Any]:
