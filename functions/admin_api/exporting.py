@@ -2,12 +2,13 @@
 
 Looking at letters is enough to export them; what is hidden from the caller is hidden in the file. What is small is
 answered at once. What is not is stored as an export, which the watchdog writes to S3; whoever asked for it, and every
-admin of the tenant, gets a link that can be used for minutes.
+admin of the tenant, finds it in a list, and gets a link that can be used for minutes.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel, Field
@@ -16,6 +17,7 @@ from counterfoil.db import Database, retry_conflicts
 from counterfoil.dead_letters import audit, export, exports
 from counterfoil.dead_letters.export import MEDIA_TYPES, Format, Selection
 from counterfoil.dead_letters.exports import LINK_SECONDS, Export, State, Wish
+from functions.admin_api import request
 from functions.admin_api.caller import Caller, Role
 from functions.admin_api.problems import ForbiddenError, NotFoundError
 from functions.admin_api.tenancy import id_of, viewed
@@ -27,8 +29,8 @@ AT_ONCE_SECONDS = 5.0
 NO_EXPORT = "There is no such export."
 
 
-class LetterExport(BaseModel):
-    """An export that is written to S3 by and by."""
+class ListedExport(BaseModel):
+    """An export that is written to S3 by and by, as lists tell of it."""
 
     export_id: UUID
     tenant: str
@@ -40,8 +42,20 @@ class LetterExport(BaseModel):
     requested_by: str
     requested_at: datetime
     expires_at: datetime = Field(description="When the file is removed.")
+
+
+class LetterExport(ListedExport):
+    """An export, and where its file is."""
+
     url: str | None = Field(description="Where the file is, once the state is ready; each answer has a new one.")
     url_expires_at: datetime | None
+
+
+class LetterExportPage(BaseModel):
+    """Exports, the newest first, and the cursor of the page after them."""
+
+    exports: list[ListedExport]
+    next: str | None
 
 
 @dataclass(frozen=True)
@@ -113,6 +127,23 @@ class Bench:
             stored = exports.request(connection, wish)
         return self._told(stored, slug)
 
+    def listed(self, tenant: str | None, cursor: str | None, limit: int) -> LetterExportPage:
+        """A page of the tenant's exports that the caller may have. Nobody takes a file by looking at it.
+
+        Raises:
+            RejectedRequestError: the cursor cannot be read, or it is not said of which tenant.
+            ForbiddenError, NotFoundError: the caller is no viewer of the tenant, or there is none.
+            DatabaseUnavailableError: this cannot be known just now.
+        """
+        after = None if cursor is None else request.after(cursor)
+        tenant_id, slug = viewed(self.database, tenant, self.caller)
+        by = None if self._may_have_all(slug) else self.caller.subject
+        with self.database.tenant(tenant_id) as connection:
+            found = exports.of_tenant(connection, tenant_id, by=by, now=self.now, limit=limit + 1, after=after)
+        shown, following = request.cut(found, limit, lambda one: (one.requested_at, one.id))
+        told = [ListedExport.model_validate(_facts(one, slug)) for one in shown]
+        return LetterExportPage(exports=told, next=following)
+
     def show(self, export_id: str) -> LetterExport:
         """An export that was stored; with a link to its file, once that is written.
 
@@ -142,18 +173,21 @@ class Bench:
 
     def _may_have(self, found: Export, slug: str) -> bool:
         """Whoever was an admin when he asked, and is none any more, may not see what is in it."""
-        if self.caller.may(Role.ADMIN, slug):
-            return bool(self.caller.subject)
+        if self._may_have_all(slug):
+            return True
         return self.caller.may(Role.VIEWER, slug) and found.hides and found.requested_by == self.caller.subject
+
+    def _may_have_all(self, slug: str) -> bool:
+        return self.caller.may(Role.ADMIN, slug) and bool(self.caller.subject)
 
     def _told(self, found: Export, slug: str) -> LetterExport:
         ready = found.state == "ready"
-        told = {
-            **vars(found),
-            "export_id": found.id,
-            "tenant": slug,
-            "redacted": found.hides,
+        where = {
             "url": exports.link(self.bucket, found, slug) if ready else None,
             "url_expires_at": self.now + timedelta(seconds=LINK_SECONDS) if ready else None,
         }
-        return LetterExport.model_validate(told)
+        return LetterExport.model_validate({**_facts(found, slug), **where})
+
+
+def _facts(found: Export, slug: str) -> dict[str, Any]:
+    return {**vars(found), "export_id": found.id, "tenant": slug, "redacted": found.hides}

@@ -12,7 +12,7 @@ from counterfoil.dead_letters.export import MEDIA_TYPES, Format, Selection
 from functions.admin_api import dead_letters, exporting, tasks
 from functions.admin_api.problems import responses
 from functions.admin_api.request import IN_UTC, Moment
-from functions.admin_api.routes.common import Id, OneTenant, answer, caller, desk, only, routes_of
+from functions.admin_api.routes.common import PAGE, Cursor, Id, Limit, OneTenant, answer, caller, desk, only, routes_of
 
 routes = routes_of()
 
@@ -65,6 +65,20 @@ def export_dead_letters(  # a query is this many parameters
         response.base64_encoded = True  # which is of a known length, while JSON escapes each quotation mark
         return response
     return answer(202, done, {"Location": f"{_PATH}/{done.export_id}", "Cache-Control": "no-store"})
+
+
+@routes.get(
+    _PATH,
+    summary="List exports",
+    tags=["dead letters"],
+    responses=responses({200: (exporting.LetterExportPage, "A page, the newest first.")}, 404, 422),
+)
+def list_exports(
+    tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE
+) -> Response[exporting.LetterExportPage]:
+    """A page of a tenant's exports that are, or were, written to S3: one's own, and an admin's are all."""
+    only("tenant", "cursor", "limit")
+    return answer(200, _bench().listed(tenant, cursor, limit))
 
 
 @routes.get(

@@ -273,6 +273,7 @@ RIGHTS: dict[str, Right] = {
         Role.ADMIN, lambda things: Asked(f"/api/admin/dlq/purges/{things.purge}/undo"), 200, 202
     ),
     "GET /api/admin/dlq/export": _tenant(Role.VIEWER, "/api/admin/dlq/export", format="csv"),
+    "GET /api/admin/dlq/exports": _tenant(Role.VIEWER, "/api/admin/dlq/exports"),
     "GET /api/admin/dlq/exports/{export_id}": _thing(
         Role.VIEWER, lambda things: Asked(f"/api/admin/dlq/exports/{things.export}")
     ),

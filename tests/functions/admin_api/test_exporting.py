@@ -229,9 +229,13 @@ def test_a_file_is_for_who_asked_for_it_and_for_admins_of_the_tenant(
     export_id = export(groups=asked_by).body["export_id"]
     admin.execute("UPDATE dead_letter_export SET state = 'ready'")
 
+    listed = ask(
+        "", method="GET", path=f"{PATH}/exports", groups=groups, subject=subject, query={"tenant": "acme"}
+    ).body.get("exports", [])
     answer = ask("", method="GET", path=f"{PATH}/exports/{export_id}", groups=groups, subject=subject)
 
     assert answer.status == status
+    assert [one["export_id"] for one in listed] == [export_id] * (status == 200)
     assert len(rows(admin, "audit_entry")) == (status == 200)
 
 
@@ -241,6 +245,79 @@ def test_an_export_past_keeping_is_not_there(export: Export, die: Die, ask: Ask,
     export_id = export().body["export_id"]
     admin.execute("UPDATE dead_letter_export SET expires_at = now()")
     assert get(ask, f"/exports/{export_id}").status == 404
+    assert get(ask, "/exports").body == {"exports": [], "next": None}
+
+
+@pytest.mark.usefixtures("large")
+def test_exports_are_listed_without_their_links_and_nobody_takes_a_file_by_looking(
+    export: Export, die: Die, ask: Ask, admin: Connection
+) -> None:
+    die()
+    asked = [export(text=word).body for word in ("timed", "reading")]
+    admin.execute("UPDATE dead_letter_export SET state = 'ready' WHERE id = %s", [asked[0]["export_id"]])
+
+    answer = get(ask, "/exports")
+
+    for one in asked:
+        del one["url"], one["url_expires_at"]
+    assert answer.body == {"exports": [asked[1], {**asked[0], "state": "ready"}], "next": None}
+    assert "Amz" not in answer.text
+    assert rows(admin, "audit_entry") == []
+    assert [row["taken_by"] for row in rows(admin, "dead_letter_export")] == [[], []]
+
+
+@pytest.mark.usefixtures("large")
+def test_pages_of_exports_follow_one_another(export: Export, die: Die, ask: Ask) -> None:
+    die()
+    asked = [export(text=word).body["export_id"] for word in ("timed", "reading", "after")]
+
+    first = get(ask, "/exports", limit="2").body
+    rest = get(ask, "/exports", limit="2", cursor=first["next"]).body
+
+    assert [one["export_id"] for one in first["exports"] + rest["exports"]] == asked[::-1]
+    assert (len(first["exports"]), rest["next"]) == (2, None)
+
+
+@pytest.mark.usefixtures("large")
+def test_a_list_of_exports_is_sent_again_once_more_is_written(
+    export: Export, die: Die, ask: Ask, admin: Connection
+) -> None:
+    die()
+    export()
+    tag = get(ask, "/exports").headers["ETag"]
+
+    def again() -> int:
+        headers = {"If-None-Match": tag}
+        return ask("", method="GET", path=f"{PATH}/exports", groups=VIEWER, headers=headers).status
+
+    assert again() == 304
+    admin.execute("UPDATE dead_letter_export SET letters = 500")
+    assert again() == 200
+
+
+@pytest.mark.usefixtures("large")
+def test_exports_of_another_tenant_are_not_in_a_list(
+    export: Export, die: Die, ask: Ask, make_tenant: Callable[..., UUID]
+) -> None:
+    make_tenant("other")
+    die()
+    export()
+    everybody = "[admin tenant:*]"
+    assert get(ask, "/exports", groups=everybody, tenant="other").body["exports"] == []
+    assert len(get(ask, "/exports", groups=everybody, tenant="acme").body["exports"]) == 1
+    assert get(ask, "/exports", groups="[viewer tenant:other]", tenant="acme").status == 403
+    assert get(ask, "/exports", groups=everybody).status == 422
+
+
+@pytest.mark.usefixtures("large")
+def test_a_token_that_names_nobody_has_no_exports(export: Export, die: Die, ask: Ask) -> None:
+    """For it could not be told who takes one."""
+    die()
+    export_id = export().body["export_id"]
+    for groups in (VIEWER, ADMIN):
+        for path, status in (("", 200), (f"/{export_id}", 404)):
+            answer = ask("", method="GET", path=f"{PATH}/exports{path}", groups=groups, claims={"sub": None})
+            assert (answer.status, answer.body.get("exports", [])) == (status, [])
 
 
 @pytest.mark.parametrize("export_id", [uuid4(), "1", "x" * 40])

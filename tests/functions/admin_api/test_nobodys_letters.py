@@ -187,6 +187,7 @@ def test_what_is_nobody_s_is_no_tenant_elsewhere(ask: Ask) -> None:
     ("method", "path", "query"),
     [
         ("GET", "/export", {"format": "csv"}),
+        ("GET", "/exports", {}),
         ("GET", "/operations", {}),
         ("GET", "/purges", {}),
         ("DELETE", "/purge", {"before_date": "2026-04-01T00:00:00Z", "status": "ignored", "confirm": NOBODY}),

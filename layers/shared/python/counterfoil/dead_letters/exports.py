@@ -139,6 +139,33 @@ def find(connection: Connection, export_id: UUID) -> Export | None:
     return None if row is None else Export(*row)
 
 
+_LIST = f"""
+SELECT {COLUMNS} FROM dead_letter_export
+WHERE tenant_id = %(tenant)s AND expires_at > %(now)s
+  AND (%(by)s::text IS NULL OR requested_by = %(by)s AND hides)
+  AND (%(at)s::timestamptz IS NULL OR (requested_at, id) < (%(at)s::timestamptz, %(id)s::uuid))
+ORDER BY requested_at DESC, id DESC LIMIT %(limit)s
+"""  # noqa: S608
+
+
+def of_tenant(
+    connection: Connection,
+    tenant_id: UUID,
+    *,
+    by: str | None,
+    now: datetime,
+    limit: int,
+    after: tuple[datetime, UUID] | None = None,
+) -> list[Export]:
+    """At most `limit` of a tenant's exports, the newest first; those behind the one of this time and id.
+
+    Those past keeping are left out. `by`: of this person alone, and without secrets; None: everybody's.
+    """
+    at, id_ = after or (None, None)
+    values = {"tenant": tenant_id, "by": by, "now": now, "at": at, "id": id_, "limit": limit}
+    return [Export(*row) for row in connection.execute(_LIST.encode(), values)]
+
+
 _TAKE = """
 UPDATE dead_letter_export SET taken_by = taken_by || %(by)s::text
 WHERE id = %(id)s AND state = 'ready' AND NOT %(by)s = ANY(taken_by)
