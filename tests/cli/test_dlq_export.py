@@ -135,24 +135,34 @@ def slow(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> Callable[[str], 
     return comes_to
 
 
-def test_what_is_large_is_fetched_from_s3_once_it_is_there(
-    die: Die, slow: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    die()
-    slow("ready")
+TWO = b'"job_id"\r\n"a\r\nb"\r\n"c"\r\n'
+"""A file of two letters."""
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Request]:
+    """What S3, which answers everything with TWO, is asked for."""
     asked: list[httpx.Request] = []
 
     @contextmanager
     def stream(method: str, url: str, **_: object) -> Iterator[httpx.Response]:
         asked.append(httpx.Request(method, url))
-        yield httpx.Response(200, content=b'"job_id"\r\n"a\r\nb"\r\n"c"\r\n', request=asked[-1])
+        yield httpx.Response(200, content=TWO, request=asked[-1])
 
     monkeypatch.setattr(httpx, "stream", stream)
+    return asked
+
+
+def test_what_is_large_is_fetched_from_s3_once_it_is_there(
+    die: Die, slow: Callable[[str], None], tmp_path: Path, asked: list[httpx.Request]
+) -> None:
+    die()
+    slow("ready")
 
     said = run("export", tmp_path / "letters.csv", "--tenant", "acme")
 
     assert said.endswith(f"2 dead letters are in {tmp_path / 'letters.csv'}.\n")
-    assert (tmp_path / "letters.csv").read_bytes() == b'"job_id"\r\n"a\r\nb"\r\n"c"\r\n'
+    assert (tmp_path / "letters.csv").read_bytes() == TWO
     assert ("X-Amz-Signature" in str(asked[0].url), asked[0].headers.get("Authorization")) == (True, None)
 
 
@@ -197,3 +207,80 @@ def test_an_export_that_fails_leaves_no_file_and_tells_no_link(
         run("export", tmp_path / "letters.csv", "--tenant", "acme")
     assert "Signature" not in str(told.value)
     assert list(tmp_path.iterdir()) == []
+
+
+# -- those that were asked for before -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def left(die: Die, slow: Callable[[str], None], tmp_path: Path, admin: Connection) -> list[str]:
+    """Two exports, the newer one first, that failed when somebody waited for them, and are ready by now."""
+    die()
+    slow("failed")
+    for words in (("--format", "json"), ("--format", "csv", "--status", "pending")):
+        with pytest.raises(CommandError, match="failed"):
+            run("export", tmp_path / "letters", "--tenant", "acme", *words, "--by", "kim")
+    admin.execute("UPDATE dead_letter_export SET state = 'ready', letters = 1234, bytes = 56789")
+    found = sorted(rows(admin, "dead_letter_export"), key=lambda one: one["requested_at"], reverse=True)
+    return [str(one["id"]) for one in found]
+
+
+def test_exports_are_listed_the_newest_first_and_taken_by_nobody(left: list[str], admin: Connection) -> None:
+    assert [one["export_id"] for one in json.loads(run("exports", "list", "--json"))] == left
+    assert [one["export_id"] for one in json.loads(run("exports", "list", "--limit", 1, "--json"))] == left[:1]
+
+    _, *lines = run("exports", "list", "--tenant", "acme").splitlines()
+
+    assert [line.split()[0] for line in lines] == [id_[-8:] for id_ in left]
+    assert [word in lines[0] for word in ("ready", "csv", "1,234", "56,789", "kim")] == [True] * 5
+    assert rows(admin, "audit_entry") == []
+
+
+def test_before_anything_large_is_exported_the_list_says_so(die: Die) -> None:
+    die()
+    assert run("exports", "list") == "No export is being written, or was in the last week.\n"
+
+
+def test_an_export_of_before_is_fetched_by_the_end_of_its_id(
+    left: list[str], tmp_path: Path, asked: list[httpx.Request], admin: Connection
+) -> None:
+    file = tmp_path / "fetched"
+
+    said = json.loads(run("exports", "fetch", left[0][-8:], file, "--by", "kim", "--json"))
+
+    assert said == {"file": str(file), "format": "csv", "letters": 1234, "bytes": len(TWO)}
+    assert file.read_bytes() == TWO
+    assert file.stat().st_mode & 0o777 == 0o600
+    (entry,) = rows(admin, "audit_entry")
+    assert (entry["actor"], entry["action"], entry["targets"]) == ("kim", "exported", [left[0]])
+    assert "1,234 dead letters are in" in run("exports", "fetch", left[1], file)
+
+
+def test_an_export_that_is_being_written_is_waited_for(
+    left: list[str],
+    slow: Callable[[str], None],
+    tmp_path: Path,
+    asked: list[httpx.Request],
+    admin: Connection,
+) -> None:
+    admin.execute("UPDATE dead_letter_export SET state = 'writing'")
+    slow("ready")
+    said = run("exports", "fetch", left[1], tmp_path / "fetched")
+    assert f"dlq exports fetch {left[1][-8:]} FILE" in said
+    assert (tmp_path / "fetched").read_bytes() == TWO
+
+
+@pytest.mark.parametrize(("which", "says"), [("00000000", "no export"), ("-", "no export"), ("x" * 8, "no export")])
+def test_an_export_that_is_not_listed_cannot_be_fetched(which: str, says: str, left: list[str], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"{says} whose id ends with .*dlq exports list"):
+        run("exports", "fetch", which, tmp_path / "fetched")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_end_that_several_exports_have_names_none_of_them(
+    left: list[str], tmp_path: Path, admin: Connection
+) -> None:
+    alike = "-aaaaaaaaaaaa"
+    admin.execute("UPDATE dead_letter_export SET id = (left(id::text, 23) || %s)::uuid", [alike])
+    with pytest.raises(UsageError, match="More than one export's id ends with"):
+        run("exports", "fetch", alike[-6:], tmp_path / "fetched")
