@@ -4,6 +4,8 @@ from collections import Counter
 from datetime import timedelta
 from uuid import UUID
 
+import pytest
+
 from counterfoil.dead_letters import actions, bulk_canary
 from counterfoil.dead_letters.actions import Wish
 from counterfoil.dead_letters.bulk import BulkOperation
@@ -111,7 +113,7 @@ def test_a_canary_that_does_not_succeed_is_waited_for_so_long_and_then_the_opera
     assert (paused.state, paused.done, paused.ended_at) == ("paused", 5, None)
     assert paused.reason == (
         "Of 5 letters that were tried first, 5 did not succeed within 45 minutes of tries. "
-        "See why; resume it to wait for them as long again, or abort it."
+        "See why; resume the operation to wait as long again, or abort it."
     )
     assert (yard.trail()[-1].action, yard.trail()[-1].actor) == ("bulk-pause", "bulk")
     assert yard.step(operation) is None
@@ -175,10 +177,51 @@ def test_a_canary_all_of_whose_work_was_cancelled_pauses_the_operation(yard: Yar
     paused = yard.shown(operation)
     assert (paused.state, paused.done) == ("paused", 2)
     assert paused.reason == (
-        "Of 2 letters that were tried first, none succeeded: they were cancelled, or there was nothing to do. "
-        "Abort it, and try others."
+        "Of 2 letters that were begun first, none succeeded: they were cancelled, or there was nothing to do. "
+        "Abort the operation, and try others."
     )
     assert steer(yard, operation, "abort").reason is None
+
+
+def test_of_a_canary_those_are_counted_that_were_tried(yard: Yard):
+    letters = yard.fail(7)
+    operation = yard.request(canary=5)
+    actions.ignore(yard.database, yard.tenant_id, Wish(letters[6], 1, "ann", LATER, "A trial"))
+    yard.run(operation)
+    last, cancelled, _untried, succeeded, gone = yard.works(operation)
+    cancel(yard, [cancelled])
+    yard.end([succeeded], "succeeded")
+    yard.admin.execute("DELETE FROM task WHERE id = %s", [gone])
+    yard.end([last], "failed")
+    die_again(yard, letters[5])
+    yard.run(operation)
+    ended = yard.shown(operation)
+    assert (ended.done, ended.skipped) == (5, 1)
+    assert (ended.state, ended.reason) == ("stopped", "Of 2 letters that were tried first, 1 died again.")
+
+
+ONE = {
+    "failed": "The letter that was tried first died again.",
+    "pending": "The letter that was tried first did not succeed within 45 minutes of tries. "
+    "See why; resume the operation to wait as long again, or abort it.",
+    "cancelled": "The letter that was begun first did not succeed: it was cancelled, or there was nothing to do. "
+    "Abort the operation, and try others.",
+}
+
+
+@pytest.mark.parametrize(("ending", "says"), ONE.items(), ids=ONE)
+def test_a_canary_of_one_letter_is_told_of_as_one(yard: Yard, ending: str, says: str):
+    yard.fail(2)
+    operation = yard.request(canary=1)
+    yard.run(operation)
+    tried(yard, operation)
+    if ending == "cancelled":
+        cancel(yard, yard.works(operation))
+    else:
+        yard.end(yard.works(operation), ending)
+    yard.now += bulk_canary.PATIENCE + timedelta(seconds=1)
+    yard.run(operation)
+    assert yard.shown(operation).reason == says
 
 
 def test_letters_that_are_skipped_are_no_canary(yard: Yard):

@@ -47,33 +47,46 @@ def look(connection: Connection, operation: BulkOperation, now: datetime) -> Out
     are = _states(connection, works)
     ends = Counter("failed" if is_dead else are.get((worker, id_)) for worker, id_, is_dead in begun)
     since = operation.canary_begun_at or now
-    said = f"Of {len(begun)} letters that were tried first,"
+    tried = sum(ends[end] for end in _TRIED)
     if ends["failed"]:
-        return Outlook("stopped", since, f"{said} {ends['failed']} died again.")
+        return Outlook("stopped", since, f"{_some(ends['failed'], tried, 'tried')} died again.")
     if ends["untried"]:
         return Outlook("canary", max(since, now))
     if ends["tried"]:
         if now < since + PATIENCE:
             return Outlook("canary", since)
-        told = f"{said} {ends['tried']} did not succeed within {PATIENCE // timedelta(minutes=1)} minutes of tries."
-        return Outlook("paused", since, f"{told} See why; resume it to wait for them as long again, or abort it.")
+        which, minutes = _some(ends["tried"], tried, "tried"), PATIENCE // timedelta(minutes=1)
+        told = f"{which} did not succeed within {minutes} minutes of tries."
+        return Outlook("paused", since, f"{told} See why; resume the operation to wait as long again, or abort it.")
     if works and not ends["succeeded"]:
-        told = f"{said} none succeeded: they were cancelled, or there was nothing to do."
-        return Outlook("paused", since, f"{told} Abort it, and try others.")
+        which, is_one = _some("none", len(begun), "begun"), len(begun) == 1
+        told = f"{which} did not succeed: it was" if is_one else f"{which} succeeded: they were"
+        told += " cancelled, or there was nothing to do. Abort the operation, and try others."
+        return Outlook("paused", since, told)
     return Outlook("running", since)
+
+
+_TRIED = ("failed", "tried", "succeeded", "ended")
+"""Of letters that were begun, those that were tried, too."""
+
+
+def _some(number: int | Literal["none"], of: int, how: str) -> str:
+    """So many of the letters that were tried, or begun, first: the subject of a sentence."""
+    return f"The letter that was {how} first" if of == 1 else f"Of {of} letters that were {how} first, {number}"
 
 
 _STATES = """
 SELECT id, CASE WHEN {status} = 'pending' AND {attempts} = 0 THEN 'untried'
-                WHEN {status} IN ('pending', 'in-progress') THEN 'tried' ELSE {status} END
+                WHEN {status} IN ('pending', 'in-progress') THEN 'tried'
+                WHEN {status} IS NULL AND {attempts} > 0 THEN 'ended' ELSE {status} END
 FROM {table} WHERE id = ANY(%(ids)s)
 """
 
 
 def _states(connection: Connection, works: Iterable[tuple[str, UUID]]) -> dict[tuple[str, UUID], str | None]:
-    """Of each work whether it is untried, tried, succeeded or failed; None: it ended without. What is gone is left out.
+    """Of each work whether it is untried, tried, succeeded, failed or ended otherwise, and what is gone left out.
 
-    It makes no difference whether the work was begun once more since.
+    None: it was cancelled before any try. It makes no difference whether the work was begun once more since.
     """
     ids: dict[str, list[UUID]] = defaultdict(list)
     for worker, id_ in works:
