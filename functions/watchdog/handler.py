@@ -12,7 +12,7 @@ from counterfoil.breaker import Breakers
 from counterfoil.db import Database
 from counterfoil.errors import TransientError, sentence
 from counterfoil.http import within
-from counterfoil.notify import Notifier
+from counterfoil.notify.notifier import Notifier
 from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings, settings
 from functions.watchdog.breakers import Dependent, Pauses

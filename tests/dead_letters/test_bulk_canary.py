@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.dead_letters import actions, bulk_canary
+from counterfoil.dead_letters import actions, bulk, bulk_canary
 from counterfoil.dead_letters.actions import Wish
 from counterfoil.dead_letters.bulk import BulkOperation
 from tests.dead_letters.bulking import LATER, Yard, steer
@@ -54,6 +54,14 @@ def test_people_are_told_once_of_each_time_that_an_operation_halts_itself(yard: 
     yard.run(operation)
     told.append(("bulk", operation.id, yard.shown(operation).reason))
     assert (yard.shown(operation).state, notified(yard)) == ("stopped", told)
+
+
+def test_a_halt_that_is_written_down_again_is_told_of_once(yard: Yard):
+    operation = yard.request(canary=2)
+    for _ in range(2):
+        with yard.database.tenant(yard.tenant_id) as connection:
+            bulk.notify(connection, operation, yard.now)
+    assert [told for _, told, _ in notified(yard)] == [operation.id]
 
 
 def test_nobody_is_told_of_an_operation_that_comes_to_its_end_or_is_paused_by_somebody(yard: Yard):

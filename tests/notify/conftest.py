@@ -8,7 +8,7 @@ import pytest
 
 from counterfoil.breaker import Breakers
 from counterfoil.db import Connection, Database
-from counterfoil.notify import CHANNELS, Notified, Notifier
+from counterfoil.notify.notifier import CHANNELS, Notified, Notifier
 from counterfoil.settings import Settings
 from tests.delivery.harness import Clock
 from tests.notify import harness

@@ -1,5 +1,7 @@
 """From a worker's failure to what people read: they learn of it, and of no document's content."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from typing import NoReturn
@@ -55,6 +57,15 @@ def test_people_are_told_of_a_model_s_bad_answer_without_what_it_quotes(
     facts = {fact.label: fact.value for fact in channel.sent[0].text.facts}
     assert (facts["Error"], facts["Attempts"]) == ("The model's answer is not valid JSON", "3")
     assert facts["Document"] == str(message.work_id)
+
+
+def test_a_worker_says_that_something_failed_and_loads_nothing_that_tells_people():
+    program = (
+        "import counterfoil.delivery, sys; told = [f'counterfoil.notify.{how}' for how in ('slack', 'mail', 'store')]\n"
+        "print([name for name in told if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "['counterfoil.notify.store']\n"
 
 
 def test_bad_answers_are_of_one_kind_whatever_they_say(

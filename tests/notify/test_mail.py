@@ -16,7 +16,8 @@ from counterfoil import aws
 from counterfoil.breaker import Breakers
 from counterfoil.db import Connection
 from counterfoil.errors import ServiceUnavailableError
-from counterfoil.notify import Notified, Notifier, mail
+from counterfoil.notify import mail
+from counterfoil.notify.notifier import Notified, Notifier
 from tests.delivery.harness import Clock
 from tests.notify.conftest import Fail
 from tests.notify.harness import deliveries

@@ -11,8 +11,8 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.errors import BreakerOpenError, DatabaseUnavailableError, RejectedRequestError, ServiceUnavailableError
-from counterfoil.notify import Notifier, store
-from counterfoil.notify.notifier import LEASE, LONGEST_WAIT, RETENTION, TRIED_FOR, wait_after
+from counterfoil.notify import store
+from counterfoil.notify.notifier import LEASE, LONGEST_WAIT, RETENTION, TRIED_FOR, Notifier, wait_after
 from tests.delivery.harness import Clock
 from tests.notify.conftest import Fail, Run
 from tests.notify.harness import Failing, FakeChannel, deliveries, metrics

@@ -12,7 +12,8 @@ from counterfoil import aws
 from counterfoil.breaker import Breakers
 from counterfoil.db import Connection
 from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
-from counterfoil.notify import Notified, Notifier, slack
+from counterfoil.notify import slack
+from counterfoil.notify.notifier import Notified, Notifier
 from tests.delivery.harness import Clock
 from tests.notify.conftest import Fail
 from tests.notify.harness import Answer, Webhook, deliveries

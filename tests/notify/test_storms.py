@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection
-from counterfoil.notify import Notifier
+from counterfoil.notify.notifier import Notifier
 from tests.delivery.harness import Clock
 from tests.notify.conftest import Fail, Run
 from tests.notify.harness import FakeChannel

@@ -22,7 +22,8 @@ from counterfoil.dead_letters.actions import LONGEST_NOTE, VersionError
 from counterfoil.dead_letters.bulk_selection import Selection
 from counterfoil.dead_letters.entries import Entry
 from counterfoil.errors import RejectedRequestError
-from counterfoil.notify.notice import OPERATION
+from counterfoil.notify.notice import OPERATION, Failure
+from counterfoil.notify.store import owe
 
 Action = Literal["retry", "resolve", "ignore"]
 State = Literal["waiting", "canary", "running", "paused", "done", "aborted", "stopped"]
@@ -201,24 +202,11 @@ def tell(  # an entry is this many facts
     audit.record(connection, operation.tenant_id, said)
 
 
-_NOTIFY = """
-INSERT INTO notification (tenant_id, worker, job_id, revision, fingerprint, payload, created_at)
-VALUES (%(tenant)s, %(worker)s, %(id)s, %(version)s, %(fingerprint)s, %(payload)s, %(now)s)
-"""
-
-
 def notify(connection: Connection, operation: BulkOperation, now: datetime) -> None:
     """Have people be told that an operation halted itself: once, for its version names the halt."""
-    values = {
-        "tenant": operation.tenant_id,
-        "worker": OPERATION,
-        "id": operation.id,
-        "version": operation.version,
-        "fingerprint": f"{OPERATION}/{operation.id}",
-        "payload": Jsonb({"work_id": str(operation.id), "error": operation.reason, "attempts": 0}),
-        "now": now,
-    }
-    connection.execute(_NOTIFY, values)
+    halt = Failure(operation.id, operation.id, OPERATION, operation.reason or "", attempts=0)
+    fingerprint = f"{OPERATION}/{operation.id}"
+    owe(connection, halt, now, tenant_id=operation.tenant_id, revision=operation.version, fingerprint=fingerprint)
 
 
 _SELECTED = f"""

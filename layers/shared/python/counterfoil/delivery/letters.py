@@ -13,6 +13,8 @@ from pydantic_core import from_json
 
 from counterfoil.db import Connection
 from counterfoil.messages import Message
+from counterfoil.notify import notice
+from counterfoil.notify.store import owe
 from counterfoil.work import Kind
 
 MAX_OWN_WORDS = 40
@@ -137,24 +139,9 @@ def write_dead_letter(connection: Connection, letter: DeadLetter, now: datetime)
         return
     _describe(connection, letter, now)
     audit(connection, letter.job_id, letter.tenant_id, "dead", failure.actor, {"dlq_reason": failure.dlq_reason}, now)
-    connection.execute(
-        _NOTIFY,
-        {
-            "tenant_id": letter.tenant_id,
-            "worker": letter.worker,
-            "job_id": letter.job_id,
-            "revision": letter.message.revision if letter.message else 0,
-            "fingerprint": letter.fingerprint,
-            "payload": Jsonb(
-                {
-                    "work_id": str(letter.message.work_id) if letter.message else None,
-                    "error": failure.told or failure.error,
-                    "attempts": letter.attempts,
-                }
-            ),
-            "now": now,
-        },
-    )
+    work_id, revision = (letter.message.work_id, letter.message.revision) if letter.message else (None, 0)
+    told = notice.Failure(work_id, letter.job_id, letter.worker, failure.told or failure.error, letter.attempts)
+    owe(connection, told, now, tenant_id=letter.tenant_id, revision=revision, fingerprint=letter.fingerprint)
 
 
 _GROUP = """
@@ -186,13 +173,6 @@ def _describe(connection: Connection, letter: DeadLetter, now: datetime) -> None
     connection.execute(_FORGET_WORDS, [letter.job_id])
     named = {"job_id": letter.job_id, "tenant_id": letter.tenant_id, "words": letter.own_words, "now": now}
     connection.execute(_WORDS, named)
-
-
-_NOTIFY = """
-INSERT INTO notification (tenant_id, worker, job_id, revision, fingerprint, payload, created_at)
-VALUES (%(tenant_id)s, %(worker)s, %(job_id)s, %(revision)s, %(fingerprint)s, %(payload)s, %(now)s)
-ON CONFLICT (job_id, revision) DO NOTHING
-"""
 
 
 LEFT_OUT = {"$left_out": "The task has it."}

@@ -1,11 +1,13 @@
-"""The statements of notices: which failures are told of together, and how far the telling of each has come."""
+"""The statements of notices: which failures are owed and told of together, and how far the telling of each has come."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from counterfoil.db import Database, keeper
+from psycopg.types.json import Jsonb
+
+from counterfoil.db import Connection, Database, keeper
 from counterfoil.notify.notice import Failure, Notice, Tenant
 
 SHOWN = 5
@@ -23,6 +25,43 @@ class Delivery:
     recipient: str
     attempt: int
     """Counts from 1."""
+
+
+_OWE_ONE = """
+INSERT INTO notification (tenant_id, worker, job_id, revision, fingerprint, payload, created_at)
+VALUES (%(tenant)s, %(worker)s, %(job)s, %(revision)s, %(fingerprint)s, %(payload)s, %(now)s)
+ON CONFLICT (job_id, revision) DO NOTHING
+"""
+
+
+def owe(  # of what, whose, of which kind, when
+    connection: Connection,
+    failure: Failure,
+    now: datetime,
+    *,
+    tenant_id: UUID | None,
+    revision: int,
+    fingerprint: str,
+) -> None:
+    """Have people be told of a failure, in the caller's transaction: once for each revision of its job.
+
+    Failures of a fingerprint are told of together. None: whose they are is not known.
+    """
+    told = {
+        "work_id": None if failure.work_id is None else str(failure.work_id),
+        "error": failure.error,
+        "attempts": failure.attempts,
+    }
+    values = {
+        "tenant": tenant_id,
+        "worker": failure.worker,
+        "job": failure.job_id,
+        "revision": revision,
+        "fingerprint": fingerprint,
+        "payload": Jsonb(told),
+        "now": now,
+    }
+    connection.execute(_OWE_ONE, values)
 
 
 # A group (tenant, fingerprint) is due unless it had a notice within the window. Its notice tells of all that waits, or
