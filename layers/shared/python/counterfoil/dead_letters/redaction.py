@@ -4,7 +4,10 @@ Hidden are, by rule:
 
 - what stands under a name that tells of a secret (password, token, API key, cookie, ...), all of it
 - in texts: bearer tokens, basic credentials, JSON web tokens, keys of AWS, GitHub, Slack, Stripe and others who mark
-  theirs, private keys, passwords in addresses, and `name=value` and `name: value` where the name tells of a secret
+  theirs, private keys, passwords in addresses, and `name=value`, `name: value` and `<name>value</name>` where the name
+  tells of a secret. A value between quotes is hidden to its quote; one without, to the next blank, or farther where the
+  text says that it goes on: a header, and a line of a settings file, to the end of the line; a setting among others, to
+  the `;` or `&` behind it
 - account numbers (IBAN, ISO 13616, by their check digits), but for their last four characters
 - bodies: of e-mails, of messages as they came, of requests; in the text of an e-mail what follows its header
 
@@ -157,13 +160,21 @@ _NAMES = (
     "|sess(?:ion)?[ _-]?id(?![a-z])"
 )
 _SIGN = r"""["'\\]*\s*[:=]\s*"""
-_VALUE = r"""\\?"(?:[^"\\]|\\[^"]|"")*(?:\\?"|\\?\Z)|\\?(?:'[^']*(?:'|\Z))+|[^\s&"']+"""
-"""Between quotes, which may be escaped, or doubled within, or may end with the text where that was cut; else up to a
-blank."""
+_STRING = (
+    r"""\\"(?:[^"\\]|\\[^"])*(?:\\?"|\\?\Z)|\\'(?:[^'\\]|\\[^'])*(?:\\?'|\\?\Z)|"""
+    r""""(?:[^"\\]|\\[\s\S]|"")*(?:"|\\?\Z)|'(?:[^'\\]|\\[\s\S]|'')*(?:'|\\?\Z)"""
+)
+"""Between quotes, which may be escaped, or escaped or doubled within, or may end with the text where that was cut."""
+_VALUE = rf"""{_STRING}|{re.escape(HIDDEN)}(?=[\s,;&"'<]|\Z)|[^\s&"';]+|;"""
+"""Between quotes; else up to a blank or a semicolon, which may end it (`_end_of_value`). What is hidden stays as it is.
+"""
 
 _MAIL = re.compile(r"\A((?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*)+\r?\n)(.+)", re.DOTALL)
 _MAIL_HEADER = re.compile(r"^(?:From|Subject|Received|MIME-Version):", re.IGNORECASE | re.MULTILINE)
-_ASSIGNED = re.compile(rf"((?:{_NAMES})[\w.-]{{0,40}}{_SIGN})({_VALUE})", re.IGNORECASE)
+_ERROR = r"(?<!error)(?<!exception)(?<!warning)"
+"""Who ends so is a class: what comes behind its colon is a sentence."""
+_ASSIGNED = re.compile(rf"((?:{_NAMES})[\w.-]{{0,40}}{_ERROR}{_SIGN})({_VALUE})", re.IGNORECASE)
+_ELEMENT = re.compile(rf"(<[\w.:-]{{0,40}}?(?:{_NAMES})[\w.-]{{0,40}}(?:\s[^<>]{{0,200}})?>)([^<]+)", re.IGNORECASE)
 _BRACED = re.compile(rf"((?:{_NAMES})\s*=\s*)\{{(?:[^}}]|\}}\}})*(?:\}}|\Z)", re.IGNORECASE)
 """As ODBC has it: between braces stands anything, a brace of its own twice."""
 _ASSIGNED_SHORT = re.compile(
@@ -187,6 +198,17 @@ _MARKED = "|".join(
 _AWS_SECRET = re.compile(
     r"(?<![A-Za-z0-9/+=])(?=[/+A-Z0-9]*[a-z])(?=[/+a-z0-9]*[A-Z])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"
 )
+
+
+_PARAMETER = rf"[\w-]{{1,40}}\s*=\s*(?:{_STRING}|[^\s,\"']+)"
+_AUTHORIZATION = re.compile(
+    rf"(authorization{_SIGN})((?:{_STRING})|[\w-]+[ \t]+{_PARAMETER}(?:\s*,\s*{_PARAMETER})*"
+    rf"|(?:[\w-]+[ \t]+)?(?:{_VALUE}))",
+    re.IGNORECASE,
+)
+"""Credentials (RFC 9110, 11.4): a scheme with a token, or with parameters between commas."""
+_HEADER_VALUE = re.compile(rf"(?<=header value:[ ])b?(?:{_STRING})|(?<=header value[ ])b?(?:{_STRING})", re.IGNORECASE)
+"""Of a header that a client of ours refuses to send, as h11, http.client and requests tell of it."""
 
 
 def _basic(match: re.Match[str]) -> str:
@@ -213,9 +235,9 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], .
     (_BRACED, rf"\1{HIDDEN}"),
     (re.compile(r"(?<![A-Za-z0-9_-])sk-(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{16,}"), HIDDEN),
     (re.compile(r"(?i)(?<![A-Z0-9])(pin:[ \t]*)[0-9]{4,12}\b"), rf"\1{HIDDEN}"),
-    (re.compile(rf"(?i)(authorization{_SIGN})(?:[\"'\\]*\w+[ \t]+)?(?:{_VALUE})"), rf"\1{HIDDEN}"),
+    (_HEADER_VALUE, HIDDEN),
     (re.compile(rf"(?i)(cookie{_SIGN})[^\r\n]+"), rf"\1{HIDDEN}"),
-    (re.compile(r"(://[^\s/:@]{0,256}:)[^\s/@]{1,256}(?=@)"), rf"\1{HIDDEN}"),
+    (re.compile(r"(://[^\s/:@]{0,256}:)[^\s/@]{1,256}(?:@[^\s/@\"'<>,;]{1,256})*(?=@)"), rf"\1{HIDDEN}"),
     (re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"), HIDDEN),
     (_AWS_SECRET, HIDDEN),
 )
@@ -233,7 +255,9 @@ def _open(value: Any) -> Any:
         value = mail[1] + HIDDEN
     for pattern, instead in _PATTERNS:
         value = pattern.sub(instead, value)
-    return _without_accounts(_ASSIGNED_SHORT.sub(_assigned, _ASSIGNED.sub(_assigned, value)))
+    for pattern in (_AUTHORIZATION, _ASSIGNED, _ASSIGNED_SHORT):
+        value = _without_assigned(value, pattern)
+    return _without_accounts(_ELEMENT.sub(_element, value))
 
 
 def _parsed(text: str) -> Any:
@@ -246,14 +270,97 @@ def _parsed(text: str) -> Any:
         return None
 
 
+_LONGEST = 512
+"""So far is looked for what a value stands among."""
+_START_OF_LINE = re.compile(r"\n|\\n")
+_REST_OF_LINE = re.compile(r"(?:[^\r\n\\]|\\(?![rn]))*")
+"""Where a text is told as Python tells it, the ends of its lines are letters behind a backslash."""
+_REST_IN_QUOTES = re.compile(r"""(?:[^"'\\\r\n]|\\(?!["']))*""")
+_REST_OF_WORD = re.compile(r"""[^\s&"']*""")
+_REST_OF_SETTING = re.compile(r'[^;\r\n"]*')
+_KEY = r"(?:[\w.-]{1,40}|(?:user|initial|data|integrated|application|connect(?:ion)?|persist) [a-z]{2,10})\s?="
+_NEXT_SETTING = re.compile(rf'[^;&\r\n"]{{0,{_LONGEST}}}?(?=[;&]\s?{_KEY})', re.IGNORECASE)
+_NAME_OF_SETTING = re.compile(r"\s?[\w .-]{0,40}")
+_LINE_OF_HEADER = re.compile(r"(?:[ \t]*|[<>*][ \t]+)[\w-]{0,40}")
+_QUOTED_HEADER = re.compile(r"""(?:-H|--header)[ =]?\\?["'][\w-]{0,40}\Z""")
+_LINE_OF_SETTINGS = re.compile(r"(?:export[ \t]+)?[\w.-]{0,40}")
+_ONE_MORE = re.compile(r"\s[\w.-]{1,40}[=:]")
+
+
+def _without_assigned(text: str, pattern: re.Pattern[str]) -> str:
+    """A text without the values that a pattern finds (its second group) behind their names (its first)."""
+    parts: list[str] = []
+    at = 0
+    while (match := pattern.search(text, at)) is not None:
+        parts += text[at : match.start()], _assigned(match)
+        at = _end_of_value(text, match)
+    return "".join([*parts, text[at:]])
+
+
 def _assigned(match: re.Match[str]) -> str:
     name, value = match[1], match[2]
-    if _COUNT.search(name) and value.strip(".,;)]}").isdecimal():
-        return match[0]
-    if name.startswith(_CONVERSATION) and _UUID.fullmatch(value):
+    if _is_shown(match):
         return match[0]
     quotes = _QUOTED.fullmatch(value)
     return f"{name}{quotes[1]}{HIDDEN}{quotes[2]}" if quotes else f"{name}{HIDDEN}"
+
+
+def _is_shown(match: re.Match[str]) -> bool:
+    """Whether the value is a number of tokens, or the id of a conversation of ours."""
+    name, value = match[1], match[2]
+    if _COUNT.search(name) and value.strip(".,;)]}").isdecimal():
+        return True
+    return name.startswith(_CONVERSATION) and _UUID.fullmatch(value) is not None
+
+
+def _end_of_value(text: str, match: re.Match[str]) -> int:
+    """Where a value ends that may have blanks: by what stands around it, or where the pattern ends."""
+    name = match[1].rstrip()
+    if _is_shown(match) or _QUOTED.fullmatch(match[2]):
+        return match.end()
+    before = _START_OF_LINE.split(text[max(0, match.start() - _LONGEST) : match.start()])[-1]
+    if name.endswith("="):
+        return _end_of_setting(text, match, before)
+    if name.endswith(":") and _QUOTED_HEADER.search(before):
+        return _rest(_REST_IN_QUOTES, text, match.end())
+    if name.endswith(":") and _is_header(before, name):
+        return _rest(_REST_OF_LINE, text, match.end())
+    return _rest_of_word(text, match.end())
+
+
+def _is_header(before: str, name: str) -> bool:
+    """Whether a line is a header, by how it begins: with a mark of curl's, or with a name that only headers have."""
+    if " " in name or not _LINE_OF_HEADER.fullmatch(before):
+        return False
+    return before[:1] in {"<", ">"} or "-" in before + name or name.casefold().startswith("authorization")
+
+
+def _end_of_setting(text: str, match: re.Match[str], before: str) -> int:
+    """Of `name=value`: among others the `;` or `&` between them, and alone on its line the end of that."""
+    earlier, semicolon, own = before.rpartition(";")
+    if semicolon and "=" in earlier.rpartition(";")[2] and _NAME_OF_SETTING.fullmatch(own):
+        return _rest(_REST_OF_SETTING, text, match.start(2))
+    if (found := _NEXT_SETTING.match(text, match.start(2))) is not None:
+        return found.end()
+    if _LINE_OF_SETTINGS.fullmatch(before):
+        rest = _rest(_REST_OF_LINE, text, match.end())
+        if not _ONE_MORE.search(text, match.end(), rest):
+            return rest
+    return _rest_of_word(text, match.end())
+
+
+def _rest_of_word(text: str, at: int) -> int:
+    """Where no semicolon ends a value, it is a part of it."""
+    return _rest(_REST_OF_WORD, text, at) if ";" in text[at - 1 : at + 1] else at
+
+
+def _rest(of: re.Pattern[str], text: str, at: int) -> int:
+    found = of.match(text, at)
+    return at if found is None else found.end()
+
+
+def _element(match: re.Match[str]) -> str:
+    return match[0] if _is_shown(match) or not match[2].strip() else f"{match[1]}{HIDDEN}"
 
 
 MOST_LOOKED_AT = 1000
