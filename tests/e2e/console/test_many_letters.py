@@ -2,14 +2,20 @@
 
 import csv
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from cli.cloud.cloud import Cloud
+from cli.console import EVERY_TENANT
 from cli.tenants import Tenant
+from counterfoil.dead_letters import exports
+from counterfoil.dead_letters.entries import Wanted
+from counterfoil.dead_letters.export import Selection
+from counterfoil.dead_letters.exports import Wish
 from tests.e2e.chaos import watched
 from tests.e2e.console.conftest import Console
 from tests.e2e.console.failing import Failing
@@ -242,6 +248,52 @@ def test_what_the_filter_finds_is_had_as_a_file(
     found = list(csv.DictReader(lines)) if format_ == "CSV" else [json.loads(line) for line in lines]
     assert {UUID(one["job_id"]) for one in found} == set(letters)
     expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def subject(people: People) -> str:
+    """Of the operator who signs in."""
+    found = people.cloud.client("cognito-idp").admin_get_user(
+        UserPoolId=people.cloud.outputs["UserPoolId"], Username=people.person("operator", EVERY_TENANT).email
+    )
+    return next(str(one["Value"]) for one in found["UserAttributes"] if one["Name"] == "sub")
+
+
+def test_a_large_export_is_found_again_when_its_dialog_was_closed(
+    console: Console, people: People, cloud: Cloud, tenant: Tenant, letters: list[UUID], tmp_path: Path
+) -> None:
+    page = listed(console, tenant)
+
+    def store(route: Route) -> None:
+        """As the API does with more than there are here."""
+        wish = Wish(tenant.id, Selection(Wanted()), "csv", hides=True, by=subject(people), now=datetime.now(UTC))
+        with cloud.database.tenant(tenant.id) as connection:
+            exports.request(connection, wish)
+        route.fulfill(status=202, json={})
+
+    page.route("**/api/admin/dlq/export?*", store)
+    dialog = page.get_by_role("dialog")
+    found = dialog.get_by_role("listitem")
+    page.get_by_role("button", name="Export…").click()
+    page.get_by_role("button", name="Export", exact=True).click()
+    expect(dialog.get_by_role("status")).to_contain_text("These are many")
+    expect(found).to_have_count(1)
+    page.get_by_role("button", name="Close").click()
+    expect(dialog).to_have_count(0)
+
+    page.reload()
+    page.get_by_role("button", name="Export…").click()
+    with watched(cloud):
+        expect(found).to_contain_text("Ready", timeout=WITHIN)
+    expect(found).to_contain_text("CSV, 3 letters, without secrets")
+    expect(found).to_contain_text("by you")
+    looks(page, "export-ready")
+    with page.expect_download() as download:
+        found.get_by_role("button", name="Download").click()
+    download.value.save_as(tmp_path / "letters.csv")
+
+    written = csv.DictReader((tmp_path / "letters.csv").read_text("utf-8").splitlines())
+    assert {UUID(one["job_id"]) for one in written} == set(letters)
+    assert download.value.suggested_filename.startswith(f"dead-letters-{tenant.slug}-")
 
 
 def test_the_trail_tells_of_one_letter_and_of_all(
