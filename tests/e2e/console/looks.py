@@ -47,6 +47,16 @@ def picture(page: Page, name: str) -> Path:
     return path
 
 
+def size_when_huge(page: Page, selector: str) -> tuple[float, float]:
+    """Width and height of the first such element on a screen of 4K, in letters (rem)."""
+    page.set_viewport_size(HUGE)
+    letter = page.evaluate("parseFloat(getComputedStyle(document.documentElement).fontSize)")
+    box = page.locator(selector).first.bounding_box()
+    page.set_viewport_size(WIDE)
+    assert box is not None, f"{selector} is not displayed"
+    return box["width"] / letter, box["height"] / letter
+
+
 def _faults(page: Page, name: str, way: Way) -> Iterator[str]:
     page.set_viewport_size(SIZES[way])
     page.emulate_media(color_scheme="dark" if way == "dark" else "light")

@@ -9,7 +9,7 @@ from cli.sample.cases import generate_cases
 from cli.tenants import Tenant
 from tests.e2e.console.conftest import Console
 from tests.e2e.console.doubt import SEED, Ingest
-from tests.e2e.console.looks import looks
+from tests.e2e.console.looks import looks, size_when_huge
 from tests.e2e.console.reading import rows
 
 pytestmark = pytest.mark.e2e
@@ -40,6 +40,7 @@ def test_a_document_is_found_and_shown_beside_its_page(console: Console, tenant:
     expect(page.get_by_role("region", name="What was read")).to_contain_text(order)
     expect(page.get_by_role("region", name="What happened")).to_contain_text("received")
     looks(page, "document")
+    assert size_when_huge(page, ".page")[1] > 60  # nearly all of a page is in sight
 
 
 def test_a_cluster_is_drawn_with_its_evidence_and_its_differences(console: Console, tenant: Tenant, order: str) -> None:

@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 
 from cli.tenants import Tenant
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.looks import looks
+from tests.e2e.console.looks import looks, size_when_huge
 from tests.e2e.console.reading import rows
 
 pytestmark = pytest.mark.e2e
@@ -48,3 +48,4 @@ def test_a_tenants_viewer_sees_its_own_work_and_no_switch(console: Console, tena
     expect(page.get_by_role("button", name="Pause")).to_have_count(0)
     expect(page.get_by_role("columnheader", name="Messages")).to_have_count(0)
     looks(page, "overview-tenant")
+    assert size_when_huge(page, ".chart")[0] > 20  # of the room that there is, more than at a desk
