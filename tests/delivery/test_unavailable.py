@@ -42,8 +42,8 @@ class Flaky(Database):
     commit_then_fail: bool = False
 
     @contextmanager
-    def tenant(self, tenant_id: UUID) -> Iterator[Connection]:
-        with self._failing(super().tenant(tenant_id), self.fail_tenant) as connection:
+    def tenant(self, tenant_id: UUID, **how: Any) -> Iterator[Connection]:
+        with self._failing(super().tenant(tenant_id, **how), self.fail_tenant) as connection:
             yield connection
 
     @contextmanager

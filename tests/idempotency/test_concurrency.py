@@ -41,11 +41,11 @@ class Together(Database):
         self._barrier = Barrier(parties, timeout=PATIENCE)
 
     @contextmanager
-    def tenant(self, tenant_id: UUID) -> Iterator[Connection]:
+    def tenant(self, tenant_id: UUID, **how: Any) -> Iterator[Connection]:
         is_first, self._met.before = not hasattr(self._met, "before"), True
         if is_first:
             self._barrier.wait()
-        with super().tenant(tenant_id) as connection:
+        with super().tenant(tenant_id, **how) as connection:
             yield connection
         if is_first:
             self._barrier.wait()

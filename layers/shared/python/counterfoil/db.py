@@ -3,13 +3,16 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 import psycopg
+from psycopg.abc import Buffer
+from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 from psycopg.sql import SQL
+from psycopg.types.array import ListDumper
 from psycopg_pool import ConnectionPool
 
 from counterfoil.errors import (
@@ -39,6 +42,14 @@ _OPEN = SQL("""
 BEGIN; SELECT set_config({setting}, {value}, true), set_config('lock_timeout', {lock}, true),
        set_config('idle_in_transaction_session_timeout', {idle}, true),
        set_config('transaction_timeout', {whole}, true)""")
+BY_INDEX = """
+set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+set_config('enable_mergejoin', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
+"""
+"""For a transaction whose every statement is a walk along indexes. psycopg prepares what runs often, and a plan made
+while tables were small or not analysed would read them whole for as long as its connection lives: that choice is taken
+away. Nor is there anything to gain from a plan of its own for each execution, which costs more than it."""
+_BY_INDEX = b", " + " ".join(BY_INDEX.split()).encode()
 _NOT_DURABLE = b"; SET LOCAL synchronous_commit = off"
 
 # Which SQLSTATE codes, or classes of them (their first two letters), a later try can cure. All others are refusals.
@@ -111,6 +122,7 @@ class Opening(NamedTuple):
     """Of `setting`, which says whose rows it sees."""
     lock_seconds: int
     durable: bool
+    by_index: bool
 
 
 @lru_cache(maxsize=1_000)
@@ -123,7 +135,30 @@ def _statements(opening: Opening) -> bytes:
         idle=f"{IDLE_SECONDS}s",
         whole=f"{TRANSACTION_SECONDS}s",
     ).as_bytes()
-    return composed if opening.durable else composed + _NOT_DURABLE
+    return composed + (_BY_INDEX if opening.by_index else b"") + (b"" if opening.durable else _NOT_DURABLE)
+
+
+class _FlatListDumper(ListDumper):
+    """Makes arrays of lists; those of texts, ids or integers at once, where psycopg goes from element to element.
+
+    So the parameters of a look at thirty keys take 42 microseconds, in the place of 163.
+    """
+
+    def dump(self, obj: list[Any]) -> Buffer | None:
+        """The array in PostgreSQL's text format."""
+        types = set(map(type, obj))
+        if types == {str}:
+            joined = "\0".join(obj)
+            if joined.count("\0") == len(obj) - 1:  # psycopg refuses a text with NUL
+                escaped = joined.replace("\\", "\\\\").replace('"', '\\"')
+                return ('{"' + escaped.replace("\0", '","') + '"}').encode()
+        elif types in ({UUID}, {int}):
+            return ("{" + ",".join(map(str, obj)) + "}").encode()
+        return super().dump(obj)
+
+
+_ADAPTERS = AdaptersMap(psycopg.adapters)
+_ADAPTERS.register_dumper(list, _FlatListDumper)
 
 
 class Database:
@@ -140,6 +175,7 @@ class Database:
             reconnect_timeout=CONNECT_SECONDS,
             kwargs={
                 "autocommit": True,  # a transaction is begun with its settings
+                "context": _ADAPTERS,
                 "connect_timeout": CONNECT_SECONDS,
                 "tcp_user_timeout": CONNECT_SECONDS * 1000,
             },
@@ -161,31 +197,43 @@ class Database:
         return cls(lambda: iam_conninfo(settings), max_connections=max_connections)
 
     @contextmanager
-    def tenant(self, tenant_id: UUID) -> Iterator[Connection]:
+    def tenant(self, tenant_id: UUID, *, by_index: bool = False) -> Iterator[Connection]:
         """One transaction that sees this tenant's rows alone; committed at the end, rolled back on any exception.
+
+        Where every statement of it is a walk along indexes (`BY_INDEX`), it is planned `by_index` alone.
 
         Raises:
             ConflictError, DatabaseUnavailableError, CommitUnknownError, RejectedStatementError: mapped from psycopg.
         """
-        with self._transaction("counterfoil.tenant", str(tenant_id)) as connection:
+        with self._transaction("counterfoil.tenant", str(tenant_id), by_index=by_index) as connection:
             yield connection
 
     @contextmanager
-    def delivery(self, *, lock_seconds: int = LOCK_SECONDS, durable: bool = True) -> Iterator[Connection]:
-        """One transaction as the delivery role: every tenant's life cycles, no content. Raises as `tenant`.
+    def delivery(
+        self, *, lock_seconds: int = LOCK_SECONDS, durable: bool = True, by_index: bool = False
+    ) -> Iterator[Connection]:
+        """One transaction as the delivery role: every tenant's life cycles, no content. As `tenant`.
 
         Where it is not `durable`, a crash of the server soon after the commit may lose it: for what is then only done
         once more.
         """
-        with self._transaction("role", "counterfoil_delivery", lock_seconds, durable=durable) as connection:
+        with self._transaction(
+            "role", "counterfoil_delivery", lock_seconds, durable=durable, by_index=by_index
+        ) as connection:
             yield connection
 
     @contextmanager
     def _transaction(
-        self, setting: str, value: str, lock_seconds: int = LOCK_SECONDS, *, durable: bool = True
+        self,
+        setting: str,
+        value: str,
+        lock_seconds: int = LOCK_SECONDS,
+        *,
+        durable: bool = True,
+        by_index: bool = False,
     ) -> Iterator[Connection]:
         try:
-            connection = self._opened(Opening(setting, value, lock_seconds, durable=durable))
+            connection = self._opened(Opening(setting, value, lock_seconds, durable, by_index))
         except psycopg.Error as error:
             raise mapped(error) from error
         try:

@@ -47,7 +47,7 @@ class Claims:
         claims: dict[Message, Claim] = {}
 
         def once() -> None:
-            with self._database.delivery(lock_seconds=LOCK_SECONDS) as connection:
+            with self._database.delivery(lock_seconds=LOCK_SECONDS, by_index=True) as connection:
                 now = self._register(connection, wanted.values())
                 claims.update(
                     store.claim(

@@ -1,0 +1,52 @@
+"""Lists reach PostgreSQL as they are, and transactions begin as they are asked for."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from counterfoil.db import Database
+from counterfoil.errors import RejectedStatementError
+
+TENANT = UUID(int=1)
+LISTS = st.one_of(
+    st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"))),
+    st.lists(st.sampled_from(["", "NULL", "null", '"', "\\", "{}", "a,b", " ", "\u2003", '\\"', "'"])),
+    st.lists(st.uuids()),
+    st.lists(st.integers(-(2**63), 2**63 - 1)),
+    st.lists(st.none() | st.text(st.sampled_from('a"\\,')), min_size=1),
+    st.lists(st.booleans()),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(LISTS)
+def test_a_list_comes_back_as_it_was(database: Database, listed: list[Any]) -> None:
+    kinds = {bool: "bool", int: "int8", UUID: "uuid"}
+    kind = kinds.get(type(listed[0]), "text") if listed else "text"
+    with database.tenant(TENANT) as connection:
+        row = connection.execute(f"SELECT %s::{kind}[]", [listed]).fetchone()
+    assert row == (listed,)
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\0"])
+def test_a_text_that_no_array_can_hold_is_refused(database: Database, text: str) -> None:
+    with pytest.raises(RejectedStatementError), database.tenant(TENANT) as connection:
+        connection.execute("SELECT %s::text[]", [[text, "b"]])
+
+
+def test_half_a_surrogate_pair_in_a_list_is_refused(database: Database) -> None:
+    with pytest.raises(RejectedStatementError), database.tenant(TENANT) as connection:
+        connection.execute("SELECT %s::text[]", [["\ud800"]])
+
+
+def test_a_transaction_by_index_reads_no_table_as_a_whole(database: Database) -> None:
+    asked = "SELECT current_setting('enable_seqscan'), current_setting('plan_cache_mode')"
+    with database.tenant(TENANT, by_index=True) as connection:
+        assert connection.execute(asked).fetchone() == ("off", "force_generic_plan")
+    with database.delivery(by_index=True, durable=False) as connection:
+        assert connection.execute(asked).fetchone() == ("off", "force_generic_plan")
+    with database.tenant(TENANT) as connection:
+        assert connection.execute(asked).fetchone() == ("on", "auto")
