@@ -23,7 +23,7 @@ from counterfoil.delivery.attempt import Skip, Success, WorkTogether
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.documents import uploads
 from counterfoil.documents.matching import matcher
-from counterfoil.documents.matching.store import Documents
+from counterfoil.documents.matching.contents import Documents
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.messages import Intake, read_message
 from counterfoil.outbox import Outbox

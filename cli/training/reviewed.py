@@ -17,6 +17,7 @@ from cli.training.learning import LEAST, LEAST_OF_AN_ANSWER, asked, counted, tau
 from counterfoil.db import Connection
 from counterfoil.documents.matching import key_rows
 from counterfoil.documents.matching import keys as keyed
+from counterfoil.documents.matching.key_rows import Lookup
 from counterfoil.documents.matching.profile import KINDS, Document, document
 from counterfoil.documents.matching.rules import ends, is_parent
 from counterfoil.documents.matching.weights import parse
@@ -127,7 +128,7 @@ def read_decided(connection: Connection, tenant_id: UUID, name: str) -> Reviewed
     keys = {one.id: keyed.waiting(one) for one in known}
     most = key_rows.MAX_HOLDERS
     wanted = dict.fromkeys(frozenset().union(*keys.values()), most + 1)
-    holders = key_rows.holders(connection, tenant_id, wanted)
+    holders = key_rows.holders(connection, Lookup(tenant_id, wanted))
     found = {key: ids for key, ids in holders.items() if len(ids) <= most}
     claims = {id_: {other for key in led for other in found.get(key, ())} - {id_} for id_, led in keys.items()}
     there = {one.id for one in known}

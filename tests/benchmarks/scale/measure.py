@@ -15,7 +15,7 @@ from uuid import UUID
 from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Works
-from counterfoil.documents.matching import key_rows, store
+from counterfoil.documents.matching import key_rows
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching.keys import PARENTS, SOUGHT, Key
 from counterfoil.documents.matching.profile import document
@@ -51,8 +51,8 @@ class Search:
 def search(url: str, children: Sequence[Paper]) -> Search:
     """Look for the partners of documents of one tenant by all their keys, each in one round trip."""
     took, found, candidates = [], 0, 0
-    with closing(Database(url, max_connections=1)) as database, database.tenant(tenant_id(children[0].tenant)) as seen:
-        store.begin(seen, [])  # as every search begins: it keeps planner from reading whole tables
+    tenant = tenant_id(children[0].tenant)
+    with closing(Database(url, max_connections=1)) as database, database.tenant(tenant, by_index=True) as seen:
         alone = [_timed(lambda: seen.execute("SELECT 1").fetchone())[0] for _ in range(1000)]
         for child in children:
             keys = _sought(child)
@@ -67,7 +67,9 @@ def search(url: str, children: Sequence[Paper]) -> Search:
 
 
 def _holders(connection: Connection, child: Paper, keys: Collection[Key]) -> Mapping[Key, list[UUID]]:
-    return key_rows.holders(connection, tenant_id(child.tenant), dict.fromkeys(keys, key_rows.MAX_HOLDERS + 1))
+    return key_rows.holders(
+        connection, key_rows.Lookup(tenant_id(child.tenant), dict.fromkeys(keys, key_rows.MAX_HOLDERS + 1))
+    )
 
 
 def _sought(child: Paper) -> frozenset[Key]:

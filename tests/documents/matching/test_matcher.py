@@ -1,5 +1,6 @@
 """Search and write: on PostgreSQL, under row-level security, with somebody else in between."""
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from uuid import uuid4
@@ -8,7 +9,10 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents import matching
-from counterfoil.documents.matching import key_rows
+from counterfoil.documents.matching import contents, key_rows, matcher
+from counterfoil.documents.matching.neighbourhood import Neighbourhood
+from counterfoil.documents.matching.reading import Reading, finish
+from counterfoil.documents.matching.store import Pair
 from counterfoil.errors import PermanentError
 from tests import factories
 from tests.documents.matching.office import NOW, Office
@@ -171,6 +175,33 @@ def test_what_somebody_else_does_far_away_is_no_reason_to_decide_again(database:
     assert not office.write(decided).decided_again
 
 
+def test_an_edge_that_comes_while_edges_are_read_is_seen_from_the_end_that_is_read_after_it(
+    database: Database, admin: Connection
+) -> None:
+    office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
+    office.match(0)
+    one, other = office.ids
+    with database.tenant(office.tenant_id) as connection:
+        near = Neighbourhood(Reading(connection, office.tenant_id, contents.Documents()))
+        finish(near.read_edges([one]))
+        office.match(1)
+        finish(near.read_edges([other]))
+    assert (near.edges(one), [edge.pair for edge in near.edges(other)]) == ([], [Pair.of(one, other)])
+
+
+def test_what_saw_an_edge_from_one_of_its_ends_alone_is_decided_again(database: Database, admin: Connection) -> None:
+    far = order("X-9", 400, seller={"name": "Far"})
+    office = Office(database, admin, [order("4711"), invoice(po_reference="4711"), delivery(po_reference="4711"), far])
+    office.match(0)
+    office.match(1)
+    decided = office.search(2)
+    assert Pair.of(*office.ids[:2]) in decided.edges[office.ids[0]]
+    office.match(3)
+    halved = dataclasses.replace(decided, edges={**decided.edges, office.ids[0]: {}})
+    assert office.write(halved).decided_again
+    assert office.links() == {(0, 1), (0, 2), (1, 2)}
+
+
 def test_whoever_found_a_document_by_a_number_that_it_has_no_more_looks_again(
     database: Database, admin: Connection
 ) -> None:
@@ -310,6 +341,21 @@ def test_crowded_keys_do_not_make_the_order_matter(
     office.match_all()
     backwards.match_all(reversed(range(len(papers))))
     assert (office.edges(), office.clusters()) == (backwards.edges(), backwards.clusters())
+
+
+@pytest.mark.parametrize(("most", "longest"), [(0, 4_000), (1, 4_000), (50, 0), (50, 400)])
+def test_what_does_not_come_along_with_the_keys_is_read_by_itself(
+    database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, most: int, longest: int
+) -> None:
+    papers = pile(11, 25)
+    along, apart = Office(database, admin, papers), Office(database, admin, papers)
+    along.match_all()
+    monkeypatch.setattr(matcher, "CACHE", contents.Documents())
+    monkeypatch.setattr(contents, "MOST_WITH_CONTENTS", most)
+    monkeypatch.setattr(contents, "LONGEST_WITH_CONTENTS", longest)
+    apart.match_all()
+    assert along.links()
+    assert (along.edges(), along.clusters()) == (apart.edges(), apart.clusters())
 
 
 def test_a_late_delivery_joins_the_invoice_and_the_order(database: Database, admin: Connection) -> None:

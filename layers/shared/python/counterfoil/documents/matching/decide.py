@@ -86,11 +86,11 @@ def touched(
     yield from near.follow(claimed | copies | alike, waiting | keyed.seekers(document))
     again = near.holders(copies) | near.crowd(copies) | near.waiting(waiting)
     seekers = near.waiting(keyed.seekers(document)) - again
-    yield from near.read(again | seekers | near.holders(claimed), {document.id} | again)
+    yield from near.read(again | seekers | near.holders(claimed), [document.id])
     linked = {end for edge in near.edges(document.id) for end in (edge.pair if edge.by_person else (edge.child,))}
     if is_new and not near.crowd(alike):
         seekers = {other.id for other in near.documents(seekers) if rules.considers(other, document)}
-    rivals = yield from _rivals(near, document, claimed)
+    rivals = yield from _rivals(near, document, claimed, again)
     again |= linked | seekers | rivals
     yield from near.load(again)
     always = linked | rivals | near.crowd(copies) | (again if obsolete else set())
@@ -98,10 +98,17 @@ def touched(
     return _distinct([document, *(other for other in others if other.id in always or _concerns(document, other))])
 
 
-def _rivals(near: Neighbourhood, document: Document, claimed: Collection[Key]) -> Steps[set[UUID]]:
-    """Those of its kind that may belong to what a document names, or named: it takes a share of that."""
-    shared = [other for other in near.documents(near.holders(claimed)) if other.kind in keyed.SOUGHT]
-    ids = yield from near.seekers({key for other in shared for key in keyed.seekers(other)}, document.kind)
+def _rivals(
+    near: Neighbourhood, document: Document, claimed: Collection[Key], again: Collection[UUID]
+) -> Steps[set[UUID]]:
+    """Those of its kind that may belong to what a document names, or named: it takes a share of that.
+
+    The edges of what it names, and of those decided `again`, are read ahead.
+    """
+    named = near.holders(claimed)
+    shared = [other for other in near.documents(named) if other.kind in keyed.SOUGHT]
+    wanted = {key for other in shared for key in keyed.seekers(other)}
+    ids = yield from near.seekers(wanted, document.kind, ahead=named | set(again))
     yield from near.load(ids)
     return {rival.id for rival in near.documents(ids, but=document.id) if rules.weighed(rival, shared)}
 
@@ -259,14 +266,14 @@ def _compare(near: Neighbourhood, choices: Mapping[UUID, Choice], through: Mappi
             links[Pair.of(link.child, link.parent)] = link
     made = {pair: link for pair, link in links.items() if not _same(near, pair, link)}
     gone = frozenset(stored - links.keys())
-    standing = (near.edges_read.keys() - gone) | links.keys()
+    standing = {pair for read in near.edges_read.values() for pair in read if pair not in gone} | links.keys()
     connected = {end for pair in standing for end in pair}
     alone = frozenset(choices.keys() - connected)
     return Outcome(made, gone, choices, alone, {child.id: near.seeking(child) for child in near.documents(choices)})
 
 
 def _same(near: Neighbourhood, pair: Pair, link: Link) -> bool:
-    edge = near.edges_read.get(pair)
+    edge = near.edges_read[link.child].get(pair)
     question = link.judged.question if link.judged else None
     return edge is not None and (
         edge.by_person

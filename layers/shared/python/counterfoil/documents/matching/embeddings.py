@@ -127,7 +127,7 @@ class Embedder:
 
 def _text_without_vector(database: Database, tenant_id: UUID, document_id: UUID, model: str) -> str:
     """The text that a vector has to be asked for; empty where there is nothing to ask."""
-    with database.tenant(tenant_id) as connection:
+    with database.tenant(tenant_id, by_index=True) as connection:
         content = store.begin(connection, [document_id])[1].get(document_id)
         if content is None:
             return ""

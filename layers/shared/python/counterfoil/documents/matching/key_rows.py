@@ -4,6 +4,7 @@ Each statement runs in a transaction that sees one tenant alone (`Database.tenan
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -19,39 +20,53 @@ NEAR_MAX_HOLDERS = 16
 """How far beyond MAX_HOLDERS the holders of a key are decided again, so that none keeps a link that only the key found.
 More than documents being matched at the same time."""
 
-_HOLDERS = """
-SELECT wanted.n, holders.ids
+HOLDERS = """
+SELECT held.document_id, wanted.n
 FROM unnest(%(types)s::text[], %(keys)s::text[], %(limits)s::int[]) WITH ORDINALITY AS wanted (type, key, most, n)
 CROSS JOIN LATERAL (
-    SELECT array_agg(few.document_id) AS ids
-    FROM (
-        SELECT k.document_id FROM document_key k
-        WHERE k.tenant_id = %(tenant)s AND k.type = wanted.type AND k.key = wanted.key
-          AND (%(kind)s::text IS NULL OR %(kind)s = (SELECT d.type FROM document d WHERE d.id = k.document_id))
-        LIMIT wanted.most
-    ) AS few
-) AS holders
-WHERE holders.ids IS NOT NULL
+    SELECT k.document_id FROM document_key k
+    WHERE k.tenant_id = %(tenant)s AND k.type = wanted.type AND k.key = wanted.key
+      AND (%(kind)s::text IS NULL OR %(kind)s = (SELECT d.type FROM document d WHERE d.id = k.document_id))
+    LIMIT wanted.most
+) AS held
 """
+"""Documents, each with the number of a key that it holds, by the parameters of a `Lookup`."""
 
 
-def holders(
-    connection: Connection, tenant_id: UUID, limits: Mapping[Key, int], kind: str | None = None
-) -> dict[Key, list[UUID]]:
-    """The documents that hold each key, at most as many as its limit; keys that nobody holds are left out.
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Keys of a tenant, each with how many of its holders are wanted at most."""
 
-    Where a `kind` is given, only those of that kind.
-    """
-    wanted = list(limits)
-    rows = connection.execute(
-        _HOLDERS, {"tenant": tenant_id, "limits": list(limits.values()), "kind": kind, **columns(wanted)}
-    )
-    return {wanted[n - 1]: ids for n, ids in rows.fetchall()}
+    tenant_id: UUID
+    limits: Mapping[Key, int]
+    kind: str | None = None
+    """Of the holders, where only those of one kind are wanted."""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Those of HOLDERS."""
+        return {
+            "tenant": self.tenant_id,
+            "limits": list(self.limits.values()),
+            "kind": self.kind,
+            **columns(self.limits),
+        }
+
+    def by_key(self, held: Iterable[tuple[UUID, Iterable[int]]]) -> dict[Key, list[UUID]]:
+        """Who holds each key, by the numbers of the keys that each document holds; keys of nobody are left out."""
+        keys = list(self.limits)
+        found: dict[Key, list[UUID]] = {}
+        for id_, numbers in held:
+            for number in numbers:
+                found.setdefault(keys[number - 1], []).append(id_)
+        return found
 
 
-STATED = """
-SELECT document_id, type, key FROM document_key WHERE document_id = ANY(%(ids)s) AND NOT starts_with(type, %(seeks)s)
-"""
+def holders(connection: Connection, lookup: Lookup) -> dict[Key, list[UUID]]:
+    """The documents that hold each key; keys that nobody holds are left out."""
+    rows = connection.execute(HOLDERS, lookup.parameters).fetchall()
+    return lookup.by_key((id_, (number,)) for id_, number in rows)
+
 
 _WRITE = """
 INSERT INTO document_key (tenant_id, document_id, type, key)
@@ -108,14 +123,9 @@ _STORED = "SELECT document_id, type, key FROM document_key WHERE document_id = A
 
 
 def stored(connection: Connection, ids: Collection[UUID]) -> dict[UUID, set[Key]]:
-    """The keys that documents are found by now."""
-    return by_document(connection.execute(_STORED, {"ids": list(ids)}).fetchall())
-
-
-def by_document(rows: Iterable[tuple[Any, ...]]) -> dict[UUID, set[Key]]:
-    """Rows of document id, type and key; documents that have none are left out."""
+    """The keys that documents are found by now; documents that have none are left out."""
     found: dict[UUID, set[Key]] = {}
-    for id_, *key in rows:
+    for id_, *key in connection.execute(_STORED, {"ids": list(ids)}).fetchall():
         found.setdefault(id_, set()).add(Key(*key))
     return found
 

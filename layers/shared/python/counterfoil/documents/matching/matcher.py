@@ -9,6 +9,7 @@ from uuid import UUID
 
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.documents.matching import judgements, key_rows, reviews, store
+from counterfoil.documents.matching.contents import Documents
 from counterfoil.documents.matching.decide import Outcome, decide
 from counterfoil.documents.matching.embeddings import Embedder
 from counterfoil.documents.matching.judge import Judge, unasked
@@ -18,7 +19,7 @@ from counterfoil.documents.matching.neighbourhood import Neighbourhood
 from counterfoil.documents.matching.profile import CONTRACT, Document, document
 from counterfoil.documents.matching.reading import Reading, Steps
 from counterfoil.documents.matching.rules import Link
-from counterfoil.documents.matching.store import Documents, NewEdge, Pair
+from counterfoil.documents.matching.store import NewEdge, Pair
 from counterfoil.documents.matching.weights import current
 from counterfoil.errors import CancelledError, DeferredError, PermanentError, StaleClaimError
 from counterfoil.llm import BudgetSpentError
@@ -54,8 +55,8 @@ class Decided:
     """Whether it had no keys before."""
     outcome: Outcome
     followed: frozenset[Key]
-    edges: Mapping[Pair, store.Edge]
-    edges_of: frozenset[UUID]
+    edges: Mapping[UUID, Mapping[Pair, store.Edge]]
+    """Of each document whose edges were looked at."""
     seen: str
     """The database's snapshot before the first read."""
     is_judged: bool = False
@@ -151,7 +152,7 @@ def search(database: Database, tenant_id: UUID, ids: Sequence[UUID]) -> dict[UUI
 
     Raises as `search_and_decide`.
     """
-    with database.tenant(tenant_id) as connection:
+    with database.tenant(tenant_id, by_index=True) as connection:
         return _decide(connection, tenant_id, ids)
 
 
@@ -191,7 +192,6 @@ def _deciding(reading: Reading, tenant_id: UUID, found: Document, stored: frozen
         outcome,
         frozenset(near.followed),
         near.edges_read,
-        frozenset(near.read_edges_of),
         seen,
     )
 
@@ -273,7 +273,7 @@ def _disturbs(one: Decided, other: Decided) -> bool:
         return True
     if not all(other.followed.isdisjoint(sought) for sought in one.outcome.sought.values()):
         return True
-    return any(end in other.edges_of for pair in (*one.outcome.made, *one.outcome.gone) for end in pair)
+    return any(end in other.edges for pair in (*one.outcome.made, *one.outcome.gone) for end in pair)
 
 
 def _left_open(outcome: Outcome, why: str) -> Outcome:
@@ -359,7 +359,7 @@ def _standing(connection: Connection, decided: Sequence[Decided]) -> list[Decide
     if not decided or store.lock(connection, decided[0].tenant_id, decided[0].seen):
         return list(decided)
     followed = {key for one in decided for key in one.followed}
-    of = {id_ for one in decided for id_ in one.edges_of}
+    of = {id_ for one in decided for id_ in one.edges}
     changes = store.changes_since(connection, decided[0].tenant_id, followed, of, decided[0].seen)
     if changes.everything:
         return []
@@ -369,8 +369,10 @@ def _standing(connection: Connection, decided: Sequence[Decided]) -> list[Decide
             edges.setdefault(end, {})[pair] = edge
 
     def stands(one: Decided) -> bool:
-        now = {pair: edge for id_ in one.edges_of for pair, edge in edges.get(id_, {}).items()}
-        return one.followed.isdisjoint(changes.keys) and now == one.edges
+        # Of each document by itself: where an edge came while it was being read, its ends say two things.
+        return one.followed.isdisjoint(changes.keys) and all(
+            edges.get(id_, {}) == read for id_, read in one.edges.items()
+        )
 
     return [one for one in decided if stands(one)]
 

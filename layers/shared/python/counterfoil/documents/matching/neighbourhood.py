@@ -16,7 +16,7 @@ from counterfoil.documents.matching.store import Edge, Pair
 class Neighbourhood:
     """Documents by the keys that lead to them, their contents, and their stored edges.
 
-    What was read is remembered (`followed`, `read_edges_of`), so that it can be asked later whether it still holds.
+    What was read is remembered (`followed`, `edges_read`), so that it can be asked later whether it still holds.
     """
 
     def __init__(self, reading: Reading) -> None:
@@ -28,31 +28,35 @@ class Neighbourhood:
         self._looked_at: set[Key] = set()
         self._documents: dict[UUID, Document] = {}
         self._asked: set[UUID] = set()
-        self._edges: dict[Pair, Edge] = {}
-        self._edges_of: dict[UUID, set[Pair]] = {}
+        self._edges: dict[UUID, dict[Pair, Edge]] = {}
         self._rejected: dict[UUID, set[UUID]] = {}
         self._own: tuple[UUID, frozenset[Key]] | None = None
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
-    def follow(self, wanted: Iterable[Key] = (), back: Iterable[Key] = ()) -> Steps[None]:
+    def follow(
+        self, wanted: Iterable[Key] = (), back: Iterable[Key] = (), edges_of: Collection[UUID] = ()
+    ) -> Steps[None]:
         """Find the candidates that keys lead a decision to. A key with too many holders leads to nobody.
 
-        And the holders of keys that lead `back` to decisions which a document may be part of.
+        And the holders of keys that lead `back` to decisions which a document may be part of; and, beside that, the
+        edges of some as `read_edges` does.
         """
         most = key_rows.MAX_HOLDERS + key_rows.NEAR_MAX_HOLDERS + 1
         missing = {key: most for key in wanted if key not in self._holders}
         missing_back = {key: key_rows.MAX_WAITING for key in back if key not in self._waiting}
         if not missing and not missing_back:
+            yield from self.read_edges(edges_of)
             return
         limits = missing | {key: max(limit, missing.get(key, 0)) for key, limit in missing_back.items()}
-        yield Want(limits)
+        yield Want(limits, edges_of=set(edges_of) - self._edges.keys())
         found = self._reading.holders(limits)
         for key in missing:
             ids = self._with_own(key, found.get(key, []))
             self._holders[key] = ids if len(ids) <= key_rows.MAX_HOLDERS else []
             self._crowds[key] = ids if key_rows.MAX_HOLDERS < len(ids) < most else []
         self._waiting |= {key: found.get(key, [])[:limit] for key, limit in missing_back.items()}
+        yield from self.read_edges(edges_of)
 
     def _with_own(self, key: Key, ids: list[UUID]) -> list[UUID]:
         """Who holds a key, the document among them that is taken in: as it states it now, whatever is stored."""
@@ -61,12 +65,12 @@ class Neighbourhood:
         id_, keys = self._own
         return [other for other in ids if other != id_] + [id_] * (key in keys)
 
-    def seekers(self, wanted: Iterable[Key], kind: str) -> Steps[set[UUID]]:
-        """The documents of a kind that `seeks` keys lead to."""
+    def seekers(self, wanted: Iterable[Key], kind: str, ahead: Collection[UUID] = ()) -> Steps[set[UUID]]:
+        """The documents of a kind that `seeks` keys lead to. The edges of some are read `ahead`."""
         limits = dict.fromkeys(wanted, key_rows.MAX_WAITING)
         if not limits:
             return set()
-        yield Want(limits, kind)
+        yield Want(limits, kind, edges_of=set(ahead))
         found = self._reading.holders(limits, kind)
         self._looked_at |= limits.keys()
         return {id_ for ids in found.values() for id_ in ids}
@@ -81,22 +85,22 @@ class Neighbourhood:
 
     def read(self, ids: Iterable[UUID], edges_of: Iterable[UUID]) -> Steps[None]:
         """Read documents, and the edges of some as `read_edges` does."""
-        missing, missing_edges = set(ids) - self._asked, set(edges_of) - self._edges_of.keys()
+        missing, missing_edges = set(ids) - self._asked, set(edges_of) - self._edges.keys()
         if not missing and not missing_edges:
             return
         yield Want(ids=missing, edges_of=missing_edges)
         self._asked |= missing
         documents, (found, rejected) = self._reading.read(missing, missing_edges)
         self._documents |= documents
-        self._edges_of |= {id_: set() for id_ in missing_edges}
+        # Each document's are as they were when its own were read, though another one's, read later, say otherwise.
+        self._edges |= {id_: {} for id_ in missing_edges}
         for pair, edge in found.items():
-            self._edges[pair] = edge
-            for end in pair:
-                if end in self._edges_of:
-                    self._edges_of[end].add(pair)
-        for a, b in rejected:
-            self._rejected.setdefault(a, set()).add(b)
-            self._rejected.setdefault(b, set()).add(a)
+            for end in missing_edges.intersection(pair):
+                self._edges[end][pair] = edge
+        for pair in rejected:
+            for end, other in ((pair.a, pair.b), (pair.b, pair.a)):
+                if end in missing_edges:
+                    self._rejected.setdefault(end, set()).add(other)
         people = (pair for pair, edge in found.items() if edge.by == "person" or edge.by_person)
         yield from self.load({end for pair in people for end in pair})
 
@@ -114,13 +118,8 @@ class Neighbourhood:
         return self._holders.keys() | self._waiting.keys() | self._looked_at
 
     @property
-    def read_edges_of(self) -> Collection[UUID]:
-        """Every document whose edges were looked at."""
-        return self._edges_of.keys()
-
-    @property
-    def edges_read(self) -> dict[Pair, Edge]:
-        """Their edges."""
+    def edges_read(self) -> Mapping[UUID, Mapping[Pair, Edge]]:
+        """The edges of every document whose edges were looked at, as they were then."""
         return self._edges
 
     def holders(self, wanted: Iterable[Key]) -> set[UUID]:
@@ -145,7 +144,7 @@ class Neighbourhood:
 
     def edges(self, id_: UUID) -> list[Edge]:
         """The stored edges of a document whose edges have been read."""
-        return [self._edges[pair] for pair in sorted(self._edges_of[id_])]
+        return [edge for _, edge in sorted(self._edges[id_].items())]
 
     def decided_by(self, child: UUID) -> list[Edge]:
         """The stored edges that are a child's decision, or a person's about it."""
@@ -208,8 +207,8 @@ class Neighbourhood:
         similar = {child: self.similar(child, kinds[child]) for child in children}
         weighed = {other for child in children for other in rules.weighed(child, similar[child])}
         wanted = {key for other in weighed for key in keyed.waiting(other)}
-        yield from self.follow(wanted)
-        yield from self.read(self.holders(wanted), {other.id for alike in similar.values() for other in alike})
+        yield from self.follow(wanted, edges_of={other.id for alike in similar.values() for other in alike})
+        yield from self.load(self.holders(wanted))
 
     def seeking(self, child: Document) -> frozenset[Key]:
         """Where a surrounded child is found by the documents among which it looks for a parent."""

@@ -11,10 +11,11 @@ from typing import TypeVar
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.documents.matching import key_rows
+from counterfoil.documents.matching.contents import Documents
+from counterfoil.documents.matching.key_rows import Lookup
 from counterfoil.documents.matching.keys import Key
 from counterfoil.documents.matching.profile import Document
-from counterfoil.documents.matching.store import Documents, Edge, Edges, Pair
+from counterfoil.documents.matching.store import Edge, Edges, Pair
 
 T = TypeVar("T")
 
@@ -86,46 +87,41 @@ class Reading:
             self._fetch(wants)
         return [ended[number] for number in range(len(running))]
 
-    def _fetch(self, wants: Iterable[Want]) -> None:
-        limits: dict[str | None, dict[Key, int]] = {}
-        ids: set[UUID] = set()
-        edges_of: set[UUID] = set()
-        for want in wants:
-            merged = limits.setdefault(want.kind, {})
-            for key, limit in want.limits.items():
-                merged[key] = max(limit, merged.get(key, 0))
-            ids.update(want.ids)
-            edges_of.update(want.edges_of)
-        for kind, wanted in limits.items():
-            self._find(wanted, kind)
-        self._read(ids, edges_of)
-
     def holders(self, limits: Mapping[Key, int], kind: str | None = None) -> dict[Key, list[UUID]]:
-        """The documents that hold each key, as `key_rows.holders`."""
-        self._find(limits, kind)
+        """The documents that hold each key, at most as many as its limit; keys that nobody holds are left out."""
+        self._fetch([Want(limits, kind)])
         known = self._holders.get(kind, {})
         return {key: ids[:limit] for key, limit in limits.items() if (ids := known[key][1])}
 
-    def _find(self, limits: Mapping[Key, int], kind: str | None) -> None:
-        known = self._holders.setdefault(kind, {})
-        missing = {key: limit for key, limit in limits.items() if key not in known or known[key][0] < limit}
-        if missing:
-            found = key_rows.holders(self.connection, self._tenant_id, missing, kind)
-            known.update({key: (limit, found.get(key, [])) for key, limit in missing.items()})
-
     def read(self, ids: Collection[UUID], edges_of: Collection[UUID]) -> tuple[dict[UUID, Document], Edges]:
-        """Documents and edges, as `Documents.load_with_edges`."""
-        self._read(ids, edges_of)
+        """Those of these documents that are there and of a kind that is matched, and the edges of some."""
+        self._fetch([Want(ids=ids, edges_of=edges_of)])
         pairs = {pair for id_ in edges_of for pair in self._pairs[id_]}
         documents = {id_: found for id_ in ids if (found := self._documents.get(id_))}
         edges = {pair: edge for pair in pairs if (edge := self._edges.get(pair))}
         return documents, (edges, pairs & self._rejected)
 
-    def _read(self, ids: Collection[UUID], edges_of: Collection[UUID]) -> None:
-        missing, missing_edges = set(ids) - self._asked, set(edges_of) - self._pairs.keys()
-        if not missing and not missing_edges:
-            return
-        documents, edges = self._cache.load_with_edges(self.connection, missing, missing_edges)
-        self._asked |= missing
-        self._documents |= documents
-        self.know(missing_edges, edges)
+    def _fetch(self, wants: Iterable[Want]) -> None:
+        """Read what is not known yet of all that is wanted, in one round trip."""
+        limits: dict[str | None, dict[Key, int]] = {}
+        ids: set[UUID] = set()
+        edges_of: set[UUID] = set()
+        for want in wants:
+            known = self._holders.setdefault(want.kind, {})
+            for key, limit in want.limits.items():
+                if key not in known or known[key][0] < limit:
+                    merged = limits.setdefault(want.kind, {})
+                    merged[key] = max(limit, merged.get(key, 0))
+            ids.update(want.ids)
+            edges_of.update(want.edges_of)
+        ids -= self._asked
+        edges_of -= self._pairs.keys()
+        if limits or ids or edges_of:
+            lookups = [Lookup(self._tenant_id, wanted, kind) for kind, wanted in limits.items()]
+            found = self._cache.read(self.connection, lookups, ids, edges_of)
+            for lookup, held in zip(lookups, found.holders, strict=True):
+                read = {key: (limit, held.get(key, [])) for key, limit in lookup.limits.items()}
+                self._holders[lookup.kind].update(read)
+            self._asked |= ids | found.documents.keys()
+            self._documents |= found.documents
+            self.know(edges_of, found.edges)

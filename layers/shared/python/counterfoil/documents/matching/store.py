@@ -1,24 +1,21 @@
 """The SQL of matching: search and write. Each runs in a transaction that sees one tenant alone (`Database.tenant`)."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from threading import Lock
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
+from psycopg import Cursor
+from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
 
-from counterfoil.db import Connection
+from counterfoil.db import BY_INDEX, Connection
 from counterfoil.documents.matching import key_rows
 from counterfoil.documents.matching.keys import PARENTS, SEEKS, Key
 from counterfoil.documents.matching.meaning import Embedding
-from counterfoil.documents.matching.profile import CONTRACT, Document, document
+from counterfoil.documents.matching.profile import CONTRACT
 from counterfoil.documents.matching.rules import By
-
-_CACHED_DOCUMENTS = 5_000
 
 
 class Pair(NamedTuple):
@@ -55,19 +52,16 @@ class Edge:
 
 # -- reading --------------------------------------------------------------------------------------------------------
 
-# Every statement here is a walk along indexes. psycopg prepares what runs often, and a plan made while tables were
-# small or not analysed would read them whole for as long as its connection lives: that choice is taken away for the
-# transaction. Nor is there anything to gain from a plan of its own for each execution, which costs more than it.
-_INDEXES_ONLY = """
-set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
-set_config('enable_mergejoin', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
-"""
-
-_SNAPSHOT = f"SELECT pg_current_snapshot()::text, {_INDEXES_ONLY}"
-
-_DOCUMENTS = """
-SELECT d.id, d.type, d.received_at, d.structured_data, e.text_hash, e.model, e.signature
-FROM document d LEFT JOIN document_embedding e ON e.document_id = d.id
+# Among the keys is not what the documents seek.
+_BEGIN = """
+SELECT pg_current_snapshot()::text, d.id, d.type, d.received_at, d.structured_data, stated.types, stated.keys,
+       e.text_hash, e.model, e.signature
+FROM document d
+LEFT JOIN document_embedding e ON e.document_id = d.id
+CROSS JOIN LATERAL (
+    SELECT array_agg(k.type) AS types, array_agg(k.key) AS keys FROM document_key k
+    WHERE k.document_id = d.id AND NOT starts_with(k.type, %(seeks)s)
+) AS stated
 WHERE d.id = ANY(%(ids)s)
 """
 
@@ -97,23 +91,6 @@ FROM (
 WHERE said.verdict = 'rejected'
 """
 
-# Of a version that is known, what it says does not come again.
-_CONTENTS = """
-SELECT d.id, d.version, d.type, d.received_at, CASE WHEN d.version IS DISTINCT FROM known.version THEN d.data END,
-       d.text_hash, d.model, d.signature
-FROM unnest(%(ids)s::uuid[], %(versions)s::bigint[]) AS known (id, version)
-CROSS JOIN LATERAL (
-    SELECT document.id, type, received_at, structured_data AS data, text_hash, model, signature,
-           hashtextextended(
-               type || extract(epoch FROM received_at) || coalesce(model || signature::text || text_hash::text, ''),
-               jsonb_hash_extended(structured_data, 0)) AS version
-    FROM document LEFT JOIN document_embedding ON document_id = document.id
-    WHERE document.id = known.id AND type = ANY(%(kinds)s) AND structured_data IS NOT NULL
-    OFFSET 0  -- so that the hash is computed once
-) AS d
-"""
-_KINDS = list(PARENTS)
-
 
 class Content(NamedTuple):
     """What a document says."""
@@ -129,7 +106,8 @@ class Begun(NamedTuple):
     """What a search begins with."""
 
     seen: str
-    """A snapshot from before anything was read: what is committed now, to be asked later what has been since."""
+    """A snapshot from before anything else was read: what is committed now, to be asked later what has been since.
+    Empty where none of the documents is there."""
     contents: Mapping[UUID, Content]
     keys: Mapping[UUID, set[Key]]
     """By which documents are found. What they seek is not among them."""
@@ -140,13 +118,14 @@ class Begun(NamedTuple):
 def begin(connection: Connection, ids: Collection[UUID]) -> Begun:
     """Begin a search for documents, in one round trip."""
     with connection.pipeline():
-        seen = connection.execute(_SNAPSHOT)
-        rows = connection.execute(_DOCUMENTS, {"ids": list(ids)})
-        stored = connection.execute(key_rows.STATED, {"ids": list(ids), "seeks": SEEKS})
-        linked = connection.execute(_EDGES, {"ids": list(ids)})
-    contents = {id_: Content(kind, at, data, _embedding(kept)) for id_, kind, at, data, *kept in rows.fetchall()}
+        begun = connection.execute(_BEGIN, {"ids": list(ids), "seeks": SEEKS})
+        linked = select_edges(connection, ids)
+    rows = begun.fetchall()
     return Begun(
-        str(_one(seen.fetchone())[0]), contents, key_rows.by_document(stored.fetchall()), _edges(linked.fetchall())
+        rows[0][0] if rows else "",
+        {id_: Content(kind, at, data, embedding(kept)) for _, id_, kind, at, data, _, _, *kept in rows},
+        {row[1]: set(map(Key, row[5], row[6])) for row in rows if row[5]},
+        edges_from(linked.fetchall()),
     )
 
 
@@ -158,19 +137,26 @@ def is_there(connection: Connection, id_: UUID) -> bool:
     return connection.execute(_IS_THERE, [id_]).fetchone() is not None
 
 
-def _embedding(columns: Sequence[Any]) -> Embedding | None:
+def embedding(columns: Sequence[Any]) -> Embedding | None:
+    """What is kept of a vector, by the columns of its row."""
     return None if columns[0] is None else Embedding(*columns)
 
 
 def edges(connection: Connection, ids: Collection[UUID]) -> "Edges":
     """The edges of documents, and the pairs of which a person said that they do not belong together."""
-    return _edges(connection.execute(_EDGES, {"ids": list(ids)}).fetchall())
+    return edges_from(select_edges(connection, ids).fetchall())
+
+
+def select_edges(connection: Connection, ids: Collection[UUID]) -> Cursor[TupleRow]:
+    """Ask for the rows of `edges`."""
+    return connection.execute(_EDGES, {"ids": list(ids)})
 
 
 Edges = tuple[dict[Pair, Edge], set[Pair]]
 
 
-def _edges(rows: Iterable[tuple[Any, ...]]) -> Edges:
+def edges_from(rows: Iterable[tuple[Any, ...]]) -> Edges:
+    """The edges and pairs of such rows."""
     found: dict[Pair, Edge] = {}
     rejected: set[Pair] = set()
     for row in rows:
@@ -198,52 +184,9 @@ def contents(connection: Connection, ids: Collection[UUID]) -> dict[UUID, tuple[
     return {id_: (kind, data) for id_, kind, data in connection.execute(_SAYS, {"ids": list(ids)})}
 
 
-class Documents:
-    """Documents in canonical forms, kept between calls: a document's neighbours are much the same as the next one's.
-
-    Each is kept with a hash of all that it is made from, so that new data are read anew.
-    """
-
-    def __init__(self, size: int = _CACHED_DOCUMENTS) -> None:
-        """Keep at most `size` documents."""
-        self._size = size
-        self._kept: OrderedDict[UUID, tuple[int, Document]] = OrderedDict()
-        self._lock = Lock()
-
-    def load(self, connection: Connection, ids: Collection[UUID]) -> dict[UUID, Document]:
-        """The documents of these ids that are there and of a kind that is matched."""
-        return self.load_with_edges(connection, ids, ())[0]
-
-    def load_with_edges(
-        self, connection: Connection, ids: Collection[UUID], of: Collection[UUID]
-    ) -> tuple[dict[UUID, Document], Edges]:
-        """The documents of these ids as `load`, and the edges `of` some as `edges`, in one round trip."""
-        with self._lock:
-            known = {id_: self._kept.get(id_, (None, None)) for id_ in ids}
-        asked = {"ids": list(known), "versions": [version for version, _ in known.values()], "kinds": _KINDS}
-        with connection.pipeline() if known and of else nullcontext():
-            contents = connection.execute(_CONTENTS, asked) if known else None
-            rows = connection.execute(_EDGES, {"ids": list(of)}) if of else None
-        found = {}
-        for id_, version, kind, received_at, data, *kept_of_it in contents.fetchall() if contents else ():
-            embedding = _embedding(kept_of_it)
-            kept = known[id_][1] if data is None else document(id_, received_at, kind, data, embedding)
-            assert kept is not None  # without data it is the version that was asked with
-            found[id_] = kept
-            self._keep(version, kept)
-        return found, _edges(rows.fetchall() if rows else ())
-
-    def _keep(self, version: int, found: Document) -> None:
-        with self._lock:
-            self._kept[found.id] = version, found
-            self._kept.move_to_end(found.id)
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
-
-
 # -- writing --------------------------------------------------------------------------------------------------------
 
-_LOCK = f"SELECT pg_advisory_xact_lock(hashtextextended('matching/' || %s::text, 0)), {_INDEXES_ONLY}"
+_LOCK = f"SELECT pg_advisory_xact_lock(hashtextextended('matching/' || %s::text, 0)), {BY_INDEX}"
 
 # Nothing was committed since the snapshot if no transaction that it saw running, or that came later, has ended.
 _QUIET = """
@@ -384,10 +327,10 @@ def changes_since(
     keys = list(followed)
     with connection.pipeline():
         changed = connection.execute(_CHANGED, {"tenant": tenant_id, "seen": seen, **key_rows.columns(keys)})
-        rows = connection.execute(_EDGES, {"ids": list(of)})
+        rows = select_edges(connection, of)
     numbers = {number for (number,) in changed.fetchall()}
     found = frozenset(keys[number - 1] for number in numbers if number is not None)
-    return Changes(None in numbers, found, _edges(rows.fetchall())[0])
+    return Changes(None in numbers, found, edges_from(rows.fetchall())[0])
 
 
 Count = Callable[[], int]
