@@ -15,7 +15,7 @@ from counterfoil.dead_letters.bulk import NoOperationError, OperationStateError
 from counterfoil.dead_letters.edits import NotEditableError
 from counterfoil.dead_letters.exports import TooManyExportsError
 from counterfoil.errors import CounterfoilError, PermanentError, RejectedRequestError, TransientError, sentence
-from counterfoil.offers.profiles import ProfileChangedError, ProfileUnseenError, UserTakenError
+from counterfoil.offers.profiles import ProfileChangedError, UserTakenError
 from counterfoil.queues.pauses import ChangedError
 from counterfoil.tasks.chat import NoSessionError
 from counterfoil.tasks.claim_check import TooLargeError
@@ -50,7 +50,6 @@ _STATUS: dict[type[CounterfoilError], int] = {
     TooLargeError: 413,
     InvalidPayloadError: 422,
     NoConditionError: 428,
-    ProfileUnseenError: 428,
     RejectedRequestError: 422,
 }
 """The nearest class of an error decides."""

@@ -1,8 +1,8 @@
 """`/api/users`: people who may be offered to one another, whom they block, and what they are offered.
 
 Programs of a tenant ask for its users. Looking takes the role viewer for the tenant, changing takes operator; users of
-other tenants are answered as users who do not exist. Who puts a profile in the place of another one names its version
-in If-Match; who deletes or blocks means whatever there is by then.
+other tenants are answered as users who do not exist. Who puts a profile in the place of another one may name its
+version in If-Match; without it, and when deleting and blocking, whatever there is by then is meant.
 """
 
 import re
@@ -90,7 +90,7 @@ class UserProfile(BaseModel):
     reach_km: int
     traits: list[float | None]
     changed_at: datetime
-    version: int = Field(description="Grows with each change; who puts another in its place names it in If-Match.")
+    version: int = Field(description="Grows with each change; who puts another in its place may name it in If-Match.")
 
 
 class Offer(BaseModel):
@@ -142,13 +142,13 @@ class BlockedUsers(BaseModel):
 def put(
     user_id: str, named: str | None, form: ProfileForm, condition: str | None, change: Change
 ) -> tuple[int, UserProfile]:
-    """Keep a profile: a new one (201), or in the place of the one that If-Match names (200).
+    """Keep a profile: a new one (201), or in the place of the one that there is (200), which If-Match may name.
 
     Raises:
         RejectedRequestError: it makes no sense.
         UserTakenError: the id is not to be had.
-        NoConditionError, ProfileUnseenError: there is one, and If-Match is missing or names none.
-        VersionError, ProfileChangedError: If-Match names another version, or there is none.
+        NoConditionError: If-Match is there, and names nothing.
+        VersionError, ProfileChangedError: it names another version, or there is none.
         ForbiddenError, NotFoundError, TooManyError: see `Change.admit`.
         DatabaseUnavailableError: this cannot be done just now.
     """
@@ -161,10 +161,10 @@ def put(
     profiles.check(profile, change.now)
     version = None if condition is None else seen(condition)
     with change.database.tenant(tenant_id) as connection:
-        profiles.put(connection, tenant_id, id_, profile, seen=version)
+        is_new = profiles.put(connection, tenant_id, id_, profile, seen=version)
         kept = profiles.show(connection, id_)
     assert kept is not None  # it was written in this transaction
-    return (201 if version is None else 200), _told(id_, slug, kept)
+    return (201 if is_new else 200), _told(id_, slug, kept)
 
 
 def show(user_id: str, named: str | None, caller: Caller, database: Database) -> UserProfile:

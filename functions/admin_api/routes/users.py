@@ -46,7 +46,11 @@ def put_profile(
     profile: Annotated[users.ProfileForm, Body()],
     tenant: OneTenant = None,
     condition: Annotated[
-        str | None, Header(alias="If-Match", description="The ETag of the profile before, as seen; a new one has none.")
+        str | None,
+        Header(
+            alias="If-Match",
+            description="The ETag of the profile that is replaced; without it, whichever there is.",
+        ),
     ] = None,
 ) -> Response[users.UserProfile]:
     """A person who may be offered to others from the next 9:00 where he is; the whole profile, in the place of any."""

@@ -82,15 +82,21 @@ def test_of_two_who_change_a_profile_at_once_the_second_is_told(users: Users) ->
     assert users("PUT", "profile", profile(reach_km=70), **seen(kept)).status == 200
 
 
-@pytest.mark.parametrize("condition", [None, "", "*", '"1"', 'W/"1"'])
-def test_a_profile_that_nobody_has_looked_at_is_not_replaced(users: Users, condition: str | None) -> None:
+@pytest.mark.parametrize(("condition", "status"), [("", 428), ("*", 428), ('"1"', 412), ('W/"1"', 412)])
+def test_a_condition_that_does_not_name_the_profile_keeps_it(users: Users, condition: str, status: int) -> None:
     users("PUT", "profile", PROFILE)
 
-    headers = {} if condition is None else {"if-match": condition}
-    answer = users("PUT", "profile", profile(reach_km=60), headers=headers)
+    answer = users("PUT", "profile", profile(reach_km=60), headers={"if-match": condition})
 
-    assert answer.status == (428 if condition in {None, "", "*"} else 412), answer.body
+    assert answer.status == status, answer.body
     assert users("GET", "profile").body["reach_km"] == PROFILE["reach_km"]
+
+
+def test_without_a_condition_a_profile_takes_the_place_of_whichever_there_is(users: Users) -> None:
+    users("PUT", "profile", PROFILE)
+
+    assert users("PUT", "profile", profile(reach_km=60)).status == 200
+    assert users("GET", "profile").body["reach_km"] == 60
 
 
 def test_a_profile_that_is_gone_is_not_made_anew_by_who_would_change_it(users: Users) -> None:

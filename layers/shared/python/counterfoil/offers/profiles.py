@@ -29,10 +29,6 @@ class UserTakenError(RejectedRequestError):
     """The id of a user is somebody else's, in a tenant that is not told."""
 
 
-class ProfileUnseenError(RejectedRequestError):
-    """There is a profile already, which the caller does not say that he has seen."""
-
-
 class ProfileChangedError(RejectedRequestError):
     """The profile is not as the caller saw it any more."""
 
@@ -121,27 +117,29 @@ ON CONFLICT (user_id) DO NOTHING
 """  # noqa: S608  # names alone
 
 
-def put(connection: Connection, tenant_id: UUID, user_id: UUID, profile: Profile, *, seen: int | None) -> None:
-    """Make a profile, or put it in the place of the one that is at the version that was `seen`.
+def put(connection: Connection, tenant_id: UUID, user_id: UUID, profile: Profile, *, seen: int | None = None) -> bool:
+    """Make a profile, or put it in the place of the one that there is: of the version that was `seen`, if one was.
+
+    Returns whether it is new.
 
     Raises:
         UserTakenError: another tenant has a user of this id.
-        ProfileUnseenError: none was seen, and there is one.
         ProfileChangedError: the one that was seen has changed, or is gone.
     """
     values = {**_values(profile), "user": user_id, "tenant": tenant_id}
-    if seen is None:
-        if connection.execute(_INSERT, values).rowcount:
-            return
-        if _exists(connection, user_id):
-            raise ProfileUnseenError("There is a profile already. If-Match is needed: its ETag, as you saw it.")
-        raise UserTakenError("This id cannot be used for a user: give another one.")
-    row = connection.execute(_LOCK.encode(), [user_id]).fetchone()
-    if row is None:
-        raise ProfileChangedError("There is no such profile any more.")
-    if Profile(*row).version != seen:
-        raise ProfileChangedError("The profile was changed meanwhile.")
-    connection.execute(_REPLACE, values)
+    if seen is not None:
+        row = connection.execute(_LOCK.encode(), [user_id]).fetchone()
+        if row is None:
+            raise ProfileChangedError("There is no such profile any more.")
+        if Profile(*row).version != seen:
+            raise ProfileChangedError("The profile was changed meanwhile.")
+    if connection.execute(_REPLACE, values).rowcount:
+        return False
+    if connection.execute(_INSERT, values).rowcount:
+        return True
+    if connection.execute(_REPLACE, values).rowcount:  # somebody else has just made it
+        return False
+    raise UserTakenError("This id cannot be used for a user: give another one.")
 
 
 def _values(profile: Profile) -> Mapping[str, Any]:
