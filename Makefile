@@ -61,8 +61,9 @@ bench-offers: setup  ## Compute offers of 100,000 people beside plain Python and
 	@.venv/bin/python -m tests.benchmarks.offers
 	@.venv/bin/python -m tests.benchmarks.offers_day
 
-bench-console: setup  ## Load the console in a browser that has nothing of it yet, until it can be used
+bench-console: setup  ## Load the console in a browser that has nothing of it yet; then ask what its open pages ask
 	@.venv/bin/python -m tests.benchmarks.console
+	@.venv/bin/python -m tests.benchmarks.polled
 
 fuzz: setup  ## Feed every parser of foreign bytes with what a fuzzer makes up (SECONDS=600 for each)
 	@.venv/bin/python -m tests.fuzz --seconds $(SECONDS)

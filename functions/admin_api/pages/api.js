@@ -35,7 +35,12 @@ export function change(method, path, body = null, { etag = null, query = {} } = 
     headers["if-match"] = etag;
   }
   const text = body === null ? undefined : typeof body === "string" ? body : JSON.stringify(body);
-  return send(method, path, { query, headers, body: text });
+  return send(method, path, { query, headers, body: text }).then((answer) => {
+    for (const wake of [...steady]) {
+      wake();
+    }
+    return answer;
+  });
 }
 
 // An image of a page, as a Blob: what an address alone does not give, for it has no token; and of how many pages it is.
@@ -115,15 +120,21 @@ async function sentence(answer) {
 // From the beginning of a question to that of the next one, of whatever may change while it is seen: what changed is
 // shown within 1 s where an answer takes no longer than 100 ms.
 export const LIVE_SECONDS = 0.9;
+// Of what others hang on: they are asked for at once when it is another one (`version`), which takes one answer more.
+export const LEADING_SECONDS = 0.8;
+// Of what hangs on another answer, and of what is no news: many pages may be open before the gateway says no.
+export const STEADY_SECONDS = 5;
 const LEAST = 0.25; // part of it that is always left between an answer and the next question
 const QUIET_SECONDS = 600;
 export const QUIET_MINUTES = QUIET_SECONDS / 60;
 export const SLOW_SECONDS = 5;
 const SLOWEST_SECONDS = 60;
 
-// When something changed on this page or a person did something, whichever was last; and who waits for that.
+// When something changed on this page or a person did something, whichever was last; who waits for that; and who waits
+// longer than a moment, but for what is changed here.
 let active = Date.now();
 const slow = new Set();
+const steady = new Set();
 function stir() {
   active = Date.now();
   for (const wake of [...slow]) {
@@ -149,12 +160,14 @@ export function pace(every, { active, took, failures, now }) {
 // is seen (0: never). `question` is [path, query]; null asks nothing. What was answered stays in sight until there is
 // something newer of the path. What has not changed, and says so by its ETag, is not sent again.
 // `exact`: numbers stay as they were written, for whoever shows or edits JSON. `version`: of what it is about; it is asked
-// again when that is another one.
+// again at once when that is another one (null: not known yet).
 export function useAnswer(question, { every = 0, exact = false, version = null } = {}) {
   const key = JSON.stringify(question);
   const [state, setState] = useState({ data: null, error: null, busy: true });
   const [round, setRound] = useState(0);
   const last = useRef(null);
+  const told = useRef(version);
+  const asks = useRef(null);
   useEffect(() => {
     if (question === null) {
       last.current = null;
@@ -167,13 +180,20 @@ export function useAnswer(question, { every = 0, exact = false, version = null }
     let known = { etag: null, text: null };
     let failures = 0;
     let fresh = true; // until the first answer
+    let asking = false;
+    let more = false; // something changed while it was asked
     const kept = last.current === path;
     last.current = path;
     setState((before) => ({ data: kept ? before.data : null, error: null, busy: true }));
     async function once() {
+      if (asking) {
+        more = true;
+        return;
+      }
       clearTimeout(timer);
       timer = undefined;
       slow.delete(once);
+      asking = true;
       const began = Date.now();
       try {
         const headers = known.etag ? { "if-none-match": known.etag } : {};
@@ -196,6 +216,13 @@ export function useAnswer(question, { every = 0, exact = false, version = null }
         }
         failures += 1;
         setState((before) => ({ ...before, error, busy: false }));
+      } finally {
+        asking = false;
+      }
+      if (more && !stop.signal.aborted) {
+        more = false;
+        once();
+        return;
       }
       if (every && !stop.signal.aborted && !document.hidden) {
         const now = Date.now();
@@ -215,13 +242,26 @@ export function useAnswer(question, { every = 0, exact = false, version = null }
       }
     }
     document.addEventListener("visibilitychange", seen);
+    asks.current = once;
+    if (every > LIVE_SECONDS) {
+      steady.add(once);
+    }
     once();
     return () => {
       document.removeEventListener("visibilitychange", seen);
       stop.abort();
       clearTimeout(timer);
       slow.delete(once);
+      steady.delete(once);
+      asks.current = null;
     };
-  }, [key, round, every, version]);
+  }, [key, round, every]);
+  useEffect(() => {
+    const before = told.current;
+    told.current = version;
+    if (before !== null && before !== version) {
+      asks.current?.();
+    }
+  }, [version]);
   return { ...state, again: useCallback(() => setRound((before) => before + 1), []) };
 }

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { LIVE_SECONDS, useAnswer } from "../api.js";
+import { LEADING_SECONDS, LIVE_SECONDS, STEADY_SECONDS, useAnswer } from "../api.js";
 import { useImage } from "./image.js";
 import { useKeys } from "../keys.js";
 import { PaperLink, paperOf, short, titleOf } from "./papers.js";
@@ -17,7 +17,7 @@ import { Waterfall } from "./waterfall.js";
 export function Document({ id }) {
   const place = usePlace();
   const path = `admin/documents/${encodeURIComponent(id)}`;
-  const { data, error, again } = useAnswer([path, {}], { every: LIVE_SECONDS });
+  const { data, error, again } = useAnswer([path, {}], { every: LEADING_SECONDS });
   const [page, setPage] = useState(1);
   const image = useImage(`${path}/pages/${page}`);
   const found = data && paperOf(data);
@@ -44,7 +44,7 @@ export function Document({ id }) {
       <${Fields} fields=${found.fields} lines=${found.lines} total=${found.lines_total} turn=${image.pages > 1 ? turn : null} />
     </div>
     <${Partners} found=${found} tenant=${tenant} />
-    <${Timeline} path=${`${path}/timeline`} found=${found} tenant=${tenant} />`;
+    <${Timeline} path=${`${path}/timeline`} version=${data} found=${found} tenant=${tenant} />`;
 }
 
 function Facts({ found, tenant }) {
@@ -126,8 +126,10 @@ function Partners({ found, tenant }) {
   </section>`;
 }
 
-function Timeline({ path, found, tenant }) {
-  const { data, error, again } = useAnswer([path, {}], { every: LIVE_SECONDS });
+// Asked again whenever the document is another one, and for tries that may be under way.
+function Timeline({ path, version, found, tenant }) {
+  const isTried = found.stages.some(({ state }) => state === "pending" || state === "in-progress");
+  const { data, error, again } = useAnswer([path, {}], { every: isTried ? LIVE_SECONDS : STEADY_SECONDS, version });
   const known = new Map(found.edges.map((edge) => [edge.document.id, edge.document]));
   return html`<section aria-labelledby="timeline">
     <h2 id="timeline">What happened</h2>

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { LIVE_SECONDS, useAnswer } from "../api.js";
+import { STEADY_SECONDS, useAnswer } from "../api.js";
 import { BulkDialog } from "./bulk.js";
 import { ACTIONS, mayChangeMany } from "./changes.js";
 import { Failure, Status } from "../parts.js";
@@ -11,12 +11,13 @@ import { number, Time } from "../times.js";
 const FIRST = 10;
 const MOST = 100; // of one page of the API
 
-export function Groups({ wanted, hrefOf }) {
+// Whatever a letter does is seen in `counts`: groups are asked for again when these are others.
+export function Groups({ wanted, counts, hrefOf }) {
   const { tenant, status } = wanted;
   const many = mayChangeMany(tenant);
   const [asked, setAsked] = useState(null); // { action, group }
   const [limit, setLimit] = useState(FIRST);
-  const { data, error, again } = useAnswer(["admin/dlq/groups", { tenant, status, limit }], { every: LIVE_SECONDS });
+  const { data, error, again } = useAnswer(["admin/dlq/groups", { tenant, status, limit }], { every: STEADY_SECONDS, version: counts });
   if (!data) {
     return error ? html`<${Failure} error=${error} again=${again} />` : null;
   }

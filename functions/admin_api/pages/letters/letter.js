@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { LIVE_SECONDS, useAnswer } from "../api.js";
+import { LEADING_SECONDS, LIVE_SECONDS, STEADY_SECONDS, useAnswer } from "../api.js";
 import { AuditEntries } from "../audit/audit.js";
 import { ACTIONS, LetterDialog, mayChange } from "./changes.js";
 import { useKeys } from "../keys.js";
@@ -19,7 +19,7 @@ const REASONS = {
 
 export function Letter({ id }) {
   const path = `admin/dlq/${encodeURIComponent(id)}`;
-  const { data: letter, error, busy, again } = useAnswer([path, {}], { every: LIVE_SECONDS, exact: true });
+  const { data: letter, error, busy, again } = useAnswer([path, {}], { every: LEADING_SECONDS, exact: true });
   const [said, setSaid] = useState(null);
   useTitle(letter ? `${letter.metadata.last_error.type} · Dead letter` : "Dead letter");
   const back = html`<p><a href=${go.href("dead-letters", { tenant: letter?.tenant })}>All dead letters</a></p>`;
@@ -48,7 +48,7 @@ export function Letter({ id }) {
     <${Circumstances} error=${letter.metadata.last_error} />
     <${Payload} letter=${letter} done=${done} />
     <${Deaths} lineage=${letter.lineage} />
-    <${Timeline} path=${`${path}/timeline`} version=${letter.version} />
+    <${Timeline} path=${`${path}/timeline`} version=${letter.version} isTried=${letter.status === "retried"} />
     <${Trail} letter=${letter} />`;
 }
 
@@ -138,9 +138,9 @@ function Deaths({ lineage }) {
   </section>`;
 }
 
-// Asked again with each version of the letter, and for tries that are under way.
-function Timeline({ path, version }) {
-  const { data, error, again } = useAnswer([path, {}], { every: LIVE_SECONDS, version });
+// Asked again with each version of the letter, and for tries that may be under way.
+function Timeline({ path, version, isTried }) {
+  const { data, error, again } = useAnswer([path, {}], { every: isTried ? LIVE_SECONDS : STEADY_SECONDS, version });
   return html`<section aria-labelledby="timeline">
     <h2 id="timeline">What happened</h2>
     ${error && !data

@@ -2,7 +2,7 @@
 
 import { useRef, useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { ask, LIVE_SECONDS, useAnswer } from "../api.js";
+import { ask, LEADING_SECONDS, STEADY_SECONDS, useAnswer } from "../api.js";
 import { BulkBar, BulkDialog, filterOf, MOST_CHOSEN } from "./bulk.js";
 import { ACTIONS, LetterDialog, mayChangeMany } from "./changes.js";
 import { ExportDialog } from "./export.js";
@@ -47,11 +47,10 @@ export function Letters() {
   const { tenant, status, from, to, cursor, ...others } = wanted;
   const [exporting, setExporting] = useState(false);
   useTitle("Dead letters");
-  const every = cursor ? 0 : LIVE_SECONDS;
-  const stats = useAnswer(["admin/dlq/stats", { tenant }], { every });
+  const stats = useAnswer(["admin/dlq/stats", { tenant }], { every: cursor ? 0 : LEADING_SECONDS });
   const letters = useAnswer(
     ["admin/dlq", { tenant, status, from_date: startOfDay(from), to_date: startOfDay(to, 1), cursor, ...others }],
-    { every },
+    { every: cursor ? 0 : STEADY_SECONDS, version: stats.data },
   );
   const narrowed = Boolean(wanted.text || wanted.fingerprint || cursor || from || to || wanted.task_type);
   return html`
@@ -71,7 +70,7 @@ export function Letters() {
     ${exporting && html`<${ExportDialog} wanted=${wanted} close=${() => setExporting(false)} />`}
     <${Counts} wanted=${wanted} stats=${stats.data} />
     <${Filter} wanted=${wanted} types=${stats.data?.task_types ?? []} />
-    ${!narrowed && html`<${Groups} wanted=${wanted} hrefOf=${hrefOf} />`}
+    ${!narrowed && html`<${Groups} wanted=${wanted} counts=${stats.data} hrefOf=${hrefOf} />`}
     <${Found} key=${tenant} wanted=${wanted} answer=${letters} narrowed=${narrowed} />
   `;
 }

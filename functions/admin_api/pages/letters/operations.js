@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { ask, change, etagOf, LIVE_SECONDS, useAnswer } from "../api.js";
+import { ask, change, etagOf, LEADING_SECONDS, LIVE_SECONDS, STEADY_SECONDS, useAnswer } from "../api.js";
 import { ACTIONS } from "./changes.js";
 import { Dialog } from "../dialog.js";
 import { useKeys } from "../keys.js";
@@ -92,7 +92,7 @@ function Rows({ operations }) {
 
 export function Operation({ id }) {
   const path = `admin/dlq/operations/${encodeURIComponent(id)}`;
-  const { data: operation, error, again } = useAnswer([path, {}], { every: LIVE_SECONDS });
+  const { data: operation, error, again } = useAnswer([path, {}], { every: LEADING_SECONDS });
   useTitle("Operation");
   if (!operation) {
     return html`<h1>Operation</h1>
@@ -132,7 +132,7 @@ export function Operation({ id }) {
     </dl>
     ${may("operator") && ALIVE.includes(operation.state) && html`<${Controls} operation=${operation} path=${path} again=${again} />`}
     <${FactList} facts=${facts} />
-    <${Items} path=${path} tenant=${tenant} id=${id} alive=${ALIVE.includes(operation.state)} />`;
+    <${Items} path=${path} operation=${operation} id=${id} alive=${ALIVE.includes(operation.state)} />`;
 }
 
 // What the filter of an operation says.
@@ -185,11 +185,12 @@ function Controls({ operation, path, again }) {
 
 const RESULTS = ["", "done", "failed", "skipped"];
 
-function Items({ path, tenant, id, alive }) {
+function Items({ path, operation, id, alive }) {
+  const { tenant } = operation;
   const { query } = usePlace();
   const cursor = query.get("cursor") ?? "";
   const result = RESULTS.includes(query.get("result")) ? query.get("result") : "";
-  const { data, error, again } = useAnswer([`${path}/items`, { cursor, result }], { every: alive ? LIVE_SECONDS : 0 });
+  const { data, error, again } = useAnswer([`${path}/items`, { cursor, result }], { every: alive ? STEADY_SECONDS : 0, version: operation });
   const page = (more) => go.href(`operations/${id}`, { tenant, result, ...more });
   return html`<section aria-labelledby="items">
     <div class="heading">

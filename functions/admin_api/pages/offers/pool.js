@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { LIVE_SECONDS, useAnswer } from "../api.js";
+import { LEADING_SECONDS, STEADY_SECONDS, useAnswer } from "../api.js";
 import { Job } from "./job.js";
 import { Progress, ShardName } from "./parts.js";
 import { FactList, Failure, Id, Notice, Status, useTitle, Waiting } from "../parts.js";
@@ -22,7 +22,7 @@ export function OfferPage({ id, words }) {
 
 function Pool({ id }) {
   const path = `admin/offers/${encodeURIComponent(id)}`;
-  const { data: pool, error, again } = useAnswer([path, {}], { every: LIVE_SECONDS });
+  const { data: pool, error, again } = useAnswer([path, {}], { every: LEADING_SECONDS });
   useTitle(pool ? `${pool.date} ${pool.timezone} · Offers` : "Offers");
   const back = html`<p><a href=${go.href("offers", { tenant: pool?.tenant })}>All offers</a></p>`;
   if (!pool) {
@@ -87,7 +87,7 @@ function FindUser({ pool }) {
 
 function FailedUsers({ path, pool }) {
   const cursor = usePlace().query.get("cursor") ?? "";
-  const { data, error, again } = useAnswer([`${path}/failed`, { cursor }], { every: LIVE_SECONDS, version: pool.failed });
+  const { data, error, again } = useAnswer([`${path}/failed`, { cursor }], { every: STEADY_SECONDS, version: pool.failed });
   const page = (more) => go.href(`offers/${pool.id}`, { tenant: pool.tenant, ...more });
   return html`<section aria-label="Failed users">
     <h2>Whose offers failed</h2>

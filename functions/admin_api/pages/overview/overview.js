@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
-import { ask, change, etagOf, LIVE_SECONDS, useAnswer } from "../api.js";
+import { ask, change, etagOf, LIVE_SECONDS, STEADY_SECONDS, useAnswer } from "../api.js";
 import { Ended, Gauge, Line } from "./charts.js";
 import { anew } from "../reviews/decisions.js";
 import { NoteDialog } from "../dialog.js";
@@ -171,7 +171,7 @@ function Switch({ queue, again }) {
 
 // On every page, while a person has a queue paused.
 export function PausedBanner({ tenant }) {
-  const { data } = useAnswer(["admin/queues/paused", {}], { every: LIVE_SECONDS });
+  const { data } = useAnswer(["admin/queues/paused", {}], { every: STEADY_SECONDS });
   const queues = data?.queues ?? [];
   return html`<div role="status">
     ${queues.length > 0 &&
