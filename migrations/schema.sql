@@ -574,6 +574,7 @@ CREATE TABLE public.dead_letter (
     edited_payload jsonb,
     edit jsonb,
     purge_id uuid,
+    kept_until timestamp with time zone,
     CONSTRAINT dead_letter_check CHECK (((work_id IS NULL) = (revision IS NULL))),
     CONSTRAINT dead_letter_check1 CHECK (((edited_payload IS NULL) = (edit IS NULL))),
     CONSTRAINT dead_letter_dlq_reason_check CHECK ((dlq_reason = ANY (ARRAY['non_retriable_error'::text, 'max_retries_exceeded'::text]))),
@@ -1829,7 +1830,7 @@ CREATE INDEX dead_letter_by_end ON public.dead_letter USING btree (reverse("righ
 
 CREATE INDEX dead_letter_by_purge ON public.dead_letter USING btree (purge_id) WHERE (purge_id IS NOT NULL);
 
-CREATE INDEX dead_letter_by_settlement ON public.dead_letter USING btree (resolved_at) WHERE (status <> 'pending'::text);
+CREATE INDEX dead_letter_by_settlement ON public.dead_letter USING btree (resolved_at) WHERE ((status <> 'pending'::text) AND (purged_at IS NULL) AND (kept_until IS NULL));
 
 CREATE INDEX dead_letter_by_status ON public.dead_letter USING btree (status, dlq_timestamp DESC);
 
@@ -1846,6 +1847,8 @@ CREATE INDEX dead_letter_export_by_tenant ON public.dead_letter_export USING btr
 CREATE INDEX dead_letter_export_past_keeping ON public.dead_letter_export USING btree (expires_at);
 
 CREATE INDEX dead_letter_export_to_write ON public.dead_letter_export USING btree (leased_until NULLS FIRST) WHERE (state = 'writing'::text);
+
+CREATE INDEX dead_letter_kept ON public.dead_letter USING btree (kept_until, resolved_at) WHERE (kept_until IS NOT NULL);
 
 CREATE INDEX dead_letter_operation_by_tenant ON public.dead_letter_operation USING btree (tenant_id, requested_at DESC, id DESC);
 

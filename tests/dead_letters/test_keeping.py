@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -216,6 +217,77 @@ def test_what_an_undone_purge_brought_back_is_kept_for_a_week_more(
     assert delete(keeper_database, undone_at + timedelta(days=7)) == 0
     assert delete(keeper_database, undone_at + timedelta(days=7, seconds=1)) == 2
     assert shown(database, tenant_id) == {died[3]}
+
+
+class Written:
+    """In the place of a connection: it keeps the statement of a round."""
+
+    def execute(self, statement: str, values: dict[str, Any]) -> "Written":
+        self.statement, self.values = statement, values
+        return self
+
+    def fetchall(self) -> list[tuple[int]]:
+        return [(0,)]
+
+
+def looked_at(node: dict[str, Any]) -> int:
+    """Letters that a plan's scans came upon, whether they took them or not."""
+    here = 0
+    if node.get("Relation Name") == "dead_letter" and "Scan" in node["Node Type"]:
+        here = round((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"])
+    return here + sum(looked_at(below) for below in node.get("Plans", ()))
+
+
+def round_looks_at(keeper_database: Database, admin: Connection, now: datetime) -> int:
+    admin.execute("ANALYZE dead_letter")
+    asked = Written()
+    keeping.delete(asked, now, timedelta(days=30))  # type: ignore[arg-type]  # as far as it is one
+    with keeper(keeper_database) as connection:
+        connection.execute("SAVEPOINT before")
+        explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {asked.statement}"
+        ((plan,),) = connection.execute(explained.encode(), asked.values).fetchall()
+        connection.execute("ROLLBACK TO before")  # it was carried out
+    return looked_at(plan[0]["Plan"])
+
+
+def test_a_round_of_retention_looks_at_no_letter_that_is_out_of_sight_or_kept(
+    database: Database, keeper_database: Database, tenant_id: UUID, admin: Connection
+):
+    admin.execute(
+        """
+        INSERT INTO dead_letter (job_id, tenant_id, worker, task_type, payload, metadata, attempts, fingerprint,
+                                 dlq_reason, dlq_timestamp, status, resolved_at)
+        SELECT gen_random_uuid(), %s, 'ingestion', 'ingestion', '{}', '{}', 3, 'f', 'max_retries_exceeded', %s,
+               'resolved', %s
+        FROM generate_series(1, 500)
+        """,
+        [tenant_id, NOON, NOW - timedelta(days=60)],
+    )
+    assert round_looks_at(keeper_database, admin, NOW) >= 500
+    purge = request(database, tenant_id)
+    steps(keeper_database, at_once=1000)
+    assert round_looks_at(keeper_database, admin, NOW) == 0
+    with database.tenant(tenant_id) as connection:
+        keeping.undo(connection, purge.id, version=1, by="bert", now=NOW)
+    steps(keeper_database, at_once=1000)
+    assert round_looks_at(keeper_database, admin, NOW + timedelta(days=7)) == 0
+    assert delete(keeper_database, NOW + timedelta(days=7, seconds=1)) == 500
+
+
+def test_what_was_brought_back_and_died_again_is_settled_like_any_other(
+    database: Database, keeper_database: Database, tenant_id: UUID, die: Die, settle: Settle, admin: Connection
+):
+    work_id = uuid4()
+    job_id = die(work_id=work_id)
+    settle(job_id, "retried")
+    purge = request(database, tenant_id)
+    steps(keeper_database)
+    with database.tenant(tenant_id) as connection:
+        keeping.undo(connection, purge.id, version=1, by="bert", now=NOW)
+    steps(keeper_database)
+    die(work_id=work_id, revision=2, minute=60)
+    admin.execute("UPDATE dead_letter SET status = 'resolved', resolved_at = %s", [NOW - timedelta(days=31)])
+    assert delete(keeper_database, NOW) == 1
 
 
 def test_a_failed_task_goes_with_its_letter_and_one_that_was_begun_again_stays(

@@ -77,12 +77,13 @@ WITH few AS MATERIALIZED (
 ), made AS ({_INSERT})
 SELECT count(*), min(dlq_timestamp), (array_agg(job_id ORDER BY dlq_timestamp, job_id))[1] FROM few
 """  # noqa: S608  # the statement above
-# Letters that were pending at the request, and that somebody settled before they were selected.
+# Letters that were pending at the request, and that somebody settled before they were selected. What is kept as a
+# purge brought it back was settled before: dying again ends that.
 _SETTLED_MEANWHILE = f"""
 WITH few AS MATERIALIZED (
     SELECT d.job_id, d.dlq_timestamp FROM dead_letter d
     WHERE d.status <> 'pending' AND d.resolved_at >= %(requested_at)s AND d.tenant_id = %(tenant)s
-      AND d.purged_at IS NULL {{conditions}}
+      AND d.purged_at IS NULL AND d.kept_until IS NULL {{conditions}}
       AND NOT EXISTS (
           SELECT FROM dead_letter_operation_item i WHERE i.operation_id = %(operation)s AND i.job_id = d.job_id)
 ), made AS ({_INSERT})

@@ -162,7 +162,7 @@ WHERE job_id IN (
 )
 """
 _BRING_BACK = """
-UPDATE dead_letter SET purged_at = NULL, purge_id = NULL, version = version + 1
+UPDATE dead_letter SET purged_at = NULL, purge_id = NULL, kept_until = %(kept_until)s, version = version + 1
 WHERE job_id IN (SELECT job_id FROM dead_letter WHERE purge_id = %(id)s LIMIT %(most)s FOR NO KEY UPDATE)
 """
 _NOTE = """
@@ -183,6 +183,7 @@ def step(connection: Connection, now: datetime, purge_id: UUID | None = None, *,
         "before": purge.died_before,
         "requested_at": purge.requested_at,
         "now": now,
+        "kept_until": purge.undone_at and purge.undone_at + UNDO_WITHIN,
         "most": at_once,
     }
     moved = connection.execute(_HIDE if purge.undone_at is None else _BRING_BACK, values).rowcount
@@ -191,8 +192,8 @@ def step(connection: Connection, now: datetime, purge_id: UUID | None = None, *,
     return True
 
 
-# A purge that is undone brings back what is left of it, however long that takes. What it meant is kept for a week more:
-# who has something back has time to use it.
+# A purge that is undone brings back what is left of it, however long that takes. That is kept for a week more: who has
+# something back has time to use it. Each branch takes what it finds by an index of its own.
 _DELETE = """
 WITH due AS (
     (SELECT job_id FROM dead_letter d
@@ -200,14 +201,13 @@ WITH due AS (
        AND NOT EXISTS (SELECT FROM dead_letter_purge p WHERE p.id = d.purge_id AND p.undone_at IS NOT NULL)
      ORDER BY purged_at LIMIT %(most)s)
     UNION ALL
-    (SELECT job_id FROM dead_letter d
-     WHERE status <> 'pending' AND resolved_at < %(settled_before)s AND purged_at IS NULL
-       AND NOT EXISTS (
-           SELECT FROM dead_letter_purge p
-           WHERE p.tenant_id = d.tenant_id AND p.undone_at >= %(undone_since)s AND d.dlq_timestamp < p.died_before
-             AND d.resolved_at <= p.requested_at AND d.status = ANY(p.statuses)
-       )
+    (SELECT job_id FROM dead_letter
+     WHERE status <> 'pending' AND resolved_at < %(settled_before)s AND purged_at IS NULL AND kept_until IS NULL
      ORDER BY resolved_at LIMIT %(most)s)
+    UNION ALL
+    (SELECT job_id FROM dead_letter
+     WHERE status <> 'pending' AND resolved_at < %(settled_before)s AND purged_at IS NULL AND kept_until < %(now)s
+     ORDER BY kept_until LIMIT %(most)s)
 ), gone AS (
     DELETE FROM dead_letter WHERE job_id IN (SELECT job_id FROM due) RETURNING worker, work_id
 ), gone_with_it AS (
@@ -220,13 +220,13 @@ SELECT count(*) FROM gone
 def delete(connection: Connection, now: datetime, retention: timedelta, *, at_once: int = AT_ONCE) -> int:
     """Delete what was purged a week ago, and what was settled longer ago than `retention`; as counterfoil_keeper.
 
-    What a purge meant that was undone is kept for a week from then, however long ago it was settled. A task that failed
+    What an undone purge brought back is kept for a week from then, however long ago it was settled. A task that failed
     goes with its letter. Returns how many letters went.
     """
     values = {
         "purged_before": now - UNDO_WITHIN,
         "settled_before": now - retention,
-        "undone_since": now - UNDO_WITHIN,
+        "now": now,
         "most": at_once,
     }
     [(number,)] = connection.execute(_DELETE, values).fetchall()

@@ -91,7 +91,7 @@ VALUES (%(job_id)s, %(tenant_id)s, %(worker)s, %(work_id)s, %(revision)s, %(task
 ON CONFLICT (job_id) DO UPDATE SET revision = excluded.revision, payload = excluded.payload,
     metadata = excluded.metadata, attempts = excluded.attempts, fingerprint = excluded.fingerprint,
     dlq_reason = excluded.dlq_reason, dlq_timestamp = excluded.dlq_timestamp, status = 'pending', resolution = NULL,
-    resolved_at = NULL, resolved_by = NULL,
+    resolved_at = NULL, resolved_by = NULL, kept_until = NULL,
     version = d.version + 1, purged_at = NULL, purge_id = NULL,
     lineage = d.lineage || jsonb_build_object('revision', d.revision, 'dlq_reason', d.dlq_reason, 'status', d.status,
                                               'dlq_timestamp', d.dlq_timestamp, 'resolution', d.resolution,
