@@ -27,13 +27,14 @@ BEGIN
         SELECT tenant_id, fingerprint, task_type, date_trunc('hour', dlq_timestamp, 'UTC'), count(*), max(dlq_timestamp)
         FROM new_rows GROUP BY 1, 2, 3, 4;
     ELSIF TG_OP = 'UPDATE' THEN
-        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, hour, number, last_at)
-        SELECT n.tenant_id, n.fingerprint, n.task_type, date_trunc('hour', n.dlq_timestamp, 'UTC'), count(*),
-               max(n.dlq_timestamp)
-        FROM new_rows n JOIN old_rows o USING (job_id) WHERE n.dlq_timestamp > o.dlq_timestamp GROUP BY 1, 2, 3, 4;
+        IF EXISTS (SELECT job_id, dlq_timestamp FROM new_rows EXCEPT SELECT job_id, dlq_timestamp FROM old_rows) THEN
+            INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, hour, number, last_at)
+            SELECT n.tenant_id, n.fingerprint, n.task_type, date_trunc('hour', n.dlq_timestamp, 'UTC'), count(*),
+                   max(n.dlq_timestamp)
+            FROM new_rows n JOIN old_rows o USING (job_id) WHERE n.dlq_timestamp > o.dlq_timestamp GROUP BY 1, 2, 3, 4;
+        END IF;
         -- A letter that was nobody's until its tenant was known takes with it what it is found by.
-        IF EXISTS (SELECT FROM new_rows n JOIN old_rows o USING (job_id) WHERE n.tenant_id IS DISTINCT FROM o.tenant_id)
-        THEN
+        IF EXISTS (SELECT job_id, tenant_id FROM new_rows EXCEPT SELECT job_id, tenant_id FROM old_rows) THEN
             INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, sentence, words, first_seen)
             SELECT n.tenant_id, g.fingerprint, g.worker, g.error_type, g.sentence, g.words, n.dlq_timestamp
             FROM new_rows n JOIN old_rows o USING (job_id)
