@@ -20,7 +20,7 @@ from counterfoil.dead_letters.redaction import redact
 from counterfoil.errors import RejectedRequestError
 from functions.admin_api import request
 from functions.admin_api.caller import NOBODY, Caller, Role
-from functions.admin_api.logs import TryLog, of_try
+from functions.admin_api.logs import TryLog, of_trace, of_try
 from functions.admin_api.problems import NotFoundError
 from functions.admin_api.tenancy import id_of, viewed_or_nobodys
 
@@ -195,6 +195,7 @@ class LetterEvent(BaseModel):
     trace_id: str | None = Field(
         description="Of the X-Ray trace of a try that was chosen as a sample. X-Ray keeps it for 30 days."
     )
+    trace_url: str | None = Field(description="Of that trace in the AWS console; null in a local cloud.")
 
 
 class LetterTimeline(BaseModel):
@@ -330,20 +331,23 @@ def shown(job_id: str, caller: Caller, database: Database) -> Letter:
     return Letter.model_validate(_told(replace(letter, lineage=letter.lineage[-LAST_DEATHS:]), slug, caller))
 
 
-def told(job_id: str, caller: Caller, database: Database) -> LetterTimeline:
-    """What happened to one dead letter. Raises as `shown`."""
+def told(job_id: str, caller: Caller, database: Database, console: str | None) -> LetterTimeline:
+    """What happened to one dead letter, with links into the AWS `console`. Raises as `shown`."""
     tenant_id, slug, id_ = owner(job_id, caller, database)
     with entries.transaction(database, tenant_id) as connection:
         letter = _there(connection, tenant_id, id_)
         events = timeline.of(connection, letter, limit=LAST_EVENTS)
-    told = {"events": [{**asdict(event), "log": _log(event, letter)} for event in events]}
-    return LetterTimeline.model_validate({"job_id": id_, "tenant": slug, **hidden(told, caller)})
+    told = hidden({"events": [asdict(event) for event in events]}, caller)
+    for event, shown in zip(events, told["events"], strict=True):  # nothing of this is anybody's text
+        shown["log"] = _log(event, letter, console)
+        shown["trace_url"] = of_trace(event.trace_id, console)
+    return LetterTimeline.model_validate({"job_id": id_, "tenant": slug, **told})
 
 
-def _log(event: timeline.Event, letter: entries.Details) -> dict[str, Any] | None:
+def _log(event: timeline.Event, letter: entries.Details, console: str | None) -> TryLog | None:
     if event.kind != "try" or letter.work_id is None or event.revision is None or event.began_at is None:
         return None
-    return of_try(letter.worker, letter.work_id, event.revision, event.began_at, event.at).model_dump()
+    return of_try(letter.worker, letter.work_id, event.revision, event.began_at, event.at, console)
 
 
 def owner(job_id: str, caller: Caller, database: Database) -> tuple[UUID | None, str, UUID]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from os import environ
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
@@ -10,6 +11,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 from counterfoil.dead_letters import entries
 from functions.admin_api import dead_letters, tasks
 from functions.admin_api.etags import etag, names
+from functions.admin_api.logs import console
 from functions.admin_api.problems import responses
 from functions.admin_api.request import IN_UTC, Moment
 from functions.admin_api.routes.common import (
@@ -122,7 +124,7 @@ def show_dead_letter(job_id: Id, known: IfNoneMatch = None) -> Response[dead_let
 def show_timeline(job_id: Id) -> Response[dead_letters.LetterTimeline]:
     """The tries of a dead letter's work, its deaths, and what was done about it."""
     only()
-    return answer(200, dead_letters.told(job_id, caller(), database()))
+    return answer(200, dead_letters.told(job_id, caller(), database(), console(environ)))
 
 
 def _states(named: list[entries.Status] | None) -> Sequence[entries.Status]:

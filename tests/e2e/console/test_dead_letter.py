@@ -3,7 +3,7 @@
 from uuid import uuid4
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from cli.console import Role
 from cli.tenants import Tenant
@@ -12,6 +12,8 @@ from tests.e2e.console.looks import looks
 from tests.e2e.console.reading import fact, happened, rows
 
 pytestmark = pytest.mark.e2e
+AWS = "https://eu-central-1.console.aws.amazon.com/cloudwatch/home?region=eu-central-1"
+TRACE = "1-5759e988-bd862e3fe1be46a994272793"
 
 
 def follow(page: Page, words: str) -> None:
@@ -36,6 +38,28 @@ def test_a_task_tells_its_error_its_payload_and_its_tries(console: Console, show
     expect(page.get_by_role("region", name="Command for the log of Try 1")).to_contain_text("/aws/lambda/counterfoil-")
     expect(happened(page).last).to_contain_text("Death")
     looks(page, "dead-letter-task")
+
+
+def test_a_try_leads_to_its_log_and_its_trace_where_there_is_an_aws_console(console: Console, shown: Tenant) -> None:
+    page = console.opened("admin", shown, "dead-letters?task_type=chat_completion")
+
+    def link(route: Route) -> None:
+        answer = route.fetch()
+        told = answer.json()
+        told["events"][0]["log"]["url"] = f"{AWS}#logsV2:log-groups"
+        told["events"][0] |= {"trace_id": TRACE, "trace_url": f"{AWS}#xray:traces/{TRACE}"}
+        route.fulfill(response=answer, json=told)
+
+    page.route("**/timeline", link)
+    follow(page, "answered with HTTP 400")
+    for what in ("Log", "Trace"):
+        happened(page).first.get_by_text(what, exact=True).click()
+
+    log = page.get_by_role("link", name="Log of Try 1 in the AWS console")
+    trace = page.get_by_role("link", name="Trace of Try 1 in the AWS console")
+    expect(log).to_have_attribute("href", f"{AWS}#logsV2:log-groups")
+    expect(trace).to_have_attribute("href", f"{AWS}#xray:traces/{TRACE}")
+    looks(page, "dead-letter-links")
 
 
 def test_a_file_that_cannot_be_read_names_itself(console: Console, shown: Tenant) -> None:

@@ -338,8 +338,28 @@ def test_a_timeline_has_tries_deaths_and_changes_in_one_order(
         "filter": f'{{ $.work_id = "{work_id}" && $.revision = 1 }}',
         "since": "2026-03-02T11:58:59Z",
         "until": "2026-03-02T12:01:00Z",
+        "url": None,
     }
     assert [one["trace_id"] for one in answer.body["events"]] == [TRACE, None, None, None, None, None]
+    assert {one["trace_url"] for one in answer.body["events"]} == {None}  # no region, no console
+
+
+def test_tries_lead_to_their_log_and_trace_in_the_aws_console(
+    ask: Ask, die: Die, admin: Connection, acme: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work_id = uuid4()
+    tried(admin, acme, work_id, at=NOON, outcome="failed")
+    admin.execute("UPDATE work_attempt SET trace_id = %s", [TRACE])
+    job_id = die("The disk is full", work_id=work_id)
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+
+    first, death = get(ask, f"/{job_id}/timeline").body["events"]
+
+    begins = "https://eu-central-1.console.aws.amazon.com/cloudwatch/home?region=eu-central-1#"
+    assert first["log"]["url"].startswith(f"{begins}logsV2:log-groups/log-group/$252Faws$252Flambda$252F")
+    assert first["trace_url"] == f"{begins}xray:traces/{TRACE}"
+    assert (death["log"], death["trace_url"]) == (None, None)
 
 
 def test_of_very_many_events_the_last_are_told(ask: Ask, die: Die, admin: Connection, acme: UUID) -> None:

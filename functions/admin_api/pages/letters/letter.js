@@ -165,9 +165,11 @@ function Happened({ event }) {
     ${event.next_attempt_at && html`<p class="quiet">Next try at <${Time} at=${event.next_attempt_at} /></p>`}
     ${event.log &&
     html`<details><summary>Log</summary>
+      ${event.log.url && html`<p><a href=${event.log.url} target="_blank" rel="noreferrer">Log of ${which} in the AWS console</a></p>`}
       <pre tabindex="0" role="region" aria-label=${`Command for the log of ${which}`}>${logCommand(event.log)}</pre></details>`}
     ${event.trace_id &&
     html`<details><summary>Trace</summary>
+      ${event.trace_url && html`<p><a href=${event.trace_url} target="_blank" rel="noreferrer">Trace of ${which} in the AWS console</a></p>`}
       <pre tabindex="0" role="region" aria-label=${`Command for the trace of ${which}`}>${traceCommand(event.trace_id)}</pre></details>`}
   </li>`;
 }
