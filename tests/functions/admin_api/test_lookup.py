@@ -65,7 +65,10 @@ def test_operations_and_purges_are_found_by_the_ends_of_their_ids(ask: Ask, die:
     asked = {"filter": {"tenant": "acme"}}
     operation = ask(asked, path="/api/admin/dlq/bulk-retry").body["operation_id"]
     query = {"tenant": "acme", "before_date": "2026-01-01T00:00:00Z", "status": "resolved", "confirm": "acme"}
-    purge = ask("", method="DELETE", path="/api/admin/dlq/purge", query=query, groups="[admin tenant:acme]").body
+    seen = {"if-match": '"0"'}
+    purge = ask(
+        "", method="DELETE", path="/api/admin/dlq/purge", query=query, groups="[admin tenant:acme]", headers=seen
+    ).body
     assert [one["id"] for one in named(ask, "operation", operation[-8:])] == [operation]
     assert [one["id"] for one in named(ask, "purge", purge["purge_id"][-6:])] == [purge["purge_id"]]
     for kind in ("operation", "purge"):

@@ -8,7 +8,6 @@ from uuid import UUID
 
 import psycopg
 from psycopg.abc import Buffer
-from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 from psycopg.sql import SQL
@@ -157,8 +156,7 @@ class _FlatListDumper(ListDumper):
         return super().dump(obj)
 
 
-_ADAPTERS = AdaptersMap(psycopg.adapters)
-_ADAPTERS.register_dumper(list, _FlatListDumper)
+psycopg.adapters.register_dumper(list, _FlatListDumper)
 
 
 class Database:
@@ -175,7 +173,6 @@ class Database:
             reconnect_timeout=CONNECT_SECONDS,
             kwargs={
                 "autocommit": True,  # a transaction is begun with its settings
-                "context": _ADAPTERS,
                 "connect_timeout": CONNECT_SECONDS,
                 "tcp_user_timeout": CONNECT_SECONDS * 1000,
             },
