@@ -1,5 +1,6 @@
 """Matching: structured data in, edges and clusters out."""
 
+import gc
 from functools import cache, partial
 from typing import Any
 
@@ -23,7 +24,18 @@ def consumer() -> Consumer:
     )
     # What documents are about is asked for one by one, so that there is nothing left to be done together.
     works = Works(alone, partial(match_together, judging=judging)) if name is None else alone
+    collect_rarely()
     return Consumer.from_settings(settings(), works)
+
+
+def collect_rarely() -> None:
+    """Have Python look for circles of objects rarely, and never among what is there by now.
+
+    Matching makes few of them, and keeps thousands of documents of many small objects: walking those again and again
+    was a tenth of its processor time.
+    """
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 10)
 
 
 def language_model(database: Database) -> Llm:
