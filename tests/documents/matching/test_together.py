@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.documents.matching import matcher
+from counterfoil.documents.matching import key_rows, matcher
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import Paper, delivery, invoice, line, order
 
@@ -40,9 +40,11 @@ def outcome(office: Office) -> object:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("hands", [1, 3])
+@pytest.mark.parametrize("most", [key_rows.MAX_HOLDERS, 3])
 def test_whatever_comes_together_the_edges_are_the_same(
-    database: Database, admin: Connection, seed: int, hands: int
+    database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, seed: int, hands: int, most: int
 ) -> None:
+    monkeypatch.setattr(key_rows, "MAX_HOLDERS", most)
     one_by_one = Office(database, admin, cases())
     one_by_one.match_all()
 
@@ -60,6 +62,38 @@ def test_documents_that_have_nothing_to_do_with_one_another_are_written_at_once(
     office = Office(database, admin, strangers(order, number="{}"))
 
     assert office.match_together(range(10)) == set(range(10))
+
+
+def test_invoices_of_one_supplier_are_written_at_once(database: Database, admin: Connection) -> None:
+    numbers = [str(number) for number in range(4711, 4721)]
+    office = Office(
+        database, admin, [*map(order, numbers), *(invoice(f"R-{number}", po_reference=number) for number in numbers)]
+    )
+    assert office.match_together(range(10)) == set(range(10))
+
+    assert office.match_together(range(10, 20)) == set(range(10, 20))
+    assert office.links() == {(place, place + 10) for place in range(10)}
+
+
+def test_of_one_suppliers_those_are_left_out_with_whom_a_key_comes_to_lead_to_nobody(
+    database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_rows, "MAX_HOLDERS", 3)
+    office = Office(database, admin, [order(str(number)) for number in range(4711, 4716)])
+
+    assert office.match_together(range(5)) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(("others", "again"), [(2, False), (3, True)])
+def test_so_many_of_one_supplier_that_came_between_a_search_and_its_write_change_something(
+    database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, others: int, again: bool
+) -> None:
+    monkeypatch.setattr(key_rows, "MAX_HOLDERS", 3)
+    office = Office(database, admin, [order(str(number)) for number in range(4711, 4711 + others + 1)])
+    decided = office.search(others)
+    office.match_all(range(others))
+
+    assert office.write(decided).decided_again is again
 
 
 def test_an_invoice_that_comes_with_its_order_is_left_out_and_then_finds_it(

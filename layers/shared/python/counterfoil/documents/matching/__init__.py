@@ -38,8 +38,11 @@ that was, nobody knows any more what it said, and all of them decide again.
 
 Concurrency: writes of a tenant happen one after another (the lock), each with the keys of its document. A write uses
 what its search read only if under the lock no row with a key that was followed is newer than the search's snapshot, no
-document of the tenant has lost a key since, and no edge that was read is another one; else it searches again. So each
-write decides as if it had searched under the lock. For a child c and a document d in its context, the later one of
+document of the tenant has lost a key since, and no edge that was read is another one; else it searches again. (A
+document shares keys with its like, other orders of the supplier or other invoices, and of these it only matters whether
+there are more than MAX_HOLDERS now. So newer rows are counted: as many as leave it so change nothing, and what comes
+from one supplier at once is not matched one after another.) So each write decides as if it had searched under the
+lock. For a child c and a document d in its context, the later one of
 their two writes sees the keys of both, and decides c again; so after the last write every decision has been made from
 all of its inputs, and the edges are E(D), whatever the interleaving. A document about which a language model is asked
 is found by its keys before that: whoever links to it meanwhile leaves nothing to change for the write still to come.

@@ -83,7 +83,7 @@ def touched(
     waiting = keyed.waiting(document) | {key for gone in obsolete for key in keyed.forsaken(gone)}
     claimed = keyed.numbers_named(document) | {key for gone in obsolete for key in keyed.claimed(gone)}
     alike = keyed.alike(document)
-    yield from near.follow(claimed | copies | alike, waiting | keyed.seekers(document))
+    yield from near.follow(claimed | copies, waiting | keyed.seekers(document), counted=alike)
     again = near.holders(copies) | near.crowd(copies) | near.waiting(waiting)
     seekers = near.waiting(keyed.seekers(document)) - again
     yield from near.read(again | seekers | near.holders(claimed), [document.id])

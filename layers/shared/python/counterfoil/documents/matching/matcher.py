@@ -1,5 +1,6 @@
 """The two steps of matching documents: search and decide, and write."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -55,6 +56,9 @@ class Decided:
     """Whether it had no keys before."""
     outcome: Outcome
     followed: frozenset[Key]
+    """Keys of which it mattered who holds them."""
+    room: Mapping[Key, int]
+    """Keys of which it mattered that no more documents hold them than lead to one another: how many more may."""
     edges: Mapping[UUID, Mapping[Pair, store.Edge]]
     """Of each document whose edges were looked at."""
     seen: str
@@ -191,6 +195,7 @@ def _deciding(reading: Reading, tenant_id: UUID, found: Document, stored: frozen
         not stored,
         outcome,
         frozenset(near.followed),
+        near.room,
         near.edges_read,
         seen,
     )
@@ -208,7 +213,8 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
         psycopg.Error: unmapped; `Database.tenant` maps it.
     """
     tenant_id, id_, is_judged, why = decided.tenant_id, decided.document.id, decided.is_judged, decided.unasked
-    again = not _standing(connection, [decided])
+    standing, _ = _standing(connection, [decided])
+    again = not standing
     if again:
         if not store.is_there(connection, id_):
             message = f"The document {id_} was removed"
@@ -251,9 +257,11 @@ def write_together(connection: Connection, decided: Sequence[Decided], now: date
     anew, each by itself.
     """
     written: list[Decided] = []
-    for one in _standing(connection, decided):
-        if not any(_disturbs(other, one) for other in written):
+    standing, more = _standing(connection, decided)
+    for one in standing:
+        if _has_room(one, more) and not any(_disturbs(other, one) for other in written):
             written.append(one)
+            more.update(one.stated)
     if not written:
         return WrittenTogether({}, frozenset(), frozenset())
     applied = apply(
@@ -354,27 +362,38 @@ def apply(
     return Applied(linked(), unlinked(), became_alone() + renamed(), doubtful())
 
 
-def _standing(connection: Connection, decided: Sequence[Decided]) -> list[Decided]:
-    """Take the lock. Of decisions of one search, those for which a search now would read what that one read."""
+def _standing(connection: Connection, decided: Sequence[Decided]) -> tuple[list[Decided], Counter[Key]]:
+    """Take the lock. Of decisions of one search, those for which a search now would decide what that one did.
+
+    And by how many documents each key that they looked at was written since.
+    """
     if not decided or store.lock(connection, decided[0].tenant_id, decided[0].seen):
-        return list(decided)
-    followed = {key for one in decided for key in one.followed}
+        return list(decided), Counter()
+    looked_at = {key for one in decided for key in (*one.followed, *one.room)}
     of = {id_ for one in decided for id_ in one.edges}
-    changes = store.changes_since(connection, decided[0].tenant_id, followed, of, decided[0].seen)
+    changes = store.changes_since(connection, decided[0].tenant_id, looked_at, of, decided[0].seen)
     if changes.everything:
-        return []
+        return [], Counter()
     edges: dict[UUID, dict[Pair, store.Edge]] = {}
     for pair, edge in changes.edges.items():
         for end in pair:
             edges.setdefault(end, {})[pair] = edge
+    more = Counter(changes.keys)
 
     def stands(one: Decided) -> bool:
         # Of each document by itself: where an edge came while it was being read, its ends say two things.
-        return one.followed.isdisjoint(changes.keys) and all(
-            edges.get(id_, {}) == read for id_, read in one.edges.items()
+        return (
+            one.followed.isdisjoint(more)
+            and _has_room(one, more)
+            and all(edges.get(id_, {}) == read for id_, read in one.edges.items())
         )
 
-    return [one for one in decided if stands(one)]
+    return [one for one in decided if stands(one)], more
+
+
+def _has_room(one: Decided, more: Counter[Key]) -> bool:
+    """Whether no key that a search counted the holders of leads to nobody by so many more of them."""
+    return all(more[key] <= room for key, room in one.room.items())
 
 
 def _seeds(change: Change) -> set[UUID]:

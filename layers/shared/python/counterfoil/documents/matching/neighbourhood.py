@@ -26,6 +26,8 @@ class Neighbourhood:
         self._crowds: dict[Key, list[UUID]] = {}
         self._waiting: dict[Key, list[UUID]] = {}
         self._looked_at: set[Key] = set()
+        self._counts: dict[Key, int] = {}
+        self._only_counted: set[Key] = set()
         self._documents: dict[UUID, Document] = {}
         self._asked: set[UUID] = set()
         self._edges: dict[UUID, dict[Pair, Edge]] = {}
@@ -35,15 +37,22 @@ class Neighbourhood:
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def follow(
-        self, wanted: Iterable[Key] = (), back: Iterable[Key] = (), edges_of: Collection[UUID] = ()
+        self,
+        wanted: Iterable[Key] = (),
+        back: Iterable[Key] = (),
+        edges_of: Collection[UUID] = (),
+        counted: Iterable[Key] = (),
     ) -> Steps[None]:
         """Find the candidates that keys lead a decision to. A key with too many holders leads to nobody.
 
         And the holders of keys that lead `back` to decisions which a document may be part of; and, beside that, the
-        edges of some as `read_edges` does.
+        edges of some as `read_edges` does. Of keys that are `counted` it only matters whether they lead to nobody.
         """
+        wanted, counted = set(wanted), set(counted)
+        self._only_counted |= counted - self._holders.keys()
+        self._only_counted -= wanted
         most = key_rows.MAX_HOLDERS + key_rows.NEAR_MAX_HOLDERS + 1
-        missing = {key: most for key in wanted if key not in self._holders}
+        missing = {key: most for key in wanted | counted if key not in self._holders}
         missing_back = {key: key_rows.MAX_WAITING for key in back if key not in self._waiting}
         if not missing and not missing_back:
             yield from self.read_edges(edges_of)
@@ -55,6 +64,7 @@ class Neighbourhood:
             ids = self._with_own(key, found.get(key, []))
             self._holders[key] = ids if len(ids) <= key_rows.MAX_HOLDERS else []
             self._crowds[key] = ids if key_rows.MAX_HOLDERS < len(ids) < most else []
+            self._counts[key] = len(ids)
         self._waiting |= {key: found.get(key, [])[:limit] for key, limit in missing_back.items()}
         yield from self.read_edges(edges_of)
 
@@ -114,8 +124,21 @@ class Neighbourhood:
 
     @property
     def followed(self) -> Collection[Key]:
-        """Every key whose holders were looked at."""
-        return self._holders.keys() | self._waiting.keys() | self._looked_at
+        """Every key of which it matters who holds it, or that leads to nobody since a moment ago."""
+        counted = {key for key in self._only_counted if not self._crowds[key]}
+        return (self._holders.keys() - counted) | self._waiting.keys() | self._looked_at
+
+    @property
+    def room(self) -> Mapping[Key, int]:
+        """Of keys whose holders were only counted: how many more there can be before a key leads to nobody.
+
+        One that leads to nobody for long is not among them: that does not change by more of them.
+        """
+        return {
+            key: key_rows.MAX_HOLDERS - count
+            for key in self._only_counted
+            if (count := self._counts[key]) <= key_rows.MAX_HOLDERS
+        }
 
     @property
     def edges_read(self) -> Mapping[UUID, Mapping[Pair, Edge]]:

@@ -197,12 +197,13 @@ FROM (SELECT %(seen)s::pg_snapshot AS seen, pg_current_snapshot() AS now) AS sna
 
 # Transactions older than a snapshot's xmin have ended before it. A row without a number: anything may be different now.
 _CHANGED = """
-SELECT DISTINCT followed.n
+SELECT followed.n, count(*)
 FROM unnest(%(types)s::text[], %(keys)s::text[]) WITH ORDINALITY AS followed (type, key, n)
 JOIN document_key k ON k.tenant_id = %(tenant)s AND k.type = followed.type AND k.key = followed.key
 WHERE NOT pg_visible_in_snapshot(k.written_by, %(seen)s::pg_snapshot)
+GROUP BY followed.n
 UNION ALL
-SELECT NULL WHERE EXISTS (
+SELECT NULL, 0 WHERE EXISTS (
     SELECT FROM document_removal r
     WHERE r.tenant_id = %(tenant)s AND r.written_by >= pg_snapshot_xmin(%(seen)s::pg_snapshot)
       AND NOT pg_visible_in_snapshot(r.written_by, %(seen)s::pg_snapshot)
@@ -314,8 +315,8 @@ class Changes:
     everything: bool
     """Whether a document was removed or lost keys, or a person decided about a pair: whoever searched before looks
     again."""
-    keys: frozenset[Key]
-    """Of the keys that were followed, those that a document was written with."""
+    keys: Mapping[Key, int]
+    """Of the keys that were followed, those that documents were written with, and how many."""
     edges: Mapping[Pair, Edge]
     """All edges of the documents whose edges were read, as they are now."""
 
@@ -328,8 +329,8 @@ def changes_since(
     with connection.pipeline():
         changed = connection.execute(_CHANGED, {"tenant": tenant_id, "seen": seen, **key_rows.columns(keys)})
         rows = select_edges(connection, of)
-    numbers = {number for (number,) in changed.fetchall()}
-    found = frozenset(keys[number - 1] for number in numbers if number is not None)
+    numbers: dict[int | None, int] = dict(changed.fetchall())
+    found = {keys[number - 1]: count for number, count in numbers.items() if number is not None}
     return Changes(None in numbers, found, edges_from(rows.fetchall())[0])
 
 
