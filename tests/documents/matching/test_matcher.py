@@ -331,6 +331,19 @@ def test_a_key_that_everybody_has_leads_to_nobody(
     assert office.links() == set()
 
 
+def test_other_orders_of_the_supplier_are_counted_and_not_read(
+    database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    office = Office(database, admin, [order(str(number)) for number in range(4711, 4715)])
+    office.match_all(range(3))
+    monkeypatch.setattr(matcher, "CACHE", contents.Documents())
+
+    decided = office.search(3)
+
+    assert set(decided.room.values()) == {key_rows.MAX_HOLDERS - 4}
+    assert not matcher.CACHE._kept
+
+
 @pytest.mark.parametrize("most", [2, 5])
 def test_crowded_keys_do_not_make_the_order_matter(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, most: int

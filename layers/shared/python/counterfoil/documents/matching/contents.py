@@ -20,7 +20,8 @@ from counterfoil.documents.matching.store import Edges
 
 _KEPT = 5_000
 MOST_WITH_CONTENTS = 50
-"""Documents that a look at keys may find and still bring what they say: of more, few are looked at."""
+"""Documents that a look at keys may find and still bring what they say: of more, few are looked at. Those that are only
+counted bring nothing."""
 LONGEST_WITH_CONTENTS = 4_000
 """Bytes, as stored, of what comes along so. What is longer is asked for, and does not come where it is known."""
 
@@ -47,11 +48,12 @@ _HOLDERS = f"""
 SELECT held.id, held.numbers, d.version, d.type, d.received_at, d.structured_data::text,
        d.text_hash, d.model, d.signature
 FROM (
-    SELECT document_id AS id, array_agg(n) AS numbers, count(*) OVER () AS count
+    SELECT document_id AS id, array_agg(n) AS numbers, NOT bool_and(counted) AS is_wanted,
+           sum(CASE WHEN bool_and(counted) THEN 0 ELSE 1 END) OVER () AS count
     FROM ({HOLDERS}) AS held GROUP BY document_id
 ) AS held
 LEFT JOIN LATERAL (
-    {_CONTENT} AND document.id = held.id AND held.count <= %(most)s
+    {_CONTENT} AND document.id = held.id AND held.is_wanted AND held.count <= %(most)s
         AND pg_column_size(structured_data) <= %(longest)s
     OFFSET 0
 ) AS d ON true

@@ -21,8 +21,9 @@ NEAR_MAX_HOLDERS = 16
 More than documents being matched at the same time."""
 
 HOLDERS = """
-SELECT held.document_id, wanted.n
-FROM unnest(%(types)s::text[], %(keys)s::text[], %(limits)s::int[]) WITH ORDINALITY AS wanted (type, key, most, n)
+SELECT held.document_id, wanted.n, wanted.counted
+FROM unnest(%(types)s::text[], %(keys)s::text[], %(limits)s::int[], %(counted)s::bool[])
+     WITH ORDINALITY AS wanted (type, key, most, counted, n)
 CROSS JOIN LATERAL (
     SELECT k.document_id FROM document_key k
     WHERE k.tenant_id = %(tenant)s AND k.type = wanted.type AND k.key = wanted.key
@@ -30,7 +31,8 @@ CROSS JOIN LATERAL (
     LIMIT wanted.most
 ) AS held
 """
-"""Documents, each with the number of a key that it holds, by the parameters of a `Lookup`."""
+"""Documents, each with the number of a key that it holds and whether that is only counted, by the parameters of a
+`Lookup`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class Lookup:
     limits: Mapping[Key, int]
     kind: str | None = None
     """Of the holders, where only those of one kind are wanted."""
+    counted: Collection[Key] = ()
+    """Of the keys, those of which only the number of their holders matters."""
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -48,6 +52,7 @@ class Lookup:
         return {
             "tenant": self.tenant_id,
             "limits": list(self.limits.values()),
+            "counted": [key in self.counted for key in self.limits],
             "kind": self.kind,
             **columns(self.limits),
         }
@@ -65,7 +70,7 @@ class Lookup:
 def holders(connection: Connection, lookup: Lookup) -> dict[Key, list[UUID]]:
     """The documents that hold each key; keys that nobody holds are left out."""
     rows = connection.execute(HOLDERS, lookup.parameters).fetchall()
-    return lookup.by_key((id_, (number,)) for id_, number in rows)
+    return lookup.by_key((id_, (number,)) for id_, number, _ in rows)
 
 
 _WRITE = """

@@ -58,7 +58,7 @@ class Neighbourhood:
             yield from self.read_edges(edges_of)
             return
         limits = missing | {key: max(limit, missing.get(key, 0)) for key, limit in missing_back.items()}
-        yield Want(limits, edges_of=set(edges_of) - self._edges.keys())
+        yield Want(limits, counted=self._only_counted, edges_of=set(edges_of) - self._edges.keys())
         found = self._reading.holders(limits)
         for key in missing:
             ids = self._with_own(key, found.get(key, []))

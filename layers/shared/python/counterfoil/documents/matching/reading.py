@@ -28,6 +28,8 @@ class Want:
     """Keys whose holders it looks at, at most so many of each."""
     kind: str | None = None
     """The kind of these holders, where only one kind is meant."""
+    counted: Collection[Key] = ()
+    """Of the keys, those whose holders it only counts."""
     ids: Collection[UUID] = ()
     """Documents."""
     edges_of: Collection[UUID] = ()
@@ -104,6 +106,7 @@ class Reading:
     def _fetch(self, wants: Iterable[Want]) -> None:
         """Read what is not known yet of all that is wanted, in one round trip."""
         limits: dict[str | None, dict[Key, int]] = {}
+        looked_at: set[Key] = set()
         ids: set[UUID] = set()
         edges_of: set[UUID] = set()
         for want in wants:
@@ -112,12 +115,16 @@ class Reading:
                 if key not in known or known[key][0] < limit:
                     merged = limits.setdefault(want.kind, {})
                     merged[key] = max(limit, merged.get(key, 0))
+                    if key not in want.counted:
+                        looked_at.add(key)
             ids.update(want.ids)
             edges_of.update(want.edges_of)
         ids -= self._asked
         edges_of -= self._pairs.keys()
         if limits or ids or edges_of:
-            lookups = [Lookup(self._tenant_id, wanted, kind) for kind, wanted in limits.items()]
+            lookups = [
+                Lookup(self._tenant_id, wanted, kind, wanted.keys() - looked_at) for kind, wanted in limits.items()
+            ]
             found = self._cache.read(self.connection, lookups, ids, edges_of)
             for lookup, held in zip(lookups, found.holders, strict=True):
                 read = {key: (limit, held.get(key, [])) for key, limit in lookup.limits.items()}
