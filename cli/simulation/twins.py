@@ -337,8 +337,8 @@ def _no_second_search() -> Any:
     real = matcher._standing
 
     def blind(connection: Any, decided: Any) -> Any:
-        real(connection, decided)
-        return decided
+        _, more = real(connection, decided)
+        return decided, more
 
     return mock.patch.object(matcher, "_standing", blind)
 
