@@ -58,7 +58,7 @@ class Decided:
     followed: frozenset[Key]
     """Keys of which it mattered who holds them."""
     room: Mapping[Key, int]
-    """Keys of which it mattered that no more documents hold them than lead to one another: how many more may."""
+    """Keys of which it only mattered that they do not lead to nobody: how many more documents may hold each."""
     edges: Mapping[UUID, Mapping[Pair, store.Edge]]
     """Of each document whose edges were looked at."""
     seen: str
