@@ -22,12 +22,6 @@ from tests.benchmarks.scale.measure import Search, Speed
 
 SIZES = (100_000, 1_000_000)
 INDEXES = ("document_key_pkey", "document_key_by_key")
-_READ = ("document", "document_key", "document_match")
-_PREWARM = """
-SELECT pg_prewarm(oid) FROM pg_class
-WHERE oid = ANY(%(tables)s::regclass[])
-   OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = ANY(%(tables)s::regclass[]))
-"""
 _SIZE = "SELECT (pg_relation_size(%s::regclass) / 1e6)::float8"
 _LEVELS = "SELECT level FROM pg_class, LATERAL (SELECT (bt_metap(relname::text)).level) AS b WHERE relname = %s"
 
@@ -75,13 +69,9 @@ def scale(
 
 
 def _started(embedded: PostgresServer) -> Server:
-    """A server with fsync, and with the memory for pages that one of the size that is deployed has: 6 GB of its 8.
-
-    There, a third is PostgreSQL's and the rest the system's. Here all is PostgreSQL's: a machine may take pages of
-    files away that nobody has read for a minute.
-    """
+    """A server with fsync, and with the memory for pages that RDS gives one of the size that is deployed."""
     with psycopg.connect(embedded.start(durable=True).url("postgres"), autocommit=True) as connection:
-        connection.execute("ALTER SYSTEM SET shared_buffers = '6GB'")
+        connection.execute("ALTER SYSTEM SET shared_buffers = '2GB'")
     embedded.stop()
     return embedded.start(durable=True)
 
@@ -96,7 +86,6 @@ def _measure(server: Server, documents: int, tenants: int, new: int) -> Measured
     url = database.prepare(server, "scale", tenants)
     seconds = database.load(url, made, waiting)
     print(f"{documents} documents loaded in {seconds:.0f} s")  # noqa: T201
-    _warm(url)
     worker = server.url("scale", "counterfoil_worker")
     sample = Random(1).sample(settled, min(1_000, len(settled)))  # one that can be repeated
     measure.search(worker, sample)  # brings the pages into memory
@@ -111,13 +100,6 @@ def _measure(server: Server, documents: int, tenants: int, new: int) -> Measured
         levels = {name: connection.execute(_LEVELS, [name]).fetchall()[0][0] for name in INDEXES}
         built = {name: _built(connection, name) for name in INDEXES}
     return Measured(documents, search, speeds, megabytes, built, levels)
-
-
-def _warm(url: str) -> None:
-    """Bring into memory what matching reads, as it is in an archive that is in use."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("CREATE EXTENSION pg_prewarm")
-        connection.execute(_PREWARM, {"tables": list(_READ)})
 
 
 def _built(connection: psycopg.Connection, index: str) -> float:
