@@ -84,6 +84,23 @@ def test_of_one_suppliers_those_are_left_out_with_whom_a_key_comes_to_lead_to_no
     assert office.match_together(range(5)) == {0, 1, 2}
 
 
+def test_those_that_together_make_a_key_lead_to_nobody_undo_what_only_that_key_had_found(
+    database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_rows, "MAX_HOLDERS", 2)
+    unnumbered = [{name: value for name, value in line("A").items() if name != "article_number"}]
+    others = [order(f"B-{n}", 30, lines=[line(f"Q-{n}", "3", "990.00")], currency="USD") for n in range(2)]
+    office = Office(database, admin, [order("4711", lines=unnumbered), invoice(lines=unnumbered), *others])
+    office.match(0)
+    office.match(1)
+    assert office.links() == {(0, 1)}
+
+    left = {2, 3} - office.match_together([2, 3])
+    office.match_all(left)
+
+    assert office.links() == set()
+
+
 @pytest.mark.parametrize(("others", "again"), [(2, False), (3, True)])
 def test_so_many_of_one_supplier_that_came_between_a_search_and_its_write_change_something(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, others: int, again: bool
