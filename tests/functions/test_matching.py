@@ -1,5 +1,6 @@
 """A try at matching asks the language model within its own time, and hands its failures to delivery."""
 
+import gc
 import json
 from collections.abc import Callable, Iterator
 from threading import Event
@@ -196,3 +197,31 @@ def test_a_key_that_nobody_has_filled_in_is_named(doubtful: Office, monkeypatch:
     monkeypatch.setattr(handler, "settings", lambda: chosen)
     with pytest.raises(ServiceUnavailableError, match=r"LLM_API_KEY is missing.*: fill it into the secret"):
         match(attempt(doubtful, 2), handler.language_model)
+
+
+@pytest.fixture
+def collector() -> Iterator[None]:
+    """Python's garbage collector, as it was again afterwards."""
+    before = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*before)
+
+
+def test_the_function_has_python_look_for_garbage_rarely(
+    collector: None, database_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    environment = {
+        "DATABASE_URL": database_url,
+        "WORKER": '{"name": "matching", "timeout": 300, "permits": 1, "start_margin": 30}',
+        "QUEUE_URLS": '{"matching": "https://queue.test/matching"}',
+    }
+    monkeypatch.setattr(handler, "settings", lambda: Settings.from_environment(environment))
+    usual = gc.get_threshold()[0]
+    handler.consumer.cache_clear()
+    try:
+        handler.consumer().database.close()
+    finally:
+        handler.consumer.cache_clear()
+    assert gc.get_freeze_count() > 10_000
+    assert gc.get_threshold()[0] > 10 * usual
