@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 import psycopg
-from psycopg.abc import Buffer
+from psycopg.abc import DumperKey
+from psycopg.adapt import Dumper, PyFormat
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 from psycopg.sql import SQL
@@ -137,26 +138,68 @@ def _statements(opening: Opening) -> bytes:
     return composed + (_BY_INDEX if opening.by_index else b"") + (b"" if opening.durable else _NOT_DURABLE)
 
 
-class _FlatListDumper(ListDumper):
-    """Makes arrays of lists; those of texts, ids or integers at once, where psycopg goes from element to element.
+class _TextsDumper(Dumper):
+    def dump(self, obj: list[str]) -> bytes:
+        joined = "\0".join(obj)
+        if joined.count("\0") != len(obj) - 1:
+            message = "PostgreSQL text fields cannot contain NUL (0x00) bytes"
+            raise psycopg.DataError(message)
+        escaped = joined.replace("\\", "\\\\").replace('"', '\\"')
+        return ('{"' + escaped.replace("\0", '","') + '"}').encode()
 
-    So the parameters of a look at thirty keys take 42 microseconds, in the place of 163.
+
+class _IdsDumper(Dumper):
+    oid = psycopg.adapters.types["uuid"].array_oid
+
+    def dump(self, obj: list[UUID | int]) -> bytes:
+        return ("{" + ",".join(map(str, obj)) + "}").encode()
+
+
+class _IntegersDumper(_IdsDumper):
+    oid = psycopg.adapters.types["int4"].array_oid
+
+
+class _BooleansDumper(Dumper):
+    oid = psycopg.adapters.types["bool"].array_oid
+
+    def dump(self, obj: list[bool]) -> bytes:
+        return ("{" + ",".join(["t" if one else "f" for one in obj]) + "}").encode()
+
+
+_ALIKE: dict[type, type[Dumper]] = {
+    str: _TextsDumper,
+    UUID: _IdsDumper,
+    int: _IntegersDumper,
+    bool: _BooleansDumper,
+}
+_INTEGERS = range(-(2**31), 2**31)
+
+
+def _dumper_of(values: list[Any]) -> type[Dumper] | None:
+    types = set(map(type, values))
+    found = _ALIKE.get(types.pop()) if len(types) == 1 else None
+    if found is _IntegersDumper and not (min(values) in _INTEGERS and max(values) in _INTEGERS):
+        return None
+    return found
+
+
+class _ListDumper(ListDumper):
+    """Makes arrays of lists; those of only texts, ids, integers or booleans at once.
+
+    psycopg looks at each element of those, too. A look at thirty keys takes a third of the time so: four arrays.
     """
 
-    def dump(self, obj: list[Any]) -> Buffer | None:
-        """The array in PostgreSQL's text format."""
-        types = set(map(type, obj))
-        if types == {str}:
-            joined = "\0".join(obj)
-            if joined.count("\0") == len(obj) - 1:  # psycopg refuses a text with NUL
-                escaped = joined.replace("\\", "\\\\").replace('"', '\\"')
-                return ('{"' + escaped.replace("\0", '","') + '"}').encode()
-        elif types in ({UUID}, {int}):
-            return ("{" + ",".join(map(str, obj)) + "}").encode()
-        return super().dump(obj)
+    def get_key(self, obj: list[Any], format: PyFormat) -> DumperKey:  # noqa: A002  # psycopg's name
+        """What dumpers are told apart by: the one that is for all of such a list, or as psycopg does."""
+        return _dumper_of(obj) or super().get_key(obj, format)
+
+    def upgrade(self, obj: list[Any], format: PyFormat) -> Dumper:  # type: ignore[override]  # noqa: A002
+        """The dumper of such a list."""
+        found = _dumper_of(obj)
+        return super().upgrade(obj, format) if found is None else found(list, self._tx)
 
 
-psycopg.adapters.register_dumper(list, _FlatListDumper)
+psycopg.adapters.register_dumper(list, _ListDumper)
 
 
 class Database:
