@@ -1,8 +1,10 @@
 """Side by side: how delivery runs things in the background and waits for them. A simulation puts its own in place."""
 
 import os
+from collections import deque
 from collections.abc import Callable
-from threading import Condition, Thread
+from queue import SimpleQueue
+from threading import Condition, Thread, current_thread
 from time import monotonic
 from typing import Protocol
 
@@ -29,15 +31,33 @@ class Concurrency(Protocol):
 class Threads:
     """Real threads. How many there are is bounded by their beginners: a permit for each record, one heartbeat a batch.
 
-    They are daemons: a try that does not end must not keep its process from ending.
+    They are daemons: a try that does not end must not keep its process from ending. One whose function has returned
+    waits for the next one, since to start a thread takes longer than much of the work.
     """
 
     def __init__(self) -> None:
         self._condition = Condition()
+        self._idle: deque[SimpleQueue[tuple[str, Callable[[], None]]]] = deque()
 
     def begin(self, name: str, function: Callable[[], None]) -> None:
-        """Start a thread."""
-        Thread(target=function, name=name, daemon=True).start()
+        """Have a thread that waits run `function`, or start one.
+
+        Raises:
+            RuntimeError: the machine gives this process no further thread.
+        """
+        try:
+            given = self._idle.pop()
+        except IndexError:
+            given = SimpleQueue()
+            Thread(target=self._run, args=(given,), daemon=True).start()
+        given.put((name, function))
+
+    def _run(self, given: SimpleQueue[tuple[str, Callable[[], None]]]) -> None:
+        while True:
+            current_thread().name, function = given.get()
+            function()
+            del function  # and all that it holds
+            self._idle.append(given)
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
         """Wait on the one condition of this process; `predicate` must be quick and take no lock that waits."""
