@@ -52,9 +52,12 @@ class Edge:
 
 # -- reading --------------------------------------------------------------------------------------------------------
 
-# Among the keys is not what the documents seek.
+# Among the keys is not what the documents seek. Most documents are new, and have no rows that `_EDGES` would find.
 _BEGIN = """
 SELECT pg_current_snapshot()::text, d.id, d.type, d.received_at, d.structured_data, stated.types, stated.keys,
+       EXISTS (SELECT FROM document_match m WHERE m.a = d.id) OR EXISTS (SELECT FROM document_match m WHERE m.b = d.id)
+       OR EXISTS (SELECT FROM match_decision s WHERE s.a = d.id)
+       OR EXISTS (SELECT FROM match_decision s WHERE s.b = d.id),
        e.text_hash, e.model, e.signature
 FROM document d
 LEFT JOIN document_embedding e ON e.document_id = d.id
@@ -116,16 +119,14 @@ class Begun(NamedTuple):
 
 
 def begin(connection: Connection, ids: Collection[UUID]) -> Begun:
-    """Begin a search for documents, in one round trip."""
-    with connection.pipeline():
-        begun = connection.execute(_BEGIN, {"ids": list(ids), "seeks": SEEKS})
-        linked = select_edges(connection, ids)
-    rows = begun.fetchall()
+    """Begin a search for documents: for new ones in one round trip."""
+    rows = connection.execute(_BEGIN, {"ids": list(ids), "seeks": SEEKS}).fetchall()
+    linked = [row[1] for row in rows if row[7]]
     return Begun(
         rows[0][0] if rows else "",
-        {id_: Content(kind, at, data, embedding(kept)) for _, id_, kind, at, data, _, _, *kept in rows},
+        {id_: Content(kind, at, data, embedding(kept)) for _, id_, kind, at, data, _, _, _, *kept in rows},
         {row[1]: set(map(Key, row[5], row[6])) for row in rows if row[5]},
-        edges_from(linked.fetchall()),
+        edges(connection, linked) if linked else ({}, set()),
     )
 
 
