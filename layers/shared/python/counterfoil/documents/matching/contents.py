@@ -18,7 +18,8 @@ from counterfoil.documents.matching.keys import PARENTS, Key
 from counterfoil.documents.matching.profile import Document, document
 from counterfoil.documents.matching.store import Edges
 
-_KEPT = 5_000
+_KEPT = 60_000
+"""Documents and their lines, of about 750 bytes each: the orders of a large tenant's last quarters are most of them."""
 MOST_WITH_CONTENTS = 50
 """Documents that a look at keys may find and still bring what they say: of more, few are looked at. Those that are only
 counted bring nothing."""
@@ -89,8 +90,9 @@ class Documents:
     """
 
     def __init__(self, size: int = _KEPT) -> None:
-        """Keep at most `size` documents."""
+        """Keep documents that are, with their lines, `size` at most."""
         self._size = size
+        self._left = size
         self._kept: OrderedDict[UUID, _Kept] = OrderedDict()
         self._lock = Lock()
 
@@ -140,7 +142,14 @@ class Documents:
 
     def _keep(self, id_: UUID, kept: _Kept) -> None:
         with self._lock:
+            if before := self._kept.pop(id_, None):
+                self._left += _weight(before)
             self._kept[id_] = kept
-            self._kept.move_to_end(id_)
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
+            self._left -= _weight(kept)
+            while self._left < 0:
+                _, oldest = self._kept.popitem(last=False)
+                self._left += _weight(oldest)
+
+
+def _weight(kept: _Kept) -> int:
+    return 1 + (len(kept.document.lines) if kept.document else 0)
