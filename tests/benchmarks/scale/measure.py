@@ -1,13 +1,15 @@
 """Measure a search beside `SELECT 1`, what it finds, and how many documents are matched in a second."""
 
+import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from statistics import median, quantiles
+from tempfile import TemporaryFile
 from time import perf_counter
 from typing import TypeVar
 from uuid import UUID
@@ -64,9 +66,8 @@ def search(url: str, children: Sequence[Paper]) -> Search:
             took.append(seconds)
             found += child.order in ids
             candidates += len(ids)
-    p95 = quantiles(took, n=20)[-1]
     count = len(children)
-    return Search(median(alone) * 1e3, median(took) * 1e3, p95 * 1e3, found / count, candidates / count)
+    return Search(median(alone) * 1e3, median(took) * 1e3, _p95(took) * 1e3, found / count, candidates / count)
 
 
 def _holders(connection: Connection, child: Paper, keys: Collection[Key]) -> Mapping[Key, list[UUID]]:
@@ -93,7 +94,9 @@ class Speed:
     documents: int
     seconds: float
     p95_ms: float
-    """Of a batch of one."""
+    """Of a document that comes alone."""
+    invocation_p95_ms: float
+    """Of such a document with what is before its claim and after its settlement: the batch, the log, the metrics."""
 
     @property
     def per_second(self) -> float:
@@ -109,7 +112,9 @@ class _Matched:
     began: float
     ended: float
     took: Sequence[float]
-    """By batch."""
+    """By batch, as its caller sees it."""
+    settled: Sequence[float]
+    """By document, from the moment before its claim to the one after its settlement."""
 
 
 def whole(url: str, ids: Sequence[UUID], processes: int) -> Speed:
@@ -123,22 +128,39 @@ def whole(url: str, ids: Sequence[UUID], processes: int) -> Speed:
         matched = list(pool.map(_match, [url] * processes, parts, [_ROW.batch_size] * processes))
         [alone] = pool.map(_match, [url], [ids[cut:]], [1])
     seconds = max(one.ended for one in matched) - min(one.began for one in matched)
-    return Speed(sum(one.documents for one in matched), seconds, quantiles(alone.took, n=20)[-1] * 1e3)
+    return Speed(sum(one.documents for one in matched), seconds, _p95(alone.settled) * 1e3, _p95(alone.took) * 1e3)
+
+
+def _p95(values: Sequence[float]) -> float:
+    return quantiles(values, n=20)[-1]
+
+
+class _Clock(Clock):
+    """The real time."""
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC)
 
 
 def _match(url: str, ids: Sequence[UUID], size: int) -> _Matched:
-    with Path(os.devnull).open("w") as nowhere:  # a process of its own: what the engine logs is no figure
-        os.dup2(nowhere.fileno(), 1)
     aws.client = lambda name: FakeSqs()  # type: ignore[assignment]
     collect_rarely()
-    with closing(Database(url, max_connections=_ROW.permits + 2)) as database:
-        consumer = make_consumer(database, Works(match, match_together), Clock(), worker=_WORKER)
+    with TemporaryFile("w+") as log, closing(Database(url, max_connections=_ROW.permits + 2)) as database:
+        os.dup2(log.fileno(), 1)  # a process of its own: what the engine logs says when which stage was reached
+        consumer = make_consumer(database, Works(match, match_together), _Clock(), worker=_WORKER)
         first = min(_FIRST, len(ids) // 2)
         for batch in _batches(ids[:first], size):
             _handle(consumer, batch)
         began = perf_counter()
         took = [_handle(consumer, batch) for batch in _batches(ids[first:], size)]
-        return _Matched(len(ids) - first, began, perf_counter(), took)
+        ended = perf_counter()
+        log.seek(0)
+        settled = list(map(_seconds, filter(None, (json.loads(line).get("stages") for line in log))))
+        return _Matched(len(ids) - first, began, ended, took, settled[first:])
+
+
+def _seconds(stages: Mapping[str, str]) -> float:
+    return (datetime.fromisoformat(stages["ended"]) - datetime.fromisoformat(stages["permitted"])).total_seconds()
 
 
 def _handle(consumer: Consumer, batch: Sequence[UUID]) -> float:
