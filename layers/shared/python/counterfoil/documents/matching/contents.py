@@ -76,11 +76,13 @@ class Found(NamedTuple):
 class _Kept(NamedTuple):
     """A document, and the hash of all that it is made from."""
 
-    version: int | None
-    document: Document | None
+    version: int
+    document: Document
 
-
-_UNKNOWN = _Kept(None, None)
+    @property
+    def size(self) -> int:
+        """How much of the room it takes."""
+        return 1 + len(self.document.lines)
 
 
 class Documents:
@@ -91,8 +93,7 @@ class Documents:
 
     def __init__(self, size: int = _KEPT) -> None:
         """Keep documents that are, with their lines, `size` at most."""
-        self._size = size
-        self._left = size
+        self._room = size
         self._kept: OrderedDict[UUID, _Kept] = OrderedDict()
         self._lock = Lock()
 
@@ -110,7 +111,7 @@ class Documents:
         """Read who holds keys, documents by their ids, and the edges of documents."""
         known = self._known(ids)
         bounds = {"kinds": _KINDS, "most": MOST_WITH_CONTENTS, "longest": LONGEST_WITH_CONTENTS}
-        asked = {"ids": list(known), "versions": [kept.version for kept in known.values()], "kinds": _KINDS}
+        asked = {"ids": list(known), "versions": [kept and kept.version for kept in known.values()], "kinds": _KINDS}
         with connection.pipeline() if len(lookups) + bool(ids) + bool(edges_of) > 1 else nullcontext():
             held = [connection.execute(_HOLDERS, bounds | lookup.parameters) for lookup in lookups]
             contents = connection.execute(_CONTENTS, asked) if ids else None
@@ -124,32 +125,29 @@ class Documents:
             found |= self._taken(told, self._known([row[0] for row in told]))
         return Found(holders, found, store.edges_from(linked.fetchall() if linked else ()))
 
-    def _known(self, ids: Iterable[UUID]) -> dict[UUID, _Kept]:
+    def _known(self, ids: Iterable[UUID]) -> dict[UUID, _Kept | None]:
         with self._lock:
-            return {id_: self._kept.get(id_, _UNKNOWN) for id_ in ids}
+            return {id_: self._kept.get(id_) for id_ in ids}
 
-    def _taken(self, rows: Iterable[tuple[Any, ...]], known: Mapping[UUID, _Kept]) -> dict[UUID, Document]:
+    def _taken(self, rows: Iterable[tuple[Any, ...]], known: Mapping[UUID, _Kept | None]) -> dict[UUID, Document]:
         """The documents of rows: as they are known, where they are the same version; else read. They are kept."""
-        taken = {}
+        taken: dict[UUID, _Kept] = {}
         for id_, version, kind, received_at, data, *embedding in rows:
             kept = known[id_]
-            if kept.version != version:
+            if kept is None or kept.version != version:
                 kept = _Kept(version, document(id_, received_at, kind, json.loads(data), store.embedding(embedding)))
-            assert kept.document is not None  # it has a version
-            taken[id_] = kept.document
-            self._keep(id_, kept)
-        return taken
+            taken[id_] = kept
+        self._keep(taken)
+        return {id_: kept.document for id_, kept in taken.items()}
 
-    def _keep(self, id_: UUID, kept: _Kept) -> None:
+    def _keep(self, read: Mapping[UUID, _Kept]) -> None:
+        """Keep documents, and let go of those that were read longest ago."""
         with self._lock:
-            if before := self._kept.pop(id_, None):
-                self._left += _weight(before)
-            self._kept[id_] = kept
-            self._left -= _weight(kept)
-            while self._left < 0:
+            for id_, kept in read.items():
+                if before := self._kept.pop(id_, None):
+                    self._room += before.size
+                self._kept[id_] = kept
+                self._room -= kept.size
+            while self._room < 0:
                 _, oldest = self._kept.popitem(last=False)
-                self._left += _weight(oldest)
-
-
-def _weight(kept: _Kept) -> int:
-    return 1 + (len(kept.document.lines) if kept.document else 0)
+                self._room += oldest.size
