@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.documents.matching import key_rows, matcher
+from counterfoil.documents.matching import contents, key_rows, matcher
 from tests.documents.matching.office import Office
-from tests.documents.matching.papers import Paper, delivery, invoice, line, order
+from tests.documents.matching.papers import Paper, delivery, invoice, line, order, receipt
 
 WORDS = ("Ahlen", "Bonn", "Coburg", "Dessau", "Emden", "Fulda", "Gera", "Halle", "Ingolstadt", "Jena")
 NUMBERS = [str(number) for number in range(4711, 4717)]
@@ -150,10 +150,24 @@ def test_a_search_for_ten_asks_about_as_often_as_one(
 
         with monkeypatch.context() as patch:
             patch.setattr(psycopg.Cursor, "execute", execute)
-            patch.setattr(matcher.CACHE, "_kept", type(matcher.CACHE._kept)())
+            patch.setattr(matcher, "CACHE", contents.Documents())
             office.search_together(positions)
         return len(asked)
 
     assert statements(range(10, 20)) <= statements([10]) + 2
     assert office.match_together(range(10, 20)) == set(range(10, 20))
     assert office.links() == {(place, place + 10) for place in range(10)}
+
+
+@pytest.mark.parametrize("papers", [[delivery(), receipt()], [receipt(), delivery()], [delivery(), invoice()]])
+def test_new_ones_that_a_person_linked_are_found_by_what_both_seek(
+    database: Database, admin: Connection, papers: list[Paper]
+) -> None:
+    together, alone = Office(database, admin, papers), Office(database, admin, papers)
+    for office in (together, alone):
+        office.decide(0, 1, "confirmed")
+    together.match_in_groups([0, 1], 2)
+    alone.match_all()
+    for office in (together, alone):
+        office.match(office.file(order()))
+        assert office.links() == {(0, 1), (0, 2), (1, 2)}

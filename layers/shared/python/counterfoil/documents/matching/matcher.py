@@ -346,13 +346,11 @@ def apply(
     choices = {id_: choice for change in changes for id_, choice in change.outcome.choices.items()}
     known = {id_ for change in changes for id_ in change.known}
     told = {id_: reason for change in changes for id_, reason in _reasons_of_others(change).items()}
-    sought = {id_: found for change in changes for id_, found in change.outcome.sought.items()}
-    # What a new one seeks is written with its keys: it has sought nothing before.
-    keys_of = {one.document.id: one.stated.union(sought.pop(one.document.id) if one.is_new else ()) for one in matched}
     with connection.pipeline():
         if matched:
-            key_rows.write(connection, tenant_id, keys_of)
+            key_rows.write(connection, tenant_id, {one.document.id: one.stated for one in matched})
             key_rows.delete(connection, tenant_id, {one.document.id: one.obsolete for one in matched})
+        sought = {id_: found for change in changes for id_, found in change.outcome.sought.items()}
         key_rows.write_seeking(connection, tenant_id, sought, known)
         unlinked = store.delete_edges(connection, [pair for change in changes for pair in change.outcome.gone])
         linked = store.insert_edges(connection, tenant_id, [_edge(pair, made[pair]) for pair in sorted(made)], now)
