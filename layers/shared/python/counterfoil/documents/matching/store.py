@@ -52,12 +52,14 @@ class Edge:
 
 # -- reading --------------------------------------------------------------------------------------------------------
 
-# Among the keys is not what the documents seek. Most documents are new, and have no rows that `_EDGES` would find.
+# Among the keys is not what the documents seek. Most documents are new, and have no rows that `_EDGES` would find. With
+# OFFSET 0 PostgreSQL asks for each document, where it might put whole tables into a hash, `BY_INDEX` or not.
 _BEGIN = """
 SELECT pg_current_snapshot()::text, d.id, d.type, d.received_at, d.structured_data, stated.types, stated.keys,
-       EXISTS (SELECT FROM document_match m WHERE m.a = d.id) OR EXISTS (SELECT FROM document_match m WHERE m.b = d.id)
-       OR EXISTS (SELECT FROM match_decision s WHERE s.a = d.id)
-       OR EXISTS (SELECT FROM match_decision s WHERE s.b = d.id),
+       EXISTS (SELECT FROM document_match m WHERE m.a = d.id OFFSET 0)
+       OR EXISTS (SELECT FROM document_match m WHERE m.b = d.id OFFSET 0)
+       OR EXISTS (SELECT FROM match_decision s WHERE s.a = d.id OFFSET 0)
+       OR EXISTS (SELECT FROM match_decision s WHERE s.b = d.id OFFSET 0),
        e.text_hash, e.model, e.signature
 FROM document d
 LEFT JOIN document_embedding e ON e.document_id = d.id
