@@ -18,8 +18,8 @@ from counterfoil.documents.matching.keys import PARENTS, Key
 from counterfoil.documents.matching.profile import Document, document
 from counterfoil.documents.matching.store import Edges
 
-_KEPT = 60_000
-"""Documents and their lines, of about 750 bytes each: the orders of a large tenant's last quarters are most of them."""
+_KEPT = 12_000_000
+"""Characters of structured data, each of which takes some 4 bytes in canonical forms: 20,000 orders of three lines."""
 MOST_WITH_CONTENTS = 50
 """Documents that a look at keys may find and still bring what they say: of more, few are looked at. Those that are only
 counted bring nothing."""
@@ -78,11 +78,8 @@ class _Kept(NamedTuple):
 
     version: int
     document: Document
-
-    @property
-    def size(self) -> int:
-        """How much of the room it takes."""
-        return 1 + len(self.document.lines)
+    size: int
+    """Characters of its structured data."""
 
 
 class Documents:
@@ -92,7 +89,7 @@ class Documents:
     """
 
     def __init__(self, size: int = _KEPT) -> None:
-        """Keep documents that are, with their lines, `size` at most."""
+        """Keep documents of so many characters at most."""
         self._room = size
         self._kept: OrderedDict[UUID, _Kept] = OrderedDict()
         self._lock = Lock()
@@ -135,7 +132,8 @@ class Documents:
         for id_, version, kind, received_at, data, *embedding in rows:
             kept = known[id_]
             if kept is None or kept.version != version:
-                kept = _Kept(version, document(id_, received_at, kind, json.loads(data), store.embedding(embedding)))
+                found = document(id_, received_at, kind, json.loads(data), store.embedding(embedding))
+                kept = _Kept(version, found, len(data))
             taken[id_] = kept
         self._keep(taken)
         return {id_: kept.document for id_, kept in taken.items()}
