@@ -1,8 +1,12 @@
 """Threads that run what is begun, and wait for more."""
 
+import threading
+from contextvars import ContextVar
 from queue import SimpleQueue
 from threading import Event, Thread, current_thread
-from time import monotonic
+from time import monotonic, sleep
+
+import pytest
 
 from counterfoil.delivery.concurrency import Threads
 
@@ -16,15 +20,46 @@ def on_thread(threads: Threads, name: str) -> tuple[Thread, str]:
     return seen.get(timeout=LONG)
 
 
+def wait_for_idle(threads: Threads) -> None:
+    """Until a thread waits for more."""
+    until = monotonic() + LONG
+    while not threads._idle:
+        assert monotonic() < until
+        sleep(0.001)
+
+
 def test_a_thread_that_waits_runs_what_is_begun_next_under_its_name() -> None:
     threads = Threads()
     first, name = on_thread(threads, "heartbeat")
     assert name == "heartbeat"
-    until = monotonic() + LONG
-    while not threads._idle:
-        assert monotonic() < until
+    wait_for_idle(threads)
     assert on_thread(threads, "matching") == (first, "matching")
     assert first.daemon
+
+
+def test_what_one_function_says_of_its_context_the_next_one_does_not_see() -> None:
+    threads, about = Threads(), ContextVar("about", default="nothing")
+    threads.begin("first", lambda: about.set("the first") and None)
+    wait_for_idle(threads)
+    seen: SimpleQueue[str] = SimpleQueue()
+    threads.begin("second", lambda: seen.put(about.get()))
+    assert seen.get(timeout=LONG) == "nothing"
+
+
+def test_a_thread_whose_function_raises_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = Threads()
+    raised: SimpleQueue[threading.ExceptHookArgs] = SimpleQueue()
+    monkeypatch.setattr(threading, "excepthook", raised.put)
+
+    def fail() -> None:
+        raise ValueError
+
+    threads.begin("failing", fail)
+    failed = raised.get(timeout=LONG)
+    assert failed.exc_type is ValueError
+    assert failed.thread is not None
+    failed.thread.join(LONG)
+    assert not threads._idle
 
 
 def test_what_runs_side_by_side_has_threads_of_its_own() -> None:

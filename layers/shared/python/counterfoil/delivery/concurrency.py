@@ -3,6 +3,7 @@
 import os
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context
 from queue import SimpleQueue
 from threading import Condition, Thread, current_thread
 from time import monotonic
@@ -55,7 +56,7 @@ class Threads:
     def _run(self, given: SimpleQueue[tuple[str, Callable[[], None]]]) -> None:
         while True:
             current_thread().name, function = given.get()
-            function()
+            Context().run(function)  # in a context of its own, as a new thread has
             del function  # and all that it holds
             self._idle.append(given)
 
