@@ -31,6 +31,43 @@ def test_a_list_comes_back_as_it_was(database: Database, listed: list[Any]) -> N
     assert row == (listed,)
 
 
+@pytest.mark.parametrize(
+    ("listed", "kind"),
+    [
+        ([UUID(int=1)], "uuid[]"),
+        ([True, False], "boolean[]"),
+        ([0, 2**31 - 1], "integer[]"),
+        ([-(2**31)], "integer[]"),
+        ([2**31], "bigint[]"),
+        ([-(2**31) - 1, 0], "bigint[]"),
+        ([2**63], "numeric[]"),
+    ],
+)
+def test_a_list_has_the_type_of_its_elements(database: Database, listed: list[Any], kind: str) -> None:
+    with database.tenant(TENANT) as connection:
+        assert connection.execute("SELECT pg_typeof(%s)::text", [listed]).fetchone() == (kind,)
+
+
+def test_lists_of_every_kind_go_side_by_side(database: Database) -> None:
+    lists: list[list[Any]] = [
+        ["a"],
+        [None, "a"],
+        [UUID(int=1)],
+        [],
+        [1],
+        [2**40],
+        [None, 1],
+        [True],
+        [["a"], ["b"]],
+        ["c"],
+    ]
+    kinds = ["text", "text", "uuid", "text", "int8", "int8", "int8", "bool", "text", "text"]
+    wanted = ", ".join(f"%s::{kind}[]" for kind in kinds)
+    with database.tenant(TENANT) as connection:
+        row = connection.execute(f"SELECT {wanted}", lists).fetchone()
+    assert row == tuple(lists)
+
+
 @pytest.mark.parametrize("text", ["a\0b", "\0"])
 def test_a_text_that_no_array_can_hold_is_refused(database: Database, text: str) -> None:
     with pytest.raises(RejectedStatementError), database.tenant(TENANT) as connection:

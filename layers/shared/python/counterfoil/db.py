@@ -148,14 +148,18 @@ class _TextsDumper(Dumper):
         return ('{"' + escaped.replace("\0", '","') + '"}').encode()
 
 
-class _IdsDumper(Dumper):
-    oid = psycopg.adapters.types["uuid"].array_oid
+class _PrintedDumper(Dumper):
+    """Of what stands in an array as Python prints it."""
 
-    def dump(self, obj: list[UUID | int]) -> bytes:
+    def dump(self, obj: list[Any]) -> bytes:
         return ("{" + ",".join(map(str, obj)) + "}").encode()
 
 
-class _IntegersDumper(_IdsDumper):
+class _IdsDumper(_PrintedDumper):
+    oid = psycopg.adapters.types["uuid"].array_oid
+
+
+class _IntegersDumper(_PrintedDumper):
     oid = psycopg.adapters.types["int4"].array_oid
 
 
@@ -186,7 +190,8 @@ def _dumper_of(values: list[Any]) -> type[Dumper] | None:
 class _ListDumper(ListDumper):
     """Makes arrays of lists; those of only texts, ids, integers or booleans at once.
 
-    psycopg looks at each element of those, too. A look at thirty keys takes a third of the time so: four arrays.
+    psycopg looks at each element of those, too. So the five arrays of a look at thirty keys take 16 microseconds in the
+    place of 80.
     """
 
     def get_key(self, obj: list[Any], format: PyFormat) -> DumperKey:  # noqa: A002  # psycopg's name
