@@ -165,7 +165,7 @@ class _Threads(Threads):
 def make_consumer(
     database: Database,
     work: Callable[[Attempt], Outcome] | Works,
-    clock: Clock,
+    clock: Callable[[], datetime],
     *,
     read: Callable[[str], Intake] = read_message,
     on_starved: Callable[[], None] = lambda: None,

@@ -27,7 +27,7 @@ from functions.matching.work import match, match_together
 from infra.workers import WORKERS
 from tests.benchmarks.scale.archive import Paper
 from tests.benchmarks.scale.database import tenant_id
-from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
+from tests.delivery.harness import Context, FakeSqs, event, make_consumer, record
 
 _ROW = next(row for row in WORKERS if row.name == "matching")
 _WORKER = {name: getattr(_ROW, name) for name in ("name", "timeout", "permits", "start_margin")}
@@ -135,19 +135,12 @@ def _p95(values: Sequence[float]) -> float:
     return quantiles(values, n=20)[-1]
 
 
-class _Clock(Clock):
-    """The real time."""
-
-    def __call__(self) -> datetime:
-        return datetime.now(UTC)
-
-
 def _match(url: str, ids: Sequence[UUID], size: int) -> _Matched:
     aws.client = lambda name: FakeSqs()  # type: ignore[assignment]
     collect_rarely()
     with TemporaryFile("w+") as log, closing(Database(url, max_connections=_ROW.permits + 2)) as database:
         os.dup2(log.fileno(), 1)  # a process of its own: what the engine logs says when which stage was reached
-        consumer = make_consumer(database, Works(match, match_together), _Clock(), worker=_WORKER)
+        consumer = make_consumer(database, Works(match, match_together), lambda: datetime.now(UTC), worker=_WORKER)
         first = min(_FIRST, len(ids) // 2)
         for batch in _batches(ids[:first], size):
             _handle(consumer, batch)
@@ -156,6 +149,9 @@ def _match(url: str, ids: Sequence[UUID], size: int) -> _Matched:
         ended = perf_counter()
         log.seek(0)
         settled = list(map(_seconds, filter(None, (json.loads(line).get("stages") for line in log))))
+        if len(settled) != len(ids):
+            message = f"The log tells of {len(settled)} documents in the place of {len(ids)}"
+            raise RuntimeError(message)
         return _Matched(len(ids) - first, began, ended, took, settled[first:])
 
 
