@@ -1,5 +1,6 @@
 """Servers at fault, for the real adapters to meet: one answers whatever it is told, one cuts connections short."""
 
+import re
 import socket
 import struct
 import threading
@@ -68,13 +69,16 @@ class Answering(Listener):
     said: bytes | None = b""
 
     def serve(self, connection: socket.socket) -> None:
-        """Read the head of a request and answer it."""
-        head = b""
-        while b"\r\n\r\n" not in head:
+        """Read a request and answer it. What is left unread when a connection is closed would reset it."""
+        request, length = b"", None
+        while length is None or len(request) < length:
             more = connection.recv(65_536)
             if not more:
                 return
-            head += more
+            request += more
+            if length is None and (end := request.find(b"\r\n\r\n")) >= 0:
+                stated = re.search(rb"\r\ncontent-length: *(\d+)", request[: end + 4], re.IGNORECASE)
+                length = end + 4 + (int(stated[1]) if stated else 0)
         if self.said is None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         else:
