@@ -17,8 +17,8 @@ from cli.simulation.scenario import Behaviour, Script, Storage
 from cli.simulation.scheduler import START, Greenlets, Process, Scheduler
 from cli.simulation.sqs import ARN, URL, Message, Queue, Sqs
 from counterfoil import aws, metrics
-from counterfoil.db import IDLE_SECONDS
-from counterfoil.delivery import Attempt, Consumer, JointEffects, Outcome, Settled, Works
+from counterfoil.db import IDLE_SECONDS, Connection
+from counterfoil.delivery import Attempt, Consumer, Outcome, Settled, Works
 from counterfoil.delivery.attempt import Skip, Success, WorkTogether
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.documents import uploads
@@ -190,8 +190,8 @@ class World:
             def alone(attempt: Attempt) -> Outcome:
                 return self._work(worker, work, process, attempt)
 
-            def together(attempts: Sequence[Attempt]) -> JointEffects | None:
-                return self._work_together(worker, TOGETHER[worker], process, attempts)
+            def together(connection: Connection, attempts: Sequence[Attempt]) -> Settled:
+                return self._work_together(worker, TOGETHER[worker], process, connection, attempts)
 
             consumer = Consumer(
                 settings,
@@ -267,7 +267,7 @@ class World:
         assert task is not None
         for one in self.tries:
             if one.attempt is attempt:
-                one.task, one.behaviour, one.ended, one.by_itself = task.number, behaviour, False, True
+                one.task, one.behaviour, one.ended, one.by_itself = task.number, behaviour, False, by_itself
                 return one
         at = self.transactions.begun, self.scheduler.now
         self.tries.append(Try(worker, attempt, process, task.number, *at, behaviour, by_itself=by_itself))
@@ -279,31 +279,29 @@ class World:
             self.scheduler.fail(f"{len(running)} tries run at once in {process.name}, past its permits")
 
     def _work_together(
-        self, worker: str, together: WorkTogether, process: Process, attempts: Sequence[Attempt]
-    ) -> JointEffects | None:
-        if self.random.random() < 0.4:
-            return None  # so that there is still much that happens to each by itself
+        self,
+        worker: str,
+        together: WorkTogether,
+        process: Process,
+        connection: Connection,
+        attempts: Sequence[Attempt],
+    ) -> Settled:
+        if self.random.random() < (0.4 if len(attempts) > 1 else 0.8):
+            return Settled({}, ())  # so that there is still much that happens to each by itself
         tries = [self._begun(worker, process, attempt, Behaviour(), by_itself=False) for attempt in attempts]
         self._count_permits(worker, process)
         self.scheduler.point(f"tries of {worker} {', '.join(self.name(one.work_id) for one in attempts)} together")
         try:
-            effects = together(attempts)
+            settled = together(connection, attempts)
         finally:
             for one in tries:
                 one.ended = True
-        is_spoiled = self.random.random() < 0.1
-
-        def noted(connection: Any) -> Settled:
-            assert effects is not None
-            settled = effects(connection)
-            for attempt in attempts:
-                if attempt.work_id in settled.reasons:
-                    _note(connection, worker, attempt)
-            if is_spoiled:
-                raise ServiceUnavailableError("It is spoiled by one of them")
-            return settled
-
-        return None if effects is None else noted
+        for attempt in attempts:
+            if attempt.work_id in settled.reasons:
+                _note(connection, worker, attempt)
+        if self.random.random() < 0.1:
+            raise ServiceUnavailableError("It is spoiled by one of them")
+        return settled
 
     def _carried_out(self, work: Callable[[Attempt], Outcome], attempt: Attempt, behaviour: Behaviour) -> Outcome:
         if not behaviour.late:

@@ -1,7 +1,10 @@
-"""Attempts at matching documents: search and decision outside a transaction, edges and clusters in one.
+"""Attempts at matching documents.
 
-That transaction also has the clusters computed that it changed (`diagnostics`). A document that was matched, and cannot
-be any more since it was read anew, is taken out of its cluster.
+As a rule all is one transaction: search and decision before it takes the tenant's matching lock, then edges and
+clusters. Where a model has to be asked, search and questions come before the transaction that writes; so they do where
+a document cannot be matched, or something came in between. What writes also has the clusters computed that it changed
+(`diagnostics`). A document that was matched, and cannot be any more since it was read anew, is taken out of its
+cluster.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, JointEffects, Outcome, Settled, Skip, Success
+from counterfoil.delivery import Attempt, Outcome, Settled, Skip, Success
 from counterfoil.documents import diagnostics, matching
 from counterfoil.documents.renewal import renew
 from counterfoil.llm import Llm
@@ -64,27 +67,23 @@ def match(
     return Success(effects, reason=lambda: reasons[0])
 
 
-def match_together(attempts: Sequence[Attempt], *, judging: bool = False) -> JointEffects | None:
+def match_together(connection: Connection, attempts: Sequence[Attempt], *, judging: bool = False) -> Settled:
     """Match documents of one tenant whose messages came together, as far as nothing comes between any two of them.
 
     What a language model has to be asked about, where there is one (`judging`), is matched by itself.
     """
-    now, tenant_id = attempts[0].now, attempts[0].tenant_id
+    tenant_id = attempts[0].tenant_id
     assert tenant_id is not None  # a document's tenant is NOT NULL
-    found = matching.search(attempts[0].database, tenant_id, [attempt.work_id for attempt in attempts])
+    found = matching.search(connection, tenant_id, [attempt.work_id for attempt in attempts])
     decided = [
         one for one in found.values() if isinstance(one, matching.Decided) and not (judging and one.outcome.unasked)
     ]
     if not decided:
-        return None
-
-    def effects(connection: Connection) -> Settled:
-        at = now()
-        written = matching.write_together(connection, decided, at)
-        sends = diagnostics.request(connection, tenant_id, written.clusters, at, document_ids=written.documents)
-        return Settled(written.reasons, sends)
-
-    return effects
+        return Settled({}, ())
+    at = attempts[0].now()
+    written = matching.write_together(connection, decided, at)
+    sends = diagnostics.request(connection, tenant_id, written.clusters, at, document_ids=written.documents)
+    return Settled(written.reasons, sends)
 
 
 def _withdraw(connection: Connection, attempt: Attempt) -> Sequence[Send]:

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import CommitUnknownError, Connection, Database
-from counterfoil.delivery import Attempt, JointEffects, Settled, Success, Works
+from counterfoil.delivery import Attempt, Settled, Success, Works
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.messages import Message
 from counterfoil.work import begin
@@ -33,17 +33,13 @@ class Worker:
         self.alone.append(attempt.work_id)
         return DONE
 
-    def several(self, attempts: Sequence[Attempt]) -> JointEffects | None:
+    def several(self, connection: Connection, attempts: Sequence[Attempt]) -> Settled:
         self.together.append({attempt.work_id for attempt in attempts})
-
-        def effects(connection: Connection) -> Settled:
-            self.transactions.append(connection.execute("SELECT pg_current_xact_id()::text").fetchall()[0][0])
-            if self._effects is not None:
-                self._effects(connection)
-            ids = self.together[-1].difference(self._left_out)
-            return Settled({id_: f"with {len(ids) - 1} others" for id_ in ids}, ())
-
-        return effects
+        self.transactions.append(connection.execute("SELECT pg_current_xact_id()::text").fetchall()[0][0])
+        if self._effects is not None:
+            self._effects(connection)
+        ids = self.together[-1].difference(self._left_out)
+        return Settled({id_: f"with {len(ids) - 1} others" for id_ in ids}, ())
 
 
 def handle(
@@ -73,14 +69,47 @@ def test_what_comes_together_is_settled_in_one_transaction(
     assert [xmin for (xmin,) in settled_by] == worker.transactions
 
 
-def test_one_that_comes_by_itself_is_worked_on_by_itself(
+def test_one_that_comes_by_itself_is_worked_on_in_the_transaction_that_settles_it(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     worker, message = Worker(), pending()
 
-    handle(database, clock, worker, [message])
+    failed, _ = handle(database, clock, worker, [message])
 
-    assert (worker.together, worker.alone) == ([], [message.work_id])
+    assert (failed, worker.together, worker.alone) == ([], [{message.work_id}], [])
+    assert states(admin, [message]) == [("succeeded", 1, "with 0 others")]
+    settled_by = admin.execute("SELECT xmin::text FROM document WHERE id = %s", [message.work_id]).fetchall()
+    assert [xmin for (xmin,) in settled_by] == worker.transactions
+
+
+def test_all_that_is_done_together_is_planned_by_index(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    planned: list[Any] = []
+
+    def look(connection: Connection) -> None:
+        planned.extend(connection.execute("SELECT current_setting('enable_seqscan')").fetchall())
+
+    handle(database, clock, Worker(effects=look), [pending(), pending()])
+
+    assert planned == [("off",)]
+
+
+def test_a_conflict_has_all_of_it_done_again(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    def lose(connection: Connection) -> None:
+        connection.execute("UPDATE document SET method = 'xml'")
+        if len(worker.together) == 1:
+            connection.execute("DO $$ BEGIN RAISE deadlock_detected; END $$")
+
+    worker, messages = Worker(effects=lose), [pending(), pending()]
+
+    failed, _ = handle(database, clock, worker, messages)
+
+    assert (failed, worker.alone) == ([], [])
+    assert worker.together == [{message.work_id for message in messages}] * 2
+    assert states(admin, messages) == [("succeeded", 1, "with 1 others")] * 2
 
 
 def test_tenants_are_never_worked_on_together(
@@ -94,7 +123,8 @@ def test_tenants_are_never_worked_on_together(
 
     handle(database, clock, worker, [ours[0], theirs, ours[1]])
 
-    assert (worker.together, worker.alone) == ([{message.work_id for message in ours}], [stranger])
+    assert sorted(worker.together, key=len) == [{stranger}, {message.work_id for message in ours}]
+    assert worker.alone == []
     assert [state for state, _, _ in states(admin, [*ours, theirs])] == ["succeeded"] * 3
 
 
@@ -164,15 +194,15 @@ def test_where_nobody_knows_whether_the_commit_happened_it_is_looked_up(
     real = Database.tenant
     lost: list[UUID] = []
 
-    def lose(self: Database, tenant_id: UUID) -> Any:
+    def lose(self: Database, tenant_id: UUID, *, by_index: bool = False) -> Any:
         @contextmanager
         def transaction() -> Any:
             if lost:
-                with real(self, tenant_id) as connection:
+                with real(self, tenant_id, by_index=by_index) as connection:
                     yield connection
                 return
             lost.append(tenant_id)
-            with real(self, tenant_id) as connection:
+            with real(self, tenant_id, by_index=by_index) as connection:
                 yield connection
                 if not committed:
                     connection.rollback()
@@ -194,10 +224,10 @@ def test_where_the_time_is_over_nothing_that_was_left_is_begun(
 ) -> None:
     messages, alone = [pending(), pending()], []
 
-    def several(attempts: Sequence[Attempt]) -> JointEffects | None:
+    def several(connection: Connection, attempts: Sequence[Attempt]) -> Settled:
         for attempt in attempts:
             attempt.cancelled.set()
-        return None
+        return Settled({}, ())
 
     def one(attempt: Attempt) -> Success:
         alone.append(attempt.work_id)

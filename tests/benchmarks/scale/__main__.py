@@ -4,6 +4,8 @@ Wanted at a million documents, on two cores: a search's p95 within 30 times `SEL
 300 documents matched in a second, one alone in 15 ms at p95, and less than 1.5 times the cost of a document at 100,000.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +19,7 @@ import typer
 from psycopg.sql import SQL, Identifier
 
 from cli.postgres import PostgresServer, Server
-from tests.benchmarks.scale import archive, database, measure
+from tests.benchmarks.scale import archive, database, huge_pages, measure
 from tests.benchmarks.scale.measure import Search, Speed
 
 SIZES = (100_000, 1_000_000)
@@ -60,7 +62,8 @@ def scale(
             Path(place).chmod(0o711)
             embedded = PostgresServer(Path(place) / "postgres")
             try:
-                found.append(_measure(_started(embedded), size, tenants, new))
+                with _started(embedded) as server:
+                    found.append(_measure(server, size, tenants, new))
             finally:
                 embedded.remove()
         _report(found[-1])
@@ -68,12 +71,32 @@ def scale(
         _compare(small, large)
 
 
-def _started(embedded: PostgresServer) -> Server:
-    """A server with fsync, and with the memory for pages that RDS gives one of the size that is deployed."""
+@contextmanager
+def _started(embedded: PostgresServer) -> Iterator[Server]:
+    """A server with fsync, and with the memory for pages that RDS gives one of the size that is deployed (`data.py`).
+
+    That is a quarter of its memory, in huge pages: where it has small ones, they are told of.
+    """
     with psycopg.connect(embedded.start(durable=True).url("postgres"), autocommit=True) as connection:
         connection.execute("ALTER SYSTEM SET shared_buffers = '2GB'")
+    pages = int(_setting(_restarted(embedded), "shared_memory_size_in_huge_pages"))
+    with huge_pages.reserved(pages):
+        server = _restarted(embedded)
+        kind = "huge" if _setting(server, "huge_pages_status") == "on" else "small (root can reserve huge ones)"
+        print(f"PostgreSQL's memory: {_setting(server, 'shared_buffers')} for pages, in {kind} pages")  # noqa: T201
+        yield server
+        embedded.stop()
+
+
+def _restarted(embedded: PostgresServer) -> Server:
     embedded.stop()
     return embedded.start(durable=True)
+
+
+def _setting(server: Server, name: str) -> str:
+    with psycopg.connect(server.url("postgres")) as connection:
+        value: str = connection.execute("SELECT current_setting(%s)", [name]).fetchall()[0][0]
+        return value
 
 
 def _measure(server: Server, documents: int, tenants: int, new: int) -> Measured:

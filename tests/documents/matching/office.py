@@ -101,7 +101,8 @@ class Office:
 
     def search_together(self, positions: Iterable[int]) -> list[matching.Decided]:
         """The first step for several documents that are matched."""
-        found = matching.search(self.database, self.tenant_id, [self.ids[position] for position in positions])
+        with self.database.tenant(self.tenant_id, by_index=True) as connection:
+            found = matching.search(connection, self.tenant_id, [self.ids[position] for position in positions])
         return [one for one in found.values() if isinstance(one, matching.Decided)]
 
     def write_together(self, decided: Sequence[matching.Decided]) -> set[int]:

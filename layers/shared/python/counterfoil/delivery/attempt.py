@@ -46,18 +46,19 @@ class Settled(NamedTuple):
     """The messages that they owe."""
 
 
-JointEffects = Callable[[Connection], Settled]
-"""As `Success.effects`, of several tries: writes what they change, in the one transaction that marks them succeeded."""
-WorkTogether = Callable[[Sequence["Attempt"]], JointEffects | None]
+WorkTogether = Callable[[Connection, Sequence["Attempt"]], Settled]
+"""Works on attempts of one tenant and writes what they change, all in the one transaction that marks them succeeded. It
+may be called again after a lost transaction, so it must not change anything else; and each of its statements is a walk
+along indexes (`db.BY_INDEX`)."""
 
 
 @dataclass(frozen=True)
 class Works:
-    """What a worker does that can do several things in one go."""
+    """What a worker does that needs nothing but the database, as a rule, and can do several things in one go."""
 
     alone: Work
     together: WorkTogether
-    """Several attempts at works of one tenant, for what they have in common; None where that is nothing.
+    """All attempts that came together, be it one: what can be done in a single transaction, for all of them.
 
     No try fails by it: where it raises, does not name a work, or its transaction is lost, each is worked on `alone`."""
 

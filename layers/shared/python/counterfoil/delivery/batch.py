@@ -246,13 +246,14 @@ class Batch(BatchProcessor):
             self._heartbeat.running(record, one.attempt)
             self._running[record] = one.attempt
             groups.setdefault(claim.tenant_id if self._consumer.together else record, []).append(one)
+        run = self._run_apart if self._consumer.together is None else self._run_together
         for group in groups.values():
-            self._beside(group)
+            self._beside(group, run)
 
-    def _beside(self, tries: Sequence[Try]) -> None:
+    def _beside(self, tries: Sequence[Try], run: Callable[[Sequence[Try]], None]) -> None:
         """Begin a thread for tries; what cannot be begun was no try."""
         try:
-            self._consumer.concurrency.begin(self._consumer.worker.name, partial(self._run, tries))
+            self._consumer.concurrency.begin(self._consumer.worker.name, partial(run, tries))
         except RuntimeError:  # what Python raises when the machine gives it no further thread
             until = self._consumer.clock() + self._consumer.policy.wait(1)
             for one in tries:
@@ -347,16 +348,20 @@ class Batch(BatchProcessor):
 
     # -- tries, beside the others -------------------------------------------------------------------------------------
 
-    def _run(self, tries: Sequence[Try]) -> None:
-        """Take tries to their ends: together as far as that goes, what is left each by itself and side by side."""
-        left = self._run_together(tries) if len(tries) > 1 else tries
-        if len(tries) > 1 and (self._closed or any(one.attempt.cancelled.is_set() for one in left)):
+    def _run_together(self, tries: Sequence[Try]) -> None:
+        """Take tries of one tenant to their ends: in one go as far as that goes, what is left each by itself."""
+        left = self._settled_together(tries)
+        if self._closed or any(one.attempt.cancelled.is_set() for one in left):
             for one in left:  # its time is over: nothing is begun any more
                 self._ending(one, partial(self._cancel, one))
-            return
-        for one in left[1:]:
-            self._beside([one])
-        for one in left[:1]:
+        else:
+            self._run_apart(left)
+
+    def _run_apart(self, tries: Sequence[Try]) -> None:
+        """Take tries to their ends, each by itself and side by side."""
+        for one in tries[1:]:
+            self._beside([one], self._run_apart)
+        for one in tries[:1]:
             self._ending(one, partial(self._run_alone, one))
 
     def _cancel(self, one: Try) -> None:
@@ -365,14 +370,14 @@ class Batch(BatchProcessor):
             error = CancelledError("Stopped, since the invocation is about to end")
             self.failure_handler(one, (None, error, None))
 
-    def _run_together(self, tries: Sequence[Try]) -> Sequence[Try]:
-        """Work on several tries in one go and settle them in one transaction. Returns those that are not settled."""
-        assert self._consumer.together is not None
+    def _settled_together(self, tries: Sequence[Try]) -> Sequence[Try]:
+        """Work on tries in one go and settle them in one transaction. Returns those that are not settled."""
+        together, attempts = self._consumer.together, [one.attempt for one in tries]
+        assert together is not None
         try:
-            effects = self._consumer.together([one.attempt for one in tries])
-            if effects is None:
-                return tries
-            verdicts = self._consumer.settlement.finished_together([(one.record, one.claim) for one in tries], effects)
+            verdicts = self._consumer.settlement.together(
+                [(one.record, one.claim) for one in tries], lambda connection: together(connection, attempts)
+            )
         except BaseException as error:  # noqa: BLE001  # nothing was settled, and each may still do better by itself
             logger.info("apart", tries=len(tries), error=sentence(error, for_log=True))
             return tries

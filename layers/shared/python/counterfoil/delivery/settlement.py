@@ -11,7 +11,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import CommitUnknownError, Connection, Database, retry_conflicts
 from counterfoil.delivery import store
-from counterfoil.delivery.attempt import JointEffects, Outcome, Skip
+from counterfoil.delivery.attempt import Outcome, Settled, Skip
 from counterfoil.delivery.letters import DeadLetter, Failure, audit, without_payload, write_dead_letter
 from counterfoil.delivery.received import Received
 from counterfoil.delivery.store import WORKER_LOST, Answer, Claim, Ended
@@ -83,16 +83,19 @@ class Settlement:
             return self.failed(record, claim, error)
         return Verdict("skipped" if isinstance(outcome, Skip) else "succeeded", acknowledged=True)
 
-    def finished_together(self, tries: Sequence[tuple[Received, Claim]], effects: JointEffects) -> dict[UUID, Verdict]:
-        """Several tries at works of one tenant, in one transaction. Returns the verdicts by work, of those it settled.
+    def together(
+        self, tries: Sequence[tuple[Received, Claim]], work: Callable[[Connection], Settled]
+    ) -> dict[UUID, Verdict]:
+        """Work on tries of one tenant and settle them, in one transaction. Returns the verdicts of those it settled.
 
         Raises:
             CounterfoilError, StaleClaimError: none of them is settled.
+            Exception: neither, since `work` raised it.
         """
         ended: list[tuple[Received, Claim]] = []
 
         def settle(connection: Connection) -> Sequence[Send]:
-            reasons, sends = effects(connection)
+            reasons, sends = work(connection)
             ended[:] = [(record, claim) for record, claim in tries if claim.message.work_id in reasons]
             if ended:
                 done = [(claim, reasons[claim.message.work_id]) for _, claim in ended]
@@ -102,7 +105,7 @@ class Settlement:
             return sends
 
         try:
-            self._transact(*tries[0], settle)
+            self._transact(*tries[0], settle, by_index=True)
         except CommitUnknownError:
             if ended and not self._is_settled(ended[0][1]):  # all of them are, or none
                 raise
@@ -313,9 +316,18 @@ class Settlement:
             pass  # the connection broke before the commit: a fresh one may do
         self._transact(record, claim, transaction)
 
-    def _transact(self, record: Received, claim: Claim, transaction: Callable[[Connection], Sequence[Send]]) -> None:
+    def _transact(
+        self,
+        record: Received,
+        claim: Claim,
+        transaction: Callable[[Connection], Sequence[Send]],
+        *,
+        by_index: bool = False,
+    ) -> None:
+        database, tenant_id = self._database, claim.tenant_id
+
         def once() -> Sequence[Send]:
-            opened = self._database.delivery() if claim.tenant_id is None else self._database.tenant(claim.tenant_id)
+            opened = database.delivery() if tenant_id is None else database.tenant(tenant_id, by_index=by_index)
             with opened as connection:
                 return transaction(connection)
 

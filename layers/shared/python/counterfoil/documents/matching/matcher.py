@@ -147,20 +147,19 @@ def _keep(database: Database, tenant_id: UUID, said: Said) -> None:
 
 
 def _search_for(database: Database, tenant_id: UUID, document_id: UUID) -> Decided | Skip:
-    [found] = search(database, tenant_id, [document_id]).values()
-    return found
-
-
-def search(database: Database, tenant_id: UUID, ids: Sequence[UUID]) -> dict[UUID, Decided | Skip]:
-    """Decide several documents, each as if it were alone, without a lock and without a judge.
-
-    Raises as `search_and_decide`.
-    """
     with database.tenant(tenant_id, by_index=True) as connection:
-        return _decide(connection, tenant_id, ids)
+        return search(connection, tenant_id, [document_id])[document_id]
 
 
-def _decide(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> dict[UUID, Decided | Skip]:
+def search(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> dict[UUID, Decided | Skip]:
+    """Decide several documents, each as if it were alone, without a judge. It takes no lock.
+
+    The transaction may be that of the write: it must be READ COMMITTED, and plan `by_index`.
+
+    Raises:
+        PermanentError: the tenant has no such document.
+        psycopg.Error: unmapped; `Database.tenant` maps it.
+    """
     seen, contents, stored, edges = store.begin(connection, ids)
     if not contents.keys() >= set(ids):
         message = "The document is not there any more."
@@ -219,7 +218,7 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
         if not store.is_there(connection, id_):
             message = f"The document {id_} was removed"
             raise StaleClaimError(message)
-        found = _decide(connection, tenant_id, [id_])[id_]
+        found = search(connection, tenant_id, [id_])[id_]
         if isinstance(found, Skip):
             message = f"The document {id_} was read anew"
             raise StaleClaimError(message)
