@@ -7,7 +7,6 @@ ways in Latin letters (Hebrew, Arabic, those of East Asia) stay as they are, in 
 # ruff: noqa: RUF001 - letters of other alphabets are what is transliterated here
 import re
 import unicodedata
-from functools import lru_cache
 
 _LETTERS = {
     "ß": "ss", "ø": "o", "æ": "a", "œ": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ı": "i", "ħ": "h", "ŧ": "t",
@@ -37,10 +36,6 @@ _GREEK_PAIRS = re.compile(r"(ο[υύ])|(γ(?=[γξχ]))|\bμπ|([αεη])[υύ](
 def plain(text: str) -> str:
     """Lower-case Latin letters, digits and punctuation: transliterated, without diacritics, `ue` and `ü` alike `u`."""
     return _UMLAUTS.sub(r"\1", latin(text))
-
-
-fold = lru_cache(maxsize=20_000)(plain)
-"""`plain`, remembered."""
 
 
 def latin(text: str) -> str:

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from types import MappingProxyType
 
-from counterfoil.documents.alphabets import fold
+from counterfoil.documents.alphabets import plain
 
 _WORDS = {
     "C62": "u nr st stk stck stuck pc pcs pce pces pz pza pzs pezzo pezzi pieza piezas piece pieces each ea unit units"
@@ -67,10 +67,10 @@ _PLURAL = re.compile(r"\((?:s|e|n|en|es|i)\)$")
 
 def code(text: str) -> str | None:
     """Return the Rec 20 code of a unit as printed (`Stk.`, `m²`, `Liter(s)`, `HUR`), None where it is not certain."""
-    plain = text.strip(" .,:;/()[]")
-    if plain in _PRINTED_CODES:
-        return plain
-    return _CODES.get(fold(_PLURAL.sub("", text.strip(" .,:;/")).translate(_SYMBOLS)).strip("()[]. "))
+    written = text.strip(" .,:;/()[]")
+    if written in _PRINTED_CODES:
+        return written
+    return _CODES.get(plain(_PLURAL.sub("", text.strip(" .,:;/")).translate(_SYMBOLS)).strip("()[]. "))
 
 
 @lru_cache(maxsize=2_000)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 
-from counterfoil.documents.alphabets import fold
+from counterfoil.documents.alphabets import plain
 from counterfoil.documents.matching.names import Name, name
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "cents",
     "code",
     "day",
-    "fold",
     "identifier",
     "misread",
     "name",
@@ -59,7 +58,7 @@ _MIN_TAIL = 3
 @lru_cache(maxsize=20_000)
 def words(text: str) -> str:
     """The words of a text, folded, separated by one space, in their order."""
-    return _NOT_WORD.sub(" ", fold(text)).strip()
+    return _NOT_WORD.sub(" ", plain(text)).strip()
 
 
 _MISREAD = re.compile(r"(?<![^\W\d_])(?:[^\W\d_]+[0156]+[^\W\d_]{2,}|[^\W\d_]{3,}[0156]|[0156][^\W\d_]{3,})(?!\w)")
@@ -73,7 +72,7 @@ def misread(text: str) -> int:
 
 def identifier(text: str) -> str:
     """A VAT id, IBAN, register number, ...: letters and digits, letters that look like digits read as digits."""
-    return "".join(_GROUPS.findall(fold(text).upper())).translate(_CONFUSABLE_DIGITS)
+    return "".join(_GROUPS.findall(plain(text).upper())).translate(_CONFUSABLE_DIGITS)
 
 
 def vat_id(text: str, country: str = "") -> str | None:
@@ -128,7 +127,7 @@ class Reference:
 @lru_cache(maxsize=20_000)
 def reference(text: str) -> Reference | None:
     """Read a number; None where nothing that could tell documents apart is left."""
-    upper = _SPACE_IN_NUMBER.sub("", _SUFFIX.sub("", fold(text).upper().strip()))
+    upper = _SPACE_IN_NUMBER.sub("", _SUFFIX.sub("", plain(text).upper().strip()))
     stripped = _PREFIX_WORDS.sub("", upper) or upper
     exact: set[str] = set()
     folded: set[str] = set()
