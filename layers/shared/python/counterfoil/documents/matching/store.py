@@ -53,7 +53,8 @@ class Edge:
 # -- reading --------------------------------------------------------------------------------------------------------
 
 # Among the keys is not what the documents seek. Most documents are new, and have no rows that `_EDGES` would find. With
-# OFFSET 0 PostgreSQL asks for each document, where it might put whole tables into a hash, `BY_INDEX` or not.
+# OFFSET 0 PostgreSQL asks for each document, where it might put a whole table into a hash, or walk through a whole
+# index, `BY_INDEX` or not.
 _BEGIN = """
 SELECT pg_current_snapshot()::text, d.id, d.type, d.received_at, d.structured_data, stated.types, stated.keys,
        EXISTS (SELECT FROM document_match m WHERE m.a = d.id OFFSET 0)
@@ -62,7 +63,7 @@ SELECT pg_current_snapshot()::text, d.id, d.type, d.received_at, d.structured_da
        OR EXISTS (SELECT FROM match_decision s WHERE s.b = d.id OFFSET 0),
        e.text_hash, e.model, e.signature
 FROM document d
-LEFT JOIN document_embedding e ON e.document_id = d.id
+LEFT JOIN LATERAL (SELECT * FROM document_embedding WHERE document_id = d.id OFFSET 0) AS e ON true
 CROSS JOIN LATERAL (
     SELECT array_agg(k.type) AS types, array_agg(k.key) AS keys FROM document_key k
     WHERE k.document_id = d.id AND NOT starts_with(k.type, %(seeks)s)
@@ -80,8 +81,8 @@ FROM (
     UNION
     SELECT * FROM document_match WHERE b = ANY(%(ids)s)
 ) AS m
-JOIN document a ON a.id = m.a
-JOIN document b ON b.id = m.b
+CROSS JOIN LATERAL (SELECT type FROM document WHERE id = m.a OFFSET 0) AS a
+CROSS JOIN LATERAL (SELECT type FROM document WHERE id = m.b OFFSET 0) AS b
 UNION ALL
 SELECT said.a, said.b, NULL, NULL, NULL, NULL, said.verdict, NULL, NULL
 FROM (
