@@ -99,17 +99,18 @@ class Office:
 
         return retry_conflicts(settle)
 
-    def search_together(self, positions: Iterable[int]) -> list[matching.Decided]:
-        """The first step for several documents that are matched."""
-        with self.database.tenant(self.tenant_id, by_index=True) as connection:
-            found = matching.search(connection, self.tenant_id, [self.ids[position] for position in positions])
-        return [one for one in found.values() if isinstance(one, matching.Decided)]
+    def match_together(self, positions: Iterable[int], between: Callable[[], object] = lambda: None) -> set[int]:
+        """Match documents together, in one transaction. Returns those that were: the others are left.
 
-    def write_together(self, decided: Sequence[matching.Decided]) -> set[int]:
-        """The last step for several documents, in one transaction. Returns those that were written."""
+        Something may happen `between` search and write.
+        """
+        ids = [self.ids[position] for position in positions]
 
         def settle() -> set[int]:
-            with self.database.tenant(self.tenant_id) as connection:
+            with self.database.tenant(self.tenant_id, by_index=True) as connection:
+                found = matching.search(connection, self.tenant_id, ids)
+                between()
+                decided = [one for one in found.values() if isinstance(one, matching.Decided)]
                 written = matching.write_together(connection, decided, NOW)
                 for id_, reason in written.reasons.items():
                     connection.execute(
@@ -119,10 +120,6 @@ class Office:
                 return {self.ids.index(id_) for id_ in written.reasons}
 
         return retry_conflicts(settle)
-
-    def match_together(self, positions: Iterable[int]) -> set[int]:
-        """Match documents together. Returns those that were: the others are left to be matched by themselves."""
-        return self.write_together(self.search_together(positions))
 
     def match_in_groups(self, positions: Sequence[int], size: int, hands: int = 1) -> None:
         """Match documents in groups, and by itself what each group leaves; `hands` groups at the same time."""

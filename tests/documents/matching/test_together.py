@@ -1,15 +1,18 @@
 """Documents matched together come out as if each had been matched by itself."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from random import Random
+from threading import Event
 from typing import Any
 
 import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.documents import matching
 from counterfoil.documents.matching import contents, key_rows, matcher
-from tests.documents.matching.office import Office
+from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import Paper, delivery, invoice, line, order, receipt
 
 WORDS = ("Ahlen", "Bonn", "Coburg", "Dessau", "Emden", "Fulda", "Gera", "Halle", "Ingolstadt", "Jena")
@@ -127,10 +130,60 @@ def test_an_invoice_that_comes_with_its_order_is_left_out_and_then_finds_it(
 def test_one_between_whose_search_and_write_something_came_is_left_out(database: Database, admin: Connection) -> None:
     other = strangers(order, number="{}")[0]
     office = Office(database, admin, [order("4711"), invoice(po_reference="4711"), other])
-    decided = office.search_together([1, 2])
-    office.match(0)
 
-    assert office.write_together(decided) == {2}
+    assert office.match_together([1, 2], between=lambda: office.match(0)) == {2}
+    office.match(1)
+
+    assert office.links() == {(0, 1)}
+
+
+def test_one_that_waited_for_the_lock_while_something_came_is_left_out(database: Database, admin: Connection) -> None:
+    other = strangers(order, number="{}")[0]
+    office = Office(database, admin, [order("4711"), invoice(po_reference="4711"), other])
+    holds = Event()
+
+    def write_while_the_other_waits() -> None:
+        decided = office.search(0)
+        with database.tenant(office.tenant_id) as connection:
+            matching.wait_for_lock(connection, office.tenant_id)
+            holds.set()
+            waiting = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            assert any(admin.execute(waiting).fetchall() for _ in range(50_000))
+            matching.write(connection, decided, NOW)
+
+    with ThreadPoolExecutor(1) as pool:
+
+        def let_it_come() -> None:
+            writing.append(pool.submit(write_while_the_other_waits))
+            holds.wait()
+
+        writing: list[Future[None]] = []
+        assert office.match_together([1, 2], between=let_it_come) == {2}
+        writing[0].result()
+    office.match(1)
+
+    assert office.links() == {(0, 1)}
+
+
+def test_one_of_which_a_person_said_something_between_search_and_write_is_left_out(
+    database: Database, admin: Connection
+) -> None:
+    office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
+    office.match_all()
+
+    assert office.match_together([1], between=lambda: office.decide(0, 1, "rejected")) == set()
+    office.match(1)
+
+    assert office.links() == set()
+
+
+def test_one_that_comes_by_itself_finds_what_came_before(database: Database, admin: Connection) -> None:
+    office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
+
+    assert office.match_together([0]) == {0}
+    assert office.match_together([1]) == {1}
+
+    assert office.links() == {(0, 1)}
 
 
 def test_a_search_for_ten_asks_about_as_often_as_one(
@@ -151,7 +204,8 @@ def test_a_search_for_ten_asks_about_as_often_as_one(
         with monkeypatch.context() as patch:
             patch.setattr(psycopg.Cursor, "execute", execute)
             patch.setattr(matcher, "CACHE", contents.Documents())
-            office.search_together(positions)
+            with database.tenant(office.tenant_id, by_index=True) as connection:
+                matching.search(connection, office.tenant_id, [office.ids[position] for position in positions])
         return len(asked)
 
     assert statements(range(10, 20)) <= statements([10]) + 2

@@ -49,7 +49,7 @@ class Settled(NamedTuple):
 WorkTogether = Callable[[Connection, Sequence["Attempt"]], Settled]
 """Works on attempts of one tenant and writes what they change, all in the one transaction that marks them succeeded. It
 may be called again after a lost transaction, so it must not change anything else; and each of its statements is a walk
-along indexes (`db.BY_INDEX`)."""
+along indexes (`db.BY_INDEX`). psycopg's errors leave it as they are."""
 
 
 @dataclass(frozen=True)

@@ -379,7 +379,8 @@ class Batch(BatchProcessor):
                 [(one.record, one.claim) for one in tries], lambda connection: together(connection, attempts)
             )
         except BaseException as error:  # noqa: BLE001  # nothing was settled, and each may still do better by itself
-            logger.info("apart", tries=len(tries), error=sentence(error, for_log=True))
+            told = [_about(one.record, one.claim) for one in tries]
+            logger.info("apart", tries=told, error=sentence(error, for_log=True), error_type=type(error).__name__)
             return tries
         for one in tries:
             if verdict := verdicts.get(one.claim.message.work_id):

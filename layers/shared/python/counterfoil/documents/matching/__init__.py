@@ -2,7 +2,8 @@
 
 Two calls match a document. `search_and_decide` reads it, finds its candidates by keys, weighs each pair and decides,
 without a lock; `write` puts keys, edges and clusters down in the caller's transaction, under the tenant's matching
-lock. `search` and `write_together` do the same for several documents at once, which is several times quicker.
+lock. `search` and `write_together` do the same in one transaction of the caller's, without a judge: for one document,
+and for several at once, which is several times quicker.
 
 The pure part is `normalise` (canonical forms) and `meaning` (buckets of a vector) -> `profile` (a document in them) ->
 `keys`, and for a pair of documents `lines` and `compare` (levels of agreement) -> `weights` (bits per level, learned)
