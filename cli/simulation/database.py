@@ -236,8 +236,14 @@ class SimulatedConnection:
 
     @contextmanager
     def pipeline(self) -> Iterator[None]:
-        """Statements sent in one go: nothing happens between them."""
-        self._world.scheduler.point("pipeline")
+        """Statements sent in one go: nothing happens between them.
+
+        Before them a task may think for long, and others may write meanwhile what it has read.
+        """
+        scheduler = self._world.scheduler
+        scheduler.point("pipeline")
+        if scheduler.current is not None and scheduler.random.random() < 0.4:
+            scheduler.sleep(scheduler.random.choice((1, 3, IDLE_SECONDS - 1)))
         self._heard()
         assert self._real is not None
         self._in_pipeline = True

@@ -1,5 +1,6 @@
 """Broken twins of the engine, each without one of its rules: a simulation that is worth its name catches every one."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -343,6 +344,17 @@ def _no_second_search() -> Any:
     return mock.patch.object(matcher, "_standing", blind)
 
 
+def _no_second_search_together() -> Any:
+    real = matcher._standing
+
+    def blind(connection: Any, decided: Any) -> Any:
+        standing, more = real(connection, decided)
+        is_together = sys._getframe(1).f_code is matcher.write_together.__code__
+        return (decided if is_together else standing), more
+
+    return mock.patch.object(matcher, "_standing", blind)
+
+
 def _no_look_at_one_another() -> Any:
     return mock.patch.object(matcher, "_disturbs", return_value=False)
 
@@ -360,6 +372,7 @@ TWINS = (
         lambda: mock.patch.object(consumer, "Settlement", _ShortVisibility),
     ),
     Twin("edge deletion without the search again", "linked", _no_second_search),
+    Twin("written together without the search again", "linked", _no_second_search_together),
     Twin("written together without a look at one another", "linked", _no_look_at_one_another),
     Twin(
         "stale try acknowledged",

@@ -286,7 +286,7 @@ class World:
         connection: Connection,
         attempts: Sequence[Attempt],
     ) -> Settled:
-        if self.random.random() < (0.4 if len(attempts) > 1 else 0.8):
+        if self.random.random() < 0.3:
             return Settled({}, ())  # so that there is still much that happens to each by itself
         tries = [self._begun(worker, process, attempt, Behaviour(), by_itself=False) for attempt in attempts]
         self._count_permits(worker, process)
