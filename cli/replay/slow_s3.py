@@ -6,7 +6,7 @@ It makes a worker's heavy work long without a line of code in the worker: its fu
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -75,6 +75,11 @@ def slow_s3(endpoint: str, seconds: float) -> Iterator[SlowS3]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+
+    def handle(self) -> None:
+        """Answer whoever asks until he goes, be it in the middle of an answer: a worker that is ended does not wait."""
+        with suppress(ConnectionError):
+            super().handle()
 
     def pass_on(self, behind: str) -> None:
         """Send the request as it came, its Host too, which is signed; and the answer back."""

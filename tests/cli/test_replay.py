@@ -1,6 +1,8 @@
 """The replay must see what is wrong, and nothing where nothing is; and its slow S3 must be an S3."""
 
 import json
+import socket
+import struct
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -207,6 +209,17 @@ def test_the_slow_s3_passes_everything_on_as_it_was_signed(s3: SlowS3):
     host = urlsplit(s3.endpoint).netloc
     assert ask(s3, "GET", "/bucket/a%20b.pdf") == (200, b"%PDF-", host)
     assert ask(s3, "GET", "/bucket/other.pdf") == (404, b"", host)
+
+
+def test_it_says_nothing_of_whoever_went_before_his_answer_came(s3: SlowS3, capfd: pytest.CaptureFixture[str]):
+    ask(s3, "PUT", "/bucket/a.pdf", b"%PDF-" * 1_000_000)
+    with socket.create_connection((urlsplit(s3.endpoint).hostname, urlsplit(s3.endpoint).port)) as gone:
+        gone.sendall(b"GET /bucket/a.pdf HTTP/1.1\r\nHost: s3\r\n\r\n")
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # it is reset, not just closed
+    assert ask(s3, "GET", "/bucket/a.pdf")[0] == 200
+
+    assert s3.downloads.count == 2
+    assert capfd.readouterr().err == ""
 
 
 def test_it_knows_how_many_downloads_it_held_back_at_once(s3: SlowS3):
