@@ -54,6 +54,23 @@ def test_a_conversation_was_used_last_when_it_was_asked_or_answered_last(chat: C
     assert used_at() == timedelta(days=2)
 
 
+def test_a_message_that_comes_while_an_earlier_one_is_ending_finds_it_ended(
+    chat: Chat, database: Database, admin: Connection
+) -> None:
+    session = chat.say("Hello")
+    with ThreadPoolExecutor(1) as pool:
+        with database.tenant(chat.tenant) as ending:
+            store.cancel(ending, session, NOW, "ada")
+            coming = pool.submit(chat.say, "Are you there?", session)
+            waiting = "SELECT FROM pg_locks WHERE NOT granted"
+            assert any(coming.done() or admin.execute(waiting).fetchall() for _ in range(50_000))
+            assert not coming.done()
+        job = coming.result()
+
+    with database.tenant(chat.tenant) as connection:
+        assert not sessions.must_wait(connection, job)
+
+
 def test_places_have_no_gap_whoever_takes_them_at_the_same_time(chat: Chat) -> None:
     session = chat.say("0")
     with ThreadPoolExecutor(8) as pool:

@@ -78,6 +78,13 @@ UPDATE chat_session SET last_number = last_number + 1, used_at = greatest(used_a
 WHERE id = %(session)s AND (%(anybody)s OR user_id IS NOT DISTINCT FROM %(user)s)
 RETURNING tenant_id, last_number
 """
+
+# What is ending just now lets nobody have its turn who comes after its last look at who waits.
+_AWAIT_ENDS = """
+SELECT FROM chat_message before JOIN task t ON t.id = before.job_id
+WHERE before.session_id = %s AND before.role = 'user' AND t.status IN ('pending', 'in-progress')
+ORDER BY t.id FOR SHARE OF t
+"""
 _ADD = """
 INSERT INTO chat_message (tenant_id, session_id, number, role, content, job_id, tokens, created_at)
 VALUES (%(tenant)s, %(session)s, %(number)s, %(role)s, %(content)s, %(job)s, %(tokens)s, %(now)s)
@@ -90,6 +97,8 @@ def ask(
 ) -> int:
     """Add a user's message, which this job is to answer. Returns its place.
 
+    Earlier ones that are ending have ended by then: a try of this one that saw them live could wait for them in vain.
+
     Raises:
         NoSessionError: there is no such conversation of this user.
     """
@@ -97,6 +106,7 @@ def ask(
     row = connection.execute(_TAKE, values).fetchone()
     if row is None:
         raise NoSessionError("There is no such session.")
+    connection.execute(_AWAIT_ENDS, [session_id])
     _add(connection, (session_id, *row), "user", job_id, content, now)
     return int(row[1])
 
