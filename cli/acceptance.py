@@ -1,6 +1,5 @@
 """`counterfoil clusters accept` and `dispute`: people say of a cluster's differences that they may be, or may not."""
 
-from datetime import UTC, datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -104,12 +103,13 @@ def _say(  # who says what of which
             inside = [paper.id for paper in case.papers]
             known = [one.id for one in diagnostics.verdicts(connection, inside)] if supersede else []
             return acceptance.say(
-                connection, tenant.id, case.id, which, word, datetime.now(UTC), Who(by, reason, known)
+                connection, tenant.id, case.id, which, word, cloud.database.now(), Who(by, reason, known)
             )
 
     answer = retry_conflicts(once)
     if isinstance(answer, Refused):
         raise UsageError(answer.sentence)
+    cloud.send(answer.sends)
     if as_json:
         print_json(_record(tenant.slug, case.id, answer))
     else:
@@ -131,4 +131,4 @@ def _tell(said: Said) -> None:
         page().print(Text(f"{said.word.capitalize()}: ", "bold").append(sentence, "default"))
     for sentence in said.left:
         page().print(Text(f"Still open: {sentence}"))
-    page().print("The cluster is computed anew: counterfoil clusters show ID")
+    page().print("The cluster is being recomputed: counterfoil clusters show ID")

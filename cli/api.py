@@ -23,6 +23,7 @@ from cli.cloud.place import place_of
 from cli.failures import CommandError, UsageError
 from cli.sign_in import Bearer, SignedIn
 from cli.trail import user
+from functions.admin_api.caller import NOBODY
 from functions.admin_api.lookup import NamedThings, TenantPage
 from functions.admin_api.problems import MEDIA_TYPE, GatewayAnswer, Problem
 
@@ -105,11 +106,16 @@ class Api:
             if cursor is None:
                 return
 
-    def tenants(self, slug: str | None) -> list[str]:
-        """The tenant that is named, which may be NOBODY; else all that may be looked at, by slug."""
+    def tenants(self, slug: str | None, *, unassigned: bool = False) -> list[str]:
+        """Return the given slug, or the slugs of all visible tenants.
+
+        With `unassigned`, the latter end with `-` if the caller may see unassigned dead letters.
+        """
         if slug is not None:
             return [slug]
-        return [tenant for page in self.pages("/api/admin/tenants", TenantPage) for tenant in page.tenants]
+        pages = list(self.pages("/api/admin/tenants", TenantPage))
+        found = [tenant for page in pages for tenant in page.tenants]
+        return [*found, NOBODY] if unassigned and pages[0].unassigned else found
 
     def one_tenant(self, slug: str | None) -> str:
         """The tenant that is named, or the only one.

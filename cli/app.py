@@ -37,8 +37,11 @@ COMMANDS = {
         "cli.documents:app", "Show what became of every uploaded file; delete or replace a document.", WORK
     ),
     "clusters": Command(
-        "cli.clusters:app", "Show which documents belong together, and why; one cluster with its variances.", WORK
+        "cli.clusters:app",
+        "List clusters by status: what needs a person. Show one with its variances, accept or dispute them.",
+        WORK,
     ),
+    "mail": Command("cli.mail:app", "List mail that failed DMARC; release or reject it.", WORK),
     "review": Command("cli.review:app", "Decide what matching left in doubt, or decided wrongly.", WORK),
     "reprocess": Command("cli.reprocess:app", "Read or match a tenant's documents anew, so many a minute.", WORK),
     "tasks": Command("cli.tasks:app", "Hand in tasks for the workers to carry out; show, list and cancel them.", TASKS),

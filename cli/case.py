@@ -13,11 +13,13 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli.cloud.cloud import Cloud
+from cli.cluster_list import STYLES
 from cli.failures import UsageError
 from cli.ids import short
 from cli.tables import label
 from cli.tenants import Tenant
 from counterfoil.documents.structured import ROLES
+from counterfoil.documents.variances import ClusterStatus
 from counterfoil.documents.variances.model import money
 
 ORDER_OF_TYPES = (
@@ -84,6 +86,7 @@ class Case:
     is_stale: bool
     """Whether it changed since, and is being computed again."""
     error: str | None
+    status: ClusterStatus | None = None
     is_known: bool = True
     """Whether it was ever to be computed."""
 
@@ -98,6 +101,7 @@ class Case:
             "computed_at": self.computed_at and self.computed_at.isoformat(),
             "is_being_computed": self.is_stale,
             "error": self.error,
+            "status": self.status,
             "result": self.result,
         }
 
@@ -123,7 +127,7 @@ FROM document WHERE cluster_id = %(cluster)s OR id = ANY(%(others)s)
 ORDER BY array_position(%(types)s, type), received_at, id
 """
 _RESULT = """
-SELECT result, computed_at, coalesce(status IN ('pending', 'in-progress'), false), error
+SELECT result, computed_at, coalesce(status IN ('pending', 'in-progress'), false), error, cluster_status
 FROM cluster_diagnostics WHERE id = %s
 """
 
@@ -143,7 +147,7 @@ def case_of(cloud: Cloud, tenant: Tenant, document_id: UUID) -> Case:
         others = list({end for link in links for end in (link.a, link.b)})
         values = {**about, "others": others, "types": list(ORDER_OF_TYPES)}
         papers = [Paper(*found) for found in connection.execute(_PAPERS.encode(), values)]
-        computed = connection.execute(_RESULT, [row[0]]).fetchone() or (None, None, False, None, False)
+        computed = connection.execute(_RESULT, [row[0]]).fetchone() or (None, None, False, None, None, False)
     return Case(row[0], tenant.slug, papers, links, *computed)
 
 
@@ -154,8 +158,8 @@ def show_case(screen: Console, case: Case) -> None:
     """Print a case: what it comes to first, then what that rests on."""
     result = case.result
     title = Text(f"Cluster {short(case.id)}", "bold").append(f"  {case.tenant}  ", "dim")
-    if result is not None:
-        title.append(str(result["outcome"]), OUTCOMES[result["outcome"]])
+    if case.status is not None:
+        title.append(case.status.replace("-", " "), STYLES[ClusterStatus(case.status)])
     screen.print(title)
     for sentence in _state(case):
         screen.print(Padding(Text(sentence), (0, 0, 0, 2)))
@@ -184,7 +188,7 @@ def _state(case: Case) -> list[str]:
         return [f"It could not be computed: {case.error}"]
     told = list(case.result["reasons"]) if case.result is not None else []
     if case.is_stale:
-        return [*told, "It has changed, and is being computed" + (" again." if told else ".")]
+        return [*told, "It is being recomputed." if told else "It is being computed."]
     return told or ["There is nothing to be compared." if case.is_known else "It has not been computed."]
 
 

@@ -14,6 +14,7 @@ from cli import outcomes
 from cli.case import Case as Shown
 from cli.case import case_of
 from cli.cloud.cloud import Cloud
+from cli.destinations import remove_destination
 from cli.failures import CommandError
 from cli.ingest import POLL_SECONDS, upload
 from cli.onboarding import onboard
@@ -25,6 +26,8 @@ from cli.verdict import Deviation
 
 Name = tuple[str, str]
 """Type and number of a document."""
+_RECEIVER = "receiver"
+"""Name of the webhook of the cases' tenant."""
 _EITHER = "one of the two"
 """Which of two copies is called the duplicate is decided by their arrival, which is nobody's to say here."""
 
@@ -63,10 +66,13 @@ class CasesRun:
 
     @classmethod
     def begun(cls, cloud: Cloud, seed: int, slug: str, folder: Path, receiver: Receiver) -> "CasesRun":
-        """Add the tenant with its address and its webhook, write the files, upload them and store the mails."""
+        """Add the tenant with its address and its webhook, write the files, upload them and store the mails.
+
+        Call `end` when the receiver stops.
+        """
         cases = generate_cases(seed, f"rechnung@{slug}.example")
         url = f"http://127.0.0.1:{receiver.server_port}/results"
-        added = onboard(cloud, slug, "Cases", addresses=[cases.address], destinations=[("webhook", "receiver", url)])
+        added = onboard(cloud, slug, "Cases", addresses=[cases.address], destinations=[("webhook", _RECEIVER, url)])
         receiver.secrets = [secret for one in added.destinations if (secret := one.secret) is not None]
         folder.mkdir(parents=True, exist_ok=True)
         keys = []
@@ -76,6 +82,10 @@ class CasesRun:
                 path.write_bytes(content)
             keys += [one.key for one in upload(cloud, tenant, paths)]
         return cls(cloud, cases, added.tenant, receiver, set(keys))
+
+    def end(self) -> None:
+        """Remove the webhook, so that no delivery waits for a receiver that has stopped."""
+        remove_destination(self.cloud, self.tenant.slug, _RECEIVER)
 
     def watch(self, seconds: float) -> "Found":
         """Wait until every document, every cluster and every delivery of a cluster is done.

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -24,6 +24,7 @@ from cli.failures import UsageError
 from cli.tasks import LOOK_SECONDS, one_tenant, outbox_of
 from cli.tenants import Tenant
 from cli.terminal import Checklist, aside, page, print_json
+from cli.trail import user
 from counterfoil.db import Database, retry_conflicts
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import Settings
@@ -208,7 +209,7 @@ class Conversation:
             payload["session_id"] = str(self.session_id)
         type_ = TYPES.enabled(NAME, self.settings)
         order = store.order(type_, payload, settings=self.settings)  # type: ignore[arg-type]  # JSON
-        done = store.submit(self.database, self.tenant_id, order, datetime.now(UTC), bucket=self.bucket)
+        done = store.submit(self.database, self.tenant_id, order, self.database.now(), bucket=self.bucket)
         self.send(done.sends)
         self.session_id = self.session_id or done.task.job_id
         return done.task.job_id
@@ -225,7 +226,7 @@ class Conversation:
 
         def once() -> Sequence[Send]:
             with self.database.tenant(self.tenant_id) as connection:
-                found = store.cancel(connection, job_id, datetime.now(UTC), "the command line")
+                found = store.cancel(connection, job_id, self.database.now(), "the command line")
             return () if found is None else found[1]
 
         with suppress(EndedError):
@@ -292,7 +293,7 @@ def wait_for(conversation: Conversation, job_id: UUID) -> Task:
             if task.error is not None and task.error != told:
                 told = task.error
                 console.print(f"Try {task.attempts} of {task.max_retry + 1} failed: {told}", style="yellow")
-            shown.update(waits_for(task, datetime.now(UTC)))
+            shown.update(waits_for(task, conversation.database.now()))
             time.sleep(LOOK_SECONDS)
     return task
 
@@ -331,7 +332,7 @@ def _delete(database: Database, tenant: Tenant, text: str | None) -> None:
 
     def once() -> None:
         with database.tenant(tenant.id) as connection:
-            deletion.delete(connection, session_id, None, datetime.now(UTC))
+            deletion.delete(connection, session_id, None, database.now(), by=user())
 
     retry_conflicts(once)
     aside().print("It is gone, with all that was said in it.")

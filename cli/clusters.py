@@ -1,4 +1,4 @@
-"""`counterfoil clusters`: which documents belong together, and why; one cluster whole."""
+"""`counterfoil clusters`: the list by status, one cluster, and the summary of the demo."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -11,16 +11,17 @@ from rich.table import Column, Table
 from rich.text import Text
 from rich.tree import Tree
 
-from cli import ids, listing, outcomes
+from cli import cluster_list, ids, listing, outcomes
 from cli.acceptance import accept, dispute
 from cli.case import Link, case_of, place_of_type, show_case
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
 from cli.outcomes import Outcome, State
 from cli.tables import label
-from cli.tenants import Tenant, chosen
+from cli.tenants import Tenant
 from cli.terminal import page, print_json
 from counterfoil.documents import acceptance
+from counterfoil.documents.variances import ClusterStatus
 
 EXAMPLE_SIZE = 3
 """Documents of a cluster that shows what a link is made of, and still fits on a screen."""
@@ -66,13 +67,13 @@ class Cluster:
         }
 
 
-SUMMARY = "Show which documents belong together, and why; one cluster with its variances."
+SUMMARY = "List clusters by status: what needs a person. Show one with its variances, accept or dispute them."
 
 app = typer.Typer(
     help=f"""{SUMMARY}
 
-    Under each document stand its links, each with its reason and how sure it is. Documents without a partner follow at
-    the end, with the reason why they are alone.
+    A cluster is an order with its deliveries and invoices. Its status is exception, needs-review, disputed, incomplete,
+    accepted or matched. Amounts are net.
     """,
     invoke_without_command=True,
     add_completion=False,
@@ -100,14 +101,6 @@ def of_tenant(cloud: Cloud, tenant: Tenant, found: Sequence[Outcome] | None = No
                 edges[cluster].append(edge)
     largest_first = sorted(members.items(), key=lambda item: (-len(item[1]), item[1][0].received_at, item[0]))
     return [Cluster(id_, tenant.slug, inside, edges[id_]) for id_, inside in largest_first]
-
-
-def show_clusters(found: Sequence[Cluster]) -> None:
-    """A tree for each cluster of several documents: its members, and why they are linked; then those alone."""
-    for cluster in found:
-        if len(cluster.members) > 1:
-            page().print(_tree(cluster))
-    _show_alone(found)
 
 
 def show_clusters_in_short(found: Sequence[Cluster]) -> None:
@@ -160,21 +153,40 @@ def _member(one: Outcome, tenant: str = "") -> Text:
 
 
 @app.callback()
-def clusters(
+def clusters(  # noqa: PLR0913  # one for each option
     context: typer.Context,
     *,
     tenant: Annotated[str | None, typer.Option(help="Only this tenant's, by its slug.", show_default=False)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, with all the evidence.")] = False,
+    status: Annotated[
+        str,
+        typer.Option(metavar="STATUS", help=f"open, all, or one of: {', '.join(ClusterStatus)}. open: not finished."),
+    ] = "open",
+    supplier: Annotated[
+        str | None, typer.Option(help="The beginning of the supplier's name.", show_default=False)
+    ] = None,
+    number: Annotated[
+        str | None, typer.Option(help="The number of an order, invoice or other document.", show_default=False)
+    ] = None,
+    sort: Annotated[
+        str, typer.Option(metavar="SORT", help="oldest, newest, or amount: the largest amount at stake first.")
+    ] = "oldest",
+    after: Annotated[
+        str | None, typer.Option(metavar="ID", help="The next page: clusters after this one.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, at most.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
 ) -> None:
-    """Show which documents belong together, and why."""
+    """List clusters by status: what needs a person, the oldest first."""
     if not listing.is_wanted(context, "clusters"):
         return
-    cloud = Cloud.at(place_of(context.obj))
-    found = [cluster for one in chosen(cloud, tenant) for cluster in of_tenant(cloud, one)]
-    if as_json:
-        print_json([cluster.record for cluster in found])
-    else:
-        show_clusters(found)
+    cluster_list.show_list(
+        Cloud.at(place_of(context.obj)),
+        cluster_list.wanted(status, supplier, number, sort),
+        tenant=tenant,
+        after=after,
+        limit=limit,
+        as_json=as_json,
+    )
 
 
 @app.command("show")

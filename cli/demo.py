@@ -13,10 +13,11 @@ from rich.text import Text
 from cli import cases_run
 from cli.case import OUTCOMES, show_case
 from cli.cases_run import CasesRun, Found, open_codes, receiving
-from cli.cloud.place import ROOT, place_of
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import ROOT, Place, place_of
 from cli.cloud.visit import visited
 from cli.clusters import Cluster, show_clusters_in_short
-from cli.failures import ExitCode
+from cli.failures import CloudError, ExitCode
 from cli.outcomes import Outcome, State
 from cli.sample import Sample, generate
 from cli.sample.cases import IN_ONE_FILE
@@ -47,9 +48,12 @@ def demo(
         run = Run.prepared(cloud, sample, OUTPUT / "demo")
         began = time.monotonic()
         cases = CasesRun.begun(cloud, seed, f"cases-{token_hex(3)}", OUTPUT / "demo" / "cases", receiver)
-        with Counters(["uploaded", "acquired", "ingested", "matched"], len(sample.files)) as shown:
-            found = run.watch(timeout, shown.show)
-        held = cases.watch(timeout)
+        try:
+            with Counters(["uploaded", "acquired", "ingested", "matched"], len(sample.files)) as shown:
+                found = run.watch(timeout, shown.show)
+            held = cases.watch(timeout)
+        finally:
+            cases.end()
         seconds = time.monotonic() - began
         grouped = run.clusters()
     wrong = [*deviations(sample, found), *cases_run.deviations(cases.cases, held)]
@@ -60,8 +64,34 @@ def demo(
     else:
         _show_cases(cases, held)
         _show(sample, found, grouped, wrong, seconds)
+        _show_next_steps(place_of(context.obj), cases.tenant.slug)
     if wrong:
         raise typer.Exit(ExitCode.UNWANTED)
+
+
+def _show_next_steps(place: Place, slug: str) -> None:
+    """Name commands to continue with, which depend on whether the cloud is still up."""
+    try:
+        Cloud.at(place)
+    except CloudError:
+        steps = {
+            "demo --keep": "run the demo again and leave the cloud up",
+            "up": "start an empty cloud for your own files",
+            "--help": "list all commands",
+        }
+    else:
+        steps = {
+            "console --open": "look at it in a browser",
+            f"clusters --tenant {slug}": "clusters with their price differences and short deliveries",
+            "review": "matches that need a person",
+            "dlq list": "files that failed",
+            "down": "stop the cloud and delete its data",
+        }
+    page().print(Text("\nNext steps (the command is .venv/bin/counterfoil):", "bold"))
+    table = Table.grid(padding=(0, 2))
+    for command, purpose in steps.items():
+        table.add_row(f"  counterfoil {command}", Text(purpose, "dim"))
+    page().print(table)
 
 
 def _report(

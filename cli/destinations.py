@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Annotated, Literal, cast
 from uuid import UUID
 
@@ -14,8 +13,9 @@ from rich.table import Table
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
 from cli.failures import UsageError
-from cli.tenants import Tenant, as_owner, chosen
+from cli.tenants import TOOL, Tenant, as_owner, chosen, record, time_of
 from cli.terminal import page, print_json
+from cli.trail import By
 from counterfoil.db import Connection
 from counterfoil.documents.output import destinations as store
 from counterfoil.egress import Egress
@@ -54,7 +54,14 @@ def list_destinations(connection: Connection, tenant_id: UUID) -> list[Shown]:
 
 
 def add_destination(
-    cloud: Cloud, slug: str, name: str, kind: Kind, address: str, events: Sequence[str] = USUAL_EVENTS
+    cloud: Cloud,
+    slug: str,
+    name: str,
+    kind: Kind,
+    address: str,
+    events: Sequence[str] = USUAL_EVENTS,
+    *,
+    by: str = TOOL,
 ) -> Shown:
     """Add a destination to a tenant. Its secret is in what is returned, and nowhere to be read again.
 
@@ -63,11 +70,18 @@ def add_destination(
     """
     (tenant,) = chosen(cloud, slug)
     with as_owner(cloud) as connection:
-        return insert_destination(connection, tenant, name, kind, address, events)
+        return insert_destination(connection, tenant, name, kind, address, events, by=by)
 
 
 def insert_destination(
-    connection: Connection, tenant: Tenant, name: str, kind: Kind, address: str, events: Sequence[str] = USUAL_EVENTS
+    connection: Connection,
+    tenant: Tenant,
+    name: str,
+    kind: Kind,
+    address: str,
+    events: Sequence[str] = USUAL_EVENTS,
+    *,
+    by: str = TOOL,
 ) -> Shown:
     """As `add_destination`, in a transaction of the owner."""
     if not _NAME.fullmatch(name):
@@ -94,11 +108,12 @@ def insert_destination(
                 f"The destination '{known.name}' exports to '{address}' already: remove it first, or take another "
                 "prefix."
             )
-    secret = store.add(connection, tenant.id, name, kind, address, events, datetime.now(UTC))
+    id_, secret = store.add(connection, tenant.id, name, kind, address, events, time_of(connection))
+    record(connection, tenant, by, "destination added", target=id_, detail={"kind": kind})
     return Shown(name, kind, address, list(events), secret)
 
 
-def remove_destination(cloud: Cloud, slug: str, name: str) -> None:
+def remove_destination(cloud: Cloud, slug: str, name: str, *, by: str = TOOL) -> None:
     """Deliver nothing to a destination any more; what waits for it is skipped.
 
     Raises:
@@ -106,11 +121,13 @@ def remove_destination(cloud: Cloud, slug: str, name: str) -> None:
     """
     (tenant,) = chosen(cloud, slug)
     with as_owner(cloud) as connection:
-        if not store.remove(connection, tenant.id, name, datetime.now(UTC)):
+        id_ = store.remove(connection, tenant.id, name, time_of(connection))
+        if id_ is None:
             raise _unknown(slug, name, list_destinations(connection, tenant.id))
+        record(connection, tenant, by, "destination removed", target=id_)
 
 
-def rotate_secret(cloud: Cloud, slug: str, name: str) -> str:
+def rotate_secret(cloud: Cloud, slug: str, name: str, *, by: str = TOOL) -> str:
     """Give a webhook a new secret, and return it. The one before is signed with for a day more.
 
     Raises:
@@ -118,10 +135,12 @@ def rotate_secret(cloud: Cloud, slug: str, name: str) -> str:
     """
     (tenant,) = chosen(cloud, slug)
     with as_owner(cloud) as connection:
-        secret = store.rotate(connection, tenant.id, name, datetime.now(UTC))
-        if secret is None:
+        rotated = store.rotate(connection, tenant.id, name, time_of(connection))
+        if rotated is None:
             known = [one for one in list_destinations(connection, tenant.id) if one.kind == "webhook"]
             raise _unknown(slug, name, known, "webhook")
+        id_, secret = rotated
+        record(connection, tenant, by, "webhook secret rotated", target=id_)
     return secret
 
 
@@ -130,7 +149,7 @@ def _unknown(slug: str, name: str, known: Sequence[Shown], what: str = "destinat
     return UsageError(f"'{slug}' has no {what} '{name}'. {there_are}")
 
 
-def destinations(  # one for each option
+def destinations(  # noqa: PLR0913  # one for each option
     context: typer.Context,
     slug: Annotated[str, typer.Argument(metavar="TENANT", help="The tenant, by its slug.")],
     *,
@@ -155,6 +174,7 @@ def destinations(  # one for each option
         str | None,
         typer.Option("--rotate", metavar="NAME", help="Give a webhook a new secret; the old one signs for a day more."),
     ] = None,
+    by: By,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Add, remove and list where a tenant's results are delivered to: signed webhooks, exports to S3."""
@@ -163,13 +183,15 @@ def destinations(  # one for each option
     cloud = Cloud.at(place_of(context.obj))
     if any(webhook) or any(export):
         kind, (name, address) = ("webhook", webhook) if any(webhook) else ("s3", export)
-        added = add_destination(cloud, slug, name, cast("Kind", kind), address, events or USUAL_EVENTS)
+        added = add_destination(cloud, slug, name, cast("Kind", kind), address, events or USUAL_EVENTS, by=by)
         _tell_secret(added, f"Destination '{name}' is added.", as_json=as_json)
     elif rotated is not None:
         told = f"The secret of '{rotated}' is a new one. Calls are signed with both, the old and the new, for 24 hours."
-        _tell_secret(Shown(rotated, "webhook", "", [], rotate_secret(cloud, slug, rotated)), told, as_json=as_json)
+        _tell_secret(
+            Shown(rotated, "webhook", "", [], rotate_secret(cloud, slug, rotated, by=by)), told, as_json=as_json
+        )
     elif removed is not None:
-        remove_destination(cloud, slug, removed)
+        remove_destination(cloud, slug, removed, by=by)
         _list(cloud, slug, as_json=as_json)
     else:
         _list(cloud, slug, as_json=as_json)

@@ -96,8 +96,9 @@ def list_(  # noqa: PLR0913  # one for each option
         "to_date": until,
         "text": text,
     }
-    found = [letter for whose in api.tenants(tenant) for letter in _letters(api, whose, wanted, limit)]
-    found.sort(key=lambda letter: letter.dlq_timestamp, reverse=True)
+    whose = api.tenants(tenant, unassigned=True)
+    found = [letter for slug in whose for letter in _letters(api, slug, wanted, limit)]
+    found = sorted(found, key=lambda letter: letter.dlq_timestamp, reverse=True)[:limit]
     if as_json:
         print_json([plain(letter) for letter in found])
     else:
@@ -139,8 +140,9 @@ def groups_(
     """Group letters by what they died of; what came last is first."""
     api = reach(context)
     wanted = {"status": states_of(status)}
-    found = [(whose, one) for whose in api.tenants(tenant) for one in _groups(api, whose, wanted, limit)]
-    found.sort(key=lambda one: one[1].last_seen, reverse=True)
+    slugs = api.tenants(tenant, unassigned=True)
+    found = [(slug, one) for slug in slugs for one in _groups(api, slug, wanted, limit)]
+    found = sorted(found, key=lambda one: one[1].last_seen, reverse=True)[:limit]
     if as_json:
         print_json([{"tenant": whose, **plain(one)} for whose, one in found])
     else:
@@ -153,7 +155,7 @@ def stats(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson =
     api = reach(context)
     found = [
         (whose, counts)
-        for whose in api.tenants(tenant)
+        for whose in api.tenants(tenant, unassigned=True)
         for counts in api.get("/api/admin/dlq/stats", LetterStats, tenant=whose).task_types
     ]
     if as_json:
@@ -197,7 +199,7 @@ def show_list(found: Sequence[LetterSummary]) -> None:
     table, add = of_tenants(
         [letter.tenant for letter in found],
         *(Column(name, no_wrap=True) for name in ("id", "type", "state", "when")),
-        Column("died of", overflow="fold"),
+        Column("file and error", overflow="fold"),
     )
     for letter in found:
         add(
@@ -206,7 +208,9 @@ def show_list(found: Sequence[LetterSummary]) -> None:
             Text(letter.task_type),
             Text(letter.status, STYLES[letter.status]),
             Text(f"{letter.dlq_timestamp:%Y-%m-%d %H:%M}"),
-            Text(_cut(_error(letter.metadata.last_error))),
+            Text(f"{letter.file_name} " if letter.file_name else "", "dim").append(
+                _cut(_error(letter.metadata.last_error)), "default"
+            ),
         )
     page().print(table)
 

@@ -98,7 +98,7 @@ def audit_(
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List who changed which letters, the newest first. Whether it is whole: counterfoil audit verify.
+    """List changes by people, newest first. `counterfoil audit verify` checks that the list is complete.
 
     Of a letter that was purged, say whose it was, with --tenant, and its whole id.
     """
@@ -107,8 +107,12 @@ def audit_(
     if letter is not None:
         target = api.named("letter", letter, "dlq list")
         tenant = tenant or api.get(path_of(api, target), Letter).tenant
-    listed = [(whose, entry) for whose in api.tenants(tenant) for entry in _entries(api, whose, target, limit)]
-    listed.sort(key=lambda one: one[1].recorded_at, reverse=True)
+    listed = [
+        (whose, entry)
+        for whose in api.tenants(tenant, unassigned=True)
+        for entry in _entries(api, whose, target, limit)
+    ]
+    listed = sorted(listed, key=lambda one: one[1].recorded_at, reverse=True)[:limit]
     if as_json:
         print_json([{"tenant": whose, **plain(entry)} for whose, entry in listed])
     else:

@@ -106,7 +106,7 @@ def list_(
     """List large exports, the newest first: one's own, and an admin's are all of a tenant."""
     api = reach(context)
     found = [one for whose in api.tenants(tenant) for one in islice(_exports(api, whose, limit), limit)]
-    found.sort(key=lambda one: one.requested_at, reverse=True)
+    found = sorted(found, key=lambda one: one.requested_at, reverse=True)[:limit]
     if as_json:
         print_json([plain(one) for one in found])
     else:

@@ -126,7 +126,7 @@ def _selected(operation: LetterOperation) -> int:
 def _list(context: typer.Context, tenant: str | None, limit: int, *, as_json: bool) -> None:
     api = reach(context)
     found = [operation for whose in api.tenants(tenant) for operation in _operations(api, whose, limit)]
-    found.sort(key=lambda one: one.requested_at, reverse=True)
+    found = sorted(found, key=lambda one: one.requested_at, reverse=True)[:limit]
     if as_json:
         print_json([plain(one) for one in found])
     else:

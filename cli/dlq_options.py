@@ -30,7 +30,7 @@ def moment(text: str) -> datetime:
 
 SEVERAL_STATES = f"{', '.join(STATUSES)}. It may be given several times."
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
-Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many of each tenant, at most.")]
+Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many, at most.")]
 AnyTenant = Annotated[str | None, typer.Option("--tenant", help="Only this tenant's, by its slug.", show_default=False)]
 OneTenant = Annotated[
     str | None, typer.Option("--tenant", help="The tenant, by its slug, where there are several.", show_default=False)

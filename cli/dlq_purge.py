@@ -89,7 +89,7 @@ def list_(
     """List purges, the newest first."""
     api = reach(context)
     found = [one for whose in api.tenants(tenant) for one in _purges(api, whose, limit)]
-    found.sort(key=lambda one: one.requested_at, reverse=True)
+    found = sorted(found, key=lambda one: one.requested_at, reverse=True)[:limit]
     if as_json:
         print_json([plain(one) for one in found])
     else:

@@ -66,24 +66,29 @@ def list_(  # noqa: PLR0913  # one for each option
         str | None,
         typer.Option(metavar="ID", help="The next page: those of its tenant behind this document.", show_default=False),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many of each tenant, at most.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, at most.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List documents, the newest first."""
+    """List documents, and files that failed before they became a document, newest first."""
     wanted = _wanted(kind, state, since, until)
     cloud = Cloud.at(place_of(context.obj))
     tenants, place = _behind(cloud, tenant, after)
-    found: list[DocumentSummary] = []
-    more: list[str] = []
+    merged: list[DocumentSummary] = []
+    is_more = False
     for one in tenants:
-        shown, is_more = _page(cloud, one, wanted, text, limit, place)
-        found += [documents.summary(document, one.slug) for document in shown]
-        more += [f"counterfoil documents list --after {shown[-1].id}"] if is_more else []
+        shown, goes_on = _page(cloud, one, wanted, text, limit, place)
+        merged += [documents.summary(document, one.slug) for document in shown]
+        is_more |= goes_on
+    merged.sort(key=lambda document: document.received_at, reverse=True)
+    found = merged[:limit]
     if as_json:
         print_json([document.model_dump(mode="json") for document in found])
         return
     _show_list(found)
-    for command in more:
+    if (is_more or len(merged) > limit) and len(tenants) > 1:
+        aside().print("There are more: choose a tenant with --tenant, or raise --limit.")
+    elif is_more:
+        command = f"counterfoil documents list --after {found[-1].id}"
         aside().print(f"There are more, with the same options: {command}", soft_wrap=True)
 
 
@@ -111,14 +116,24 @@ def _behind(cloud: Cloud, tenant: str | None, after: str | None) -> tuple[Sequen
     """
     if after is None:
         return chosen(cloud, tenant), None
-    whose, id_ = ids.document(cloud, after)
-    if tenant not in {None, whose.slug}:
-        raise UsageError(f"The document behind which the page is to begin belongs to tenant '{whose.slug}'.")
-    with cloud.database.tenant(whose.id) as connection:
-        found = browsing.of_ids(connection, whose.id, [id_])
-    if not found:
-        raise UsageError(f"There is no document '{after}' any more.")
-    return [whose], Place(found[0].received_at, id_)
+    with cloud.database.delivery() as connection:
+        found = connection.execute(_PLACES, {"end": after.strip().lower()}).fetchall()
+    if len(found) != 1:
+        what = "No document or failed file has" if not found else "Several documents or failed files have"
+        raise UsageError(f"{what} an id that ends with '{after}'. Take one from 'counterfoil documents list'.")
+    ((id_, received_at, tenant_id, slug),) = found
+    if tenant not in {None, slug}:
+        raise UsageError(f"'{after}' belongs to tenant '{slug}'. Use --tenant {slug}.")
+    return [Tenant(tenant_id, slug)], Place(received_at, id_)
+
+
+_PLACES = """
+SELECT one.id, one.received_at, t.id, t.slug FROM (
+    SELECT id, received_at, tenant_id FROM document
+    UNION ALL SELECT id, created_at, tenant_id FROM acquisition_job WHERE status = 'failed'
+) AS one JOIN tenant t ON t.id = one.tenant_id
+WHERE right(one.id::text, length(%(end)s)) = %(end)s AND %(end)s <> '' LIMIT 2
+"""
 
 
 def _page(
@@ -139,15 +154,22 @@ def _show_list(found: Sequence[DocumentSummary]) -> None:
     if not found:
         page().print("There are no such documents.")
         return
-    table = Table("id", "tenant", "document", "seller", Column("total", justify="right"), "matching", box=None)
+    table = Table(
+        "id", "tenant", "document", "seller", Column("total", justify="right"), "status", "not read", box=None
+    )
     for document in found:
         states = {stage.stage: stage.state for stage in document.stages}
+        status = document.cluster_status if states["matching"] in {"succeeded", "skipped"} else None
         cells = (ids.short(document.id), document.tenant, _name(document), document.seller or "", _total(document))
-        table.add_row(*map(Text, (*cells, states["matching"])))
+        table.add_row(
+            *map(Text, (*cells, (status or states["matching"]).replace("-", " "), ", ".join(document.missing)))
+        )
     page().print(table)
 
 
 def _name(document: DocumentSummary) -> str:
+    if document.dead_letter is not None:
+        return f"{document.file_name} (failed: {document.stages[0].reason})"
     return f"{label(document.type or 'other')} {document.number or ''}".strip()
 
 
@@ -186,6 +208,10 @@ def _facts(found: Document) -> list[tuple[str, str]]:
             f"{found.received_at:%Y-%m-%d %H:%M:%S} UTC by {source.kind}{f' from {sender}' if sender else ''}",
         ),
     ]
+    if source.kind == "mail":
+        results = {"SPF": source.spf, "DKIM": source.dkim, "DMARC": source.dmarc}
+        stated = [f"{name} {result}" for name, result in results.items() if result]
+        facts.append(("sender check", ", ".join(stated) or "no verdict"))
     if found.seen_again:
         facts.append(("came again", f"{found.seen_again} times, last {found.last_seen_at:%Y-%m-%d %H:%M:%S} UTC"))
     if found.method:
@@ -195,6 +221,10 @@ def _facts(found: Document) -> list[tuple[str, str]]:
     facts += [("part", f"{part.id}, pages {part.first_page} to {part.last_page}") for part in found.parts]
     if found.cluster_id is not None:
         facts.append(("cluster", str(found.cluster_id)))
+    if found.cluster_status is not None:
+        facts.append(("status", found.cluster_status.replace("-", " ")))
+    if found.missing:
+        facts.append(("not read", ", ".join(found.missing)))
     if found.review is not None:
         facts.append(("review", found.review))
     facts += [("dead letter", f"{letter.job_id} of {letter.worker}, {letter.status}") for letter in found.dead_letters]

@@ -1,7 +1,6 @@
 """`counterfoil documents`: what became of every uploaded file; deleting and replacing documents."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -19,9 +18,9 @@ from cli.tables import show_outcomes
 from cli.tenants import Tenant, chosen
 from cli.terminal import page, print_json
 from cli.trail import By, Reason
-from counterfoil.documents import removal, replacement
+from counterfoil.documents import erasure, replacement
+from counterfoil.documents.erasure import Erasure
 from counterfoil.documents.files import File
-from counterfoil.documents.removal import Removal
 
 SUMMARY = "Show what became of every uploaded file; delete or replace a document."
 
@@ -64,10 +63,10 @@ def documents(
 
 def delete_document(
     cloud: Cloud, tenant: Tenant, document_id: UUID, *, by: str, reason: str | None = None
-) -> Removal | None:
-    """Remove a document; None where it is gone already. Its file stays in S3."""
+) -> Erasure | None:
+    """Erase a document with its files. None if it does not exist."""
     with cloud.database.tenant(tenant.id) as connection:
-        return removal.remove(connection, tenant.id, document_id, datetime.now(UTC), by=by, reason=reason)
+        return erasure.erase(connection, tenant.id, document_id, cloud.database.now(), by=by, reason=reason)
 
 
 @app.command("delete")
@@ -81,11 +80,11 @@ def delete(
 ) -> None:
     """Delete a document, with its links and the parts that were cut from it, but those that another file holds too.
 
-    Those that were linked to it or waited for it are matched anew, which begins within two minutes. Its file stays in
-    S3: uploaded again, it is a new document.
+    Documents linked to it are matched again within two minutes. Every version of its file is erased within a minute,
+    unless another document needs the file. It cannot be undone.
     """
     cloud = Cloud.at(place_of(context.obj))
-    tenant, id_ = ids.document(cloud, document)
+    tenant, id_ = ids.document(cloud, document, removed=True)
     removed = delete_document(cloud, tenant, id_, by=by, reason=reason)
     if removed is None:
         raise UsageError(f"There is no document '{document}' any more.")
@@ -93,16 +92,21 @@ def delete(
         print_json(
             {
                 "tenant": tenant.slug,
-                "deleted": removed.documents,
-                "kept": removed.kept,
-                "matched_anew": removed.rematched,
+                "deleted": removed.removal.documents,
+                "kept": removed.removal.kept,
+                "matched_anew": removed.removal.rematched,
+                "files": removed.files,
+                "retained_files": removed.retained_files,
             }
         )
         return
-    parts = f", with the {len(removed.documents) - 1} parts cut from it," if len(removed.documents) > 1 else ""
-    page().print(f"Document {ids.short(id_)} of tenant '{tenant.slug}'{parts} is deleted; {_anew(removed.rematched)}.")
-    if removed.kept:
-        page().print(f"Parts of it that another file holds too stay, as that file's: {len(removed.kept)}.")
+    parts, others = len(removed.removal.documents) - 1, _anew(removed.removal.rematched)
+    cut = f", with the {parts} parts cut from it," if parts else ""
+    page().print(f"Document {ids.short(id_)} of tenant '{tenant.slug}'{cut} is deleted; {others}.")
+    if removed.removal.kept:
+        page().print(f"Parts of it that another file holds too stay, as that file's: {len(removed.removal.kept)}.")
+    if removed.retained_files:
+        page().print(f"Files that stay because other documents need them: {removed.retained_files}.")
 
 
 def _anew(others: int) -> str:
@@ -120,7 +124,7 @@ def replace_document(
 
     def intend(bucket: str, key: str) -> None:
         with cloud.database.tenant(tenant.id) as connection:
-            file, now = File(bucket, key, None), datetime.now(UTC)
+            file, now = File(bucket, key, None), cloud.database.now()
             if not replacement.intend(connection, tenant.id, document_id, file, now, by=by, reason=reason):
                 raise UsageError(f"There is no document '{document_id}' any more.")
 

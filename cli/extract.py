@@ -13,6 +13,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from counterfoil.documents import extraction
+from counterfoil.documents.recognition import misnamed, recognise
+from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.structured import ROLES, DocumentType, Roles
 from counterfoil.errors import InvalidDocumentError
 
@@ -52,7 +54,9 @@ class _Outcome:
 
 
 def extract(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="XML, PDF or any other files.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE|FOLDER...", help="XML, PDF or any other files, or folders of them.")
+    ],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each file.")] = False,
     text_only: Annotated[
@@ -61,13 +65,15 @@ def extract(
 ) -> None:
     """Read documents from files and show what they state.
 
+    A folder is read with all folders in it, but without hidden files.
+
     XML is read exactly, alone or inside a PDF; PDFs without it by the text of their pages. What was read from pages
     comes with its evidence in JSON: where each field was found, and how sure it is.
 
     Exits with 0 when every file was read or kept, and with 1 when at least one had an error.
     """
     failed = False
-    outcomes = (_outcome(file, text_only=text_only) for file in files)
+    outcomes = (_outcome(file, text_only=text_only) for path in files for file in _files_in(path))
     if as_json:
         for outcome in outcomes:
             failed |= outcome.error is not None
@@ -77,10 +83,20 @@ def extract(
     raise typer.Exit(EXIT_SOME_FILE_FAILED if failed else 0)
 
 
+def _files_in(path: Path) -> list[Path]:
+    """Return the files of a folder, by name; a path that is not a folder, or has no files, as it is."""
+    if not path.is_dir():
+        return [path]
+    found = [file for file in path.rglob("*") if file.is_file()]
+    shown = [file for file in found if not any(part.startswith(".") for part in file.relative_to(path).parts)]
+    return sorted(shown) or [path]
+
+
 def _outcome(file: Path, *, text_only: bool) -> _Outcome:
     started = time.perf_counter()
     try:
-        found = extraction.extract(_read(file), text_only=text_only)
+        content = _read(file)
+        found = parsers.extract(content, text_only=text_only)
     except InvalidDocumentError as error:
         return _Outcome(str(file), _since(started), error=str(error))
     except OSError as error:
@@ -95,7 +111,7 @@ def _outcome(file: Path, *, text_only: bool) -> _Outcome:
         found.type,
         found.method,
         found.structured_data,
-        found.reason,
+        found.reason and (misnamed(file.name, recognise(content)) or found.reason),
         found.remarks,
         found.evidence,
     )
@@ -104,7 +120,7 @@ def _outcome(file: Path, *, text_only: bool) -> _Outcome:
 def _read(file: Path) -> bytes:
     """Read a regular file, after a look at its size."""
     if file.is_dir():
-        message = "This is a folder; name the files in it."
+        message = "The folder has no files."
         raise InvalidDocumentError(message)
     size = file.stat().st_size
     if not file.is_file():

@@ -1,7 +1,7 @@
 """`counterfoil offers`: has the scheduler queue the daily offers of a date, in the local cloud or on AWS."""
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +12,7 @@ from cli.failures import CommandError, UsageError
 from cli.terminal import page, print_json
 from counterfoil import aws
 from counterfoil.errors import ServiceUnavailableError
+from counterfoil.offers.due import current
 
 SUMMARY = "Queue the daily offers of a date in a time zone, where they are not."
 FUNCTION = "counterfoil-offers_scheduler"
@@ -40,8 +41,14 @@ def run(  # one for each option
     context: typer.Context,
     *,
     day: Annotated[
-        datetime, typer.Option("--date", formats=["%Y-%m-%d"], help="Of the zone's own calendar.", show_default=False)
-    ],
+        datetime | None,
+        typer.Option(
+            "--date",
+            formats=["%Y-%m-%d"],
+            help="Local date, at most 7 days ago. Default: the last date that was due.",
+            show_default=False,
+        ),
+    ] = None,
     timezone: Annotated[str, typer.Option(help="As IANA names it: Europe/Berlin.", show_default=False)],
     tenant: Annotated[str | None, typer.Option(help="Only this tenant's, by its slug.", show_default=False)] = None,
     on_aws: Annotated[
@@ -49,18 +56,18 @@ def run(  # one for each option
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
 ) -> None:
-    """Queue what is not queued of the offers of a date, up to a week ago. Safe to do again: it adds nothing then."""
-    asked = {"date": f"{day:%Y-%m-%d}", "timezone": timezone} | ({"tenant": tenant} if tenant is not None else {})
+    """Queue the offers of a date that are not queued yet. Running it again adds nothing."""
+    date = current(timezone, datetime.now(UTC)).date if day is None else day.date()
+    asked = {"date": f"{date}", "timezone": timezone} | ({"tenant": tenant} if tenant is not None else {})
     done = ask(_lambda(context, on_aws=on_aws), asked)
     if as_json:
         print_json(asked | done)
     elif done["pools"]:
         page().print(
-            f"{done['people']:,} people of {timezone} will have their offers of {day:%Y-%m-%d}, "
-            f"in {done['shards']:,} shards."
+            f"{done['people']:,} people of {timezone} will have their offers of {date}, in {done['shards']:,} shards."
         )
     else:
-        page().print(f"Nothing was added: whoever is of {timezone} has offers of {day:%Y-%m-%d}, or they are queued.")
+        page().print(f"Nothing to add: the offers of {date} in {timezone} are queued or computed.")
 
 
 def ask(client: Any, asked: dict[str, str]) -> dict[str, int]:

@@ -12,6 +12,7 @@ from cli.destinations import Kind, Shown, insert_destination, list_destinations
 from cli.failures import UsageError
 from cli.tenants import (
     ORGANIZATION,
+    TOOL,
     Tenant,
     as_owner,
     insert_addresses,
@@ -19,6 +20,7 @@ from cli.tenants import (
     insert_tenant,
 )
 from cli.terminal import page, print_json
+from cli.trail import By
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ def onboard(  # all that a tenant has
     addresses: Sequence[str] = (),
     admins: Sequence[str] = (),
     destinations: Sequence[tuple[Kind, str, str]] = (),
+    by: str = TOOL,
 ) -> Onboarded:
     """Add a tenant with addresses, admins and destinations (kind, name, URL or prefix), in one transaction.
 
@@ -65,15 +68,15 @@ def onboard(  # all that a tenant has
         UsageError: something of it cannot be; then nothing is added.
     """
     with as_owner(cloud) as connection:
-        tenant, is_new = insert_tenant(connection, slug, name, organization)
+        tenant, is_new = insert_tenant(connection, slug, name, organization, by=by)
         there = {(one.name, one.kind, one.address) for one in list_destinations(connection, tenant.id)}
         wanted = [(called, kind, at) for kind, called, at in destinations if (called, kind, at) not in there]
         return Onboarded(
             tenant,
             is_new,
-            insert_addresses(connection, tenant, addresses),
-            insert_admins(connection, tenant, admins),
-            [insert_destination(connection, tenant, called, kind, at) for called, kind, at in wanted],
+            insert_addresses(connection, tenant, addresses, by=by),
+            insert_admins(connection, tenant, admins, by=by),
+            [insert_destination(connection, tenant, called, kind, at, by=by) for called, kind, at in wanted],
         )
 
 
@@ -97,6 +100,7 @@ def add(  # noqa: PLR0913  # one for each option
         list[str] | None,
         typer.Option("--s3", metavar="NAME=PREFIX", help="Results are written there. May be repeated."),
     ] = None,
+    by: By,
     as_json: Annotated[bool, typer.Option("--json", help="Print the tenant as JSON.")] = False,
 ) -> None:
     """Add a tenant with its addresses, admins and destinations: all of it, or nothing where something is wrong.
@@ -106,7 +110,16 @@ def add(  # noqa: PLR0913  # one for each option
     wanted = [_destination("webhook", text) for text in webhooks or ()]
     wanted += [_destination("s3", text) for text in exports or ()]
     cloud = Cloud.at(place_of(context.obj))
-    done = onboard(cloud, slug, name, organization, addresses=addresses or (), admins=admins or (), destinations=wanted)
+    done = onboard(
+        cloud,
+        slug,
+        name,
+        organization,
+        addresses=addresses or (),
+        admins=admins or (),
+        destinations=wanted,
+        by=by,
+    )
     if as_json:
         print_json(done.record)
         return

@@ -20,6 +20,7 @@ from uuid import UUID
 
 from cli.cloud.cloud import Cloud
 from cli.tenants import Tenant
+from counterfoil.documents import browsing
 from counterfoil.documents.replacement import STAYS
 from counterfoil.documents.structured import ROLES
 
@@ -99,12 +100,12 @@ _NUMBERS = ", ".join(f"d.structured_data ->> '{roles.number}'" for roles in ROLE
 _OF_TENANT = f"""
 WITH d AS (
     SELECT id, source_id, file_name, type, coalesce({_NUMBERS}) AS number, content_hash, cluster_id, matching_status,
-           coalesce(matching_error, matching_reason) AS note, false AS is_removed
+           coalesce(matching_error, matching_reason) AS note, false AS is_removed, structured_data
     FROM document d
     UNION ALL
     SELECT document_id, source_id, file_name, type, NULL, content_hash, NULL, NULL,
            CASE WHEN replaced_by IS NULL THEN 'Deleted by ' ELSE 'Replaced by ' END || removed_by
-               || coalesce(': ' || reason, ''), true
+               || coalesce(': ' || reason, ''), true, NULL
     FROM document_removal
 )
 SELECT a.id, a.key, a.created_at, a.status, coalesce(a.error, a.reason),
@@ -113,17 +114,18 @@ SELECT a.id, a.key, a.created_at, a.status, coalesce(a.error, a.reason),
            WHERE r.successor = d.id AND r.settled_at IS NULL
        ),
        d.matching_status, d.note, coalesce(d.is_removed, false),
-       d.id, d.file_name, d.type, d.number, encode(d.content_hash, 'hex'), d.cluster_id
+       d.id, d.file_name, d.type, d.number, encode(d.content_hash, 'hex'), d.cluster_id, d.structured_data
 FROM acquisition_job a
 LEFT JOIN source s ON s.job_id = a.id
 LEFT JOIN d ON d.source_id = s.id
 LEFT JOIN ingestion_job i ON i.id = d.id
-WHERE a.tenant_id = %s
+WHERE a.tenant_id = %s AND a.reason IS DISTINCT FROM 'The file was erased.'
 ORDER BY a.created_at, a.key, d.id
 """
 _OF_NOBODY = """
 SELECT id, key, created_at, status, coalesce(error, reason) FROM acquisition_job
-WHERE tenant_id IS NULL AND status IS DISTINCT FROM 'succeeded' ORDER BY created_at, key
+WHERE tenant_id IS NULL AND status IS DISTINCT FROM 'succeeded' AND reason IS DISTINCT FROM 'The file was erased.'
+ORDER BY created_at, key
 """
 _TENANTS_OF = """
 SELECT DISTINCT t.id, t.slug FROM acquisition_job a JOIN tenant t ON t.id = a.tenant_id WHERE a.key = ANY(%s)
@@ -147,7 +149,7 @@ def of_nobody(cloud: Cloud) -> Iterator[Outcome]:
     with cloud.database.delivery() as connection:
         rows = connection.execute(_OF_NOBODY).fetchall()
     for row in rows:
-        yield _outcome("", (*row, *[None] * 13))
+        yield _outcome("", (*row, *[None] * 14))
 
 
 def of_keys(cloud: Cloud, keys: Collection[str]) -> Iterator[Outcome]:
@@ -176,7 +178,7 @@ def _outcome(tenant: str, row: tuple[Any, ...]) -> Outcome:
         document,
         *rest,
     ) = row
-    file, type_, number, content_hash, cluster = rest
+    file, type_, number, content_hash, cluster, data = rest
     stage, status = Stage.ACQUISITION, acquired
     if is_read:
         stage, status, note = Stage.INGESTION, ingested, ingestion_note
@@ -190,6 +192,8 @@ def _outcome(tenant: str, row: tuple[Any, ...]) -> Outcome:
         state = State.SEEN_AGAIN
     elif is_awaited:
         note = f"{note.rstrip('.')}. {STAYS}" if note else STAYS
+    if unread := browsing.missing(type_, data):
+        note = " ".join(filter(None, (note, f"Not read: {', '.join(unread)}.")))
     return Outcome(
         tenant,
         file or key.rsplit("/", 1)[-1],

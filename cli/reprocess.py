@@ -81,7 +81,8 @@ def start(  # one for each option
     as_json: AsJson = False,
 ) -> None:
     """Begin an operation. What is received later is done by what runs then, and not meant."""
-    cloud, now = Cloud.at(place_of(context.obj)), datetime.now(UTC)
+    cloud = Cloud.at(place_of(context.obj))
+    now = cloud.database.now()
     (tenant,) = chosen(cloud, slug)
     first, last = (moment and moment.replace(tzinfo=UTC) for moment in (since, until))
     if first is not None and first >= min(last or now, now):
@@ -130,21 +131,21 @@ def list_(
 
 
 @app.command("pause")
-def pause(context: typer.Context, operation: Which, *, as_json: AsJson = False) -> None:
+def pause(context: typer.Context, operation: Which, *, by: By, as_json: AsJson = False) -> None:
     """Pause an operation. What it has begun goes on."""
-    _change(context, operation, "paused", as_json=as_json)
+    _change(context, operation, "paused", by, as_json=as_json)
 
 
 @app.command("resume")
-def resume(context: typer.Context, operation: Which, *, as_json: AsJson = False) -> None:
+def resume(context: typer.Context, operation: Which, *, by: By, as_json: AsJson = False) -> None:
     """Resume an operation where it was paused."""
-    _change(context, operation, "running", as_json=as_json)
+    _change(context, operation, "running", by, as_json=as_json)
 
 
 @app.command("abort")
-def abort(context: typer.Context, operation: Which, *, as_json: AsJson = False) -> None:
+def abort(context: typer.Context, operation: Which, *, by: By, as_json: AsJson = False) -> None:
     """End an operation for good. What it has begun goes on."""
-    _change(context, operation, "aborted", as_json=as_json)
+    _change(context, operation, "aborted", by, as_json=as_json)
 
 
 def _all(cloud: Cloud, slug: str | None) -> list[tuple[str, Operation]]:
@@ -155,11 +156,11 @@ def _all(cloud: Cloud, slug: str | None) -> list[tuple[str, Operation]]:
     return found
 
 
-def _change(context: typer.Context, text: str, state: State, *, as_json: bool) -> None:
+def _change(context: typer.Context, text: str, state: State, by: str, *, as_json: bool) -> None:
     cloud = Cloud.at(place_of(context.obj))
     tenant, id_, found = _named(cloud, text)
     with cloud.database.tenant(tenant.id) as connection:
-        changed = operations.change(connection, id_, state, datetime.now(UTC))
+        changed = operations.change(connection, id_, state, cloud.database.now(), by=by)
     if changed is None:
         raise UsageError(f"The operation {short(id_)} is {found.state}, and cannot become {state}.")
     if as_json:

@@ -1,7 +1,7 @@
 """`counterfoil review`: what matching left in doubt, with the evidence side by side; people decide."""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 from uuid import UUID
@@ -175,7 +175,8 @@ def show_item(item: Item, questions: Sequence[Said] = ()) -> None:
     _show_decisions(item)
     if review.state == "open":
         id_ = ids.short(review.document_id)
-        page().print(f"\nDecide: counterfoil review confirm {id_} CANDIDATE, or reject {id_} CANDIDATE...")
+        act = f"confirm {id_} CANDIDATE, or reject {id_} CANDIDATE..." if review.candidates else f"merge {id_} OTHER"
+        page().print(f"\nDecide: counterfoil review {act}")
 
 
 def _show_questions(document_id: UUID, questions: Sequence[Said]) -> None:
@@ -384,11 +385,12 @@ def _decide(  # who decides what
     def once() -> Answer:
         with cloud.database.tenant(tenant.id) as connection:
             known = [one.id for one in reviews.decisions(connection, about)] if supersede else []
-            return act(connection, datetime.now(UTC), Who(by, reason, known))
+            return act(connection, cloud.database.now(), Who(by, reason, known))
 
     answer = retry_conflicts(once)
     if isinstance(answer, Refused):
         raise UsageError(answer.sentence)
+    cloud.send(answer.sends)
     if as_json:
         print_json({"tenant": tenant.slug, **answer.record})
     else:
@@ -403,4 +405,4 @@ def _tell(cloud: Cloud, tenant: Tenant, done: Done) -> None:
         page().print(Text(f"{title(papers.get(a))} and {title(papers.get(b))} {what}."))
     if done.rematched:
         page().print(f"Documents matched anew, since they are in doubt otherwise than before: {done.rematched}.")
-    page().print("Their clusters are computed anew: counterfoil clusters show ID")
+    page().print("Their clusters are being recomputed: counterfoil clusters show ID")

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, get_args
 from uuid import UUID
@@ -28,7 +28,7 @@ from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
 from counterfoil.tasks.registry import InvalidPayloadError
-from counterfoil.tasks.store import DEFAULT_MAX_RETRY, LARGEST_MAX_RETRY, Status, Task, Try, Wanted
+from counterfoil.tasks.store import LARGEST_MAX_RETRY, Status, Task, Try, Wanted
 from counterfoil.tasks.types import TYPES
 
 SUMMARY = "Hand in tasks for the workers to carry out; show, list and cancel them."
@@ -80,8 +80,14 @@ def submit(  # one for each option
         str | None, typer.Option(help="The same task under the same key is handed in once.", show_default=False)
     ] = None,
     max_retry: Annotated[
-        int, typer.Option(min=0, max=LARGEST_MAX_RETRY, help="Tries after the first one.")
-    ] = DEFAULT_MAX_RETRY,
+        int | None,
+        typer.Option(
+            min=0,
+            max=LARGEST_MAX_RETRY,
+            help="Retries after the first attempt; RETRY_MAX_ATTEMPTS of the deployment if unset.",
+            show_default=False,
+        ),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it is over, and show its result.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -94,7 +100,7 @@ def submit(  # one for each option
         type_ = TYPES.enabled(task_type, settings)
         wanted = store.order(type_, read_payload(payload), max_retry=max_retry, idempotency_key=key, settings=settings)
         done = store.submit(
-            cloud.database, whose.id, wanted, datetime.now(UTC), bucket=cloud.outputs["UploadsBucketName"]
+            cloud.database, whose.id, wanted, cloud.database.now(), bucket=cloud.outputs["UploadsBucketName"]
         )
     except (RejectedRequestError, InvalidPayloadError) as error:
         raise UsageError(str(error)) from None
@@ -161,7 +167,7 @@ def cancel(context: typer.Context, task: Which, *, by: By, as_json: AsJson = Fal
 
     def once() -> tuple[Task, Any]:
         with cloud.database.tenant(whose.id) as connection:
-            found = store.cancel(connection, job_id, datetime.now(UTC), by)
+            found = store.cancel(connection, job_id, cloud.database.now(), by)
         if found is None:
             raise UsageError(f"The task '{task}' has just been deleted.")
         return found

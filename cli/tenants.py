@@ -1,10 +1,10 @@
 """`counterfoil tenants`: add tenants to the local cloud, list them, say who hears of failures and where mail goes."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
@@ -16,11 +16,16 @@ from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
 from cli.failures import UsageError
 from cli.terminal import page, print_json
+from cli.trail import By
+from counterfoil import audit
 from counterfoil.db import Connection, mapped
 from counterfoil.documents.mail.recipients import recipients
+from counterfoil.tenant_erasure import SLUG_RETENTION
 
 OWNER = "counterfoil_owner"
 """Tenants are added by the role that owns the tables: no worker may."""
+TOOL = "counterfoil"
+"""Actor of changes that the tools make automatically, such as the tenants of the demo."""
 ORGANIZATION = "Local"
 NOBODY = "-"
 """In the place of a tenant's slug: what is nobody's, such as a message that could not be read."""
@@ -89,25 +94,32 @@ def newest_of_each(
 
 
 def add_tenant(
-    cloud: Cloud, slug: str, name: str | None = None, organization: str = ORGANIZATION
+    cloud: Cloud, slug: str, name: str | None = None, organization: str = ORGANIZATION, *, by: str = TOOL
 ) -> tuple[Tenant, bool]:
     """Add a tenant, and its organization where that is new. Returns it, and whether it is new.
 
     One that exists stays as it is.
 
     Raises:
-        UsageError: the slug cannot be one.
+        UsageError: the slug is invalid, or belonged to a tenant that was deleted recently.
     """
     with as_owner(cloud) as connection:
-        return insert_tenant(connection, slug, name, organization)
+        return insert_tenant(connection, slug, name, organization, by=by)
 
 
 def insert_tenant(
-    connection: Connection, slug: str, name: str | None = None, organization: str = ORGANIZATION
+    connection: Connection, slug: str, name: str | None = None, organization: str = ORGANIZATION, *, by: str = TOOL
 ) -> tuple[Tenant, bool]:
     """As `add_tenant`, in a transaction of the owner."""
     if not _SLUG.fullmatch(slug):
         raise UsageError(f"'{slug}' cannot name a tenant: use up to 63 lower-case letters a-z, digits and hyphens.")
+    erased = connection.execute("SELECT requested_at FROM find_tenant_erasure(%s)", [slug]).fetchone()
+    if erased is not None:
+        again = f"{erased[0] + SLUG_RETENTION + timedelta(days=1):%Y-%m-%d}"
+        raise UsageError(
+            f"The tenant '{slug}' was deleted, and messages about its files may still arrive. Use another slug, or "
+            f"this one from {again}."
+        )
     connection.execute("INSERT INTO organization (name) VALUES (%s) ON CONFLICT DO NOTHING", [organization])
     added = connection.execute(
         """
@@ -117,10 +129,49 @@ def insert_tenant(
         [slug, name or slug, organization],
     ).rowcount
     row: Any = connection.execute("SELECT id, slug FROM tenant WHERE slug = %s", [slug]).fetchone()
-    return Tenant(*row), added == 1
+    tenant = Tenant(*row)
+    if added == 1:
+        record(connection, tenant, by, "tenant added")
+    return tenant, added == 1
 
 
-def change_admins(cloud: Cloud, slug: str, *, added: Sequence[str] = (), removed: Sequence[str] = ()) -> list[str]:
+def time_of(connection: Connection) -> datetime:
+    """Return the server's time."""
+    ((now,),) = connection.execute("SELECT clock_timestamp()").fetchall()
+    return now  # type: ignore[no-any-return]  # the only column
+
+
+def record(
+    connection: Connection,
+    tenant: Tenant,
+    by: str,
+    action: str,
+    *,
+    target: object = None,
+    reason: str | None = None,
+    detail: Mapping[str, Any] | None = None,
+) -> None:
+    """Record a change of a tenant's setup in its audit trail, in the caller's transaction. Call it last."""
+    operation = audit.Operation(by, action, [str(target or tenant.id)], time_of(connection), reason, detail=detail)
+    audit.record(connection, tenant.id, operation)
+
+
+def _record_addresses(
+    connection: Connection, tenant: Tenant, by: str, action: str, added: Sequence[str], removed: Sequence[str]
+) -> None:
+    """Record added and removed addresses, keyed, because the audit trail holds no personal data."""
+    if not added and not removed:
+        return
+    detail = {
+        name: [audit.keyed(connection, tenant.id, address.lower().encode()).hex() for address in addresses]
+        for name, addresses in (("added", added), ("removed", removed))
+    }
+    record(connection, tenant, by, action, detail=detail)
+
+
+def change_admins(
+    cloud: Cloud, slug: str, *, added: Sequence[str] = (), removed: Sequence[str] = (), by: str = TOOL
+) -> list[str]:
     """Add and remove admins of a tenant, all or none. Returns the addresses of those that there are then.
 
     Addresses are kept in lower case: no mail server that people use tells them apart.
@@ -136,22 +187,29 @@ def change_admins(cloud: Cloud, slug: str, *, added: Sequence[str] = (), removed
             )
             if gone.rowcount == 0:
                 raise UsageError(f"'{address}' is no admin of '{slug}'.")
-        return insert_admins(connection, tenant, added)
+        return insert_admins(connection, tenant, added, removed, by=by)
 
 
-def insert_admins(connection: Connection, tenant: Tenant, added: Sequence[str]) -> list[str]:
-    """As `change_admins`, in a transaction of the owner."""
+def insert_admins(
+    connection: Connection, tenant: Tenant, added: Sequence[str], removed: Sequence[str] = (), *, by: str = TOOL
+) -> list[str]:
+    """Add admins and record the change with those removed before, in a transaction of the owner."""
     _check_addresses(added)
+    new = []
     for address in added:
-        connection.execute(
+        done = connection.execute(
             "INSERT INTO tenant_admin (tenant_id, email) VALUES (%s, %s) ON CONFLICT DO NOTHING",
             [tenant.id, address.lower()],
         )
+        new += [address] if done.rowcount else []
+    _record_addresses(connection, tenant, by, "admins changed", new, removed)
     rows = connection.execute("SELECT email FROM tenant_admin WHERE tenant_id = %s ORDER BY email", [tenant.id])
     return [email for (email,) in rows]
 
 
-def change_addresses(cloud: Cloud, slug: str, *, added: Sequence[str] = (), removed: Sequence[str] = ()) -> list[str]:
+def change_addresses(
+    cloud: Cloud, slug: str, *, added: Sequence[str] = (), removed: Sequence[str] = (), by: str = TOOL
+) -> list[str]:
     """Add and remove addresses by which mail finds a tenant, all or none. Returns those that there are then.
 
     Addresses are kept in lower case, as those of a mail are looked up.
@@ -168,25 +226,30 @@ def change_addresses(cloud: Cloud, slug: str, *, added: Sequence[str] = (), remo
             )
             if gone.rowcount == 0:
                 raise UsageError(f"'{address}' is no address of '{slug}'.")
-        return insert_addresses(connection, tenant, added)
+        return insert_addresses(connection, tenant, added, removed, by=by)
 
 
-def insert_addresses(connection: Connection, tenant: Tenant, added: Sequence[str]) -> list[str]:
-    """As `change_addresses`, in a transaction of the owner."""
+def insert_addresses(
+    connection: Connection, tenant: Tenant, added: Sequence[str], removed: Sequence[str] = (), *, by: str = TOOL
+) -> list[str]:
+    """Add mail addresses and record the change with those removed before, in a transaction of the owner."""
     _check_addresses(added)
+    new: list[str] = []
     for address in added:
         if recipients(f"To: <{address}>\r\n\r\n".encode()) != (address.lower(),):
             raise UsageError(f"'{address}' would be found in no mail: use one like invoices@in.example.com.")
-        connection.execute(
+        done = connection.execute(
             "INSERT INTO tenant_address (tenant_id, address) VALUES (%s, %s) ON CONFLICT DO NOTHING",
             [tenant.id, address.lower()],
         )
+        new += [address] if done.rowcount else []
         owner = connection.execute(
             "SELECT t.id, t.slug FROM tenant_address a JOIN tenant t ON t.id = a.tenant_id WHERE a.address = %s",
             [address.lower()],
         ).fetchall()
         if owner != [(tenant.id, tenant.slug)]:
             raise UsageError(f"'{address}' is an address of '{owner[0][1]}': remove it there first.")
+    _record_addresses(connection, tenant, by, "mail addresses changed", new, removed)
     rows = connection.execute("SELECT address FROM tenant_address WHERE tenant_id = %s ORDER BY address", [tenant.id])
     return [address for (address,) in rows]
 
@@ -235,10 +298,11 @@ def admins(
     *,
     added: Annotated[list[str] | None, typer.Option("--add", help="Add this e-mail address. May be repeated.")] = None,
     removed: Annotated[list[str] | None, typer.Option("--remove", help="Remove this one. May be repeated.")] = None,
+    by: By,
     as_json: Annotated[bool, typer.Option("--json", help="Print the addresses as JSON.")] = False,
 ) -> None:
     """Add, remove and list a tenant's admins: they get an e-mail when its work fails, where e-mail is set up."""
-    found = change_admins(Cloud.at(place_of(context.obj)), slug, added=added or (), removed=removed or ())
+    found = change_admins(Cloud.at(place_of(context.obj)), slug, added=added or (), removed=removed or (), by=by)
     if as_json:
         print_json(found)
     elif found:
@@ -256,13 +320,14 @@ def addresses(
     *,
     added: Annotated[list[str] | None, typer.Option("--add", help="Add this e-mail address. May be repeated.")] = None,
     removed: Annotated[list[str] | None, typer.Option("--remove", help="Remove this one. May be repeated.")] = None,
+    by: By,
     as_json: Annotated[bool, typer.Option("--json", help="Print the addresses as JSON.")] = False,
 ) -> None:
     """Add, remove and list the addresses by which mail finds a tenant.
 
     What came before its address was added is a dead letter: sent again, it finds the tenant.
     """
-    found = change_addresses(Cloud.at(place_of(context.obj)), slug, added=added or (), removed=removed or ())
+    found = change_addresses(Cloud.at(place_of(context.obj)), slug, added=added or (), removed=removed or (), by=by)
     if as_json:
         print_json(found)
     elif found:

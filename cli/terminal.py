@@ -1,6 +1,7 @@
 """How the command line speaks: tables and JSON on standard output, progress and remarks on standard error."""
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,9 @@ class Screen(Console):
         for segment in super().render(renderable, options):
             harmless = segment.control or all(letter.isprintable() or letter == "\n" for letter in segment.text)
             yield segment if harmless else Segment(_harmless(segment.text), segment.style)
+
+
+_NOT_ASCII = re.compile(r"[^\x00-\x7e]")
 
 
 def _harmless(text: str) -> str:
@@ -56,7 +60,8 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=1, default=str) + "\n"
+    text = json.dumps(value, ensure_ascii=False, indent=1, default=str)
+    return _NOT_ASCII.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text) + "\n"
 
 
 class Checklist:

@@ -7,7 +7,8 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from cli.failures import UsageError
-from cli.tenants import Tenant
+from cli.tenants import Tenant, record
+from counterfoil import audit
 from counterfoil.db import Connection
 from counterfoil.documents.variances import Key, Limits, Tolerance
 
@@ -84,9 +85,18 @@ def put(
         "evidence": None if evidence is None else Jsonb(evidence),
     }
     connection.execute(_PUT, values)
+    record(
+        connection,
+        tenant,
+        by,
+        "tolerance set",
+        target=wanted.key.value,
+        reason=reason,
+        detail=_detail(connection, tenant, wanted) | limits.record,
+    )
 
 
-def remove(connection: Connection, tenant: Tenant, unwanted: Tolerance) -> None:
+def remove(connection: Connection, tenant: Tenant, unwanted: Tolerance, by: str, reason: str | None) -> None:
     """Remove the tolerance of a key and scope.
 
     Raises:
@@ -95,6 +105,24 @@ def remove(connection: Connection, tenant: Tenant, unwanted: Tolerance) -> None:
     lock(connection, tenant)
     if not _remove(connection, tenant, unwanted):
         raise UsageError(f"'{tenant.slug}' has no tolerance of {unwanted.key} for {scope(unwanted)}.")
+    record(
+        connection,
+        tenant,
+        by,
+        "tolerance removed",
+        target=unwanted.key.value,
+        reason=reason,
+        detail=_detail(connection, tenant, unwanted),
+    )
+
+
+def _detail(connection: Connection, tenant: Tenant, tolerance: Tolerance) -> dict[str, Any]:
+    """Return supplier and article, keyed, because the audit trail holds no names."""
+    scope = {"supplier": tolerance.supplier, "article": tolerance.article}
+    return {
+        name: None if value is None else audit.keyed(connection, tenant.id, value.encode()).hex()
+        for name, value in scope.items()
+    }
 
 
 def _remove(connection: Connection, tenant: Tenant, unwanted: Tolerance) -> bool:

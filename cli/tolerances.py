@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated
 
@@ -72,7 +71,8 @@ def compute_anew(cloud: Cloud, tenant: Tenant) -> int:
         ids = [row[0] for row in connection.execute(_COMPUTED)]
     for start in range(0, len(ids), AT_ONCE):
         with cloud.database.tenant(tenant.id) as connection:
-            diagnostics.request(connection, tenant.id, ids[start : start + AT_ONCE], datetime.now(UTC))
+            sends = diagnostics.request(connection, tenant.id, ids[start : start + AT_ONCE], cloud.database.now())
+        cloud.send(sends)
     return len(ids)
 
 
@@ -128,7 +128,7 @@ def tolerances(  # noqa: PLR0913  # one for each option
             if key is not None:
                 tolerance_table.put(connection, tenant, change, by, reason)
             else:
-                tolerance_table.remove(connection, tenant, change)
+                tolerance_table.remove(connection, tenant, change, by, reason)
     elif accepted is not None:
         suggestions.put_in_force(cloud, tenant, accepted, by, reason)
     anew = compute_anew(cloud, tenant) if about is not None or accepted is not None else None

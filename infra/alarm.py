@@ -14,6 +14,8 @@ from infra.alarms import NAMESPACE, WATCHES, Scope, Severity, Watch
 from infra.workers import Row
 
 RUNBOOK = "docs/operations.md"
+SUPPRESSOR_WAIT = Duration.minutes(2)
+"""How long an alarm with a grace period waits for the deployment's metric, which CloudWatch shows with a delay."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,8 @@ class Rule:
     datapoints: int = 1
     """How many of the periods have to be above the threshold."""
     silence_counts: bool = False
+    grace_minutes: int = 0
+    """Time after a deployment during which it notifies no one."""
 
 
 class Bell:
@@ -38,9 +42,11 @@ class Bell:
     def __init__(self, scope: Construct, *, enforce_tls: bool, metric_math: bool) -> None:
         """Create the topics, to which only alarms of this account may publish.
 
-        Without `metric_math`, which the local cloud refuses, alarms that need it are left out: nobody is woken there.
+        Without `metric_math`, which the local cloud refuses, alarms that need it and grace periods are omitted.
         """
         self._metric_math = metric_math
+        self.graced: list[cloudwatch.CompositeAlarm] = []
+        """Alarms with a grace period, to be created after the deployment was counted."""
         self.topics = {severity: self._topic(scope, severity, enforce_tls=enforce_tls) for severity in Severity}
 
     @staticmethod
@@ -66,7 +72,7 @@ class Bell:
         """Create the alarm `rule` on `metric`."""
         if isinstance(metric, cloudwatch.MathExpression) and not self._metric_math:
             return
-        raised = cloudwatch.Alarm(
+        raised: cloudwatch.AlarmBase = cloudwatch.Alarm(
             scope,
             id_,
             alarm_name=f"counterfoil-{rule.name}",
@@ -82,7 +88,40 @@ class Bell:
                 else cloudwatch.TreatMissingData.NOT_BREACHING
             ),
         )
+        if rule.grace_minutes and self._metric_math:
+            raised = self._after_grace(scope, id_, raised, rule)
         raised.add_alarm_action(actions.SnsAction(self.topics[rule.severity]))
+
+    def _after_grace(
+        self, scope: Construct, id_: str, alarm: cloudwatch.AlarmBase, rule: Rule
+    ) -> cloudwatch.CompositeAlarm:
+        """Create an alarm that follows `alarm` except in the grace period."""
+        deployed = cloudwatch.Alarm(
+            scope,
+            f"{id_}Grace",
+            alarm_name=f"grace-counterfoil-{rule.name}",  # not listed among the alarms of the product
+            alarm_description=f"Suppresses counterfoil-{rule.name} for {rule.grace_minutes} minutes.",
+            metric=cloudwatch.Metric(
+                namespace=NAMESPACE, metric_name="Deployments", statistic="Sum", period=Duration.minutes(1)
+            ),
+            threshold=0,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            evaluation_periods=rule.grace_minutes,
+            datapoints_to_alarm=1,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        )
+        graced = cloudwatch.CompositeAlarm(
+            scope,
+            f"{id_}AfterGrace",
+            composite_alarm_name=f"counterfoil-{rule.name}-after-grace",
+            alarm_description=f"{rule.says} What to do: {RUNBOOK}#{rule.page}",
+            alarm_rule=cloudwatch.AlarmRule.from_alarm(alarm, cloudwatch.AlarmState.ALARM),
+            actions_suppressor=deployed,
+            actions_suppressor_wait_period=SUPPRESSOR_WAIT,
+            actions_suppressor_extension_period=SUPPRESSOR_WAIT,
+        )
+        self.graced.append(graced)
+        return graced
 
 
 def watch_over(scope: Construct, rows: Sequence[Row], bell: Bell, thresholds: Mapping[str, float]) -> None:
@@ -105,6 +144,7 @@ def watch_over(scope: Construct, rows: Sequence[Row], bell: Bell, thresholds: Ma
                     periods=watch.periods,
                     datapoints=watch.periods,
                     silence_counts=watch.silence_counts,
+                    grace_minutes=watch.grace_minutes,
                 ),
             )
 

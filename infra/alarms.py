@@ -10,6 +10,10 @@ from enum import StrEnum
 from infra.workers import Row
 
 NAMESPACE = "Counterfoil"
+LEAST_ENDED = 20
+"""Least volume of a failure rate: below it, one damaged file is a high rate."""
+ENDED = "FILL(m0, 0) + FILL(m1, 0)"
+"""Work items that failed or succeeded. CloudWatch has no data point where a count is zero."""
 LONGEST_TRY = 0.8
 """No try outlives its function: a duration is also too long at this share of the time-out."""
 
@@ -37,7 +41,10 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
-    """One alarm: it goes off when the value is above the threshold for `periods` in a row."""
+    """One alarm: it goes off when the value is above the threshold for `periods` in a row.
+
+    "For 5 minutes" is one period of 5 minutes and the statistic Minimum: a missed run of the watchdog hides nothing.
+    """
 
     name: str
     """Of its threshold and its page of the runbook too; in CloudWatch after `counterfoil-` and the worker's name."""
@@ -57,6 +64,9 @@ class Watch:
     severity: Severity = Severity.WARNING
     silence_counts: bool = False
     """Whether it goes off when nothing is measured, too."""
+    grace_minutes: int = 0
+    """Time after a deployment during which it notifies no one. Required where silence counts: nothing is measured until
+    the new functions run."""
 
     def threshold_for(self, row: Row | None, chosen: float | None) -> float:
         """The threshold of `row`'s alarm, where `chosen` is what the deployment says in the place of the default."""
@@ -83,45 +93,44 @@ WATCHES: tuple[Watch, ...] = (
         says="More than {threshold} pieces of work of {worker} wait for another try.",
         scope=Scope.WORKER,
         metrics=("WaitingForRetry",),
-        statistic="Maximum",
+        statistic="Minimum",
         threshold=1000,
-        periods=5,
+        minutes=5,
     ),
     Watch(
         name="oldest-pending",
         says="Work of {worker} is due for more than {threshold} s and was not started.",
         scope=Scope.WORKER,
         metrics=("OldestPendingSeconds",),
-        statistic="Maximum",
+        statistic="Minimum",
         threshold=3600,
-        periods=5,
+        minutes=5,
     ),
     Watch(
         name="queue-depth",
         says="More than {threshold} messages are in the queue of {worker}.",
         scope=Scope.WORKER,
         metrics=("QueueDepth",),
-        statistic="Maximum",
+        statistic="Minimum",
         threshold=1000,
-        periods=5,
+        minutes=5,
     ),
     Watch(
         name="retry-queue-depth",
         says="More than {threshold} messages are in the queue for retries of {worker}.",
         scope=Scope.RETRIES,
         metrics=("RetryQueueDepth",),
-        statistic="Maximum",
+        statistic="Minimum",
         threshold=1000,
-        periods=5,
+        minutes=5,
     ),
     Watch(
         name="failure-rate",
-        says="More than {threshold} % of the work that {worker} ended in 15 minutes has failed.",
+        says=f"More than {{threshold}} % of {LEAST_ENDED} or more work items of {{worker}} failed in 15 minutes.",
         scope=Scope.WORKER,
         metrics=("Failed", "Succeeded"),
         statistic="Sum",
-        # A count that is zero is not written: where nothing succeeds, there is no datapoint of success.
-        expression="100 * FILL(m0, 0) / (FILL(m0, 0) + FILL(m1, 0))",
+        expression=f"IF({ENDED} >= {LEAST_ENDED}, 100 * FILL(m0, 0) / ({ENDED}), 0)",
         threshold=1,
         minutes=15,
     ),
@@ -173,21 +182,21 @@ WATCHES: tuple[Watch, ...] = (
     ),
     Watch(
         name="dead-letters-per-minute",
-        says="More than {threshold} pieces of work ended as dead letters within a minute.",
-        scope=Scope.SUM,
-        metrics=("DeadLettersWritten",),
+        says="More than {threshold} work items were dead-lettered within one of the last five minutes.",
+        scope=Scope.ALL,
+        metrics=("DeadLettersPerMinute",),
         statistic="Maximum",
         threshold=10,
     ),
     Watch(
         name="dead-letter-rate",
-        says="For 10 minutes, more than {threshold} pieces of work a second have ended as dead letters.",
-        scope=Scope.SUM,
-        metrics=("DeadLettersWritten",),
-        statistic="Maximum",
-        expression="m0 / 60",
+        says="For 10 minutes, the five-minute rate of dead letters has been above {threshold} per second.",
+        scope=Scope.ALL,
+        metrics=("DeadLetterRate",),
+        statistic="Minimum",
         threshold=0.2,
-        periods=10,
+        minutes=5,
+        periods=2,
         severity=Severity.CRITICAL,
     ),
     Watch(
@@ -202,6 +211,15 @@ WATCHES: tuple[Watch, ...] = (
         periods=2,
     ),
     Watch(
+        name="returned-unattempted",
+        says="Messages reach a dead-letter queue without an attempt: its worker may crash at start.",
+        scope=Scope.ALL,
+        metrics=("ReturnedUnattempted",),
+        statistic="Sum",
+        threshold=0,
+        minutes=5,
+    ),
+    Watch(
         name="unsent-outbox",
         says="Messages that are due stay unsent, or the watchdog, which sends and counts them, does not run.",
         scope=Scope.ALL,
@@ -211,6 +229,23 @@ WATCHES: tuple[Watch, ...] = (
         periods=5,
         severity=Severity.CRITICAL,
         silence_counts=True,
+        grace_minutes=15,
+    ),
+    Watch(
+        name="uploads-without-event",
+        says="S3 events of uploads or mail were lost. The watchdog found the objects and enqueued their jobs.",
+        scope=Scope.ALL,
+        metrics=("UploadsWithoutEvent",),
+        statistic="Maximum",
+        threshold=0,
+    ),
+    Watch(
+        name="upload-listing",
+        says="The bucket was last listed completely more than {threshold} s ago, so lost uploads are found late.",
+        scope=Scope.ALL,
+        metrics=("UploadListingSeconds",),
+        statistic="Maximum",
+        threshold=86_400,
     ),
     Watch(
         name="notification-failures",
@@ -222,22 +257,38 @@ WATCHES: tuple[Watch, ...] = (
     ),
     Watch(
         name="failed-offers",
-        says="Of the people whose day of offers it is, more than {threshold} % have none, for theirs have failed.",
+        says="The offers of people have failed permanently for the day that it is where they are.",
         scope=Scope.ALL,
-        metrics=("OffersFailed", "OffersCompleted"),
+        metrics=("OffersFailed",),
         statistic="Maximum",
-        expression="100 * m0 / (m0 + m1)",
-        threshold=1,
-        minutes=5,
+        threshold=0,
+        severity=Severity.CRITICAL,
+    ),
+    Watch(
+        name="incomplete-offers",
+        says="An hour after their time, more than {threshold} % of the people of a date have no offers.",
+        scope=Scope.ALL,
+        metrics=("OffersIncompletePercent",),
+        statistic="Maximum",
+        threshold=0.1,  # 99.9 % of jobs are complete
+        severity=Severity.CRITICAL,
+    ),
+    Watch(
+        name="offers-duration",
+        says="The offers of 5 of 100 users take longer than {threshold} s.",
+        scope=Scope.ALL,
+        metrics=("OffersUserSeconds",),
+        statistic="Maximum",
+        threshold=30,
     ),
     Watch(
         name="late-offers",
         says="It is past 10:00, and more than {threshold} people are still without the offers of their day.",
         scope=Scope.ALL,
         metrics=("OffersLate",),
-        statistic="Maximum",
+        statistic="Minimum",
         threshold=0,
-        periods=5,
+        minutes=5,
         severity=Severity.CRITICAL,
     ),
     Watch(
@@ -251,6 +302,7 @@ WATCHES: tuple[Watch, ...] = (
         periods=2,
         severity=Severity.CRITICAL,
         silence_counts=True,
+        grace_minutes=120,
     ),
     Watch(
         name="duplicate-offers",

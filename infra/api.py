@@ -14,6 +14,7 @@ its own form, which cannot be changed. The description of the API has both.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 from urllib.parse import urlsplit
 
 from aws_cdk import Aws, Duration, RemovalPolicy
@@ -126,12 +127,25 @@ class Api(Construct):
         to_function = integrations.HttpLambdaIntegration("Function", function)
         api.add_routes(path="/api/{path+}", integration=to_function, authorizer=tokens)
         for path in CONSOLE_PATHS:
-            api.add_routes(
+            (route,) = api.add_routes(
                 path=path,
                 methods=[gateway.HttpMethod.GET],
                 integration=to_function,
                 authorizer=gateway.HttpNoneAuthorizer(),
             )
+        if at.emulator:
+            self._add_emulated_root(api, cast(gateway.CfnRoute, route.node.default_child))
+
+    def _add_emulated_root(self, api: gateway.HttpApi, pages: gateway.CfnRoute) -> None:
+        """Serve `/console/`: on AWS, `{path+}` also matches the empty rest, in the emulator it does not."""
+        gateway.CfnRoute(
+            self,
+            "EmulatedRoot",
+            api_id=api.api_id,
+            route_key="GET /console/",
+            authorization_type=pages.authorization_type,
+            target=pages.target,
+        )
 
     def _people(self, consoles: Sequence[str], at: Address, *, keep: bool) -> People:
         pool = cognito.UserPool(

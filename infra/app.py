@@ -11,6 +11,7 @@ from aws_cdk import App, CliCredentialsStackSynthesizer
 from infra.context import Deployment
 from infra.data import DataStack
 from infra.database import LocalDatabase
+from infra.inventory import INVENTORY_THRESHOLDS
 from infra.network import NetworkStack
 from infra.outside import Outside
 from infra.packaging import LAMBDA, Package, this_machine
@@ -40,7 +41,9 @@ def build(app: App, dependencies: Package) -> None:
         "dependencies": dependencies,
         "outside": outside,
         "settings": {**LOCAL_SETTINGS, **wanted.settings} if local else wanted.settings,
-        "thresholds": wanted.alarms,
+        "thresholds": {**(INVENTORY_THRESHOLDS if wanted.inventory else {}), **wanted.alarms},
+        "retention": wanted.retention,
+        "inventory": wanted.inventory,
         "secret_arn": wanted.secret_arn,
         "mail_domain": wanted.mail_domain,
         "issuer": wanted.issuer,

@@ -8,6 +8,8 @@
 | `timeout` | local: seconds that shorten the time-out of every worker with a queue |
 | `settings` | a JSON object of environment variables for every function, each a string |
 | `alarms` | a JSON object of thresholds by the name of the alarm |
+| `retention` | AWS: a JSON object of days by prefix of the uploads bucket, and `noncurrent` for replaced versions |
+| `inventory` | AWS: `true` where the watchdog reads S3 Inventory instead of listing the uploads bucket |
 | `secretArn` | AWS: a secret of Secrets Manager to use, in the place of one that the deployment makes |
 | `slack` | AWS: `true` where notifications go to a Slack webhook, whose address the secret holds or is to hold |
 | `issuer`, `audience` | whose tokens the API takes, both or neither: else a Cognito user pool is made for them |
@@ -25,6 +27,7 @@ from aws_cdk import App
 
 from infra.alarms import THRESHOLDS
 from infra.api import Issuer
+from infra.retention import NONCURRENT, UNBOUNDED
 
 PROVIDERS = ("anthropic", "openai", "bedrock")
 EMBEDDING_PROVIDERS = ("openai", "bedrock")
@@ -40,6 +43,7 @@ OF_THE_STACK = frozenset(
         "DATABASE_URL",
         "DATABASE_USER",
         "DEAD_LETTER_SOURCES",
+        "INVENTORY_BUCKET",
         "MAPPINGS",
         "QUEUES",
         "QUEUE_URLS",
@@ -95,14 +99,18 @@ TUNABLE = frozenset(
         "OFFERS_REPEAT_DAYS",
         "OFFERS_SHARD_USERS",
         "PROTECTION_SECONDS",
+        "READS_AT_ONCE",
+        "READS_PER_SECOND",
         "RETRY_BASE_DELAY_SECONDS",
         "RETRY_EXPONENTIAL_BASE",
         "RETRY_JITTER_MAX_SECONDS",
+        "REDELIVERY_MAX_ATTEMPTS",
         "RETRY_MAX_ATTEMPTS",
         "RETRY_MAX_DELAY_SECONDS",
         "RETRY_REDELIVER_DELAYS_SECONDS",
         "WATCHDOG_RESEND_AFTER_SECONDS",
         "WATCHDOG_UNSENT_AFTER_SECONDS",
+        "WATCHDOG_UPLOAD_AFTER_SECONDS",
         "DLQ_RETENTION_DAYS",
         "WEBHOOK_ALLOWLIST",
     }
@@ -128,6 +136,9 @@ class Deployment:
     timeout: int | None
     settings: Mapping[str, str]
     alarms: Mapping[str, float]
+    retention: Mapping[str, int]
+    """Days by prefix, or NONCURRENT."""
+    inventory: bool
     secret_arn: str | None
     slack: bool
     webhooks: bool
@@ -153,6 +164,9 @@ class Deployment:
         webhooks = _flag("webhooks", read("webhooks"))
         if stage == "aws" and not webhooks and settings.get("HTTP_REQUESTS", "").lower() in _TRUE:
             raise ContextError("HTTP_REQUESTS needs a way to the internet, which -c webhooks=true makes: add it")
+        inventory = _flag("inventory", read("inventory"))
+        if inventory and stage == "local":
+            raise ContextError("The context 'inventory' is for AWS: the local cloud has no S3 Inventory")
         return cls(
             stage=stage,
             database_url=read("databaseUrl"),
@@ -160,6 +174,8 @@ class Deployment:
             timeout=_timeout(stage, read("timeout")),
             settings=settings,
             alarms=_thresholds(_object("alarms", read("alarms"))),
+            retention=_retention(_object("retention", read("retention"))),
+            inventory=inventory,
             secret_arn=_arn(read("secretArn")),
             slack=_flag("slack", read("slack")),
             webhooks=webhooks,
@@ -263,4 +279,14 @@ def _thresholds(given: Mapping[str, Any]) -> dict[str, float]:
             )
         if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
             raise ContextError(f"The threshold of {name!r} must be a number, 0 or more, and is {value!r}")
+    return dict(given)
+
+
+def _retention(given: Mapping[str, Any]) -> dict[str, int]:
+    known = (*UNBOUNDED, NONCURRENT)
+    for name, days in given.items():
+        if name not in known:
+            raise ContextError(f"{name!r} has no retention to set: use one of {', '.join(known)}")
+        if isinstance(days, bool) or not isinstance(days, int) or days < 1:
+            raise ContextError(f"The retention of {name!r} must be whole days, 1 or more, and is {days!r}")
     return dict(given)

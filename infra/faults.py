@@ -116,7 +116,7 @@ def _faults_of_sending(by_name: Mapping[str, Row], row: Row) -> Iterator[str]:
 
 
 def _faults_of_reach(row: Row) -> Iterator[str]:
-    for name in ("reads", "writes", "removes", "admits"):
+    for name in ("reads", "lists", "writes", "removes", "erases", "admits"):
         for prefix in getattr(row, name):
             if prefix.startswith("/") or not prefix.endswith("/"):
                 yield f"write the prefix {prefix!r} in {name} without a leading and with a trailing slash"

@@ -17,10 +17,12 @@ from infra.alarm import Bell, watch_over
 from infra.api import Address, Api, Issuer
 from infra.database import Database
 from infra.faults import validate
+from infra.inventory import inventory_of
 from infra.mail import Inbox
 from infra.network import NetworkStack
 from infra.outside import Outside
 from infra.packaging import Package, Target
+from infra.retention import lifecycle_rules
 from infra.worker import RETRY_SUFFIX, Queues, Surroundings, Worker, output
 from infra.workers import ANNOUNCED, FedBy, Row, dependent, queue_rows
 
@@ -41,6 +43,10 @@ class Stage:
     settings: Mapping[str, str] = field(default_factory=dict)
     thresholds: Mapping[str, float] = field(default_factory=dict)
     """Of alarms, where they differ from the default."""
+    retention: Mapping[str, int] = field(default_factory=dict)
+    """Days by prefix of the uploads bucket, where they differ from the default."""
+    inventory: bool = False
+    """AWS: whether the watchdog reads S3 Inventory instead of listing the uploads bucket."""
     secret_arn: str | None = None
     """A secret that exists already."""
     issuer: Issuer | None = None
@@ -75,6 +81,7 @@ class PipelineStack(Stack):
             rows=tuple(rows),
             queues=self.queues,
             uploads=self.uploads,
+            inventory=inventory_of(self, self.uploads) if stage.inventory else None,
             database=stage.database,
             network=stage.network,
             layers=self._layers(),
@@ -90,7 +97,7 @@ class PipelineStack(Stack):
         watch_over(self, queue_rows(rows), around.bell, stage.thresholds)
         self._schedule()
         self._serve()
-        self._migrate_first()
+        self._migrate_first(around.bell)
         self._receive_mail()
         self._outputs(rows)
 
@@ -118,26 +125,7 @@ class PipelineStack(Stack):
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             enforce_ssl=on_aws,
             removal_policy=RemovalPolicy.RETAIN if on_aws else RemovalPolicy.DESTROY,
-            # A payload lives as long as its task, however long nobody decides about a dead letter, and no rule knows
-            # that: the watchdog deletes. What it deleted goes for good here.
-            lifecycle_rules=[
-                s3.LifecycleRule(
-                    id="payloads-of-tasks",
-                    prefix="tasks/",
-                    noncurrent_version_expiration=Duration.days(1),
-                    expired_object_delete_marker=True,
-                ),
-                # The watchdog deletes exports after a week. Those of a tenant who is gone it does not know any more.
-                s3.LifecycleRule(
-                    id="exports-of-dead-letters",
-                    prefix="dead-letters/",
-                    expiration=Duration.days(8),
-                    noncurrent_version_expiration=Duration.days(1),
-                    abort_incomplete_multipart_upload_after=Duration.days(2),
-                ),
-            ]
-            if on_aws
-            else None,
+            lifecycle_rules=lifecycle_rules(self._stage.retention) if on_aws else None,
         )
         resource = bucket.node.default_child
         assert isinstance(resource, s3.CfnBucket)
@@ -295,8 +283,11 @@ class PipelineStack(Stack):
             inbox = Inbox(self, "Inbox", domain=self._stage.mail_domain, bucket=self.uploads)
             output(self, "MailExchanger", inbox.exchanger)
 
-    def _migrate_first(self) -> None:
-        """Run what the deployment feeds before any other function gets its new code, and again whenever it changed."""
+    def _migrate_first(self, bell: Bell) -> None:
+        """Run migrations before any other function gets its new code.
+
+        Alarms with a grace period are created after it, because it counts the deployment.
+        """
         first = [worker for worker in self.workers.values() if worker.row.fed_by is FedBy.DEPLOYMENT]
         others = [worker.function for worker in self.workers.values() if worker not in first]
         for worker in first:
@@ -305,7 +296,7 @@ class PipelineStack(Stack):
                 f"{worker.row.logical_name}Trigger",
                 handler=worker.function,
                 timeout=Duration.seconds(worker.row.timeout),
-                execute_before=others,
+                execute_before=[*others, *bell.graced],
             )
 
     def _outputs(self, rows: Sequence[Row]) -> None:

@@ -35,6 +35,9 @@ RETRY_SUFFIX = "-retry"
 """Of the name of a queue for retries, behind that of its worker's queue."""
 BATCHED = ("sqs:SendMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility")
 CONSUME = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"]
+ERASE = ["s3:DeleteObjectVersion", "s3:AbortMultipartUpload"]
+DELETE_LOCALLY = "s3:DeleteObject"
+"""Right that the local cloud requires to delete a version in a batch."""
 READ = ["s3:GetObject", "s3:GetObjectVersion"]
 """An upload is read in the version that its event names: a later one under the same key is another upload."""
 TRACE = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
@@ -102,6 +105,8 @@ class Surroundings:
     rows: tuple[Row, ...]
     queues: Mapping[str, Queues]
     uploads: s3.IBucket
+    inventory: s3.IBucket | None
+    """The bucket of S3 Inventory, if the deployment has it."""
     database: Database
     network: NetworkStack | None
     """None in the local cloud, where functions are processes of the same machine."""
@@ -223,6 +228,8 @@ class Worker(Construct):
             environment["WEBHOOKS"] = "true"
         if row.uses_bucket:
             environment["UPLOADS_BUCKET"] = around.uploads.bucket_name
+        if row.lists and around.inventory is not None:
+            environment["INVENTORY_BUCKET"] = around.inventory.bucket_name
         return {**environment, **around.database.environment(row)}
 
     def _role(self) -> iam.Role:
@@ -274,17 +281,36 @@ class Worker(Construct):
                 ["s3:AbortMultipartUpload"],
                 [around.uploads.arn_for_objects(f"{prefix}*") for prefix in row.writes if prefix in row.removes],
             ),
+            (
+                ERASE if around.network else [*ERASE, DELETE_LOCALLY],
+                [around.uploads.arn_for_objects(f"{prefix}*") for prefix in row.erases],
+            ),
+            (["s3:ListBucketMultipartUploads"], [around.uploads.bucket_arn] if row.erases else []),
             (TRACE, ["*"] if around.network else []),
             (
                 ["secretsmanager:GetSecretValue"],
                 [around.secret_arn] if around.secret_arn and around.outside.needs_secret(row) else [],
             ),
         ]
-        return [
+        statements = [
             iam.PolicyStatement(actions=self._as_asked_for(actions), resources=resources)
             for actions, resources in granted
             if resources
         ]
+        if row.lists:
+            listed = {"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in row.lists]}}
+            statements.append(
+                iam.PolicyStatement(
+                    actions=["s3:ListBucketVersions"], resources=[around.uploads.bucket_arn], conditions=listed
+                )
+            )
+        if row.lists and around.inventory is not None:
+            inventory = around.inventory
+            statements += [
+                iam.PolicyStatement(actions=["s3:ListBucket"], resources=[inventory.bucket_arn]),
+                iam.PolicyStatement(actions=["s3:GetObject"], resources=[inventory.arn_for_objects("*")]),
+            ]
+        return statements
 
     def _as_asked_for(self, actions: list[str]) -> list[str]:
         """The local cloud asks for the right to a batch call by the call's own name, AWS by that of the single call."""

@@ -33,6 +33,8 @@ MAX_BATCHING_WINDOW = 300
 
 ANNOUNCED = ("uploads/", "inbox/")
 """Prefixes of the uploads bucket whose new objects become messages to the workers that S3 feeds."""
+PREFIXES = (*ANNOUNCED, "attachments/", "children/", "tasks/", "dead-letters/", "exports/")
+"""Every prefix of the uploads bucket."""
 EVERY_QUEUE = ("*",)
 """In `sends_to`: every worker that has a queue, those of later rows too."""
 
@@ -93,10 +95,14 @@ class Row:
     """Workers whose queues get its messages, besides its own queue, where parked work returns to."""
     reads: tuple[str, ...] = ()
     """Prefixes of the uploads bucket that it may read."""
+    lists: tuple[str, ...] = ()
+    """Prefixes of the uploads bucket whose object versions it may list."""
     writes: tuple[str, ...] = ()
     """Prefixes of the uploads bucket that it may write; no event announces what is written there."""
     removes: tuple[str, ...] = ()
     """Prefixes of the uploads bucket that it may delete from, and give up what it has half written."""
+    erases: tuple[str, ...] = ()
+    """Prefixes of the uploads bucket whose object versions it may delete."""
     admits: tuple[str, ...] = ()
     """Prefixes of the uploads bucket that it may let others upload to."""
     database_user: DatabaseUser = "counterfoil_worker"
@@ -141,7 +147,7 @@ class Row:
     @property
     def uses_bucket(self) -> bool:
         """Whether it has business with the uploads bucket."""
-        return bool(self.reads or self.writes or self.removes or self.admits)
+        return any((self.reads, self.lists, self.writes, self.removes, self.erases, self.admits))
 
     @property
     def has_queue(self) -> bool:
@@ -165,7 +171,7 @@ WORKERS: tuple[Row, ...] = (
         does="reads what arrived in the uploads bucket, drops duplicates, creates sources and documents",
         fed_by=FedBy.S3_EVENTS,
         timeout=120,
-        memory=2048,  # two mails at once, each of up to 500 MB where it is made for the purpose
+        memory=2048,  # two mails of up to 40 MiB at once, each with a parser of up to 700 MiB
         reserved_concurrency=10,
         maximum_concurrency=10,
         batch_size=5,
@@ -299,8 +305,10 @@ WORKERS: tuple[Row, ...] = (
         memory=512,
         reserved_concurrency=1,
         sends_to=EVERY_QUEUE,
+        lists=PREFIXES,
         writes=("dead-letters/",),
         removes=("tasks/", "dead-letters/"),
+        erases=PREFIXES,
         database_user="counterfoil_keeper",
         measures_queues=True,
         calls_out=("llm", "notifications"),

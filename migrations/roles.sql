@@ -2,10 +2,13 @@
 -- and are applied before them, every time: each statement may run again without effect.
 --
 --   counterfoil_owner     owns every table; migrations run as it. Row-level security binds it too (FORCE).
---   counterfoil_delivery  cannot log in. Sees the life cycle of every tenant's work, and none of its content.
+--   counterfoil_delivery  cannot log in. Sees the life cycle of every tenant's work, and none of its content, with one
+--                         exception: task_messages() composes messages of tasks with their payloads, because this role
+--                         sends them. A payload is open to it, and so to the keeper, while an outbox row names its task.
 --   counterfoil_worker    the functions that touch documents. Sees one tenant for each transaction, and takes the
 --                         delivery role only by saying so (SET LOCAL ROLE), to claim a batch of several tenants' work.
 --   counterfoil_keeper    the functions that look after delivery itself (watchdog, dead_letters): the delivery role, always.
+--                         It may insert outbox rows, so it can read the payload of any task.
 
 DO $roles$
 DECLARE
@@ -34,7 +37,9 @@ GRANT counterfoil_owner TO CURRENT_USER WITH INHERIT TRUE, SET TRUE;
 
 DO $grants$
 BEGIN
-    EXECUTE format('GRANT CONNECT, CREATE, TEMPORARY ON DATABASE %I TO counterfoil_owner', current_database());
+    EXECUTE format('GRANT CONNECT, CREATE ON DATABASE %I TO counterfoil_owner', current_database());
+    -- A temporary table would be a table of the caller's own, with triggers of its choice. No function needs one.
+    EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC, counterfoil_owner', current_database());
     -- On RDS, a role that holds rds_iam signs in with a short-lived IAM token and has no password.
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'rds_iam') THEN
         GRANT rds_iam TO counterfoil_worker, counterfoil_keeper;

@@ -5,6 +5,52 @@ CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public;
 
 COMMENT ON EXTENSION vector IS 'vector data type and ivfflat and hnsw access methods';
 
+CREATE FUNCTION public.begin_object_erasure(erased uuid, at timestamp with time zone, OUT before timestamp with time zone, OUT needed text[]) RETURNS SETOF record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+DECLARE
+    callers_tenant text := current_setting('counterfoil.tenant', true);
+    second CONSTANT interval := '1 second';  -- S3 dates objects in whole seconds
+    erasure object_erasure;
+BEGIN
+    SELECT * INTO STRICT erasure FROM object_erasure WHERE id = erased;
+    PERFORM set_config('counterfoil.tenant', coalesce(erasure.tenant::text, ''), true);
+    before := erasure.modified_before;
+    IF starts_with(erasure.key, 'attachments/') THEN
+        before := least(before, at - second);
+        IF EXISTS (
+            SELECT FROM acquisition_job j
+            WHERE j.tenant_id = erasure.tenant AND j.status = 'in-progress' AND j.claimed_at <= before + second
+        ) THEN
+            RETURN;
+        END IF;
+    END IF;
+    needed := ARRAY(SELECT needed_versions(erasure.bucket, erasure.key, '{}'));  -- after the attempts: they may commit
+    PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
+    RETURN NEXT;
+END
+$$;
+
+CREATE FUNCTION public.begin_tenant_erasure(erased_slug text, at timestamp with time zone, OUT hash bytea, OUT chain_number bigint, OUT chain_hash bytea) RETURNS SETOF record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+DECLARE
+    erased uuid;
+BEGIN
+    UPDATE tenant t SET slug = 'erased-' || t.id, name = '' WHERE t.slug = erased_slug RETURNING t.id INTO erased;
+    IF erased IS NULL THEN
+        RETURN;
+    END IF;
+    hash := hash_of_slug(erased_slug);
+    INSERT INTO tenant_erasure (slug_hash, id, slug, requested_at, due_at) VALUES (hash, erased, erased_slug, at, at);
+    DELETE FROM tenant_address WHERE tenant_id = erased;
+    SELECT h.number, h.hash INTO chain_number, chain_hash FROM audit_head h WHERE h.tenant_id = erased;
+    RETURN NEXT;
+END
+$$;
+
 CREATE FUNCTION public.count_dead_letters() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'public', 'pg_temp'
@@ -84,6 +130,7 @@ CREATE FUNCTION public.date_end_of_shard() RETURNS trigger
     AS $$
 BEGIN
     NEW.ended_at := CASE WHEN NEW.status IN ('succeeded', 'failed') THEN clock_timestamp() END;
+    NEW.seconds := CASE WHEN NEW.status = 'succeeded' THEN extract(epoch FROM NEW.ended_at - OLD.claimed_at) END;
     RETURN NEW;
 END
 $$;
@@ -98,6 +145,257 @@ CREATE FUNCTION public.duplicate_offers(since timestamp with time zone) RETURNS 
         SELECT count(*) - least(count(DISTINCT o.candidate_id), max(o.rank)) AS twice
         FROM offers o WHERE o.date = served.date AND o.user_id = served.user_id
     ) AS of_user
+$$;
+
+CREATE FUNCTION public.end_object_erasure(erased uuid, at timestamp with time zone) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+    UPDATE acquisition_job j SET key = '(erased)/' || j.id, version = NULL
+    FROM object_erasure o
+    WHERE o.id = erased AND (j.bucket, j.key) = (o.bucket, o.key) AND j.reason = 'The file was erased.'
+      AND (o.version IS NULL OR o.version = j.version);
+    UPDATE object_erasure SET due_at = modified_before, failures = 0 WHERE id = erased AND modified_before > at;
+    DELETE FROM object_erasure WHERE id = erased AND modified_before <= at;
+$$;
+
+CREATE FUNCTION public.erase_dead_letters(job_ids uuid[]) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+    DELETE FROM notification WHERE job_id = ANY(job_ids)
+        AND tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid;
+    DELETE FROM dead_letter WHERE job_id = ANY(job_ids)
+        AND tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid;
+$$;
+
+CREATE FUNCTION public.erase_documents(ids uuid[], at timestamp with time zone, stale_until timestamp with time zone, OUT jobs uuid[], OUT retained integer) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+DECLARE
+    tenant uuid := nullif(current_setting('counterfoil.tenant', true), '')::uuid;
+    holding uuid[];
+    spent uuid[];
+BEGIN
+    holding := ARRAY(
+        SELECT source_id FROM document_removal WHERE document_id = ANY(ids) AND tenant_id = tenant
+        UNION SELECT source_id FROM document_copy WHERE document_id = ANY(ids) AND tenant_id = tenant
+        UNION SELECT s.id FROM document_removal r
+            JOIN source s ON s.tenant_id = r.tenant_id AND s.content_hash = r.content_hash
+            WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
+        UNION SELECT s.id FROM unnest(ids) AS gone (id)
+            JOIN source s ON s.parts @> jsonb_build_array(jsonb_build_object('document', gone.id))
+            WHERE s.tenant_id = tenant
+    );
+    spent := ARRAY(
+        SELECT s.id FROM source s WHERE s.id = ANY(holding)
+          AND NOT EXISTS (SELECT FROM document d WHERE d.source_id = s.id)
+          AND NOT EXISTS (SELECT FROM document_copy c JOIN document d ON d.id = c.document_id WHERE c.source_id = s.id)
+          AND NOT EXISTS (
+              SELECT FROM jsonb_array_elements(coalesce(s.parts, '[]')) AS part
+              JOIN document d ON d.id = (part ->> 'document')::uuid
+          )
+          -- Of a document that was replaced, the file is retained with its trail.
+          AND NOT EXISTS (
+              SELECT FROM document_removal r
+              WHERE r.source_id = s.id AND r.document_id <> ALL(ids) AND r.file_name <> '(erased)'
+          )
+    );
+    jobs := ARRAY(SELECT job_id FROM source WHERE id = ANY(spent));
+    retained := cardinality(holding) - cardinality(spent);
+    WITH file AS (
+        SELECT j.bucket, j.key, j.version FROM acquisition_job j WHERE j.id = ANY(jobs)
+        UNION
+        SELECT bucket, key, version FROM document_removal WHERE document_id = ANY(ids) AND tenant_id = tenant
+        UNION
+        SELECT bucket, key, version FROM document_copy WHERE document_id = ANY(ids) AND tenant_id = tenant
+    ), needed AS (
+        -- Other files may have been uploaded under the same key: then the versions of theirs stay.
+        SELECT f.*, EXISTS (
+            SELECT FROM acquisition_job j WHERE (j.bucket, j.key) = (f.bucket, f.key) AND j.tenant_id IS NOT NULL
+              AND j.id <> ALL(jobs) AND j.reason IS DISTINCT FROM 'The file was erased.'
+        ) OR EXISTS (SELECT FROM needed_versions(f.bucket, f.key, ids)) AS is_shared, EXISTS (
+            SELECT FROM acquisition_job j WHERE (j.bucket, j.key) = (f.bucket, f.key) AND j.tenant_id IS NOT NULL
+              AND j.version IS NOT DISTINCT FROM f.version
+              AND j.id <> ALL(jobs) AND j.reason IS DISTINCT FROM 'The file was erased.'
+        ) OR EXISTS (
+            SELECT FROM needed_versions(f.bucket, f.key, ids) AS needed (version)
+            WHERE needed.version IS NULL OR f.version IS NULL OR needed.version = f.version
+        ) AS is_needed FROM file f
+    ), wanted AS (
+        SELECT bucket, key, CASE WHEN is_shared THEN version END AS version,
+               CASE WHEN starts_with(key, 'attachments/') THEN stale_until ELSE at END AS modified_before
+        FROM needed WHERE NOT is_needed
+        UNION
+        SELECT r.bucket, format('children/%s/%s/', r.tenant_id, r.document_id), NULL, stale_until
+        FROM document_removal r WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
+        UNION
+        SELECT r.bucket, format('exports/%s/%s/documents/%s.%s', t.slug, d.prefix, r.document_id, ending), NULL, at
+        FROM document_removal r JOIN tenant t ON t.id = r.tenant_id
+        JOIN destination d ON d.tenant_id = r.tenant_id AND d.kind = 's3'
+        CROSS JOIN unnest(ARRAY['json', 'csv']) AS ending
+        WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
+    )
+    INSERT INTO object_erasure (bucket, key, tenant, version, modified_before, due_at)
+    SELECT DISTINCT ON (bucket, key, version) bucket, key, tenant, version, modified_before, at FROM wanted
+    ON CONFLICT (bucket, key, version)
+        DO UPDATE SET modified_before = excluded.modified_before, due_at = excluded.due_at;
+
+    DELETE FROM output_job j USING destination d
+    WHERE d.id = j.destination_id AND d.disabled_at IS NOT NULL AND j.tenant_id = tenant
+      AND (j.subject_id = ANY(ids) OR j.subject = 'cluster' AND EXISTS (
+          SELECT FROM unnest(ids) AS gone (id)
+          WHERE j.payload -> 'documents' @> jsonb_build_array(jsonb_build_object('id', gone.id))
+      ));
+    DELETE FROM document_replacement
+    WHERE tenant_id = tenant AND (document_id = ANY(ids) OR successor = ANY(ids)
+        OR EXISTS (SELECT FROM source s WHERE s.id = ANY(spent) AND (s.bucket, s.key) =
+                   (document_replacement.bucket, document_replacement.key)));
+    DELETE FROM work_attempt WHERE work_id = ANY(ids || jobs) AND tenant_id = tenant;
+    -- The rows stay: an event that is delivered again finds the work ended. The key goes with the objects.
+    UPDATE acquisition_job SET status = NULL, error = NULL, reason = 'The file was erased.'
+    WHERE id = ANY(jobs) AND tenant_id = tenant;
+    DELETE FROM source WHERE id = ANY(spent) AND tenant_id = tenant;
+    UPDATE source s SET parts = (
+        SELECT jsonb_agg(CASE WHEN (part ->> 'document')::uuid = ANY(ids)
+                              THEN part || '{"name": "(erased)", "sha256": null}' ELSE part END ORDER BY place)
+        FROM jsonb_array_elements(s.parts) WITH ORDINALITY AS listed (part, place)
+    ) WHERE s.id = ANY(holding) AND s.tenant_id = tenant AND s.parts IS NOT NULL AND jsonb_array_length(s.parts) > 0;
+    -- The hash keeps an erased document from being read again out of a file that stays.
+    UPDATE document_removal SET file_name = '(erased)', key = '(erased)', version = NULL, reason = NULL
+    WHERE document_id = ANY(ids) AND tenant_id = tenant;
+    UPDATE document_copy SET file_name = '(erased)', key = '(erased)', version = NULL
+    WHERE document_id = ANY(ids) AND tenant_id = tenant;
+END
+$$;
+
+CREATE FUNCTION public.erase_judgements(ids uuid[]) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+    DELETE FROM judgement j USING judgement_candidate c
+    WHERE c.candidate_id = ANY(ids) AND (j.document_id, j.question) = (c.document_id, c.question)
+      AND j.tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid
+$$;
+
+CREATE FUNCTION public.erase_late_uploads(buckets text[], keys text[], slugs text[], at timestamp with time zone) RETURNS SETOF text
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+    WITH late AS (
+        SELECT DISTINCT u.bucket, u.key FROM unnest(buckets, keys, slugs) AS u (bucket, key, slug)
+        JOIN tenant_erasure e ON e.slug_hash = hash_of_slug(u.slug)
+    ), owed AS (
+        INSERT INTO object_erasure (bucket, key, modified_before, due_at) SELECT bucket, key, at, at FROM late
+        ON CONFLICT (bucket, key, version)
+            DO UPDATE SET modified_before = excluded.modified_before, due_at = excluded.due_at
+    )
+    SELECT DISTINCT key FROM late
+$$;
+
+CREATE FUNCTION public.erase_tenant(erased uuid) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+DECLARE
+    callers_tenant text := current_setting('counterfoil.tenant', true);
+    organization_id uuid;
+BEGIN
+    PERFORM FROM tenant_erasure WHERE id = erased FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    PERFORM set_config('counterfoil.tenant', erased::text, true);
+    DELETE FROM tenant t WHERE t.id = erased RETURNING t.organization_id INTO organization_id;
+    IF FOUND THEN
+        UPDATE tenant_erasure SET row_count = row_count + 1 WHERE id = erased;
+        DELETE FROM organization o WHERE o.id = organization_id
+            AND NOT EXISTS (SELECT FROM tenant t WHERE t.organization_id = o.id);
+    END IF;
+    PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
+END
+$$;
+
+CREATE FUNCTION public.erase_tenant_rows(erased uuid, of_table name, at_most integer) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $_$
+DECLARE
+    callers_tenant text := current_setting('counterfoil.tenant', true);
+    page bigint;
+    pages bigint;
+    here text := 'tenant_id = $1';
+    deleted bigint;
+    is_locked boolean := false;
+    is_finished boolean := true;
+BEGIN
+    SELECT CASE WHEN next_table = of_table THEN next_page ELSE 0 END INTO page
+    FROM tenant_erasure WHERE id = erased FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN true;
+    END IF;
+    IF of_table NOT IN (SELECT tenant_tables()) THEN
+        RAISE EXCEPTION 'table % has no rows of tenants', of_table;
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_policies WHERE tablename = of_table AND policyname = 'erasing') THEN
+        RAISE EXCEPTION 'table % has no policy "erasing"', of_table;
+    END IF;
+    PERFORM set_config('counterfoil.tenant', erased::text, true);
+    IF NOT EXISTS (
+        SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+        WHERE i.indrelid = format('%I', of_table)::regclass AND a.attname = 'tenant_id'
+          AND i.indpred IS NULL AND i.indisvalid
+    ) THEN
+        pages := pg_relation_size(format('%I', of_table)::regclass) / current_setting('block_size')::integer;
+        here := here || format(' AND ctid >= ''(%s,0)'' AND ctid < ''(%s,0)''', page, page + at_most);
+        is_finished := page + at_most >= pages;
+    END IF;
+    IF of_table = 'destination' THEN
+        DELETE FROM breaker b USING destination d WHERE d.tenant_id = erased AND b.name = 'destination:' || d.id;
+    END IF;
+    IF of_table = 'acquisition_job' THEN
+        WITH gone AS (
+            DELETE FROM acquisition_job WHERE ctid = ANY(ARRAY(
+                SELECT ctid FROM acquisition_job WHERE tenant_id = erased LIMIT at_most FOR UPDATE SKIP LOCKED
+            )) RETURNING bucket, key
+        ), mails AS (
+            SELECT DISTINCT bucket, key FROM gone WHERE starts_with(key, 'inbox/') AND NOT EXISTS (
+                SELECT FROM acquisition_job other WHERE (other.bucket, other.key) = (gone.bucket, gone.key)
+                  AND other.tenant_id <> erased AND other.reason IS DISTINCT FROM 'The file was erased.'
+            )
+        ), owed AS (
+            INSERT INTO object_erasure (bucket, key, modified_before) SELECT bucket, key, now() FROM mails
+            ON CONFLICT DO NOTHING
+        ), unassigned AS (
+            UPDATE acquisition_job j SET status = NULL, error = NULL, reason = 'The file was erased.'
+            FROM mails WHERE (j.bucket, j.key) = (mails.bucket, mails.key) AND j.tenant_id IS NULL
+        )
+        SELECT count(*) INTO deleted FROM gone;
+    ELSE
+        EXECUTE format(
+            'WITH gone AS (DELETE FROM %1$I WHERE ctid = ANY(ARRAY(SELECT ctid FROM %1$I WHERE %2$s
+             LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING 1) SELECT count(*) FROM gone', of_table, here
+        ) INTO deleted USING erased, at_most;
+    END IF;
+    IF deleted < at_most THEN
+        EXECUTE format('SELECT EXISTS (SELECT FROM %I WHERE %s)', of_table, here) INTO is_locked USING erased;
+        page := page + CASE WHEN is_locked THEN 0 ELSE at_most END;
+    ELSE
+        is_finished := false;
+    END IF;
+    UPDATE tenant_erasure SET row_count = row_count + deleted, next_table = of_table, next_page = page WHERE id = erased;
+    PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
+    RETURN CASE WHEN NOT is_locked THEN is_finished END;
+END
+$_$;
+
+CREATE FUNCTION public.find_tenant_erasure(erased_slug text, OUT requested_at timestamp with time zone, OUT row_count bigint, OUT object_count bigint, OUT finished_at timestamp with time zone) RETURNS SETOF record
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+    SELECT requested_at, row_count, object_count, finished_at FROM tenant_erasure
+    WHERE slug_hash = hash_of_slug(erased_slug)
 $$;
 
 CREATE FUNCTION public.follow_audit() RETURNS trigger
@@ -190,6 +488,11 @@ CREATE FUNCTION public.hand_over_parts(leaving uuid) RETURNS SETOF uuid
     RETURNING d.id;
 $$;
 
+CREATE FUNCTION public.hash_of_slug(slug text) RETURNS bytea
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$ SELECT sha256(salt || convert_to(slug, 'UTF8')) FROM audit_salt_of_nobody $$;
+
 CREATE FUNCTION public.leave_payload() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
@@ -198,6 +501,21 @@ BEGIN
     INSERT INTO payload_removal (key, tenant_id, due_at) VALUES (OLD.payload_key, OLD.tenant_id, now());
     RETURN NULL;
 END
+$$;
+
+CREATE FUNCTION public.needed_versions(of_bucket text, of_key text, ids uuid[]) RETURNS SETOF text
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+    WITH own AS (SELECT nullif(current_setting('counterfoil.tenant', true), '')::uuid AS id)
+    SELECT d.version FROM own JOIN document d ON d.tenant_id = own.id
+    WHERE (d.bucket, d.key) = (of_bucket, of_key) AND d.id <> ALL(ids)
+    UNION
+    SELECT r.version FROM own JOIN document_removal r ON r.tenant_id = own.id
+    WHERE (r.bucket, r.key) = (of_bucket, of_key) AND r.document_id <> ALL(ids)
+    UNION
+    SELECT c.version FROM own JOIN document_copy c ON c.tenant_id = own.id
+    WHERE (c.bucket, c.key) = (of_bucket, of_key) AND c.document_id <> ALL(ids)
 $$;
 
 CREATE FUNCTION public.next_dead_letter_version() RETURNS trigger
@@ -209,7 +527,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION public.packed_person(user_id uuid, born date, gender text, seeks text[], min_age integer, max_age integer, latitude double precision, longitude double precision, reach_km integer, traits real[]) RETURNS bytea
+CREATE FUNCTION public.packed_person(user_id uuid, external_id uuid, born date, gender text, seeks text[], min_age integer, max_age integer, latitude double precision, longitude double precision, reach_km integer, traits real[]) RETURNS bytea
     LANGUAGE plpgsql IMMUTABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -226,7 +544,7 @@ BEGIN
         tail := set_byte(tail, i - 1, CASE WHEN traits[i] = 'NaN' THEN 128 ELSE
             round(127 * greatest(-1, least(1, coalesce(traits[i], 0))))::integer & 255 END);
     END LOOP;
-    RETURN uuid_send(user_id)
+    RETURN uuid_send(user_id) || uuid_send(external_id)
         || int4send(round(unit * cosd(latitude) * cosd(longitude))::integer)
         || int4send(round(unit * cosd(latitude) * sind(longitude))::integer)
         || int4send(round(unit * sind(latitude))::integer)
@@ -241,6 +559,12 @@ CREATE FUNCTION public.refuse_audit_change() RETURNS trigger
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
 BEGIN
+    IF TG_OP = 'DELETE' AND EXISTS (
+        SELECT FROM tenant_erasure WHERE id = CASE TG_LEVEL
+            WHEN 'ROW' THEN OLD.tenant_id ELSE nullif(current_setting('counterfoil.tenant', true), '')::uuid END
+    ) THEN
+        RETURN OLD;
+    END IF;
     RAISE EXCEPTION 'the audit trail is only added to' USING ERRCODE = 'insufficient_privilege';
 END
 $$;
@@ -377,6 +701,33 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION public.tenant_tables() RETURNS SETOF name
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+    WITH RECURSIVE tenants AS (
+        SELECT c.oid, c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
+        WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r'
+    ), depth AS (
+        SELECT oid, 0 AS depth FROM tenants
+        UNION
+        SELECT f.conrelid, d.depth + 1 FROM depth d JOIN pg_constraint f ON f.confrelid = d.oid AND f.contype = 'f'
+            AND f.conrelid <> f.confrelid AND d.depth < 20
+    )
+    SELECT t.relname FROM depth d JOIN tenants t USING (oid) GROUP BY t.relname
+    ORDER BY t.relname = 'payload_removal', max(d.depth) DESC, t.relname
+$$;
+
+CREATE FUNCTION public.unassigned_attempts(of_worker text, of_work uuid, most integer) RETURNS TABLE(revision integer, number integer, began_at timestamp with time zone, ended_at timestamp with time zone, outcome text, error_type text, error text, next_attempt_at timestamp with time zone, trace_id text)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    AS $$
+    SELECT a.revision, a.number, a.began_at, a.ended_at, a.outcome, a.error_type, a.error, a.next_attempt_at, a.trace_id
+    FROM work_attempt a
+    WHERE a.work_id = of_work AND a.worker = of_worker AND a.tenant_id IS NULL
+    ORDER BY a.ended_at DESC, a.id DESC LIMIT most
+$$;
+
 CREATE FUNCTION public.words_of(said text) RETURNS SETOF text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -409,7 +760,7 @@ CREATE TABLE public.acquisition_job (
     bucket text NOT NULL,
     key text NOT NULL,
     version text,
-    sequencer text NOT NULL,
+    sequencer text,
     size bigint NOT NULL,
     created_at timestamp with time zone NOT NULL,
     status text DEFAULT 'pending'::text,
@@ -482,6 +833,8 @@ CREATE TABLE public.change_allowance (
     user_hash bytea,
     tokens double precision NOT NULL,
     counted_at timestamp with time zone NOT NULL,
+    purpose text DEFAULT 'change'::text NOT NULL,
+    CONSTRAINT change_allowance_purpose_check CHECK ((purpose = ANY (ARRAY['change'::text, 'read'::text]))),
     CONSTRAINT change_allowance_tokens_check CHECK ((tokens >= (0)::double precision)),
     CONSTRAINT change_allowance_user_hash_check CHECK ((octet_length(user_hash) = 32))
 );
@@ -545,7 +898,22 @@ CREATE TABLE public.cluster_diagnostics (
     send_number integer DEFAULT 0 NOT NULL,
     returns integer DEFAULT 0 NOT NULL,
     reason text,
+    cluster_status text,
+    supplier text,
+    supplier_key text COLLATE pg_catalog."C",
+    order_numbers text[],
+    currency text,
+    amount_ordered numeric,
+    amount_delivered numeric,
+    amount_billed numeric,
+    amount_at_stake numeric,
+    at_stake_order double precision GENERATED ALWAYS AS ((amount_at_stake)::double precision) STORED,
+    waiting_since timestamp with time zone,
+    documents integer,
     CONSTRAINT cluster_diagnostics_check CHECK (((outcome IS NULL) = (result IS NULL))),
+    CONSTRAINT cluster_diagnostics_check1 CHECK ((num_nulls(cluster_status, amount_at_stake, waiting_since, documents) = ANY (ARRAY[0, 4]))),
+    CONSTRAINT cluster_diagnostics_check2 CHECK (((cluster_status IS NULL) = (result IS NULL))),
+    CONSTRAINT cluster_diagnostics_cluster_status_check CHECK ((cluster_status = ANY (ARRAY['exception'::text, 'needs-review'::text, 'disputed'::text, 'incomplete'::text, 'accepted'::text, 'matched'::text]))),
     CONSTRAINT cluster_diagnostics_outcome_check CHECK ((outcome = ANY (ARRAY['matched'::text, 'within-tolerance'::text, 'exception'::text, 'incomplete'::text]))),
     CONSTRAINT cluster_diagnostics_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'succeeded'::text, 'failed'::text])))
 );
@@ -1137,6 +1505,17 @@ CREATE TABLE public.notification (
 
 ALTER TABLE ONLY public.notification FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.object_erasure (
+    id uuid DEFAULT uuidv7() NOT NULL,
+    bucket text NOT NULL,
+    key text NOT NULL,
+    tenant uuid,
+    version text,
+    modified_before timestamp with time zone NOT NULL,
+    due_at timestamp with time zone DEFAULT now() NOT NULL,
+    failures integer DEFAULT 0 NOT NULL
+);
+
 CREATE TABLE public.offer_pool (
     id uuid NOT NULL,
     tenant_id uuid NOT NULL,
@@ -1182,7 +1561,8 @@ CREATE TABLE public.offer_shard (
     send_number integer DEFAULT 0 NOT NULL,
     returns integer DEFAULT 0 NOT NULL,
     reason text,
-    CONSTRAINT offer_shard_check CHECK ((octet_length(people) = (60 * cardinality(users)))),
+    seconds double precision,
+    CONSTRAINT offer_shard_check CHECK ((octet_length(people) = (76 * cardinality(users)))),
     CONSTRAINT offer_shard_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'succeeded'::text, 'failed'::text]))),
     CONSTRAINT offer_shard_users_check CHECK ((cardinality(users) > 0))
 );
@@ -1308,7 +1688,8 @@ CREATE TABLE public.profile (
     reach_km integer NOT NULL,
     traits real[] DEFAULT '{}'::real[] NOT NULL,
     changed_at timestamp with time zone NOT NULL,
-    packed bytea GENERATED ALWAYS AS (public.packed_person(user_id, born, gender, seeks, min_age, max_age, latitude, longitude, reach_km, traits)) STORED NOT NULL,
+    external_id uuid NOT NULL,
+    packed bytea GENERATED ALWAYS AS (public.packed_person(user_id, external_id, born, gender, seeks, min_age, max_age, latitude, longitude, reach_km, traits)) STORED NOT NULL,
     CONSTRAINT profile_born_check CHECK (((born >= '1900-01-01'::date) AND (born <= '2100-01-01'::date))),
     CONSTRAINT profile_check CHECK (((max_age >= min_age) AND (max_age <= 120))),
     CONSTRAINT profile_gender_check CHECK ((gender = ANY (ARRAY['woman'::text, 'man'::text, 'nonbinary'::text]))),
@@ -1328,6 +1709,7 @@ CREATE TABLE public.profile_block (
     blocked_id uuid NOT NULL,
     tenant_id uuid NOT NULL,
     created_at timestamp with time zone NOT NULL,
+    blocked_external_id uuid NOT NULL,
     CONSTRAINT profile_block_check CHECK ((blocked_id <> user_id))
 );
 
@@ -1382,6 +1764,13 @@ CREATE TABLE public.source (
     message_id text,
     parts jsonb,
     refusal text,
+    spf text,
+    dkim text,
+    dmarc text,
+    hold text,
+    content_hash bytea,
+    CONSTRAINT source_content_hash_check CHECK ((octet_length(content_hash) = 32)),
+    CONSTRAINT source_hold_check CHECK ((hold = ANY (ARRAY['held'::text, 'released'::text, 'rejected'::text]))),
     CONSTRAINT source_kind_check CHECK ((kind = ANY (ARRAY['upload'::text, 'mail'::text])))
 );
 
@@ -1395,7 +1784,7 @@ CREATE TABLE public.task (
     payload_key text,
     payload_hash bytea NOT NULL,
     max_retry integer NOT NULL,
-    idempotency_key text,
+    idempotency_key text NOT NULL,
     user_id text,
     created_at timestamp with time zone NOT NULL,
     result jsonb,
@@ -1441,6 +1830,8 @@ CREATE TABLE public.tenant (
     name text NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     audit_salt bytea DEFAULT (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())) NOT NULL,
+    dmarc_policy text DEFAULT 'hold'::text NOT NULL,
+    CONSTRAINT tenant_dmarc_policy_check CHECK ((dmarc_policy = ANY (ARRAY['hold'::text, 'reject'::text, 'accept'::text]))),
     CONSTRAINT tenant_slug_check CHECK ((slug ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text))
 );
 
@@ -1463,6 +1854,27 @@ CREATE TABLE public.tenant_admin (
 );
 
 ALTER TABLE ONLY public.tenant_admin FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.tenant_erasure (
+    slug_hash bytea NOT NULL,
+    id uuid,
+    slug text,
+    requested_at timestamp with time zone NOT NULL,
+    row_count bigint DEFAULT 0 NOT NULL,
+    object_count bigint DEFAULT 0 NOT NULL,
+    cleared_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    due_at timestamp with time zone NOT NULL,
+    failures integer DEFAULT 0 NOT NULL,
+    next_table name,
+    next_page bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT tenant_erasure_check CHECK ((num_nulls(id, slug) =
+CASE
+    WHEN (finished_at IS NULL) THEN 0
+    ELSE 2
+END)),
+    CONSTRAINT tenant_erasure_slug_hash_check CHECK ((octet_length(slug_hash) = 32))
+);
 
 CREATE TABLE public.tolerance (
     id uuid DEFAULT uuidv7() NOT NULL,
@@ -1490,6 +1902,33 @@ CREATE TABLE public.tolerance (
 );
 
 ALTER TABLE ONLY public.tolerance FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.upload_event_check (
+    bucket text NOT NULL,
+    counted_until timestamp with time zone NOT NULL
+);
+
+CREATE TABLE public.upload_inventory (
+    bucket text NOT NULL,
+    prefix text NOT NULL,
+    manifest text,
+    checksum text,
+    files_read integer NOT NULL,
+    rows_read bigint NOT NULL,
+    begun_at timestamp with time zone NOT NULL,
+    is_complete boolean NOT NULL,
+    complete_since timestamp with time zone NOT NULL
+);
+
+CREATE TABLE public.upload_listing (
+    bucket text NOT NULL,
+    prefix text NOT NULL,
+    key_marker text,
+    version_marker text,
+    begun_at timestamp with time zone NOT NULL,
+    is_complete boolean NOT NULL,
+    complete_since timestamp with time zone
+);
 
 CREATE TABLE public.variance_decision (
     id bigint NOT NULL,
@@ -1552,9 +1991,6 @@ CREATE UNLOGGED TABLE public.work_ended (
 ALTER TABLE ONLY public.work_ended FORCE ROW LEVEL SECURITY;
 
 ALTER TABLE ONLY public.acquisition_job
-    ADD CONSTRAINT acquisition_job_object UNIQUE NULLS NOT DISTINCT (bucket, key, sequencer, tenant_id);
-
-ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.acquisition_job
@@ -1573,7 +2009,7 @@ ALTER TABLE ONLY public.breaker
     ADD CONSTRAINT breaker_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY public.change_allowance
-    ADD CONSTRAINT change_allowance_tenant_id_user_hash_key UNIQUE NULLS NOT DISTINCT (tenant_id, user_hash);
+    ADD CONSTRAINT change_allowance_tenant_id_user_hash_purpose_key UNIQUE NULLS NOT DISTINCT (tenant_id, user_hash, purpose);
 
 ALTER TABLE ONLY public.chat_message
     ADD CONSTRAINT chat_message_job_id_role_key UNIQUE (job_id, role);
@@ -1716,6 +2152,12 @@ ALTER TABLE ONLY public.notification
 ALTER TABLE ONLY public.notification
     ADD CONSTRAINT notification_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.object_erasure
+    ADD CONSTRAINT object_erasure_bucket_key_version_key UNIQUE NULLS NOT DISTINCT (bucket, key, version);
+
+ALTER TABLE ONLY public.object_erasure
+    ADD CONSTRAINT object_erasure_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.offer_pool
     ADD CONSTRAINT offer_pool_pkey PRIMARY KEY (id);
 
@@ -1761,6 +2203,9 @@ ALTER TABLE ONLY public.profile_block
 ALTER TABLE ONLY public.profile
     ADD CONSTRAINT profile_pkey PRIMARY KEY (user_id);
 
+ALTER TABLE ONLY public.profile
+    ADD CONSTRAINT profile_tenant_id_external_id_key UNIQUE (tenant_id, external_id);
+
 ALTER TABLE ONLY public.queue_minute
     ADD CONSTRAINT queue_minute_tenant_id_worker_minute_key UNIQUE NULLS NOT DISTINCT (tenant_id, worker, minute);
 
@@ -1797,6 +2242,12 @@ ALTER TABLE ONLY public.tenant_address
 ALTER TABLE ONLY public.tenant_admin
     ADD CONSTRAINT tenant_admin_pkey PRIMARY KEY (tenant_id, email);
 
+ALTER TABLE ONLY public.tenant_erasure
+    ADD CONSTRAINT tenant_erasure_id_key UNIQUE (id);
+
+ALTER TABLE ONLY public.tenant_erasure
+    ADD CONSTRAINT tenant_erasure_pkey PRIMARY KEY (slug_hash);
+
 ALTER TABLE ONLY public.tenant
     ADD CONSTRAINT tenant_pkey PRIMARY KEY (id);
 
@@ -1809,19 +2260,38 @@ ALTER TABLE ONLY public.tolerance
 ALTER TABLE ONLY public.tolerance
     ADD CONSTRAINT tolerance_tenant_id_key_supplier_article_key UNIQUE NULLS NOT DISTINCT (tenant_id, key, supplier, article);
 
+ALTER TABLE ONLY public.upload_event_check
+    ADD CONSTRAINT upload_event_check_pkey PRIMARY KEY (bucket);
+
+ALTER TABLE ONLY public.upload_inventory
+    ADD CONSTRAINT upload_inventory_pkey PRIMARY KEY (bucket, prefix);
+
+ALTER TABLE ONLY public.upload_listing
+    ADD CONSTRAINT upload_listing_pkey PRIMARY KEY (bucket, prefix);
+
 ALTER TABLE ONLY public.variance_decision
     ADD CONSTRAINT variance_decision_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.work_attempt
     ADD CONSTRAINT work_attempt_pkey PRIMARY KEY (id);
 
+CREATE INDEX acquisition_job_failed ON public.acquisition_job USING btree (tenant_id, created_at DESC, id DESC) WHERE (status = 'failed'::text);
+
+CREATE UNIQUE INDEX acquisition_job_object ON public.acquisition_job USING btree (bucket, key, COALESCE(version, sequencer), tenant_id) NULLS NOT DISTINCT;
+
 CREATE INDEX acquisition_job_status ON public.acquisition_job USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
+
+CREATE INDEX acquisition_job_without_event ON public.acquisition_job USING btree (created_at) WHERE (sequencer IS NULL);
 
 CREATE INDEX chat_session_by_use ON public.chat_session USING btree (used_at);
 
 CREATE INDEX chat_session_by_user ON public.chat_session USING btree (tenant_id, user_id, created_at DESC, id DESC);
 
-CREATE INDEX cluster_diagnostics_outcome ON public.cluster_diagnostics USING btree (tenant_id, outcome);
+CREATE INDEX cluster_diagnostics_by_age ON public.cluster_diagnostics USING btree (tenant_id, cluster_status, waiting_since, id);
+
+CREATE INDEX cluster_diagnostics_by_amount ON public.cluster_diagnostics USING btree (tenant_id, cluster_status, at_stake_order, id);
+
+CREATE INDEX cluster_diagnostics_by_supplier ON public.cluster_diagnostics USING btree (tenant_id, supplier_key);
 
 CREATE INDEX cluster_diagnostics_status ON public.cluster_diagnostics USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
@@ -1835,21 +2305,27 @@ CREATE INDEX dead_letter_by_settlement ON public.dead_letter USING btree (resolv
 
 CREATE INDEX dead_letter_by_status ON public.dead_letter USING btree (status, dlq_timestamp DESC);
 
+CREATE INDEX dead_letter_by_tenant ON public.dead_letter USING btree (tenant_id);
+
 CREATE INDEX dead_letter_by_type ON public.dead_letter USING btree (task_type, status);
 
 CREATE INDEX dead_letter_count_by_hour ON public.dead_letter_count USING btree (tenant_id, fingerprint, hour) INCLUDE (number) WHERE (hour IS NOT NULL);
 
 CREATE INDEX dead_letter_count_by_state ON public.dead_letter_count USING btree (tenant_id, fingerprint, task_type, status) INCLUDE (number, last_at) WHERE (hour IS NULL);
 
+CREATE INDEX dead_letter_count_by_tenant ON public.dead_letter_count USING btree (tenant_id);
+
 CREATE INDEX dead_letter_count_to_add ON public.dead_letter_count USING btree (tenant_id, fingerprint) WHERE (NOT is_sum);
 
-CREATE INDEX dead_letter_export_by_tenant ON public.dead_letter_export USING btree (tenant_id) WHERE (state = 'writing'::text);
+CREATE INDEX dead_letter_export_by_tenant ON public.dead_letter_export USING btree (tenant_id);
 
 CREATE INDEX dead_letter_export_past_keeping ON public.dead_letter_export USING btree (expires_at);
 
 CREATE INDEX dead_letter_export_to_write ON public.dead_letter_export USING btree (leased_until NULLS FIRST) WHERE (state = 'writing'::text);
 
 CREATE INDEX dead_letter_kept ON public.dead_letter USING btree (kept_until, resolved_at) WHERE (kept_until IS NOT NULL);
+
+CREATE INDEX dead_letter_of_file ON public.dead_letter USING btree (work_id) WHERE ((worker = 'acquisition'::text) AND (purged_at IS NULL));
 
 CREATE INDEX dead_letter_operation_by_tenant ON public.dead_letter_operation USING btree (tenant_id, requested_at DESC, id DESC);
 
@@ -1879,6 +2355,8 @@ CREATE UNIQUE INDEX destination_secret_newest ON public.destination_secret USING
 
 CREATE INDEX document_by_cluster ON public.document USING btree (tenant_id, cluster_id);
 
+CREATE INDEX document_by_key ON public.document USING btree (tenant_id, key);
+
 CREATE UNIQUE INDEX document_by_parent ON public.document USING btree (parent_id, first_page) WHERE (parent_id IS NOT NULL);
 
 CREATE INDEX document_by_receipt ON public.document USING btree (tenant_id, received_at, id);
@@ -1886,6 +2364,8 @@ CREATE INDEX document_by_receipt ON public.document USING btree (tenant_id, rece
 CREATE INDEX document_by_source ON public.document USING btree (source_id);
 
 CREATE INDEX document_copy_by_document ON public.document_copy USING btree (document_id);
+
+CREATE INDEX document_copy_by_key ON public.document_copy USING btree (tenant_id, key);
 
 CREATE UNIQUE INDEX document_copy_by_parent ON public.document_copy USING btree (parent_id, first_page) WHERE (parent_id IS NOT NULL);
 
@@ -1896,6 +2376,8 @@ CREATE INDEX document_embedding_by_text ON public.document_embedding USING btree
 CREATE INDEX document_key_by_key ON public.document_key USING btree (tenant_id, type, key) INCLUDE (document_id);
 
 CREATE INDEX document_match_by_b ON public.document_match USING btree (b);
+
+CREATE INDEX document_removal_by_key ON public.document_removal USING btree (tenant_id, key);
 
 CREATE INDEX document_removal_by_parent ON public.document_removal USING btree (parent_id) WHERE (parent_id IS NOT NULL);
 
@@ -1941,15 +2423,25 @@ CREATE INDEX matchmaking_jobs_of_shard ON public.matchmaking_jobs USING btree (s
 
 CREATE INDEX notice_by_age ON public.notice USING btree (created_at);
 
+CREATE INDEX notice_by_tenant ON public.notice USING btree (tenant_id);
+
+CREATE INDEX notice_delivery_by_tenant ON public.notice_delivery USING btree (tenant_id);
+
 CREATE INDEX notice_delivery_owed ON public.notice_delivery USING btree (channel, next_attempt_at) WHERE ((sent_at IS NULL) AND (abandoned_at IS NULL));
 
 CREATE INDEX notification_by_notice ON public.notification USING btree (notice_id, created_at);
 
+CREATE INDEX notification_by_tenant ON public.notification USING btree (tenant_id);
+
 CREATE INDEX notification_untold ON public.notification USING btree (tenant_id, fingerprint, created_at) WHERE (notice_id IS NULL);
+
+CREATE INDEX object_erasure_by_due ON public.object_erasure USING btree (due_at);
 
 CREATE INDEX offer_pool_by_age ON public.offer_pool USING btree (date);
 
 CREATE INDEX offer_pool_by_time ON public.offer_pool USING btree (tenant_id, offered_at, id);
+
+CREATE INDEX offer_shard_by_tenant ON public.offer_shard USING btree (tenant_id);
 
 CREATE INDEX offer_shard_status ON public.offer_shard USING btree (status) WHERE (status = ANY (ARRAY['pending'::text, 'in-progress'::text]));
 
@@ -1958,6 +2450,8 @@ CREATE INDEX offer_shard_with_people ON public.offer_shard USING btree (date) WH
 CREATE INDEX operation_by_tenant ON public.operation USING btree (tenant_id, requested_at);
 
 CREATE INDEX operation_running ON public.operation USING btree (requested_at) WHERE (state = 'running'::text);
+
+CREATE INDEX outbox_by_tenant ON public.outbox USING btree (tenant_id);
 
 CREATE INDEX outbox_sent ON public.outbox USING btree (sent_at) WHERE (sent_at IS NOT NULL);
 
@@ -1969,13 +2463,21 @@ CREATE INDEX output_job_status ON public.output_job USING btree (status) WHERE (
 
 CREATE INDEX payload_removal_by_due ON public.payload_removal USING btree (due_at);
 
+CREATE INDEX profile_block_by_tenant ON public.profile_block USING btree (tenant_id);
+
 CREATE INDEX profile_block_of ON public.profile_block USING btree (blocked_id);
 
 CREATE INDEX profile_by_zone ON public.profile USING btree (tenant_id, timezone, user_id) WHERE is_active;
 
 CREATE INDEX queue_minute_by_age ON public.queue_minute USING btree (minute);
 
+CREATE INDEX source_by_content ON public.source USING btree (tenant_id, content_hash) WHERE (content_hash IS NOT NULL);
+
+CREATE INDEX source_by_hold ON public.source USING btree (tenant_id, hold, received_at, id) WHERE (hold IS NOT NULL);
+
 CREATE INDEX source_by_message ON public.source USING btree (tenant_id, md5(((message_id || ' '::text) || COALESCE(sender, ''::text)))) WHERE ((message_id IS NOT NULL) AND (refusal IS NULL));
+
+CREATE INDEX source_by_part ON public.source USING gin (parts jsonb_path_ops) WHERE (parts IS NOT NULL);
 
 CREATE INDEX task_by_age ON public.task USING btree (tenant_id, created_at DESC, id DESC);
 
@@ -1992,6 +2494,8 @@ CREATE INDEX tenant_address_by_tenant ON public.tenant_address USING btree (tena
 CREATE INDEX variance_decision_by_document ON public.variance_decision USING btree (document_id, id);
 
 CREATE INDEX work_attempt_by_age ON public.work_attempt USING btree (ended_at);
+
+CREATE INDEX work_attempt_by_tenant ON public.work_attempt USING btree (tenant_id);
 
 CREATE INDEX work_attempt_by_work ON public.work_attempt USING btree (work_id, worker, ended_at);
 
@@ -2034,6 +2538,10 @@ CREATE TRIGGER leave_payload AFTER DELETE ON public.task FOR EACH ROW WHEN ((old
 CREATE TRIGGER refuse BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit_entry FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_audit_change();
 
 CREATE TRIGGER refuse BEFORE DELETE OR TRUNCATE ON public.audit_head FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_audit_change();
+
+CREATE TRIGGER refuse_deletion BEFORE DELETE ON public.audit_entry FOR EACH ROW EXECUTE FUNCTION public.refuse_audit_change();
+
+CREATE TRIGGER refuse_deletion BEFORE DELETE ON public.audit_head FOR EACH ROW EXECUTE FUNCTION public.refuse_audit_change();
 
 CREATE TRIGGER take_payload_away AFTER UPDATE OF payload_key ON public.task FOR EACH ROW WHEN (((old.payload_key IS NOT NULL) AND (new.payload_key IS DISTINCT FROM old.payload_key))) EXECUTE FUNCTION public.leave_payload();
 
@@ -2317,6 +2825,8 @@ CREATE POLICY delivery ON public.destination FOR SELECT TO counterfoil_delivery 
 
 CREATE POLICY delivery ON public.document TO counterfoil_delivery USING (true) WITH CHECK (true);
 
+CREATE POLICY delivery ON public.document_removal FOR SELECT TO counterfoil_delivery USING (true);
+
 CREATE POLICY delivery ON public.document_review TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.ingestion_job TO counterfoil_delivery USING (true) WITH CHECK (true);
@@ -2334,6 +2844,8 @@ CREATE POLICY delivery ON public.outbox TO counterfoil_delivery USING (true) WIT
 CREATE POLICY delivery ON public.output_job TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.queue_minute TO counterfoil_delivery USING (true) WITH CHECK (true);
+
+CREATE POLICY delivery ON public.source FOR SELECT TO counterfoil_delivery USING (true);
 
 CREATE POLICY delivery ON public.task TO counterfoil_delivery USING (true) WITH CHECK (true);
 
@@ -2370,6 +2882,128 @@ ALTER TABLE public.document_review ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.document_word ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY due ON public.payload_removal TO counterfoil_keeper USING ((due_at < now())) WITH CHECK (false);
+
+CREATE POLICY erasing ON public.acquisition_job TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.audit_entry TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.audit_head TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.change_allowance TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.chat_message TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.chat_session TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.cluster_diagnostics TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.dead_letter TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.dead_letter_audit TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.dead_letter_count TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.dead_letter_export TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.dead_letter_group TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.dead_letter_operation TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.dead_letter_operation_item TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.dead_letter_purge TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.dead_letter_word TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.destination TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.destination_secret TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.document TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.document_copy TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.document_embedding TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.document_key TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.document_match TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.document_removal TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.document_replacement TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.document_review TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.document_word TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.idempotency TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.ingestion_job TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.judgement TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.judgement_candidate TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.key_loss TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.llm_call TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.llm_day TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.match_decision TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.matchmaking_jobs TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.notice TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.notice_delivery TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.notification TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.offer_pool TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.offer_shard TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.offers TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.operation TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.outbox TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.output_job TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.payload_removal TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.profile TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.profile_block TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.queue_minute TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.reading TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.source TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.task TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.task_allowance TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.tenant_address TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.tenant_admin TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.tolerance TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.variance_decision TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.work_attempt TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.work_ended TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing_shared ON public.acquisition_job FOR SELECT TO counterfoil_owner USING (true);
+
+CREATE POLICY erasing_unassigned ON public.acquisition_job FOR UPDATE TO counterfoil_owner USING (((tenant_id IS NULL) OR (reason = 'The file was erased.'::text))) WITH CHECK ((reason = 'The file was erased.'::text));
 
 CREATE POLICY everybodys ON public.change_allowance TO counterfoil_delivery USING ((tenant_id IS NULL)) WITH CHECK ((tenant_id IS NULL));
 
@@ -2571,6 +3205,8 @@ CREATE POLICY own_tenant ON public.work_attempt TO counterfoil_worker USING ((te
 
 CREATE POLICY own_tenant ON public.work_ended TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant_settings ON public.tenant FOR UPDATE TO counterfoil_worker USING ((id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY past_keeping ON public.chat_session TO counterfoil_keeper USING ((used_at < (now() - '90 days'::interval))) WITH CHECK (false);
 
 CREATE POLICY past_keeping ON public.dead_letter AS RESTRICTIVE FOR DELETE TO counterfoil_keeper USING (((status <> 'pending'::text) AND ((purged_at < (now() - '7 days'::interval)) OR (purged_at IS NULL))));
@@ -2604,6 +3240,8 @@ ALTER TABLE public.profile_block ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.queue_minute ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.reading ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY recording ON public.audit_entry FOR INSERT TO counterfoil_owner WITH CHECK (true);
 
 CREATE POLICY removal ON public.document TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -2647,8 +3285,38 @@ CREATE POLICY writing ON public.document_word TO counterfoil_owner USING (true) 
 
 GRANT ALL ON SCHEMA public TO counterfoil_owner;
 
+REVOKE ALL ON FUNCTION public.begin_object_erasure(erased uuid, at timestamp with time zone, OUT before timestamp with time zone, OUT needed text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.begin_object_erasure(erased uuid, at timestamp with time zone, OUT before timestamp with time zone, OUT needed text[]) TO counterfoil_keeper;
+
+REVOKE ALL ON FUNCTION public.begin_tenant_erasure(erased_slug text, at timestamp with time zone, OUT hash bytea, OUT chain_number bigint, OUT chain_hash bytea) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.begin_tenant_erasure(erased_slug text, at timestamp with time zone, OUT hash bytea, OUT chain_number bigint, OUT chain_hash bytea) TO counterfoil_delivery;
+
 REVOKE ALL ON FUNCTION public.duplicate_offers(since timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.duplicate_offers(since timestamp with time zone) TO counterfoil_delivery;
+
+REVOKE ALL ON FUNCTION public.end_object_erasure(erased uuid, at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.end_object_erasure(erased uuid, at timestamp with time zone) TO counterfoil_keeper;
+
+REVOKE ALL ON FUNCTION public.erase_dead_letters(job_ids uuid[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.erase_dead_letters(job_ids uuid[]) TO counterfoil_worker;
+
+REVOKE ALL ON FUNCTION public.erase_documents(ids uuid[], at timestamp with time zone, stale_until timestamp with time zone, OUT jobs uuid[], OUT retained integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.erase_documents(ids uuid[], at timestamp with time zone, stale_until timestamp with time zone, OUT jobs uuid[], OUT retained integer) TO counterfoil_worker;
+
+REVOKE ALL ON FUNCTION public.erase_judgements(ids uuid[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.erase_judgements(ids uuid[]) TO counterfoil_worker;
+
+REVOKE ALL ON FUNCTION public.erase_late_uploads(buckets text[], keys text[], slugs text[], at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.erase_late_uploads(buckets text[], keys text[], slugs text[], at timestamp with time zone) TO counterfoil_delivery;
+
+REVOKE ALL ON FUNCTION public.erase_tenant(erased uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.erase_tenant(erased uuid) TO counterfoil_keeper;
+
+REVOKE ALL ON FUNCTION public.erase_tenant_rows(erased uuid, of_table name, at_most integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.erase_tenant_rows(erased uuid, of_table name, at_most integer) TO counterfoil_keeper;
+
+REVOKE ALL ON FUNCTION public.find_tenant_erasure(erased_slug text, OUT requested_at timestamp with time zone, OUT row_count bigint, OUT object_count bigint, OUT finished_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.find_tenant_erasure(erased_slug text, OUT requested_at timestamp with time zone, OUT row_count bigint, OUT object_count bigint, OUT finished_at timestamp with time zone) TO counterfoil_delivery;
 
 REVOKE ALL ON FUNCTION public.follow_audit() FROM PUBLIC;
 
@@ -2664,7 +3332,12 @@ GRANT ALL ON FUNCTION public.forget_pooled_people(at_most integer) TO counterfoi
 REVOKE ALL ON FUNCTION public.hand_over_parts(leaving uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.hand_over_parts(leaving uuid) TO counterfoil_worker;
 
+REVOKE ALL ON FUNCTION public.hash_of_slug(slug text) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.hash_of_slug(slug text) TO counterfoil_delivery;
+
 REVOKE ALL ON FUNCTION public.leave_payload() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION public.needed_versions(of_bucket text, of_key text, ids uuid[]) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION public.refuse_audit_change() FROM PUBLIC;
 
@@ -2675,6 +3348,16 @@ REVOKE ALL ON FUNCTION public.task_messages(ids uuid[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.task_messages(ids uuid[]) TO counterfoil_delivery;
 
 REVOKE ALL ON FUNCTION public.tell_document(told_tenant uuid, told_document uuid, told_stage text, told_state text, why text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION public.tell_ingestion() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION public.tell_matching() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION public.tenant_tables() FROM PUBLIC;
+GRANT ALL ON FUNCTION public.tenant_tables() TO counterfoil_keeper;
+
+REVOKE ALL ON FUNCTION public.unassigned_attempts(of_worker text, of_work uuid, most integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.unassigned_attempts(of_worker text, of_work uuid, most integer) TO counterfoil_delivery;
 
 REVOKE ALL ON FUNCTION public.write_document_words() FROM PUBLIC;
 
@@ -2690,7 +3373,7 @@ GRANT SELECT(key),INSERT(key) ON TABLE public.acquisition_job TO counterfoil_del
 
 GRANT SELECT(version),INSERT(version) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
-GRANT SELECT(sequencer),INSERT(sequencer) ON TABLE public.acquisition_job TO counterfoil_delivery;
+GRANT SELECT(sequencer),INSERT(sequencer),UPDATE(sequencer) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
 GRANT SELECT(size),INSERT(size) ON TABLE public.acquisition_job TO counterfoil_delivery;
 
@@ -2825,6 +3508,28 @@ GRANT SELECT(returns),UPDATE(returns) ON TABLE public.cluster_diagnostics TO cou
 
 GRANT UPDATE(reason) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
 GRANT SELECT(reason),UPDATE(reason) ON TABLE public.cluster_diagnostics TO counterfoil_delivery;
+
+GRANT UPDATE(cluster_status) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+
+GRANT UPDATE(supplier) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+
+GRANT UPDATE(supplier_key) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+
+GRANT UPDATE(order_numbers) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+
+GRANT UPDATE(currency) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+
+GRANT UPDATE(amount_ordered) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+
+GRANT UPDATE(amount_delivered) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+
+GRANT UPDATE(amount_billed) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+
+GRANT UPDATE(amount_at_stake) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+
+GRANT UPDATE(waiting_since) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+
+GRANT UPDATE(documents) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.dead_letter TO counterfoil_worker;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.dead_letter TO counterfoil_delivery;
@@ -3032,6 +3737,10 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.document_match TO counterfoil_
 
 GRANT SELECT ON TABLE public.document_removal TO counterfoil_worker;
 
+GRANT SELECT(document_id) ON TABLE public.document_removal TO counterfoil_delivery;
+
+GRANT SELECT(tenant_id) ON TABLE public.document_removal TO counterfoil_delivery;
+
 GRANT SELECT,INSERT ON TABLE public.document_replacement TO counterfoil_worker;
 
 GRANT UPDATE(settled_at) ON TABLE public.document_replacement TO counterfoil_worker;
@@ -3234,6 +3943,12 @@ GRANT SELECT,INSERT ON TABLE public.notification TO counterfoil_delivery;
 
 GRANT UPDATE(notice_id) ON TABLE public.notification TO counterfoil_keeper;
 
+GRANT SELECT,DELETE ON TABLE public.object_erasure TO counterfoil_keeper;
+
+GRANT UPDATE(due_at) ON TABLE public.object_erasure TO counterfoil_keeper;
+
+GRANT UPDATE(failures) ON TABLE public.object_erasure TO counterfoil_keeper;
+
 GRANT SELECT,INSERT ON TABLE public.offer_pool TO counterfoil_worker;
 GRANT DELETE ON TABLE public.offer_pool TO counterfoil_keeper;
 
@@ -3316,6 +4031,8 @@ GRANT SELECT(returns),UPDATE(returns) ON TABLE public.offer_shard TO counterfoil
 
 GRANT UPDATE(reason) ON TABLE public.offer_shard TO counterfoil_worker;
 GRANT SELECT(reason),UPDATE(reason) ON TABLE public.offer_shard TO counterfoil_delivery;
+
+GRANT SELECT(seconds) ON TABLE public.offer_shard TO counterfoil_delivery;
 
 GRANT SELECT,INSERT ON TABLE public.offers TO counterfoil_worker;
 
@@ -3463,9 +4180,15 @@ GRANT SELECT,INSERT ON TABLE public.reading TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.source TO counterfoil_worker;
 
+GRANT SELECT(id) ON TABLE public.source TO counterfoil_delivery;
+
+GRANT SELECT(tenant_id) ON TABLE public.source TO counterfoil_delivery;
+
 GRANT UPDATE(parts) ON TABLE public.source TO counterfoil_worker;
 
 GRANT UPDATE(refusal) ON TABLE public.source TO counterfoil_worker;
+
+GRANT UPDATE(hold) ON TABLE public.source TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.task TO counterfoil_worker;
 GRANT DELETE ON TABLE public.task TO counterfoil_keeper;
@@ -3541,6 +4264,8 @@ GRANT SELECT(slug) ON TABLE public.tenant TO counterfoil_delivery;
 
 GRANT SELECT(name) ON TABLE public.tenant TO counterfoil_keeper;
 
+GRANT UPDATE(dmarc_policy) ON TABLE public.tenant TO counterfoil_worker;
+
 GRANT SELECT ON TABLE public.tenant_address TO counterfoil_worker;
 
 GRANT SELECT(address) ON TABLE public.tenant_address TO counterfoil_delivery;
@@ -3550,7 +4275,35 @@ GRANT SELECT(tenant_id) ON TABLE public.tenant_address TO counterfoil_delivery;
 GRANT SELECT ON TABLE public.tenant_admin TO counterfoil_worker;
 GRANT SELECT ON TABLE public.tenant_admin TO counterfoil_keeper;
 
+GRANT SELECT,DELETE ON TABLE public.tenant_erasure TO counterfoil_keeper;
+
+GRANT UPDATE(id) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+
+GRANT UPDATE(slug) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+
+GRANT UPDATE(row_count) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+
+GRANT UPDATE(object_count) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+
+GRANT UPDATE(cleared_at) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+
+GRANT UPDATE(finished_at) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+
+GRANT UPDATE(due_at) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+
+GRANT UPDATE(failures) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+
+GRANT UPDATE(next_table) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+
+GRANT UPDATE(next_page) ON TABLE public.tenant_erasure TO counterfoil_keeper;
+
 GRANT SELECT ON TABLE public.tolerance TO counterfoil_worker;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.upload_event_check TO counterfoil_delivery;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.upload_inventory TO counterfoil_delivery;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.upload_listing TO counterfoil_delivery;
 
 GRANT SELECT,INSERT ON TABLE public.variance_decision TO counterfoil_worker;
 

@@ -1,5 +1,6 @@
 """What every test may ask for: a database of its own, and no network beyond this machine."""
 
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
@@ -20,7 +21,9 @@ from tests import factories
 
 MIGRATIONS = Path(__file__).parent.parent / "migrations"
 TEMPLATE = "migrated"
-E2E = "tests/e2e/"
+CLOUDS = ("tests/e2e/", "tests/e2e/console/", "tests/e2e/test_chaos.py", "tests/e2e/test_tasks.py")
+LONGEST = (*CLOUDS, "tests/simulation/test_model.py", "tests/simulation/test_simulation.py")
+"""Tests that take longest, in this order."""
 _numbers = count(1)
 _resolved: dict[str, set[str]] = {}
 
@@ -31,16 +34,38 @@ def pytest_runtest_setup() -> None:
     socket_allow_hosts(["127.0.0.1", "::1", "localhost"], allow_unix_socket=True, resolution_cache=_resolved)
 
 
-class OneCloud(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """How processes share the tests: file by file, but one of them has all end-to-end tests, for there is one cloud."""
+class ByCloud(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    """Distributes tests by file, and end-to-end tests by cloud, so that each is deployed once."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return E2E if nodeid.startswith(E2E) else super()._split_scope(nodeid)
+        return cloud_of(nodeid) or super()._split_scope(nodeid)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneCloud:
-    """Have pytest-xdist share the tests so, where several processes run them."""
-    return OneCloud(config, log)
+def cloud_of(nodeid: str) -> str | None:
+    """The cloud of an end-to-end test, named by the folder or file that deploys it."""
+    return max((cloud for cloud in CLOUDS if nodeid.startswith(cloud)), key=len, default=None)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByCloud:
+    """Distribute in the order of collection: xdist would begin with the files that have most tests."""
+    config.option.loadscopereorder = False
+    return ByCloud(config, log)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are cores, because end-to-end tests mostly wait for the cloud."""
+    return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the longest tests first. At the end, the other processes would wait for them."""
+
+    def rank(item: pytest.Item) -> int:
+        scope = cloud_of(item.nodeid) or item.nodeid.split("::")[0]
+        return LONGEST.index(scope) if scope in LONGEST else len(LONGEST)
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from counterfoil.db import Connection
+from counterfoil.offers.profiles import internal_id
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -112,6 +113,7 @@ def make_task(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:
         "payload": '{"say": "hello"}',
         "payload_hash": bytes(32),
         "max_retry": 5,
+        "idempotency_key": str(uuid4()),
         "created_at": NOW,
         "revision": 1,
         **columns,
@@ -121,10 +123,12 @@ def make_task(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:
     return UUID(str(values["id"]))
 
 
-def make_profile(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:
-    """A person in Berlin who seeks anybody of any age within 100 km. Returns the user's id."""
+def make_profile(connection: Connection, tenant_id: UUID, *, external_id: UUID | None = None, **columns: Any) -> UUID:
+    """A profile in Berlin that accepts all genders and ages within 100 km. Returns the internal id."""
+    external_id = external_id or uuid4()
     values = {
-        "user_id": uuid4(),
+        "user_id": internal_id(tenant_id, external_id),
+        "external_id": external_id,
         "tenant_id": tenant_id,
         "timezone": "Europe/Berlin",
         "born": date(1990, 1, 1),
@@ -141,6 +145,34 @@ def make_profile(connection: Connection, tenant_id: UUID, **columns: Any) -> UUI
     names, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
     connection.execute(f"INSERT INTO profile ({names}) VALUES ({places})".encode(), values)
     return UUID(str(values["user_id"]))
+
+
+def make_held_mail(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:
+    """A mail on hold because it fails DMARC, with its job, which has ended. Returns the id of its source."""
+    values = {
+        "id": uuid4(),
+        "tenant_id": tenant_id,
+        "job_id": uuid4(),
+        "received_at": NOW,
+        "sender": "Nordwind GmbH <buchhaltung@nordwind.example>",
+        "subject": "Ihre Rechnung 2026-17",
+        "hold": "held",
+        **columns,
+    }
+    connection.execute(
+        """
+        WITH job AS (
+            INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at, status, reason)
+            VALUES (%(job_id)s, %(tenant_id)s, 'uploads', 'inbox/' || %(id)s, '00', 1, now(), NULL, 'On hold')
+        )
+        INSERT INTO source (id, tenant_id, job_id, kind, bucket, key, received_at, sender, subject, refusal, spf, dkim,
+                            dmarc, hold)
+        VALUES (%(id)s, %(tenant_id)s, %(job_id)s, 'mail', 'uploads', 'inbox/' || %(id)s, %(received_at)s, %(sender)s,
+                %(subject)s, 'On hold', 'fail', 'none', 'fail', %(hold)s)
+        """,
+        values,
+    )
+    return UUID(str(values["id"]))
 
 
 def make_pool(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:

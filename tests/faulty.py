@@ -86,26 +86,31 @@ class Answering(Listener):
 
 
 class Cutting(Listener):
-    """Stands before a server, and cuts each connection after `after` bytes of the server's; None: it only counts."""
+    """A proxy that cuts each connection after `after` bytes of the server's. None: it only counts them."""
 
     def __init__(self, port: int) -> None:
         self._to = port
         self.after: int | None = None
+        self.speaks = threading.Event()
+        """Cleared, the server says nothing more, and its connections stay open."""
+        self.speaks.set()
         self.passed = 0
         """Bytes that the server said on the latest connection, as far as they were let through."""
         super().__init__()
 
     def serve(self, connection: socket.socket) -> None:
         """Pass on both directions until the cut."""
-        self.passed = 0
+        passed = 0  # of this connection: an earlier one may still be ending
         with socket.create_connection((HOST, self._to)) as server:
             threading.Thread(target=self._pass_on, args=(connection, server), daemon=True).start()
             while said := server.recv(65_536):
                 if self.after is not None:
-                    said = said[: self.after - self.passed]
+                    said = said[: self.after - passed]
+                passed += len(said)
+                self.speaks.wait()
+                self.passed = passed  # before the client can read the bytes and ask for it
                 connection.sendall(said)
-                self.passed += len(said)
-                if self.passed == self.after:
+                if passed == self.after:
                     break
             _shut(connection)
 
@@ -135,4 +140,5 @@ def cutting(port: int) -> Iterator[Cutting]:
     try:
         yield proxy
     finally:
+        proxy.speaks.set()
         proxy.close()

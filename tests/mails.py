@@ -37,8 +37,27 @@ def mail(
     return made
 
 
+def results_of(spf: str = "pass", dkim: str = "pass", dmarc: str = "pass") -> str:
+    """The fields in which SES states the results of sender authentication."""
+    checked = (
+        f"{spf} (spfCheck: domain of nordwind.example designates 192.0.2.17 as permitted sender) "
+        "client-ip=192.0.2.17; envelope-from=buchhaltung@nordwind.example; helo=mail.nordwind.example;"
+    )
+    return (
+        f"Received-SPF: {checked}\r\n"
+        f"Authentication-Results: amazonses.com;\r\n spf={checked}\r\n"
+        f" dkim={dkim} header.i=@nordwind.example;\r\n"
+        f" dmarc={dmarc} header.from=nordwind.example;\r\n"
+    )
+
+
 def received(
-    made: EmailMessage | bytes, *, delivered_to: str = "rechnung@acme.example", spam: str = "PASS", virus: str = "PASS"
+    made: EmailMessage | bytes,
+    *,
+    delivered_to: str = "rechnung@acme.example",
+    spam: str = "PASS",
+    virus: str = "PASS",
+    results: str = results_of(),
 ) -> bytes:
     """A mail as SES stores it, with what it puts before the header."""
     head = (
@@ -49,5 +68,7 @@ def received(
         " Fri, 02 Jan 2026 03:04:05 +0000 (UTC)\r\n"
         f"X-SES-Spam-Verdict: {spam}\r\n"
         f"X-SES-Virus-Verdict: {virus}\r\n"
+        f"{results}"
+        "X-SES-RECEIPT: AEFBQUFBQUFBQUFH\r\n"
     )
     return head.encode() + (made if isinstance(made, bytes) else made.as_bytes())

@@ -14,4 +14,13 @@ def peak_megabytes() -> float:
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
+    return _megabytes(resource.RUSAGE_SELF)
+
+
+def peak_megabytes_of_children() -> float:
+    """The most memory that any ended child of this process had, in MiB."""
+    return _megabytes(resource.RUSAGE_CHILDREN)
+
+
+def _megabytes(who: int) -> float:
+    return resource.getrusage(who).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)

@@ -1,7 +1,10 @@
 """The real adapters before servers at fault: whatever these do, only our own errors come out, each of its class."""
 
+import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
+from time import monotonic
 from types import SimpleNamespace
 from uuid import UUID, uuid4
 
@@ -62,6 +65,51 @@ def test_a_connection_cut_at_any_byte_is_an_unavailable_database(postgres: Serve
     assert len(found) > 200
     assert set(found.values()) == {DatabaseUnavailableError, CommitUnknownError}
     assert found[whole - 1] is CommitUnknownError
+
+
+@pytest.fixture
+def hanging(postgres: Server, migrated_database: str) -> Iterator[tuple[faulty.Cutting, Database]]:
+    """A proxy before PostgreSQL, and a database with an idle connection through it."""
+    with faulty.cutting(postgres.port) as proxy:
+        url = f"postgresql://counterfoil_worker@{faulty.HOST}:{proxy.port}/{migrated_database}"
+        database = Database(url, max_connections=2)
+        with database.delivery() as connection:
+            connection.execute("SELECT 1")
+        yield proxy, database
+        database.close()
+
+
+@pytest.mark.parametrize("sent", ["BEGIN", "SELECT", "COMMIT"])
+def test_hung_server_is_unavailable_at_deadline(
+    hanging: tuple[faulty.Cutting, Database], monkeypatch: pytest.MonkeyPatch, sent: str
+) -> None:
+    proxy, database = hanging
+    monkeypatch.setattr(db, "ANSWER_SECONDS", 0.2)
+
+    def transact() -> None:
+        if sent == "BEGIN":
+            proxy.speaks.clear()
+        with database.delivery(seconds=0.3) as connection:
+            if sent == "SELECT":
+                proxy.speaks.clear()
+            connection.execute("SELECT 1")
+            proxy.speaks.clear()
+
+    began = monotonic()
+    expected = CommitUnknownError if sent == "COMMIT" else DatabaseUnavailableError
+    assert outcome(transact)[0] is expected
+    assert 0.5 <= monotonic() - began < 5
+
+    proxy.speaks.set()
+    with database.delivery() as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_connections_probe_silent_peers(database: Database) -> None:
+    with database.delivery() as connection, socket.socket(fileno=os.dup(connection.fileno())) as peer:
+        assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        idle = socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT
+        assert [peer.getsockopt(socket.IPPROTO_TCP, option) for option in idle] == [5, 5, 3]
 
 
 def test_a_server_that_cannot_be_reached_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:

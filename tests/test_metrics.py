@@ -89,4 +89,4 @@ def test_lines_of_many_threads_stay_whole(lines: Lines):
 @pytest.mark.parametrize("metric", Metric)
 def test_a_metric_is_named_as_cloudwatch_names_its_own(metric: Metric):
     assert re.fullmatch(r"([A-Z][a-z]+)+", metric)
-    assert metric.unit.value in {"Count", "Seconds"}
+    assert metric.unit.value in {"Count", "Seconds", "Count/Second", "Percent"}

@@ -1,6 +1,8 @@
 """Brings a local cloud up and down, and gives the other commands their way into it."""
 
+import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -12,6 +14,8 @@ from cli.cloud.state import State, Tuning
 from cli.failures import CloudError
 from cli.postgres import PostgresServer
 from counterfoil.db import Database
+from counterfoil.outbox import Outbox
+from counterfoil.work import Send
 
 DATABASE = "counterfoil"
 
@@ -184,6 +188,13 @@ class Cloud:
     def outputs(self) -> dict[str, str]:
         """The outputs of the stacks."""
         return self.state.deployment.outputs if self.state.deployment else {}
+
+    def send(self, sends: Sequence[Send]) -> None:
+        """Send messages after their commit. The watchdog sends the others."""
+        os.environ.update(self.state.emulator.environment)  # how the app's own code finds AWS
+        names = {send.worker: "".join(word.capitalize() for word in send.worker.split("_")) for send in sends}
+        urls = {worker: url for worker, name in names.items() if (url := self.outputs.get(f"{name}QueueUrl"))}
+        Outbox(self.database, urls).send(sends)
 
     @property
     def api_url(self) -> str:

@@ -119,10 +119,10 @@ def status(
         return
     page().print("The local cloud is up.")
     _show(_where(found))
-    columns = [Column(name, justify="right") for name in ("waiting", "in work", "delayed", "dead letters")]
+    columns = [Column(name, justify="right") for name in ("waiting", "in work", "delayed", "in DLQ", "dead letters")]
     table = Table("queue", *columns, box=None, header_style="dim")
     for name, depths in queues.items():
-        table.add_row(name, *(str(depth) for depth in depths.values()))
+        table.add_row(name, *("" if depth is None else str(depth) for depth in depths.values()))
     page().print(table)
     if changed:
         page().print("The app has changed since it was deployed: 'counterfoil up' deploys it again.", style="yellow")
@@ -165,8 +165,11 @@ def _show(where: dict[str, Any]) -> None:
     page().print(table)
 
 
-def _queues(found: Cloud) -> dict[str, dict[str, int]]:
-    """How full each worker's queue and dead-letter queue are."""
+_PENDING = "SELECT worker, count(*) FROM dead_letter WHERE status = 'pending' AND purged_at IS NULL GROUP BY worker"
+
+
+def _queues(found: Cloud) -> dict[str, dict[str, int | None]]:
+    """Return by queue its messages, those in its DLQ, and its worker's pending dead letters."""
     from counterfoil.aws import errors_mapped
 
     sqs = found.client("sqs")
@@ -180,17 +183,26 @@ def _queues(found: Cloud) -> dict[str, dict[str, int]]:
         attributes: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=wanted)["Attributes"]
         return attributes
 
-    queues = {}
+    with found.database.delivery() as connection:
+        pending: dict[str, int] = dict(connection.execute(_PENDING).fetchall())
+    queues: dict[str, dict[str, int | None]] = {}
     with errors_mapped():
         for name, url in sorted(found.outputs.items()):
             if name.endswith("DeadLetterQueueUrl") or not name.endswith("QueueUrl"):
                 continue
-            worker = name.removesuffix("QueueUrl").removesuffix("Retry")  # both of its queues have one for dead letters
-            live, dead = depths(url), depths(found.outputs[f"{worker}DeadLetterQueueUrl"])
-            queues[url.rsplit("/", 1)[-1]] = {
+            queue = url.rsplit("/", 1)[-1]
+            live = depths(url)
+            queues[queue] = {
                 "waiting": int(live["ApproximateNumberOfMessages"]),
                 "in_work": int(live["ApproximateNumberOfMessagesNotVisible"]),
                 "delayed": int(live["ApproximateNumberOfMessagesDelayed"]),
-                "dead_letters": int(dead["ApproximateNumberOfMessages"]),
+                "in_dlq": None,
+                "dead_letters": None,
             }
+            dlq = found.outputs.get(f"{name.removesuffix('QueueUrl')}DeadLetterQueueUrl")  # none for retry queues
+            if dlq is not None:
+                queues[queue] |= {
+                    "in_dlq": int(depths(dlq)["ApproximateNumberOfMessages"]),
+                    "dead_letters": pending.get(queue.removeprefix("counterfoil-"), 0),
+                }
     return queues

@@ -82,7 +82,7 @@ def replay(
     *,
     invoices: Annotated[int, typer.Option(min=2, max=500, help="Invoices in the file.")] = 23,
     gate: Annotated[int, typer.Option(min=2, max=10, help="Ingestions at once, at most.")] = 3,
-    work_seconds: Annotated[float, typer.Option(min=0.1, max=10, help="Seconds that each takes at least.")] = 2,
+    work_seconds: Annotated[float, typer.Option(min=0.1, max=60, help="Seconds that each takes at least.")] = 2,
     visibility: Annotated[int, typer.Option(min=2, help="Seconds for which the queue hides a message.")] = 3,
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the cloud up, even if the replay has started it.")

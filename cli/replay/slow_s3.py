@@ -10,11 +10,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import ceil
 from urllib.parse import urlsplit
 
 HOST = "127.0.0.1"
 SECONDS = 60
 """Longest wait for the S3 behind the proxy."""
+PORTION_SECONDS = 5.0
+"""Longest pause within a download."""
 _HOP_BY_HOP = {"connection", "expect", "keep-alive", "transfer-encoding"}
 
 
@@ -51,15 +54,14 @@ class SlowS3:
 
 @contextmanager
 def slow_s3(endpoint: str, seconds: float) -> Iterator[SlowS3]:
-    """Run a proxy before the S3 at `endpoint` that answers each GET `seconds` later than that."""
+    """Run a proxy for the S3 at `endpoint` that stretches each download over `seconds`."""
     downloads = Downloads()
     behind = urlsplit(endpoint).netloc
 
     class Handler(_Handler):
         def do_GET(self) -> None:
             with downloads.one():
-                time.sleep(seconds)
-                self.pass_on(behind)
+                self.pass_on(behind, seconds)
 
         def do_PUT(self) -> None:
             self.pass_on(behind)
@@ -81,8 +83,8 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(ConnectionError):
             super().handle()
 
-    def pass_on(self, behind: str) -> None:
-        """Send the request as it came, its Host too, which is signed; and the answer back."""
+    def pass_on(self, behind: str, seconds: float = 0.0) -> None:
+        """Forward the request with its signed Host, and stretch the response over `seconds`."""
         content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         connection = HTTPConnection(behind, timeout=SECONDS)
         try:
@@ -101,7 +103,13 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
         self.send_header("Content-Length", answer.getheader("Content-Length", "0") if not body else str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        # In portions, because S3's client gives up on a connection that is silent for 20 s.
+        portions = max(1, ceil(seconds / PORTION_SECONDS))
+        size = ceil(len(body) / portions)
+        for number in range(portions):
+            time.sleep(seconds / portions)
+            self.wfile.write(body[number * size : (number + 1) * size])
+            self.wfile.flush()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
         """Say nothing: the command has its own words."""

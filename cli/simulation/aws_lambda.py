@@ -11,6 +11,8 @@ from cli.simulation.faults import Fault, Faults
 from cli.simulation.scheduler import Life, Process, Scheduler
 from cli.simulation.sqs import Message, Queue, Sqs, record
 
+CRASH_SECONDS = (600, 3 * 3600, 24 * 3600)
+"""How long a release may crash at start."""
 IN_FLIGHT = "its invocation has not ended"
 
 Handler = Callable[[dict[str, Any], LambdaContext], Any]
@@ -50,6 +52,8 @@ class Function:
     """Makes the handler of a new process."""
     environments: list[Environment] = field(default_factory=list)
     started: int = 0
+    crashes_until: float = -inf
+    """Until then every process crashes at start."""
 
     @property
     def running(self) -> int:
@@ -69,6 +73,12 @@ class Function:
             environment.busy = False
             if environment.process.life is Life.DEAD:
                 self.environments.remove(environment)
+
+    def replace_idle(self) -> None:
+        """End every idle process, as a release does."""
+        for idle in [one for one in self.environments if not one.busy]:
+            self.environments.remove(idle)
+            self.scheduler.kill(idle.process, "a release replaces it")
 
     def _environment(self) -> Environment:
         for idle in [one for one in self.environments if not one.busy]:
@@ -150,11 +160,17 @@ class Mapping:
 
         self.scheduler.spawn(f"mapping {self.queue.name}", deliver)
 
+    def _crashes(self) -> bool:
+        """Return whether the function crashes at start. The archiver never does."""
+        if self.queue.dead is not None and self._faults.strikes(Fault.CRASHES_AT_START):
+            self.function.crashes_until = self.scheduler.now + self.scheduler.random.choice(CRASH_SECONDS)
+        return self.scheduler.now < self.function.crashes_until
+
     def _deliver(self, event: dict[str, Any], received: list[tuple[Message, Any]]) -> None:
         messages = [message for message, _ in received]
-        if self._faults.strikes(Fault.RECEIVED_IN_VAIN) or (
-            self.function.running < self.function.reserved and self._faults.strikes(Fault.THROTTLED)
-        ):
+        free = self.function.running < self.function.reserved
+        in_vain = self._crashes() or self._faults.strikes(Fault.RECEIVED_IN_VAIN)
+        if in_vain or (free and self._faults.strikes(Fault.THROTTLED)):
             for _, receive in received:
                 receive.excuse = "never reached the function"
             return

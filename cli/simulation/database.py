@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from psycopg.pq import ExecStatus
 from cli.postgres import Server
 from cli.simulation.faults import Fault, Faults
 from cli.simulation.scheduler import Process, Scheduler
-from counterfoil.db import IDLE_SECONDS, Database, Opening
+from counterfoil.db import IDLE_SECONDS, Database, DatabaseClock, Opening
 from functions.migrate.runner import apply
 
 MIGRATIONS = Path(__file__).parent.parent.parent / "migrations"
@@ -65,6 +66,15 @@ CREATE FUNCTION simulation_effect(worker text, work_id uuid, revision int) RETUR
     SECURITY DEFINER SET search_path = public AS $$
     INSERT INTO simulation_effect (actor, worker, work_id, revision)
     VALUES (current_setting('simulation.actor', true), $1, $2, $3) $$;
+CREATE TABLE simulation_match (actor text, a uuid, b uuid);
+CREATE FUNCTION simulation_match() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
+BEGIN
+    INSERT INTO simulation_match (actor, a, b)
+    VALUES (current_setting('simulation.actor', true), coalesce(NEW.a, OLD.a), coalesce(NEW.b, OLD.b));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER simulation_match AFTER INSERT OR UPDATE OR DELETE ON document_match
+    FOR EACH ROW EXECUTE FUNCTION simulation_match();
 CREATE TRIGGER simulation_note AFTER INSERT OR UPDATE ON acquisition_job
     FOR EACH ROW EXECUTE FUNCTION simulation_note('acquisition', '', '{columns}');
 CREATE TRIGGER simulation_note AFTER INSERT OR UPDATE ON ingestion_job
@@ -178,13 +188,15 @@ class Transactions:
 class SimulatedPool:
     """What the product's `Database` takes connections from."""
 
+    timeout = inf
+
     def __init__(self, world: Transactions, process: Process, user: str) -> None:
         self._world = world
         self._process = process
         self._user = user
 
-    def getconn(self) -> "SimulatedConnection":
-        """A connection, unless the database is away."""
+    def getconn(self, _timeout: float) -> "SimulatedConnection":
+        """A connection, unless the database is unavailable."""
         world = self._world
         world.scheduler.point("begin")
         if world.scheduler.now < world.faults.lasting_until and world.scheduler.random.random() < 0.5:
@@ -373,6 +385,9 @@ class SimulatedDatabase(Database):
 
     def __init__(self, world: Transactions, process: Process, user: str = WORKER) -> None:
         self._pool: Any = SimulatedPool(world, process, user)
+        self._world = world
+        self.clock = DatabaseClock(lambda: world.scheduler.clock() + process.clock_ahead)
 
     def _begin(self, connection: Any, opening: Opening) -> None:
         connection.begin(opening)
+        self.clock.set(self._world.scheduler.clock(), self.clock.local())

@@ -34,6 +34,9 @@ class Fault(StrEnum):
     NOT_DELETED = "acknowledged messages are not deleted"
     STORAGE = "S3 fails"
     DEPTH_WRONG = "a queue seems empty"
+    MESSAGE_LOST = "a queue loses a message"
+    CRASHES_AT_START = "a release crashes at start"
+    TRANSACTION_LOST = "the database loses the transaction that sent a message"
 
 
 RATES = {
@@ -61,6 +64,9 @@ RATES = {
     Fault.NOT_DELETED: 0.08,
     Fault.STORAGE: 0.1,
     Fault.DEPTH_WRONG: 0.3,
+    Fault.MESSAGE_LOST: 0.05,
+    Fault.TRANSACTION_LOST: 0.05,
+    Fault.CRASHES_AT_START: 0.02,
 }
 """Chance for each place where a fault can strike, in a history that has this kind of faults."""
 SHARE = 0.3

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from uuid import UUID
 
 from cli.simulation import invariants, people, retries, scenario
 from cli.simulation.database import Store
@@ -14,7 +13,6 @@ from cli.simulation.ledger import ledger
 from cli.simulation.scheduler import START, ViolationError
 from cli.simulation.world import World
 from counterfoil.documents import uploads
-from counterfoil.messages import Message
 
 COPY = "copy of the invoice"
 READABLE = (
@@ -121,7 +119,8 @@ def _meanwhile(world: World) -> None:
     if random.random() < 0.2:
         _at(world, random.uniform(0, 600), lambda: _bad(world))
     if random.random() < 0.05:
-        _at(world, random.uniform(0, 600), lambda: _stray(world))
+        queue = world.sqs.queues[random.choice(tuple(world.sqs.queues))]
+        _at(world, random.uniform(0, 600), partial(world.put_stray, queue))
     for _ in range(random.choice((0, 0, 0, 1, 2))):
         _at(world, random.choice((random.uniform(0, 60), random.uniform(0, 4000))), partial(people.redrive, world))
 
@@ -140,6 +139,8 @@ def _upload(world: World, names: list[str]) -> None:
     works = [message.work_id for body in events for message in uploads.read(body).messages]
     world.names |= {work_id: f"upload of {name}" for work_id, (_, name) in zip(works, keys, strict=True)}
     for body in events:
+        if world.loses_event():
+            continue
         for _ in range(2 if random.random() < 0.1 else 1):
             _at(world, random.choice((0, random.uniform(0, 400))), partial(_arrive, world, body))
 
@@ -153,15 +154,6 @@ def _bad(world: World) -> None:
     queue = world.sqs.queues[random.choice(tuple(world.sqs.queues))]
     body = random.choice(BAD_BODIES)
     world.bad.append((queue, world.sqs.put(queue, body)))
-
-
-def _stray(world: World) -> None:
-    """A message of ours about work that is not there any more."""
-    random = world.random
-    stray = Message(work_id=UUID(int=random.getrandbits(128), version=4), revision=1, send_number=0)
-    queue = world.sqs.queues[random.choice(tuple(world.sqs.queues))]
-    world.strays.append((queue.worker, stray.work_id))
-    world.sqs.put(queue, scenario.task_body(stray) if queue.worker == "tasks" else stray.model_dump_json())
 
 
 def _at(world: World, seconds: float, act: Callable[[], None]) -> None:

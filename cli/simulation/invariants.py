@@ -9,16 +9,25 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from cli.simulation import oracle, retries
-from cli.simulation.ledger import Entry, Named, ledger, named
+from cli.simulation.ledger import Entry, Named, ledger, match_changes, named
 from cli.simulation.scheduler import ViolationError
 from cli.simulation.sqs import Message, Queue
 from cli.simulation.world import Try, World
-from counterfoil.errors import DeferredError, PermanentError, StaleClaimError, TransientError
+from counterfoil.db import IDLE_SECONDS
+from counterfoil.errors import (
+    DatabaseUnavailableError,
+    DeferredError,
+    PermanentError,
+    StaleClaimError,
+    TransientError,
+)
 from counterfoil.work import JOB_NAMESPACE, KINDS
 
 MAX_ATTEMPTS = 3
 MAX_RETURNS = 2
 WAITS = ("pending", "in-progress")
+RESEND_SLACK_SECONDS = 3600
+"""How late a lost message may be resent, because a watchdog run can fail."""
 SLACK_SECONDS = 30
 """What may lie between a claim and its try where nothing stands still: other records of its set are concluded."""
 
@@ -66,7 +75,7 @@ class Watch:
         """What was read after so many commits."""
         world.sqs.on_deleted = self._deleted
         world.sqs.on_dead = self._dead
-        world.scheduler.after_time_passed.append(self.nothing_is_lost)
+        world.scheduler.after_time_passed += [self.nothing_is_lost, self.lost_messages_are_resent]
         for mapping in world.mappings:
             mapping.after = self._answered
 
@@ -93,26 +102,43 @@ class Watch:
         self._seen = self._world.transactions.writes
         self._check(self._states())
 
+    def lost_messages_are_resent(self) -> None:
+        """The watchdog resends a message that a queue has lost, even if its queues are busy."""
+        if not self._world.lost:
+            return
+        now = self._world.scheduler.now
+        for (worker, work_id, *_), due in self._world.resends_due().items():
+            if now > due + RESEND_SLACK_SECONDS:
+                self._world.scheduler.fail(
+                    f"the lost message of {worker} {self._world.name(work_id)} is not resent for {now - due:.0f} s"
+                )
+
     def _check(self, states: list[State]) -> None:
-        held = self._held()
+        held, lost = self._held(), self._world.lost
         for state in states:
-            if state.status not in WAITS or state.unsent:
-                continue
-            if (state.worker, state.id, state.revision, state.send_number) not in held:
+            name = (state.worker, state.id, state.revision, state.send_number)
+            if state.unsent or name in held:
+                lost.discard(name)
+            elif name[:2] in self._world.restored and any(name < other for other in held if other[:2] == name[:2]):
+                continue  # its newer message will enqueue the current one
+            elif state.status in WAITS and name not in lost:
                 for cause in retries.numbers_rise(self._world, ledger(self._world)):
                     self._world.scheduler.fail(cause)  # for its message was sent before, and is gone
-                name = self._world.name(state.id)
                 self._world.scheduler.fail(
-                    f"lost: {state.worker} of {name} is {state.status}, and no message of revision {state.revision}, "
-                    f"send number {state.send_number} is anywhere"
+                    f"lost: {state.worker} of {self._world.name(state.id)} is {state.status}, and no message of "
+                    f"revision {state.revision}, send number {state.send_number} is anywhere"
                 )
 
     def _deleted(self, queue: Queue, message: Message) -> None:
         states = self._states()
-        known = {(state.worker, state.id) for state in states}
-        for worker, work_id, _, _ in named(queue.worker, message.body):
-            if (worker, work_id) not in known | set(self._world.strays):
-                self._world.scheduler.fail(f"lost: {message.id} is gone, and its work was never registered")
+        known = {(state.worker, state.id): state for state in states}
+        for worker, work_id, *numbers in named(queue.worker, message.body):
+            state = known.get((worker, work_id))
+            if state is None:
+                if (worker, work_id) not in self._world.strays:
+                    self._world.scheduler.fail(f"lost: {message.id} is deleted, and its work was never registered")
+            elif numbers > [state.revision, state.send_number] and (worker, work_id) not in self._world.restored:
+                self._world.scheduler.fail(f"{message.id} is newer than its row, and no transaction was lost")
         self._check(states)
 
     def _dead(self, queue: Queue, message: Message) -> None:
@@ -171,8 +197,13 @@ def _findings(world: World, entries: list[Entry]) -> Iterator[str]:
     yield from _permanent(world, entries)
     yield from _claims_start(world, entries)
     yield from _dead_letters(world, entries)
+    yield from _error_types(world)
+    yield from _second_runs(world)
+    yield from _leases(world, entries)
     yield from _strays(world)
+    yield from _uploads(world)
     yield from _clusters(world)
+    yield from _matches(world, entries)  # before the oracle, which matches as well
     yield from oracle.check(world)
 
 
@@ -277,18 +308,26 @@ def _effects(world: World, entries: list[Entry]) -> Iterator[str]:
         "SELECT worker, work_id, revision, count(*) FROM simulation_effect GROUP BY 1, 2, 3"
     ).fetchall()
     committed = {(worker, work_id, revision): count for worker, work_id, revision, count in rows}
-    ended = Counter(
-        (entry.worker, entry.id, entry.new["revision"])
-        for entry in entries
-        if entry.old is not None
-        # A task is never skipped: one that ends so is cancelled.
-        and (entry.became("succeeded") or (entry.became(None) and entry.worker != "tasks"))
-    )
+    ended = Counter((entry.worker, entry.id, entry.new["revision"]) for entry in entries if entry.commits_effects)
     for key in committed.keys() | ended.keys():
         if committed.get(key, 0) != 1 or ended[key] != 1:
             yield (
                 f"the effects of {key[0]} {world.name(key[1])}, revision {key[2]}, were committed "
                 f"{committed.get(key, 0)} times, and it ended well {ended[key]} times"
+            )
+
+
+def _matches(world: World, entries: list[Entry]) -> Iterator[str]:
+    """Matches change only in transactions that settle a work item of matching.
+
+    Reviewers decide about no match in a simulated world.
+    """
+    settling = {entry.transaction for entry in entries if entry.worker == "matching" and entry.commits_effects}
+    for change in match_changes(world):
+        if change.transaction not in settling:
+            yield (
+                f"the match of {world.name(change.a)} and {world.name(change.b)} changed in transaction "
+                f"{change.transaction}, which settles no work item of matching"
             )
 
 
@@ -343,12 +382,47 @@ def _dead_letters(world: World, entries: list[Entry]) -> Iterator[str]:
         if entry.new["status"] == "failed" and letters.get(_job(entry), (0,))[0] != entry.new["revision"]:
             yield f"failed {entry.worker} of {world.name(entry.id)} has no dead letter of its revision"
     for entry in entries:
+        exhausted = letters.get(_job(entry)) == (entry.new["revision"], "max_retries_exceeded")
+        if entry.became("failed") and exhausted and entry.new["attempts"] == 0:
+            yield f"{entry.worker} of {world.name(entry.id)} failed without any attempt"
         died = entry.became("failed") and letters.get(_job(entry)) == (entry.new["revision"], "max_retries_exceeded")
-        if died and entry.new["attempts"] < _most(world, entry) and entry.new["returns"] < MAX_RETURNS:
+        limit = world.bounds.get(entry.id, world.max_attempts)
+        if died and entry.new["attempts"] < limit and entry.new["returns"] < MAX_RETURNS:
             yield (
                 f"{entry.worker} of {world.name(entry.id)} is dead with {entry.new['attempts']} attempts and "
                 f"{entry.new['returns']} returns"
             )
+
+
+_BLAMED = """
+SELECT worker, work_id FROM dead_letter d WHERE metadata #>> '{last_error,type}' = 'WorkerLost' AND NOT EXISTS (
+    SELECT FROM work_attempt a WHERE (a.worker, a.work_id, a.revision, a.number) = (d.worker, d.work_id, d.revision,
+        d.attempts) AND a.error_type = 'WorkerLost')
+"""
+
+
+def _error_types(world: World) -> Iterator[str]:
+    """A dead letter blames a lost worker only where the last attempt never settled."""
+    for worker, work_id in world.store.admin.execute(_BLAMED).fetchall():
+        yield f"the dead letter of {worker} {world.name(work_id)} blames a lost worker, and its last attempt settled"
+
+
+def _leases(world: World, entries: list[Entry]) -> Iterator[str]:
+    """A claim's lease is as long as the settings say, whatever the clock of its process."""
+    for entry in entries:
+        if not entry.claims:
+            continue
+        at = world.transactions.at[entry.transaction]
+        seconds = (datetime.fromisoformat(entry.new["lease_expires_at"]) - at).total_seconds()
+        if not world.lease - IDLE_SECONDS <= seconds <= world.lease + 1:
+            yield f"the lease of {entry.worker} {world.name(entry.id)} lasts {seconds:.0f} s (ledger {entry.number})"
+
+
+def _second_runs(world: World) -> Iterator[str]:
+    """An attempt that finds PostgreSQL unavailable runs once more before it is charged."""
+    for one in world.tries:
+        if isinstance(one.raised, DatabaseUnavailableError) and one.runs == 1 and one.could_run:
+            yield f"an attempt of {one.worker} {world.name(one.attempt.work_id)} is charged without a second run"
 
 
 def _job(entry: Entry) -> UUID:
@@ -363,10 +437,25 @@ def _strays(world: World) -> Iterator[str]:
     for worker, work_id in world.strays:
         if (KINDS[worker].job_id(work_id),) not in rows:
             yield f"a message of {worker} about unknown work {work_id} is gone without a record"
-    unknown = {KINDS[worker].job_id(work_id) for worker, work_id in world.strays}
+    unknown = {KINDS[worker].job_id(work_id) for worker, work_id in (*world.strays, *world.restored)}
     for (job,) in rows:
         if job not in unknown:
             yield f"a message of job {job} was taken for one of work that does not exist"
+
+
+def _uploads(world: World) -> Iterator[str]:
+    """Every stored object has exactly one acquisition job, also if its S3 event was lost or late.
+
+    The watchdog counts no upload as without an event whose event arrives later.
+    """
+    rows = world.store.admin.execute("SELECT key, sequencer FROM acquisition_job").fetchall()
+    jobs = Counter(key for key, _ in rows)
+    for key in world.storage.objects:
+        if jobs[key] != 1:
+            yield f"the upload {key} has {jobs[key]} acquisition jobs"
+    without_event = sum(sequencer is None for _, sequencer in rows)
+    if world.uploads_without_event > without_event:
+        yield f"{world.uploads_without_event} uploads count as without an event, and {without_event} are"
 
 
 def _clusters(world: World) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from counterfoil.errors import CounterfoilError
@@ -48,6 +48,12 @@ class Entry:
         return self.old is not None and self.new["attempts"] > self.old["attempts"]
 
     @property
+    def commits_effects(self) -> bool:
+        """Settlement of an attempt with its effects: it succeeded or was skipped."""
+        # A task is never skipped. Without a status it is cancelled.
+        return self.old is not None and (self.became("succeeded") or (self.became(None) and self.worker != "tasks"))
+
+    @property
     def takes(self) -> bool:
         """Whether whoever held the work before holds it no more."""
         if self.old is None:
@@ -65,3 +71,17 @@ def ledger(world: "World") -> list[Entry]:
         task, _, transaction = (actor or "0:0").partition(":")
         entries.append(Entry(number, int(task or 0), int(transaction or 0), worker, work_id, old, new))
     return entries
+
+
+class MatchChange(NamedTuple):
+    """A match that was inserted, updated or deleted."""
+
+    transaction: int
+    a: UUID
+    b: UUID
+
+
+def match_changes(world: "World") -> list[MatchChange]:
+    """Return the committed changes of matches."""
+    rows = world.store.admin.execute("SELECT split_part(actor, ':', 2)::int, a, b FROM simulation_match").fetchall()
+    return [MatchChange(*row) for row in rows]

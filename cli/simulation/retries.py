@@ -59,9 +59,9 @@ class Watch:
             fail(f"{name} says another number of tries than the {tries} that failed or were lost")
         is_first = not queue.name.endswith("-retry")
         if is_first and tries:
-            fail(f"{name} is a retry, and goes to the queue of first tries")
+            fail(f"{name} is a retry, and goes to the queue of first attempts")
         if is_first and due is not None and due > self._world.scheduler.clock():
-            fail(f"{name} is to wait, and goes to the queue of first tries")
+            fail(f"{name} is to wait, and goes to the queue of first attempts")
 
 
 def findings(world: "World", entries: list[Entry]) -> Iterator[str]:

@@ -22,6 +22,7 @@ from cli.simulation.faults import Fault, Faults
 from cli.simulation.scheduler import START, Scheduler
 from cli.simulation.sqs import failed
 from counterfoil.documents.extraction import Extraction, extract_xml
+from counterfoil.documents.sandbox.parsers import FileText
 from counterfoil.documents.structured import DocumentType
 from counterfoil.errors import (
     BreakerOpenError,
@@ -37,6 +38,8 @@ from counterfoil.errors import (
 from counterfoil.messages import Message
 
 BUCKET = "uploads"
+VERSION = "v1"
+"""Version id of every object."""
 TENANT = UUID("00000000-0000-7000-9000-000000000001")
 SLUG = "acme"
 
@@ -119,6 +122,11 @@ def extracted(content: bytes) -> Extraction:
     if isinstance(found, Exception):
         raise found.with_traceback(None)
     return found
+
+
+def file_text(content: bytes, _check: object = None) -> FileText:
+    """Do the same as `parsers.read`, in this process. Raises as `extract_xml`."""
+    return FileText(extracted(content))
 
 
 TRANSIENT: tuple[Callable[[], BaseException], ...] = (
@@ -207,6 +215,26 @@ class Storage:
         content = self.objects[Key]
         return {"ContentLength": len(content), "Body": _Body(content)}
 
+    def list_object_versions(
+        self,
+        *,
+        Bucket: str,  # noqa: ARG002, N803
+        Prefix: str,  # noqa: N803
+        MaxKeys: int,  # noqa: N803
+        KeyMarker: str = "",  # noqa: N803
+        VersionIdMarker: str = "",  # noqa: ARG002, N803
+    ) -> dict[str, Any]:
+        """ListObjectVersions. Each object has one version."""
+        self._scheduler.point(f"ListObjectVersions {Prefix} after {KeyMarker or 'nothing'}")
+        if self._faults.strikes(Fault.STORAGE):
+            raise failed("ListObjectVersions", "SlowDown")
+        keys = sorted(key for key in self.objects if key.startswith(Prefix) and key > KeyMarker)
+        page = keys[:MaxKeys]
+        stored = {"VersionId": VERSION, "LastModified": START, "IsLatest": True}
+        versions = [{"Key": key, "Size": len(self.objects[key]), **stored} for key in page]
+        more = {"NextKeyMarker": page[-1], "NextVersionIdMarker": VERSION} if keys[MaxKeys:] else {}
+        return {"Versions": versions, "IsTruncated": bool(more), **more}
+
 
 class _Body(BytesIO):
     def iter_chunks(self, size: int) -> Any:
@@ -219,7 +247,10 @@ def event(keys: list[tuple[str, int]], sequencer: str) -> str:
     records = [
         {
             "eventName": "ObjectCreated:Put",
-            "s3": {"bucket": {"name": BUCKET}, "object": {"key": key, "size": size, "sequencer": sequencer}},
+            "s3": {
+                "bucket": {"name": BUCKET},
+                "object": {"key": key, "size": size, "versionId": VERSION, "sequencer": sequencer},
+            },
         }
         for key, size in keys
     ]
@@ -268,8 +299,8 @@ def make_task(store: Store, random: Random, max_retry: int, at: float) -> UUID:
 
 _TASK = """
 WITH task AS (
-    INSERT INTO task (id, tenant_id, task_type, payload, payload_hash, max_retry, created_at, revision)
-    VALUES (%(id)s, %(tenant)s, 'echo', '{"say": "hello"}', sha256(''), %(max_retry)s, %(at)s, 1)
+    INSERT INTO task (id, tenant_id, task_type, payload, payload_hash, max_retry, idempotency_key, created_at, revision)
+    VALUES (%(id)s, %(tenant)s, 'echo', '{"say": "hello"}', sha256(''), %(max_retry)s, %(id)s::text, %(at)s, 1)
 )
 INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
 VALUES (%(tenant)s, 'tasks', %(id)s, 1, 0, %(at)s, %(at)s)

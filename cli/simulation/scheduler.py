@@ -47,6 +47,8 @@ class Process:
     handles: tuple[str, ...] = ()
     """Of the messages of its invocation."""
     paused_until: float = -inf
+    clock_ahead: timedelta = timedelta()
+    """Error of its clock."""
 
 
 @dataclass(eq=False)

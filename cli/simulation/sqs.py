@@ -238,7 +238,8 @@ class Sqs:
         queue = self._queue(QueueUrl)
         self._before(f"GetQueueAttributes of {queue.name}")
         count = 0 if self.faults.strikes(Fault.DEPTH_WRONG) else len(queue.messages)
-        return {"Attributes": {name: str(count) for name in AttributeNames}}
+        counts = {name: str(count) for name in AttributeNames}
+        return {"Attributes": counts | {"VisibilityTimeout": str(int(queue.visibility))}}
 
     def _queue(self, url: str) -> Queue:
         return self.by_name[url.rsplit("/", 1)[-1]]

@@ -7,21 +7,29 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 from unittest import mock
-from uuid import uuid4
+from uuid import UUID, uuid4, uuid5
 
+from cli.simulation import scenario
+from cli.simulation.database import SimulatedDatabase
 from cli.simulation.faults import Fault
+from cli.simulation.ledger import named
 from cli.simulation.world import World
 from counterfoil import outbox, work
-from counterfoil.delivery import batch, claims, consumer, settlement, store
+from counterfoil.db import DatabaseClock
+from counterfoil.delivery import Attempt, Outcome, batch, claims, consumer, settlement, store
 from counterfoil.delivery.received import Received
 from counterfoil.delivery.settlement import Verdict
 from counterfoil.delivery.store import Answer, Claim
 from counterfoil.delivery.visibility import Visibility
+from counterfoil.documents import matching
 from counterfoil.documents.matching import matcher
+from counterfoil.documents.uploads import Upload
 from counterfoil.errors import CounterfoilError, DeferredError, StaleClaimError
 from counterfoil.messages import Intake, Message
 from counterfoil.retry import Requeue, RequeuePolicy
 from counterfoil.work import Kind, Send
+from functions.watchdog import recovery
+from functions.watchdog import uploads as watchdog_uploads
 
 
 @dataclass(frozen=True)
@@ -30,11 +38,13 @@ class Twin:
 
     name: str
     caught_by: str
-    """What the simulation says when it catches it."""
+    """The violation that the simulation reports, as a regular expression."""
     broken: Callable[[], Any] = ExitStack
     """A context in which the engine is broken."""
     prepare: Callable[[World], None] = lambda _world: None
     """What is broken about the world around it."""
+    caught_at: int = 1
+    """Seed of a history that catches it, as long as the simulation draws the same histories. Saves a search for one."""
 
 
 def _without(module: Any, name: str, *changes: tuple[str, str]) -> Any:
@@ -151,6 +161,13 @@ class _SendsLater(batch.Batch):
         return []
 
 
+class _ChargesAtOnce(batch.Batch):
+    """An attempt that found PostgreSQL unavailable is charged at once."""
+
+    def _run(self, attempt: Attempt) -> Outcome:
+        return self.handler(attempt)  # type: ignore[no-any-return]  # Powertools does not type it
+
+
 def _batches(broken: type[batch.Batch]) -> Callable[[], Any]:
     return lambda: mock.patch.object(consumer, "Batch", broken)
 
@@ -202,6 +219,7 @@ class _ChecksThenActs(claims.Claims):
                 look_only=True,
             )
         with self._database.delivery() as connection:
+            now = self._clock()
             for message, claim in found.items():
                 if claim.answer is Answer.MINE:
                     if take_over:
@@ -256,6 +274,21 @@ def _much_trouble(world: World) -> None:
 def _stands_still_and_is_delivered_twice(world: World) -> None:
     world.faults.ensure(Fault.PAUSE, 8)
     world.faults.ensure(Fault.DELIVERED_TWICE, 8)
+
+
+def _blames_the_worker() -> Any:
+    """Work without attempts left was lost with its worker, however its last attempt ended."""
+    return mock.patch.object(settlement, "_exhausted", return_value=(store.WORKER_LOST, "The worker ended"))
+
+
+def _process_clocks() -> Any:
+    """Each process uses its own clock."""
+    return mock.patch.object(DatabaseClock, "set")
+
+
+def _lowers_the_limit(world: World) -> None:
+    world.script.trouble = 0.9
+    world.lower_limit(world.random.uniform(0, 2000))
 
 
 def _forgets_the_lost() -> Any:
@@ -359,6 +392,41 @@ def _no_look_at_one_another() -> Any:
     return mock.patch.object(matcher, "_disturbs", return_value=False)
 
 
+def _matches_apart() -> Any:
+    """Matches are committed in their own transaction before the settlement."""
+
+    def apart(name: str) -> Any:
+        real = getattr(matching, name)
+
+        def write(connection: Any, decided: Any, now: datetime) -> Any:
+            database = SimulatedDatabase(connection._world, connection._process)
+            with database.tenant(scenario.TENANT) as own:
+                return real(own, decided, now)
+
+        return mock.patch.object(matching, name, write)
+
+    return _all(apart("write"), apart("write_together"))
+
+
+@contextmanager
+def _named_by_sequencer() -> Iterator[None]:
+    def job_id(upload: Upload) -> UUID:
+        return uuid5(work.JOB_NAMESPACE, f"acquisition/{upload.bucket}/{upload.key}/{upload.sequencer}")
+
+    named.cache_clear()  # it holds ids of both kinds of events otherwise
+    try:
+        with mock.patch.object(Upload, "job_id", property(job_id)):
+            yield
+    finally:
+        named.cache_clear()
+
+
+def _ignores_cursor() -> Any:
+    return _without(
+        watchdog_uploads, "_LISTING", ("key_marker, version_marker", "NULL AS key_marker, NULL AS version_marker")
+    )
+
+
 TWINS = (
     Twin("permit before protection", "waits before it has protected", _batches(_PermitFirst)),
     Twin("delete in finally", "lost", _batches(_DeletesAll)),
@@ -370,37 +438,71 @@ TWINS = (
         "breaker by short visibility",
         "for nothing",
         lambda: mock.patch.object(consumer, "Settlement", _ShortVisibility),
+        caught_at=146,
     ),
-    Twin("edge deletion without the search again", "linked", _no_second_search),
-    Twin("written together without the search again", "linked", _no_second_search_together),
+    Twin("edge deletion without the search again", "linked", _no_second_search, caught_at=56),
+    Twin("written together without the search again", "linked", _no_second_search_together, caught_at=200),
     Twin("written together without a look at one another", "linked", _no_look_at_one_another),
+    Twin("matches committed apart from settlement", "settles no work item of matching", _matches_apart),
     Twin(
         "stale try acknowledged",
         "lost",
         _batches(_AcknowledgesStale),
         lambda world: world.faults.ensure(Fault.PAUSE, 8),
+        caught_at=319,
     ),
-    Twin("no send number", "lost", _no_send_number),
-    Twin("send after acknowledge", "lost", _sends_later),
+    Twin("no send number", "does not rise|lost", _no_send_number),
+    Twin("send after acknowledge", "lost", _sends_later, caught_at=39),
     Twin(
         "requeue that forks",
-        "does not exist",
+        "is newer than its row",
         lambda: mock.patch.object(consumer, "Settlement", _Forks),
         lambda world: world.faults.ensure(Fault.LOST_BEFORE_COMMIT, 8),
+        caught_at=347,
     ),
     Twin(
         "check-then-act guard",
-        "taken for another message than its latest",
+        "were committed 2 times",
         lambda: mock.patch.object(consumer, "Claims", _ChecksThenActs),
         _stands_still_and_is_delivered_twice,
+        caught_at=80,
     ),
-    Twin("early message skipped", "lost", _batches(_SkipsEarly)),
+    Twin("lost connection charged at once", "without a second run", _batches(_ChargesAtOnce), _much_trouble),
+    Twin("early message skipped", "lost", _batches(_SkipsEarly), caught_at=35),
     Twin("older copy claimed", "taken for another message than its latest", _older_copies),
     Twin("send number from the count of attempts", "does not rise", _numbered_by_attempts, _much_trouble),
-    Twin("waits one step short", "and not from", _one_step_short),
+    Twin("waits one step short", "and not from", _one_step_short, caught_at=39),
     Twin("sent after half of its wait", "too early", lambda: _other_delay(0.5)),
     Twin("sent after twice its wait", "and was to wait", lambda: _other_delay(2)),
-    Twin("retries among first tries", "is a retry, and goes to the queue of first tries", _one_queue),
+    Twin("retries among first attempts", "goes to the queue of first attempts", _one_queue),
     Twin("puttings off counted as retries", "says another number of tries", _counts_messages, _much_trouble),
+    Twin("settled attempt reported as lost", "blames a lost worker", _blames_the_worker, _lowers_the_limit),
+    Twin("uploads named by the sequencer", "its work was never registered", _named_by_sequencer),
+    Twin("listing that ignores its cursor", "has 0 acquisition jobs", _ignores_cursor, caught_at=54),
+    Twin(
+        "queued events counted as lost",
+        "count as without an event",
+        lambda: mock.patch.object(watchdog_uploads, "QUEUE_RETENTION", timedelta(0)),
+    ),
+    Twin("leases by process clocks", "the lease of", _process_clocks),
     Twin("lost try not told", "is written down 0 times", _forgets_the_lost),
+    Twin(
+        "returns without an attempt counted",
+        "failed without any attempt",
+        lambda: _without(store, "_RETURN", ("({attempts} > 0)::int", "1"), ("{attempts} = 0 OR ", "")),
+        lambda world: world.faults.ensure(Fault.CRASHES_AT_START, 8),
+        caught_at=52,
+    ),
+    Twin(
+        "newer message acknowledged as unknown",
+        "lost",
+        lambda: mock.patch.object(store, "enqueue_current", return_value=None),
+        lambda world: world.faults.ensure(Fault.TRANSACTION_LOST, 8),
+    ),
+    Twin(
+        "lost message not resent to a busy queue",
+        "is not resent",
+        lambda: mock.patch.object(recovery, "VISIBILITY_TIMEOUTS", 1200),
+        lambda world: world.faults.ensure(Fault.MESSAGE_LOST, 4),
+    ),
 )

@@ -15,6 +15,8 @@ from counterfoil.db import Connection
 from counterfoil.delivery import Attempt
 from counterfoil.documents.files import File
 from counterfoil.documents.mail.attachments import Skipped
+from counterfoil.documents.mail.authentication import NO_RESULTS, SenderAuthentication
+from counterfoil.documents.mail.holds import Hold
 from counterfoil.documents.mail.message import Envelope
 from counterfoil.errors import InvalidDocumentError
 from counterfoil.work import KINDS
@@ -39,6 +41,9 @@ class Arrival:
     received_at: datetime
     envelope: Envelope | None = None
     """None for what is no mail."""
+    authentication: SenderAuthentication = NO_RESULTS
+    hold: Hold | None = None
+    """State of a mail that fails DMARC."""
     documents: tuple[Stored, ...] = ()
     skipped: tuple[Skipped, ...] = ()
 
@@ -144,10 +149,11 @@ def _mail_before(connection: Connection, arrival: Arrival) -> UUID | None:
 
 
 _SOURCE = """
-INSERT INTO source AS s (tenant_id, job_id, kind, bucket, key, received_at, sender, subject, message_id, refusal)
+INSERT INTO source AS s (tenant_id, job_id, kind, bucket, key, received_at, sender, subject, message_id, refusal, spf,
+                         dkim, dmarc, hold, content_hash)
 VALUES (%(tenant)s, %(job)s, %(kind)s, %(bucket)s, %(key)s, %(received_at)s, %(sender)s, %(subject)s, %(message_id)s,
-        %(refusal)s)
-ON CONFLICT (job_id) DO UPDATE SET refusal = excluded.refusal
+        %(refusal)s, %(spf)s, %(dkim)s, %(dmarc)s, %(hold)s, %(content_hash)s)
+ON CONFLICT (job_id) DO UPDATE SET refusal = excluded.refusal, hold = excluded.hold
 RETURNING new.id, old.id IS NULL OR old.refusal IS DISTINCT FROM new.refusal AND old.refusal IS DISTINCT FROM %(seen)s
 """
 
@@ -168,6 +174,9 @@ def _source(connection: Connection, arrival: Arrival, refusal: str | None) -> tu
             "subject": envelope and (envelope.subject or None),
             "message_id": envelope and (envelope.message_id or None),
             "refusal": refusal,
+            **arrival.authentication._asdict(),
+            "hold": arrival.hold,
+            "content_hash": arrival.documents[0].sha256 if arrival.documents and not arrival.is_taken_apart else None,
             "seen": MAIL_SEEN_BEFORE,
         },
     ).fetchone()

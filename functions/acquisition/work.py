@@ -5,16 +5,16 @@ written to the database, under a key that its content gives it, so that a repeat
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from counterfoil.db import Connection
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
-from counterfoil.documents import files, replacement
+from counterfoil.documents import files, replacement, uploads
 from counterfoil.documents.extraction import check_size
 from counterfoil.documents.files import Fetched, File
-from counterfoil.documents.mail import attachments, message
-from counterfoil.documents.mail.archive import Archive
-from counterfoil.documents.mail.message import Envelope
+from counterfoil.documents.mail import attachments, holds, message
+from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.uploads import INBOX
 from counterfoil.errors import InvalidDocumentError
 from counterfoil.work import Send, begin
@@ -47,41 +47,44 @@ def acquire(attempt: Attempt) -> Outcome:
     if fetched.content is not None:
         if by_mail or message.is_mail(fetched.content):
             return _mail(attempt, file, fetched.content, received_at)
-        archive = Archive(fetched.content)
-        if not archive.is_office_document:
-            found = parts.store(attempt, bucket, attachments.of_archive(archive, attempt.check))
-            return _taken_apart(attempt, file, received_at, None, found)
+        packed = parsers.take_archive_apart(fetched.content, attempt.check)
+        if packed is not None:
+            arrival = Arrival.of(attempt, file, received_at)
+            return _taken_apart(attempt, arrival, parts.store(attempt, bucket, packed))
     return _whole(attempt, file, fetched, received_at)
 
 
 def _whole(attempt: Attempt, file: File, fetched: Fetched, received_at: datetime) -> Success:
     """A file that is one document, and stays where it was uploaded to."""
-    document = Stored(file.key.rsplit("/", 1)[-1], file, fetched.size, fetched.sha256)
+    document = Stored(uploads.file_name(file.key), file, fetched.size, fetched.sha256)
     return _success(attempt, Arrival.of(attempt, file, received_at, documents=(document,)))
 
 
 def _mail(attempt: Attempt, file: File, content: bytes, received_at: datetime) -> Outcome:
-    mail = message.parse(content, attempt.check)
-    envelope = message.envelope(mail)
+    envelope, authentication, attached = parsers.take_mail_apart(content, attempt.check)
+    arrival = Arrival.of(attempt, file, received_at, envelope=envelope)
+    if file.key.startswith(INBOX):  # a file that a user uploads proves nothing about its sender
+        arrival = replace(arrival, authentication=authentication)
     if envelope.refusal is not None:
-        return _refused(Arrival.of(attempt, file, received_at, envelope=envelope), envelope.refusal)
-    found = parts.store(attempt, file.bucket, attachments.of_mail(mail, attempt.check))
-    return _taken_apart(attempt, file, received_at, envelope, found)
+        return _refused(arrival, envelope.refusal)
+    if arrival.authentication.is_failed:
+        with attempt.database.tenant(arrival.tenant_id) as connection:
+            hold, reason = holds.decide(connection, arrival.tenant_id, arrival.job_id)
+        arrival = replace(arrival, hold=hold)
+        if reason is not None:
+            return _refused(arrival, reason)
+    return _taken_apart(attempt, arrival, parts.store(attempt, file.bucket, attached))
 
 
-def _taken_apart(
-    attempt: Attempt, file: File, received_at: datetime, envelope: Envelope | None, found: Parts
-) -> Outcome:
-    arrival = Arrival.of(
-        attempt, file, received_at, envelope=envelope, documents=found.documents, skipped=found.skipped
-    )
+def _taken_apart(attempt: Attempt, arrival: Arrival, found: Parts) -> Outcome:
+    arrival = replace(arrival, documents=found.documents, skipped=found.skipped)
     if found.documents:
         with attempt.database.tenant(arrival.tenant_id) as connection:
             is_refused = store.refuse_other_files(connection, arrival)
         if is_refused:
             raise InvalidDocumentError(store.OTHER_FILES)
         return _success(attempt, arrival)
-    what = "archive" if envelope is None else "mail"
+    what = "archive" if arrival.envelope is None else "mail"
     if not found.skipped:
         return _refused(arrival, f"The {what} holds no file.")
     return _refused(arrival, f"The {what} holds no file that could be a document. {found.not_taken}")

@@ -1,24 +1,35 @@
-"""What everything that changes something goes through: whether the caller may, and whether he does it too often.
+"""Authorization of changes, and rate limits of changes and reads.
 
-A tenant has a bucket of tokens in PostgreSQL, one for all processes. It holds up to `at_once` tokens, gains
-`per_second` by the database's clock, and each request takes one. Of that, one user may take a SHARE: a program out of
-hand meets its own bound and leaves the others of its tenant theirs. What only reads is bounded by the gateway.
+A tenant has two buckets of tokens in PostgreSQL, shared by all processes: for changes and for reads. A bucket holds up
+to `at_once` tokens and gains `per_second` by the database's clock. One user may take a SHARE of each, which leaves the
+rest to the other users of the tenant. A caller with several tenants has a bucket as large as a user's, and shares none.
+A change takes one token. A read takes one for each 100 ms that it lasts.
 """
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from math import ceil
+from time import monotonic
+from typing import Literal
 from uuid import UUID
 
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.errors import RejectedRequestError
+from counterfoil.work import Send
 from functions.admin_api.caller import EVERY_TENANT, NOBODY, Caller, Role
 from functions.admin_api.problems import ForbiddenError, NotFoundError
 
 SHARE = 0.8
-"""Of a tenant's allowance, what one of its users may take."""
+"""Part of a tenant's tokens that one of its users may take."""
+TAKEN_TOGETHER = 10
+"""Read tokens that a process takes from the buckets with one write."""
+TOKEN_SECONDS = 0.1
+"""Duration of a read that one token pays for."""
+_MOST_USERS = 1000
+"""Users whose spare tokens a process remembers."""
 
 
 class TooManyError(RejectedRequestError):
@@ -36,11 +47,14 @@ class Allowance:
 
     per_second: float
     at_once: int
+    purpose: Literal["change", "read"] = "change"
 
-    def take(self, database: Database, tenant_id: UUID | None, user: str, now: datetime | None = None) -> None:
-        """Take a token of the user's and one of the tenant's, or neither, in a short transaction of its own.
+    def take(
+        self, database: Database, tenant_id: UUID | None, user: str, now: datetime | None = None, *, tokens: int = 1
+    ) -> None:
+        """Take tokens from the user's bucket and as many from the tenant's, or none, in a short transaction.
 
-        What concerns all tenants (None) has a bucket of its own, as large as a tenant's.
+        What concerns several tenants (None) takes them from the user's bucket only.
 
         A user without tokens does not touch his tenant's, so that he holds up nobody. `now` says what time it is in
         place of the database, whose clock is the same for every process.
@@ -52,15 +66,65 @@ class Allowance:
 
         def once() -> None:
             with database.delivery() if tenant_id is None else database.tenant(tenant_id) as connection:
-                for bucket in self._buckets(user, "Your tenant asks" if tenant_id else "All of you ask"):
-                    bucket.take(connection, tenant_id, now)
+                for bucket in self._buckets(user, tenant_id):
+                    bucket.take(connection, tenant_id, now, tokens)
 
         retry_conflicts(once)
 
-    def _buckets(self, user: str, together: str) -> Iterator["_Bucket"]:
+    @property
+    def most_for_a_user(self) -> float:
+        """Tokens in the full bucket of a user."""
+        return max(1.0, self.at_once * SHARE)
+
+    def _buckets(self, user: str, tenant_id: UUID | None) -> Iterator["_Bucket"]:
         digest = hashlib.sha256(user.encode(errors="surrogatepass")).digest()
-        yield _Bucket("You ask", digest, self.per_second * SHARE, max(1.0, self.at_once * SHARE))
-        yield _Bucket(together, None, self.per_second, self.at_once)
+        yield _Bucket(self.purpose, "You ask", digest, self.per_second * SHARE, self.most_for_a_user)
+        if tenant_id is not None:
+            yield _Bucket(self.purpose, "Your tenant asks", None, self.per_second, self.at_once)
+
+
+@dataclass
+class Reads:
+    """Read tokens that this process has taken and not spent.
+
+    Each write takes several tokens, so most reads write nothing to the database. A restart loses the rest.
+    """
+
+    spare: dict[tuple[str, str | None], float] = field(default_factory=dict)
+    """By user and slug of the tenant. Negative after a read that lasted longer than its tokens."""
+    clock: Callable[[], float] = monotonic
+    """Seconds."""
+
+    @contextmanager
+    def admitted(self, caller: Caller, database: Database, allowance: Allowance) -> Iterator[None]:
+        """Count a read against its user, and against the tenant of a user with one tenant.
+
+        Raises:
+            TooManyError: the user or the tenant has too few tokens.
+            DatabaseUnavailableError: the buckets cannot be read.
+        """
+        slug = None if len(caller.tenants) != 1 or EVERY_TENANT in caller.tenants else next(iter(caller.tenants))
+        key = caller.subject, slug
+        spare = self.spare.get(key, 0.0)
+        if spare < 1:
+            taken = min(ceil(TAKEN_TOGETHER - spare), int(allowance.most_for_a_user))
+            allowance.take(database, _id_of(slug, database), caller.subject, tokens=taken)
+            spare += taken
+        began = self.clock()
+        try:
+            yield
+        finally:
+            if len(self.spare) >= _MOST_USERS:
+                self.spare.clear()
+            self.spare[key] = spare - max(1.0, (self.clock() - began) / TOKEN_SECONDS)
+
+
+def _id_of(slug: str | None, database: Database) -> UUID | None:
+    if slug is None:
+        return None
+    with database.delivery() as connection:
+        row = connection.execute("SELECT id FROM tenant WHERE slug = %s", [slug]).fetchone()
+    return None if row is None else row[0]
 
 
 @dataclass(frozen=True)
@@ -71,6 +135,8 @@ class Change:
     now: datetime
     database: Database
     allowance: Allowance
+    send: Callable[[Sequence[Send]], object]
+    """Sends messages after the commit."""
 
     def admit(self, doing: str, slug: str, tenant_id: UUID | None = None) -> UUID:
         """Let the caller change something of a tenant, and count it: the tenant's id. `doing` names it for people.
@@ -93,7 +159,7 @@ class Change:
         return tenant_id
 
     def admit_for_nobody(self, doing: str) -> None:
-        """Let the caller change something that is nobody's, and count it as what concerns all tenants.
+        """Let the caller change something unassigned, and count it against the caller.
 
         Raises:
             ForbiddenError: the caller is no operator of all tenants.
@@ -108,7 +174,7 @@ class Change:
 
         Raises:
             ForbiddenError: the caller is no admin of all tenants, or nobody.
-            TooManyError: this user, or all who may, ask for too much.
+            TooManyError: this user asks for too much.
             DatabaseUnavailableError: this cannot be known just now.
         """
         if not self.caller.may(Role.ADMIN, EVERY_TENANT):
@@ -118,19 +184,23 @@ class Change:
 
 @dataclass(frozen=True)
 class _Bucket:
+    purpose: str
     who: str
     user_hash: bytes | None
     rate: float
     most: float
 
-    def take(self, connection: Connection, tenant_id: UUID | None, now: datetime | None) -> None:
-        values = {"tenant": tenant_id, "user": self.user_hash, "rate": self.rate, "most": self.most, "now": now}
+    def take(self, connection: Connection, tenant_id: UUID | None, now: datetime | None, tokens: int) -> None:
+        bucket = {"purpose": self.purpose, "tenant": tenant_id, "user": self.user_hash}
+        values = {**bucket, "rate": self.rate, "most": self.most, "now": now, "tokens": tokens}
+        if self.purpose == "read":  # a crash may lose these writes
+            connection.execute("SET LOCAL synchronous_commit = off")
         if connection.execute(_TAKE, values).fetchone() is not None:
             return
         ((left,),) = connection.execute(_LEFT, values).fetchall()
         raise TooManyError(
-            f"{self.who} for more changes than are taken: {self.rate:g} a second, {self.most:g} at once.",
-            retry_after=max(1, ceil((1 - left) / self.rate)),
+            f"{self.who} for more {self.purpose}s than are taken: {self.rate:g} a second, {self.most:g} at once.",
+            retry_after=max(1, ceil((tokens - left) / self.rate)),
         )
 
 
@@ -141,13 +211,14 @@ _TOKENS = f"""
 least(%(most)s, a.tokens + %(rate)s * greatest(0, extract(epoch FROM {_NOW} - a.counted_at)))::float8
 """
 _TAKE = f"""
-INSERT INTO change_allowance AS a (tenant_id, user_hash, tokens, counted_at)
-VALUES (%(tenant)s, %(user)s, %(most)s - 1, {_NOW})
-ON CONFLICT (tenant_id, user_hash) DO UPDATE SET tokens = {_TOKENS} - 1, counted_at = {_NOW}
-WHERE {_TOKENS} >= 1
+INSERT INTO change_allowance AS a (tenant_id, user_hash, purpose, tokens, counted_at)
+VALUES (%(tenant)s, %(user)s, %(purpose)s, %(most)s - %(tokens)s, {_NOW})
+ON CONFLICT (tenant_id, user_hash, purpose) DO UPDATE SET tokens = {_TOKENS} - %(tokens)s, counted_at = {_NOW}
+WHERE {_TOKENS} >= %(tokens)s
 RETURNING a.tokens
 """  # noqa: S608  # the expressions above
 _LEFT = f"""
 SELECT {_TOKENS} FROM change_allowance a
 WHERE a.tenant_id IS NOT DISTINCT FROM %(tenant)s AND a.user_hash IS NOT DISTINCT FROM %(user)s
+  AND a.purpose = %(purpose)s
 """  # noqa: S608  # the expressions above

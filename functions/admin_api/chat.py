@@ -131,7 +131,7 @@ def delete(session_id: str, change: Change) -> None:
 
     def once() -> None:
         with change.database.tenant(tenant_id) as connection:
-            deletion.delete(connection, id_, user, change.now)
+            deletion.delete(connection, id_, user, change.now, by=user)
 
     retry_conflicts(once)  # one of its messages may just be answered
 

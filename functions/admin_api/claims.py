@@ -44,7 +44,10 @@ def checked(event: Mapping[str, Any], sign_in: SignIn | None, now: datetime) -> 
         raise UnauthorizedError("There is no token.")
     if sign_in is None:
         raise UnauthorizedError("This deployment does not say whose tokens it takes.")
-    claims = {**claims, **_lists(event, claims)}
+    payload = _payload(event)
+    if isinstance(payload.get("exp", 0), bool) or not isinstance(payload.get("exp", 0), int | float):
+        raise UnauthorizedError("exp must be a number in the token.")
+    claims = {**claims, **_lists(payload, claims)}
     _check(claims, sign_in, now.timestamp())
     return {**event, "requestContext": {**context, "authorizer": {**authorizer, "jwt": {"claims": claims}}}}
 
@@ -88,13 +91,12 @@ def _seconds(claim: object) -> float | None:
     return float(claim) if math.isfinite(claim) else None
 
 
-def _lists(event: Mapping[str, Any], claims: Mapping[str, Any]) -> dict[str, list[str]]:
+def _lists(payload: Mapping[str, Any], claims: Mapping[str, Any]) -> dict[str, list[str]]:
     """The lists of names as the token has them, where the gateway's text says the same.
 
     In that text a name with a blank looks like two: of an issuer whose groups may be called anything, the group "x
     admin" would make an admin. The token that the gateway has checked is still in its header.
     """
-    payload = _payload(event)
     found: dict[str, list[str]] = {}
     for name in (GROUPS, "aud"):
         listed = payload.get(name)

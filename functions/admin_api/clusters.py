@@ -1,23 +1,85 @@
-"""`/api/admin/clusters`: which documents belong together, why, and how they compare line by line.
+"""`/api/admin/clusters`: the list of clusters, and one cluster with its links and its comparison.
 
-Looking takes the role viewer for the tenant.
+Reading requires the role viewer for the tenant.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from decimal import Decimal
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from counterfoil.db import Database
-from counterfoil.documents import clusters
+from counterfoil.documents import cluster_list, clusters
 from counterfoil.documents.browsing import Place
+from counterfoil.documents.cluster_list import ClusterSummary, Sort
+from counterfoil.documents.variances import ClusterStatus
 from functions.admin_api import request
 from functions.admin_api.caller import Caller
 from functions.admin_api.documents import DocumentSummary, owner, summary
 from functions.admin_api.problems import NotFoundError
 from functions.admin_api.reviews import Step
+from functions.admin_api.tenancy import viewed
+
+LONGEST_TEXT = 200
+Status = Literal["open", "exception", "needs-review", "disputed", "incomplete", "accepted", "matched"]
+"""A status of a cluster; `open` stands for all that are not finished."""
+
+
+class ClusterRow(BaseModel):
+    """A cluster in a list. Amounts are net decimal numbers, as text, in `currency`."""
+
+    id: UUID
+    tenant: str
+    status: ClusterStatus
+    supplier: str | None
+    order_numbers: list[str] = Field(description="Of its purchase orders, or else those that its documents name.")
+    currency: str | None = Field(description="Documents in other currencies do not count.")
+    ordered: str | None = Field(description="null without a purchase order.")
+    delivered: str | None = Field(description="Quantities at ordered prices; null without a delivery.")
+    billed: str | None = Field(description="Less credit notes; null without an invoice.")
+    at_stake: str = Field(
+        description="Amount of the open variances; the whole invoice without an order or delivery, or if a duplicate."
+    )
+    waiting_since: datetime = Field(description="Receipt of the first invoice, or else of the first document.")
+    documents: int
+    reason: str = Field(description="The most important reason for the status.")
+    is_being_computed: bool = Field(description="Whether the cluster has changed since it was computed.")
+
+
+class ClusterPage(BaseModel):
+    """A page of clusters, the cursor of the next page, and the number of clusters of each status."""
+
+    clusters: list[ClusterRow]
+    next: str | None
+    counts: dict[ClusterStatus, int] = Field(
+        description=f"Of all the tenant's clusters, whatever the filter. {cluster_list.COUNTED + 1} means more than "
+        f"{cluster_list.COUNTED}."
+    )
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Query of a list."""
+
+    tenant: str | None
+    status: Status | None
+    supplier: str | None
+    number: str | None
+    sort: Sort
+    limit: int
+    cursor: str | None
+
+    @property
+    def wanted(self) -> cluster_list.ClusterFilter:
+        """The same for `cluster_list`."""
+        if self.status is None:
+            statuses = tuple(ClusterStatus)
+        else:
+            statuses = cluster_list.OPEN if self.status == "open" else (ClusterStatus(self.status),)
+        return cluster_list.ClusterFilter(statuses, self.supplier, self.number, self.sort)
 
 
 class ClusterEdge(BaseModel):
@@ -87,6 +149,7 @@ class ClusterVariance(BaseModel):
     sentence: str
     settled_by: str | None
     awaits: str | None = None
+    decision: Literal["accepted", "disputed"] | None = Field(default=None, description="Of a person.")
 
 
 class ClusterComparison(BaseModel):
@@ -106,6 +169,7 @@ class Cluster(BaseModel):
 
     id: UUID
     tenant: str
+    status: ClusterStatus | None = Field(description="null until the cluster is compared.")
     documents: list[DocumentSummary] = Field(description="A page of them, those received first, first.")
     documents_total: int
     next: str | None = Field(description="The cursor of the page after it.")
@@ -120,6 +184,36 @@ class Cluster(BaseModel):
     computed_at: datetime | None
     is_being_computed: bool = Field(description="Whether the cluster has changed since it was computed.")
     error: str | None = Field(description="Why it could not be computed.")
+
+
+def listed(asked: Filter, caller: Caller, database: Database) -> ClusterPage:
+    """Return a page of a tenant's clusters.
+
+    Raises:
+        RejectedRequestError: no tenant is named and the token is not for just one; or the cursor is not of this sort.
+        ForbiddenError: the caller is not a viewer of the tenant.
+        NotFoundError: there is no such tenant.
+        DatabaseUnavailableError: the database is unavailable.
+    """
+    after: cluster_list.Cursor | None = None
+    if asked.cursor is not None:
+        read = request.after_number if asked.sort == "amount" else request.after
+        after = cluster_list.Cursor(*read(asked.cursor))
+    tenant_id, slug = viewed(database, asked.tenant, caller)
+    with database.tenant(tenant_id) as connection:
+        found = cluster_list.page(connection, tenant_id, asked.wanted, limit=asked.limit, after=after)
+        counts = cluster_list.counts(connection, tenant_id)
+    return ClusterPage(
+        clusters=[row(one, slug) for one in found.clusters],
+        next=None if found.next is None else request.cursor(found.next.key, found.next.id),
+        counts=counts,
+    )
+
+
+def row(found: ClusterSummary, tenant: str) -> ClusterRow:
+    """Return a cluster as lists of the API show it."""
+    record = {name: str(value) if isinstance(value, Decimal) else value for name, value in vars(found).items()}
+    return ClusterRow.model_validate({**record, "tenant": tenant})
 
 
 def shown(cluster_id: str, limit: int, cursor: str | None, caller: Caller, database: Database) -> Cluster:

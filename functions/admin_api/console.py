@@ -16,7 +16,9 @@ from typing import Any
 
 from counterfoil.settings import Settings, SignIn
 
-ROUTES = frozenset({"GET /console", "GET /console/{path+}"})
+EMULATED_ROOT = "GET /console/"
+"""Route of the emulator alone: on AWS, `{path+}` also matches the empty rest of `/console/`."""
+ROUTES = frozenset({"GET /console", "GET /console/{path+}", EMULATED_ROOT})
 """What the gateway lets through without a token: nothing else answers it."""
 VIEWS = frozenset(
     {
@@ -25,6 +27,7 @@ VIEWS = frozenset(
         "clusters",
         "dead-letters",
         "documents",
+        "mail",
         "offers",
         "operations",
         "overview",

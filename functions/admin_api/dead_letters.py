@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import entries, groups, search, timeline
 from counterfoil.dead_letters.entries import STATUSES, Details, Entry, Place, Status, Wanted
-from counterfoil.dead_letters.redaction import redact
+from counterfoil.dead_letters.redaction import redact, without_traceback
 from counterfoil.errors import RejectedRequestError
 from functions.admin_api import request
 from functions.admin_api.caller import NOBODY, Caller, Role
@@ -37,14 +37,16 @@ Pointers = Annotated[list[str], Field(description="JSON pointers (RFC 6901) to w
 
 
 class LastError(BaseModel):
-    """What it died of."""
+    """Error that ended the work."""
 
     model_config = ConfigDict(extra="allow")
 
     type: str
     message: str
     timestamp: datetime
-    context: dict[str, JsonValue] = {}
+    context: dict[str, JsonValue] = Field(
+        default={}, description="`worker`, `attempt` and, for admins, `traceback`: frames of Counterfoil's own code."
+    )
 
 
 class Metadata(BaseModel):
@@ -85,7 +87,8 @@ class LetterSummary(BaseModel):
     resolved_at: datetime | None
     resolved_by: str | None
     metadata: Metadata
-    version: int = Field(description="Grows with each change; a change names it in If-Match.")
+    version: int = Field(description="Version, for `If-Match`.")
+    file_name: str | None = Field(description="File that the work item processed, if any.")
     redacted: Pointers
 
 
@@ -336,7 +339,7 @@ def told(job_id: str, caller: Caller, database: Database, console: str | None) -
     tenant_id, slug, id_ = owner(job_id, caller, database)
     with entries.transaction(database, tenant_id) as connection:
         letter = _there(connection, tenant_id, id_)
-        events = timeline.of(connection, letter, limit=LAST_EVENTS)
+        events = timeline.of(connection, tenant_id, letter, limit=LAST_EVENTS)
     told = hidden({"events": [asdict(event) for event in events]}, caller)
     for event, shown in zip(events, told["events"], strict=True):  # nothing of this is anybody's text
         shown["log"] = _log(event, letter, console)
@@ -378,8 +381,8 @@ def _there(connection: Connection, tenant_id: UUID | None, id_: UUID) -> Details
     return letter
 
 
-_KEPT = ("payload", "metadata", "resolution", "lineage")
-"""What of a letter comes from outside, or is what somebody wrote."""
+_KEPT = ("payload", "metadata", "resolution", "lineage", "file_name")
+"""Fields with text from outside, which can hold secrets."""
 
 
 def _told(letter: Entry, slug: str, caller: Caller) -> dict[str, Any]:
@@ -390,8 +393,8 @@ def _told(letter: Entry, slug: str, caller: Caller) -> dict[str, Any]:
 
 
 def hidden(kept: dict[str, Any], caller: Caller) -> dict[str, Any]:
-    """The same as the caller may see it, with the pointers to what he may not, as `redacted`."""
+    """Fields as the caller may see them. `redacted` points to hidden values. Only admins see tracebacks."""
     if caller.role >= Role.ADMIN:
         return {**kept, "redacted": []}
-    found = redact(kept)
+    found = redact(without_traceback(kept))
     return {**found.value, "redacted": found.pointers}

@@ -47,6 +47,8 @@ def described(api: APIGatewayHttpResolver) -> dict[str, Any]:
                 parameter["schema"] = _not_null(parameter["schema"])
                 if parameter["in"] == "header":
                     parameter["name"] = parameter["name"].title()  # Powertools looks for headers in small letters
+            for body in operation.get("requestBody", {}).get("content", {}).values():
+                body["schema"] = _not_null(body["schema"])
             if method == "get" and "application/json" in operation["responses"]["200"].get("content", {}):
                 _say_how_to_ask_again(operation)
     for name in _POWERTOOLS_OWN:
@@ -82,7 +84,7 @@ def methods(document: dict[str, Any], asked: APIGatewayProxyEventV2) -> list[str
 
 
 def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """The form of a parameter that may be left out: there is no null in an address."""
+    """Schema of an optional parameter or body without null: it is omitted instead."""
     given = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
     rest = {name: value for name, value in schema.items() if name != "anyOf"}
     return rest | (given[0] if len(given) == 1 else {"anyOf": given} if given else {})

@@ -17,6 +17,7 @@ from counterfoil.documents.files import File
 from counterfoil.documents.page_images import Picture
 from counterfoil.documents.particulars import Details
 from counterfoil.documents.timeline import Kind
+from counterfoil.documents.variances import ClusterStatus
 from counterfoil.errors import InvalidDocumentError, RejectedRequestError
 from functions.admin_api import request
 from functions.admin_api.caller import Caller
@@ -66,7 +67,14 @@ class DocumentSummary(BaseModel):
     file_name: str
     received_at: datetime
     cluster_id: UUID | None
+    cluster_status: ClusterStatus | None = Field(
+        description="null until its cluster was compared; needs-review if it names no party and was not matched."
+    )
+    missing: list[str] = Field(description="Expected facts that were not read: number, date, supplier, buyer, total.")
     stages: list[Stage]
+    dead_letter: UUID | None = Field(
+        description="Dead letter of a file that failed before it became a document. `id` then names no document."
+    )
 
 
 class DocumentPage(BaseModel):
@@ -133,6 +141,9 @@ class DocumentSource(BaseModel):
     received_at: datetime
     sender: str | None
     subject: str | None
+    spf: str | None = Field(description="Result of Amazon SES, such as pass or fail; null if the mail has none.")
+    dkim: str | None
+    dmarc: str | None
 
 
 class Document(DocumentSummary):

@@ -13,8 +13,9 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
+from counterfoil import audit
 from counterfoil.db import Database, retry_conflicts
-from counterfoil.dead_letters import audit, export, exports
+from counterfoil.dead_letters import export, exports
 from counterfoil.dead_letters.export import MEDIA_TYPES, Format, Selection
 from counterfoil.dead_letters.exports import LINK_SECONDS, Export, State, Wish
 from functions.admin_api import request

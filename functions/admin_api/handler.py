@@ -21,9 +21,11 @@ from functions.admin_api.routes import (
     chat,
     dead_letters,
     documents,
+    erasing,
     exporting,
     letter_changes,
     lookup,
+    mail,
     offers,
     purging,
     queues,
@@ -32,7 +34,7 @@ from functions.admin_api.routes import (
     uploads,
     users,
 )
-from functions.admin_api.routes.common import only
+from functions.admin_api.routes.common import DESCRIPTION, count_reads, only
 
 api = APIGatewayHttpResolver(
     enable_validation=True,
@@ -41,9 +43,11 @@ api = APIGatewayHttpResolver(
     serializer=partial(json.dumps, separators=(",", ":"), ensure_ascii=False),  # Lambda bounds the bytes of an answer
 )
 
+api.use(middlewares=[count_reads])
+
 
 @api.get(
-    "/api/openapi.json",
+    DESCRIPTION,
     summary="This document",
     tags=["about"],
     responses=responses({200: (dict[str, Any], "OpenAPI 3.1.")}, 422),
@@ -56,7 +60,7 @@ def openapi() -> Response[dict[str, Any]]:
 
 ROOMS = (
     *(uploads, tasks, chat, reviews, dead_letters, letter_changes, purging, exporting, queues, bulk, documents),
-    *(users, offers, lookup),
+    *(users, offers, lookup, mail, erasing),
 )
 for room in ROOMS:
     api.include_router(room.routes)
@@ -100,5 +104,5 @@ def document() -> dict[str, Any]:
     return described(api)
 
 
-forms = [form for room in (uploads, tasks, reviews, letter_changes, queues, bulk, users) for form in room.FORMS]
+forms = [form for room in (uploads, tasks, reviews, letter_changes, queues, bulk, users, mail) for form in room.FORMS]
 refusals.register(api, forms, lambda: methods(document(), api.current_event))

@@ -13,8 +13,9 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 
+from counterfoil import audit
 from counterfoil.db import Database
-from counterfoil.dead_letters import actions, audit, edits
+from counterfoil.dead_letters import actions, edits
 from counterfoil.dead_letters.actions import LONGEST_NOTE, Done, Wish
 from counterfoil.dead_letters.entries import Status, transaction
 from counterfoil.errors import RejectedRequestError

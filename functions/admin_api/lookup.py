@@ -19,10 +19,11 @@ Part = Annotated[str, StringConstraints(pattern=f"^[0-9a-f-]{{{named.LEAST},36}}
 
 
 class TenantPage(BaseModel):
-    """Tenants by their slugs in their order, and the cursor of the page after them."""
+    """Tenants ordered by slug."""
 
     tenants: list[str]
-    next: str | None
+    unassigned: bool = Field(description="Whether the caller may also see unassigned dead letters, as tenant `-`.")
+    next: str | None = Field(description="Cursor of the next page.")
 
 
 class NamedThing(BaseModel):
@@ -45,14 +46,15 @@ def tenants(cursor: str | None, limit: int, caller: Caller, database: Database) 
         ForbiddenError: the caller may look at none.
         DatabaseUnavailableError: this cannot be known just now.
     """
+    visible = _visible(caller)
     with database.delivery() as connection:
         found = connection.execute(
             "SELECT slug FROM tenant WHERE (%(slugs)s::text[] IS NULL OR slug = ANY(%(slugs)s)) AND slug > %(after)s"
             " ORDER BY slug LIMIT %(limit)s",
-            {"slugs": _visible(caller), "after": cursor or "", "limit": limit + 1},
+            {"slugs": visible, "after": cursor or "", "limit": limit + 1},
         ).fetchall()
     slugs = [slug for (slug,) in found[:limit]]
-    return TenantPage(tenants=slugs, next=slugs[-1] if len(found) > limit else None)
+    return TenantPage(tenants=slugs, unassigned=visible is None, next=slugs[-1] if len(found) > limit else None)
 
 
 def find(kind: Kind, part: str, caller: Caller, database: Database) -> NamedThings:

@@ -163,7 +163,7 @@ def show(pool_id: str, caller: Caller, database: Database, now: datetime) -> Off
         NotFoundError: there is none, or none that the caller may see.
         DatabaseUnavailableError: this cannot be known just now.
     """
-    with _pool(pool_id, caller, database, now) as (connection, pool, slug):
+    with _pool(pool_id, caller, database, now) as (connection, _, pool, slug):
         parts = browsing.shards(connection, pool.id)
     return OfferPoolDetail(
         **_facts(pool, slug),
@@ -178,16 +178,16 @@ def failed(
 ) -> FailedUsers:
     """A page of the users whose offers failed. Raises as `show`; RejectedRequestError where the cursor is none."""
     _, after = (None, None) if cursor is None else request.after(cursor)
-    with _pool(pool_id, caller, database, now) as (connection, pool, _):
-        found = browsing.failed(connection, pool, after, limit + 1)
+    with _pool(pool_id, caller, database, now) as (connection, tenant_id, pool, _):
+        found = browsing.failed(connection, tenant_id, pool, after, limit + 1)
     shown, following = request.cut(found, limit, lambda one: (pool.offered_at, one.user_id))
     return FailedUsers(users=[FailedUser(**vars(one)) for one in shown], next=following)
 
 
 def job(pool_id: str, user_id: str, caller: Caller, database: Database, now: datetime) -> OfferJob:
     """How a user's offers came about. Raises as `show`."""
-    with _pool(pool_id, caller, database, now) as (connection, pool, slug):
-        found = browsing.job(connection, pool, id_of(user_id, NO_USER))
+    with _pool(pool_id, caller, database, now) as (connection, tenant_id, pool, slug):
+        found = browsing.job(connection, tenant_id, pool, id_of(user_id, NO_USER))
     if found is None:
         raise NotFoundError(NO_USER)
     facts = {name: value for name, value in vars(found).items() if name not in {"offers", "withdrawn", "letter"}}
@@ -203,13 +203,15 @@ def job(pool_id: str, user_id: str, caller: Caller, database: Database, now: dat
 
 
 @contextmanager
-def _pool(pool_id: str, caller: Caller, database: Database, now: datetime) -> Iterator[tuple[Connection, Pool, str]]:
+def _pool(
+    pool_id: str, caller: Caller, database: Database, now: datetime
+) -> Iterator[tuple[Connection, UUID, Pool, str]]:
     tenant_id, slug, id_ = owned(pool_id, browsing.owner, caller, database, NO_POOL)
     with database.tenant(tenant_id) as connection:
         pool = browsing.show(connection, tenant_id, id_, now)
         if pool is None:
             raise NotFoundError(NO_POOL)
-        yield connection, pool, slug
+        yield connection, tenant_id, pool, slug
 
 
 def _facts(pool: Pool, slug: str) -> dict[str, object]:

@@ -15,7 +15,7 @@ from counterfoil.dead_letters.bulk import NoOperationError, OperationStateError
 from counterfoil.dead_letters.edits import NotEditableError
 from counterfoil.dead_letters.exports import TooManyExportsError
 from counterfoil.errors import CounterfoilError, PermanentError, RejectedRequestError, TransientError, sentence
-from counterfoil.offers.profiles import ProfileChangedError, UserTakenError
+from counterfoil.offers.profiles import ProfileChangedError
 from counterfoil.queues.pauses import ChangedError
 from counterfoil.tasks.chat import NoSessionError
 from counterfoil.tasks.claim_check import TooLargeError
@@ -37,7 +37,6 @@ _STATUS: dict[type[CounterfoilError], int] = {
     NoOperationError: 404,
     ConflictError: 409,
     KeyTakenError: 409,
-    UserTakenError: 409,
     EndedError: 409,
     NotPendingError: 409,
     NotRetriableError: 409,

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Annotated, Any, TypeVar, overload
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from counterfoil.errors import RejectedRequestError
 
 T = TypeVar("T")
 
+_NO_CURSOR = "cursor is what 'next' of the page before said."
 MAX_BODY_BYTES = 1024 * 1024
 """Of a request. A payload of 256 KiB has room in it even where all of its characters are escaped."""
 JSON = "application/json"
@@ -131,9 +133,10 @@ def _named_once(members: Sequence[tuple[str, Any]]) -> None:
         raise ValueError
 
 
-def cursor(at: datetime, id_: UUID | str) -> str:
-    """Where a page of a list that is ordered by time and id ends."""
-    return base64.urlsafe_b64encode(f"{at.isoformat()}|{id_}".encode()).decode()
+def cursor(at: datetime | float, id_: UUID | str) -> str:
+    """Return the cursor of the page after an item that is ordered by a time, or a number, and an id."""
+    key = at.isoformat() if isinstance(at, datetime) else repr(at)
+    return base64.urlsafe_b64encode(f"{key}|{id_}".encode()).decode()
 
 
 def cut(found: Sequence[T], limit: int, place: Callable[[T], tuple[datetime, UUID]]) -> tuple[Sequence[T], str | None]:
@@ -153,13 +156,34 @@ def after(text: str, read: Callable[[str], object] = UUID) -> tuple[datetime, ob
         RejectedRequestError: it is none of ours.
     """
     try:
-        at, id_ = base64.b64decode(text, altchars=b"-_", validate=True).decode("ascii").split("|")
+        at, id_ = _parts(text)
         found = datetime.fromisoformat(at)
         if found.tzinfo is None or not id_.isprintable():
             raise ValueError
         return found, read(id_)
-    except (ValueError, binascii.Error):
-        raise RejectedRequestError("cursor is what 'next' of the page before said.") from None
+    except ValueError:
+        raise RejectedRequestError(_NO_CURSOR) from None
+
+
+def after_number(text: str) -> tuple[float, UUID]:
+    """Return what the cursor of a list that is ordered by a number says.
+
+    Raises:
+        RejectedRequestError: it is not such a cursor.
+    """
+    try:
+        number, id_ = _parts(text)
+        if not isfinite(float(number)):
+            raise ValueError
+        return float(number), UUID(id_)
+    except ValueError:
+        raise RejectedRequestError(_NO_CURSOR) from None
+
+
+def _parts(cursor: str) -> tuple[str, str]:
+    """Split a cursor into key and id. Raises ValueError."""
+    key, id_ = base64.b64decode(cursor, altchars=b"-_", validate=True).decode("ascii").split("|")
+    return key, id_
 
 
 def only(query: Mapping[str, str] | None, *known: str) -> None:

@@ -33,7 +33,7 @@ MOST_AT_ONCE = 50
 
 LONGEST_NAME = 254
 """Characters of a caller's name that the trail keeps."""
-_Reason = Annotated[
+Reason = Annotated[
     str, StringConstraints(min_length=1, max_length=2000, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$")
 ]
 
@@ -43,7 +43,7 @@ class Deciding(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    reason: _Reason | None = None
+    reason: Reason | None = None
     supersedes: list[Annotated[int, Field(ge=1, le=2**53), request.whole]] = Field(
         default=[], max_length=MOST_AT_ONCE, description="Numbers of the decisions that this one takes the place of."
     )
@@ -291,7 +291,7 @@ def split(asked: Split, change: Change) -> Decided:
 def _carried_out(
     id_: UUID, asked: Deciding, change: Change, decide: Callable[[Connection, UUID, Who], Answer]
 ) -> Decided:
-    """Decide, and say what came of it. Messages owed are in the outbox, which the watchdog empties."""
+    """Decide, and return the changes."""
     slug, answer = _decided(id_, asked, change, decide)
     return Decided.model_validate({"tenant": slug, **answer.record})
 
@@ -338,4 +338,5 @@ def _decided(
     answer = retry_conflicts(once)
     if isinstance(answer, Refused):
         raise (NotFoundError if answer.why == "gone" else ConflictError)(answer.sentence)
+    change.send(answer.sends)
     return slug, answer

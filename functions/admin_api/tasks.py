@@ -16,7 +16,7 @@ from counterfoil.db import Database, retry_conflicts
 from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
-from counterfoil.tasks.store import DEFAULT_MAX_RETRY, LARGEST_MAX_RETRY, LONGEST_KEY, Status, Task, Wanted
+from counterfoil.tasks.store import LARGEST_MAX_RETRY, LONGEST_KEY, Status, Task, Wanted
 from counterfoil.tasks.types import TYPES
 from counterfoil.work import Send
 from functions.admin_api import request
@@ -44,11 +44,11 @@ class TaskOrder(BaseModel):
         default=None,
         min_length=1,
         max_length=LONGEST_KEY,
-        description="The same request under the same key is one task, however often it is made.",
+        description="The same request under the same key is one task. If unset, a UUID is generated and returned.",
     )
-    max_retry: Annotated[int, Field(ge=0, le=LARGEST_MAX_RETRY), request.whole] = Field(
-        default=DEFAULT_MAX_RETRY,
-        description="Tries after the first one, where a failure is one that a later try can cure.",
+    max_retry: Annotated[int, Field(ge=0, le=LARGEST_MAX_RETRY), request.whole] | None = Field(
+        default=None,
+        description="Retries after the first attempt. If unset, RETRY_MAX_ATTEMPTS of the deployment.",
     )
     tenant: Slug | None = Field(default=None, description="Needed where the token is for several tenants.")
 
@@ -63,7 +63,7 @@ class TaskSummary(BaseModel):
     task_type: str
     status: Status
     max_retry: int
-    idempotency_key: str | None
+    idempotency_key: str
     user_id: str | None
     created_at: datetime
     attempts: int
@@ -96,10 +96,11 @@ class TaskTry(BaseModel):
 
 
 class TaskHistory(TaskDetail):
-    """A task with its tries."""
+    """A task with its attempts and its dead letter."""
 
     model_config = ConfigDict(from_attributes=True)
 
+    dead_letter: UUID | None = Field(description="Id of its dead letter, if it failed permanently.")
     timeline: list[TaskTry] = Field(description=f"The last {LAST_TRIES} at most, the first of them first.")
 
 
@@ -173,7 +174,9 @@ class Desk:
         with self.database.tenant(tenant_id) as connection:
             task = _seen(store.show(connection, id_), caller)
             tries = store.tries(connection, id_, limit=LAST_TRIES)
-        return TaskHistory.model_validate({**vars(task), "tenant": slug, "timeline": [vars(one) for one in tries]})
+            letter = store.dead_letter(connection, id_)
+        timeline = [vars(one) for one in tries]
+        return TaskHistory.model_validate({**vars(task), "tenant": slug, "dead_letter": letter, "timeline": timeline})
 
     def page(self, wanted: Filter, caller: Caller) -> TaskPage:
         """A page of a tenant's tasks.

@@ -6,13 +6,14 @@ version in If-Match; without it, and when deleting and blocking, whatever there 
 """
 
 import re
+from collections.abc import Callable
 from datetime import date, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from counterfoil.db import Database
+from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.errors import RejectedRequestError
 from counterfoil.offers import profiles
 from counterfoil.offers.profiles import MOST_TRAITS, Gender, JobState
@@ -22,6 +23,8 @@ from functions.admin_api.caller import Caller
 from functions.admin_api.etags import seen
 from functions.admin_api.problems import NotFoundError
 from functions.admin_api.tenancy import slug_of, viewed
+
+T = TypeVar("T")
 
 NO_USER = "There is no such user."
 LONGEST_ZONE = 64
@@ -146,7 +149,6 @@ def put(
 
     Raises:
         RejectedRequestError: it makes no sense.
-        UserTakenError: the id is not to be had.
         NoConditionError: If-Match is there, and names nothing.
         VersionError, ProfileChangedError: it names another version, or there is none.
         ForbiddenError, NotFoundError, TooManyError: see `Change.admit`.
@@ -160,9 +162,12 @@ def put(
     )
     profiles.check(profile, change.now)
     version = None if condition is None else seen(condition)
-    with change.database.tenant(tenant_id) as connection:
-        is_new = profiles.put(connection, tenant_id, id_, profile, seen=version)
-        kept = profiles.show(connection, id_)
+
+    def write(connection: Connection) -> tuple[bool, profiles.Profile | None]:
+        is_new = profiles.put(connection, tenant_id, id_, profile, by=change.caller.named(), seen=version)
+        return is_new, profiles.show(connection, tenant_id, id_)
+
+    is_new, kept = _in_transaction(change, tenant_id, write)
     assert kept is not None  # it was written in this transaction
     return (201 if is_new else 200), _told(id_, slug, kept)
 
@@ -177,7 +182,7 @@ def show(user_id: str, named: str | None, caller: Caller, database: Database) ->
     tenant_id, slug = viewed(database, named, caller)
     id_ = _user(user_id)
     with database.tenant(tenant_id) as connection:
-        found = profiles.show(connection, id_)
+        found = profiles.show(connection, tenant_id, id_)
     if found is None:
         raise NotFoundError(NO_USER)
     return _told(id_, slug, found)
@@ -187,24 +192,24 @@ def remove(user_id: str, named: str | None, change: Change) -> None:
     """Delete a profile, with what the user was ever offered. Raises as `put`; NotFoundError where there is none."""
     tenant_id = change.admit("Deleting a profile", slug_of(named, change.caller))
     id_ = _user(user_id)
-    with change.database.tenant(tenant_id) as connection:
-        _must(profiles.remove(connection, id_))
+    by = change.caller.named()
+    _must(_in_transaction(change, tenant_id, lambda c: profiles.remove(c, tenant_id, id_, change.now, by=by)))
 
 
 def block(user_id: str, blocked_id: str, named: str | None, change: Change) -> None:
     """Let two never be offered to one another again. Raises as `put`; NotFoundError where the first has no profile."""
     tenant_id = change.admit("Blocking", slug_of(named, change.caller))
     ids = _user(user_id), _user(blocked_id)
-    with change.database.tenant(tenant_id) as connection:
-        _must(profiles.block(connection, *ids, change.now))
+    by = change.caller.named()
+    _must(_in_transaction(change, tenant_id, lambda c: profiles.block(c, tenant_id, *ids, change.now, by=by)))
 
 
 def unblock(user_id: str, blocked_id: str, named: str | None, change: Change) -> None:
     """Take a block back, where there is one. Raises as `block`."""
     tenant_id = change.admit("Unblocking", slug_of(named, change.caller))
     ids = _user(user_id), _user(blocked_id)
-    with change.database.tenant(tenant_id) as connection:
-        _must(profiles.unblock(connection, *ids))
+    by = change.caller.named()
+    _must(_in_transaction(change, tenant_id, lambda c: profiles.unblock(c, tenant_id, *ids, change.now, by=by)))
 
 
 def blocks(
@@ -219,7 +224,7 @@ def blocks(
     tenant_id, _ = viewed(database, named, caller)
     id_, after = _user(user_id), None if cursor is None else request.after(cursor)
     with database.tenant(tenant_id) as connection:
-        found = profiles.blocks(connection, id_, after, limit + 1)
+        found = profiles.blocks(connection, tenant_id, id_, after, limit + 1)
     if found is None:
         raise NotFoundError(NO_USER)
     shown, following = request.cut(found, limit, lambda one: (one.since, one.user_id))
@@ -238,7 +243,7 @@ def offered(
     tenant_id, slug = viewed(database, named, caller)
     id_ = _user(user_id)
     with database.tenant(tenant_id) as connection:
-        found = profiles.offered(connection, id_, day, now)
+        found = profiles.offered(connection, tenant_id, id_, day, now)
     if found is None:
         raise NotFoundError(NO_USER)
     return UserOffers(
@@ -251,6 +256,16 @@ def offered(
         completed_at=found.completed_at,
         error=found.error,
     )
+
+
+def _in_transaction(change: Change, tenant_id: UUID, act: Callable[[Connection], T]) -> T:
+    """Run `act` in a transaction of the tenant, again after a conflict with another change of the tenant."""
+
+    def once() -> T:
+        with change.database.tenant(tenant_id) as connection:
+            return act(connection)
+
+    return retry_conflicts(once)
 
 
 def _user(text: str) -> UUID:

@@ -1,6 +1,5 @@
 """Every minute: operations on many dead letters go on."""
 
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -16,7 +15,7 @@ def function() -> Rounds:
     chosen = settings()
     database = Database.from_settings(chosen, max_connections=1)
     outbox = Outbox(database, chosen.queue_urls, chosen.retry_queue_urls)
-    return Rounds(database, outbox, lambda: datetime.now(UTC), bucket=chosen.uploads_bucket)
+    return Rounds(database, outbox, database.now, bucket=chosen.uploads_bucket)
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, int]:  # noqa: ARG001  # Lambda passes both

@@ -11,7 +11,7 @@ from counterfoil import metrics
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.delivery import store
 from counterfoil.delivery.letters import Failure, audit, join_message, without_payload, write_dead_letter
-from counterfoil.delivery.settlement import fail_abandoned, lease_left, unreadable_letter
+from counterfoil.delivery.settlement import enqueued_current, fail_exhausted, lease_left, unreadable_letter
 from counterfoil.delivery.store import WORKER_LOST, Answer, Claim
 from counterfoil.documents import uploads
 from counterfoil.errors import NewerSchemaError, PermanentError
@@ -24,7 +24,12 @@ from counterfoil.work import KINDS, Kind, Send
 
 ACTOR = "dead_letters"
 MAX_RETURNS = 2
-"""How often work comes back from a dead-letter queue in one revision."""
+"""Returns of one revision from a dead-letter queue, counted from its first attempt."""
+UNATTEMPTED_WAIT, LONGEST_UNATTEMPTED_WAIT = timedelta(minutes=5), timedelta(hours=1)
+"""First and longest wait of work that is returned without any attempt; each return doubles it.
+
+A release that crashes at start sends everything queued here. The work is not at fault, so it is returned without bound.
+"""
 DEAD_LETTER_SUFFIX = "-dlq"
 """What tells the name of a dead-letter queue from that of its worker's queue."""
 PATIENCE = timedelta(days=13)
@@ -103,18 +108,20 @@ class Archiver:
     def _settle(self, kind: Kind, intake: Intake, record: SQSRecord) -> Waiting | None:
         waiting: list[Waiting] = []
         lost: list[Claim] = []
+        unattempted: list[Claim] = []
 
         def settle() -> list[Send]:
             now = self._clock()
             waiting.clear()
             lost.clear()
+            unattempted.clear()
             sends: list[Send] = []
             with self._database.delivery() as connection:
                 if intake.register is not None:
                     intake.register(connection, now)
                 # Each work once, and in the order in which claims lock.
                 for message in sorted(set(intake.messages), key=lambda one: one.work_id):
-                    outcome = self._settle_work(connection, kind, message, record, now, lost)
+                    outcome = self._settle_work(connection, kind, message, record, now, lost, unattempted)
                     if isinstance(outcome, Waiting):
                         waiting.append(outcome)
                     else:
@@ -122,12 +129,21 @@ class Archiver:
             return sends
 
         self._outbox.send(retry_conflicts(settle))
+        if unattempted:
+            metrics.record({Metric.RETURNED_UNATTEMPTED: len(unattempted)}, worker=kind.worker)
         if lost:
             metrics.record({Metric.ERRORS: len(lost)}, worker=kind.worker, error_type=WORKER_LOST)
         return max(waiting, key=lambda one: one.visible_in, default=None)
 
-    def _settle_work(  # one work, and where to tell of a try that ended here
-        self, connection: Connection, kind: Kind, message: Message, record: SQSRecord, now: datetime, lost: list[Claim]
+    def _settle_work(  # one work item, and the lists of claims to count
+        self,
+        connection: Connection,
+        kind: Kind,
+        message: Message,
+        record: SQSRecord,
+        now: datetime,
+        lost: list[Claim],
+        unattempted: list[Claim],
     ) -> list[Send] | Waiting:
         policy = self._others.get(kind.worker, self._policy)
         claim = store.claim(
@@ -139,16 +155,20 @@ class Archiver:
         if claim.answer is Answer.RUNNING and claim.until is not None:
             return Waiting(lease_left(claim.until, now))
         if claim.answer is Answer.UNKNOWN:
-            audit(connection, job_id, None, "dropped-unknown", ACTOR, detail, now)
-            return []
-        sends: list[Send] = []
+            sends = enqueued_current(connection, kind, message, ACTOR, detail, now)
+            if not sends:
+                audit(connection, job_id, None, "dropped-unknown", ACTOR, detail, now)
+            return sends
+        sends = []
         if claim.answer is not Answer.ENDED:
             if claim.answer is Answer.EXHAUSTED:
-                sends = fail_abandoned(connection, kind, claim, most, ACTOR, now)
+                sends = fail_exhausted(connection, kind, claim, most, ACTOR, now)
             else:
-                due = now + policy.wait(max(1, claim.attempts))
+                due = now + _wait(policy, claim)
                 sends = store.give_back(connection, kind, claim, due=due, max_returns=MAX_RETURNS, now=now)
                 if sends:
+                    if claim.attempts == 0:
+                        unattempted.append(claim)
                     audit(connection, job_id, claim.tenant_id, "returned", ACTOR, detail, now)
                     return sends
                 sends = self._fail_returned(connection, kind, claim, most, now)
@@ -167,3 +187,11 @@ class Archiver:
         error = f"Returned {MAX_RETURNS} times from the dead-letter queue and never settled"
         failure = Failure("max_retries_exceeded", "NeverSettled", error, most, ACTOR)
         return store.fail(connection, kind, taken, failure, now)
+
+
+def _wait(policy: RetryPolicy, claim: Claim) -> timedelta:
+    """Wait before returned work is due again."""
+    if claim.attempts > 0:
+        return policy.wait(claim.attempts)
+    doublings = min(claim.message.send_number, 10)  # the longest wait is reached before
+    return min(UNATTEMPTED_WAIT * (1 << doublings), LONGEST_UNATTEMPTED_WAIT)

@@ -41,7 +41,7 @@ class _Function:
         database = Database.from_settings(settings, max_connections=1)
         outbox = Outbox(database, settings.queue_urls, settings.retry_queue_urls)
         others = {worker: policies.requeue(settings, worker) for worker in settings.retry_queue_urls}
-        self._archiver = Archiver(database, outbox, policies.redeliver(settings), lambda: datetime.now(UTC), others)
+        self._archiver = Archiver(database, outbox, policies.redeliver(settings), database.now, others)
 
     def protect(self, event: dict[str, Any]) -> None:
         """Hide every message of the batch before anything that can wait; one left in sight may come twice, no more."""

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from counterfoil.db import Connection
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
 from counterfoil.documents import diagnostics, output
-from counterfoil.documents.variances import examine
 from counterfoil.work import Send
 
 
@@ -23,9 +22,7 @@ def diagnose(attempt: Attempt) -> Outcome:
     with attempt.database.tenant(tenant_id) as connection:
         cluster = diagnostics.load(connection, tenant_id, cluster_id)
     attempt.check()
-    result = (
-        None if cluster is None else examine(cluster.documents, cluster.edges, cluster.tolerances, cluster.verdicts)
-    )
+    result = None if cluster is None else cluster.examine()
     attempt.check()
 
     def effects(connection: Connection) -> Sequence[Send]:

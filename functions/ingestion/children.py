@@ -7,8 +7,9 @@ from uuid import UUID
 
 from counterfoil.db import Connection
 from counterfoil.delivery import Attempt
-from counterfoil.documents import files, pdf
+from counterfoil.documents import files
 from counterfoil.documents.files import File
+from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.splitting import Part
 from counterfoil.work import Send, begin
 
@@ -34,14 +35,16 @@ def store(attempt: Attempt, bucket: str, content: bytes, parts: Sequence[Part]) 
     A repeated try stores the same bytes under the same keys, which harms nobody.
 
     Raises:
-        InvalidDocumentError: the file cannot be cut.
+        InvalidDocumentError: the file cannot be cut, or not within `parsers.CUT`.
+        ParserError: the process that cuts it failed.
         ServiceUnavailableError, RejectedRequestError: S3 did not take a file.
     """
     return list(_stored(attempt, bucket, content, parts))
 
 
 def _stored(attempt: Attempt, bucket: str, content: bytes, parts: Sequence[Part]) -> Iterator[Child]:
-    for part, own in zip(parts, pdf.cut(content, [part.pages for part in parts]), strict=True):
+    cut = parsers.cut(content, [part.pages for part in parts], attempt.check)
+    for part, own in zip(parts, cut, strict=True):
         attempt.check()
         key = f"{PREFIX}{attempt.tenant_id}/{attempt.work_id}/{part.pages.first}-{part.pages.last}.pdf"
         yield Child(part, files.write(bucket, key, own), len(own), hashlib.sha256(own).digest())

@@ -11,7 +11,7 @@ matching is begun all the same, if it ever was: it takes the document out of its
 stays so: what its parts state belongs to them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
 from counterfoil.documents import files, replacement
-from counterfoil.documents.extraction import Extraction, extract_xml
+from counterfoil.documents.extraction import Extraction
 from counterfoil.documents.files import File
 from counterfoil.documents.reading import recognition
 from counterfoil.documents.reading.asking import Remembering
@@ -30,11 +30,12 @@ from counterfoil.documents.reading.memory import Memory
 from counterfoil.documents.reading.ocr import Ocr
 from counterfoil.documents.reading.reader import Reader
 from counterfoil.documents.reading.recognition import Recogniser, Recognition
-from counterfoil.documents.recognition import FileKind, recognise
+from counterfoil.documents.recognition import FileKind, misnamed, recognise
 from counterfoil.documents.renewal import renew
+from counterfoil.documents.sandbox import parsers
+from counterfoil.documents.sandbox.parsers import FileText
 from counterfoil.documents.splitting import Split, split
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.text import page
 from counterfoil.errors import CancelledError, DeferredError
 from counterfoil.llm import Llm
 from counterfoil.work import Send
@@ -53,6 +54,7 @@ class _Document:
     """What a document's row says of its file."""
 
     file: File
+    name: str
     content_hash: bytes
     """Of the file that its pages are from: for a child, the whole one."""
     root: UUID
@@ -94,7 +96,8 @@ def ingest(attempt: Attempt, language_model: MakeLlm | None = None, ocr: MakeOcr
     """Ingest one document. Where they are configured, `language_model` and `ocr` make what reads with us.
 
     Raises:
-        InvalidDocumentError: the file cannot be a document.
+        InvalidDocumentError: the file cannot be a document, or is not read within `parsers.READ`.
+        ParserError: the process that reads files failed.
         DeferredError: the time is over, and answers were kept that the next try needs not pay for.
         CounterfoilError: S3, the language model, the recognition of characters or the database failed, as they do.
     """
@@ -126,7 +129,7 @@ def ingest(attempt: Attempt, language_model: MakeLlm | None = None, ocr: MakeOcr
 
 
 _READ = """
-SELECT d.bucket, d.key, d.version, coalesce(whole.content_hash, d.content_hash), coalesce(whole.id, d.id),
+SELECT d.bucket, d.key, d.version, d.file_name, coalesce(whole.content_hash, d.content_hash), coalesce(whole.id, d.id),
        coalesce(d.first_page, 1), d.parent_id IS NOT NULL,
        CASE WHEN d.structured_data IS NOT NULL THEN d.method END, ARRAY(
            SELECT (field.value ->> 'page')::int FROM jsonb_each(d.evidence) AS field
@@ -141,9 +144,9 @@ FROM document d LEFT JOIN document whole ON whole.id = d.parent_id WHERE d.id = 
 
 def _read(connection: Connection, id_: UUID) -> _Document:
     (row,) = connection.execute(_READ, [id_]).fetchall()
-    bucket, key, version, content_hash, root, first_page, is_child, method, recognised, parts = row
+    bucket, key, version, name, content_hash, root, first_page, is_child, method, recognised, parts = row
     file, ranges = File(bucket, key, version), frozenset((first, last) for first, last in parts)
-    return _Document(file, content_hash, root, first_page, is_child, method, frozenset(recognised), ranges)
+    return _Document(file, name, content_hash, root, first_page, is_child, method, frozenset(recognised), ranges)
 
 
 class _AsBefore:
@@ -169,15 +172,17 @@ class _Ingestion:
         """Read the file."""
         content = files.read(self.document.file)
         self.attempt.check()
-        extraction = extract_xml(content)
+        read = parsers.read(content, self.attempt.check)
+        extraction = read.extraction
         if extraction.structured_data is not None:
             return _exact(extraction)
         kind = recognise(content)
         if kind is FileKind.IMAGE:
             return self._image(recognition.of_image(content, self._recogniser()))
         if kind is FileKind.PDF:
-            return self._pdf(content)
-        return _Result(extraction.type, extraction.method, None, extraction.reason)
+            return self._pdf(content, read)
+        reason = misnamed(self.document.name, kind) or extraction.reason
+        return _Result(extraction.type, extraction.method, None, reason)
 
     def _image(self, found: Recognition) -> _Result:
         """Read an image of one document; a TIFF of several pages may hold more, and cannot be cut into files."""
@@ -191,10 +196,11 @@ class _Ingestion:
             return _Result(DocumentType.OTHER, "none", None, reason)
         return self._pages(found)
 
-    def _pdf(self, content: bytes) -> _Result | _Divided | _AsBefore:
-        pages = page.pages(content)
-        self.attempt.check()
-        found = recognition.of_pdf(content, pages, self._recogniser())
+    def _pdf(self, content: bytes, read: FileText) -> _Result | _Divided | _AsBefore:
+        def cut(numbers: Sequence[int]) -> Iterator[bytes]:
+            return parsers.cut(content, [(number, number) for number in numbers], self.attempt.check)
+
+        found = recognition.of_pdf(read.pages, read.scans, self._recogniser(), cut)
         if not self.document.is_child and len(found.pages) > 1 and not _is_blank(found):
             division = self._division(found)
             if not self.document.parts <= _ranges(division):

@@ -14,6 +14,7 @@ from functools import partial
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Settled, Skip, Success
 from counterfoil.documents import diagnostics, matching
+from counterfoil.documents.matching import reviews
 from counterfoil.documents.renewal import renew
 from counterfoil.llm import Llm
 from counterfoil.work import Send
@@ -55,7 +56,7 @@ def match(
         None if embedding is None else embedder(embedding),
     )
     if isinstance(decided, matching.Skip):
-        return Skip(decided.reason, lambda connection: _withdraw(connection, attempt))
+        return Skip(decided.reason, lambda connection: _skip(connection, attempt, decided))
     reasons: list[str | None] = []
 
     def effects(connection: Connection) -> Sequence[Send]:
@@ -86,10 +87,13 @@ def match_together(connection: Connection, attempts: Sequence[Attempt], *, judgi
     return Settled(written.reasons, sends)
 
 
-def _withdraw(connection: Connection, attempt: Attempt) -> Sequence[Send]:
+def _skip(connection: Connection, attempt: Attempt, skip: matching.Skip) -> Sequence[Send]:
+    """Withdraw a document that cannot be matched, and open its review if a reviewer can name its partner."""
     assert attempt.tenant_id is not None
     now = attempt.now()
     parts = matching.withdraw(connection, attempt.tenant_id, attempt.work_id, now)
+    if skip.needs_review:
+        reviews.open_unmatched(connection, attempt.work_id, skip.reason, now)
     if parts is None:
         return ()
     sends = renew(connection, "matching", parts.touched, now, actor="matching", why=WITHDRAWN)

@@ -9,6 +9,7 @@ from psycopg.conninfo import make_conninfo
 
 from counterfoil import aws
 from counterfoil.errors import InvalidSettingsError
+from counterfoil.metrics import Metric, record
 from counterfoil.settings import Settings, settings
 from functions.migrate.runner import apply
 
@@ -22,6 +23,7 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, list[str]]:  # noqa
     """Apply what is missing. Returns the names of the migrations applied; raises so that the deployment fails."""
     applied = apply(master_conninfo(settings()), MIGRATIONS)
     logger.info("migrated", applied=applied)
+    record({Metric.DEPLOYMENTS: 1})
     return {"applied": applied}
 
 

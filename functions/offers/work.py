@@ -170,9 +170,11 @@ def _results(shard: Given, pool: Pool, users: People, hashes: Sequence[bytes], c
     served = np.ones(len(users), bool)
     served[list(computed.faults)] = False
     ids, candidates = users.ids, pool.people.ids[computed.candidates]
+    external_ids = pool.people.external_ids[computed.candidates]
     counts = computed.counts
     offer_ids, texts = documents(
-        shard.date, ids[served], candidates, counts[served], computed.scores, shard.offered_at, shard.expires_at
+        *(shard.date, ids[served], candidates, external_ids, counts[served], computed.scores),
+        *(shard.offered_at, shard.expires_at),
     )
     begins = np.cumsum(counts) - counts
     packed = ids.tobytes()

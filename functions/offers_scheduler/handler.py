@@ -1,6 +1,5 @@
 """Every hour: the daily offers that are due are pinned and queued. Somebody may ask for those of one date and zone."""
 
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -24,7 +23,7 @@ def function() -> Scheduler:
         repeat_days=chosen.offers_repeat_days,
     )
     outbox = Outbox(database, chosen.queue_urls, chosen.retry_queue_urls)
-    return Scheduler(database, outbox, lambda: datetime.now(UTC), rules, chosen.offers_shard_users)
+    return Scheduler(database, outbox, database.now, rules, chosen.offers_shard_users)
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:

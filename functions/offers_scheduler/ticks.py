@@ -9,7 +9,7 @@ from uuid import UUID
 
 from aws_lambda_powertools import Logger
 
-from counterfoil.db import Connection, Database, lasting, retry_conflicts
+from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.errors import TransientError, sentence
 from counterfoil.metrics import Metric, record
 from counterfoil.offers import pinning
@@ -151,7 +151,7 @@ class Scheduler:
     @contextmanager
     def _transaction(self, tenant: Tenant, time_left: TimeLeft) -> Iterator[Connection]:
         """A transaction that ends before the call does. A million people take most of a minute."""
-        with lasting(self._database, tenant.id, max(1, int(time_left()) - KEPT_SECONDS)) as connection:
+        with self._database.tenant(tenant.id, seconds=max(1, int(time_left()) - KEPT_SECONDS)) as connection:
             yield connection
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cache, partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings, settings
 from functions.watchdog.breakers import Dependent, Pauses
 from functions.watchdog.dead_letters import keep_dead_letters
+from functions.watchdog.erasures import erase
 from functions.watchdog.exports import write_exports
 from functions.watchdog.measures import measure
 from functions.watchdog.offers import OffersWatch
@@ -26,6 +27,7 @@ from functions.watchdog.payloads import remove_payloads
 from functions.watchdog.purge import purge
 from functions.watchdog.queues import look_after_queues
 from functions.watchdog.recovery import Watchdog
+from functions.watchdog.uploads import inventories_of, is_empty, reconcile_uploads
 
 PROBE_SECONDS = 8.0
 """Longest probe of a language model."""
@@ -63,28 +65,40 @@ def watchdog() -> dict[str, Step]:
     chosen = settings()
     database = Database.from_settings(chosen, max_connections=1)
     outbox = Outbox(database, chosen.queue_urls, chosen.retry_queue_urls)
-    recovery = Watchdog(chosen, database, outbox, _now)
-    operations = Operations(database, outbox, _now)
+    recovery = Watchdog(chosen, database, outbox, database.now)
+    operations = Operations(database, outbox, database.now)
     unsent_after = timedelta(seconds=chosen.watchdog_unsent_after_seconds)
     breakers = Breakers.from_settings(chosen, database)
     notifier = Notifier.from_settings(chosen, database, breakers)
     pauses = _pauses(chosen, database, breakers)
-    offers = OffersWatch(database, _now)
+    offers = OffersWatch(database, database.now)
+    uploads_lost_after = timedelta(seconds=chosen.watchdog_upload_after_seconds)
+    inventories = inventories_of(chosen.inventory_bucket, chosen.uploads_bucket)
     letters_kept = timedelta(days=chosen.dlq_retention_days)
     return {
         "notifications": lambda time_left: asdict(notifier.run(time_left)),
         "recovery": lambda time_left: asdict(recovery.run(time_left)),
         "operations": lambda time_left: asdict(operations.run(time_left)),
-        "measures": lambda _: measure(database, list(chosen.queue_urls), now=_now(), unsent_after=unsent_after),
+        "measures": lambda _: measure(database, list(chosen.queue_urls), now=database.now(), unsent_after=unsent_after),
         "breakers": lambda time_left: {name: len(found) for name, found in asdict(pauses.run(time_left)).items()},
         "purge": lambda time_left: run_each(
             {
-                "queues": lambda: look_after_queues(database, chosen.queues, _now, time_left),
-                "rows": lambda: asdict(purge(database, _now)),
-                "dead_letters": lambda: keep_dead_letters(database, _now, letters_kept, time_left),
+                "queues": lambda: look_after_queues(database, chosen.queues, database.now, time_left),
+                "rows": lambda: asdict(purge(database, database.now)),
+                "dead_letters": lambda: keep_dead_letters(database, database.now, letters_kept, time_left),
                 "payload": lambda: remove_payloads(database, chosen.uploads_bucket, time_left),  # S3 may take its time
-                "exports": lambda: write_exports(database, chosen.uploads_bucket, _now, time_left),
+                "exports": lambda: write_exports(database, chosen.uploads_bucket, database.now, time_left),
                 "offers": lambda: offers.run(time_left),
+                "uploads": lambda: reconcile_uploads(
+                    database,
+                    chosen.uploads_bucket,
+                    database.now,
+                    time_left,
+                    lost_after=uploads_lost_after,
+                    is_queue_empty=lambda: is_empty(chosen.queue_urls.get("acquisition")),
+                    inventories=inventories,
+                ),
+                "erasures": lambda: erase(database, chosen.uploads_bucket, database.now, time_left),
             }
         ),
     }
@@ -125,7 +139,7 @@ def _pauses(chosen: Settings, database: Database, breakers: Breakers) -> Pauses:
         dependents = [Dependent(worker, mapping, name) for worker, mapping in chosen.mappings.items()]
     after = timedelta(seconds=chosen.breaker_pause_after_seconds)
     workers = {mapping: worker for worker, queue in chosen.queues.items() for mapping in queue.mappings}
-    return Pauses(database, breakers, dependents, probes, _now, pause_after=after, workers=workers)
+    return Pauses(database, breakers, dependents, probes, database.now, pause_after=after, workers=workers)
 
 
 def _probe(chosen: Settings, database: Database, breakers: Breakers) -> None:
@@ -141,7 +155,3 @@ def _time_left(context: Any, kept: float) -> float:
     """Seconds that a step has, without those that it leaves to others."""
     left: float = context.get_remaining_time_in_millis() / 1000 - kept
     return left
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -15,8 +15,8 @@ from counterfoil.work import KINDS, Kind
 
 STUCK_AFTER = timedelta(minutes=10)
 """Work in progress for longer than this is stuck, unless its lease says that somebody is at it."""
-RECENTLY = timedelta(minutes=1)
-"""As long as a round: what was written since is counted once."""
+RATE_OVER = timedelta(minutes=5)
+"""Window for dead letters. It is longer than a minute, so that a missed run hides no dead letters."""
 
 # Work is due when its wait is over, or else since its message was owed; sending it again changes nothing. LIMIT has
 # PostgreSQL look each message up: a join of its own choice could read the whole outbox, weeks of sent messages.
@@ -41,17 +41,22 @@ SELECT worker, count(*) FROM outbox
 WHERE worker = ANY(%(workers)s) AND sent_at IS NULL AND not_before <= %(unsent_before)s GROUP BY worker
 """
 
-# A dead letter is pending when it is written, and stays so until a person decides.
 _DEAD_LETTERS = """
-SELECT worker, count(*), count(*) FILTER (WHERE dlq_timestamp > %(recently)s)
-FROM dead_letter WHERE status = 'pending' AND worker = ANY(%(workers)s) GROUP BY worker
+SELECT worker, count(*) FROM dead_letter WHERE status = 'pending' AND worker = ANY(%(workers)s) GROUP BY worker
+"""
+
+_RATE = """
+SELECT coalesce(sum(number), 0)::int, coalesce(max(number), 0) FROM (
+    SELECT count(*) AS number FROM dead_letter WHERE dlq_timestamp > %(rate_since)s
+    GROUP BY div(extract(epoch FROM %(now)s - dlq_timestamp), 60)
+) AS minute
 """
 
 Measured = Mapping[str, Mapping[Metric, float]]
 
 
 def measure(database: Database, workers: Sequence[str], *, now: datetime, unsent_after: timedelta) -> Measured:
-    """Measure and record, for each of `workers`. Returns what was recorded.
+    """Measure and record, for each of `workers`. Returns the values by worker.
 
     Raises:
         DatabaseUnavailableError: nothing was measured.
@@ -62,24 +67,24 @@ def measure(database: Database, workers: Sequence[str], *, now: datetime, unsent
         "now": now,
         "stuck_before": now - STUCK_AFTER,
         "unsent_before": now - unsent_after,
-        "recently": now - RECENTLY,
+        "rate_since": now - RATE_OVER,
     }
     if not kinds:
         return {}
     with database.delivery() as connection:
         work = connection.execute(SQL(" UNION ALL ").join(map(_of, kinds)), values).fetchall()
         unsent = dict(connection.execute(_OUTBOX, values).fetchall())
-        letters = {row[0]: row[1:] for row in connection.execute(_DEAD_LETTERS, values)}
+        ((recent, busiest),) = connection.execute(_RATE, values).fetchall()
+        letters = dict(connection.execute(_DEAD_LETTERS, values).fetchall())
+    record({Metric.DEAD_LETTER_RATE: recent / RATE_OVER.total_seconds(), Metric.DEAD_LETTERS_PER_MINUTE: busiest})
     measured: dict[str, dict[Metric, float]] = {}
     for worker, stuck, waiting, oldest in work:
-        unsettled, written = letters.get(worker, (0, 0))
         measured[worker] = {
             Metric.STUCK_IN_PROGRESS: stuck,
             Metric.WAITING_FOR_RETRY: waiting,
             Metric.OLDEST_PENDING_SECONDS: 0 if oldest is None else (now - oldest).total_seconds(),
             Metric.UNSENT_OUTBOX: unsent.get(worker, 0),
-            Metric.UNSETTLED_DEAD_LETTERS: unsettled,
-            Metric.DEAD_LETTERS_WRITTEN: written,
+            Metric.UNSETTLED_DEAD_LETTERS: letters.get(worker, 0),
         }
         record(measured[worker], worker=worker)
     return measured

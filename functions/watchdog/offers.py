@@ -30,12 +30,16 @@ class OffersWatch:
         now = self._clock()
         with self._database.delivery() as connection:
             found = monitoring.standing(connection, now)
+            incomplete = monitoring.incomplete_percent(connection, now)
+            user_seconds = monitoring.user_seconds(connection, now)
         record(
             {
+                Metric.OFFERS_INCOMPLETE_PERCENT: incomplete,
                 Metric.OFFERS_COMPLETED: found.completed,
                 Metric.OFFERS_PENDING: found.pending,
                 Metric.OFFERS_FAILED: found.failed,
                 Metric.OFFERS_LATE: found.late,
+                Metric.OFFERS_USER_SECONDS: [] if user_seconds is None else user_seconds,
             }
         )
         told = {f"offers_{name}": number for name, number in asdict(found).items()}

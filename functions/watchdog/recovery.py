@@ -1,4 +1,4 @@
-"""Recovery of what a crash left behind: unsent messages, and work whose message must be gone."""
+"""Recovery: sends unsent messages, and resends the messages of overdue work."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,13 +12,22 @@ from counterfoil.errors import CounterfoilError
 from counterfoil.http import within
 from counterfoil.metrics import Metric, record
 from counterfoil.outbox import CALL_SECONDS, Outbox, TimeLeft
+from counterfoil.queues import pauses
 from counterfoil.settings import Settings
 from counterfoil.work import KINDS, Kind
 
 logger = Logger()
 
 QUEUE_RETENTION = timedelta(days=10)
-"""How long a queue keeps a message: what was sent before that, and not since, is gone."""
+"""Message retention of every queue: a message sent earlier no longer exists."""
+LONGEST_VISIBILITY = timedelta(hours=12)
+"""SQS's longest visibility timeout, assumed for a queue that does not answer."""
+VISIBILITY_TIMEOUTS = 3
+"""How many visibility timeouts due work waits for its message while its queues hold messages."""
+RESENDS = 1000
+"""Messages resent per run and worker while its queues are empty."""
+BUSY_RESENDS = 100
+"""The same while they hold messages, because most of these resends are duplicates."""
 ROUNDS = 10
 """How often at most one run asks the outbox for another thousand rows of each worker."""
 ASK_SECONDS = 2.0
@@ -30,21 +39,21 @@ DEPTHS = (
     "ApproximateNumberOfMessagesNotVisible",
     "ApproximateNumberOfMessagesDelayed",
 )
+VISIBILITY = "VisibilityTimeout"
 
-# Work that should have a message: due, and not sent for a while. A message that exists after all does no harm: this one
-# is the same again (same send number), and of two copies one finds the work running or ended. Work without an outbox
-# row came by an S3 event, no later than its first claim.
-_ORPHANS = """
+# Due work whose current message was sent too long ago, the longest wait first. A duplicate does no harm: it has the
+# same send number, so one of the two finds the work running or ended. Work without an outbox row came by S3 event.
+_OVERDUE = """
 SELECT t.id, t.tenant_id, t.{revision}, t.{send_number} FROM {table} t
-LEFT JOIN LATERAL (
-    SELECT bool_or(o.sent_at IS NULL) AS unsent, max(o.sent_at) AS sent_at FROM outbox o
-    WHERE o.worker = %(worker)s AND o.work_id = t.id AND o.revision = t.{revision}
-) o ON true
-WHERE ((t.{status} = 'pending' AND coalesce(t.{next_attempt_at}, '-infinity') <= %(before)s)
-       OR (t.{status} = 'in-progress' AND t.{lease_expires_at} <= %(before)s))
-  AND NOT coalesce(o.unsent, false)
-  AND coalesce(o.sent_at, t.{claimed_at}, '-infinity') <= %(sent_before)s
-ORDER BY t.id LIMIT %(limit)s
+LEFT JOIN outbox o ON o.worker = %(worker)s AND o.work_id = t.id AND o.revision = t.{revision}
+    AND o.send_number = t.{send_number}
+CROSS JOIN LATERAL (
+    SELECT coalesce(greatest(o.sent_at, t.{claimed_at}, t.{next_attempt_at}, t.{lease_expires_at}), '-infinity') AS at
+) since
+WHERE t.{status} IN ('pending', 'in-progress') AND (o.id IS NULL OR o.sent_at IS NOT NULL)
+  AND since.at <= %(now)s - %(patience)s
+  AND (%(is_empty)s OR since.at <= %(now)s - least(coalesce(o.sent_at - o.not_before, '0'), %(retention)s))
+ORDER BY since.at, t.id LIMIT %(limit)s
 """
 
 _RESEND = """
@@ -52,7 +61,7 @@ INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_befor
 SELECT tenant_id, %(worker)s, id, revision, send_number, %(now)s, %(now)s
 FROM unnest(%(ids)s::uuid[], %(tenants)s::uuid[], %(revisions)s::int[], %(sends)s::int[])
     AS w (id, tenant_id, revision, send_number)
-ON CONFLICT (worker, work_id, revision, send_number) DO UPDATE SET sent_at = NULL, not_before = excluded.not_before
+ON CONFLICT (worker, work_id, revision, send_number) DO UPDATE SET sent_at = NULL
 """
 
 
@@ -63,7 +72,16 @@ class Recovered:
     sent: int
     """Messages sent that their writers had not sent, or that fell due."""
     resent: Mapping[str, int]
-    """Messages sent once more, by worker."""
+    """Messages resent, by worker."""
+
+
+@dataclass(frozen=True)
+class QueueState:
+    """State of a queue, as SQS reports it."""
+
+    depth: int
+    visibility: timedelta
+    """Its visibility timeout."""
 
 
 class Watchdog:
@@ -100,22 +118,39 @@ class Watchdog:
         return Recovered(sent, resent)
 
     def _resend(self, kind: Kind, asking: TimeLeft | None) -> int:
-        """Owe the messages of work whose own must be gone: the queue is empty, or keeps nothing sent so long ago."""
+        """Enqueue again the messages that must be lost, and record how many.
+
+        Empty queues lost every message, so work is resent as soon as it is due and was not sent for
+        WATCHDOG_RESEND_AFTER_SECONDS. Queues that hold messages show nothing about any single one: work then waits for
+        `VISIBILITY_TIMEOUTS`, in which SQS redelivers whatever a worker dropped. Each resend that brings nothing
+        doubles the wait, up to the retention, and a run resends `BUSY_RESENDS` at most. So a backlog of 100,000
+        messages grows by 100 a minute at most, and by each of its messages eight times in ten days. A lost message is
+        soon the oldest of the backlog, and the oldest are resent first. A paused queue that holds messages is not
+        received from, so its work waits for the retention.
+        """
         now = self._clock()
-        quiet = timedelta(seconds=self._settings.watchdog_resend_after_seconds)
-        of_retries = self._settings.retry_queue_urls.get(kind.worker)
-        depth = self._depth(kind.worker, self._settings.queue_urls[kind.worker], asking)
-        retry_depth = None if of_retries is None else self._depth(kind.worker, of_retries, asking)
-        is_empty = depth == 0 and (of_retries is None or retry_depth == 0)
-        patience = quiet if is_empty else QUEUE_RETENTION
+        retry_url = self._settings.retry_queue_urls.get(kind.worker)
+        queue = self._state(kind.worker, self._settings.queue_urls[kind.worker], asking)
+        retry_queue = None if retry_url is None else self._state(kind.worker, retry_url, asking)
+        states = [queue] if retry_url is None else [queue, retry_queue]
+        is_empty = all(state is not None and state.depth == 0 for state in states)
+        patience = timedelta(seconds=self._settings.watchdog_resend_after_seconds)
+        if not is_empty:
+            visibility = max(LONGEST_VISIBILITY if state is None else state.visibility for state in states)
+            patience = max(patience, VISIBILITY_TIMEOUTS * visibility)
         with self._database.delivery() as connection:
+            pause = pauses.every(connection).get(kind.worker)
+            if not is_empty and pause is not None and pause.is_paused:
+                patience = QUEUE_RETENTION
             rows = connection.execute(
-                kind.sql(_ORPHANS),
+                kind.sql(_OVERDUE),
                 {
                     "worker": kind.worker,
-                    "before": now - quiet,
-                    "sent_before": now - patience,
-                    "limit": 1000,
+                    "now": now,
+                    "patience": patience,
+                    "is_empty": is_empty,
+                    "retention": QUEUE_RETENTION,
+                    "limit": RESENDS if is_empty else BUSY_RESENDS,
                 },
             ).fetchall()
             if rows:
@@ -130,30 +165,32 @@ class Watchdog:
                         "sends": [row[3] for row in rows],
                     },
                 )
-        depths = {Metric.QUEUE_DEPTH: depth, Metric.RETRY_QUEUE_DEPTH: retry_depth}
-        known = {metric: messages for metric, messages in depths.items() if messages is not None}
+        depths = {Metric.QUEUE_DEPTH: queue, Metric.RETRY_QUEUE_DEPTH: retry_queue}
+        known = {metric: state.depth for metric, state in depths.items() if state is not None}
         record({Metric.PENDING_WITHOUT_MESSAGE: len(rows)} | known, worker=kind.worker)
         return len(rows)
 
     @staticmethod
-    def _depth(worker: str, url: str, asking: TimeLeft | None) -> int | None:
-        """How many messages a queue says it holds; None for one that does not say and may hold any number."""
+    def _state(worker: str, url: str, asking: TimeLeft | None) -> QueueState | None:
+        """State of a queue; None if it does not answer in time."""
         if asking is not None and asking() <= 0:
-            logger.warning("A queue was not asked how full it is: others took the time", worker=worker)
+            logger.warning("No time to ask a queue for its depth", worker=worker)
             return None
         sqs = aws.client("sqs")
 
         def ask() -> dict[str, dict[str, str]]:
-            answer: dict[str, dict[str, str]] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=list(DEPTHS))
+            names = [*DEPTHS, VISIBILITY]
+            answer: dict[str, dict[str, str]] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)
             return answer
 
         try:
             with aws.errors_mapped():
                 answer = ask() if asking is None else within(min(ASK_SECONDS, asking()), ask)
         except CounterfoilError as error:
-            logger.warning("A queue did not say how full it is", worker=worker, error=str(error))
+            logger.warning("A queue did not return its depth", worker=worker, error=str(error))
             return None
-        return sum(int(answer["Attributes"][name]) for name in DEPTHS)
+        attributes = {name: int(answer["Attributes"][name]) for name in (*DEPTHS, VISIBILITY)}
+        return QueueState(sum(attributes[name] for name in DEPTHS), timedelta(seconds=attributes[VISIBILITY]))
 
 
 def _first(seconds: float, time_left: TimeLeft) -> TimeLeft:

@@ -47,10 +47,10 @@ ROUND_SECONDS = 57.0
 _QUEUE = "CREATE UNLOGGED TABLE queue_message (url text NOT NULL, body jsonb NOT NULL, delay integer NOT NULL)"
 _TASKS = """
 WITH made AS (
-    INSERT INTO task (id, tenant_id, task_type, payload, payload_hash, max_retry, created_at, status, error, attempts,
-                      failed_at, ended_at, revision)
+    INSERT INTO task (id, tenant_id, task_type, payload, payload_hash, max_retry, idempotency_key, created_at, status,
+                      error, attempts, failed_at, ended_at, revision)
     SELECT gen_random_uuid(), CASE WHEN i %% %(others)s = 0 THEN %(other)s::uuid ELSE %(tenant)s::uuid END,
-           CASE WHEN i %% %(others)s = 1 THEN 'mail' ELSE 'echo' END, '{"say": "hello"}', sha256('hello'), 2,
+           CASE WHEN i %% %(others)s = 1 THEN 'mail' ELSE 'echo' END, '{"say": "hello"}', sha256('hello'), 2, i::text,
            %(now)s::timestamptz - interval '1 day' - i * interval '10 ms', 'failed', 'It failed', 3, %(now)s, %(now)s, 1
     FROM generate_series(1, %(letters)s) AS i
     RETURNING id, tenant_id, task_type, created_at

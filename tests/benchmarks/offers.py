@@ -273,7 +273,7 @@ def beside(pool: Pool, server: Server, count: int) -> Beside:
         made = compute(pool, users, nobody(), RULES)
         candidates = pool.people.ids[made.candidates]
         computed = min(computed, time.perf_counter() - began)
-        documents(DAY, users.ids, candidates, made.counts, made.scores, NINE, NINE)
+        documents(DAY, users.ids, candidates, candidates, made.counts, made.scores, NINE, NINE)
         ours = min(ours, time.perf_counter() - began)
     everybody = somebody(pool.people)
     ready = [(everybody[at], [everybody[one] for one in given.of(n)]) for n, at in enumerate(given.numbers.tolist())]

@@ -47,9 +47,10 @@ _ROW = next(row for row in WORKERS if row.name == WORKER)
 
 # Around sixty cities, most people in the largest ones.
 _PROFILES = """
-INSERT INTO profile (user_id, tenant_id, timezone, born, gender, seeks, min_age, max_age, latitude, longitude, reach_km,
-                     traits, changed_at)
-SELECT gen_random_uuid(), %(tenant)s, %(zone)s, %(day)s::date - (age * 365.25 + random() * 365)::int, gender,
+INSERT INTO profile (user_id, external_id, tenant_id, timezone, born, gender, seeks, min_age, max_age, latitude,
+                     longitude, reach_km, traits, changed_at)
+SELECT gen_random_uuid(), gen_random_uuid(), %(tenant)s, %(zone)s,
+       %(day)s::date - (age * 365.25 + random() * 365)::int, gender,
        CASE WHEN random() < 0.9 THEN ARRAY[CASE gender WHEN 'woman' THEN 'man' ELSE 'woman' END]
             ELSE ARRAY['woman', 'man'] END,
        greatest(18, age - 8), age + 8,

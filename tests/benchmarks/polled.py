@@ -120,16 +120,22 @@ def measure(asked: Mapping[str, tuple[str, Mapping[str, str]]], rounds: int) -> 
 
 def timed(path: str, query: Mapping[str, str], tag: str | None) -> tuple[float, str | None, int]:
     """Milliseconds, the ETag and the status of an answer."""
-    asked = _request(path, query, tag)
+    asked = request(path, query, tag)
     began = perf_counter()
     answer = handler.handle(asked, Context())
     return (perf_counter() - began) * 1000, answer["headers"].get("ETag"), answer["statusCode"]
 
 
-def _request(path: str, query: Mapping[str, str], tag: str | None) -> dict[str, Any]:
+def request(
+    path: str, query: Mapping[str, str], tag: str | None, *, tenant: str = TENANT, user: str = "viewer"
+) -> dict[str, Any]:
+    """Return the event of a read by a viewer of a tenant."""
     asked = event() | {"rawPath": path, "body": None}
     asked["requestContext"]["http"] |= {"path": path, "method": "GET"}
-    asked["requestContext"]["authorizer"]["jwt"]["claims"]["cognito:groups"] = f"[viewer tenant:{TENANT}]"
+    asked["requestContext"]["authorizer"]["jwt"]["claims"] |= {
+        "sub": user,
+        "cognito:groups": f"[viewer tenant:{tenant}]",
+    }
     if query:
         asked |= {"rawQueryString": urlencode(query), "queryStringParameters": dict(query)}
     if tag is not None:

@@ -89,7 +89,7 @@ def test_what_goes_on_by_itself_is_asked_for_again_while_the_api_is_away(unwell:
 
     def answering(_: httpx.Request) -> httpx.Response:
         if clock.now >= well_at:
-            return httpx.Response(200, json={"tenants": [], "next": None})
+            return httpx.Response(200, json={"tenants": [], "unassigned": False, "next": None})
         if isinstance(unwell, Exception):
             raise unwell
         return unwell

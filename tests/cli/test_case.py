@@ -15,7 +15,6 @@ from cli.tenants import Tenant
 from cli.terminal import Screen
 from counterfoil.db import Connection, Database
 from counterfoil.documents import diagnostics
-from counterfoil.documents.variances import examine
 from tests.cli.test_outcomes import CloudOf
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import Paper, contract, delivery, invoice, line, order
@@ -46,7 +45,7 @@ def compute(office: Office, position: int = 0) -> None:
         diagnostics.request(connection, office.tenant_id, [cluster_id], NOW)
         found = diagnostics.load(connection, office.tenant_id, cluster_id)
         assert found is not None
-        result = examine(found.documents, found.edges, found.tolerances, found.verdicts)
+        result = found.examine()
         rows = connection.execute("SELECT claim_token FROM cluster_diagnostics WHERE id = %s", [cluster_id]).fetchall()
         diagnostics.write(connection, cluster_id, rows[0][0], result, NOW)
     office.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
@@ -137,7 +136,7 @@ def test_any_document_of_a_cluster_shows_it(office: Office):
 def test_a_cluster_that_changes_says_so(office: Office):
     compute(office)
     office.admin.execute("UPDATE cluster_diagnostics SET status = 'pending'")
-    assert "  It has changed, and is being computed again." in shown(office)
+    assert "  It is being recomputed." in shown(office)
 
 
 def test_a_cluster_that_nothing_was_computed_of_shows_its_documents(office: Office):

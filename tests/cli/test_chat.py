@@ -149,7 +149,7 @@ def test_control_characters_of_an_answer_stay_off_the_terminal(
     ],
 )
 def test_what_a_message_waits_for_is_told(status: Any, due: datetime | None, says: str) -> None:
-    task = Task(UUID(int=1), "chat_completion", status, 5, None, None, NOW, 1, None, due, None, None)
+    task = Task(UUID(int=1), "chat_completion", status, 5, "k", None, NOW, 1, None, due, None, None)
     assert waits_for(task, NOW) == says
 
 

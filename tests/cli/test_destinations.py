@@ -16,6 +16,7 @@ from cli.tenancy import app
 from counterfoil.db import Connection, Database
 from infra.app import LOCAL_SETTINGS
 from tests.cli.test_tenants import CloudOf
+from tests.dead_letters.trail import recorded
 from tests.delivery.harness import rows
 
 URL = "https://hooks.example.com/results"
@@ -54,6 +55,19 @@ def test_a_webhook_is_added_and_its_secret_shown_this_once(admin: Connection):
     assert [row["secret"] for row in rows(admin, "destination_secret")] == [added["secret"]]
     assert "secret" not in json.dumps(call("acme"))
     assert call("zenith") == []
+
+
+def test_changes_of_destinations_reach_the_audit_trail(cloud: Any, admin: Connection):
+    call("acme", "--add-webhook", "office", URL, "--by", "ann")
+    call("acme", "--rotate", "office", "--by", "ann")
+    call("acme", "--remove", "office", "--by", "bob")
+    ((tenant_id, id_),) = admin.execute("SELECT tenant_id, id FROM destination").fetchall()
+
+    assert recorded(admin, tenant_id) == [
+        ("ann", "destination added", [str(id_)]),
+        ("ann", "webhook secret rotated", [str(id_)]),
+        ("bob", "destination removed", [str(id_)]),
+    ]
 
 
 @pytest.mark.usefixtures("cloud")

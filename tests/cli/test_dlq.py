@@ -48,12 +48,12 @@ def test_letters_are_listed_the_newest_first(die: Die) -> None:
 
     told = run("list").splitlines()
 
-    assert told[0].split() == ["id", "type", "state", "when", "died", "of"]
+    assert told[0].split() == ["id", "type", "state", "when", "file", "and", "error"]
     assert [line.split()[:3] for line in told[1:]] == [
         [str(second)[-8:], "echo", "pending"],
         [str(first)[-8:], "ingestion", "pending"],
     ]
-    assert "2026-03-02 12:01  TimeoutError: Reading timed out" in told[1]
+    assert "2026-03-02 12:01  invoice.pdf TimeoutError: Reading timed out" in told[1]
     assert (
         call("list")[1]
         | {
@@ -89,6 +89,28 @@ def test_a_list_is_narrowed(words: list[str], expected: list[int], die: Die, adm
     admin.execute("UPDATE dead_letter SET status = 'resolved' WHERE job_id = %s", [died[0]])
 
     assert listed(*words) == [str(died[number]) for number in expected]
+
+
+def test_unassigned_letters_are_listed_and_counted(die: Die, database: Database, admin: Connection) -> None:
+    theirs, unassigned = die("The disk is full"), die("The disk is full", minute=1)
+    admin.execute("UPDATE dead_letter SET tenant_id = NULL WHERE job_id = %s", [unassigned])
+
+    assert listed() == [str(unassigned), str(theirs)]
+    assert listed("--tenant", "acme") == [str(theirs)]
+    assert sorted(one["tenant"] for one in call("stats")) == ["-", "acme"]
+
+
+def test_limit_bounds_the_list_of_several_tenants(
+    die: Die, make_tenant: Callable[..., UUID], database: Database
+) -> None:
+    others = dying(database, make_tenant("globex"))
+    for minute in range(4):
+        die("The disk is full", minute=minute)
+        newest = others("Reading timed out", minute=minute + 0.5)
+
+    assert len(listed("--limit", 3)) == 3
+    assert listed("--limit", 1) == [str(newest)]
+    assert len(call("groups", "--limit", 1)) == 1
 
 
 def test_a_search_goes_on_until_there_are_enough(die: Die, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,12 +269,11 @@ def test_among_several_tenants_each_is_named(die: Die, make_tenant: Callable[...
         assert "zenith" not in run(command, "--tenant", "acme")
 
 
-def test_what_is_nobodys_is_listed_and_shown_where_it_is_asked_for(die: Die, admin: Connection) -> None:
+def test_unassigned_letter_is_found_by_the_end_of_its_id(die: Die, admin: Connection) -> None:
     job_id = str(die())
     admin.execute("UPDATE dead_letter SET tenant_id = NULL, work_id = NULL, revision = NULL")
 
     assert listed("--tenant", "-") == [job_id]
-    assert listed() == []
     assert call("show", job_id[-8:])["tenant"] == "-"
 
 

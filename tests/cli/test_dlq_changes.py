@@ -148,7 +148,7 @@ def test_a_trail_whose_newest_entry_is_gone_is_found(letter: UUID, admin: Connec
 def test_who_may_look_at_one_tenant_verifies_its_trail_alone(letter: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
     run("ignore", letter, *REASON)
     let_them_ask(monkeypatch, "[viewer tenant:acme]")
-    assert run("verify", of=trail.app) == "acme: whole, 1 entries\n"
+    assert run("verify", of=trail.app) == "acme: whole, 1 entry\n"
     with pytest.raises(UsageError, match="viewer"):
         run("verify", "--tenant", "-", of=trail.app)
     let_them_ask(monkeypatch, "[viewer tenant:gone]")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -17,6 +18,7 @@ from cli.outcomes import State
 from cli.tenants import Tenant
 from counterfoil.db import Connection, Database
 from counterfoil.documents import browsing
+from counterfoil.documents.removal import remove
 from functions.admin_api import documents as documents_of_api
 from tests.delivery.harness import rows
 from tests.documents.matching.office import Office
@@ -67,19 +69,18 @@ def look(office: Office) -> list[tuple[State, str, str | None]]:
     return [(found[id_].state, found[id_].note, found[id_].type) for id_ in office.ids]
 
 
-def test_a_deleted_document_is_listed_as_removed_by_whom_and_why(office: Office, call: Callable[..., Any]):
+def test_deleted_document_is_not_listed(office: Office, call: Callable[..., Any]):
     office.admin.execute(
         "INSERT INTO ingestion_job (id, tenant_id, created_at, status) SELECT id, tenant_id, now(), 'succeeded' "
         "FROM document"
     )
     said = call("delete", str(office.ids[0]), "--reason", "not ours", "--by", "ann")
     assert "is deleted; 1 other is matched anew." in said
-    assert look(office) == [
-        (State.REMOVED, "Deleted by ann: not ours", "purchase_order"),
-        (State.WAITING, "", "invoice"),
-    ]
-    shown = call()
-    assert "1 waiting, 1 removed" in shown
+    office.ids.pop(0)
+    assert look(office) == [(State.WAITING, "", "invoice")]
+    assert "1 waiting" in call()
+    (entry,) = rows(office.admin, "audit_entry")
+    assert (entry["actor"], entry["action"], entry["detail"]["files"]) == ("ann", "document erased", 1)
 
 
 def test_deleting_says_what_was_done_as_json(office: Office, call: Callable[..., Any]):
@@ -88,6 +89,20 @@ def test_deleting_says_what_was_done_as_json(office: Office, call: Callable[...,
     assert done["matched_anew"] == 1
     with pytest.raises(Exception, match="There is no document"):
         call("delete", str(office.ids[1]))
+
+
+def test_replaced_document_is_erased_by_its_id(office: Office, call: Callable[..., Any], admin: Connection) -> None:
+    id_, successor = office.ids[:2]
+    with office.database.tenant(office.tenant_id) as connection:
+        remove(connection, office.tenant_id, id_, datetime.now(UTC), by="ann", replaced_by=successor)
+
+    said = call("delete", str(id_), "--by", "ann")
+
+    assert "is deleted; no other was touched." in said
+    assert rows(admin, "document_removal") == []
+    assert str(id_) in rows(admin, "audit_entry")[-1]["targets"]
+    with pytest.raises(UsageError):
+        call("show", str(id_))
 
 
 def test_a_document_is_named_by_the_end_of_its_id_as_the_table_shows_it(

@@ -11,6 +11,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from cli.extract import extract
+from counterfoil.documents.sandbox.process import TOO_COMPLEX
+from tests import bombs
 from tests.documents.einvoice_samples import cii_invoice, pdf, ubl_invoice
 
 app = typer.Typer()
@@ -56,7 +58,7 @@ def test_what_was_kept_says_why_and_is_no_error(folder: Path):
 def test_text_only_leaves_embedded_xml_aside(folder: Path):
     (hybrid,) = lines(run("--json", "--text-only", folder / "hybrid.pdf"))
     assert (hybrid["method"], hybrid["structured_data"]) == ("none", None)
-    assert "left aside" in hybrid["reason"]
+    assert "embedded XML is ignored" in hybrid["reason"]
 
 
 def test_what_is_read_from_pages_comes_with_its_evidence(tmp_path: Path):
@@ -69,13 +71,30 @@ def test_what_is_read_from_pages_comes_with_its_evidence(tmp_path: Path):
 def test_a_bad_file_is_a_line_with_an_error_and_the_others_go_on(folder: Path):
     pipe = folder / "pipe"
     os.mkfifo(pipe)
-    bad = [folder / "empty.xml", folder / "missing.xml", folder, pipe, Path("/dev/null")]
+    (folder / "empty").mkdir()
+    bad = [folder / "empty.xml", folder / "missing.xml", folder / "empty", pipe, Path("/dev/null")]
     result = run("--json", *bad, folder / "hybrid.pdf")
     assert result.exit_code == 1
     *errors, hybrid = lines(result)
     assert [line["file"] for line in errors] == [str(file) for file in bad]
     assert all(line["error"].endswith(".") and line["structured_data"] is None for line in errors)
     assert "error" not in hybrid
+
+
+def test_folder_is_read_with_its_folders(tmp_path: Path):
+    for name in ("b.xml", "a/c.xml", ".hidden/d.xml", "a/.e.xml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(ubl_invoice())
+    assert [line["file"] for line in lines(run("--json", tmp_path))] == [
+        str(tmp_path / "a/c.xml"),
+        str(tmp_path / "b.xml"),
+    ]
+
+
+def test_text_named_pdf_is_not_a_pdf(tmp_path: Path):
+    (tmp_path / "invoice.PDF").write_bytes(b"Invoice 17")
+    (line,) = lines(run("--json", tmp_path / "invoice.PDF"))
+    assert line["reason"] == "The file is named .pdf, but it is not a PDF; send the original file."
 
 
 def test_a_huge_file_is_refused_without_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -96,11 +115,18 @@ def test_a_file_without_permission_is_an_error(folder: Path, monkeypatch: pytest
     assert line["error"] == "The file cannot be read: Permission denied."
 
 
+def test_bomb_is_an_error_and_the_others_go_on(folder: Path):
+    (folder / "bomb.pdf").write_bytes(bombs.pdf_in_two_stages())
+    bomb, hybrid = lines(run("--json", folder / "bomb.pdf", folder / "hybrid.pdf"))
+    assert bomb["error"] == TOO_COMPLEX
+    assert hybrid["method"] == "embedded-xml"
+
+
 def test_even_a_fault_of_ours_is_a_line(folder: Path, monkeypatch: pytest.MonkeyPatch):
     def fail(*_arguments: object, **_options: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("counterfoil.documents.extraction.extract", fail)
+    monkeypatch.setattr("counterfoil.documents.sandbox.parsers.extract", fail)
     result = run("--json", folder / "hybrid.pdf")
     assert result.exit_code == 1
     assert lines(result)[0]["error"] == "Reading the file failed unexpectedly (ZeroDivisionError)."

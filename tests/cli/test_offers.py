@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from cli.cloud.cloud import Cloud
 from cli.failures import CommandError, UsageError
 from cli.offers import PATIENCE, app
 from counterfoil.errors import RejectedRequestError
+from counterfoil.offers.due import current
 from infra.workers import WORKERS
 
 ASKED = ("run", "--date", "2026-01-05", "--timezone", "Europe/Berlin")
@@ -73,9 +75,17 @@ def test_the_scheduler_is_asked_for_a_date_and_a_zone(function: Function, call: 
     assert function.calls == [(name, asked), (name, {**asked, "tenant": "acme"})]
 
 
+def test_default_date_is_the_last_one_due(function: Function, call: Callable[..., str]):
+    before = current("Pacific/Kiritimati", datetime.now(UTC)).date
+    call("run", "--timezone", "Pacific/Kiritimati")
+    after = current("Pacific/Kiritimati", datetime.now(UTC)).date
+
+    assert function.calls[0][1]["date"] in {str(before), str(after)}
+
+
 def test_who_asks_again_is_told_that_nothing_was_added(function: Function, call: Callable[..., str]):
     function.answer = {"pools": 0, "shards": 0, "people": 0}
-    assert call(*ASKED).startswith("Nothing was added: ")
+    assert call(*ASKED).startswith("Nothing to add: ")
 
 
 def test_a_refusal_is_a_wrong_call(function: Function, call: Callable[..., str]):

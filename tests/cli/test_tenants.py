@@ -1,7 +1,7 @@
 """Who hears of a tenant's failures, and which addresses are its, is said on the command line."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +13,8 @@ from cli.cloud.cloud import Cloud
 from cli.failures import UsageError
 from cli.postgres import Server
 from counterfoil.db import Connection, Database
+from counterfoil.work import Send
+from tests.dead_letters.trail import recorded
 
 
 class CloudOf:
@@ -21,6 +23,10 @@ class CloudOf:
     def __init__(self, server: Server, name: str, database: Database) -> None:
         self.database = database
         self.database_url = lambda user: server.url(name, user)
+        self.sent: list[Send] = []
+
+    def send(self, sends: Sequence[Send]) -> None:
+        self.sent += sends
 
 
 @pytest.fixture
@@ -28,6 +34,21 @@ def cloud(postgres: Server, migrated_database: str, database: Database, make_ten
     make_tenant("acme")
     make_tenant("zenith")
     return CloudOf(postgres, migrated_database, database)
+
+
+def test_changes_of_a_tenant_reach_its_audit_trail(cloud: Any, admin: Connection):
+    tenant, _ = tenants.add_tenant(cloud, "globex", by="ann")
+    tenants.add_tenant(cloud, "globex", by="bob")  # it exists
+    tenants.change_admins(cloud, "globex", added=["kim@globex.example"], by="ann")
+    tenants.change_addresses(cloud, "globex", added=["in@globex.example"], by="bob")
+    tenants.change_addresses(cloud, "globex", by="bob")  # only lists them
+
+    assert recorded(admin, tenant.id) == [
+        ("ann", "tenant added", [str(tenant.id)]),
+        ("ann", "admins changed", [str(tenant.id)]),
+        ("bob", "mail addresses changed", [str(tenant.id)]),
+    ]
+    assert admin.execute("SELECT count(*) FROM audit_entry WHERE detail::text LIKE '%globex%'").fetchone() == (0,)
 
 
 def test_an_admin_is_added_once_and_removed_again(cloud: Any, admin: Connection):

@@ -16,10 +16,12 @@ from cli.cloud.cloud import Cloud
 from cli.failures import UsageError
 from cli.postgres import Server
 from cli.tenancy import app
+from counterfoil import audit
 from counterfoil.db import Connection, Database
 from counterfoil.documents import diagnostics
 from counterfoil.documents.variances import Limits
 from tests.cli.test_tenants import CloudOf
+from tests.dead_letters.trail import recorded
 from tests.delivery.harness import rows
 
 CLUSTER = UUID(int=7)
@@ -50,6 +52,22 @@ def run(*words: str) -> Any:
 def call(*words: str) -> Any:
     """What a call with --json prints."""
     return json.loads(run(*words, "--json").output)
+
+
+def test_changes_of_tolerances_reach_the_audit_trail(acme: UUID, admin: Connection):
+    call("acme", "--set", "price", "--within", "2%", "--supplier", "Globex", "--by", "ann")
+    call("acme", "--remove", "price", "--supplier", "Globex", "--by", "bob")
+
+    assert recorded(admin, acme) == [("ann", "tolerance set", ["price"]), ("bob", "tolerance removed", ["price"])]
+    ((detail,),) = admin.execute("SELECT detail FROM audit_entry WHERE number = 1").fetchall()
+    assert detail == {
+        "supplier": audit.keyed(admin, acme, b"Globex").hex(),
+        "article": None,
+        "lower_absolute": None,
+        "lower_percent": "2",
+        "upper_absolute": None,
+        "upper_percent": "2",
+    }
 
 
 @pytest.mark.usefixtures("acme")
@@ -91,7 +109,11 @@ def test_a_change_has_the_clusters_computed_anew_that_have_a_result(acme: UUID, 
     with database.tenant(acme) as connection:
         diagnostics.request(connection, acme, [CLUSTER, UUID(int=8)], datetime.now(UTC))
     admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
-    admin.execute("UPDATE cluster_diagnostics SET outcome = 'matched', result = '{}' WHERE id = %s", [CLUSTER])
+    admin.execute(
+        "UPDATE cluster_diagnostics SET outcome = 'matched', result = '{}', cluster_status = 'matched',"
+        " amount_at_stake = 0, waiting_since = now(), documents = 1 WHERE id = %s",
+        [CLUSTER],
+    )
     assert "1 cluster is computed anew." in run("acme", "--set", "total", "--within", "any").output
     assert {row["id"]: row["status"] for row in rows(admin, "cluster_diagnostics")} == {
         str(CLUSTER): "pending",

@@ -47,6 +47,9 @@ def test_a_permanent_failure_is_never_retried(receives: int) -> None:
 
 def test_an_error_outside_the_tree_means_what_the_policy_says() -> None:
     assert POLICY.is_transient(RuntimeError())
+    for error in (TimeoutError(), ConnectionResetError(), ConnectionRefusedError(), BrokenPipeError()):
+        assert RedeliverPolicy(unknown_is_transient=False).is_transient(error)
+        assert RequeuePolicy().is_transient(error)
     assert not RedeliverPolicy(unknown_is_transient=False).is_transient(RuntimeError())
 
 

@@ -31,7 +31,7 @@ def test_settings_come_from_variables_of_the_same_name() -> None:
     [
         ("LEASE_SECONDS", "300"),
         ("LEASE_SECONDS", "soon"),
-        ("RETRY_MAX_ATTEMPTS", "0"),
+        ("REDELIVERY_MAX_ATTEMPTS", "0"),
         ("DATABASE_PORT", "x"),
         ("QUEUE_URLS", "[" * 5000),
         ("RETRY_REDELIVER_DELAYS_SECONDS", "[]"),

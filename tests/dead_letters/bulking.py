@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from counterfoil import audit
+from counterfoil.audit import AuditEntry
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import audit, bulk, bulk_steps
-from counterfoil.dead_letters.audit import AuditEntry
+from counterfoil.dead_letters import bulk, bulk_steps
 from counterfoil.dead_letters.bulk import Asked, BulkOperation, Item
 from counterfoil.dead_letters.bulk_selection import Selection
 from counterfoil.dead_letters.bulk_steps import Step

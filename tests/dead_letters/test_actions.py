@@ -7,9 +7,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from counterfoil import aws
+from counterfoil import audit, aws
+from counterfoil.audit import AuditEntry
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import actions, audit, entries
+from counterfoil.dead_letters import actions, entries
 from counterfoil.dead_letters.actions import (
     Done,
     NoLetterError,
@@ -18,7 +19,6 @@ from counterfoil.dead_letters.actions import (
     VersionError,
     Wish,
 )
-from counterfoil.dead_letters.audit import AuditEntry
 from counterfoil.dead_letters.entries import Details
 from counterfoil.delivery.letters import DeadLetter, Failure, write_dead_letter
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterfoil import aws
+from counterfoil import audit, aws
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import actions, audit, edits
+from counterfoil.dead_letters import actions, edits
 from counterfoil.dead_letters.actions import NotPendingError, VersionError, Wish
 from counterfoil.dead_letters.edits import NotEditableError, differing
 from counterfoil.errors import InvalidSettingsError, RejectedRequestError, ServiceUnavailableError

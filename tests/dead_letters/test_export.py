@@ -49,6 +49,7 @@ LETTER = Details(
         },
     },
     version=4,
+    file_name=None,
     payload={"password": "hunter2", "text": "größer"},
     lineage=[],
 )
@@ -235,7 +236,20 @@ def saying(text: str) -> Details:
     )
 
 
-FORMULAS = ("=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "＝1+1", "＋1", "－1+1", "＠SUM(A1)")  # noqa: RUF001
+def test_tracebacks_are_left_out_with_secrets() -> None:
+    context = {"worker": "tasks", "traceback": "functions.tasks.work:7 in work"}
+    error = {**LETTER.metadata["last_error"], "context": context}
+    letter = replace(LETTER, metadata={**LETTER.metadata, "last_error": error}, lineage=[{"last_error": error}])
+
+    assert b"functions.tasks.work:7" in export.encoded([letter], "acme", "csv", hides=False)
+    for form in ("csv", "json"):
+        assert b"traceback" not in export.encoded([letter], "acme", form, hides=True)
+
+
+FORMULAS = (
+    *("=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "|cmd", "%0A=1", "\x00=1"),
+    *("＝1+1", "＋1", "－1+1", "＠SUM(A1)"),  # noqa: RUF001
+)
 
 
 @pytest.mark.parametrize("formula", FORMULAS)

@@ -296,9 +296,9 @@ def test_a_failed_task_goes_with_its_letter_and_one_that_was_begun_again_stays(
     tasks = {"failed": uuid4(), "pending": uuid4()}
     for status, id_ in tasks.items():
         admin.execute(
-            "INSERT INTO task (id, tenant_id, task_type, payload, payload_hash, max_retry, created_at, status)"
-            " VALUES (%s, %s, 'echo', '{}', sha256(''), 5, now(), %s)",
-            [id_, tenant_id, status],
+            "INSERT INTO task (id, tenant_id, task_type, payload, payload_hash, max_retry, idempotency_key, created_at,"
+            " status) VALUES (%s, %s, 'echo', '{}', sha256(''), 5, %s, now(), %s)",
+            [id_, tenant_id, str(id_), status],
         )
         die(worker="tasks", work_id=id_)
     admin.execute("UPDATE dead_letter SET status = 'ignored', resolved_at = %s", [NOON])

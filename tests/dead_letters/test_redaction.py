@@ -11,9 +11,59 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from stdnum import iban
 
-from counterfoil.dead_letters.redaction import HIDDEN, MOST_LOOKED_AT, redact
+from cli.sample.scenario import generate
+from cli.token_prefixes import PREFIXES as PREFIX_FILE
+from counterfoil.dead_letters.redaction import redact
+from counterfoil.dead_letters.text_redaction import HIDDEN, MOST_LOOKED_AT
+from tests.dead_letters.business_payloads import HARMLESS
+from tests.dead_letters.secret_shapes import SHAPES, Shape
+
+PREFIXES: list[str] = list(json.loads(PREFIX_FILE.read_text())["prefixes"])
 
 IBAN = "DE89370400440532013000"
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=[shape.name for shape in SHAPES])
+def test_shape_of_a_secret_is_hidden(shape: Shape) -> None:
+    hidden = redact({"before": "x", "error": shape.carrier})
+
+    assert shape.secret not in json.dumps(hidden, ensure_ascii=False)
+    assert hidden.value["before"] == "x"
+    assert redact(hidden.value) == (hidden.value, [])
+
+
+@pytest.mark.parametrize("payload", HARMLESS)
+def test_business_payload_is_unchanged(payload: object) -> None:
+    assert redact(payload) == (payload, [])
+
+
+def test_payloads_of_the_sample_lose_account_numbers_alone() -> None:
+    for file in generate(7).files:
+        payload = {"file_name": file.name, "document": json.loads(json.dumps(file.truth.structured_data, default=str))}
+        hidden = redact(payload)
+        for pointer in hidden.pointers:
+            assert str(at(hidden.value, pointer)) == f"{HIDDEN} {str(at(payload, pointer))[-4:]}", pointer
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_token_with_the_prefix_of_its_issuer_is_hidden(prefix: str) -> None:
+    token = prefix + "aB3dE5fG7h" * 7
+
+    assert redact({"error": f"refused: {token}"}).value == {"error": f"refused: {HIDDEN}"}
+
+
+def test_secret_that_names_a_member_is_hidden() -> None:
+    token = f"ghp_{'a1' * 18}"
+    hidden = redact({"seen": {token: 1, f"x {token}": {"password": "hunter2"}}})
+
+    assert hidden.value == {"seen": {HIDDEN: 1, f"x {HIDDEN}": {"password": HIDDEN}}}
+    assert hidden.pointers == [f"/seen/{HIDDEN}", f"/seen/x {HIDDEN}/password", f"/seen/x {HIDDEN}"]
+
+
+def test_two_secrets_that_name_members_stay_two_members() -> None:
+    members = {f"ghp_{'a1' * 18}": 1, f"ghp_{'b2' * 18}": 2}
+
+    assert redact({"counts": members}).value == {"counts": {HIDDEN: 1, f"{HIDDEN} 2": 2}}
 
 
 @pytest.mark.parametrize(

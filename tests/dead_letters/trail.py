@@ -3,8 +3,15 @@
 from collections.abc import Iterator
 from uuid import UUID
 
+from counterfoil import audit
 from counterfoil.db import Connection
-from counterfoil.dead_letters import audit
+
+
+def recorded(connection: Connection, tenant_id: UUID | None) -> list[tuple[str, str, list[str]]]:
+    """Return actor, action and targets of each audit entry, oldest first, of a chain that verifies."""
+    assert broken(connection, tenant_id) is None
+    entries = reversed(audit.page(connection, tenant_id, limit=1000))
+    return [(entry.actor, entry.action, list(entry.targets)) for entry in entries]
 
 
 def broken(connection: Connection, tenant_id: UUID | None) -> audit.Broken | None:

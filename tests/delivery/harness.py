@@ -77,7 +77,8 @@ class FakeSqs:
         return {"Successful": [{"Id": entry["Id"]} for entry in Entries]}
 
     def get_queue_attributes(self, *, QueueUrl: str, AttributeNames: list[str]) -> dict[str, Any]:  # noqa: N803
-        return {"Attributes": {name: str(self.depths[QueueUrl]) for name in AttributeNames}}
+        depths = {name: str(self.depths[QueueUrl]) for name in AttributeNames}
+        return {"Attributes": depths | {"VisibilityTimeout": "720"}}
 
 
 class Context(LambdaContext):

@@ -2,25 +2,40 @@
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 from uuid import UUID, uuid4
 
 import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Consumer, Success
+from counterfoil.delivery import Attempt, Consumer, Success, settlement
 from counterfoil.documents import uploads
-from counterfoil.errors import UnknownTenantError
+from counterfoil.errors import DatabaseUnavailableError, UnknownTenantError
 from counterfoil.messages import Message
 from counterfoil.outbox import Outbox
 from counterfoil.retry import RedeliverPolicy
+from counterfoil.work import KINDS, owe
 from functions.acquisition.work import acquire
 from functions.dead_letters.archiver import Archiver
 from functions.matching.work import match
 from tests.delivery import bodies
 from tests.delivery.bodies import body_of, created, s3_event
-from tests.delivery.harness import DONE, Clock, Context, FakeSqs, done, event, life_cycle, make_consumer, record, rows
+from tests.delivery.harness import (
+    DONE,
+    QUEUE_URL,
+    Clock,
+    Context,
+    FakeSqs,
+    done,
+    event,
+    life_cycle,
+    make_consumer,
+    record,
+    rows,
+)
 
 Pending = Callable[..., Message]
 
@@ -66,6 +81,7 @@ def test_an_unreadable_body_becomes_a_dead_letter_and_its_neighbours_succeed(
     assert (letter["worker"], letter["work_id"], letter["dlq_reason"]) == ("matching", None, "non_retriable_error")
     assert body_of(letter) == bodies.UNREADABLE[name]
     assert letter["metadata"]["last_error"]["message"].startswith("The message")
+    assert "counterfoil.messages:" in letter["metadata"]["last_error"]["context"]["traceback"]
     assert bodies.WORK not in str(letter["metadata"])
     assert len(rows(admin, "notification")) == 1
 
@@ -168,17 +184,48 @@ def test_an_unknown_document_leaves_a_trace_and_no_dead_letter(
 
 
 @pytest.mark.parametrize("ahead", [{"revision": 2}, {"send_number": 1}, {"revision": 2**31 - 1}])
-def test_a_message_ahead_of_its_work_is_of_work_that_nobody_knows(
-    matching: Consumer, admin: Connection, pending: Pending, ahead: dict[str, int]
+def test_newer_message_than_its_row_enqueues_the_current_one(
+    matching: Consumer, admin: Connection, tenant: UUID, sqs: FakeSqs, pending: Pending, ahead: dict[str, int]
 ) -> None:
     message, good = pending(), pending()
 
     response = matching.handle(event(record(message.model_copy(update=ahead)), record(good)), Context())
 
     assert response == {"batchItemFailures": []}
-    assert [entry["action"] for entry in rows(admin, "dead_letter_audit")] == ["unknown-work"]
-    assert life_cycle(admin, message.work_id)["status"] == "pending"
-    assert life_cycle(admin, good.work_id)["status"] == "succeeded"
+    (entry,) = rows(admin, "dead_letter_audit")
+    assert (entry["action"], entry["actor"], entry["tenant_id"]) == ("enqueued-current", "matching", str(tenant))
+    assert entry["detail"].items() >= ({"revision": 1, "send_number": 0} | ahead).items()
+    (sent,) = sqs.sent[QUEUE_URL]
+    assert Message.model_validate_json(sent["MessageBody"]) == message
+    assert matching.handle(event(record(sent["MessageBody"])), Context()) == {"batchItemFailures": []}
+    assert life_cycle(admin, message.work_id)["status"] == life_cycle(admin, good.work_id)["status"] == "succeeded"
+
+
+def test_already_sent_current_message_is_enqueued_again(
+    matching: Consumer, admin: Connection, tenant: UUID, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending(next_attempt_at=clock() + timedelta(seconds=300))
+    owe(admin, KINDS["matching"], [(message.work_id, tenant, 1, 0)], clock(), clock())
+    admin.execute("UPDATE outbox SET sent_at = %s", [clock()])
+
+    matching.handle(event(record(message.model_copy(update={"send_number": 1}))), Context())
+
+    (sent,) = sqs.sent[QUEUE_URL]
+    assert Message.model_validate_json(sent["MessageBody"]) == message
+    assert sent["DelaySeconds"] == pytest.approx(300, abs=1)
+
+
+def test_current_message_is_enqueued_only_with_its_audit_entry(
+    matching: Consumer, admin: Connection, sqs: FakeSqs, pending: Pending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = pending()
+    monkeypatch.setattr(settlement, "audit", Mock(side_effect=DatabaseUnavailableError("away")))
+
+    response = matching.handle(event(record(message.model_copy(update={"revision": 2}))), Context())
+
+    assert len(response["batchItemFailures"]) == 1
+    assert rows(admin, "outbox") == rows(admin, "dead_letter_audit") == []
+    assert not sqs.sent[QUEUE_URL]
 
 
 @pytest.mark.parametrize("data", [None, {}, {"invoice_number": None}])

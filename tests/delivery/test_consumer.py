@@ -487,3 +487,26 @@ def test_a_try_that_does_not_stop_is_left_behind_and_its_message_kept(
 def _quick() -> dict[str, Any]:
     """A worker whose loop looks at the clock as soon as it is under way."""
     return {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 119}
+
+
+def test_messages_are_protected_before_a_wait_for_permits(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
+) -> None:
+    worker = {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 30}
+    messages, waits = [pending(), pending()], list[tuple[float, set[str]]]()
+    consumer = make_consumer(database, lambda attempt: DONE, clock, worker=worker)
+    consumer.gate.take(2)  # by attempts of an earlier invocation
+    take = consumer.gate.take
+
+    def wait(wanted: int, *, timeout: float = 0) -> int:
+        waits.append((timeout, set(sqs.visibility)))
+        consumer.gate.give_back()
+        return take(wanted, timeout=timeout)
+
+    consumer.gate.take = wait  # type: ignore[method-assign]
+    response = consumer.handle(event(*(record(one, handle=str(one.work_id)) for one in messages)), Context())
+
+    assert response == {"batchItemFailures": []}
+    seconds, protected = waits[0]
+    assert seconds > 5
+    assert protected == {str(one.work_id) for one in messages}

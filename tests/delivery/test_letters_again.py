@@ -4,8 +4,9 @@ from uuid import UUID
 
 import pytest
 
+from counterfoil import audit
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import actions, audit, edits, entries
+from counterfoil.dead_letters import actions, edits, entries
 from counterfoil.dead_letters.actions import NotRetriableError, Wish
 from counterfoil.dead_letters.entries import Details
 from counterfoil.delivery import Attempt, Outcome

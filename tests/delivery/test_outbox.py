@@ -100,7 +100,7 @@ def test_where_it_cannot_be_told_which_queue_a_message_belongs_to_it_stays_in_th
 ):
     sends = owed(admin, tenant, task(send_number=1))
 
-    def away(*_: Any) -> Any:
+    def away(*_: Any, **_how: Any) -> Any:
         raise DatabaseUnavailableError("PostgreSQL is not available")
 
     monkeypatch.setattr(Database, "delivery", away)

@@ -171,7 +171,7 @@ def test_messages_of_both_queues_are_hidden_where_they_are(
 # -- from the dead-letter queue ---------------------------------------------------------------------------------------
 
 
-def test_a_task_that_was_never_tried_is_returned_by_its_own_policy(
+def test_unattempted_task_is_returned_after_five_minutes(
     keeper_database: Database,
     clock: Clock,
     sqs: FakeSqs,
@@ -184,8 +184,8 @@ def test_a_task_that_was_never_tried_is_returned_by_its_own_policy(
 
     assert archiver.settle("tasks", SQSRecord(record(task_body(message), arn=DLQ_ARN))) is None
 
-    assert sent(sqs) == [(later(message), 2)]
-    assert row(admin, message)["returns"] == 1
+    assert sent(sqs) == [(later(message), 300)]
+    assert row(admin, message)["send_number"] == 1
 
 
 def test_a_task_is_exhausted_by_its_own_bound(

@@ -34,11 +34,12 @@ class Worker:
         return DONE
 
     def several(self, connection: Connection, attempts: Sequence[Attempt]) -> Settled:
-        self.together.append({attempt.work_id for attempt in attempts})
+        came = {attempt.work_id for attempt in attempts}
+        self.together.append(came)  # beside other tenants' threads
         self.transactions.append(connection.execute("SELECT pg_current_xact_id()::text").fetchall()[0][0])
         if self._effects is not None:
             self._effects(connection)
-        ids = self.together[-1].difference(self._left_out)
+        ids = came.difference(self._left_out)
         return Settled({id_: f"with {len(ids) - 1} others" for id_ in ids}, ())
 
 
@@ -194,15 +195,15 @@ def test_where_nobody_knows_whether_the_commit_happened_it_is_looked_up(
     real = Database.tenant
     lost: list[UUID] = []
 
-    def lose(self: Database, tenant_id: UUID, *, by_index: bool = False) -> Any:
+    def lose(self: Database, tenant_id: UUID, **how: Any) -> Any:
         @contextmanager
         def transaction() -> Any:
             if lost:
-                with real(self, tenant_id, by_index=by_index) as connection:
+                with real(self, tenant_id, **how) as connection:
                     yield connection
                 return
             lost.append(tenant_id)
-            with real(self, tenant_id, by_index=by_index) as connection:
+            with real(self, tenant_id, **how) as connection:
                 yield connection
                 if not committed:
                     connection.rollback()

@@ -301,6 +301,11 @@ def older(message: Message) -> Message:
     return message.model_copy(update={"send_number": message.send_number - 1})
 
 
+def newer(message: Message) -> Message:
+    """A message whose transaction the database has lost."""
+    return message.model_copy(update={"send_number": message.send_number + 1})
+
+
 def several(world: World) -> Told:
     messages = [world.make("pending") for _ in range(2)]
     return world.consume("both", read=lambda body: Intake(messages))
@@ -367,6 +372,8 @@ CASES: dict[str, Callable[[World, str], Told]] = {
     "older revision": lambda world, state: world.consume(
         world.make(state, revision=2).model_copy(update={"revision": 1})
     ),
+    "newer than its row": lambda world, state: world.consume(newer(world.make(state))),
+    "newer than its row, ended": lambda world, state: world.consume(newer(world.make(state))),
     "running": lambda world, state: world.consume(world.make(state)),
     "early": lambda world, state: world.consume(world.make(state, next_attempt_at=world.clock() + LEFT)),
     "exhausted": lambda world, state: world.consume(world.make(state, attempts=3)),
@@ -403,13 +410,19 @@ CASES: dict[str, Callable[[World, str], Told]] = {
     "several works in one message": lambda world, _: several(world),
     "no work in a message": lambda world, _: world.consume("a test event", read=lambda body: Intake([])),
     "dead-letter queue: returned": lambda world, state: world.archive(world.make(state)),
+    "dead-letter queue: returned twice, never attempted": lambda world, state: world.archive(
+        world.make(state, returns=2)
+    ),
     "dead-letter queue: upload returned": lambda world, _: world.archive(world.upload(), "acquisition"),
-    "dead-letter queue: returned twice before": lambda world, state: world.archive(world.make(state, returns=2)),
-    "dead-letter queue: lost in the last attempt": lambda world, state: world.archive(world.make(state, attempts=3)),
+    "dead-letter queue: returned twice before": lambda world, state: world.archive(
+        world.make(state, returns=2, attempts=1)
+    ),
+    "dead-letter queue: no attempts left": lambda world, state: world.archive(world.make(state, attempts=3)),
     "dead-letter queue: running": lambda world, state: world.archive(world.make(state)),
     "dead-letter queue: failed": lambda world, _: joined(world),
     "dead-letter queue: ended": lambda world, state: world.archive(world.make(state)),
     "dead-letter queue: older copy": lambda world, state: world.archive(older(world.make(state, send_number=1))),
+    "dead-letter queue: newer than its row": lambda world, state: world.archive(newer(world.make(state))),
     "dead-letter queue: unknown work": lambda world, _: world.archive(NOBODY),
     "dead-letter queue: unreadable": lambda world, _: world.archive("not JSON"),
     "dead-letter queue: newer schema": lambda world, _: world.archive(NEWER),

@@ -143,7 +143,7 @@ def test_the_success_after_a_failure_is_kept_and_none_of_the_successes_after_tha
     with database.tenant(tenant) as connection:
         letter = entries.show(connection, KINDS["matching"].job_id(message.work_id))
         assert letter is not None
-        told = [(one.kind, one.what, one.revision) for one in events.of(connection, letter, limit=9)]
+        told = [(one.kind, one.what, one.revision) for one in events.of(connection, tenant, letter, limit=9)]
     assert [one for one in told if one[0] == "try"] == [("try", "failed", 1), ("try", "succeeded", 2)]
 
 
@@ -152,7 +152,7 @@ def test_a_success_is_kept_where_only_the_dead_letter_tells_of_the_failure(
 ):
     first, other = pending(), pending()
     for message, work in ((first, fails), (other, done)):
-        make_consumer(database, work, clock, retry_max_attempts=1).handle(event(record(message)), Context())
+        make_consumer(database, work, clock, redelivery_max_attempts=1).handle(event(record(message)), Context())
     admin.execute("DELETE FROM work_attempt")  # they are kept for 90 days
     again = begin(admin, "matching", [first.work_id, other.work_id], clock())
     make_consumer(database, done, clock).handle(event(*(record(send.message) for send in again)), Context())
@@ -249,6 +249,23 @@ def test_the_last_try_lost_is_the_failure_and_is_counted_whoever_finds_it(
     assert errors(capsys) == {"WorkerLost": 1}
 
     assert timeline(admin) == [(1, "failed", "WorkerLost")] * 2
+
+
+def test_lowered_limit_fails_with_last_error(
+    run: Run, task: Task, admin: Connection, outbox: Outbox, keeper_database: Database, clock: Clock,
+    capsys: pytest.CaptureFixture[str],
+):  # fmt: skip
+    archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
+    by_worker, by_archiver = (task(attempts=4, max_retry=2, error="S3 is slow") for _ in range(2))
+
+    run(done, by_worker)
+    archiver.settle("tasks", SQSRecord(record(task_body(by_archiver), arn=DLQ_ARN)))
+
+    errors_ = [letter["metadata"]["last_error"] for letter in rows(admin, "dead_letter")]
+    expected = "4 attempts have failed, and the limit was lowered to 3 before the next one; the last error: S3 is slow"
+    assert [(error["type"], error["message"]) for error in errors_] == [("AttemptsExhausted", expected)] * 2
+    assert timeline(admin) == []
+    assert errors(capsys) == {"AttemptsExhausted": 1}
 
 
 def test_a_try_lost_before_its_work_went_in_circles_is_written_down(run: Run, task: Task, admin: Connection):

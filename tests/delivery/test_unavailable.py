@@ -3,14 +3,17 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 from uuid import UUID
 
 import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
+from cli.postgres import Server
+from counterfoil import db
 from counterfoil.db import CommitUnknownError, Connection, Database
-from counterfoil.delivery import Attempt, Outcome, Skip, Success
+from counterfoil.delivery import Attempt, Outcome, Skip, Success, claims
 from counterfoil.delivery.concurrency import Threads
 from counterfoil.delivery.heartbeat import Heartbeat
 from counterfoil.delivery.received import Received
@@ -18,6 +21,7 @@ from counterfoil.delivery.visibility import Visibility, bounded
 from counterfoil.errors import ConflictError, DatabaseUnavailableError, StaleClaimError
 from counterfoil.messages import Message
 from counterfoil.work import KINDS
+from tests import faulty
 from tests.delivery.harness import (
     DONE,
     QUEUE_URL,
@@ -302,3 +306,78 @@ def test_two_deliveries_of_one_message_in_a_batch_are_one_try_and_are_both_kept(
     assert seen == [1]
     assert response == {"batchItemFailures": [{"itemIdentifier": raw["messageId"]}]}
     assert sqs.visibility == {"first": 300, "second": 300}  # protected, and no sooner visible
+
+
+def test_claim_on_hung_database_ends_at_its_bound(
+    postgres: Server, migrated_database: str, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(claims, "SHORT_SECONDS", 0.3)
+    monkeypatch.setattr(db, "ANSWER_SECONDS", 0.2)
+    messages = [pending(), pending()]
+    with faulty.cutting(postgres.port) as proxy:
+        database = Database(f"postgresql://counterfoil_worker@{faulty.HOST}:{proxy.port}/{migrated_database}")
+        with database.delivery() as connection:
+            connection.execute("SELECT 1")
+        proxy.speaks.clear()
+        began = monotonic()
+
+        response = make_consumer(database, lambda attempt: DONE, clock).handle(event(*map(record, messages)), Context())
+
+        assert monotonic() - began < 5
+        database.close()
+    assert len(response["batchItemFailures"]) == 2
+    assert [life_cycle(admin, one.work_id)["attempts"] for one in messages] == [0, 0]
+    assert set(sqs.visibility.values()) == {300}
+
+
+def test_lost_connection_costs_no_attempt(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message, runs = pending(), list[int]()
+
+    def work(attempt: Attempt) -> Outcome:
+        runs.append(attempt.number)
+        with database.tenant(attempt.tenant_id or UUID(int=0)) as connection:
+            (backend,) = connection.execute("SELECT pg_backend_pid()").fetchall()[0]
+            if len(runs) == 1:  # the database restarts, or a neighbor held the interpreter lock for too long
+                admin.execute("SELECT pg_terminate_backend(%s, 5000)", [backend])
+            connection.execute("SELECT 1")
+        return DONE
+
+    response = make_consumer(database, work, clock).handle(event(record(message)), Context())
+
+    assert response == {"batchItemFailures": []}
+    assert runs == [1, 1]
+    assert (life_cycle(admin, message.work_id)["status"], rows(admin, "work_attempt")) == ("succeeded", [])
+
+
+def test_connection_lost_again_is_a_failed_attempt(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message, runs = pending(), list[int]()
+
+    def work(attempt: Attempt) -> Outcome:
+        runs.append(attempt.number)
+        raise DatabaseUnavailableError("PostgreSQL is unavailable")
+
+    response = make_consumer(database, work, clock).handle(event(record(message)), Context())
+
+    row = life_cycle(admin, message.work_id)
+    assert len(response["batchItemFailures"]) == 1
+    assert (runs, row["status"], row["attempts"]) == ([1, 1], "pending", 1)
+
+
+def test_attempt_without_time_left_does_not_run_again(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message, runs, context = pending(), list[int](), Context()
+
+    def work(attempt: Attempt) -> Outcome:
+        runs.append(attempt.number)
+        context.left = 9
+        raise DatabaseUnavailableError("PostgreSQL is unavailable")
+
+    make_consumer(database, work, clock).handle(event(record(message)), context)
+
+    assert (runs, life_cycle(admin, message.work_id)["attempts"]) == ([1], 1)

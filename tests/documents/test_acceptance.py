@@ -10,12 +10,13 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.documents import acceptance, diagnostics
+from counterfoil.documents import acceptance, clusters, diagnostics
 from counterfoil.documents.acceptance import Said, Which, Word
 from counterfoil.documents.review import Refused, Who
-from counterfoil.documents.variances import Code, examine
+from counterfoil.documents.variances import Code
 from counterfoil.documents.variances.tolerances import Key
 from counterfoil.errors import StaleClaimError
+from tests.dead_letters.trail import recorded
 from tests.delivery.harness import rows
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import delivery, invoice, line, order
@@ -41,7 +42,7 @@ def compute(office: Office, position: int = 0) -> dict[str, Any]:
         diagnostics.request(connection, office.tenant_id, [cluster_id], NOW)
         found = diagnostics.load(connection, office.tenant_id, cluster_id)
         assert found is not None
-        result = examine(found.documents, found.edges, found.tolerances, found.verdicts)
+        result = found.examine()
         rows = connection.execute("SELECT claim_token FROM cluster_diagnostics WHERE id = %s", [cluster_id]).fetchall()
         diagnostics.write(connection, cluster_id, rows[0][0], result, NOW)
     office.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
@@ -76,6 +77,32 @@ def test_accepted_differences_settle_the_case_and_have_it_computed_anew(office: 
     result = compute(office)
     assert result["outcome"] == "matched"
     assert all(one["settled_by"] == "Accepted by ann on 2026-06-01: agreed." for one in result["variances"])
+
+
+@pytest.mark.parametrize(
+    ("word", "outcome", "status"), [("accepted", "matched", "accepted"), ("disputed", "exception", "disputed")]
+)
+def test_decision_shows_at_once_while_the_cluster_is_recomputed(office: Office, word: Word, outcome: str, status: str):
+    assert isinstance(say(office, word), Said)
+
+    with office.database.tenant(office.tenant_id) as connection:
+        found = clusters.show(connection, office.tenant_id, office.ids[0], limit=10)
+    assert found is not None
+    assert found.comparison is not None
+    assert (found.comparison.outcome, found.status, found.is_being_computed) == (outcome, status, True)
+    assert {one["decision"] for one in found.comparison.variances} == {word}
+
+
+def test_large_cluster_is_left_to_the_worker(office: Office, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(diagnostics, "COMPARED_AT_ONCE", 2)
+
+    assert isinstance(say(office, "accepted"), Said)
+
+    with office.database.tenant(office.tenant_id) as connection:
+        found = clusters.show(connection, office.tenant_id, office.ids[0], limit=10)
+    assert found is not None
+    assert (found.status, found.is_being_computed) == ("exception", True)
+    assert compute(office)["outcome"] == "matched"
 
 
 def test_one_difference_is_singled_out_and_the_others_stay_open(office: Office):
@@ -117,6 +144,17 @@ def test_nobody_says_the_same_twice_or_another_thing_unawares(office: Office):
         assert {(one.is_accepted, one.by) for one in diagnostics.verdicts(connection)} == {(False, "bob")}
 
 
+def test_accepted_and_disputed_variances_reach_the_audit_trail(office: Office, admin: Connection):
+    say(office, "accepted", Which(code=Code.PRICE_MISMATCH))
+    say(office, "accepted", Which(code=Code.PRICE_MISMATCH))  # refused: it is accepted already
+    say(office, "disputed", Which(code=Code.OVER_BILLED_QUANTITY), by="bob")
+
+    assert recorded(admin, office.tenant_id) == [
+        ("ann", "variances accepted", [str(office.ids[0])]),
+        ("bob", "variances disputed", [str(office.ids[0])]),
+    ]
+
+
 def test_of_several_people_at_once_one_is_heard(office: Office, admin: Connection):
     with ThreadPoolExecutor(6) as pool:
         told = list(pool.map(lambda number: say(office, "accepted", by=f"clerk-{number}"), range(6)))
@@ -131,7 +169,7 @@ def test_what_people_say_while_a_case_is_computed_is_not_lost(office: Office):
         (token,) = connection.execute("SELECT claim_token FROM cluster_diagnostics").fetchone() or (0,)
     assert read is not None
     say(office, "accepted")
-    stale = examine(read.documents, read.edges, read.tolerances, read.verdicts)
+    stale = read.examine()
     with pytest.raises(StaleClaimError), office.database.tenant(office.tenant_id) as connection:
         diagnostics.write(connection, office.ids[0], token, stale, NOW + timedelta(seconds=1))
 

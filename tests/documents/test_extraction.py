@@ -13,7 +13,7 @@ from counterfoil.documents.extraction import Extraction, extract
 from counterfoil.documents.structured import DocumentType, structure
 from counterfoil.errors import InvalidDocumentError
 from tests.documents.einvoice_samples import INVOICE_LINE, cii_invoice, pdf, ubl, ubl_invoice, written
-from tests.documents.reading.papers import LASKU, garbled, printed
+from tests.documents.reading.papers import LASKU, garbled, printed, scanned
 
 HYBRID = pdf(text="Rechnung 2025/311", files=(("factur-x.xml", cii_invoice()),))
 NUMBER = "<cbc:ID>R-5108</cbc:ID>"
@@ -94,10 +94,15 @@ def test_a_broken_e_invoice_inside_a_pdf_is_refused(broken: bytes):
     ("content", "document_type", "reason"),
     [
         (pdf(text="Guten Tag"), None, "names no kind of document"),
-        (garbled(printed(LASKU), lambda code: 0xE000 + code), None, "fonts do not name their letters"),
-        (pdf(), None, "scan"),
-        (pdf(files=(("notes.xml", b"<notes/>"),)), None, "scan"),
-        (b"\x89PNG\r\n\x1a\n", None, "image"),
+        (
+            garbled(printed(LASKU), lambda code: 0xE000 + code),
+            None,
+            "in fonts without usable characters and could not be read: OCR is off.",
+        ),
+        (scanned(), None, "Page 1 is scanned and could not be read: OCR is off."),
+        (pdf(), None, "The pages contain no text."),
+        (pdf(files=(("notes.xml", b"<notes/>"),)), None, "The pages contain no text."),
+        (b"\x89PNG\r\n\x1a\n", None, "The file is an image and could not be read: OCR is off."),
         (b"PK\x03\x04", DocumentType.OTHER, "archive"),
         (b"To whom it may concern", DocumentType.OTHER, "unknown kind"),
         (b"<html><body>Rechnung</body></html>", DocumentType.OTHER, "unknown kind"),

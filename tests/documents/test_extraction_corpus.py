@@ -22,7 +22,7 @@ FILES = sorted(
 CHAIN = DATA / "ubl-oasis-chain"
 
 NOT_READ = {
-    "RE-E-974-Hetzner_2016-01-19_R0005532486.pdf": "has a text layer",  # no XML inside: read from its pages below
+    "RE-E-974-Hetzner_2016-01-19_R0005532486.pdf": "no embedded e-invoice",  # read from its pages below
     "IT01234567890_FPR03.xml": "2 invoices",  # a lot of two
 }
 needs_corpus = pytest.mark.skipif(not FILES, reason="the corpora are not beside the repository")

@@ -17,6 +17,7 @@ from counterfoil.errors import RejectedStatementError
 from counterfoil.outbox import Outbox
 from counterfoil.work import KINDS
 from functions.watchdog.operations import Operations, Stepped
+from tests.dead_letters.trail import recorded
 from tests.delivery.conftest import sqs
 from tests.delivery.harness import Clock, FakeSqs, rows
 from tests.factories import NOW
@@ -24,7 +25,10 @@ from tests.factories import NOW
 __all__ = ["sqs"]
 
 A_MINUTE = timedelta(minutes=1)
-PATIENCE = SQL("BEGIN; SELECT set_config({setting}, {value}, true), set_config('lock_timeout', '50ms', true)")
+PATIENCE = SQL(
+    "BEGIN; SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, set_config({setting}, {value}, true),"
+    " set_config('lock_timeout', '50ms', true)"
+)
 """The opening of a transaction that waits for a lock for a moment only."""
 
 
@@ -242,7 +246,21 @@ def test_documents_of_one_moment_are_told_apart_by_their_ids(
 
 def change(database: Database, operation: Operation, state: Any, clock: Clock) -> Operation | None:
     with database.tenant(operation.tenant_id) as connection:
-        return operations.change(connection, operation.id, state, clock())
+        return operations.change(connection, operation.id, state, clock(), by="ann")
+
+
+def test_changes_of_reprocessing_reach_the_audit_trail(
+    ask: Callable[..., Operation], database: Database, clock: Clock, admin: Connection
+):
+    operation = ask(rate=2)
+    for state in ("paused", "running", "aborted", "paused"):  # the last one is refused
+        change(database, operation, state, clock)
+
+    entries = recorded(admin, operation.tenant_id)
+    assert [action for _, action, _ in entries] == [
+        f"reprocessing {action}" for action in ("started", "paused", "resumed", "aborted")
+    ]
+    assert {tuple(targets) for _, _, targets in entries} == {(str(operation.id),)}
 
 
 def test_a_paused_operation_waits_and_goes_on_where_it_was(
@@ -290,7 +308,7 @@ def test_an_operation_belongs_to_its_tenant(
     operation, other = ask(), make_tenant("zenith")
     with database.tenant(other) as connection:
         assert operations.of_tenant(connection, operation.tenant_id) == []
-        assert operations.change(connection, operation.id, "aborted", clock()) is None
+        assert operations.change(connection, operation.id, "aborted", clock(), by="ann") is None
 
 
 @pytest.mark.parametrize("rate", [0, -1, 1001])

@@ -1,12 +1,8 @@
 """Pages as images: bounded, whatever the file is, and the same picture as the file holds."""
 
 import io
-import resource
-import subprocess
 import zlib
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from fpdf import FPDF
@@ -18,6 +14,7 @@ from counterfoil.documents import page_images, page_rendering
 from counterfoil.documents.page_images import NoPageError, Picture, UnshowableError, picture
 from counterfoil.documents.page_rendering import MAX_BYTES, SIDES
 from counterfoil.documents.recognition import FileKind, recognise
+from counterfoil.documents.sandbox.process import Limits
 from tests.documents.einvoice_samples import pdf as make_pdf
 from tests.documents.einvoice_samples import written
 
@@ -108,7 +105,7 @@ def test_a_damaged_or_encrypted_pdf_is_refused() -> None:
             picture(content, 1)
 
 
-def _drawing_for_ever() -> bytes:
+def drawing_forever() -> bytes:
     """A page whose forms draw one another: 10 to the power of 9 times."""
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
@@ -130,10 +127,10 @@ def _drawing_for_ever() -> bytes:
 
 
 def test_a_page_that_would_be_drawn_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_images, "MAX_SECONDS", 1.5)
+    monkeypatch.setattr(page_images, "LIMITS", Limits(cpu_seconds=10, seconds=1.5, answer_bytes=MAX_BYTES))
 
     with pytest.raises(UnshowableError, match="more time or memory"):
-        picture(_drawing_for_ever(), 1)
+        picture(drawing_forever(), 1)
 
 
 def _of_size(width: str, height: str) -> bytes:
@@ -163,38 +160,6 @@ def test_an_image_that_unpacks_to_more_than_there_is_memory_is_given_up() -> Non
     with suppress(UnshowableError):  # or it is drawn without it
         drawn = opened(picture(file + b"trailer\n<< /Root 1 0 R >>\nstartxref\n0\n%%EOF", 1))
         assert max(drawn.size) <= SIDES[0] + 1
-
-
-def test_what_reads_the_file_has_no_secrets_and_bounds_that_it_cannot_lift(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
-    asked: dict[str, Any] = {}
-    run: Callable[..., object] = subprocess.run
-
-    def spy(program: list[str], **options: object) -> object:
-        asked.update(options)
-        return run(program, **options)
-
-    monkeypatch.setattr(subprocess, "run", spy)
-    picture(make_pdf(text="x"), 1)
-
-    assert asked["env"] == {"PYTHONPATH": asked["env"]["PYTHONPATH"]}
-    limits: dict[int, tuple[int, int]] = {}
-    monkeypatch.setattr(resource, "setrlimit", limits.__setitem__)
-    page_rendering.bound()
-    assert limits[resource.RLIMIT_CPU] == (10, 10)
-    assert limits[resource.RLIMIT_AS][1] == 700 * 1024 * 1024
-    assert all(soft == hard for soft, hard in limits.values())
-
-
-def test_an_answer_that_is_none_is_taken_for_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    for said in (b"", b"{}\n", b"[]\nxx", b'{"problem": null, "pages": 1}\n', b"\xff"):
-
-        def run(program: object, *, stdout: io.BufferedRandom, said: bytes = said, **_: object) -> None:
-            stdout.write(said)
-
-        monkeypatch.setattr(subprocess, "run", run)
-        with pytest.raises(UnshowableError, match="more time or memory"):
-            picture(make_pdf(text="x"), 1)
 
 
 # Images

@@ -9,6 +9,7 @@ from counterfoil.documents import replacement
 from counterfoil.documents.files import File
 from counterfoil.documents.replacement import Replacement
 from counterfoil.work import begin
+from tests.dead_letters.trail import recorded
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import order
 from tests.documents.test_removal import CASE, match_begun
@@ -35,6 +36,7 @@ def intended(office: Office, reason: str | None = None) -> Replacement:
 
 def test_a_new_document_takes_the_place_of_an_old_one(office: Office, admin: Connection):
     asked = intended(office, "typing error")
+    assert recorded(admin, office.tenant_id) == [("ann", "document replacement requested", [str(office.ids[0])])]
     new = office.file(order(number="4712"))
     with office.database.tenant(office.tenant_id) as connection:
         _, told = replacement.appoint(connection, asked, office.ids[new], NOW, is_new=True)

@@ -9,6 +9,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.documents import matching, removal, review
 from counterfoil.documents.matching import reviews
 from counterfoil.documents.review import Answer, Done, Refused, Who
+from tests.dead_letters.trail import recorded
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import credit, delivery, invoice, line, order, receipt
 from tests.documents.matching.test_judge import TWICE, again
@@ -256,6 +257,18 @@ def test_a_document_is_split_from_its_cluster_for_good(database: Database, admin
     assert office.clusters() == [0, 0, 0, 3]
     again = act(office, "split", 3)
     assert again == Refused("changed", "It is in a cluster of its own already.")
+
+
+def test_decisions_reach_the_audit_trail(doubtful: Office) -> None:
+    order, other, bill = (str(id_) for id_ in doubtful.ids)
+    act(doubtful, "reject", 2, 1)
+    act(doubtful, "split", 2)
+    act(doubtful, "split", 2)  # refused: it is alone now
+
+    assert recorded(doubtful.admin, doubtful.tenant_id) == [
+        ("clerk", "match rejected", sorted([other, bill])),
+        ("clerk", "match rejected", sorted([order, bill])),
+    ]
 
 
 # Meanwhile

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.documents.uploads import Upload, read
+from counterfoil.documents.uploads import Upload, file_name, read
 from counterfoil.errors import InvalidMessageError
 from counterfoil.messages import Message
 
@@ -42,10 +42,37 @@ def test_keys_arrive_as_html_forms_write_them(written: str, key: str, tenant: st
     upload = Upload("uploads", key, "00", 1)
 
     assert upload.tenant == tenant
-    same = Upload(
-        "counterfoil-uploads", key, json.loads(EVENT.read_text())["Records"][0]["s3"]["object"]["sequencer"], 1
-    )
+    stored = json.loads(EVENT.read_text())["Records"][0]["s3"]["object"]
+    same = Upload("counterfoil-uploads", key, stored["sequencer"], 1, stored["versionId"])
     assert [message.work_id for message in read(notification(written)).messages] == [same.job_id]
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("uploads/acme/1/Rechnung Müller €.pdf", "Rechnung Müller €.pdf"),
+        ("uploads/acme/1/invoice_\u202efdp.exe", "invoice_\ufffdfdp.exe"),
+        ("uploads/acme/1/a\u2067b\u2069\u200f\n.pdf", "a\ufffdb\ufffd\ufffd\ufffd.pdf"),
+        ("uploads/acme/1/\u0641\u0627\u062a\u0648\u0631\u0629.pdf", "\u0641\u0627\u062a\u0648\u0631\u0629.pdf"),
+        ("uploads/acme/1/\u200bx.pdf", "\u200bx.pdf"),
+    ],
+)
+def test_direction_controls_in_file_names_are_replaced(key: str, name: str) -> None:
+    assert file_name(key) == name
+
+
+def test_event_and_listing_of_a_version_name_the_same_job() -> None:
+    by_event = Upload("uploads", "uploads/acme/a.xml", "0A", 1, "v1")
+
+    assert by_event.job_id == Upload("uploads", "uploads/acme/a.xml", None, 1, "v1").job_id
+    assert by_event.job_id != Upload("uploads", "uploads/acme/a.xml", "0B", 1, "v2").job_id
+
+
+def test_sequencers_distinguish_objects_without_versions() -> None:
+    first, second = (Upload("uploads", "uploads/acme/a.xml", sequencer, 1) for sequencer in ("0A", "0B"))
+
+    assert first.job_id != second.job_id
+    assert first.job_id == Upload("uploads", "uploads/acme/a.xml", "0A", 1, "null").job_id
 
 
 def test_the_test_event_of_s3_names_no_work() -> None:

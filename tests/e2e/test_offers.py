@@ -35,9 +35,10 @@ RULES = Rules(offers=5, candidates=1000, most_offered=None, repeat_days=30)
 STEPS = ("offer_shard", "offer_pool", "profile_block", "matchmaking_jobs", "offers", "output_job")
 """What a worker needs in its turn: whoever holds it has the worker wait at this step."""
 _PEOPLE = """
-INSERT INTO profile (user_id, tenant_id, timezone, born, gender, seeks, min_age, max_age, latitude, longitude, reach_km,
-                     traits, changed_at)
-SELECT gen_random_uuid(), %(tenant)s, %(zone)s, date '1980-01-01' + 37 * n, (ARRAY['woman', 'man'])[1 + n %% 2],
+INSERT INTO profile (user_id, external_id, tenant_id, timezone, born, gender, seeks, min_age, max_age, latitude,
+                     longitude, reach_km, traits, changed_at)
+SELECT gen_random_uuid(), gen_random_uuid(), %(tenant)s, %(zone)s,
+       date '1980-01-01' + 37 * n, (ARRAY['woman', 'man'])[1 + n %% 2],
        ARRAY[(ARRAY['woman', 'man'])[1 + (n / 2) %% 2]], 18, 99, 50 + n / 1000.0, 10 + n / 700.0, 200,
        ARRAY[sin(n), cos(n), sin(2 * n)]::real[], now()
 FROM generate_series(1, %(people)s) AS n

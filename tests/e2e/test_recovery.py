@@ -64,6 +64,36 @@ def paused(cloud: Cloud, worker: str) -> Iterator[None]:
         functions.update_event_source_mapping(UUID=mapping, Enabled=True)
 
 
+def test_uploads_without_events_are_acquired(cloud: Cloud, run: Run, tenant: Tenant, admin: Connection, tmp_path: Path):
+    files = [file for file in run.sample.files if file.truth.type == "invoice" and file.truth.state == "succeeded"][:3]
+    paths = [tmp_path / file.name for file in files]
+    for path, file in zip(paths, files, strict=True):
+        path.write_bytes(file.content)
+    with paused(cloud, "acquisition"):
+        list(upload(cloud, tenant, paths))
+        sqs, queue = cloud.client("sqs"), cloud.outputs["AcquisitionQueueUrl"]
+        until(lambda: depth(cloud, queue) >= len(paths))
+        sqs.purge_queue(QueueUrl=queue)
+    assert list(outcomes.of_tenant(cloud, tenant)) == []
+
+    with told(cloud, "watchdog", WATCHDOG_UPLOAD_AFTER_SECONDS="1", WATCHDOG_UNSENT_AFTER_SECONDS="1"):
+
+        def acquired() -> list[Outcome]:
+            admin.execute("DELETE FROM upload_listing")  # a scheduled run may have listed with the default settings
+            cloud.client("lambda").invoke(FunctionName=cloud.outputs["WatchdogFunctionName"], Payload="{}")
+            return [one for one in outcomes.of_tenant(cloud, tenant) if one.state.is_final]
+
+        found = until(lambda: done if len(done := acquired()) == len(paths) else [])
+    assert {outcome.state for outcome in found} == {State.SUCCEEDED}
+
+
+def depth(cloud: Cloud, queue: str) -> int:
+    """Messages in a queue."""
+    names = ["ApproximateNumberOfMessages"]
+    answer = cloud.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=names)
+    return int(answer["Attributes"][names[0]])
+
+
 def test_work_whose_process_is_killed_and_whose_message_is_lost_is_done_by_another(
     cloud: Cloud, run: Run, tenant: Tenant, admin: Connection, tmp_path: Path
 ):

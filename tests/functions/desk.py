@@ -78,10 +78,10 @@ class Desk:
         self.sqs.sent["ingestion"].append({"MessageBody": owed.message.model_dump_json()})
         return document_id
 
-    def ingest(self, *, model: bool = True, ocr: bool = True, context: Context | None = None) -> Any:
+    def ingest(self, *, model: bool = True, ocr: bool = True, context: Context | None = None, permits: int = 1) -> Any:
         """Work on every message that waits."""
         chosen = settings(
-            worker={"name": "ingestion", "timeout": 300, "permits": 1, "start_margin": 30}, queue_urls=QUEUES
+            worker={"name": "ingestion", "timeout": 300, "permits": permits, "start_margin": 30}, queue_urls=QUEUES
         )
         consumer = Consumer(
             chosen,

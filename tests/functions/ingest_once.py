@@ -1,6 +1,7 @@
 """One ingestion in a process of its own: `python -m tests.functions.ingest_once URL TENANT DOCUMENT FILE`.
 
-Prints, as JSON, the process's peak in MiB, how the ingestion ended, and how many files it stored.
+Prints, as JSON, the peaks in MiB of this process and of its largest child, how the ingestion ended, and how many files
+it stored.
 """
 
 import argparse
@@ -16,9 +17,11 @@ from counterfoil import aws
 from counterfoil.db import Database
 from counterfoil.delivery import Attempt
 from counterfoil.documents.reading.ocr import Recognised
+from counterfoil.documents.sandbox import process
 from counterfoil.documents.text.page import Page, Word
+from counterfoil.errors import PermanentError
 from functions.ingestion.work import ingest
-from tests.memory import peak_megabytes
+from tests.memory import peak_megabytes, peak_megabytes_of_children
 
 
 class _Body(io.BufferedReader):
@@ -71,13 +74,19 @@ def main() -> None:
     aws.client = lambda _: folder  # type: ignore[assignment]
     database = Database(given.url)
     attempt = Attempt(given.document, given.tenant, 1, 1, 1, database, lambda: datetime.now(UTC))
-    outcome = ingest(attempt, ocr=lambda _: _Reading())
-    with database.tenant(given.tenant) as connection:
-        outcome.effects(connection)
+    try:
+        outcome = ingest(attempt, ocr=lambda _: _Reading())
+    except PermanentError as error:
+        ended, told = type(error).__name__, str(error)
+    else:
+        with database.tenant(given.tenant) as connection:
+            outcome.effects(connection)
+        reason = outcome.reason if isinstance(outcome.reason, str) else outcome.reason()
+        ended, told = type(outcome).__name__, reason or ""
     database.close()
-    told = outcome.reason if isinstance(outcome.reason, str) else outcome.reason()
-    found = {"peak": peak_megabytes(), "outcome": type(outcome).__name__, "reason": told, "written": folder.written}
-    print(json.dumps(found))  # noqa: T201
+    process.close_idle()
+    peaks = {"peak": peak_megabytes(), "child": peak_megabytes_of_children()}
+    print(json.dumps(peaks | {"outcome": ended, "reason": told, "written": folder.written}))  # noqa: T201
 
 
 if __name__ == "__main__":

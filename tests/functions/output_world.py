@@ -47,7 +47,7 @@ class World:
     def webhook(self, url: str, name: str = "office", path: str = "/hook?token=t0ken") -> str:
         """Add a webhook at a server of this machine, under a name. Returns its secret."""
         at = f"{url.replace('127.0.0.1', NAME)}{path}"
-        secret = destinations.add(self.admin, self.tenant_id, name, "webhook", at, ["cluster"], self.clock())
+        _, secret = destinations.add(self.admin, self.tenant_id, name, "webhook", at, ["cluster"], self.clock())
         assert secret is not None
         return secret
 

@@ -111,7 +111,7 @@ def test_a_message_whose_conversation_is_deleted_while_the_model_thinks_has_no_a
 
     def answer(request: Request) -> str:
         with talk.database.tenant(talk.tenant_id) as connection:
-            delete(connection, session, USER, NOW)
+            delete(connection, session, USER, NOW, by=USER)
         return f"Re: {request.user}"
 
     scripted._otherwise = answer
@@ -144,7 +144,7 @@ def archive(keeper_database: Database, clock: Clock) -> Callable[[str], dict[str
 
 def forget(talk: World, session: UUID) -> None:
     with talk.database.tenant(talk.tenant_id) as connection:
-        delete(connection, session, USER, NOW)
+        delete(connection, session, USER, NOW, by=USER)
 
 
 def lose_the_worker(talk: World) -> None:

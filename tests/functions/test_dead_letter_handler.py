@@ -60,9 +60,9 @@ def test_each_record_of_a_batch_is_settled_for_itself(
 
     assert kept(answer) == [batch[2]["messageId"], batch[3]["messageId"], batch[5]["messageId"]]
     assert 95 <= sqs.visibility["running"] <= 101
-    assert life_cycle(admin, good.work_id)["returns"] == 1
+    assert life_cycle(admin, good.work_id)["send_number"] == 1
     assert [letter["payload"]["body"] for letter in rows(admin, "dead_letter")] == ["not JSON"]
-    assert [job["returns"] for job in rows(admin, "acquisition_job") if job["key"] == "uploads/acme/a.xml"] == [1]
+    assert [job["send_number"] for job in rows(admin, "acquisition_job") if job["key"] == "uploads/acme/a.xml"] == [1]
 
 
 def test_every_record_is_hidden_before_the_first_is_settled(
@@ -84,7 +84,7 @@ def test_a_record_that_could_not_be_hidden_is_settled_all_the_same(
 
     assert kept(dead_letters.handle(event(dead(message, handle="it")), Context())) == []
 
-    assert life_cycle(admin, message.work_id)["returns"] == 1
+    assert life_cycle(admin, message.work_id)["send_number"] == 1
 
 
 def test_what_there_is_no_time_for_is_kept_untouched(
@@ -95,7 +95,7 @@ def test_what_there_is_no_time_for_is_kept_untouched(
 
     assert kept(dead_letters.handle(event(*batch), context)) == [one["messageId"] for one in batch]
 
-    assert {life_cycle(admin, message.work_id)["returns"] for message in messages} == {0}
+    assert {life_cycle(admin, message.work_id)["send_number"] for message in messages} == {0}
     context.left = 26
     assert kept(dead_letters.handle(event(*batch), context)) == []
 
@@ -123,7 +123,7 @@ def test_an_error_that_nobody_expected_keeps_its_message_alone(
 
     assert kept(dead_letters.handle(event(bad, dead(good)), Context())) == [bad["messageId"]]
 
-    assert life_cycle(admin, good.work_id)["returns"] == 1
+    assert life_cycle(admin, good.work_id)["send_number"] == 1
 
 
 def test_what_could_not_be_settled_is_counted_by_worker_and_what_only_waits_is_not(

@@ -259,7 +259,7 @@ def test_a_copy_that_is_received_while_the_archiver_returns_the_work_finds_it_en
     assert settled(answered) == {"batchItemFailures": []}
     assert ran == []
     row = life_cycle(admin, message.work_id)
-    assert (row["status"], row["attempts"], row["returns"]) == ("pending", 0, 1)
+    assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 0, 1)
 
 
 def test_a_copy_that_is_being_claimed_keeps_its_work(
@@ -284,7 +284,7 @@ def try_again(database_url: str, message: Message, clock: Clock) -> None:
         begin(connection, "matching", [message.work_id], clock.now)
 
 
-@pytest.mark.parametrize("columns", [{}, {"returns": 2}, {"attempts": 3}])
+@pytest.mark.parametrize("columns", [{}, {"returns": 2, "attempts": 1}, {"attempts": 3}])
 def test_an_operators_retry_after_the_archivers_look_has_the_last_word(
     archiver: Archiver,
     database: Database,
@@ -314,7 +314,7 @@ def test_an_operators_retry_after_the_archivers_look_has_the_last_word(
     assert len(rows(admin, "dead_letter")) == len(rows(admin, "notification")) == bool(columns)
 
 
-@pytest.mark.parametrize("columns", [{}, {"returns": 2}, {"attempts": 3}])
+@pytest.mark.parametrize("columns", [{}, {"returns": 2, "attempts": 1}, {"attempts": 3}])
 def test_an_operators_retry_before_the_archivers_look_makes_the_message_an_old_one(
     archiver: Archiver,
     admin: Connection,
@@ -340,7 +340,7 @@ def test_an_operators_retry_before_the_archivers_look_makes_the_message_an_old_o
 def test_a_tenant_that_is_deleted_at_the_same_moment_takes_its_work_along(
     archiver: Archiver, admin: Connection, admin_database_url: str, pending: Pending, beside: Beside
 ) -> None:
-    message = pending(returns=2)
+    message = pending(returns=2, attempts=1)
 
     def delete() -> None:
         with psycopg.connect(admin_database_url) as connection:
@@ -361,7 +361,7 @@ SITUATIONS: dict[str, Callable[[Clock], dict[str, Any]]] = {
     "never attempted": lambda clock: {},
     "abandoned": lapsed,
     "abandoned at its last attempt": lambda clock: lapsed(clock, attempts=3),
-    "returned twice": lambda clock: {"returns": 2},
+    "returned twice": lambda clock: {"returns": 2, "attempts": 1},
     "waiting": lambda clock: {"attempts": 1, "next_attempt_at": clock.now + LEASE},
     "succeeded": lambda clock: {"status": "succeeded"},
     "failed": lambda clock: {"status": "failed"},

@@ -35,7 +35,7 @@ def test_an_upload_that_never_ran_is_returned_by_its_true_key(
     archiver.settle("acquisition", dead(s3_event(created(written))))
 
     (job,) = rows(admin, "acquisition_job")
-    assert (job["key"], job["tenant_id"], job["returns"]) == (meant, str(tenant_id), 1)
+    assert (job["key"], job["tenant_id"], job["send_number"]) == (meant, str(tenant_id), 1)
 
 
 @pytest.mark.parametrize("name", bodies.NO_TENANT)
@@ -47,7 +47,7 @@ def test_an_upload_for_nobody_that_never_ran_is_returned_too(
     archiver.settle("acquisition", dead(s3_event(created(bodies.NO_TENANT[name]))))
 
     (job,) = rows(admin, "acquisition_job")
-    assert (job["tenant_id"], job["status"], job["returns"]) == (None, "pending", 1)
+    assert (job["tenant_id"], job["status"], job["send_number"]) == (None, "pending", 1)
     assert "MessageGroupId" not in sqs.sent["acquisition"][0]
 
 
@@ -66,12 +66,12 @@ def test_an_event_of_several_uploads_settles_each_once(
     waiting = archiver.settle("acquisition", several)  # 3 is of an older send number, 4 is running
 
     assert waiting == Waiting(61)
-    returned = {job["key"][-5]: job["returns"] for job in rows(admin, "acquisition_job")}
-    assert returned == {"0": 1, "1": 1, "2": 1, "3": 1, "4": 1}
+    returned = {job["key"][-5]: job["send_number"] for job in rows(admin, "acquisition_job")}
+    assert returned == {"0": 1, "1": 1, "2": 1, "3": 1, "4": 0}
     clock.pass_(seconds=61)
     assert archiver.settle("acquisition", several) is None
-    returned = {job["key"][-5]: job["returns"] for job in rows(admin, "acquisition_job")}
-    assert returned == {"0": 1, "1": 1, "2": 1, "3": 1, "4": 2}
+    returned = {job["key"][-5]: job["send_number"] for job in rows(admin, "acquisition_job")}
+    assert returned == {"0": 1, "1": 1, "2": 1, "3": 1, "4": 1}
 
 
 @pytest.mark.parametrize("ours", [False, True])
@@ -87,7 +87,7 @@ def test_an_upload_that_came_before_its_tenant_is_returned_to_it(
     archiver.settle("acquisition", dead(Message(work_id=job["id"], revision=1, send_number=0)) if ours else arrival)
 
     (job,) = rows(admin, "acquisition_job")
-    assert (job["tenant_id"], job["returns"]) == (str(tenant_id), 1)
+    assert (job["tenant_id"], job["send_number"]) == (str(tenant_id), 1)
     assert sqs.sent["acquisition"][-1]["MessageGroupId"] == str(tenant_id)
 
 
@@ -100,7 +100,7 @@ def test_a_dead_upload_can_be_sent_again_when_no_queue_remembers_it(
     tenant_id = make_tenant("acme")
     arrival = s3_event(created("uploads/acme/a+b.xml", versionId="v1", sequencer="0A"))
     archiver.settle("acquisition", dead(arrival))
-    admin.execute("UPDATE acquisition_job SET returns = 2, send_number = 0")
+    admin.execute("UPDATE acquisition_job SET returns = 2, attempts = 1, send_number = 0")
     archiver.settle("acquisition", dead(arrival))
     admin.execute("DELETE FROM outbox")
 

@@ -17,6 +17,7 @@ from counterfoil.outbox import Outbox
 from counterfoil.retry import RedeliverPolicy
 from counterfoil.work import KINDS, begin
 from functions.dead_letters.archiver import Archiver, Waiting
+from functions.watchdog.recovery import Watchdog
 from tests.delivery import bodies
 from tests.delivery.bodies import body_of, created, s3_event
 from tests.delivery.harness import (
@@ -29,6 +30,7 @@ from tests.delivery.harness import (
     make_consumer,
     record,
     rows,
+    settings,
 )
 
 DLQ_ARN = "arn:aws:sqs:eu-central-1:000000000000:counterfoil-matching-dlq"
@@ -61,7 +63,7 @@ def test_work_that_never_ran_is_returned_with_a_wait_and_a_new_message(
     assert archiver.settle("matching", dead(message)) is None
 
     row = life_cycle(admin, message.work_id)
-    assert (row["status"], row["attempts"], row["returns"], row["send_number"]) == ("pending", 0, 1, 1)
+    assert (row["status"], row["attempts"], row["returns"], row["send_number"]) == ("pending", 0, 0, 1)
     assert row["next_attempt_at"] == clock.now + timedelta(seconds=300)
     (sent,) = sqs.sent[QUEUE_URL]
     assert sent["DelaySeconds"] == 300
@@ -91,7 +93,7 @@ def test_work_that_came_back_twice_is_dead_at_the_third_time(
     admin: Connection,
     pending: Pending,
 ) -> None:
-    message = pending(returns=2)
+    message = pending(returns=2, attempts=1)
 
     archiver.settle("matching", dead(message))
 
@@ -206,7 +208,7 @@ def test_an_odd_form_of_a_message_finds_its_work(
 
     archiver.settle("matching", dead(bodies.ODD_FORMS[form](message.work_id)))
 
-    assert life_cycle(admin, message.work_id)["returns"] == 1
+    assert life_cycle(admin, message.work_id)["send_number"] == 1
 
 
 @pytest.mark.parametrize("version", bodies.NEWER.values())
@@ -259,7 +261,7 @@ def test_an_upload_that_no_worker_ever_saw_is_registered_and_returned(
     archiver.settle("acquisition", dead(s3_event(created("uploads/acme/a+b.xml"))))
 
     (job,) = rows(admin, "acquisition_job")
-    assert (job["key"], job["tenant_id"], job["status"], job["returns"]) == (
+    assert (job["key"], job["tenant_id"], job["status"], job["send_number"]) == (
         "uploads/acme/a b.xml",
         str(tenant_id),
         "pending",
@@ -280,7 +282,7 @@ def test_archiving_twice_is_archiving_once(archiver: Archiver, admin: Connection
 def test_the_message_that_followed_failed_work_is_joined_to_its_dead_letter(
     archiver: Archiver, admin: Connection, pending: Pending
 ) -> None:
-    message = pending(returns=2)
+    message = pending(returns=2, attempts=1)
     archiver.settle("matching", dead(message))  # dead, by the archiver itself
     followed = dead(message)
 
@@ -301,7 +303,7 @@ def test_the_last_error_that_was_settled_is_told_beside_the_loss_of_the_worker(
     archiver.settle("matching", dead(message))
 
     (letter,) = rows(admin, "dead_letter")
-    assert letter["metadata"]["last_error"]["message"].endswith("; the error before that: S3 is slow")
+    assert letter["metadata"]["last_error"]["message"].endswith("; the last error: S3 is slow")
 
 
 def test_a_late_worker_cannot_settle_what_the_archiver_returned(
@@ -327,10 +329,44 @@ def sent(sqs: FakeSqs, queue: str = QUEUE_URL) -> str:
     return body
 
 
+def test_unattempted_work_is_returned_without_bound(
+    archiver: Archiver,
+    admin: Connection,
+    sqs: FakeSqs,
+    clock: Clock,
+    pending: Pending,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    message, body, waits = pending(), None, []
+
+    for _ in range(8):
+        archiver.settle("matching", dead(body or message))
+        waits.append((life_cycle(admin, message.work_id)["next_attempt_at"] - clock()) / timedelta(minutes=1))
+        clock.pass_(hours=2)
+        Watchdog(settings(), archiver._database, archiver._outbox, clock).run()  # sends messages due after 15 minutes
+        body = sent(sqs)
+
+    assert waits == [5, 10, 20, 40, 60, 60, 60, 60]
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["attempts"], row["returns"], row["send_number"]) == ("pending", 0, 0, 8)
+    assert actions(admin) == ["returned"] * 8
+    measured = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["ReturnedUnattempted"] for line in measured if "ReturnedUnattempted" in line] == [[1.0]] * 8
+
+
+def test_returns_count_from_the_first_attempt(archiver: Archiver, admin: Connection, pending: Pending) -> None:
+    message = pending(attempts=1, send_number=5)
+
+    archiver.settle("matching", dead(message))
+
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["returns"], row["send_number"]) == ("pending", 1, 6)
+
+
 def test_work_is_returned_twice_by_its_own_messages_and_then_dead(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    message = pending()
+    message = pending(attempts=1)
     archiver.settle("matching", dead(message))
     clock.pass_(minutes=20)
     archiver.settle("matching", dead(sent(sqs)))
@@ -340,7 +376,7 @@ def test_work_is_returned_twice_by_its_own_messages_and_then_dead(
 
     assert actions(admin) == ["returned", "returned", "dead", "joined"]
     row = life_cycle(admin, message.work_id)
-    assert (row["status"], row["attempts"], row["returns"], row["send_number"]) == ("failed", 0, 2, 2)
+    assert (row["status"], row["attempts"], row["returns"], row["send_number"]) == ("failed", 1, 2, 2)
     assert row["failed_at"] == clock.now
     (letter,) = rows(admin, "dead_letter")
     assert (letter["dlq_reason"], letter["revision"]) == ("max_retries_exceeded", 1)
@@ -351,13 +387,13 @@ def test_work_is_returned_twice_by_its_own_messages_and_then_dead(
 def test_a_second_death_opens_the_same_dead_letter_with_its_history_and_notifies_again(
     archiver: Archiver, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
-    message = pending(returns=2)
+    message = pending(returns=2, attempts=1)
     archiver.settle("matching", dead(message))
     first = clock.now
     admin.execute("UPDATE dead_letter SET status = 'retried', resolution = '{\"action\": \"retry\"}'")
     clock.pass_(hours=1)
     begin(admin, "matching", [message.work_id], clock.now)
-    admin.execute("UPDATE document SET matching_returns = 2 WHERE id = %s", [message.work_id])
+    admin.execute("UPDATE document SET matching_returns = 2, matching_attempts = 1 WHERE id = %s", [message.work_id])
 
     archiver.settle("matching", dead(message.model_copy(update={"revision": 2})))
 
@@ -396,7 +432,7 @@ def test_work_that_waits_for_its_next_try_is_returned_and_not_hurried(
 def test_a_failed_work_whose_dead_letter_a_person_has_settled_stays_settled(
     archiver: Archiver, admin: Connection, pending: Pending
 ) -> None:
-    message = pending(returns=2)
+    message = pending(returns=2, attempts=1)
     archiver.settle("matching", dead(message))
     admin.execute("UPDATE dead_letter SET status = 'ignored'")
     before = rows(admin, "dead_letter")
@@ -416,12 +452,17 @@ def test_work_of_a_tenant_that_is_gone_leaves_a_trace(archiver: Archiver, admin:
     assert actions(admin) == ["dropped-unknown"]
 
 
-def test_a_message_ahead_of_its_work_leaves_a_trace(archiver: Archiver, admin: Connection, pending: Pending) -> None:
+def test_newer_message_than_its_row_enqueues_the_current_one(
+    archiver: Archiver, admin: Connection, tenant: UUID, sqs: FakeSqs, pending: Pending
+) -> None:
     message = pending()
 
     archiver.settle("matching", dead(message.model_copy(update={"revision": 7})))
 
-    assert actions(admin) == ["dropped-unknown"]
+    (entry,) = rows(admin, "dead_letter_audit")
+    assert (entry["action"], entry["tenant_id"]) == ("enqueued-current", str(tenant))
+    (sent,) = sqs.sent[QUEUE_URL]
+    assert Message.model_validate_json(sent["MessageBody"]) == message
     assert life_cycle(admin, message.work_id)["returns"] == 0
 
 
@@ -434,4 +475,4 @@ def test_a_queue_that_takes_nothing_leaves_returned_work_in_the_outbox(
     assert archiver.settle("matching", dead(message)) is None
 
     assert [row["sent_at"] for row in rows(admin, "outbox")] == [None]
-    assert life_cycle(admin, message.work_id)["returns"] == 1
+    assert life_cycle(admin, message.work_id)["send_number"] == 1

@@ -107,6 +107,15 @@ def case(desk: Desk) -> tuple[UUID, UUID, UUID]:
     )
 
 
+def test_cluster_without_structured_data_is_skipped(desk: Desk, admin: Connection) -> None:
+    id_ = desk.file(order())
+    sends = desk.match(id_)
+    admin.execute("UPDATE document SET structured_data = NULL WHERE id = %s", [id_])
+
+    assert desk.compute(sends) == []
+    assert (desk.found(id_)["status"], desk.found(id_)["result"]) == (None, None)
+
+
 def test_what_matching_changed_is_computed(desk: Desk):
     first, second, third = case(desk)
     sends = desk.match(first, second, third)

@@ -96,6 +96,17 @@ INVOICE = b"""<?xml version="1.0" encoding="UTF-8"?>
 </Invoice>"""
 
 
+def test_upload_with_a_deceptive_name_is_stored_with_a_plain_one(
+    pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
+) -> None:
+    make_tenant("acme")
+    key = "uploads/acme/invoice_\u202elmx.xml"
+
+    assert pipeline.upload(key, INVOICE) == {"batchItemFailures": []}
+    (document,) = rows(admin, "document")
+    assert (document["key"], document["file_name"]) == (key, "invoice_\ufffdlmx.xml")
+
+
 def test_an_upload_becomes_a_source_a_document_and_work_for_matching(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:

@@ -31,7 +31,10 @@ def read(name: str) -> Any:
 def s3() -> Mock:
     """An S3 that holds nothing."""
     missing = {"Error": {"Code": "NoSuchKey"}, "ResponseMetadata": {"HTTPStatusCode": 404}}
-    return Mock(get_object=Mock(side_effect=ClientError(missing, "GetObject")))  # type: ignore[arg-type]
+    return Mock(
+        get_object=Mock(side_effect=ClientError(missing, "GetObject")),  # type: ignore[arg-type]
+        list_object_versions=Mock(return_value={"IsTruncated": False}),
+    )
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from tests.documents.reading.papers import (
     stamped,
     textract,
     tiff,
+    without_amounts,
 )
 from tests.functions.desk import DONE, QUEUES, Desk, asked, desk
 from tests.llm.server import Answer, Failure, Request
@@ -280,10 +281,7 @@ def test_a_scan_that_nobody_can_recognise_is_kept_with_its_reason(file: bytes, d
     assert desk.ingest(ocr=False) == DONE
 
     assert (desk.job(id_)["status"], desk.document(id_)["structured_data"]) == (None, None)
-    assert (
-        "Page 1 is scanned and could not be read: no recognition of characters is configured (OCR)."
-        in (desk.job(id_)["reason"])
-    )
+    assert "Page 1 is scanned and could not be read: OCR is off." in (desk.job(id_)["reason"])
 
 
 def test_a_text_layer_that_is_noise_is_not_read_and_its_reason_says_so(desk: Desk):
@@ -293,10 +291,27 @@ def test_a_text_layer_that_is_noise_is_not_read_and_its_reason_says_so(desk: Des
 
     assert (desk.job(id_)["status"], desk.document(id_)["structured_data"]) == (None, None)
     assert (
-        "Page 1 is printed with fonts that do not name their letters, so that the text is noise, and could not be read:"
-        " no recognition of characters is configured (OCR)." in desk.job(id_)["reason"]
+        "Page 1 is printed in fonts without usable characters and could not be read: OCR is off."
+        in desk.job(id_)["reason"]
     )
     assert desk.model.requests == []
+
+
+def test_amounts_in_an_unusable_font_are_named(desk: Desk):
+    id_ = desk.file(without_amounts())
+
+    assert desk.ingest(model=False, ocr=False) == DONE
+
+    assert desk.job(id_)["status"] == "succeeded"
+    assert "so not read: line_items, total_gross, total_net." in desk.job(id_)["reason"]
+
+
+def test_text_file_named_pdf_is_not_a_pdf(desk: Desk):
+    id_ = desk.file(b"Invoice 17", "invoice.pdf")
+
+    assert desk.ingest() == DONE
+
+    assert desk.job(id_)["reason"] == "The file is named .pdf, but it is not a PDF; send the original file."
 
 
 def test_a_page_that_is_noise_does_not_keep_the_others_from_being_read(desk: Desk):
@@ -306,7 +321,7 @@ def test_a_page_that_is_noise_does_not_keep_the_others_from_being_read(desk: Des
     desk.ingest(ocr=False)
 
     assert desk.document(id_)["structured_data"]["invoice_number"] == READ["number"]
-    assert "Page 2 is printed with fonts that do not name their letters" in desk.job(id_)["reason"]
+    assert "Page 2 is printed in fonts without usable characters" in desk.job(id_)["reason"]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ import pytest
 from cli.sample.bulk import deals
 from cli.sample.bundle import write_bundle
 from counterfoil.db import Connection
+from counterfoil.documents.sandbox.process import MEMORY_BYTES, TOO_COMPLEX
+from tests import bombs
 from tests.documents.reading.papers import printed, scanned
 from tests.factories import make_document
 
@@ -50,11 +52,33 @@ def test_a_file_of_200_pages_is_ingested_in_little_memory_and_leaves_no_file(
     database_url: str,
     tmp_path: Path,
 ):
+    found = ingested(make(), admin, make_tenant("acme"), database_url, tmp_path)
+
+    assert found["peak"] < MOST_MEBIBYTES
+    assert (found["outcome"], found["written"]) == (outcome, stored)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [bombs.pdf_in_two_stages, bombs.pdf_in_one_stage, bombs.pdf_with_attachments, bombs.pdf_with_xml],
+    ids=lambda make: make.__name__,
+)
+def test_decompression_bomb_is_rejected_in_little_memory(
+    make: Callable[[], bytes], admin: Connection, make_tenant: Callable[..., UUID], database_url: str, tmp_path: Path
+):
+    found = ingested(make(), admin, make_tenant("acme"), database_url, tmp_path)
+
+    assert found["peak"] < 300
+    assert found["child"] < MEMORY_BYTES / 1024**2
+    assert found["outcome"] == "InvalidDocumentError"
+    assert found["reason"] == TOO_COMPLEX
+
+
+def ingested(content: bytes, admin: Connection, tenant_id: UUID, database_url: str, tmp_path: Path) -> dict[str, Any]:
+    """Ingest one file in another process and return its figures. No temporary file may be left."""
     file, temporary = tmp_path / "long.pdf", tmp_path / "temporary"
     temporary.mkdir()
-    content = make()
     file.write_bytes(content)
-    tenant_id = make_tenant("acme")
     document_id = make_document(admin, tenant_id, content_hash=hashlib.sha256(content).digest())
     command = [sys.executable, "-m", "tests.functions.ingest_once", database_url, tenant_id, document_id, file]
 
@@ -69,7 +93,6 @@ def test_a_file_of_200_pages_is_ingested_in_little_memory_and_leaves_no_file(
     )
 
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    assert found["peak"] < MOST_MEBIBYTES
     assert list(temporary.iterdir()) == []
-    assert (found["outcome"], found["written"]) == (outcome, stored)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found

@@ -132,18 +132,41 @@ def letter(admin: Connection, tenant_id: UUID, worker: str, *, at: object, statu
     )
 
 
-def test_dead_letters_count_until_somebody_decides_and_as_new_for_a_minute(
+def test_dead_letters_count_while_they_are_pending(
     measured: Measure, admin: Connection, clock: Clock, tenant: UUID
 ) -> None:
-    letter(admin, tenant, "matching", at=clock())
-    letter(admin, tenant, "matching", at=clock() - timedelta(seconds=60))
+    for _ in range(2):
+        letter(admin, tenant, "matching", at=clock())
     for status in ("retried", "resolved", "ignored"):
         letter(admin, tenant, "matching", at=clock() - timedelta(hours=1), status=status)
     letter(admin, tenant, "ingestion", at=clock())
 
-    found = measured()
+    assert measured()[Metric.UNSETTLED_DEAD_LETTERS] == 2
 
-    assert (found[Metric.UNSETTLED_DEAD_LETTERS], found[Metric.DEAD_LETTERS_WRITTEN]) == (2, 1)
+
+def test_dead_letters_of_a_missed_minute_are_measured(
+    measured: Measure, admin: Connection, clock: Clock, tenant: UUID, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seconds in (0, 59, 60, 61, 119, 300):  # two, three, one too old
+        letter(admin, tenant, "matching", at=clock() - timedelta(seconds=seconds), status="retried")
+
+    measured()
+
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "DeadLettersPerMinute" in line]
+    assert [line["DeadLettersPerMinute"] for line in lines] == [[3.0]]
+
+
+def test_dead_letter_rate_covers_five_minutes_and_every_status(
+    measured: Measure, admin: Connection, clock: Clock, tenant: UUID, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for status in ("pending", "retried", "ignored"):
+        letter(admin, tenant, "matching", at=clock() - timedelta(seconds=299), status=status)
+    letter(admin, tenant, "matching", at=clock() - timedelta(minutes=5))
+
+    measured()
+
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "DeadLetterRate" in line]
+    assert [line["DeadLetterRate"] for line in lines] == [[0.01]]
 
 
 def test_every_kind_of_work_is_measured_by_itself(
@@ -176,7 +199,8 @@ def lines(capsys: pytest.CaptureFixture[str]) -> Sequence[dict[str, Any]]:
 def test_what_is_measured_is_written_for_cloudwatch(measured: Measure, capsys: pytest.CaptureFixture[str]) -> None:
     found = measured()
 
-    (line,) = lines(capsys)
+    rate, line = lines(capsys)
+    assert rate["DeadLetterRate"] == [0.0]
     assert line["worker"] == "matching"
     assert {name: line[name] for name in found} == {name: [value] for name, value in found.items()}
 

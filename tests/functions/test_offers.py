@@ -38,12 +38,13 @@ def test_everybody_is_offered_five_of_the_others_with_the_best_first(day: Day, a
     assert {len(set(some)) for some in found.values()} == {5}
     assert all(who not in some for who, some in found.items())
     assert len({row["id"] for row in rows(admin, "offers")}) == 5 * len(PEOPLE)
+    external_ids = {str(row["user_id"]): str(row["external_id"]) for row in rows(admin, "profile")}
     for row in rows(admin, "matchmaking_jobs"):
         said = [(one["userId"], one["compatibilityScore"]) for one in row["offers"]]
         kept = sorted(
             (one for one in rows(admin, "offers") if one["user_id"] == row["user_id"]), key=lambda o: o["rank"]
         )
-        assert said == [(one["candidate_id"], one["score"]) for one in kept]
+        assert said == [(external_ids[one["candidate_id"]], one["score"]) for one in kept]
         assert [one["id"] for one in row["offers"]] == [one["id"] for one in kept]
         assert (row["attempt"], row["retry_count"], row["algorithm_version"]) == (1, 0, 1)
     assert {(row["name"], row["status"], row["completed"], row["failed"]) for row in rows(admin, "offer_shard")} == {
@@ -75,7 +76,7 @@ def test_what_is_delivered_twice_or_out_of_turn_changes_nothing(day: Day, admin:
 
 
 def test_whoever_blocked_whom_they_are_not_offered(day: Day, admin: Connection, tenant: UUID):
-    admin.execute("INSERT INTO profile_block VALUES (%s, %s, %s, now())", [user(1), user(2), tenant])
+    admin.execute("INSERT INTO profile_block VALUES (%s, %s, %s, now(), gen_random_uuid())", [user(1), user(2), tenant])
     day.deliver(*day.pin(1, 2, 3))
     assert {who: set(some) for who, some in offered(admin).items()} == {
         user(1): {user(3)},
@@ -152,7 +153,7 @@ def test_who_comes_late_is_served_from_the_pool_as_it_was(day: Day, admin: Conne
 def test_the_block_of_somebody_who_comes_late_is_that_person_s(day: Day, admin: Connection, tenant: UUID):
     day.deliver(*day.pin(1, 2, shards=1))
     ((pool,),) = admin.execute("SELECT id FROM offer_pool").fetchall()
-    admin.execute("INSERT INTO profile_block VALUES (%s, %s, %s, now())", [user(6), user(1), tenant])
+    admin.execute("INSERT INTO profile_block VALUES (%s, %s, %s, now(), gen_random_uuid())", [user(6), user(1), tenant])
     late = [user(number) for number in (4, 6, 8)]
     shard = make_shard(admin, tenant, late, pool_id=pool, name="late/9/0")
     queue(admin, tenant, late, shard)

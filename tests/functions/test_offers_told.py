@@ -6,14 +6,25 @@ from uuid import UUID
 from counterfoil.db import Database
 from counterfoil.offers import browsing, monitoring, profiles
 from counterfoil.offers.monitoring import Standing
-from tests.factories import NOW
-from tests.offers.day import PEOPLE, Day, day
-from tests.offers.harness import DAY, user
+from tests.factories import NOW, make_profile
+from tests.offers.day import NO_NUMBER, PEOPLE, Day, day, message
+from tests.offers.harness import DAY, pin
 
 __all__ = ["day"]
 
 BROKEN = 3
 """Of the people: a trait of theirs is no number."""
+
+
+def pin_users(day: Day, *, broken: UUID | None = None) -> list[UUID]:
+    """Pin a pool of six people in one shard and serve it. Returns their external ids."""
+    external_ids = [UUID(int=number) for number in range(1, 7)]
+    users = [
+        make_profile(day.admin, day.tenant_id, external_id=one, traits=NO_NUMBER if one == broken else [])
+        for one in external_ids
+    ]
+    day.deliver(*map(message, pin(day.admin, day.tenant_id, users)))
+    return external_ids
 
 
 def pool(day: Day, database: Database) -> browsing.Pool:
@@ -56,20 +67,20 @@ def test_everybody_is_counted_once_whoever_is_put_aside(
 def test_whose_offers_failed_is_told_with_the_reason_and_the_dead_letter_that_tries_again(
     day: Day, database: Database
 ) -> None:
-    day.spoil(BROKEN)
-    day.deliver(*day.pin())
+    broken = UUID(int=BROKEN)
+    pin_users(day, broken=broken)
     day.deliver(*day.owed())
 
     found = pool(day, database)
     with database.tenant(day.tenant_id) as connection:
-        (failed,) = browsing.failed(connection, found, None, 10)
-        job = browsing.job(connection, found, user(BROKEN))
+        (failed,) = browsing.failed(connection, day.tenant_id, found, None, 10)
+        job = browsing.job(connection, day.tenant_id, found, broken)
         letters = {shard.name: shard.letter is not None for shard in browsing.shards(connection, found.id)}
-        told = profiles.offered(connection, user(BROKEN), DAY, NOW)
+        told = profiles.offered(connection, day.tenant_id, broken, DAY, NOW)
 
-    assert (failed.user_id, failed.shard) == (user(BROKEN), "0/failed")
+    assert (failed.user_id, failed.shard) == (broken, "0/failed")
     assert failed.error
-    assert letters == {"0": False, "1": False, "0/failed": True}
+    assert letters == {"0": False, "0/failed": True}
     assert job is not None
     assert job.letter is not None
     assert told is not None
@@ -77,15 +88,15 @@ def test_whose_offers_failed_is_told_with_the_reason_and_the_dead_letter_that_tr
 
 
 def test_who_is_offered_is_told_as_it_was_written_and_marked_when_blocked(day: Day, database: Database) -> None:
-    day.deliver(*day.pin())
+    first, *external_ids = pin_users(day)
     with database.tenant(day.tenant_id) as connection:
-        before = profiles.offered(connection, user(1), DAY, NOW)
+        before = profiles.offered(connection, day.tenant_id, first, DAY, NOW)
         assert before is not None
         one, *others = [offer["userId"] for offer in before.offers]
-        profiles.block(connection, user(1), UUID(one), NOW)
-        after = profiles.offered(connection, user(1), DAY, NOW)
+        profiles.block(connection, day.tenant_id, first, UUID(one), NOW, by="ann")
+        after = profiles.offered(connection, day.tenant_id, first, DAY, NOW)
 
-    assert len(others) == 4
+    assert {UUID(candidate) for candidate in (one, *others)} == set(external_ids)
     assert after is not None
     assert after.offers == before.offers
     assert not before.withdrawn

@@ -231,10 +231,11 @@ def task(admin: Connection, tenant: UUID, status: str | None, ended_at: datetime
     id_ = uuid4()
     admin.execute(
         """
-        INSERT INTO task (id, tenant_id, task_type, payload, payload_hash, max_retry, created_at, status, ended_at)
-        VALUES (%s, %s, 'echo', '{}', sha256('{}'), 5, now(), %s, %s)
+        INSERT INTO task (id, tenant_id, task_type, payload, payload_hash, max_retry, idempotency_key, created_at,
+                          status, ended_at)
+        VALUES (%s, %s, 'echo', '{}', sha256('{}'), 5, %s, now(), %s, %s)
         """,
-        [id_, tenant, status, ended_at],
+        [id_, tenant, str(id_), status, ended_at],
     )
     return id_
 

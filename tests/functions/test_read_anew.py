@@ -10,8 +10,8 @@ from psycopg.types.json import Jsonb
 from cli.sample.bundle import write_bundle
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt
+from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.splitting import Boundary, Split
-from counterfoil.documents.text import page
 from counterfoil.errors import InvalidDocumentError
 from counterfoil.work import KINDS, begin
 from functions.matching.work import match
@@ -276,11 +276,11 @@ def test_the_dead_letter_of_a_failed_match_is_settled_when_reading_begins_it_and
     )
     if not readable:
 
-        def damaged(content: bytes) -> None:
+        def damaged(*_: object) -> None:
             message = "It is damaged."
             raise InvalidDocumentError(message)
 
-        monkeypatch.setattr(page, "pages", damaged)
+        monkeypatch.setattr(parsers, "read", damaged)
     (again,) = begin(admin, "ingestion", [id_], NOW)
     pipeline.sqs.sent["ingestion"] = [{"MessageBody": again.message.model_dump_json()}]
     assert pipeline.ingest() == DONE

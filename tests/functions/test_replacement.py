@@ -116,11 +116,11 @@ def test_a_file_that_is_read_after_all_takes_the_place_then(shelf: Shelf, monkey
     assert old is not None
     with monkeypatch.context() as patched:
 
-        def refuse(_: bytes) -> None:
+        def refuse(*_: object) -> None:
             message = "It is damaged."
             raise InvalidDocumentError(message)
 
-        patched.setattr("functions.ingestion.work.extract_xml", refuse)
+        patched.setattr("counterfoil.documents.sandbox.parsers.read", refuse)
         new = shelf.replace(old, "new", OTHER)
     assert new is not None
     assert (shelf.ingestion(new)["status"], shelf.whole()) == ("failed", {"old", "new"})
@@ -165,11 +165,11 @@ def test_a_file_that_the_tenant_has_but_could_not_read_is_read_anew_for_it(
 ):
     with monkeypatch.context() as patched:
 
-        def refuse(_: bytes) -> None:
+        def refuse(*_: object) -> None:
             message = "It is damaged."
             raise InvalidDocumentError(message)
 
-        patched.setattr("functions.ingestion.work.extract_xml", refuse)
+        patched.setattr("counterfoil.documents.sandbox.parsers.read", refuse)
         shelf.upload("known", OTHER)
     old = shelf.upload("old", ONE)
     assert old is not None

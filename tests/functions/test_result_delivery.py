@@ -10,6 +10,7 @@ from cli.receiver import Receiver
 from counterfoil.db import Connection, Database
 from counterfoil.documents import diagnostics
 from counterfoil.messages import Message
+from functions.admin_api.clusters import ClusterVariance
 from functions.diagnostics.work import diagnose
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
 from tests.factories import make_document
@@ -150,9 +151,10 @@ def test_what_the_page_for_receivers_says_of_a_cluster_is_what_comes(world: Clus
         world.documents()
         world.settle()
         (result,) = receiver.inbox.results()
-    (sentence,) = [line for line in PAGE.read_text().splitlines() if line.startswith("`data` of a cluster has")]
+    _, rest = PAGE.read_text().split("\n`data` of a cluster has")
+    section, _ = rest.split("\n`data` of a document has")
     named = {"outcome", "reasons", "variances", "lines", "remarks", "documents", "matches"}
     assert result["data"].keys() == named
     document, match = result["data"]["documents"][0], result["data"]["matches"][0]
-    for name in (*named, *document, *match):
-        assert f"`{name}`" in sentence
+    for name in (*named, *document, *match, *ClusterVariance.model_fields):
+        assert f"`{name}`" in section

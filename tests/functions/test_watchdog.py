@@ -1,9 +1,11 @@
-"""The watchdog sends what was left unsent, and re-sends what must be gone, and nothing else."""
+"""The watchdog sends unsent messages and resends lost ones, and nothing else."""
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from threading import Event
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -14,6 +16,7 @@ from counterfoil.work import KINDS, begin, owe
 from functions.watchdog import recovery
 from functions.watchdog.recovery import ASKING_SECONDS, QUEUE_RETENTION, Watchdog
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, settings
+from tests.factories import make_task
 
 Pending = Callable[..., Message]
 
@@ -84,20 +87,85 @@ def test_pending_work_whose_queue_is_empty_gets_its_message_again(
     assert watchdog.run().resent == {"matching": 0}
 
 
-def test_pending_work_is_left_alone_while_its_queue_holds_messages_that_may_be_its_own(
-    watchdog: Watchdog,
+@pytest.mark.parametrize("busy", ["first", "retries"])
+def test_lost_message_is_resent_while_a_queue_is_busy(
+    keeper_database: Database,
     admin: Connection,
+    tenant: UUID,
     sqs: FakeSqs,
     clock: Clock,
-    pending: Pending,
+    capsys: pytest.CaptureFixture[str],
+    busy: str,
+) -> None:
+    chosen = settings(queue_urls={"tasks": "first"}, retry_queue_urls={"tasks": "retries"})
+    outbox = Outbox(keeper_database, chosen.queue_urls, chosen.retry_queue_urls, clock=clock)
+    watchdog = Watchdog(chosen, keeper_database, outbox, clock)
+    task_id = make_task(admin, tenant)
+    outbox.send(begin(admin, "tasks", [task_id], clock()))
+    sqs.depths[busy] = 1  # another message, delayed or hidden: the task's own was lost
+    resent = []
+    capsys.readouterr()
+
+    for _ in range(42):
+        clock.pass_(minutes=1)
+        resent.append(watchdog.run().resent["tasks"])
+
+    assert resent.index(1) == 35  # three visibility timeouts of 720 s
+    assert sum(resent) == 1
+    bodies = [json.loads(entry["MessageBody"]) for entry in sqs.sent["first"]]
+    assert [(body["job_id"], body["send_number"]) for body in bodies] == [(str(task_id), 0)] * 2
+    measured = [json.loads(line)["PendingWithoutMessage"] for line in capsys.readouterr().out.splitlines()]
+    assert sum(value for (value,) in measured) == 1
+
+
+def test_each_resend_to_a_busy_queue_doubles_the_wait(
+    watchdog: Watchdog, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     sent_long_ago(admin, clock, pending())
     sqs.depths[QUEUE_URL] = 1
+    sent_at = clock()
+    waits = []
 
-    clock.pass_(hours=2)
+    while clock() < sent_at + timedelta(days=10):
+        clock.pass_(minutes=1)
+        if watchdog.run().resent["matching"]:
+            waits.append(round((clock() - sent_at) / timedelta(minutes=1)))
+
+    assert waits == [36, 72, 144, 288, 576, 1152, 2304, 4608, 9216]
+
+
+def test_a_backlog_grows_by_a_hundred_resends_a_minute(
+    watchdog: Watchdog, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    works = [pending().work_id for _ in range(250)]
+    lost = works[-1]
+    begin(admin, "matching", works, clock())
+    admin.execute("UPDATE outbox SET sent_at = %s", [clock()])
+    admin.execute("UPDATE outbox SET sent_at = sent_at - interval '1 second' WHERE work_id = %s", [lost])
+    sqs.depths[QUEUE_URL] = 249
+    clock.pass_(minutes=36)
+
+    assert [watchdog.run().resent["matching"] for _ in range(4)] == [100, 100, 50, 0]
+
+    first = [Message.model_validate_json(entry["MessageBody"]).work_id for entry in sqs.sent[QUEUE_URL][:100]]
+    assert lost in first  # the longest wait comes first
+
+
+def test_work_without_an_outbox_row_is_resent_to_a_busy_queue(
+    watchdog: Watchdog, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending(next_attempt_at=clock())
+    sqs.depths[QUEUE_URL] = 1
+
+    clock.pass_(minutes=35)
     assert watchdog.run().resent == {"matching": 0}
-    clock.now += QUEUE_RETENTION
-    assert watchdog.run().resent == {"matching": 1}  # no queue keeps a message that long
+    clock.pass_(minutes=1)
+    assert watchdog.run().resent == {"matching": 1}
+    clock.pass_(minutes=35)
+    assert watchdog.run().resent == {"matching": 0}
+
+    (sent,) = sqs.sent[QUEUE_URL]
+    assert Message.model_validate_json(sent["MessageBody"]) == message
 
 
 def test_a_queue_that_does_not_say_how_full_it_is_may_hold_any_message(

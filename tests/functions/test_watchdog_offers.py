@@ -10,6 +10,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.errors import DatabaseUnavailableError
+from counterfoil.offers import monitoring
 from counterfoil.offers.monitoring import LOOKED_BACK
 from functions.watchdog.offers import OffersWatch
 from tests.delivery.harness import Clock
@@ -199,8 +200,55 @@ def test_what_is_counted_is_written_as_metrics_of_nobody(
         "OffersPending": [0.0],
         "OffersFailed": [3.0],
         "OffersLate": [0.0],
+        "OffersIncompletePercent": [0.0],
         "DuplicateOffers": [0.0],
     }
     assert {
         tuple(dimensions) for line in lines for dimensions in line["_aws"]["CloudWatchMetrics"][0]["Dimensions"]
     } == {()}
+
+
+def test_share_of_incomplete_offers_counts_an_hour_after_their_time(
+    keeper_database: Database, admin: Connection, tenant: UUID, make_tenant: Callable[..., UUID]
+) -> None:
+    begun = NOW - HOUR * 1.01
+    day = {"date": begun.date(), "timezone": "Europe/Berlin", "offered_at": begun, "expires_at": NOW + HOUR}
+    other = make_tenant("other")
+    ours, theirs = make_pool(admin, tenant, **day), make_pool(admin, other, **day)
+    done = make_shard(admin, tenant, [uuid4() for _ in range(995)], pool_id=ours, status="in-progress")
+    admin.execute("UPDATE offer_shard SET status = 'succeeded', completed = 995 WHERE id = %s", [done])
+    make_shard(admin, tenant, [uuid4() for _ in range(3)], pool_id=ours, name="1", status="pending")
+    make_shard(admin, other, [uuid4(), uuid4()], pool_id=theirs, name="0/failed", status="failed")
+    shard(admin, tenant, 700, at=NOW - HOUR)  # not yet an hour
+    shard(admin, tenant, 300, at=NOW - HOUR * 30, status="failed")  # its day has ended
+
+    with keeper_database.delivery() as connection:
+        assert monitoring.incomplete_percent(connection, NOW) == pytest.approx(0.5)
+
+
+def test_a_small_time_zone_is_not_hidden_by_a_large_one(
+    keeper_database: Database, admin: Connection, tenant: UUID
+) -> None:
+    shard(admin, tenant, 10_000, at=NOW - HOUR * 2, completed=10_000, status="succeeded")
+    small = make_pool(
+        *(admin, tenant), date=NOW.date(), timezone="Asia/Tokyo", offered_at=NOW - HOUR * 2, expires_at=NOW + HOUR
+    )
+    make_shard(admin, tenant, [uuid4(), uuid4()], pool_id=small, created_at=NOW - HOUR * 2, status="failed")
+
+    with keeper_database.delivery() as connection:
+        assert monitoring.incomplete_percent(connection, NOW) == 100
+
+
+def test_duration_of_offers_is_measured_by_user(keeper_database: Database, admin: Connection, tenant: UUID) -> None:
+    for number, (users, seconds) in enumerate([(94, 10), (2, 40), (4, 90)]):
+        made = shard(admin, tenant, users, name=str(number))
+        admin.execute(
+            "UPDATE offer_shard SET claimed_at = clock_timestamp() - %s WHERE id = %s",
+            [timedelta(seconds=seconds), made],
+        )
+        admin.execute("UPDATE offer_shard SET status = 'succeeded', claimed_at = NULL WHERE id = %s", [made])
+    admin.execute("UPDATE offer_shard SET ended_at = %s", [NOW - timedelta(minutes=14)])
+
+    with keeper_database.delivery() as connection:
+        assert monitoring.user_seconds(connection, NOW) == pytest.approx(40, abs=5)
+        assert monitoring.user_seconds(connection, NOW + timedelta(minutes=1)) is None

@@ -67,6 +67,7 @@ def test_a_round_tells_what_each_step_did_in_numbers(handler: ModuleType, capsys
         "dead_letter": 0,
         "dead_letter_operation": 0,
         "dead_letter_count": 0,
+        "uploads": 0,
     }
     assert done["breakers"] == {"open": 0, "paused": 0, "resumed": 0}
     assert done["notifications"]["sent"] == 0

@@ -1,11 +1,21 @@
 """The pipeline's bucket: what comes in and who hears of it, what is kept, and for how long."""
 
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
+from counterfoil import tenant_erasure
 from counterfoil.dead_letters import export_steps, exports
-from infra.workers import WORKERS, FedBy
+from infra.packaging import Package
+from infra.retention import UNBOUNDED
+from infra.workers import PREFIXES, WORKERS, FedBy
 from tests.infra.pipeline import BUCKET
-from tests.infra.synthesis import Template
+from tests.infra.synthesis import Template, synthesise
+
+
+def rules(template: Template) -> dict[str, dict[str, Any]]:
+    """Lifecycle rules by id."""
+    return {rule["Id"]: rule for rule in template.the("AWS::S3::Bucket")["LifecycleConfiguration"]["Rules"]}
 
 
 def test_a_new_upload_becomes_a_message_of_the_worker_fed_by_s3(pipeline: Template):
@@ -47,7 +57,7 @@ def test_uploads_are_versioned_encrypted_private_and_survive_the_stack(pipeline:
 
 
 def test_no_rule_ends_a_payload_whose_task_may_still_be_run_and_one_ends_what_was_deleted(pipeline: Template):
-    rule, _ = pipeline.the("AWS::S3::Bucket")["LifecycleConfiguration"]["Rules"]
+    rule = rules(pipeline)["payloads-of-tasks"]
 
     assert rule == {
         "Id": "payloads-of-tasks",
@@ -60,7 +70,7 @@ def test_no_rule_ends_a_payload_whose_task_may_still_be_run_and_one_ends_what_wa
 
 
 def test_an_export_of_dead_letters_is_gone_soon_after_its_week_whoever_forgot_it(pipeline: Template):
-    _, rule = pipeline.the("AWS::S3::Bucket")["LifecycleConfiguration"]["Rules"]
+    rule = rules(pipeline)["exports-of-dead-letters"]
 
     assert rule == {
         "Id": "exports-of-dead-letters",
@@ -75,3 +85,31 @@ def test_an_export_of_dead_letters_is_gone_soon_after_its_week_whoever_forgot_it
     assert exports.PREFIX in rows["watchdog"].writes
     assert rows["watchdog"].timeout < export_steps.LEASE.total_seconds()
     assert [row.name for row in WORKERS if exports.PREFIX in row.reads] == ["admin_api"]
+
+
+def test_every_prefix_has_a_rule_for_replaced_and_deleted_versions(pipeline: Template):
+    by_prefix = {rule["Prefix"]: rule for rule in rules(pipeline).values()}
+
+    assert by_prefix.keys() == set(PREFIXES)
+    for prefix, rule in by_prefix.items():
+        days = 30 if prefix in UNBOUNDED else 1
+        assert rule["NoncurrentVersionExpiration"] == {"NoncurrentDays": days}
+        assert rule.get("ExpiredObjectDeleteMarker", False) != ("ExpirationInDays" in rule)
+        assert ("ExpirationInDays" in rule) == (prefix == exports.PREFIX)
+
+
+def test_deployment_sets_the_retention(dependencies: Package, tmp_path: Path):
+    context = {"retention": '{"uploads/": 3650, "noncurrent": 7}'}
+    found = rules(synthesise(tmp_path, context, dependencies)["pipeline"])
+
+    assert found["files-in-uploads"]["ExpirationInDays"] == 3650
+    assert "ExpiredObjectDeleteMarker" not in found["files-in-uploads"]
+    assert found["files-in-inbox"]["NoncurrentVersionExpiration"] == {"NoncurrentDays": 7}
+    assert "ExpirationInDays" not in found["files-in-inbox"]
+
+
+def test_erasure_reaches_every_prefix():
+    of_tenants = {f"{prefix.partition('/')[0]}/" for prefix in tenant_erasure.PREFIXES}
+
+    assert of_tenants | {"inbox/"} == set(PREFIXES)
+    assert [row.name for row in WORKERS if row.erases] == ["watchdog"]

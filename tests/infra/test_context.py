@@ -62,6 +62,8 @@ def test_without_a_context_a_real_account_is_meant_and_nothing_is_changed():
         timeout=None,
         settings={},
         alarms={},
+        retention={},
+        inventory=False,
         secret_arn=None,
         slack=False,
         webhooks=False,
@@ -135,6 +137,8 @@ def test_the_local_cloud_may_shorten_time_outs_and_be_given_secrets():
         ({"mailDomain": "Acme.example"}, r"'mailDomain' must be a domain in lower case, such as in.example.com"),
         ({"mailDomain": "localhost"}, r"'mailDomain' must be a domain"),
         ({**LOCAL, "mailDomain": "in.acme.example"}, r"'mailDomain' is for AWS: in the local cloud, 'counterfoil inge"),
+        ({**LOCAL, "inventory": "true"}, r"'inventory' is for AWS: the local cloud has no S3 Inventory"),
+        ({"inventory": "daily"}, r"'inventory' must be true or false"),
         ({"secretArn": "mine"}, r"'secretArn' must be the whole ARN of a secret, and is 'mine'"),
     ],
 )
@@ -160,3 +164,21 @@ def test_a_refused_secret_is_not_repeated():
 
 def test_every_threshold_may_be_changed():
     assert deployment(alarms=dict.fromkeys(THRESHOLDS, 7), secretArn=SECRET_ARN).alarms == dict.fromkeys(THRESHOLDS, 7)
+
+
+def test_retention_is_days_by_prefix():
+    assert deployment(retention='{"uploads/": 3650, "noncurrent": 7}').retention == {"uploads/": 3650, "noncurrent": 7}
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"tasks/": 1}, "'tasks/' has no retention to set: use one of uploads/, inbox/"),
+        ({"uploads/": 0}, "must be whole days, 1 or more, and is 0"),
+        ({"uploads/": True}, "must be whole days"),
+        ({"inbox/": "30"}, "must be whole days, 1 or more, and is '30'"),
+    ],
+)
+def test_invalid_retention_is_refused(given: dict[str, Any], sentence: str):
+    with pytest.raises(ContextError, match=sentence):
+        deployment(retention=given)

@@ -37,6 +37,12 @@ def granted(row: Row, *, batches: bool) -> set[tuple[str, str]]:
     grants |= {("s3:PutObject", f"{prefix}*") for prefix in row.writes + row.admits}
     grants |= {("s3:DeleteObject", f"{prefix}*") for prefix in row.removes}
     grants |= {("s3:AbortMultipartUpload", f"{prefix}*") for prefix in row.writes if prefix in row.removes}
+    if row.lists:
+        grants |= {("s3:ListBucketVersions", BUCKET)}
+    erasing = ["s3:DeleteObjectVersion", "s3:AbortMultipartUpload", *(["s3:DeleteObject"] if batches else [])]
+    grants |= {(action, f"{prefix}*") for action in erasing for prefix in row.erases}
+    if row.erases:
+        grants |= {("s3:ListBucketMultipartUploads", BUCKET)}
     if row.reads_alarms:
         grants |= {("cloudwatch:DescribeAlarms", "*" if batches else f"{ACCOUNT.format('cloudwatch')}:alarm:*")}
     if row.pauses_mappings:
@@ -73,6 +79,15 @@ def test_a_role_allows_what_its_row_says_and_nothing_else(pipeline: Template, ro
 @rows
 def test_a_local_role_allows_what_its_row_says_and_nothing_else(emulated: Template, row: Row):
     assert allowed(emulated, row) == granted(row, batches=True)
+
+
+@rows
+def test_only_listed_prefixes_of_the_bucket_can_be_listed(pipeline: Template, row: Row):
+    (document,) = [policy["PolicyDocument"] for policy in pipeline.role_of(function_of(pipeline, row))["Policies"]]
+    conditions = [s["Condition"] for s in document["Statement"] if s["Action"] == "s3:ListBucketVersions"]
+
+    prefixes = [f"{prefix}*" for prefix in row.lists]
+    assert conditions == ([{"StringLike": {"s3:prefix": prefixes}}] if prefixes else [])
 
 
 @rows

@@ -37,6 +37,47 @@ class Failing:
         raise ServiceUnavailableError("An address answered with HTTP 500")
 
 
+class Malformed(Failing):
+    """A provider whose replies fail the schema."""
+
+    def reply(self, system: str, user: str, *, history: object = (), max_tokens: int, total: float) -> Reply:
+        self.calls += 1
+        return Reply('{"matches": ["three"]}', is_complete=True, input_tokens=10, output_tokens=10)
+
+
+def test_schema_failure_backs_off_and_is_dead_lettered(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
+):
+    message, provider, waits = pending(), Malformed(), list[float]()
+
+    def wait(_: Event, seconds: float) -> bool:
+        waits.append(seconds)
+        return False
+
+    breakers = Breakers(database, clock, failures=5, open_seconds=30, spread=lambda: 0.0)
+    llm = Llm(provider, database, breakers, Limits(60, 100, 2, 0, 0, Budget(100, 100, 0)), clock=clock, wait=wait)
+
+    def work(attempt: Attempt) -> Success:
+        question = Question("Answer in JSON.", "How many?", "matching", attempt.tenant_id, attempt.work_id)
+        llm.ask(question, Form, time_left=lambda: 100.0, cancelled=attempt.cancelled)
+        return Success(lambda _connection: ())
+
+    consumer, delays = make_consumer(database, work, clock), list[int]()
+    for attempt, delay in enumerate((300, 1800, 0), start=1):
+        response = consumer.handle(event(record(message, receives=attempt, handle="receipt")), Context(100))
+        assert len(response["batchItemFailures"]) == 1
+        assert (provider.calls, waits) == (3 * attempt, [2, 4] * attempt)
+        delays.append(sqs.visibility["receipt"])
+        clock.pass_(seconds=delay)
+
+    assert delays == [300, 1800, 0]
+    row = life_cycle(admin, message.work_id)
+    assert (row["status"], row["attempts"]) == ("failed", 3)
+    (letter,) = rows(admin, "dead_letter")
+    assert (letter["dlq_reason"], letter["attempts"]) == ("max_retries_exceeded", 3)
+    assert letter["metadata"]["last_error"]["type"] == "InvalidAnswerError"
+
+
 def test_a_document_whose_question_always_fails_ends_after_its_attempts(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ):

@@ -12,10 +12,10 @@ from tests import factories
 JOB = """INSERT INTO {} (id, tenant_id, bucket, key, sequencer, size, created_at)
          VALUES (%(id)s, %(tenant)s, 'uploads', %(id)s::text, '00', 1, now())"""
 MESSAGE = "(tenant_id, worker, work_id, revision, {}) VALUES (%(tenant)s, 'matching', %(id)s, 1, {})"
-PROFILE = """(user_id, tenant_id, timezone, born, gender, seeks, min_age, max_age, latitude, longitude, reach_km,
-              changed_at)
-             VALUES (%(id)s, %(tenant)s, 'Europe/Berlin', '1990-01-01', 'woman', '{{man}}', 18, 40, 52.5, 13.4, 50,
-                     now())"""
+PROFILE = """(user_id, external_id, tenant_id, timezone, born, gender, seeks, min_age, max_age, latitude, longitude,
+              reach_km, changed_at)
+             VALUES (%(id)s, %(id)s, %(tenant)s, 'Europe/Berlin', '1990-01-01', 'woman', '{{man}}', 18, 40, 52.5, 13.4,
+                     50, now())"""
 POOL = """(id, tenant_id, date, timezone, offered_at, expires_at, algorithm_version, rules, people, digest, pinned_at)
           VALUES (%(id)s, %(tenant)s, '2026-01-01', %(id)s::text, now(), now() + '1 day', 1, '{{}}', 1, sha256('a'),
                   now())"""
@@ -134,8 +134,9 @@ ROWS = {
     "output_job": """INSERT INTO {} (id, tenant_id, destination_id, subject, subject_id, schema_version, payload,
                                      requested_at, created_at)
                      VALUES (%(id)s, %(tenant)s, %(destination)s, 'cluster', %(id)s, 1, '{{}}', now(), now())""",
-    "task": """INSERT INTO {} (id, tenant_id, task_type, payload, payload_hash, max_retry, created_at)
-               VALUES (%(id)s, %(tenant)s, 'echo', '{{}}', sha256('{{}}'), 5, now())""",
+    "task": """INSERT INTO {} (id, tenant_id, task_type, payload, payload_hash, max_retry, idempotency_key,
+                               created_at)
+               VALUES (%(id)s, %(tenant)s, 'echo', '{{}}', sha256('{{}}'), 5, %(id)s::text, now())""",
     "payload_removal": """INSERT INTO {} (key, tenant_id, due_at)
                           VALUES ('tasks/' || %(tenant)s || '/' || %(id)s, %(tenant)s, now())""",
     "task_allowance": "INSERT INTO {} (tenant_id, tokens, counted_at) VALUES (%(tenant)s, 1, now())",
@@ -149,8 +150,8 @@ ROWS = {
                        VALUES (%(tenant)s, 'tasks', %(id)s, 1, 1, now(), now(), 'succeeded')""",
     "profile": "INSERT INTO {} " + PROFILE,
     "profile_block": f"""WITH made AS (INSERT INTO profile {PROFILE} RETURNING user_id)
-                         INSERT INTO {{}} (user_id, blocked_id, tenant_id, created_at)
-                         SELECT user_id, %(a)s, %(tenant)s, now() FROM made""",
+                         INSERT INTO {{}} (user_id, blocked_id, blocked_external_id, tenant_id, created_at)
+                         SELECT user_id, %(a)s, %(a)s, %(tenant)s, now() FROM made""",
     "offer_pool": "INSERT INTO {} " + POOL,
     "offer_shard": f"""WITH made AS (INSERT INTO offer_pool {POOL} RETURNING id, date, timezone)
                        INSERT INTO {{}} (id, tenant_id, pool_id, name, date, timezone, created_at, users)

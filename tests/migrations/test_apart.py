@@ -40,9 +40,13 @@ def test_a_table_without_a_tenant_is_closed_to_the_functions_but_for_what_is_eve
         # whose id is the tenant: row-level security binds it below
         *(
             (name, role)
-            for name in ("audit_salt_of_nobody", "breaker", "mapping_pause", "queue_pause")
+            for name in (
+                *("audit_salt_of_nobody", "breaker", "mapping_pause", "queue_pause"),
+                *("upload_event_check", "upload_inventory", "upload_listing"),
+            )
             for role in ("counterfoil_delivery", "counterfoil_keeper")
         ),
+        *((name, "counterfoil_keeper") for name in ("object_erasure", "tenant_erasure")),
         # a service that is away is away for everybody; a worker reads a breaker in a transaction of the delivery role
     }
 

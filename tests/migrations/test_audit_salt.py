@@ -12,9 +12,9 @@ from psycopg.types.json import Jsonb
 
 from cli.postgres import Server
 from cli.schema import MIGRATIONS
+from counterfoil import audit
+from counterfoil.audit import AuditEntry, Operation
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import audit
-from counterfoil.dead_letters.audit import AuditEntry, Operation
 from functions.migrate.runner import apply
 from tests import factories
 from tests.dead_letters.letters import NOON

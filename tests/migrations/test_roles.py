@@ -38,18 +38,21 @@ def test_delivery_sees_the_life_cycle_of_every_tenant_and_no_content(
     worker.execute("SET ROLE counterfoil_delivery")
     for column in ("structured_data", "content_hash", "cluster_id", "type", "*"):
         assert refused(worker, f"SELECT {column} FROM document")
-    for table in ("source", "document_key", "document_match", "judgement", "reading", "llm_call", "organization"):
+    for column in ("sender", "subject", "key", "*"):  # id and tenant only, to find the tenant of held mail
+        assert refused(worker, f"SELECT {column} FROM source")
+    for table in ("document_key", "document_match", "judgement", "reading", "llm_call", "organization"):
         assert refused(worker, f"SELECT 1 FROM {table}")
 
 
-def test_delivery_changes_nothing_but_the_life_cycle_and_a_late_tenant(admin: Connection):
+def test_delivery_changes_the_life_cycle_late_tenants_and_events(admin: Connection):
     changeable = admin.execute(
         """SELECT table_name, column_name FROM information_schema.column_privileges
            WHERE grantee = 'counterfoil_delivery' AND privilege_type = 'UPDATE' AND table_name = ANY (%s)""",
         [[kind.table for kind in KINDS.values()]],
     ).fetchall()
     life_cycle = {(kind.table, kind.prefix + name) for kind in KINDS.values() for name in LIFE_CYCLE}
-    assert set(changeable) == life_cycle | {("acquisition_job", "tenant_id")}  # for files that came before their tenant
+    # The tenant of files that came before it, and the sequencer of an event that came after a listing.
+    assert set(changeable) == life_cycle | {("acquisition_job", "tenant_id"), ("acquisition_job", "sequencer")}
 
 
 def test_the_keeper_works_without_a_tenant(admin: Connection, keeper: Connection, ours: Tenant, theirs: Tenant):
@@ -137,3 +140,29 @@ def test_whose_an_address_is_is_known_to_delivery_and_said_by_the_owner_alone(
 def test_a_function_changes_no_schema(statement: str, worker: Connection, keeper: Connection):
     assert refused(worker, statement)
     assert refused(keeper, statement)
+
+
+def test_definer_functions_are_not_executable_by_public(admin: Connection):
+    found = admin.execute(
+        """SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+           WHERE n.nspname = 'public' AND p.prosecdef
+             AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+                         WHERE a.grantee = 0 AND a.privilege_type = 'EXECUTE')"""
+    ).fetchall()
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "role", ["public", "counterfoil_owner", "counterfoil_worker", "counterfoil_delivery", "counterfoil_keeper"]
+)
+def test_temporary_tables_are_refused(admin: Connection, migrated_template: str, role: str):
+    # Migrations run in the template. Copies of it have PostgreSQL's default privileges.
+    found = admin.execute("SELECT has_database_privilege(%s, %s, 'TEMP')", [role, migrated_template]).fetchone()
+    assert found == (False,)
+
+
+@pytest.mark.parametrize("function", ["tell_ingestion", "tell_matching"])
+def test_trigger_of_a_temporary_table_cannot_forge_a_delivery(keeper: Connection, function: str):
+    keeper.execute("CREATE TEMPORARY TABLE forged (tenant_id uuid, id uuid, status text)")
+    create = f"CREATE TRIGGER forge AFTER INSERT ON forged FOR EACH ROW EXECUTE FUNCTION public.{function}()"
+    assert refused(keeper, create)

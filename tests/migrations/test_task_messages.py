@@ -128,7 +128,7 @@ def test_an_idempotency_key_names_one_task_of_a_tenant(
 ):
     for owner in (tenant, make_tenant("others")):
         make_task(admin, owner, idempotency_key="once")
-        make_task(admin, owner, idempotency_key=None)
-        make_task(admin, owner, idempotency_key=None)
+        with pytest.raises(psycopg.errors.NotNullViolation):
+            make_task(admin, owner, idempotency_key=None)
         with pytest.raises(psycopg.errors.UniqueViolation):
             make_task(admin, owner, idempotency_key="once")

@@ -49,7 +49,7 @@ def test_a_single_failure_in_slack():
         "Tenant: Acme GmbH (acme, 0198c0de-0000-7000-8000-00000000000a)\n"
         "Worker: matching\n"
         "Failed at: 2026-01-02 03:04:05 UTC\n"
-        "Document: <https://console.example.com/dead-letters/0198c0de-0000-7000-8000-00000000000b?tenant=acme"
+        "Document: <https://console.example.com/documents/0198c0de-0000-7000-8000-000000000001?tenant=acme"
         "|0198c0de-0000-7000-8000-000000000001>\n"
         "It stays failed until a person acts. "
         "Should more work fail in the same way, one message every 5 minutes tells of all of it."
@@ -72,7 +72,7 @@ def test_an_operation_that_halted_itself():
 
 def test_a_digest_by_mail():
     first = [failure(number) for number in range(1, 6)]
-    letter = f"https://console.example.com/dead-letters/{JOB}?tenant=acme"
+    pages = "https://console.example.com/documents/0198c0de-0000-7000-8000-"
     assert in_mail(notice(*first, count=499)) == (
         "499 more documents of Acme GmbH failed in matching.\n"
         "\n"
@@ -81,16 +81,21 @@ def test_a_digest_by_mail():
         "Tenant:                Acme GmbH (acme, 0198c0de-0000-7000-8000-00000000000a)\n"
         "Worker:                matching\n"
         "Failed between:        2026-01-02 03:04:05 UTC and 2026-01-02 03:08:59 UTC\n"
-        f"Document:              0198c0de-0000-7000-8000-000000000001  {letter}\n"
-        f"Document:              0198c0de-0000-7000-8000-000000000002  {letter}\n"
-        f"Document:              0198c0de-0000-7000-8000-000000000003  {letter}\n"
-        f"Document:              0198c0de-0000-7000-8000-000000000004  {letter}\n"
-        f"Document:              0198c0de-0000-7000-8000-000000000005  {letter}\n"
+        f"Document:              {pages}000000000001?tenant=acme\n"
+        f"Document:              {pages}000000000002?tenant=acme\n"
+        f"Document:              {pages}000000000003?tenant=acme\n"
+        f"Document:              {pages}000000000004?tenant=acme\n"
+        f"Document:              {pages}000000000005?tenant=acme\n"
         "And:                   494 more\n"
         "\n"
         "They stay failed until a person acts. "
         "Should more work fail in the same way, one message every 5 minutes tells of all of it.\n"
     )
+
+
+@pytest.mark.parametrize("worker", [worker for worker in SUBJECTS if worker not in ("ingestion", "matching")])
+def test_other_failures_link_to_their_dead_letter(worker: str):
+    assert f"https://console.example.com/dead-letters/{JOB}?tenant=acme" in in_mail(notice(failure(worker=worker)))
 
 
 def test_without_a_console_it_names_the_command():

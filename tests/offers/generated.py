@@ -28,7 +28,7 @@ def generated(count: int, *, seed: int = 1, cities: int = 60, away_km: float = 1
     random = np.random.default_rng(seed)
     rows = np.zeros(count, ROW)
     ids = random.integers(0, 256, (count, 16), dtype=np.uint8)
-    rows["id"] = np.sort(ids.view("S16").ravel())
+    rows["id"] = rows["external_id"] = np.sort(ids.view("S16").ravel())
     sizes = 1 / np.arange(1, cities + 1)
     city = random.choice(cities, count, p=sizes / sizes.sum())
     away, towards = random.exponential(away_km / 111, count), random.uniform(0, 2 * np.pi, count)
@@ -60,7 +60,9 @@ def written(pool: Pool, users: People, rules: Rules = RULES) -> list[bytes]:
     """By user: the offers as they are kept, ids and all."""
     made = compute(pool, users, nobody(), rules)
     candidates = pool.people.ids[made.candidates]
-    return list(documents(DAY, users.ids, candidates, made.counts, made.scores, NINE, NINE + timedelta(days=1))[1])
+    external_ids = pool.people.external_ids[made.candidates]
+    times = NINE, NINE + timedelta(days=1)
+    return list(documents(DAY, users.ids, candidates, external_ids, made.counts, made.scores, *times)[1])
 
 
 def digest(texts: Iterable[bytes]) -> str:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import numpy as np
 
@@ -28,6 +28,10 @@ class Person:
     traits: Sequence[int] = field(default=(0,) * 16)
 
     @property
+    def external_id(self) -> UUID:
+        return uuid5(self.id, "external")
+
+    @property
     def place(self) -> tuple[int, int, int]:
         latitude, longitude = math.radians(self.latitude), math.radians(self.longitude)
         return (
@@ -40,7 +44,18 @@ class Person:
 def packed(people: Iterable[Person]) -> bytes:
     """The rows of people, one after another."""
     rows = [
-        (p.id.bytes, p.place, p.born, p.gender, p.seeks, p.min_age, p.max_age, p.reach_km, tuple(p.traits))
+        (
+            p.id.bytes,
+            p.external_id.bytes,
+            p.place,
+            p.born,
+            p.gender,
+            p.seeks,
+            p.min_age,
+            p.max_age,
+            p.reach_km,
+            tuple(p.traits),
+        )
         for p in people
     ]
     return np.array(rows, ROW).tobytes()

@@ -17,10 +17,15 @@ from tests.offers.people import Person, people
 DAY = date(2026, 11, 23)
 RULES = Rules(offers=5, candidates=1000, most_offered=None, repeat_days=30)
 ONE, TWO, THREE = UUID(int=1 << 120), UUID(int=2), UUID(int=3 << 64)
+FOUR, FIVE, SIX = UUID(int=4), UUID(int=5 << 64), UUID(int=6 << 120)
 
 
 def ids(*wanted: UUID) -> np.ndarray:
     return people(*map(Person, wanted)).ids
+
+
+def external(user: UUID) -> UUID:
+    return uuid5(user, "external")
 
 
 def offer_id(day: date, user: UUID, candidate: UUID) -> UUID:
@@ -34,6 +39,7 @@ def test_documents_are_as_apps_expect_them():
         DAY,
         ids(ONE, TWO, THREE),
         ids(TWO, THREE, ONE),
+        ids(SIX, FIVE, FOUR),
         np.array([2, 0, 1]),
         np.array([9000, 8000, 7]),
         nine,
@@ -43,11 +49,11 @@ def test_documents_are_as_apps_expect_them():
     times = {"offeredAt": "2026-11-23T03:15:00Z", "expiresAt": "2026-11-24T03:15:00Z"}
     assert [json.loads(text) for text in texts] == [
         [
-            {"id": str(offer_id(DAY, ONE, TWO)), "userId": str(TWO), "compatibilityScore": 9000, **times},
-            {"id": str(offer_id(DAY, ONE, THREE)), "userId": str(THREE), "compatibilityScore": 8000, **times},
+            {"id": str(offer_id(DAY, ONE, TWO)), "userId": str(SIX), "compatibilityScore": 9000, **times},
+            {"id": str(offer_id(DAY, ONE, THREE)), "userId": str(FIVE), "compatibilityScore": 8000, **times},
         ],
         [],
-        [{"id": str(offer_id(DAY, THREE, ONE)), "userId": str(ONE), "compatibilityScore": 7, **times}],
+        [{"id": str(offer_id(DAY, THREE, ONE)), "userId": str(FOUR), "compatibilityScore": 7, **times}],
     ]
     expected = [offer_id(DAY, ONE, TWO), offer_id(DAY, ONE, THREE), offer_id(DAY, THREE, ONE)]
     assert made.tobytes() == b"".join(one.bytes for one in expected)
@@ -62,6 +68,7 @@ def test_every_offer_of_every_user_is_told_in_order(day: date, offered: list[tup
         day,
         np.array([user.bytes for user, _ in offered], "S16"),
         np.array([candidate.bytes for candidate, _ in flat], "S16"),
+        np.array([external(candidate).bytes for candidate, _ in flat], "S16"),
         np.array([len(offers) for _, offers in offered], int),
         np.array([score for _, score in flat], int),
         nine,
@@ -69,7 +76,9 @@ def test_every_offer_of_every_user_is_told_in_order(day: date, offered: list[tup
     )
 
     told = [[(UUID(one["id"]), UUID(one["userId"]), one["compatibilityScore"]) for one in json.loads(t)] for t in texts]
-    expected = [[(offer_id(day, user, whom), whom, score) for whom, score in offers] for user, offers in offered]
+    expected = [
+        [(offer_id(day, user, whom), external(whom), score) for whom, score in offers] for user, offers in offered
+    ]
     assert told == expected
     assert made.tobytes() == b"".join(id_.bytes for offers in expected for id_, _, _ in offers)
 

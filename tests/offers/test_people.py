@@ -12,18 +12,19 @@ from counterfoil.offers.people import ROW, UNIT, People
 from tests.offers.people import Person, packed, people
 
 
-def test_a_row_has_sixty_bytes_and_is_read_as_the_database_writes_it(admin: psycopg.Connection):
-    user = UUID("ffeeddcc-bbaa-9988-7766-554433221100")
+def test_row_has_76_bytes_and_is_read_as_packed(admin: psycopg.Connection):
+    user, external_id = UUID("ffeeddcc-bbaa-9988-7766-554433221100"), UUID(int=1 << 120)
     row = admin.execute(
-        "SELECT packed_person(%s, '1988-02-29', 'nonbinary', '{woman,nonbinary}', 25, 40, 0, 90, 300,"
+        "SELECT packed_person(%s, %s, '1988-02-29', 'nonbinary', '{woman,nonbinary}', 25, 40, 0, 90, 300,"
         " '{1,-1,0.5,NULL,NaN,-7}'::real[])",
-        [user],
+        [user, external_id],
     ).fetchone()
     assert row
 
     read = People.read(row[0])
 
-    assert ROW.itemsize == 60 == len(row[0])
+    assert ROW.itemsize == 76 == len(row[0])
+    assert (read.ids.tobytes(), read.external_ids.tobytes()) == (user.bytes, external_id.bytes)
     assert len(read) == 1
     assert read.rows["place"].tolist() == [[0, UNIT, 0]]
     assert read.rows[["born", "gender", "seeks", "min_age", "max_age", "reach_km"]].tolist() == [
@@ -37,7 +38,8 @@ def test_people_of_tests_are_packed_as_those_of_the_database(admin: psycopg.Conn
     person = Person(UUID(int=7), 52.5, -13.4, 1990_06_05, 2, 3, 20, 50, 80)
 
     row = admin.execute(
-        "SELECT packed_person(%s, '1990-06-05', 'man', '{woman,man}', 20, 50, 52.5, -13.4, 80, '{}')", [person.id]
+        "SELECT packed_person(%s, %s, '1990-06-05', 'man', '{woman,man}', 20, 50, 52.5, -13.4, 80, '{}')",
+        [person.id, person.external_id],
     ).fetchone()
 
     assert row == (packed([person]),)

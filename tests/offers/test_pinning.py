@@ -12,6 +12,7 @@ from uuid import UUID, uuid5
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.errors import RejectedStatementError
 from counterfoil.offers import pinning
 from counterfoil.offers.due import Due, of_date
 from counterfoil.offers.pinning import pin, pin_late
@@ -72,9 +73,9 @@ def many(admin: Connection, tenant_id: UUID, number: int) -> list[UUID]:
     """People of Berlin who differ, in the order of their ids."""
     found = admin.execute(
         """
-        INSERT INTO profile (user_id, tenant_id, timezone, born, gender, seeks, min_age, max_age, latitude, longitude,
-                             reach_km, traits, changed_at)
-        SELECT gen_random_uuid(), %s, 'Europe/Berlin', '1970-01-01'::date + n %% 9000,
+        INSERT INTO profile (user_id, external_id, tenant_id, timezone, born, gender, seeks, min_age, max_age,
+                             latitude, longitude, reach_km, traits, changed_at)
+        SELECT gen_random_uuid(), gen_random_uuid(), %s, 'Europe/Berlin', '1970-01-01'::date + n %% 9000,
                (ARRAY['woman', 'man', 'nonbinary'])[1 + n %% 3], '{woman,man}', 20, 60, n %% 90, n %% 180, 100,
                ARRAY[(n %% 100) / 100.0, NULL, -1]::real[], now()
         FROM generate_series(1, %s) AS n RETURNING user_id
@@ -192,6 +193,17 @@ def test_who_moves_while_pools_are_pinned_is_in_one_of_them(town: Town):
     assert town.jobs() == {mover: "Europe/Berlin", stays: "Europe/Berlin", other: "Europe/Lisbon"}
     assert sorted(users for _, users in town.shards()) == sorted([sorted([mover, stays]), [other]])
     assert town.pin(LISBON, by=pin_late) == []
+
+
+def test_user_gets_one_job_per_date_without_the_lock(town: Town, monkeypatch: pytest.MonkeyPatch):
+    """The unique constraint alone separates concurrent pins."""
+    monkeypatch.setattr(pinning, "_LOCK", "SELECT %(tenant)s::uuid, %(date)s::date")
+    mover = town.settle()
+
+    with pytest.raises(RejectedStatementError, match="matchmaking_jobs_date_user_id_key"):
+        at_once(town, BERLIN, lambda: town.move(mover, "Europe/Lisbon"), LISBON)
+
+    assert town.admin.execute("SELECT user_id, timezone FROM matchmaking_jobs").fetchall() == [(mover, "Europe/Berlin")]
 
 
 def test_who_is_deleted_while_a_pool_is_pinned_is_left_out_of_it(town: Town):

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from counterfoil import aws
+from counterfoil import audit, aws
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import audit
 from counterfoil.queues import pauses
 from counterfoil.queues.pauses import ChangedError, Pause, Wish
 from tests.dead_letters.trail import broken

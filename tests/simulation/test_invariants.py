@@ -9,7 +9,7 @@ from cli.simulation.database import Store
 from cli.simulation.ledger import ledger
 from cli.simulation.scheduler import ViolationError
 from cli.simulation.world import World
-from counterfoil.errors import DeferredError, InvalidDocumentError
+from counterfoil.errors import DatabaseUnavailableError, DeferredError, InvalidDocumentError
 
 SEEDS = range(1, 200)
 """Among so many histories there is one that a change can be made to."""
@@ -57,6 +57,13 @@ def a_task_asked_for_fewer_tries(world: World) -> bool:
     return bool(again)
 
 
+def a_lost_connection_ended_its_first_run(world: World) -> bool:
+    again = [one for one in world.tries if isinstance(one.raised, DatabaseUnavailableError) and one.runs > 1]
+    for one in again:
+        one.runs, one.could_run = 1, True
+    return bool(again)
+
+
 def claims_were_made_with_no_message_in_hand(world: World) -> bool:
     world.transactions.handles.clear()
     return any(entry.claims for entry in ledger(world))
@@ -73,6 +80,10 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "effects lost": (
         statement("DELETE FROM simulation_effect WHERE number = (SELECT min(number) FROM simulation_effect)"),
         "were committed 0 times",
+    ),
+    "a match committed apart from its settlement": (
+        statement("INSERT INTO simulation_match SELECT '0:0', a, b FROM document_match LIMIT 1"),
+        "settles no work item of matching",
     ),
     "a document outside its cluster": (
         statement(
@@ -114,6 +125,13 @@ CHANGES: dict[str, tuple[Change, str]] = {
             "WHERE work_id IS NOT NULL AND dlq_reason = 'non_retriable_error' AND attempts = 1"
         ),
         "is dead with 1 attempts",
+    ),
+    "a settled attempt reported as lost": (
+        statement(
+            "UPDATE dead_letter SET metadata = jsonb_set(metadata, '{last_error,type}', '\"WorkerLost\"') "
+            "WHERE dlq_reason = 'non_retriable_error' AND work_id IS NOT NULL"
+        ),
+        "blames a lost worker",
     ),
     "a retry without a number of its own": (
         statement(
@@ -166,6 +184,16 @@ CHANGES: dict[str, tuple[Change, str]] = {
         "was taken for one of work that does not exist",
     ),
     "a permanent failure retried": (a_try_that_was_made_again_failed_for_good, "a permanent failure of"),
+    "an attempt charged without a second run": (a_lost_connection_ended_its_first_run, "without a second run"),
+    "a lease by a wrong clock": (
+        statement(
+            "UPDATE simulation_ledger SET new = jsonb_set(new, '{lease_expires_at}', "
+            "to_jsonb((new ->> 'lease_expires_at')::timestamptz + interval '1 hour')) WHERE new ->> 'status' = "
+            "'in-progress' AND old ->> 'status' = 'pending' AND number = (SELECT max(number) FROM simulation_ledger "
+            "WHERE new ->> 'status' = 'in-progress' AND old ->> 'status' = 'pending')"
+        ),
+        "lasts 3",
+    ),
     "a claim that waits": (a_try_began_long_after_its_claim, "waited 100.0 s"),
 }
 

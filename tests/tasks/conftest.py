@@ -36,6 +36,9 @@ class FakeS3:
             raise ClientError(missing, "GetObject")
         return {"Body": io.BytesIO(self.objects[Key])}
 
+    def list_object_versions(self, **_: object) -> dict[str, Any]:
+        return {"IsTruncated": False}
+
     def delete_objects(self, *, Bucket: str, Delete: dict[str, Any]) -> dict[str, Any]:  # noqa: N803
         assert Bucket == BUCKET
         keys = [one["Key"] for one in Delete["Objects"]]

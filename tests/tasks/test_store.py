@@ -10,11 +10,13 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.errors import InvalidSettingsError, RejectedRequestError
+from counterfoil.settings import Settings
 from counterfoil.tasks import store
 from counterfoil.tasks.claim_check import INLINE_BYTES, MAX_PAYLOAD_BYTES, TooLargeError
 from counterfoil.tasks.registry import InvalidPayloadError
 from counterfoil.tasks.store import EndedError, KeyTakenError, Submitted, Wanted
 from counterfoil.tasks.types import TYPES
+from tests.dead_letters.trail import recorded
 from tests.factories import NOW
 from tests.tasks.conftest import BUCKET, FakeS3, rows
 
@@ -45,6 +47,26 @@ def test_a_task_is_a_row_and_a_message_owed(submit: Submit, admin: Connection, t
     (owed,) = rows(admin, "outbox")
     assert (owed["worker"], owed["work_id"], owed["revision"], owed["send_number"]) == ("tasks", row["id"], 1, 0)
     assert [send.message.work_id for send in done.sends] == [row["id"]]
+
+
+def test_task_without_key_gets_a_generated_one(submit: Submit, admin: Connection) -> None:
+    first, second = submit({}).task, submit({}).task
+
+    keys = {row["id"]: row["idempotency_key"] for row in rows(admin, "task")}
+    assert keys == {first.job_id: first.idempotency_key, second.job_id: second.idempotency_key}
+    assert {UUID(key).version for key in keys.values()} == {4}
+    assert len(set(keys.values())) == 2
+
+
+def test_unset_limit_is_that_of_the_settings(submit: Submit) -> None:
+    assert submit({}).task.max_retry == 5
+    assert submit({}, settings=Settings(retry_max_attempts=7)).task.max_retry == 7
+
+
+def test_repeated_request_survives_a_change_of_the_default_limit(submit: Submit) -> None:
+    first = submit({}, idempotency_key="k", settings=Settings(retry_max_attempts=7)).task
+
+    assert submit({}, idempotency_key="k", settings=Settings(retry_max_attempts=2)).task == first
 
 
 def test_the_same_request_under_a_key_finds_the_first_task_and_owes_nothing(submit: Submit, admin: Connection) -> None:
@@ -199,7 +221,7 @@ def test_a_list_has_what_is_wanted(
     with database.tenant(tenant) as connection:
         store.cancel(connection, cancelled.job_id, NOW, "ada")
 
-        assert "".join(one.idempotency_key or "" for one in store.page(connection, wanted, 10)) == keys
+        assert "".join(one.idempotency_key for one in store.page(connection, wanted, 10)) == keys
 
 
 def test_the_tries_of_a_task_are_told_in_order(
@@ -253,3 +275,4 @@ def test_a_task_is_cancelled_once_and_not_when_it_is_over(
         assert store.cancel(connection, uuid4(), NOW, "ada") is None
 
     assert {row["id"]: row["reason"] for row in rows(admin, "task")} == {first: "Cancelled by ada.", second: None}
+    assert recorded(admin, tenant) == [("ada", "task canceled", [str(first)])]

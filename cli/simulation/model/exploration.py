@@ -15,6 +15,7 @@ from cli.simulation.model.states import (
     FAILED,
     HIDDEN,
     MAX_ATTEMPTS,
+    NEWER,
     OLDER_REVISION,
     OLDER_SEND,
     PENDING,
@@ -69,7 +70,7 @@ class Search:
     def __init__(self, rules: Rules, bounds: Bounds, reduction: Callable[[State], State]) -> None:
         self._rules = rules
         self._bounds = bounds
-        self._steps = Steps(rules, bounds.messages)
+        self._steps = Steps(rules, bounds)
         self._reduced = reduction
         self._numbers: dict[State, int] = {}
         self.states: list[State] = []
@@ -137,7 +138,7 @@ class Search:
             (number for number, ways in enumerate(after) if not ways and not _at_rest(self.states[number])), None
         )
         if halt is not None:
-            return Counterexample("nothing that the rules do can end this any more", self._path(halt))
+            return Counterexample("no rule can end this", self._path(halt))
         free = [number for number, ways in enumerate(ways_in) if not ways]
         while free:
             for other in after[free.pop()]:
@@ -169,21 +170,23 @@ class Search:
         """What must not be true of the messages of work that has not ended."""
         bounds = self._bounds
         queued = [one for one in state.messages if one.place in {VISIBLE, HIDDEN}]
-        dead = any(one.place == DEAD and one.age == CURRENT for one in state.messages)
-        owed = dead or CURRENT in state.unsent or any(one.age == CURRENT for one in queued)
+        dead = any(one.place == DEAD and one.age <= CURRENT for one in state.messages)
+        owed = dead or CURRENT in state.unsent or any(one.age <= CURRENT for one in queued)
         purged = state.purges < bounds.purges
-        quiet = state.crashes == bounds.crashes and state.copies == bounds.copies and not purged
+        restored = state.restores < bounds.restores
+        quiet = state.crashes == bounds.crashes and state.copies == bounds.copies and not purged and not restored
         live = sum(one.age < self._rules.oldest and not _leaving(one) for one in queued)
         rows = sum(age < self._rules.oldest for age in state.unsent)
         return {
             "the work is lost: neither a message nor the outbox owes it": not owed and not purged,
             "a message died though nothing went wrong": dead and quiet,
-            "parked work has more messages than it was owed": live + rows > 1 + bounds.copies - state.copies,
+            "parked work has more messages than it was owed": live + rows > 1 + bounds.copies - state.copies
+            and not restored,
         }
 
 
 def _beginnings(bounds: Bounds) -> Iterator[tuple[str, State]]:
-    rest = (bounds.crashes, bounds.copies, bounds.revisions, bounds.purges)
+    rest = (bounds.crashes, bounds.copies, bounds.revisions, bounds.purges, bounds.restores)
     message = (Message(VISIBLE, CURRENT, 0),)
     yield "work is accepted, with its row of the outbox", State(Work(PENDING), (), (CURRENT,), *rest)
     yield "an event from outside tells of work", State(Work(UNBORN), message, (), *rest)
@@ -200,7 +203,12 @@ def _at_rest(state: State) -> bool:
     return over and not state.messages and not state.unsent
 
 
-AGES = {CURRENT: "current", OLDER_SEND: "of an older send number", OLDER_REVISION: "of an older revision"}
+AGES = {
+    NEWER: "newer than its row",
+    CURRENT: "current",
+    OLDER_SEND: "of an older send number",
+    OLDER_REVISION: "of an older revision",
+}
 
 
 def described(state: State) -> str:

@@ -19,6 +19,8 @@ FAILED: Final = "failed"
 SKIPPED: Final = "skipped"
 ENDED: Final = frozenset((SUCCEEDED, FAILED, SKIPPED))
 
+NEWER: Final = -1
+"""The age of a message whose row was lost by the database."""
 CURRENT: Final = 0
 """The age of a message whose revision and send number are the row's."""
 OLDER_SEND: Final = 1
@@ -86,6 +88,10 @@ class Rules:
     settles_permanent: bool = True
     """Else a permanent failure is tried again like any other."""
     archives_before_deleting: bool = True
+    resends_to_busy_queues: bool = True
+    """Else the watchdog waits until the queue is empty."""
+    enqueues_current: bool = True
+    """Else a message newer than its row is acknowledged as unknown."""
 
     @cached_property
     def oldest(self) -> int:
@@ -102,7 +108,7 @@ TWINS: Final[dict[str, Rules]] = {
     "no new token taken by the archiver": replace(RULES, archiver_takes_token=False),
     "no new token taken by parking": replace(RULES, parking_takes_token=False),
     "attempts given back without the token": replace(RULES, giving_back_compares_tokens=False),
-    "no lease: in progress for ever": replace(RULES, lease_ends=False),
+    "no lease: never reclaimed": replace(RULES, lease_ends=False),
     "no lease: claimed while running": replace(RULES, lease_protects=False),
     "exhausted work claimed again": replace(RULES, answers_exhausted=False),
     "exhausted when asked, given back when settled": replace(RULES, settles_what_is_exhausted=False),
@@ -117,6 +123,8 @@ TWINS: Final[dict[str, Rules]] = {
     "notification after the transaction": replace(RULES, notifies_in_the_transaction=False),
     "permanent failure tried again": replace(RULES, settles_permanent=False),
     "dead letter deleted before it is written": replace(RULES, archives_before_deleting=False),
+    "lost message not resent to a busy queue": replace(RULES, resends_to_busy_queues=False),
+    "newer message acknowledged as unknown": replace(RULES, enqueues_current=False),
 }
 """The rules with one of them broken, by the name of what is broken."""
 
@@ -133,6 +141,10 @@ class Bounds:
     """New revisions begun: a redrive of failed work, or new data at any other time."""
     purges: int = 0
     """Messages that a queue loses: purged, or kept beyond its retention."""
+    restores: int = 0
+    """Transactions that the database loses after their messages were sent."""
+    busy: bool = False
+    """Whether the queue always holds messages of other work."""
     messages: int = 9
     """How many may exist at once: while there are so many, the outbox waits. The rules alone never need so many."""
 
@@ -189,10 +201,11 @@ class State(NamedTuple):
     unsent: tuple[int, ...]
     """Rows of the outbox that are still to be sent, by age."""
     crashes: int
-    """How many more may come; likewise the next three."""
+    """How many more may come; likewise the next four."""
     copies: int
     revisions: int
     purges: int
+    restores: int
 
 
 class Step(NamedTuple):

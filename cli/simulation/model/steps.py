@@ -18,6 +18,7 @@ from cli.simulation.model.states import (
     MAX_ATTEMPTS,
     MAX_RECEIVES,
     MAX_RETURNS,
+    NEWER,
     OLDER_REVISION,
     OLDER_SEND,
     PENDING,
@@ -32,6 +33,7 @@ from cli.simulation.model.states import (
     UNKNOWN,
     VISIBLE,
     WORKING,
+    Bounds,
     Consumer,
     Message,
     Rules,
@@ -65,9 +67,9 @@ class Outcome(NamedTuple):
 class Steps:
     """The transitions under one set of rules."""
 
-    def __init__(self, rules: Rules, most_messages: int) -> None:
+    def __init__(self, rules: Rules, bounds: Bounds) -> None:
         self._rules = rules
-        self._most_messages = most_messages
+        self._bounds = bounds
 
     def after(self, state: State) -> Moves:
         """Each transition that is possible in `state`, whoever makes it."""
@@ -75,6 +77,7 @@ class Steps:
         yield from self._outbox(state)
         yield from self._watchdog(state)
         yield from self._revision(state)
+        yield from self._restore(state)
         for index, message in enumerate(state.messages):
             yield from self._queue(state, index, message)
             if message.place in {DEAD, ARCHIVED}:
@@ -100,7 +103,7 @@ class Steps:
     def _outbox(self, state: State) -> Moves:
         for age in set(state.unsent):
             waits = age == CURRENT and state.work.status == PENDING and not state.work.due
-            if waits or len(state.messages) >= self._most_messages:
+            if waits or len(state.messages) >= self._bounds.messages:
                 continue
             rest = list(state.unsent)
             rest.remove(age)
@@ -111,11 +114,17 @@ class Steps:
                 yield Step("the outbox's message is sent and not marked as sent", False, sent._replace(copies=copies))
 
     def _watchdog(self, state: State) -> Moves:
-        """Re-send what must be gone: the queue is empty, nothing is unsent, and the work should be under way."""
+        """Resend the message of due work. One that its queue still holds is resent too, as a duplicate."""
         work = state.work
         owed = (work.status == PENDING and work.due) or (work.status == RUNNING and not work.leased)
-        if owed and not state.unsent and not any(one.place in {VISIBLE, HIDDEN} for one in state.messages):
-            yield Step("the watchdog owes the message once more", True, state._replace(unsent=(CURRENT,)))
+        queued = [one.age for one in state.messages if one.place in {VISIBLE, HIDDEN}]
+        if owed and not state.unsent and (self._rules.resends_to_busy_queues or not (queued or self._bounds.busy)):
+            resent = state._replace(unsent=(CURRENT,))
+            if CURRENT not in queued:
+                yield Step("the watchdog resends the message", True, resent)
+            elif state.copies:
+                name = "the watchdog resends a message that the queue holds"
+                yield Step(name, False, resent._replace(copies=state.copies - 1))
         if state.purges and work.status != UNBORN:  # an event that is lost before anybody read it is out of reach
             for index, message in enumerate(state.messages):
                 if message.place in {VISIBLE, HIDDEN}:
@@ -131,6 +140,15 @@ class Steps:
             begun = self._superseded(begun, takes_token=self._rules.revision_takes_token)
             begun = begun._replace(work=Work(PENDING), unsent=(*begun.unsent, CURRENT), revisions=state.revisions - 1)
             yield Step(name, False, begun)
+
+    def _restore(self, state: State) -> Moves:
+        """The database loses the transaction that sent a message, so its row is older."""
+        if state.restores and state.work.status in {PENDING, RUNNING}:
+            for index, message in enumerate(state.messages):
+                if message.place in {VISIBLE, DEAD} and message.age == CURRENT and not message.consumers:
+                    newer = _changed(state, index, message._replace(age=NEWER))
+                    name = "the database loses the transaction that sent the message"
+                    yield Step(name, False, newer._replace(restores=state.restores - 1))
 
     # -- the queue ----------------------------------------------------------------------------------------------------
 
@@ -193,6 +211,8 @@ class Steps:
         work = state.work
         if work.status == UNKNOWN:
             yield Step("the archiver drops a message of unknown work", True, state)
+        elif message.age == NEWER and work.status not in ENDED:
+            yield Step("the archiver enqueues the current message", True, self._current_enqueued(state))
         elif message.age >= self._rules.oldest or work.status in ENDED:
             yield Step("the archiver joins or drops a message of ended work", True, state)
         elif not work.leased:
@@ -234,6 +254,9 @@ class Steps:
         outdated = state.messages[at[0]].age >= self._rules.oldest
         if work.status == UNKNOWN:
             yield from self._concluded(Outcome("claim: unknown", ACKNOWLEDGED, state), at, consumer)
+        elif state.messages[at[0]].age == NEWER and work.status not in ENDED:
+            enqueued = self._current_enqueued(state)
+            yield from self._concluded(Outcome("claim: newer than its row", ACKNOWLEDGED, enqueued), at, consumer)
         elif work.status in ENDED or outdated:
             yield from self._concluded(Outcome("claim: ended", ACKNOWLEDGED, state), at, consumer)
         elif work.leased and self._rules.lease_protects:
@@ -430,8 +453,16 @@ class Steps:
     def _aged(self, state: State, age: int) -> State:
         """Every message, sent or not, is older than the row by now."""
         age = min(age, self._rules.oldest)
-        messages = tuple(Message(one.place, max(one.age, age), one.receives, one.consumers) for one in state.messages)
+        messages = tuple(
+            Message(one.place, _older(one.age, age), one.receives, one.consumers) for one in state.messages
+        )
         return state._replace(messages=messages, unsent=tuple(max(one, age) for one in state.unsent))
+
+    def _current_enqueued(self, state: State) -> State:
+        """The outbox sends the row's current message again."""
+        if not self._rules.enqueues_current or CURRENT in state.unsent:
+            return state
+        return state._replace(unsent=(*state.unsent, CURRENT))
 
     def _owing(self, state: State) -> State:
         """The send number is raised, and a row of the outbox owes the message that has it."""
@@ -442,6 +473,11 @@ class Steps:
 def _tried(state: State) -> bool:
     """Whether the consumer whose lease it is still lives."""
     return any(one.step in TRYING and one.rightful for message in state.messages for one in message.consumers)
+
+
+def _older(message: int, age: int) -> int:
+    """Age of a message after the row becomes newer. One step newer than the row becomes current."""
+    return CURRENT if (message, age) == (NEWER, OLDER_SEND) else max(message, age)
 
 
 def _without_claim(consumer: Consumer, takes_token: bool) -> Consumer:

@@ -8,11 +8,12 @@ import { go, here, usePlace } from "./place.js";
 import { finish, open, SignInError } from "./session.js";
 import { Notice } from "./parts.js";
 import { Shell, SignInPage } from "./shell.js";
-import { HOME, VIEWS } from "./views.js";
+import { homeOf } from "./roles.js";
+import { VIEWS } from "./views.js";
 
 function Missing() {
   return html`<${Notice} alone title="There is no such page"
-    >The address leads nowhere. <a href=${go.href(HOME)}>Go to the first page</a>.<//
+    >The address leads nowhere. <a href=${go.href(homeOf(ask.session))}>Go to the first page</a>.<//
   >`;
 }
 
@@ -21,7 +22,7 @@ function View({ place, session }) {
   const view = Object.hasOwn(VIEWS, words[0]) ? VIEWS[words[0]] : null;
   useEffect(() => {
     if (words[0] === "") {
-      go(HOME, {}, { replace: true });
+      go(homeOf(session), {}, { replace: true });
     }
   }, [words[0]]);
   const shown = view && (words.length > 1 ? view.one : view.view);

@@ -1,7 +1,7 @@
 // Single keys that do things: registered by what is in sight, listed in a dialog, never heard while somebody types, and
 // off for whoever wants them off (WCAG 2.1.4): who speaks to a computer, or hits a key by chance.
 
-import { useLayoutEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { html } from "htm/preact";
 import { Dialog } from "./dialog.js";
 
@@ -18,6 +18,25 @@ export function useKeys(keys) {
     shown.push(keys);
     return () => shown.splice(shown.indexOf(keys), 1);
   });
+}
+
+// Keys that move the focus through the rows of a table, to the first link or button of each. Returns { body, focused }:
+// the ref of the table's `tbody`, and a function that returns the index of the row with the focus, or -1.
+export function useRowKeys(noun) {
+  const body = useRef(null);
+  const rows = () => [...(body.current?.rows ?? [])];
+  const focused = () => rows().findIndex((row) => row.contains(document.activeElement));
+  const step = (by) => {
+    const list = rows();
+    const at = focused();
+    const to = at < 0 ? (by > 0 ? 0 : list.length - 1) : Math.min(Math.max(at + by, 0), list.length - 1);
+    list[to]?.querySelector("a, button")?.focus();
+  };
+  useKeys([
+    { key: "j", what: `Next ${noun}`, act: () => step(1) },
+    { key: "k", what: `Previous ${noun}`, act: () => step(-1) },
+  ]);
+  return { body, focused };
 }
 
 const TYPING = "input:not([type=checkbox]):not([type=radio]):not([type=button]), textarea, select, [contenteditable]";

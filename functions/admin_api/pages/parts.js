@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "htm/preact";
 import { ask } from "./api.js";
+import { shownJson } from "./letters/jsontext.js";
 import { number } from "./times.js";
 
 export function useTitle(title) {
@@ -64,7 +65,7 @@ export function Id({ value }) {
 
 // JSON that came from outside: what is small as text, what is large as a tree that can be folded.
 export function Json({ value, label }) {
-  const text = JSON.stringify(value, null, 2);
+  const text = shownJson(value, 2);
   const large = text.length > LARGE;
   const [asText, setAsText] = useState(false);
   return html`${large &&
@@ -105,7 +106,7 @@ function Fold({ open, head, entries, depth }) {
 
 function Leaf({ value }) {
   const [whole, setWhole] = useState(false);
-  const text = JSON.stringify(value);
+  const text = shownJson(value);
   if (text.length <= LONG || whole) {
     return html`<code>${text}</code>`;
   }

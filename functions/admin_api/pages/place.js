@@ -1,4 +1,5 @@
-// Where the user is: words of the path below the console's root, and the query. Every view can be linked to.
+// Where the user is: words of the path below the console's root, and the query. Every view can be linked to. A trailing
+// slash changes nothing.
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -8,7 +9,7 @@ export const ROOT = new URL("../", import.meta.url);
 const heard = new Set();
 
 export function here() {
-  const words = location.pathname.slice(ROOT.pathname.length).split("/");
+  const words = location.pathname.slice(ROOT.pathname.length).replace(/\/$/, "").split("/");
   return { words: words.map(decoded), query: new URLSearchParams(location.search) };
 }
 

@@ -17,3 +17,6 @@ export function mayEditPayloads() {
 export function maySeeEveryTenant() {
   return ask.session.groups.includes(EVERY_TENANT);
 }
+
+// The first view: clerks see their tenant's clusters, admins and operators of all tenants see the queues.
+export const homeOf = ({ groups }) => (groups.includes("admin") || groups.includes(EVERY_TENANT) ? "overview" : "clusters");

@@ -6,11 +6,13 @@
 // `bare`: it shows what is no tenant's, so that none has to be chosen.
 
 import { Audit } from "./audit/audit.js";
+import { Clusters } from "./clusters/clusters.js";
 import { Cluster } from "./documents/cluster.js";
 import { Document } from "./documents/document.js";
 import { Documents } from "./documents/documents.js";
 import { Letter } from "./letters/letter.js";
 import { Letters } from "./letters/letters.js";
+import { Mail } from "./mail/mail.js";
 import { OfferPage } from "./offers/pool.js";
 import { Offers } from "./offers/offers.js";
 import { Operation, Operations } from "./letters/operations.js";
@@ -23,15 +25,14 @@ import { Tasks } from "./tasks/tasks.js";
 
 export const VIEWS = {
   overview: { title: "Overview", view: Overview, bare: true },
+  clusters: { title: "Clusters", view: Clusters, one: Cluster },
   documents: { title: "Documents", view: Documents, one: Document },
-  clusters: { under: "documents", view: Documents, one: Cluster },
   "dead-letters": { title: "Dead letters", view: Letters, one: Letter },
   reviews: { title: "Review", view: Reviews, one: Review },
+  mail: { title: "Mail", view: Mail },
   tasks: { title: "Tasks", view: Tasks, one: Task },
   offers: { title: "Offers", view: Offers, one: OfferPage },
   operations: { under: "dead-letters", view: Operations, one: Operation },
   purges: { under: "dead-letters", view: Purges },
   audit: { title: "Audit", view: Audit },
 };
-
-export const HOME = "overview";

@@ -1,11 +1,11 @@
 """What routes have in common: their usual parameters, who asks, the database, and how an answer is given."""
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any
 
-from aws_lambda_powertools.event_handler import Response, content_types
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response, content_types
+from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 from aws_lambda_powertools.event_handler.openapi.params import Header, Path, Query
 from aws_lambda_powertools.event_handler.openapi.types import OpenAPIResponseHeader
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
@@ -14,12 +14,14 @@ from pydantic import StringConstraints
 from counterfoil.db import Database
 from counterfoil.outbox import Outbox
 from counterfoil.settings import settings
+from counterfoil.work import Send
 from functions.admin_api import request, tasks
-from functions.admin_api.allowance import Allowance, Change
+from functions.admin_api.allowance import Allowance, Change, Reads
 from functions.admin_api.caller import Caller
 from functions.admin_api.tenancy import Somebody
 
 PAGE, LONGEST_PAGE = 20, 100
+DESCRIPTION = "/api/openapi.json"
 Id = Annotated[str, Path(json_schema_extra={"format": "uuid"})]
 Limit = Annotated[int, Query(ge=1, le=LONGEST_PAGE, description="How many, at most.")]
 Cursor = Annotated[str | None, Query(description="`next` of the page before.")]
@@ -58,7 +60,27 @@ def caller() -> Caller:
 def change() -> Change:
     """What goes before everything that changes something."""
     allowance = Allowance(settings().changes_per_second, settings().changes_at_once)
-    return Change(caller(), datetime.now(UTC), database(), allowance)
+    return Change(caller(), database().now(), database(), allowance, send)
+
+
+reads_of_process = Reads()
+
+
+def count_reads(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
+    """Take tokens for a read before its route runs. Changes take theirs in `change`."""
+    asked = app.current_event
+    if asked.http_method != "GET" or asked.path == DESCRIPTION:
+        return next_middleware(app)
+    allowance = Allowance(settings().reads_per_second, settings().reads_at_once, "read")
+    with reads_of_process.admitted(caller(), database(), allowance):
+        return next_middleware(app)
+
+
+def send(sends: Sequence[Send]) -> None:
+    """Send messages after their commit. The watchdog sends the others."""
+    if sends:
+        where = desk()
+        where.outbox.send(sends, time_left=where.time_left)
 
 
 def only(*known: str) -> None:

@@ -1,4 +1,4 @@
-"""`/api/admin/documents` and `/api/admin/clusters`: documents and what belongs together are looked at."""
+"""Routes of `/api/admin/documents` and `/api/admin/clusters`."""
 
 import base64
 from typing import Annotated, Any
@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Header, Path, Query
 
+from counterfoil.documents.cluster_list import Sort
 from counterfoil.documents.structured import DocumentType
 from functions.admin_api import clusters, documents, tasks
 from functions.admin_api.etags import etag, names
@@ -117,6 +118,37 @@ def show_page(
         True  # said so, and not left to Powertools, which takes bytes for text when it checks answers
     )
     return found
+
+
+@routes.get(
+    "/api/admin/clusters",
+    summary="List clusters",
+    tags=["documents"],
+    responses=responses({200: (clusters.ClusterPage, "A page.")}, 404, 422),
+)
+def list_clusters(  # a query is this many parameters
+    tenant: OneTenant = None,
+    status: Annotated[
+        clusters.Status | None, Query(description="A status; `open` for all that are not finished.")
+    ] = None,
+    supplier: Annotated[
+        tasks.PrintableText | None,
+        Query(min_length=1, max_length=clusters.LONGEST_TEXT, description="The beginning of the supplier's name."),
+    ] = None,
+    number: Annotated[
+        tasks.PrintableText | None,
+        Query(min_length=1, max_length=clusters.LONGEST_TEXT, description="The number of one of its documents."),
+    ] = None,
+    sort: Annotated[
+        Sort, Query(description="By age, or by amount at stake: the largest first, whatever the currency.")
+    ] = "oldest",
+    limit: Limit = PAGE,
+    cursor: Cursor = None,
+) -> Response[clusters.ClusterPage]:
+    """A page of a tenant's clusters, and the number of clusters of each status."""
+    only(*("tenant", "status", "supplier", "number", "sort", "limit", "cursor"))
+    asked = clusters.Filter(tenant, status, supplier, number, sort, limit, cursor)
+    return answer(200, clusters.listed(asked, caller(), database()))
 
 
 @routes.get(

@@ -1,7 +1,6 @@
 """`/api/admin/dlq/export`: dead letters are taken out as a file."""
 
 from base64 import b64encode
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from aws_lambda_powertools.event_handler import Response
@@ -97,4 +96,4 @@ def _bench() -> exporting.Bench:
     where = desk()
     bucket = where.settings.uploads_bucket
     assert bucket is not None  # the row reads from it, and the stack tells where
-    return exporting.Bench(caller(), datetime.now(UTC), where.database, bucket, where.time_left)
+    return exporting.Bench(caller(), where.database.now(), where.database, bucket, where.time_left)

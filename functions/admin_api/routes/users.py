@@ -30,7 +30,7 @@ FORMS = (users.ProfileForm,)
 """Of bodies."""
 _KEPT = responses(
     {201: (users.UserProfile, "It is new."), 200: (users.UserProfile, "It is in the place of the one before.")},
-    *(400, 404, 409, 412, 413, 415, 422, 428, 429),
+    *(400, 404, 412, 413, 415, 422, 428, 429),
 )
 _KEPT[200]["headers"] = _KEPT[201]["headers"] = VERSIONED
 _SHOWN = responses(

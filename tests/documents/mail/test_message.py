@@ -26,6 +26,7 @@ HEAD = b"From: a@nordwind.example\r\nTo: b@acme.example\r\nSubject: Rechnung\r\n
         (b"folded\r\n over\r\n\tlines", "folded over lines"),
         (b"tab\tand\x00null\x1b[31m", "tab and null [31m"),
         (b"=?utf-8?q?one=0D=0ABcc:_two?=", "one Bcc: two"),
+        ("invoice \u202efdp\u2066.exe".encode(), "invoice fdp.exe"),
         (b"", ""),
     ],
 )

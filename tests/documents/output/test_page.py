@@ -9,17 +9,25 @@ from uuid import UUID
 from cli.receiver import TOLERANCE_SECONDS
 from counterfoil.documents.output import destinations, exports, signing
 from counterfoil.documents.output.payload import SCHEMA_VERSION, Job, body
+from counterfoil.documents.variances.examination import examine
 from counterfoil.egress import PORTS, TOTAL_SECONDS
 from counterfoil.retry import LONGEST_RETRY_AFTER, RedeliverPolicy
 from counterfoil.settings import Settings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "webhooks.md").read_text()
+CLUSTER_FIELDS = [*examine([], []).record, "documents", "matches"]
 JOB = Job(UUID(int=1), 3, "cluster", UUID(int=2), SCHEMA_VERSION, datetime(2026, 1, 2, tzinfo=UTC), "{}")
 
 
-def test_the_fields_of_the_body_are_those_of_the_table():
-    listed = re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)
-    assert listed == list(json.loads(body(JOB)))
+def fields(heading: str) -> list[str]:
+    """Names in the first column of the table that follows `heading`."""
+    table = PAGE.split(heading)[1].split("\n\n|", 1)[1].split("\n\n", 1)[0]
+    return re.findall(r"^\|? `(\w+)` \|", table, re.MULTILINE)
+
+
+def test_fields_are_those_of_the_tables():
+    assert fields("## The call") == list(json.loads(body(JOB)))
+    assert fields("`data` of a cluster has these fields") == CLUSTER_FIELDS
     assert f"| `schema_version` | {SCHEMA_VERSION}." in PAGE
 
 

@@ -112,7 +112,24 @@ def test_what_is_gone_has_the_head_alone(payload: str):
     assert table(job(payload)).decode() == ",".join(COLUMNS) + "\r\n"
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1 234", "-x", "@SUM(A1)", "\tx", "\rx", "-1.2.3"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=1+1",
+        "+1 234",
+        "-x",
+        "@SUM(A1)",
+        "\tx",
+        "\rx",
+        "-1.2.3",
+        "|cmd",
+        "%0A=1",
+        "\x00=1",
+        "\u200b=1",
+        '"=1',
+        "\u2212x",
+    ],
+)
 def test_no_document_puts_a_formula_into_a_spreadsheet(text: str):
     data = {"invoice_number": text, "issuer": {"name": text}}
     (line,) = lines(job({"documents": [{"file_name": text, "structured_data": data}]}))
@@ -127,10 +144,17 @@ def test_no_document_puts_a_formula_into_a_spreadsheet(text: str):
         ("Foo\r\n-x", "Foo\r\n'-x"),
         ("\t=1", "'\t'=1"),
         ("\r=1", "'\r'=1"),
+        ("|cmd", "'|cmd"),
+        ("Foo;|cmd", "Foo;'|cmd"),
+        ("Foo;%0A=1", "Foo;'%0A=1"),
+        ("Foo;\x00=1", "Foo;'\x00=1"),
         ("Foo|=1", "Foo|'=1"),
-        ("  =1+1", "  '=1+1"),
+        ("  =1+1", "'  =1+1"),
+        ("  Foo", "  Foo"),
+        ("(Foo) & Co", "(Foo) & Co"),
+        ("Éclair", "Éclair"),
         ("\uff1d1+1", "'\uff1d1+1"),  # full width
-        ("Foo; -5", "Foo; '-5"),
+        ("Foo; -5", "Foo;' -5"),
         ("Müller-Söhne + Co", "Müller-Söhne + Co"),
         ("a;b", "a;b"),
     ],

@@ -153,8 +153,31 @@ def stamped(words: int) -> bytes:
     return bytes(pdf.output())
 
 
-def garbled(content: bytes, change: Callable[[int], int]) -> bytes:
-    """The PDF with fonts that name other letters than they show: those that `change` makes of their codes."""
+def without_amounts() -> bytes:
+    """An invoice whose amounts are in a font that names no letters, and the rest in a sound one."""
+    rows = (
+        ("Nordwind GmbH, Hafenstr. 7, 20457 Hamburg", ""),
+        ("RECHNUNG", ""),
+        ("Rechnungsnummer: R-2026-17", ""),
+        ("Rechnungsdatum: 14.03.2026", ""),
+        ("Schraube M8     100 Stk", "1.020,00"),
+        ("Nettobetrag EUR", "1.020,00"),
+        ("Gesamtbetrag EUR", "1.213,80"),
+    )
+    pdf = FPDF(unit="pt", format="A4")
+    pdf.add_page()
+    for place, (text, amount) in enumerate(rows):
+        for font, left, words in (("Helvetica", 50, text), ("Courier", 400, amount)):
+            pdf.set_font(font, size=10)
+            pdf.text(left, 60 + 16 * place, words)
+    return garbled(bytes(pdf.output()), lambda code: 0xE000 + code, only="/Courier")
+
+
+def garbled(content: bytes, change: Callable[[int], int], *, only: str = "") -> bytes:
+    """Return the PDF with fonts that map each code to the letter that `change` returns for it.
+
+    `only` limits this to the font of a name.
+    """
     from pypdf import PdfWriter
     from pypdf.generic import DecodedStreamObject, NameObject
 
@@ -175,6 +198,7 @@ def garbled(content: bytes, change: Callable[[int], int]) -> bytes:
     reference = writer._add_object(map_)
     for page_ in writer.pages:
         for font in page_["/Resources"]["/Font"].values():  # type: ignore[index]
-            font.get_object()[NameObject("/ToUnicode")] = reference
+            if only in font.get_object()["/BaseFont"]:
+                font.get_object()[NameObject("/ToUnicode")] = reference
     writer.write(file)
     return file.getvalue()

@@ -8,17 +8,18 @@ How a flow is written:
         page.get_by_label("Words of the error").fill("model")        # what people see names what is meant
         page.keyboard.press("Enter")
         expect(rows(page, "Letters")).to_have_count(2)               # Playwright waits; nothing sleeps
-        looks(page, "dead-letters-found")                            # axe, telephones, and four pictures
+        looks(page, "dead-letters-found")                            # axe, phones, and 4K
 
-- A test that changes letters has a tenant of its own (`tenant`) and makes its letters. One that only looks takes
-  `shown`: a tenant with letters of every kind, for all tests.
+- A test that changes dead letters takes `tenant`, which is new, and makes its dead letters. One that only reads takes
+  `shown`, a tenant with dead letters of every kind, or `matched`, a tenant with a matched case.
 - `console.opened(role, tenant, at)` signs in somebody who sees every tenant, once per role for all tests, and opens the
   console for this one. `alone=True`: somebody who sees this tenant and no other; that is a sign-in for each tenant.
   `console.stranger(at)` is not signed in; `people.sign_in` does that. More tabs: `page.context.new_page()`.
 - Whatever goes wrong unseen fails the test at its end: errors on the browser's console, violations of the content
   security policy, failures of scripts, requests to any other origin.
-- `looks(page, name)` keeps pictures below build/console-pictures; a test that fails keeps one of each tab that was open
-  below build/console-pictures/failed, and names it.
+- `looks(page, name)` keeps a picture of a page with a fault below build/console-pictures, or with
+  COUNTERFOIL_CONSOLE_PICTURES=all of every page. A test that fails keeps one of each tab that was open below
+  build/console-pictures/failed, and names it.
 - On a cloud that is up already, tests begin at once (it is deployed again where the code has changed):
   COUNTERFOIL_E2E_CLOUD=.local/cloud .venv/bin/python -m pytest tests/e2e/console
 """
@@ -36,8 +37,11 @@ from playwright.sync_api import Error as BrowserError
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import ROOT
 from cli.console import EVERY_TENANT, Role
+from cli.ingest import upload, wait_for
+from cli.sample.cases import generate_cases
 from cli.setup import WAY_TO_BROWSER, browser
 from cli.tenants import Tenant, add_tenant
+from tests.e2e.console.doubt import SEED
 from tests.e2e.console.failing import Failing, Model, tell
 from tests.e2e.console.looks import PICTURES, WIDE, picture
 from tests.e2e.console.people import SESSION, People, sign_in
@@ -179,6 +183,32 @@ def shown(cloud: Cloud, failing: Failing, tmp_path_factory: pytest.TempPathFacto
     failing.files(tenant, sorted(folder.iterdir()))
     failing.tasks(tenant, ["Where is my order?", "Where is my invoice?"])
     return tenant
+
+
+@dataclass(frozen=True)
+class Matched:
+    """A tenant with the documents of one case, matched."""
+
+    tenant: Tenant
+    order: str
+    """Number of the purchase order."""
+
+
+CASE = 3
+"""Documents of this case: an order, a delivery note, and an invoice as a PDF that bills more than was delivered."""
+
+
+@pytest.fixture(scope="session")
+def matched(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Matched:
+    """A case for every test that reads documents and clusters and changes none."""
+    tenant = add_tenant(cloud, f"matched-{uuid4().hex[:6]}")[0]
+    folder = tmp_path_factory.mktemp("case")
+    files = generate_cases(SEED).files()[:CASE]
+    for name, content in files:
+        (folder / name).write_bytes(content)
+    uploaded = list(upload(cloud, tenant, [folder / name for name, _ in files]))
+    assert all(outcome.state.is_final for outcome in wait_for(cloud, tenant, uploaded, 120))
+    return Matched(tenant, files[0][0].removeprefix("purchase_order-").removesuffix(".xml"))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -33,7 +33,7 @@ VALUES (%(job)s, 'offers', '{}', %(metadata)s, 1, 'offers-of-a-trait', 'non_retr
 
 @dataclass(frozen=True)
 class Morning:
-    """A pool whose offers were made but for somebody's, who was put aside and failed."""
+    """A pool with completed offers and one failed user. Users are external ids."""
 
     pool: UUID
     served: UUID
@@ -45,13 +45,15 @@ class Morning:
 def morning(admin: Connection, tenant: Tenant, day: date, zone: str = "Europe/Berlin") -> Morning:
     """Make one of a tenant."""
     nine = datetime.combine(day, datetime.min.time(), UTC) + timedelta(hours=8)
-    users = sorted(make_profile(admin, tenant.id, timezone=zone) for _ in range(4))
+    ids = [uuid4() for _ in range(4)]
+    external_ids = {make_profile(admin, tenant.id, external_id=id_, timezone=zone): id_ for id_ in ids}
+    users = sorted(external_ids)
     pool = _pool(admin, tenant, nine, zone, people=4)
     first = make_shard(admin, tenant.id, users, pool_id=pool, created_at=nine)
     make_jobs(admin, first)
     *served, failed = users
     for user in served:
-        offers = json.dumps([_offer(other, nine) for other in served if other != user])
+        offers = json.dumps([_offer(external_ids[other], nine) for other in served if other != user])
         admin.execute(_COMPLETE, {"at": nine + timedelta(seconds=9), "offers": offers, "user": user})
     _end(admin, first, nine, completed=3, failed=1)
     aside = make_shard(admin, tenant.id, [failed], pool_id=pool, name="0/failed", created_at=nine, status="in-progress")
@@ -66,7 +68,7 @@ def morning(admin: Connection, tenant: Tenant, day: date, zone: str = "Europe/Be
     )
     make_jobs(admin, late)
     admin.execute("UPDATE profile SET is_active = false WHERE user_id = %s", [served[1]])
-    return Morning(pool, served[0], served[1], failed)
+    return Morning(pool, *(external_ids[user] for user in (*served[:2], failed)))
 
 
 def under_way(admin: Connection, tenant: Tenant, day: date, zone: str, people: Sequence[int]) -> UUID:

@@ -91,8 +91,9 @@ def test_to_resolve_takes_a_note_which_stays_with_the_letter(
     expect(page.get_by_role("button", name="Retry", exact=True)).to_have_count(0)
     looks(page, "dead-letter-resolved")
     page.goto(f"{console.url}/audit?tenant={tenant.slug}")
-    expect(rows(page, "Entries")).to_have_count(1)
-    expect(rows(page, "Entries")).to_contain_text("resolved")
+    expect(rows(page, "Entries")).to_have_count(2)
+    expect(rows(page, "Entries").first).to_contain_text("resolved")
+    expect(rows(page, "Entries").last).to_contain_text("tenant added")
     looks(page, "audit")
 
 

@@ -34,6 +34,9 @@ def test_a_task_tells_its_error_its_payload_and_its_tries(console: Console, show
     expect(fact(page, "Why")).to_have_text("no further try could help")
     expect(happened(page)).to_have_count(2)
     expect(happened(page).first).to_contain_text("Try 1")
+    fact(page, "Work item").get_by_role("link", name="Task").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("chat_completion")
+    fact(page, "Dead letter").get_by_role("link").click()
     happened(page).first.get_by_text("Log", exact=True).click()
     expect(page.get_by_role("region", name="Command for the log of Try 1")).to_contain_text("/aws/lambda/counterfoil-")
     expect(happened(page).last).to_contain_text("Death")
@@ -68,6 +71,10 @@ def test_a_file_that_cannot_be_read_names_itself(console: Console, shown: Tenant
     rows(page, "Letters").get_by_role("link").click()
 
     expect(page.get_by_label("Payload as JSON")).to_contain_text("broken-2.pdf")
+    expect(fact(page, "Worker")).to_have_text("ingestion")
+    fact(page, "Work item").get_by_role("link", name="Document").click()
+    expect(fact(page, "File")).to_have_text("broken-2.pdf")
+    fact(page, "Dead letter").get_by_role("link").click()
     expect(fact(page, "Worker")).to_have_text("ingestion")
     looks(page, "dead-letter-file")
 

@@ -1,35 +1,19 @@
 """Documents in the console: found, looked at beside their pages, and with what they belong together with."""
 
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import expect
 
-from cli.sample.cases import generate_cases
 from cli.tenants import Tenant
-from tests.e2e.console.conftest import Console
-from tests.e2e.console.doubt import SEED, Ingest
+from tests.e2e.console.conftest import CASE, Console, Matched
 from tests.e2e.console.looks import looks, size_when_huge
 from tests.e2e.console.reading import rows
 
 pytestmark = pytest.mark.e2e
-PAPERS = 3
-"""Of the first case: an order, a delivery note, and an invoice as a PDF that bills more than was delivered."""
 
 
-@pytest.fixture
-def order(tenant: Tenant, ingest: Ingest, tmp_path: Path) -> str:
-    """The number of the order of this case, whose documents are matched."""
-    files = generate_cases(SEED).files()[:PAPERS]
-    for name, content in files:
-        (tmp_path / name).write_bytes(content)
-    assert all(outcome.state.is_final for outcome in ingest([tmp_path / name for name, _ in files]))
-    return files[0][0].removeprefix("purchase_order-").removesuffix(".xml")
-
-
-def test_a_document_is_found_and_shown_beside_its_page(console: Console, tenant: Tenant, order: str) -> None:
-    page = console.opened("viewer", tenant, "documents")
-    expect(rows(page, "Documents")).to_have_count(PAPERS)
+def test_a_document_is_found_and_shown_beside_its_page(console: Console, matched: Matched) -> None:
+    page = console.opened("viewer", matched.tenant, "documents")
+    expect(rows(page, "Documents")).to_have_count(CASE)
     looks(page, "documents")
     page.get_by_label("Kind").select_option("Invoice")
     expect(rows(page, "Documents")).to_have_count(1)
@@ -37,16 +21,16 @@ def test_a_document_is_found_and_shown_beside_its_page(console: Console, tenant:
 
     expect(page.get_by_role("heading", level=1)).to_contain_text("Invoice")
     expect(page.get_by_role("img", name="Page 1 of Invoice")).to_be_visible()
-    expect(page.get_by_role("region", name="What was read")).to_contain_text(order)
+    expect(page.get_by_role("region", name="What was read")).to_contain_text(matched.order)
     expect(page.get_by_role("region", name="What happened")).to_contain_text("received")
     looks(page, "document")
     assert size_when_huge(page, ".page")[1] > 60  # nearly all of a page is in sight
 
 
-def test_a_cluster_is_drawn_with_its_evidence_and_its_differences(console: Console, tenant: Tenant, order: str) -> None:
-    page = console.opened("operator", tenant, f"documents?text={order}")
+def test_a_cluster_is_drawn_with_its_evidence_and_its_differences(console: Console, matched: Matched) -> None:
+    page = console.opened("operator", matched.tenant, f"documents?text={matched.order}")
     rows(page, "Documents").first.get_by_role("link", name="its cluster").click()
-    expect(page.locator(".graph a")).to_have_count(PAPERS)
+    expect(page.locator(".graph a")).to_have_count(CASE)
     page.get_by_role("region", name="Documents and links").get_by_role("button").first.click()
     expect(page.get_by_role("table", name="Evidence for")).to_be_visible()
     expect(page.get_by_role("region", name="Lines, side by side")).to_contain_text("Ordered")

@@ -63,6 +63,7 @@ def test_a_page_that_some_cannot_use_does_not_look_right(page: Page) -> None:
     page.evaluate("""() => {
         const [image, wide] = [document.createElement("img"), document.createElement("p")];
         wide.textContent = "broad".repeat(200);
+        wide.style.color = "rgb(40, 40, 40)";
         document.querySelector("main").append(image, wide);
     }""")
 
@@ -70,7 +71,9 @@ def test_a_page_that_some_cannot_use_does_not_look_right(page: Page) -> None:
         looks(page, "frame-wrong")
 
     said = str(wrong.value).splitlines()
-    assert any("(image-alt)" in line and line.startswith("- dark") for line in said)
+    for way in ("light", "narrow"):
+        assert any("(image-alt)" in line and line.startswith(f"- {way}") for line in said)
+    assert [line.split(":")[0] for line in said if "(color-contrast)" in line] == ["- dark"]
     assert any("sideways" in line and line.startswith("- narrow") for line in said)
     for line in said[1:]:
         assert (ROOT / line.rsplit("(see ", 1)[1].removesuffix(")")).stat().st_size > 1000

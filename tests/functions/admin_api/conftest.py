@@ -5,6 +5,7 @@ import copy
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from time import time
 from typing import Any
@@ -82,6 +83,18 @@ def queue() -> FakeSqs:
     return FakeSqs()
 
 
+@cache
+def s3() -> Any:
+    """S3 client that only signs URLs. Creating a client takes longer than most tests."""
+    return boto3.client(
+        "s3",
+        region_name="eu-central-1",
+        aws_access_key_id="AKIDEXAMPLE",
+        aws_secret_access_key="example",
+        config=Config(signature_version="s3v4"),
+    )
+
+
 @pytest.fixture
 def ask(database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
     """`ask(body, groups=..., method=, path=, query=, ...)` calls the API with a token that the gateway has checked.
@@ -89,17 +102,12 @@ def ask(database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> I
     A body of bytes comes as the gateway hands on what is not declared as JSON or text: in base64. `claims` are put in
     the place of a sound token's; None leaves one out.
     """
-    s3 = boto3.client(
-        "s3",
-        region_name="eu-central-1",
-        aws_access_key_id="AKIDEXAMPLE",
-        aws_secret_access_key="example",
-        config=Config(signature_version="s3v4"),
-    )
-    monkeypatch.setattr(aws, "client", lambda service: {"s3": s3, "sqs": queue}[service])
+    monkeypatch.setattr(aws, "client", lambda service: {"s3": s3(), "sqs": queue}[service])
     monkeypatch.setenv("DATABASE_URL", database_url)
-    monkeypatch.setenv("QUEUE_URLS", json.dumps({"tasks": "counterfoil-tasks"}))
+    workers = ("acquisition", "tasks", "matching", "diagnostics")
+    monkeypatch.setenv("QUEUE_URLS", json.dumps({worker: f"counterfoil-{worker}" for worker in workers}))
     monkeypatch.setenv("UPLOADS_BUCKET", BUCKET)
+    monkeypatch.setenv("READS_AT_ONCE", "1000000")  # tests of the limit set their own
     monkeypatch.setenv("SIGN_IN", json.dumps(SIGN_IN))
     settings.cache_clear()
     common.database.cache_clear()

@@ -24,7 +24,7 @@ from tests.documents.matching.office import Office
 from tests.documents.matching.papers import invoice, line, order
 from tests.documents.matching.test_judge import TWICE
 from tests.documents.test_acceptance import compute
-from tests.factories import NOW, make_jobs, make_pool, make_profile, make_shard, make_task
+from tests.factories import NOW, make_held_mail, make_jobs, make_pool, make_profile, make_shard, make_task
 from tests.functions.admin_api.conftest import CLAIMS, begin_session
 from tests.functions.mappings import MAPPING, FakeLambda
 
@@ -53,14 +53,16 @@ class Things:
     user: str
     pool: str
     """Of offers, one of whose users it is."""
+    mail: str
+    """On hold."""
 
     @classmethod
     def gone(cls) -> "Things":
         """Things that do not exist."""
         one, other, third, cluster, document, task = (str(uuid4()) for _ in range(6))
-        session, letter, purge, export, operation, user, pool = (str(uuid4()) for _ in range(7))
+        session, letter, purge, export, operation, user, pool, mail = (str(uuid4()) for _ in range(8))
         papers = ((one, other, third), (cluster, document))
-        return cls("nowhere", task, session, letter, purge, export, operation, *papers, user, pool)
+        return cls("nowhere", task, session, letter, purge, export, operation, *papers, user, pool, mail)
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,10 @@ def _switch(word: str) -> Callable[[Things], Asked]:
     return lambda _: Asked(f"/api/admin/queues/tasks/{word}", body={"reason": "A trial"})
 
 
+def _mail(word: str) -> Callable[[Things], Asked]:
+    return lambda things: Asked(f"/api/admin/mail/{things.mail}/{word}", body={})
+
+
 PROFILE = {
     "timezone": "Asia/Kathmandu",
     "born": "1990-02-28",
@@ -229,6 +235,8 @@ RIGHTS: dict[str, Right] = {
         f"GET /api/admin/documents/{{document_id}}{what}": _thing(Role.VIEWER, _document(what.replace("{number}", "1")))
         for what in ("", "/timeline", "/pages/{number}")
     },
+    "GET /api/admin/clusters": _tenant(Role.VIEWER, "/api/admin/clusters"),
+    "DELETE /api/admin/documents/{document_id}": _thing(Role.ADMIN, _document("")),
     "GET /api/admin/clusters/{cluster_id}": _thing(
         Role.VIEWER, lambda things: Asked(f"/api/admin/clusters/{things.billed[0]}")
     ),
@@ -277,7 +285,28 @@ RIGHTS: dict[str, Right] = {
     "GET /api/admin/dlq/exports/{export_id}": _thing(
         Role.VIEWER, lambda things: Asked(f"/api/admin/dlq/exports/{things.export}")
     ),
+    "GET /api/admin/mail": _tenant(Role.VIEWER, "/api/admin/mail"),
+    "GET /api/admin/mail/policy": _tenant(Role.VIEWER, "/api/admin/mail/policy"),
+    "PUT /api/admin/mail/policy": Right(
+        Role.ADMIN,
+        "tenant",
+        lambda things: Asked(
+            "/api/admin/mail/policy", {"tenant": things.slug}, {"dmarc_policy": "reject", "previous": "hold"}
+        ),
+    ),
+    **{
+        f"POST /api/admin/mail/{{mail_id}}/{word}": _thing(Role.OPERATOR, _mail(word)) for word in ("release", "reject")
+    },
     "GET /api/admin/tenants": Right(Role.VIEWER, "some tenant", lambda _: Asked("/api/admin/tenants")),
+    "DELETE /api/admin/tenants/{tenant}": Right(
+        Role.ADMIN, "every tenant", lambda things: Asked(f"/api/admin/tenants/{things.slug}")
+    ),
+    "GET /api/admin/tenants/{tenant}/erasure": Right(
+        Role.ADMIN,
+        "every tenant",
+        lambda things: Asked(f"/api/admin/tenants/{things.slug}/erasure"),
+        frozenset({404}),  # no tenant is being erased
+    ),
     "GET /api/admin/dlq/named": Right(
         Role.VIEWER, "some tenant", lambda _: Asked("/api/admin/dlq/named", {"kind": "letter", "part": "0a1b"})
     ),
@@ -324,6 +353,7 @@ def surround(monkeypatch: pytest.MonkeyPatch) -> None:
     queues = {"tasks": {"urls": ["q/tasks"], "mappings": [str(MAPPING)], "gate": 24}}
     monkeypatch.setenv("QUEUES", json.dumps(queues))
     monkeypatch.setenv("CHANGES_AT_ONCE", "1000000")
+    monkeypatch.setenv("READS_AT_ONCE", "1000000")
     settings.cache_clear()
 
 
@@ -350,16 +380,19 @@ class World:
         purge = str(self._purge())
         export, operation = str(self._export()), str(self._operation())
         shared = (self._documents, self._billed)
-        offered = map(str, self._offered())
-        return Things(self.slug, str(task), session, str(letter), purge, export, operation, *shared, *offered)
+        ids = (str(task), session, str(letter), purge, export, operation)
+        user, pool = map(str, self._offered())
+        mail = str(make_held_mail(self._admin, self.tenant_id))
+        return Things(self.slug, *ids, *shared, user, pool, mail)
 
     def _offered(self) -> tuple[UUID, UUID]:
         """Somebody whose offers of a date are to come, and their pool."""
-        user = make_profile(self._admin, self.tenant_id)
+        external_id = uuid4()
+        user = make_profile(self._admin, self.tenant_id, external_id=external_id)
         pool = make_pool(self._admin, self.tenant_id)
         shard = make_shard(self._admin, self.tenant_id, [user], pool_id=pool)
         make_jobs(self._admin, shard)
-        return user, pool
+        return external_id, pool
 
     def _export(self) -> UUID:
         wish = Wish(self.tenant_id, Selection(Wanted()), "csv", hides=True, by=SUBJECT, now=datetime.now(UTC))

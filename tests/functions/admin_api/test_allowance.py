@@ -12,13 +12,15 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import bulk, keeping
 from counterfoil.dead_letters.bulk_selection import Selection
 from counterfoil.settings import settings
-from functions.admin_api.allowance import Allowance, Change, TooManyError
+from functions.admin_api import allowance
+from functions.admin_api.allowance import Allowance, Change, Reads, TooManyError
 from functions.admin_api.caller import Caller, Role
 from functions.admin_api.handler import document
+from functions.admin_api.routes import common
 from tests.dead_letters.letters import dying
 from tests.documents.matching.office import Office
 from tests.documents.matching.test_judge import TWICE
-from tests.factories import NOW
+from tests.factories import NOW, make_held_mail
 from tests.functions.admin_api.conftest import Answer, Ask, begin_session
 from tests.functions.admin_api.rights import PROFILE
 
@@ -34,7 +36,7 @@ def tenant(make_tenant: Callable[..., UUID]) -> UUID:
     return make_tenant("acme")
 
 
-def taken(database: Database, tenant: UUID, at: datetime = NOW, user: str = ANN) -> bool:
+def taken(database: Database, tenant: UUID | None, at: datetime = NOW, user: str = ANN) -> bool:
     try:
         FIVE.take(database, tenant, user, at)
     except TooManyError:
@@ -102,7 +104,7 @@ def test_a_clock_that_is_set_back_adds_nothing_and_goes_on_from_there(database: 
 def admitted(database: Database, tenant: UUID, allowance: Allowance, clock_is_off_by: timedelta) -> bool:
     """Whether a process whose clock is wrong lets a change happen."""
     caller = Caller(ANN, Role.OPERATOR, frozenset({"acme"}))
-    change = Change(caller, datetime.now(UTC) + clock_is_off_by, database, allowance)
+    change = Change(caller, datetime.now(UTC) + clock_is_off_by, database, allowance, lambda _: None)
     try:
         change.admit("Testing", "acme", tenant)
     except TooManyError:
@@ -206,7 +208,10 @@ def bodies(office: Office, job_id: str, session: str) -> dict[str, tuple[str, An
     review = f"/api/admin/reviews/{third}"
     difference = {"cluster": third, "document": other, "code": "price_mismatch", "expected": "1", "actual": "2"}
     letter = dying(office.database, office.tenant_id)()
+    mail = make_held_mail(office.admin, office.tenant_id)
     return {
+        "DELETE /api/admin/documents/{document_id}": (f"/api/admin/documents/{one}", ""),
+        "DELETE /api/admin/tenants/{tenant}": ("/api/admin/tenants/acme", ""),
         "DELETE /api/admin/dlq/purge": ("/api/admin/dlq/purge", ""),
         "POST /api/admin/dlq/purges/{purge_id}/undo": (f"/api/admin/dlq/purges/{purge_of(office)}/undo", ""),
         "POST /api/admin/dlq/{job_id}/retry": (f"/api/admin/dlq/{letter}/retry", {}),
@@ -218,6 +223,14 @@ def bodies(office: Office, job_id: str, session: str) -> dict[str, tuple[str, An
             f"POST {QUEUE.format('{worker}', word)}": (QUEUE.format("tasks", word), WHY) for word in ("pause", "resume")
         },
         **user_bodies(str(uuid4())),
+        **{
+            f"POST /api/admin/mail/{{mail_id}}/{word}": (f"/api/admin/mail/{mail}/{word}", {})
+            for word in ("release", "reject")
+        },
+        "PUT /api/admin/mail/policy": (
+            "/api/admin/mail/policy",
+            {"dmarc_policy": "hold", "previous": "hold"},
+        ),
         "POST /api/uploads": ("/api/uploads", {"tenant": "acme", "file_name": "a.pdf"}),
         "POST /api/tasks": ("/api/tasks", {"task_type": "echo", "payload": {}}),
         "POST /api/tasks/{job_id}/cancel": (f"/api/tasks/{job_id}/cancel", {}),
@@ -254,7 +267,7 @@ def test_everything_that_changes_something_counts_and_nothing_that_reads(
         admin.execute("DELETE FROM change_allowance")
         method, _, _ = operation.partition(" ")
         query = QUERIES.get(operation)
-        groups = ADMIN_OF_ALL if "/queues/" in path else ADMIN
+        groups = ADMIN_OF_ALL if "/queues/" in path or "/tenants/" in path else ADMIN
         first = ask(body, method=method, path=path, query=query, groups=groups)
         answer = ask(body, method=method, path=others[operation][0], query=query, groups=groups)
         assert (operation, first.status != 429, answer.status) == (operation, True, 429)
@@ -283,3 +296,104 @@ def test_who_may_not_change_anything_counts_for_nobody(
     for groups in ("[viewer tenant:acme]", "[operator tenant:other]"):
         assert {answer.status for answer in refused(groups)} <= {403, 404}
     assert admin.execute("SELECT count(*) FROM change_allowance").fetchone() == (0,)
+
+
+# Reads
+
+SLOWLY = Allowance(per_second=0.001, at_once=100, purpose="read")
+"""A user may take 80 tokens."""
+
+
+class Readers:
+    """Reads of one process, each of a given duration."""
+
+    def __init__(self, database: Database) -> None:
+        self.now = 0.0
+        self.reads = Reads(clock=lambda: self.now)
+        self.database = database
+
+    def read(self, user: str = ANN, seconds: float = 0.01, tenants: Sequence[str] = ("acme",)) -> bool:
+        try:
+            with self.reads.admitted(Caller(user, Role.VIEWER, frozenset(tenants)), self.database, SLOWLY):
+                self.now += seconds
+        except TooManyError:
+            return False
+        return True
+
+
+@pytest.fixture
+def readers(database: Database, tenant: UUID) -> Readers:
+    return Readers(database)
+
+
+def tokens(admin: Connection) -> list[float]:
+    """Tokens left for reads: of users, then of all the tenant."""
+    found = admin.execute(
+        "SELECT round(tokens) FROM change_allowance WHERE purpose = 'read' ORDER BY user_hash NULLS LAST"
+    )
+    return [float(left) for (left,) in found.fetchall()]
+
+
+def test_ten_short_reads_take_tokens_once(readers: Readers, admin: Connection) -> None:
+    assert all(readers.read() for _ in range(10))
+    assert tokens(admin) == [70, 90]
+    assert readers.read()
+    assert tokens(admin) == [60, 80]
+
+
+def test_user_without_tokens_is_refused_and_others_are_not(readers: Readers, admin: Connection) -> None:
+    assert [readers.read() for _ in range(81)] == [True] * 80 + [False]
+    assert [readers.read(BOB) for _ in range(21)] == [True] * 20 + [False]
+    assert [readers.read(user, tenants=("other",)) for user in (ANN, BOB)] == [True] * 2
+
+
+def test_long_read_costs_its_duration(readers: Readers, admin: Connection) -> None:
+    assert readers.read(seconds=3)  # 30 tokens, of which 10 were taken
+    assert tokens(admin) == [70, 90]
+    assert readers.read()
+    assert tokens(admin) == [40, 60]
+
+
+def test_failed_read_costs_its_duration(readers: Readers, admin: Connection) -> None:
+    with (
+        pytest.raises(ZeroDivisionError),
+        readers.reads.admitted(Caller(ANN, Role.VIEWER, frozenset({"acme"})), readers.database, SLOWLY),
+    ):
+        readers.now += 2 / 0
+    assert readers.reads.spare == {(ANN, "acme"): 9.0}
+
+
+@pytest.mark.parametrize("tenants", [("acme", "other"), ("*",)])
+def test_callers_with_several_tenants_have_their_own_buckets(readers: Readers, tenants: Sequence[str]) -> None:
+    assert [readers.read(tenants=tenants) for _ in range(81)] == [True] * 80 + [False]
+    assert [readers.read(BOB, tenants=tenants) for _ in range(81)] == [True] * 80 + [False]
+
+
+def test_changes_of_all_tenants_count_for_their_caller(database: Database) -> None:
+    def changes(user: str) -> list[bool]:
+        return [taken(database, None, user=user) for _ in range(5)]
+
+    assert changes(ANN) == changes(BOB) == [True] * 4 + [False]
+
+
+def test_reads_over_the_limit_are_refused_and_changes_are_not(
+    ask: Ask, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("READS_AT_ONCE", "5")
+    monkeypatch.setenv("READS_PER_SECOND", "0.01")
+    settings.cache_clear()
+
+    monkeypatch.setattr(allowance, "TOKEN_SECONDS", 3600)  # the machine may be slow
+    monkeypatch.setattr(common, "reads_of_process", Reads())
+
+    answers = [ask("", method="GET", path="/api/tasks", groups=ADMIN) for _ in range(5)]
+
+    assert [answer.status for answer in answers] == [200] * 4 + [429]
+    assert "for more reads than are taken" in answers[-1].body["detail"]
+    assert int(answers[-1].headers["Retry-After"]) > 100
+    export = ask(
+        "", method="GET", path="/api/admin/dlq/export", query={"tenant": "acme", "format": "json"}, groups=ADMIN
+    )
+    assert export.status == 429
+    assert ask({"task_type": "echo", "payload": {}}, path="/api/tasks").status == 202
+    assert ask("", method="GET", path="/api/openapi.json", groups=ADMIN).status == 200

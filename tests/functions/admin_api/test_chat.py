@@ -11,6 +11,7 @@ import pytest
 from counterfoil.db import Connection
 from counterfoil.settings import settings
 from counterfoil.tasks.chat.sessions import MOST_BYTES
+from tests.dead_letters.trail import recorded
 from tests.functions.admin_api.conftest import Answer, Ask
 from tests.tasks.conftest import rows
 
@@ -217,7 +218,7 @@ def delete(ask: Ask, session: str, body: object = "", **how: Any) -> Answer:
     return ask(body, method="DELETE", path=f"{PATH}/{session}", **how)
 
 
-def test_a_conversation_is_deleted_with_what_waits_in_it(ask: Ask, admin: Connection) -> None:
+def test_a_conversation_is_deleted_with_what_waits_in_it(ask: Ask, acme: UUID, admin: Connection) -> None:
     session = say(ask, "Hello").body["job_id"]
 
     gone = delete(ask, session)
@@ -229,6 +230,8 @@ def test_a_conversation_is_deleted_with_what_waits_in_it(ask: Ask, admin: Connec
     assert (task["status"], task["result"]) == ("cancelled", None)
     assert delete(ask, session).status == 404
     assert rows(admin, "chat_message") == []
+    ((_, action, targets),) = recorded(admin, acme)
+    assert (action, targets) == ("conversation deleted", [session])
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,20 @@ def test_clocks_may_differ_a_little_and_forms_are_those_of_gateways(told: dict[s
     assert taken(**told) == CLAIMS | told
 
 
+@pytest.mark.parametrize("end", [str(AT + 3600), "1.8e9", [AT + 3600], True, None, {}])
+def test_end_in_the_token_must_be_a_number(end: object) -> None:
+    # The gateway passes numbers and texts on in the same form.
+    claimed = CLAIMS | {"exp": str(AT + 3600)}
+    with pytest.raises(UnauthorizedError, match="exp must be a number"):
+        claims.checked(request(claimed, token({"exp": end})), POOL, NOW)
+
+
+@pytest.mark.parametrize("end", [AT + 3600, AT + 3600.5])
+def test_end_in_the_token_may_be_any_number(end: float) -> None:
+    claimed = CLAIMS | {"exp": str(AT + 3600)}
+    assert claims.checked(request(claimed, token({"exp": end})), POOL, NOW)
+
+
 def test_another_issuer_need_not_say_what_a_token_is_for() -> None:
     assert taken(ELSEWHERE, iss=ELSEWHERE.issuer, token_use=None) != "The token is no ID token."
     assert taken(ELSEWHERE, iss=ELSEWHERE.issuer, token_use="access") == "The token is no ID token."

@@ -66,6 +66,7 @@ def test_the_page_is_served_for_each_view_and_finds_its_files_from_there(get: Ge
         ("/console", "console/"),
         ("/console/", "./"),
         ("/console/dead-letters", "./"),
+        ("/console/dead-letters/", "../"),
         ("/console/dead-letters/4f0d", "../"),
         ("/console/signed-in", "./"),
     ):

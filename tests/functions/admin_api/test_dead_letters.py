@@ -285,6 +285,28 @@ def test_secrets_are_hidden_from_everybody_below_admin(ask: Ask, die: Die, admin
     assert SECRET in get(ask, f"/{job_id}/timeline", groups=ADMIN).text
 
 
+def test_tracebacks_are_for_admins_alone(ask: Ask, die: Die, admin: Connection) -> None:
+    job_id = die("Unexpected ValueError")
+    error = {"type": "E", "message": "x", "timestamp": NOON.isoformat()}
+    traced = {**error, "context": {"worker": "ingestion", "traceback": "functions.ingestion.work:7 in ingest"}}
+    earlier = {"revision": 1, "dlq_reason": "r", "status": "retried", "dlq_timestamp": NOON.isoformat()}
+    admin.execute(
+        """UPDATE dead_letter SET metadata = jsonb_set(metadata, '{last_error}', %s), lineage = %s WHERE job_id = %s""",
+        [Jsonb(traced), Jsonb([{**earlier, "last_error": traced}]), job_id],
+    )
+
+    for groups in (VIEWER, "[operator tenant:acme]"):
+        answers = get(ask, f"/{job_id}", groups=groups), get(ask, groups=groups), get(ask, "/groups", groups=groups)
+        for answer in (*answers, get(ask, f"/{job_id}/timeline", groups=groups)):
+            assert answer.status == 200
+            assert "traceback" not in answer.text
+        assert answers[0].body["metadata"]["last_error"]["context"] == {"worker": "ingestion"}
+    whole = get(ask, f"/{job_id}", groups=ADMIN).body
+    assert [death["last_error"]["context"] for death in (whole["metadata"], whole["lineage"][0])] == [
+        traced["context"]
+    ] * 2
+
+
 # Timeline
 
 

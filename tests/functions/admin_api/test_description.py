@@ -24,7 +24,7 @@ from tests.dead_letters.letters import dying
 from tests.documents.einvoice_samples import pdf
 from tests.documents.matching.office import Office
 from tests.documents.matching.test_judge import TWICE
-from tests.factories import NOW, make_jobs, make_pool, make_profile, make_shard
+from tests.factories import NOW, make_held_mail, make_jobs, make_pool, make_profile, make_shard
 from tests.functions.admin_api.conftest import SIGN_IN, Ask, begin_session
 from tests.functions.admin_api.gateway import TOKEN, gateway
 from tests.functions.admin_api.test_allowance import bulk_operation, purge_of
@@ -51,6 +51,7 @@ NOT_ALL_IN_THE_FORM = {
     *(f"POST {LETTERS}/operations/{{operation_id}}/{word}" for word in ("pause", "resume", "abort")),
     "PUT /api/users/{user_id}/profile",
     "PUT /api/users/{user_id}/blocks/{blocked_id}",
+    "GET /api/admin/clusters",  # a cursor is valid for its sort only
 }
 """What a payload or a file's name must be is more than a form can say, how deep a page by its number may be, which
 version of a letter a change must name, that letters are meant by their ids or by a filter, who may pause the queues of
@@ -71,6 +72,7 @@ _answered: set[tuple[str, int]] = set()
 def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> Iterator[Office]:
     """A tenant with a document in doubt, a task in each state, conversations and dead letters; it asks as it likes."""
     monkeypatch.setenv("CHANGES_AT_ONCE", "1000000")
+    monkeypatch.setenv("READS_AT_ONCE", "1000000")
     monkeypatch.setenv("LLM_PROVIDER", "openai")
     chosen.cache_clear()
     office = Office(database, admin, TWICE)
@@ -89,12 +91,13 @@ def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.M
     work_id, die = uuid4(), dying(database, office.tenant_id)
     letters = [die(work_id=work_id, revision=revision, worker="tasks", task_type="echo") for revision in (1, 2)]
     letters.append(die(f"Bearer {work_id.hex} was refused"))
-    _known["worker"] = ["tasks"]
+    _known["worker"], _known["tenant"] = ["tasks"], ["acme"]
     _known["letter"] = [str(job_id) for job_id in letters]
     _known["operation_id"] = [str(bulk_operation(office))]
     _known["purge_id"] = [str(purge_of(office))]
     _known.update({"job_id": tasks, "session_id": sessions, "document_id": [str(id_) for id_ in office.ids]})
     _known["cluster_id"] = _known["document_id"]
+    _known["mail_id"] = [str(make_held_mail(admin, office.tenant_id)) for _ in range(2)]
     _known.update(people(admin, office.tenant_id))
     monkeypatch.setattr(files, "read", lambda _: pdf(text="Rechnung 17", pages=2))
     _answered.clear()
@@ -104,10 +107,11 @@ def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.M
 
 
 def people(admin: Connection, tenant: UUID) -> dict[str, list[str]]:
-    """People of a pool whose offers are to come, and one whom a user may block."""
-    users, pool = [make_profile(admin, tenant) for _ in range(2)], make_pool(admin, tenant)
+    """External ids of people in a pool without offers yet, and the id of a user to block."""
+    external_ids, pool = [uuid4() for _ in range(2)], make_pool(admin, tenant)
+    users = [make_profile(admin, tenant, external_id=external_id) for external_id in external_ids]
     make_jobs(admin, make_shard(admin, tenant, users, pool_id=pool))
-    return {"user_id": list(map(str, users)), "blocked_id": [str(uuid4())], "pool_id": [str(pool)]}
+    return {"user_id": list(map(str, external_ids)), "blocked_id": [str(uuid4())], "pool_id": [str(pool)]}
 
 
 def _number(given: str) -> int:

@@ -1,7 +1,7 @@
 """`/api/admin/documents`: documents are listed, searched and shown to those who may see them."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -144,6 +144,91 @@ def test_pages_follow_one_another_without_gap(
     if query == {"type": "invoice"}:
         assert with_all is not None
         assert len(seen) == with_all[0]
+
+
+@pytest.fixture
+def failed_file(office: Office, admin: Connection) -> Callable[..., str]:
+    """Add a file that failed before it became a document. Returns the id of its acquisition job."""
+
+    def add(name: str = "Größe geprüft.xml", at: datetime = NOW) -> str:
+        row = admin.execute(
+            "INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at, status, error)"
+            " VALUES (gen_random_uuid(), %s, 'uploads', %s, '00', 1, %s, 'failed', 'The file is empty; send it again.')"
+            " RETURNING id",
+            [office.tenant_id, f"uploads/acme/1/{name}", at],
+        ).fetchone()
+        assert row is not None
+        dying(office.database, office.tenant_id)(worker="acquisition", work_id=row[0])
+        return str(row[0])
+
+    return add
+
+
+def test_failed_file_without_dead_letter_is_not_listed(
+    ask: Ask, failed_file: Callable[..., str], admin: Connection
+) -> None:
+    id_ = failed_file()
+    admin.execute("UPDATE dead_letter SET status = 'ignored', purged_at = now() WHERE worker = 'acquisition'")
+
+    assert id_ not in found(get(ask))
+
+
+def test_deceptive_name_of_a_failed_file_is_neutralized(ask: Ask, failed_file: Callable[..., str]) -> None:
+    failed_file("invoice_\u202efdp.exe", at=NOW + timedelta(days=90))
+
+    assert get(ask).body["documents"][0]["file_name"] == "invoice_\N{REPLACEMENT CHARACTER}fdp.exe"
+
+
+def test_failed_file_is_listed_with_its_dead_letter(ask: Ask, failed_file: Callable[..., str]) -> None:
+    id_ = failed_file(at=NOW + timedelta(days=90))
+
+    (first, *_) = get(ask).body["documents"]
+
+    assert (first["id"], first["type"], first["file_name"]) == (id_, None, "Größe geprüft.xml")
+    assert first["dead_letter"] == str(KINDS["acquisition"].job_id(UUID(id_)))
+    assert first["stages"][0] == {
+        "stage": "source",
+        "state": "failed",
+        "reason": "The file is empty; send it again.",
+    }
+    assert {stage["state"] for stage in first["stages"][1:]} == {"none"}
+
+
+@pytest.mark.parametrize(
+    ("query", "is_found"),
+    [
+        ({"text": "größe"}, True),
+        ({"text": "geprüft xml"}, True),
+        ({"text": "größe nobody"}, False),
+        ({"text": "!"}, False),
+        ({"state": "source:failed"}, True),
+        ({"state": "ingestion:failed"}, False),
+        ({"type": "invoice"}, False),
+        ({"from": "2027-01-01"}, False),
+    ],
+)
+def test_failed_files_are_filtered(
+    query: dict[str, str], is_found: bool, ask: Ask, failed_file: Callable[..., str]
+) -> None:
+    assert (failed_file() in found(get(ask, **query))) is is_found
+
+
+def test_pages_of_documents_and_failed_files_have_no_gap(
+    ask: Ask, office: Office, failed_file: Callable[..., str]
+) -> None:
+    files = [failed_file(f"{days}.xml", at=NOW + timedelta(days=days)) for days in range(0, 60, 6)]
+    seen: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = get(ask, limit="3", **cursor)
+        seen += found(page)
+        if page.body["next"] is None:
+            break
+        cursor = {"cursor": page.body["next"]}
+
+    assert len(seen) == len(set(seen))
+    assert set(seen) == {*files, *(str(id_) for id_ in office.ids)}
+    assert seen == found(get(ask, limit="100"))
 
 
 def test_a_state_is_that_of_the_stage(ask: Ask, office: Office, admin: Connection) -> None:

@@ -83,8 +83,10 @@ ENDS_WHATEVER_THERE_IS = {
     "DELETE /api/chat/sessions/{session_id}",
     "DELETE /api/users/{user_id}/profile",
     "DELETE /api/users/{user_id}/blocks/{blocked_id}",
+    *(f"POST /api/admin/mail/{{mail_id}}/{word}" for word in ("release", "reject")),
 }
 NAMES_WHAT_WAS_SEEN_IN_ITS_BODY = {
+    "PUT /api/admin/mail/policy",
     *(f"POST /api/admin/reviews/{word}" for word in ("merge", "split", "accept", "dispute")),
     *(f"POST /api/admin/reviews/{{document_id}}/{word}" for word in ("confirm", "reject")),
 }

@@ -1,14 +1,19 @@
-"""Messages that could not be read are nobody's: who is of all tenants sees and settles them, and nobody else."""
+"""Unassigned dead letters (tenant `-`) are visible to and changed by callers of all tenants only."""
 
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.letters import DeadLetter, Failure, write_dead_letter
+from counterfoil.messages import Message
+from counterfoil.work import KINDS
+from functions.admin_api import handler
 from functions.admin_api.caller import NOBODY, Caller, Role
+from functions.admin_api.description import described
 from tests.dead_letters.letters import NOON, Die
 from tests.dead_letters.trail import broken
 from tests.delivery.harness import FakeSqs
@@ -231,3 +236,87 @@ def test_many_of_them_are_not_settled_at_once_and_it_is_said_why(
     assert bulk("[operator tenant:acme]", job_ids=[str(lost)]) == (404, "There are no such dead letters.")
     assert admin.execute("SELECT count(*) FROM dead_letter_operation").fetchone() == (0,)
     assert bulk("[operator tenant:acme]", job_ids=[str(lost), str(theirs)])[0] == 202
+
+
+@pytest.fixture
+def failed_upload(database: Database, admin: Connection) -> Callable[[], UUID]:
+    """Fail the acquisition job of an unassigned upload. Returns the id of its dead letter."""
+
+    def fail() -> UUID:
+        work_id = uuid4()
+        admin.execute(
+            "INSERT INTO acquisition_job (id, bucket, key, sequencer, size, created_at, status, attempts, failed_at)"
+            " VALUES (%(id)s, 'uploads', %(key)s, '00', 1, %(now)s, 'failed', 3, %(now)s)",
+            {"id": work_id, "key": f"inbox/{work_id}", "now": NOON},
+        )
+        admin.execute(
+            "INSERT INTO work_attempt (worker, work_id, revision, number, began_at, ended_at, outcome,"
+            " error_type, error)"
+            " VALUES ('acquisition', %(id)s, 1, 3, %(now)s, %(now)s, 'failed', 'TimeoutError', 'Timed out')",
+            {"id": work_id, "now": NOON},
+        )
+        message = Message(work_id=work_id, revision=1, send_number=0)
+        letter = DeadLetter(
+            job_id=KINDS["acquisition"].job_id(work_id),
+            tenant_id=None,
+            worker="acquisition",
+            message=message,
+            payload={"message": message.model_dump(mode="json"), "file": {"file_name": "invoice.pdf"}},
+            attempts=3,
+            failure=Failure("max_retries_exceeded", "TimeoutError", "Timed out", 3, "acquisition"),
+            created_at=NOON,
+        )
+        with database.delivery() as connection:
+            write_dead_letter(connection, letter, NOON)
+        return letter.job_id
+
+    return fail
+
+
+JOB_ROUTES = [
+    (method, path)
+    for path, operations in described(handler.api)["paths"].items()
+    if path.startswith(f"{PATH}/{{job_id}}")
+    for method in operations
+]
+
+
+def test_unassigned_upload_shows_its_attempts(ask: Ask, failed_upload: Callable[[], UUID]) -> None:
+    job_id = failed_upload()
+
+    assert get(ask, f"/{job_id}", groups=VIEWER).body["payload"]["file"]["file_name"] == "invoice.pdf"
+    events = get(ask, f"/{job_id}/timeline", groups=VIEWER).body["events"]
+    assert [event["kind"] for event in events] == ["try", "death"]
+    assert {event["error"]["message"] for event in events} == {"Timed out"}
+
+
+@pytest.mark.parametrize("kind", ["unparsable message", "failed upload"])
+@pytest.mark.parametrize(("method", "path"), JOB_ROUTES)
+def test_every_route_answers_for_unassigned_letters(
+    method: str, path: str, kind: str, ask: Ask, lose: Callable[..., UUID], failed_upload: Callable[[], UUID]
+) -> None:
+    job_id = failed_upload() if kind == "failed upload" else lose()
+    action = path.rpartition("/")[2]
+    body = {**SETTLED, "payload": {"payload": {}}}.get(action, {}) if method != "get" else ""
+
+    answer = ask(body, method=method.upper(), path=path.format(job_id=job_id), groups=ADMIN, headers=SEEN)
+
+    expected = 409 if action == "payload" else 200  # only payloads of tasks can be edited
+    assert answer.status == expected, answer.body
+
+
+def test_deceptive_file_name_is_neutralized(ask: Ask, failed_upload: Callable[[], UUID], admin: Connection) -> None:
+    failed_upload()
+    admin.execute("UPDATE dead_letter SET payload = %s", [Jsonb({"file": {"key": "inbox/a_\u202efdp.exe"}})])
+
+    (letter,) = get(ask, groups=VIEWER, tenant=NOBODY).body["letters"]
+    assert letter["file_name"] == "a_\N{REPLACEMENT CHARACTER}fdp.exe"
+
+
+def test_retried_unassigned_upload_is_enqueued(
+    failed_upload: Callable[[], UUID], change: Callable[..., Answer], admin: Connection
+) -> None:
+    assert change(failed_upload(), "retry").status == 200
+
+    assert admin.execute("SELECT status, revision FROM acquisition_job").fetchall() == [("pending", 2)]
+    assert admin.execute("SELECT worker, revision FROM outbox").fetchall() == [("acquisition", 2)]

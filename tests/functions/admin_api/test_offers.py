@@ -66,6 +66,11 @@ def people(admin: Connection, tenant: UUID, number: int) -> list[UUID]:
     return sorted(make_profile(admin, tenant) for _ in range(number))
 
 
+def external_ids(admin: Connection, users: list[UUID]) -> list[UUID]:
+    found: dict[UUID, UUID] = dict(admin.execute("SELECT user_id, external_id FROM profile").fetchall())
+    return [found[user] for user in users]
+
+
 def shard(admin: Connection, tenant: UUID, pool_id: UUID, users: list[UUID], name: str = "0", **columns: Any) -> UUID:
     made = make_shard(
         admin, tenant, users, pool_id=pool_id, name=name, **{"created_at": NINE, "status": "in-progress", **columns}
@@ -221,7 +226,7 @@ def test_users_whose_offers_failed_are_listed_with_the_reason_page_by_page(
     first = get(f"/{made}/failed", limit="2").body
     second = get(f"/{made}/failed", limit="2", cursor=first["next"]).body
 
-    assert [UUID(one["user_id"]) for one in first["users"] + second["users"]] == users[2:]
+    assert [UUID(one["user_id"]) for one in first["users"] + second["users"]] == external_ids(admin, users[2:])
     assert second["next"] is None
     assert {(one["error"], one["shard"], one["attempts"]) for one in first["users"]} == {(FAULT, "0/failed", 1)}
     assert get(f"/{made}/failed", cursor="17").status == 422
@@ -229,8 +234,9 @@ def test_users_whose_offers_failed_are_listed_with_the_reason_page_by_page(
 
 def test_the_job_of_a_user_tells_how_the_offers_came_about(get: Get, admin: Connection, acme: UUID, end: End) -> None:
     made = pool(admin, acme)
-    user, candidate = people(admin, acme, 2)
-    work = shard(admin, acme, made, [user])
+    users = people(admin, acme, 2)
+    work = shard(admin, acme, made, users[:1])
+    user, candidate = external_ids(admin, users)
     offer = {
         "id": str(uuid4()),
         "userId": str(candidate),
@@ -245,14 +251,16 @@ def test_the_job_of_a_user_tells_how_the_offers_came_about(get: Get, admin: Conn
         """,
         [NINE, json.dumps(offer)],
     )
-    admin.execute("UPDATE profile SET is_active = false WHERE user_id = %s", [candidate])
+    admin.execute("UPDATE profile SET is_active = false WHERE external_id = %s", [candidate])
 
     told = get(f"/{made}/users/{user}").body
 
     assert told["offers"] == [{**offer, "isWithdrawn": True}]
+    assert told["user_id"] == str(user)
     assert (told["status"], told["shard_id"], told["attempts"]) == ("completed", str(work), 2)
     assert told["inputs_hash"] == hashlib.sha256(b"inputs").hexdigest()
-    assert get(f"/{made}/users/{candidate}").status == 404
+    for unknown in (candidate, *users):
+        assert get(f"/{made}/users/{unknown}").status == 404
     assert get(f"/{made}/users/17").status == 404
 
 

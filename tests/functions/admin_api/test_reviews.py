@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
+from tests.delivery.harness import FakeSqs, rows
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import invoice, line, order
 from tests.documents.matching.test_judge import TWICE
@@ -257,6 +258,14 @@ def test_a_difference_is_accepted_with_the_figures_that_the_caller_saw(ask: Ask,
     assert answer.body["differences"][0].startswith("Invoice R-81, line 1: 'Bolt A-1' is billed at 101.50 EUR")
     (price,) = [one for one in compute(billed)["variances"] if one["code"] == "price_mismatch"]
     assert price["settled_by"].endswith(": freight.")
+
+
+@pytest.mark.parametrize("word", ["accept", "dispute"])
+def test_decision_about_a_difference_wakes_diagnostics(ask: Ask, queue: FakeSqs, billed: Office, word: str) -> None:
+    assert said(ask, word, difference(billed)).status == 200
+
+    assert list(queue.sent) == ["counterfoil-diagnostics"]
+    assert rows(billed.admin, "outbox")[-1]["sent_at"] is not None
 
 
 @pytest.mark.parametrize(

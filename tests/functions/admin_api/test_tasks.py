@@ -18,6 +18,7 @@ from functions.admin_api.caller import Caller
 from functions.admin_api.request import MAX_BODY_BYTES
 from functions.admin_api.routes import common
 from functions.admin_api.tasks import Desk
+from tests.dead_letters.letters import dying
 from tests.delivery.harness import FakeSqs
 from tests.factories import NOW
 from tests.functions.admin_api.conftest import Answer, Ask
@@ -153,6 +154,15 @@ def test_the_same_request_under_a_key_is_answered_with_the_first_task_and_its_re
         *(first.body["job_id"], "succeeded", {"said": 1}),
     )
     assert len(queue.sent["counterfoil-tasks"]) == 1
+
+
+def test_generated_key_is_returned_and_finds_the_task(ask: Ask, queue: FakeSqs) -> None:
+    first = submit(ask, ECHO)
+
+    again = submit(ask, ECHO | {"idempotency_key": first.body["idempotency_key"]})
+
+    assert (first.status, again.status, again.body["job_id"]) == (202, 200, first.body["job_id"])
+    assert get(ask, f"/{first.body['job_id']}").body["idempotency_key"] == first.body["idempotency_key"]
 
 
 def test_another_payload_or_person_under_a_key_is_a_conflict(ask: Ask, admin: Connection) -> None:
@@ -341,7 +351,7 @@ def test_what_a_model_said_to_somebody_is_nobody_else_s(task_type: str, seen: ob
     own, other = (
         Caller.of({"sub": subject, "cognito:groups": "[admin tenant:acme]"}) for subject in ("somebody", OTHER)
     )
-    task = Task(uuid4(), task_type, "succeeded", 5, None, "somebody", NOW, 1, None, None, NOW, {"a": 1})
+    task = Task(uuid4(), task_type, "succeeded", 5, "k", "somebody", NOW, 1, None, None, NOW, {"a": 1})
 
     assert tasks._seen(task, own).result == {"a": 1}
     assert tasks._seen(task, other).result == seen
@@ -394,6 +404,14 @@ def test_a_query_that_cannot_be_read_is_refused(ask: Ask, query: dict[str, str],
     answer = get(ask, query=query)
 
     assert (answer.status, says in answer.body["detail"]) == (422, True), answer.body
+
+
+def test_failed_task_names_its_dead_letter(ask: Ask, acme: UUID, database: Database) -> None:
+    failed, pending = (UUID(submit(ask).body["job_id"]) for _ in range(2))
+    job_id = dying(database, acme)(worker="tasks", work_id=failed)
+
+    assert get(ask, f"/{failed}").body["dead_letter"] == str(job_id)
+    assert get(ask, f"/{pending}").body["dead_letter"] is None
 
 
 # Cancelling

@@ -9,7 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection
-from counterfoil.offers.profiles import local_date
+from counterfoil.offers.profiles import internal_id, local_date
+from tests.dead_letters.trail import recorded
 from tests.factories import make_pool, make_profile, make_shard
 from tests.functions.admin_api.conftest import Answer, Ask
 from tests.functions.admin_api.rights import PROFILE
@@ -177,18 +178,36 @@ def test_an_id_that_is_no_uuid_is_refused(users: Users, user: str) -> None:
     assert (answer.status, answer.body["detail"]) == (422, "A user's id is a UUID.")
 
 
-def test_a_user_of_another_tenant_can_be_neither_taken_seen_nor_blocked_for(
+def test_same_user_id_in_two_tenants_names_two_people(
+    users: Users, admin: Connection, acme: UUID, make_tenant: Callable[..., UUID]
+) -> None:
+    theirs = {"groups": "[operator tenant:other]"}
+    make_tenant("other")
+    assert users("PUT", "profile", PROFILE).status == 201
+    other_id = uuid4()
+
+    created = users("PUT", "profile", profile(reach_km=60), **theirs)
+    assert (created.status, created.body["user_id"], created.body["tenant"]) == (201, str(USER), "other")
+    assert users("PUT", f"blocks/{other_id}", **theirs).status == 204
+
+    assert [one["user_id"] for one in users("GET", "blocks", **theirs).body["users"]] == [str(other_id)]
+    assert users("GET", "blocks").body["users"] == []
+    assert users("GET", "profile").body["reach_km"] == PROFILE["reach_km"]
+    assert users("DELETE", "profile", **theirs).status == 204
+    assert users("GET", "profile").status == 200
+    assert users("GET", "profile", **theirs).status == 404
+    assert admin.execute("SELECT user_id, external_id FROM profile").fetchall() == [(internal_id(acme, USER), USER)]
+
+
+def test_user_id_of_another_tenant_is_answered_like_an_unknown_one(
     users: Users, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
-    theirs = make_profile(admin, make_tenant("other"))
+    make_profile(admin, make_tenant("other"), external_id=USER)
     before = admin.execute("SELECT * FROM profile").fetchone()
 
-    taken = users("PUT", "profile", PROFILE, user=theirs)
-
-    assert (taken.status, taken.body["detail"]) == (409, "This id cannot be used for a user: give another one.")
     for method, what in (("GET", "profile"), ("DELETE", "profile"), ("PUT", f"blocks/{uuid4()}"), ("GET", "offers")):
-        there, gone = (users(method, what, user=user) for user in (theirs, uuid4()))
-        assert (there.status, there.body) == (404, gone.body)
+        theirs, unknown = (users(method, what, user=user) for user in (USER, uuid4()))
+        assert (theirs.status, theirs.body) == (404, unknown.body)
     assert admin.execute("SELECT * FROM profile").fetchone() == before
 
 
@@ -203,20 +222,40 @@ def test_a_profile_that_is_deleted_takes_the_users_blocks_jobs_and_offers_along(
 
     left = admin.execute("""
         SELECT (SELECT count(*) FROM matchmaking_jobs), (SELECT count(*) FROM offers),
-               (SELECT array_agg(blocked_id) FROM profile_block)
+               (SELECT array_agg(blocked_external_id) FROM profile_block)
     """).fetchone()
     assert left == (0, 0, [USER])
     assert users("DELETE", "profile").status == 404
 
 
-def test_a_block_is_made_once_and_taken_back_once(users: Users, admin: Connection) -> None:
+def test_a_block_is_made_once_and_taken_back_once(users: Users, admin: Connection, acme: UUID) -> None:
     users("PUT", "profile", PROFILE)
     whom = uuid4()
 
     assert [users("PUT", f"blocks/{whom}").status for _ in range(2)] == [204, 204]
-    assert admin.execute("SELECT user_id, blocked_id FROM profile_block").fetchall() == [(USER, whom)]
+    assert admin.execute("SELECT user_id, blocked_id, blocked_external_id FROM profile_block").fetchall() == [
+        (internal_id(acme, USER), internal_id(acme, whom), whom)
+    ]
     assert [users("DELETE", f"blocks/{whom}").status for _ in range(2)] == [204, 204]
     assert admin.execute("SELECT count(*) FROM profile_block").fetchone() == (0,)
+
+
+def test_changes_of_profiles_reach_the_audit_trail(users: Users, admin: Connection, acme: UUID) -> None:
+    other = uuid4()
+    for _ in range(2):
+        users("PUT", "profile", PROFILE)
+    for method in ("PUT", "PUT", "DELETE", "DELETE"):  # the second of each changes nothing
+        users(method, f"blocks/{other}")
+    users("DELETE", "profile")
+
+    one, two = str(internal_id(acme, USER)), str(internal_id(acme, other))
+    assert [entry[1:] for entry in recorded(admin, acme)] == [
+        ("profile created", [one]),
+        ("profile replaced", [one]),
+        ("user blocked", [one, two]),
+        ("user unblocked", [one, two]),
+        ("profile deleted", [one]),
+    ]
 
 
 def test_whom_a_user_blocks_is_listed_page_by_page_the_latest_first(users: Users, admin: Connection) -> None:
@@ -228,8 +267,8 @@ def test_whom_a_user_blocks_is_listed_page_by_page_the_latest_first(users: Users
     users("PUT", f"blocks/{USER}", user=other)  # who is blocked is not told by whom
     for one in whom:
         users("PUT", f"blocks/{one}")
-    admin.execute("UPDATE profile_block SET created_at = '2026-01-05' WHERE blocked_id IN (%s, %s)", whom[1:])
-    admin.execute("UPDATE profile_block SET created_at = '2026-01-06' WHERE blocked_id = %s", whom[:1])
+    admin.execute("UPDATE profile_block SET created_at = '2026-01-05' WHERE blocked_external_id IN (%s, %s)", whom[1:])
+    admin.execute("UPDATE profile_block SET created_at = '2026-01-06' WHERE blocked_external_id = %s", whom[:1])
 
     first = users("GET", "blocks", groups=VIEWER, query={"limit": "2"})
     second = users("GET", "blocks", groups=VIEWER, query={"limit": "2", "cursor": first.body["next"]})
@@ -262,10 +301,10 @@ VALUES (%(date)s, %(user)s, %(candidate)s, %(tenant)s, %(id)s, %(rank)s, 9000, n
 
 def job(admin: Connection, tenant: UUID, user: UUID, day: date, **columns: Any) -> None:
     """A job of a user, which has a profile in Berlin."""
-    make_profile(admin, tenant, user_id=user)
+    user_id = make_profile(admin, tenant, external_id=user)
     pool = make_pool(admin, tenant, date=day, timezone=BERLIN)
-    shard = make_shard(admin, tenant, [user], pool_id=pool)
-    values = {"status": "pending", "error_message": None, **columns, "user": user, "shard": shard, "tenant": tenant}
+    shard = make_shard(admin, tenant, [user_id], pool_id=pool)
+    values = {"status": "pending", "error_message": None, **columns, "user": user_id, "shard": shard, "tenant": tenant}
     admin.execute(
         """
         INSERT INTO matchmaking_jobs (date, timezone, user_id, status, error_message, tenant_id, shard_id)
@@ -277,13 +316,14 @@ def job(admin: Connection, tenant: UUID, user: UUID, day: date, **columns: Any) 
 
 
 def completed(admin: Connection, tenant: UUID, user: UUID, candidates: int = 3) -> list[UUID]:
-    """A user who is offered others today. Returns their ids, the best first."""
+    """A user who is offered others today. Returns their external ids, the best first."""
     day = local_date(BERLIN, datetime.now(UTC))
     job(admin, tenant, user, day)
-    found = [make_profile(admin, tenant) for _ in range(candidates)]
+    found = [uuid4() for _ in range(candidates)]
     told = []
     for rank, candidate in enumerate(found, 1):
-        values = {"date": day, "user": user, "candidate": candidate, "tenant": tenant, "id": uuid4(), "rank": rank}
+        ids = {"user": internal_id(tenant, user), "candidate": make_profile(admin, tenant, external_id=candidate)}
+        values = {**ids, "date": day, "tenant": tenant, "id": uuid4(), "rank": rank}
         admin.execute(OFFERED, values)
         told.append(
             {
@@ -294,7 +334,7 @@ def completed(admin: Connection, tenant: UUID, user: UUID, candidates: int = 3) 
                 "expiresAt": f"{day + timedelta(days=1)}T08:00:00.000Z",
             }
         )
-    admin.execute(MADE, [json.dumps(told), user])
+    admin.execute(MADE, [json.dumps(told), internal_id(tenant, user)])
     return found
 
 
@@ -321,8 +361,8 @@ def test_who_has_gone_is_inactive_or_blocked_by_either_is_withdrawn(
 ) -> None:
     gone, inactive, blocked, blocking, still, moved = completed(admin, acme, USER, 6)
     users("DELETE", "profile", user=gone)
-    admin.execute("UPDATE profile SET is_active = false WHERE user_id = %s", [inactive])
-    admin.execute("UPDATE profile SET timezone = 'Asia/Tokyo' WHERE user_id = %s", [moved])
+    admin.execute("UPDATE profile SET is_active = false WHERE external_id = %s", [inactive])
+    admin.execute("UPDATE profile SET timezone = 'Asia/Tokyo' WHERE external_id = %s", [moved])
     users("PUT", f"blocks/{blocked}")
     users("PUT", f"blocks/{USER}", user=blocking)
     users("PUT", f"blocks/{still}", user=moved)  # what others have between them is nothing to this user

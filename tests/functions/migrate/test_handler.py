@@ -38,7 +38,7 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
 
 
 def test_a_deployment_applies_what_is_missing_and_the_next_one_nothing(
-    postgres: Server, empty_database: str, monkeypatch: pytest.MonkeyPatch
+    postgres: Server, empty_database: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setenv("DATABASE_URL", postgres.url(empty_database))
     applied = handle(EVENT, None)["applied"]
@@ -46,6 +46,7 @@ def test_a_deployment_applies_what_is_missing_and_the_next_one_nothing(
         path.name for path in MIGRATIONS.glob("[0-9]*.sql") if ".rollback." not in path.name
     )
     assert handle(EVENT, None) == {"applied": []}
+    assert capsys.readouterr().out.count('"Deployments": [1.0]') == 2  # the grace period of alarms begins at each
     with psycopg.connect(postgres.url(empty_database, "counterfoil_worker")) as connection:
         assert connection.execute("SELECT count(*) FROM document").fetchone() == (0,)
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.settlement import fail_abandoned
+from counterfoil.delivery.settlement import fail_exhausted
 from counterfoil.delivery.store import Answer, Claim
 from counterfoil.errors import (
     ContextWindowError,
@@ -271,7 +271,7 @@ def test_a_message_that_is_failed_for_its_lost_worker_gives_its_turn_on(chat: Ch
     lost = Claim(Answer.EXHAUSTED, Message(work_id=session, revision=1, send_number=0), chat.tenant, 6, 9)
 
     with chat.database.delivery() as connection:  # as the archiver, which sees nothing that was said
-        sends = fail_abandoned(connection, KINDS["tasks"], lost, 6, "dead_letters", NOW)
+        sends = fail_exhausted(connection, KINDS["tasks"], lost, 6, "dead_letters", NOW)
 
     assert [send.message.work_id for send in sends] == [second]
 

@@ -26,7 +26,7 @@ SECRET = "My secret"
 def forget(chat: Chat, session: UUID, user: str | None = USER, tenant: UUID | None = None) -> None:
     def once() -> None:
         with chat.database.tenant(tenant or chat.tenant) as connection:
-            delete(connection, session, user, NOW)
+            delete(connection, session, user, NOW, by="ada")
 
     retry_conflicts(once)
 

@@ -2,6 +2,7 @@
 
 import { html } from "htm/preact";
 import { ask, LIVE_SECONDS, useAnswer } from "../api.js";
+import { shownJson } from "../letters/jsontext.js";
 import { Failure, Id, Notice, Pages, useTitle, Waiting, Who } from "../parts.js";
 import { go, usePlace } from "../place.js";
 import { tenantOf } from "../tenant.js";
@@ -119,6 +120,6 @@ function More({ entry }) {
     <summary>Hashes${Object.keys(detail).length > 0 && " and details"}</summary>
     <p>This entry <${Id} value=${entry.hash} /></p>
     ${entry.note_hash && html`<p>Its note <${Id} value=${entry.note_hash} /></p>`}
-    ${Object.keys(detail).length > 0 && html`<pre tabindex="0" role="region" aria-label="Details">${JSON.stringify(detail, null, 2)}</pre>`}
+    ${Object.keys(detail).length > 0 && html`<pre tabindex="0" role="region" aria-label="Details">${shownJson(detail, 2)}</pre>`}
   </details>`;
 }

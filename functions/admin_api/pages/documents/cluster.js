@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
 import { LIVE_SECONDS, useAnswer } from "../api.js";
+import { ClusterStatus } from "../clusters/status.js";
 import { DifferenceDialog, MergeDialog, SplitDialog } from "../reviews/decisions.js";
 import { Graph } from "./graph.js";
 import { PaperLink, paperOf, short, titleOf } from "./papers.js";
@@ -29,7 +30,7 @@ export function Cluster({ id }) {
   const [said, setSaid] = useState(null);
   useTitle("Cluster");
   const tenant = cluster?.tenant ?? place.query.get("tenant");
-  const back = html`<p><a href=${go.href("documents", { tenant })}>All documents</a></p>`;
+  const back = html`<p><a href=${go.href("clusters", { tenant })}>All clusters</a></p>`;
   if (!cluster) {
     return html`${back}<h1>Cluster</h1>
       ${error?.status === 404
@@ -48,7 +49,7 @@ export function Cluster({ id }) {
   };
   const { comparison } = cluster;
   return html`${back}
-    <h1>${comparison && html`<${Status} status=${comparison.outcome} /> `}Cluster ${short(cluster.id)}</h1>
+    <h1>${cluster.status && html`<${ClusterStatus} status=${cluster.status} /> `}Cluster ${short(cluster.id)}</h1>
     ${error && html`<${Failure} error=${error} again=${again} />`}
     ${said && html`<${Done}>${said}<//>`}
     <${Reasons} cluster=${cluster} />
@@ -62,13 +63,13 @@ export function Cluster({ id }) {
     ${asked?.what === "split" && html`<${SplitDialog} paper=${asked.paper} close=${close} again=${again} done=${done(`${titleOf(asked.paper)} was split off.`)} />`}
     ${asked?.what === "merge" && html`<${MergeDialog} paper=${asked.paper} close=${close} again=${again} done=${done(`${titleOf(asked.paper)} was merged.`)} />`}
     ${asked?.variance && html`<${DifferenceDialog} cluster=${cluster.id} variance=${asked.variance} word=${asked.what} close=${close} again=${again}
-      done=${done(asked.what === "accept" ? "The difference is accepted; the cluster is computed again." : "The difference is disputed; the cluster is computed again.")} />`}`;
+      done=${done(asked.what === "accept" ? "The difference is accepted. The cluster is being recomputed." : "The difference is disputed. The cluster is being recomputed.")} />`}`;
 }
 
 function Reasons({ cluster }) {
   const told = cluster.error
     ? [`It could not be computed: ${cluster.error}`]
-    : [...(cluster.comparison?.reasons ?? []), ...(cluster.is_being_computed ? ["It has changed, and is being computed."] : [])];
+    : [...(cluster.comparison?.reasons ?? []), ...(cluster.is_being_computed ? [cluster.comparison ? "It is being recomputed." : "It is being computed."] : [])];
   return html`<div class="reasons">
     ${told.map((sentence) => html`<p>${sentence}</p>`)}
     ${!told.length && html`<p>${cluster.comparison ? "There is nothing to be compared." : "It has not been computed."}</p>`}
@@ -128,7 +129,7 @@ function Papers({ cluster, cursor, ask }) {
         ${cluster.documents.map(
           (paper) => html`<tr key=${paper.id}>
             <td data-label="Document"><${PaperLink} paper=${paper} tenant=${cluster.tenant} /></td>
-            <td data-label="Seller">${paper.seller}</td>
+            <td data-label="Seller">${paper.seller}${paper.missing.length > 0 && html`<span class="unsure file-name">Not read: ${paper.missing.join(", ")}</span>`}</td>
             <td data-label="Date">${paper.date}</td>
             <td data-label="Total" class="count">${paper.total}</td>
             <td data-label="File" class="file-name">${paper.file}</td>
@@ -208,12 +209,12 @@ function Variances({ cluster, ask }) {
 
 function stateOf(variance) {
   if (variance.settled_by) {
-    return ["settled", variance.settled_by];
+    return [variance.decision ?? "settled", variance.settled_by];
   }
   if (variance.within_tolerance) {
     return ["tolerated", "Within tolerance."];
   }
-  return variance.awaits ? ["waiting", variance.awaits] : ["open", ""];
+  return variance.awaits ? ["waiting", variance.awaits] : [variance.decision ?? "open", ""];
 }
 
 function Variance({ variance, ask }) {
@@ -224,8 +225,8 @@ function Variance({ variance, ask }) {
     <p>${variance.sentence} ${more}</p>
     ${canBeSaid && may("operator") &&
     html`<p class="buttons">
-      ${state !== "settled" && html`<button type="button" onClick=${() => ask({ what: "accept", variance })}>Accept</button>`}
-      <button type="button" onClick=${() => ask({ what: "dispute", variance })}>Dispute</button>
+      ${!variance.settled_by && html`<button type="button" onClick=${() => ask({ what: "accept", variance })}>Accept</button>`}
+      ${variance.decision !== "disputed" && html`<button type="button" onClick=${() => ask({ what: "dispute", variance })}>Dispute</button>`}
     </p>`}
   </li>`;
 }

@@ -55,6 +55,11 @@ function Facts({ found, tenant }) {
     ["File", found.file],
     ["Document", html`<${Id} value=${found.id} />`],
   ];
+  if (source.kind === "mail") {
+    const results = [["SPF", source.spf], ["DKIM", source.dkim], ["DMARC", source.dmarc]];
+    const stated = results.filter(([, result]) => result).map(([name, result]) => `${name} ${result}`);
+    facts.splice(2, 0, ["Sender check", stated.join(", ") || "no verdict"]);
+  }
   if (found.seen_again) {
     facts.push(["Seen again", html`${number(found.seen_again)} times, last <${Time} at=${found.last_seen_at} />`]);
   }
@@ -74,6 +79,9 @@ function Facts({ found, tenant }) {
   }
   for (const letter of found.dead_letters) {
     facts.push(["Dead letter", html`<a href=${go.href(`dead-letters/${letter.job_id}`, { tenant })}>of ${letter.worker}</a> <${Status} status=${letter.status} />`]);
+  }
+  if (found.missing.length) {
+    facts.push(["Not read", html`<span class="unsure">${found.missing.join(", ")}</span>`]);
   }
   return html`<${FactList} facts=${facts} />`;
 }

@@ -7,7 +7,8 @@ import { ANY, Choice, Days, useTyped } from "../fields.js";
 import { KINDS, label, paperOf, titleOf } from "./papers.js";
 import { Failure, Notice, Pages, useTitle, Waiting } from "../parts.js";
 import { go, usePlace } from "../place.js";
-import { Furthest, HOW_FAR } from "./stages.js";
+import { ClusterStatus } from "../clusters/status.js";
+import { Furthest, HOW_FAR, isDone } from "./stages.js";
 import { tenantOf } from "../tenant.js";
 import { startOfDay, Time } from "../times.js";
 
@@ -101,13 +102,14 @@ function Rows({ wanted, data }) {
 }
 
 function Row({ one, tenant }) {
+  const path = one.dead_letter ? `dead-letters/${one.dead_letter}` : `documents/${one.id}`;
   return html`<tr>
-    <td data-label="Document"><a href=${go.href(`documents/${one.id}`, { tenant })}>${one.type ? titleOf(one) : one.file}</a>
+    <td data-label="Document"><a href=${go.href(path, { tenant })}>${one.type ? titleOf(one) : one.file}</a>
       ${one.type && html`<span class="quiet file-name">${one.file}</span>`}</td>
-    <td data-label="Seller">${one.seller}</td>
+    <td data-label="Seller">${one.seller}${one.missing.length > 0 && html`<span class="unsure file-name">Not read: ${one.missing.join(", ")}</span>`}</td>
     <td data-label="Date" class="when">${one.date}</td>
     <td data-label="Total" class="count">${one.total}</td>
-    <td data-label="State"><${Furthest} stages=${one.stages} /></td>
+    <td data-label="State">${one.cluster_status && isDone(one.stages) ? html`<${ClusterStatus} status=${one.cluster_status} />` : html`<${Furthest} stages=${one.stages} />`}</td>
     <td data-label="Belongs to" class="when">${one.cluster_id && html`<a href=${go.href(`clusters/${one.cluster_id}`, { tenant, document: one.id })}>its cluster</a>`}</td>
     <td data-label="Came in"><${Time} at=${one.received_at} /></td>
   </tr>`;

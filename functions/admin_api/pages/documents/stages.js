@@ -17,6 +17,9 @@ export function furthest(stages) {
   return stages.findLast((one) => one.state !== "none") ?? { stage: null, state: "pending", reason: null };
 }
 
+// Whether no stage up to matching is pending, in progress or failed.
+export const isDone = (stages) => !stages.some(({ stage, state }) => stage !== "output" && NEXT.includes(state));
+
 export function Furthest({ stages }) {
   const { stage, state } = furthest(stages);
   return html`<${Status} status=${state} />${stage && html` <span class="quiet">${NAMES[stage]}</span>`}`;
@@ -35,6 +38,7 @@ export function Stages({ stages }) {
 
 // What a list can be narrowed to, as the API calls it, and what it is called here.
 export const HOW_FAR = [
+  ["source:failed", "could not be taken in"],
   ["ingestion:pending", "waiting to be read"],
   ["ingestion:in-progress", "being read"],
   ["ingestion:failed", "could not be read"],

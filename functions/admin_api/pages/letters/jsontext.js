@@ -1,5 +1,11 @@
 // Finds what is wrong with text that is to be a JSON object, and where: browsers say it in different words, or nowhere.
 
+const DECEPTIVE = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+
+// JSON as text for people. Characters that change the direction of writing are escaped, as others in JSON are.
+export const shownJson = (value, indent) =>
+  JSON.stringify(value, null, indent).replace(DECEPTIVE, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
 const TOKEN =
   /[{}[\],:]|"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null/y;
 const SPACE = /[ \t\n\r]*/y;

@@ -83,7 +83,7 @@ function Facts({ letter }) {
     ["Worker", letter.worker],
     ["Tenant", letter.tenant],
     ["Letter", html`<${Id} value=${letter.job_id} />`],
-    ["Work", letter.work_id ? html`<${Id} value=${letter.work_id} />` : "its message named none"],
+    ["Work item", letter.work_id ? html`<${WorkItem} letter=${letter} />` : "none: the message could not be read"],
     ["Alike", html`<a href=${group}>Letters that died of the same</a>`],
   ];
   if (letter.resolved_at) {
@@ -93,6 +93,21 @@ function Facts({ letter }) {
     facts.push(["Note", resolution.notes]);
   }
   return html`<${FactList} facts=${facts} />`;
+}
+
+// Workers whose work items have a page in the console.
+const PAGES = {
+  ingestion: { path: "documents", name: "Document" },
+  matching: { path: "documents", name: "Document" },
+  tasks: { path: "tasks", name: "Task" },
+};
+
+function WorkItem({ letter }) {
+  const page = PAGES[letter.worker];
+  const id = html`<${Id} value=${letter.work_id} />`;
+  return page
+    ? html`<a href=${go.href(`${page.path}/${letter.work_id}`, { tenant: letter.tenant })}>${page.name}</a> ${id}`
+    : id;
 }
 
 const KNOWN = new Set(["type", "message", "timestamp", "context", "stack", "traceback"]);

@@ -8,7 +8,7 @@ import { ACTIONS, LetterDialog, mayChangeMany } from "./changes.js";
 import { ExportDialog } from "./export.js";
 import { ANY, Choice, Days, useTyped } from "../fields.js";
 import { Groups } from "./groups.js";
-import { useKeys } from "../keys.js";
+import { useKeys, useRowKeys } from "../keys.js";
 import { go, usePlace } from "../place.js";
 import { Done, Failure, Notice, Pages, Status, useTitle, Waiting } from "../parts.js";
 import { may, maySeeEveryTenant } from "../roles.js";
@@ -127,7 +127,7 @@ function Found({ wanted, answer, narrowed }) {
   const [chosen, setChosen] = useState(new Map());
   const [asked, setAsked] = useState(null); // { action, letter } of one, { action, letters } of those chosen, or of all
   const [said, setSaid] = useState(null);
-  const body = useRef(null);
+  const { body, focused } = useRowKeys("dead letter");
   const letters = data?.letters ?? [];
   const pending = may("operator") ? letters.filter((letter) => letter.status === "pending") : [];
   const many = mayChangeMany(wanted.tenant);
@@ -144,14 +144,7 @@ function Found({ wanted, answer, narrowed }) {
       }
       return after;
     });
-  const rows = () => [...(body.current?.rows ?? [])];
-  const at = () => rows().findIndex((row) => row.contains(document.activeElement));
-  const move = (by) => {
-    const list = rows();
-    const to = Math.min(list.length - 1, Math.max(0, at() === -1 ? 0 : at() + by));
-    list[to]?.querySelector("a").focus();
-  };
-  const here = () => pending.find((letter) => letter.job_id === letters[at()]?.job_id);
+  const here = () => pending.find((letter) => letter.job_id === letters[focused()]?.job_id);
   const begin = (action) => {
     const letter = here();
     if (chosen.size) {
@@ -161,9 +154,7 @@ function Found({ wanted, answer, narrowed }) {
     }
   };
   useKeys([
-    { key: "j", what: "Next letter", act: () => move(1) },
-    { key: "k", what: "Letter before", act: () => move(-1) },
-    { key: "Enter", what: "Open the letter that has the focus", act: null },
+    { key: "Enter", what: "Open the dead letter that has the focus", act: null },
     ...(many
       ? [{ key: "x", what: "Choose the letter, or not", act: () => here() && choose([here()], !chosen.has(here().job_id)) }]
       : []),
@@ -199,6 +190,7 @@ function Found({ wanted, answer, narrowed }) {
               ${choosable.length > 0 && html`<th scope="col"><span class="unseen">Chosen</span></th>`}
               <th scope="col">Died</th>
               <th scope="col">Error</th>
+              <th scope="col">File</th>
               <th scope="col">Type</th>
               <th scope="col" class="count">Attempts</th>
               <th scope="col">State</th>
@@ -249,6 +241,7 @@ function LetterRow({ letter, chosen, choose }) {
     </td>`}
     <td data-label="Died"><${Time} at=${letter.dlq_timestamp} /></td>
     <td data-label="Error"><a href=${href}>${error.message || error.type}</a> <span class="quiet">${error.type}</span></td>
+    <td data-label="File">${letter.file_name ?? ""}</td>
     <td data-label="Type">${letter.task_type}</td>
     <td data-label="Attempts" class="count">${number(letter.attempts)}</td>
     <td data-label="State"><${Status} status=${letter.status} /></td>

@@ -4,7 +4,7 @@ import { useRef } from "preact/hooks";
 import { html } from "htm/preact";
 import { ask, LIVE_SECONDS, useAnswer } from "../api.js";
 import { ANY, Choice, Days, useTyped } from "../fields.js";
-import { useKeys } from "../keys.js";
+import { useKeys, useRowKeys } from "../keys.js";
 import { Progress } from "./parts.js";
 import { Failure, Notice, Pages, Status, useTitle, Waiting } from "../parts.js";
 import { go, usePlace } from "../place.js";
@@ -69,17 +69,8 @@ function Filter({ wanted }) {
 }
 
 function Rows({ wanted, data }) {
-  const body = useRef(null);
-  const move = (by) => {
-    const rows = [...(body.current?.rows ?? [])];
-    const at = rows.findIndex((row) => row.contains(document.activeElement));
-    rows[Math.min(rows.length - 1, Math.max(0, at === -1 ? 0 : at + by))]?.querySelector("a").focus();
-  };
-  useKeys([
-    { key: "j", what: "Next line", act: () => move(1) },
-    { key: "k", what: "Line before", act: () => move(-1) },
-    { key: "Enter", what: "Open the line that has the focus", act: null },
-  ]);
+  const { body } = useRowKeys("pool");
+  useKeys([{ key: "Enter", what: "Open the pool that has the focus", act: null }]);
   if (!data.pools.length) {
     return isNarrowed(wanted) || wanted.cursor
       ? html`<${Notice} title="Nothing found">No offers are like that. Clear the search, or ask for other days.<//>`

@@ -1,11 +1,10 @@
 // Documents in doubt: what matching leaves to people, those that have waited longest first.
 
-import { useRef } from "preact/hooks";
 import { html } from "htm/preact";
 import { ask, LIVE_SECONDS, useAnswer } from "../api.js";
 import { Told } from "./decisions.js";
 import { ANY, Choice } from "../fields.js";
-import { useKeys } from "../keys.js";
+import { useRowKeys } from "../keys.js";
 import { KINDS, label, titleOf } from "../documents/papers.js";
 import { Failure, Notice, Pages, useTitle, Waiting } from "../parts.js";
 import { go, usePlace } from "../place.js";
@@ -62,20 +61,11 @@ function Filter({ wanted }) {
 }
 
 function Queue({ wanted, data }) {
-  const body = useRef(null);
-  const step = (by) => {
-    const links = [...(body.current?.querySelectorAll("a.row-link") ?? [])];
-    const at = links.indexOf(document.activeElement);
-    links[at < 0 ? (by > 0 ? 0 : links.length - 1) : Math.min(Math.max(at + by, 0), links.length - 1)]?.focus();
-  };
-  useKeys([
-    { key: "j", what: "Next document", act: () => step(1) },
-    { key: "k", what: "Previous document", act: () => step(-1) },
-  ]);
+  const { body } = useRowKeys("document");
   if (!data.reviews.length) {
     return html`<${Nothing} wanted=${wanted} />`;
   }
-  return html`<table class="rows" ref=${body}>
+  return html`<table class="rows">
       <thead>
         <tr>
           <th scope="col">Document</th>
@@ -86,7 +76,7 @@ function Queue({ wanted, data }) {
           <th scope="col">Since</th>
         </tr>
       </thead>
-      <tbody>${data.reviews.map((review) => html`<${Row} key=${review.id} review=${review} wanted=${wanted} />`)}</tbody>
+      <tbody ref=${body}>${data.reviews.map((review) => html`<${Row} key=${review.id} review=${review} wanted=${wanted} />`)}</tbody>
     </table>
     <${Pages}
       newest=${wanted.cursor && hrefOfQueue({ ...wanted, cursor: "" })}
@@ -97,7 +87,7 @@ function Queue({ wanted, data }) {
 
 function Row({ review, wanted }) {
   return html`<tr>
-    <td data-label="Document"><a class="row-link" href=${hrefOfQueue({ ...wanted, cursor: "" }, `reviews/${review.id}`)}
+    <td data-label="Document"><a href=${hrefOfQueue({ ...wanted, cursor: "" }, `reviews/${review.id}`)}
       >${titleOf(review.document)}</a></td>
     <td data-label="Seller">${review.document.seller}</td>
     <td data-label="Total" class="count">${review.document.total}</td>

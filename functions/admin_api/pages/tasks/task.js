@@ -55,9 +55,11 @@ function Facts({ task }) {
   if (task.ended_at) {
     facts.push(["Ended", html`<${Time} at=${task.ended_at} both=${true} />`]);
   }
-  if (task.idempotency_key) {
-    facts.push(["Key", html`<code>${task.idempotency_key}</code>`]);
+  if (task.dead_letter) {
+    const href = go.href(`dead-letters/${task.dead_letter}`, { tenant: task.tenant });
+    facts.push(["Dead letter", html`<a href=${href}>${task.status === "failed" ? "Why it failed, and what to do" : "How it failed before"}</a>`]);
   }
+  facts.push(["Key", html`<code>${task.idempotency_key}</code>`]);
   return html`<${FactList} facts=${facts} />`;
 }
 

@@ -16,7 +16,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from aws_lambda_powertools import Logger
@@ -152,7 +152,7 @@ class Breakers:
         """Breakers as the settings say. The longest guarded call is one of a language model."""
         return cls(
             database,
-            lambda: datetime.now(UTC),
+            database.clock,
             failures=settings.breaker_failures,
             open_seconds=settings.breaker_open_seconds,
             probe_seconds=settings.llm_total_timeout_seconds + 30,

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from math import inf
+from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 import psycopg
-from psycopg.abc import DumperKey
+from psycopg.abc import RV, DumperKey, PQGen
 from psycopg.adapt import Dumper, PyFormat
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
@@ -30,16 +33,23 @@ T = TypeVar("T")
 CONFLICT_TRIES = 3
 """How often a transaction that lost against another one runs in all, before its error leaves the process."""
 CONNECT_SECONDS = 10
+KEEPALIVE_SECONDS = 5
+"""Silence before TCP probes a peer, and between two probes."""
 LOCK_SECONDS = 10
 """Longest wait for a lock: shorter than any lease, so that a waiter fails while it still owns its work."""
 IDLE_SECONDS = 8
 """Longest pause inside a transaction. A frozen Lambda environment must not keep its locks from others for longer."""
 TRANSACTION_SECONDS = 60
-"""Longest transaction, but for a `lasting` one."""
+"""Longest transaction, unless its caller sets another bound."""
+SHORT_SECONDS = 6
+"""Longest transaction of a few rows that a whole batch waits for."""
+ANSWER_SECONDS = 2
+"""Grace for the server to end a transaction at its bound. After that the client closes the connection."""
 
 # A transaction and its settings, in one round trip: RDS Proxy refuses settings as options of the connection.
 _OPEN = SQL("""
-BEGIN; SELECT set_config({setting}, {value}, true), set_config('lock_timeout', {lock}, true),
+BEGIN; SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, set_config({setting}, {value}, true),
+       set_config('lock_timeout', {lock}, true),
        set_config('idle_in_transaction_session_timeout', {idle}, true),
        set_config('transaction_timeout', {whole}, true)""")
 BY_INDEX = """
@@ -121,6 +131,8 @@ class Opening(NamedTuple):
     value: str
     """Of `setting`, which says whose rows it sees."""
     lock_seconds: int
+    seconds: float
+    """Longest transaction."""
     durable: bool
     by_index: bool
 
@@ -133,7 +145,7 @@ def _statements(opening: Opening) -> bytes:
         value=opening.value,
         lock=f"{opening.lock_seconds}s",
         idle=f"{IDLE_SECONDS}s",
-        whole=f"{TRANSACTION_SECONDS}s",
+        whole=f"{opening.seconds}s",
     ).as_bytes()
     return composed + (_BY_INDEX if opening.by_index else b"") + (b"" if opening.durable else _NOT_DURABLE)
 
@@ -207,13 +219,61 @@ class _ListDumper(ListDumper):
 psycopg.adapters.register_dumper(list, _ListDumper)
 
 
+class BoundedConnection(psycopg.Connection[TupleRow]):
+    """A connection that stops waiting at its deadline, because a hung server enforces no bound."""
+
+    deadline = inf
+    """Time on the monotonic clock at which the connection is closed."""
+
+    def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
+        """Wait for the server as psycopg does, but not past the deadline.
+
+        Raises:
+            psycopg.OperationalError: the deadline has passed, and the connection is closed.
+        """
+        left = self.deadline - monotonic()
+        try:
+            return super().wait(gen, interval, left if timeout is None else min(timeout, left))
+        except psycopg.OperationalError:
+            if monotonic() >= self.deadline:
+                self.close()
+            raise
+
+
+class DatabaseClock:
+    """The server's clock: this process's clock, corrected at the start of each transaction.
+
+    Leases, due times and sends of all processes are compared with each other, so they use one clock.
+    """
+
+    def __init__(self, local: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        """`local` is the clock of this process. It is used as it is until the first transaction."""
+        self.local = local
+        self.is_set = False
+        self._ahead = timedelta()
+
+    def __call__(self) -> datetime:
+        """Return the time."""
+        return self.local() - self._ahead
+
+    def set(self, now: datetime, asked: datetime) -> None:
+        """Correct the clock by the server's time, if `now` was not read between `asked` and the local time.
+
+        So a slow answer does not make a clock wrong that was right.
+        """
+        self._ahead = min(max(self._ahead, asked - now), self.local() - now)
+        self.is_set = True
+
+
 class Database:
     """Transactions, each for one tenant or for delivery as such, on pooled connections."""
 
     def __init__(self, conninfo: str | Callable[[], str], *, max_connections: int = 4) -> None:
         """`conninfo` may be a function, called for each new connection: IAM tokens live 15 minutes."""
-        self._pool = ConnectionPool[Connection](
+        self.clock = DatabaseClock()
+        self._pool = ConnectionPool[BoundedConnection](
             conninfo,
+            connection_class=BoundedConnection,
             min_size=0,
             max_size=max_connections,
             timeout=CONNECT_SECONDS,
@@ -223,6 +283,9 @@ class Database:
                 "autocommit": True,  # a transaction is begun with its settings
                 "connect_timeout": CONNECT_SECONDS,
                 "tcp_user_timeout": CONNECT_SECONDS * 1000,
+                "keepalives_idle": KEEPALIVE_SECONDS,
+                "keepalives_interval": KEEPALIVE_SECONDS,
+                "keepalives_count": 3,
             },
             open=True,
             name="counterfoil",
@@ -241,21 +304,38 @@ class Database:
             raise InvalidSettingsError("No database: set DATABASE_URL, or DATABASE_HOST to sign in with IAM.")
         return cls(lambda: iam_conninfo(settings), max_connections=max_connections)
 
+    def now(self) -> datetime:
+        """Return the server's time. The first call opens a transaction if none has.
+
+        Raises:
+            DatabaseUnavailableError: the server's time is not known.
+        """
+        if not self.clock.is_set:
+            with self.delivery(seconds=SHORT_SECONDS):
+                pass
+        return self.clock()
+
     @contextmanager
-    def tenant(self, tenant_id: UUID, *, by_index: bool = False) -> Iterator[Connection]:
+    def tenant(self, tenant_id: UUID, *, by_index: bool = False, seconds: float | None = None) -> Iterator[Connection]:
         """One transaction that sees this tenant's rows alone; committed at the end, rolled back on any exception.
 
-        Where every statement of it is a walk along indexes (`BY_INDEX`), it is planned `by_index` alone.
+        Where every statement of it is a walk along indexes (`BY_INDEX`), it is planned `by_index` alone. After
+        `seconds` PostgreSQL ends it, and a little later the client does.
 
         Raises:
             ConflictError, DatabaseUnavailableError, CommitUnknownError, RejectedStatementError: mapped from psycopg.
         """
-        with self._transaction("counterfoil.tenant", str(tenant_id), by_index=by_index) as connection:
+        with self._transaction("counterfoil.tenant", str(tenant_id), by_index=by_index, seconds=seconds) as connection:
             yield connection
 
     @contextmanager
     def delivery(
-        self, *, lock_seconds: int = LOCK_SECONDS, durable: bool = True, by_index: bool = False
+        self,
+        *,
+        lock_seconds: int = LOCK_SECONDS,
+        durable: bool = True,
+        by_index: bool = False,
+        seconds: float | None = None,
     ) -> Iterator[Connection]:
         """One transaction as the delivery role: every tenant's life cycles, no content. As `tenant`.
 
@@ -263,7 +343,7 @@ class Database:
         once more.
         """
         with self._transaction(
-            "role", "counterfoil_delivery", lock_seconds, durable=durable, by_index=by_index
+            "role", "counterfoil_delivery", lock_seconds, durable=durable, by_index=by_index, seconds=seconds
         ) as connection:
             yield connection
 
@@ -276,9 +356,11 @@ class Database:
         *,
         durable: bool = True,
         by_index: bool = False,
+        seconds: float | None = None,
     ) -> Iterator[Connection]:
+        bound = TRANSACTION_SECONDS if seconds is None else seconds
         try:
-            connection = self._opened(Opening(setting, value, lock_seconds, durable, by_index))
+            connection = self._opened(Opening(setting, value, lock_seconds, bound, durable, by_index))
         except psycopg.Error as error:
             raise mapped(error) from error
         try:
@@ -302,15 +384,16 @@ class Database:
         finally:
             self._pool.putconn(connection)
 
-    def _opened(self, opening: Opening) -> Connection:
+    def _opened(self, opening: Opening) -> BoundedConnection:
         """A connection with a transaction begun.
 
         One that died in the pool, while the environment was frozen or the database away, is found by the transaction's
         first statement: nothing was done, so the next one is taken. No statement of its own asks whether it lives.
         """
-        dead = 0
+        dead, deadline = 0, monotonic() + opening.seconds + ANSWER_SECONDS
         while True:
-            connection = self._pool.getconn()
+            connection = self._pool.getconn(min(self._pool.timeout, deadline - monotonic()))
+            connection.deadline = deadline
             try:
                 self._begin(connection, opening)
             except BaseException as error:
@@ -324,7 +407,11 @@ class Database:
                 return connection
 
     def _begin(self, connection: Connection, opening: Opening) -> None:
-        connection.execute(_statements(opening), prepare=False)
+        asked = self.clock.local()
+        cursor = connection.execute(_statements(opening), prepare=False)
+        cursor.nextset()  # after the one of BEGIN
+        (microseconds, *_) = cursor.fetchall()[0]
+        self.clock.set(datetime.fromtimestamp(microseconds / 1_000_000, UTC), asked)
 
     @staticmethod
     def _roll_back(connection: Connection) -> None:
@@ -339,26 +426,16 @@ class Database:
 
 
 @contextmanager
-def keeper(database: Database) -> Iterator[Connection]:
+def keeper(database: Database, *, seconds: float | None = None) -> Iterator[Connection]:
     """One transaction as counterfoil_keeper itself, as which `database` is signed in to. Raises as `Database.tenant`.
+
+    After `seconds`, PostgreSQL ends it.
 
     The delivery role is not enough: workers may take it, and have no business with people's addresses, nor with what is
     past keeping.
     """
-    with database.delivery() as connection:
+    with database.delivery(seconds=seconds) as connection:
         connection.execute("SET LOCAL ROLE counterfoil_keeper")
-        yield connection
-
-
-@contextmanager
-def lasting(database: Database, tenant_id: UUID, seconds: int) -> Iterator[Connection]:
-    """As `Database.tenant`, for what may take up to so many seconds: then PostgreSQL ends it. Raises as that does."""
-    with database.tenant(tenant_id) as connection:
-        # A time-out that runs is not set anew: it is taken off first.
-        connection.execute(
-            "SELECT set_config('transaction_timeout', '0', true), set_config('transaction_timeout', %s, true)",
-            [f"{seconds}s"],
-        )
         yield connection
 
 

@@ -6,6 +6,7 @@ CounterfoilError
  │    ├── ConflictError             deadlock, serialization failure, lock time-out: first retried in process
  │    ├── ServiceUnavailableError   a call to a service was throttled, timed out or answered 5xx
  │    ├── InvalidAnswerError        a language model's answer is empty, not valid JSON, or fails its schema
+ │    ├── ParserError               the process that reads files did not start, was killed, or failed unexpectedly
  │    ├── NewerSchemaError          a message of a version that this code does not know yet: a deployment is under way
  │    └── CancelledError            the try was stopped at the deadline of its invocation
  ├── PermanentError                 no later try can cure it
@@ -29,6 +30,7 @@ policy says what that means.
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from traceback import walk_tb
 from typing import Any
 
 
@@ -68,6 +70,10 @@ class InvalidAnswerError(TransientError):
         super().__init__(message if preview is None else f"{message}: '{preview}'")
         self.unquoted = message
         """The message without the preview."""
+
+
+class ParserError(TransientError):
+    """The process that reads files did not start, was killed from outside, or failed unexpectedly."""
 
 
 class NewerSchemaError(TransientError):
@@ -146,6 +152,38 @@ class BreakerOpenError(DeferredError):
 
 class StaleClaimError(CounterfoilError):
     """A newer claim on the same work exists. Nothing may be written for this one."""
+
+
+_OURS = ("counterfoil.", "functions.")
+_MOST_FRAMES = 40
+"""Frames of a traceback, counted from its innermost end."""
+
+
+def own_frames(error: BaseException) -> str | None:
+    """Return the frames of Counterfoil's code in the traceback of an error and its causes.
+
+    One line per frame: module, line and function. It has no messages and local variables, because they can quote
+    documents. None without frames.
+    """
+    lines: list[str] = []
+    cause: BaseException | None = error
+    seen: set[int] = set()
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        frames = _frames(cause)
+        if frames:
+            lines = [*frames, type(cause).__name__, *(["", *lines] if lines else [])]
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return "\n".join(lines[-_MOST_FRAMES:]) or None
+
+
+def _frames(error: BaseException) -> list[str]:
+    found = []
+    for frame, line in walk_tb(error.__traceback__):
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.startswith(_OURS):
+            found.append(f"{module}:{line} in {frame.f_code.co_name}")
+    return found
 
 
 def sentence(error: BaseException, *, for_log: bool = False) -> str:

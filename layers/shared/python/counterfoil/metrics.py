@@ -65,6 +65,8 @@ class Metric(StrEnum):
     # By worker, by whoever settles its dead-letter queue.
     KEPT = "Kept"
     """Messages that could not be settled, and stay in the dead-letter queue for another try."""
+    RETURNED_UNATTEMPTED = "ReturnedUnattempted"
+    """Work items returned from the dead-letter queue without any attempt."""
 
     # By worker, each minute, by the watchdog from PostgreSQL and SQS.
     STUCK_IN_PROGRESS = "StuckInProgress"
@@ -72,15 +74,13 @@ class Metric(StrEnum):
     UNSENT_OUTBOX = "UnsentOutbox"
     """Messages due that nobody has sent for a while."""
     PENDING_WITHOUT_MESSAGE = "PendingWithoutMessage"
-    """Work whose message must be gone."""
+    """Due work whose message was resent, because it may be lost."""
     OLDEST_PENDING_SECONDS = "OldestPendingSeconds", MetricUnit.Seconds
     """How long the oldest work that is due has waited."""
     WAITING_FOR_RETRY = "WaitingForRetry"
     """Pending work that was tried before."""
     UNSETTLED_DEAD_LETTERS = "UnsettledDeadLetters"
     """Dead letters that nobody has decided about."""
-    DEAD_LETTERS_WRITTEN = "DeadLettersWritten"
-    """Dead letters of the last minute."""
     QUEUE_DEPTH = "QueueDepth"
     """Messages in the queue, those in flight and delayed ones among them."""
     RETRY_QUEUE_DEPTH = "RetryQueueDepth"
@@ -91,8 +91,18 @@ class Metric(StrEnum):
     """1 while a circuit breaker is not closed."""
 
     # By nothing, each minute, by the watchdog.
+    DEAD_LETTER_RATE = "DeadLetterRate", MetricUnit.CountPerSecond
+    """Dead letters per second of the last five minutes, of all workers."""
+    DEAD_LETTERS_PER_MINUTE = "DeadLettersPerMinute"
+    """Dead letters of the busiest of the last five minutes, of all workers."""
     DESTINATIONS_AWAY = "DestinationsAway"
     """Destinations of tenants whose circuit breaker is not closed."""
+
+    # By nothing, each minute, by the watchdog from S3.
+    UPLOADS_WITHOUT_EVENT = "UploadsWithoutEvent"
+    """Uploads and mail whose S3 event was lost. Each counts once, when its event can no longer arrive."""
+    UPLOAD_LISTING_SECONDS = "UploadListingSeconds", MetricUnit.Seconds
+    """Time since the last complete listing of the bucket began. A lost upload is found after this long at most."""
 
     # By nothing, each minute, by the watchdog: people whose offers of the day that it is where they are ...
     OFFERS_COMPLETED = "OffersCompleted"
@@ -103,6 +113,11 @@ class Metric(StrEnum):
     """... wait for a person."""
     OFFERS_LATE = "OffersLate"
     """... are to come, and were to be there by 10:00."""
+
+    OFFERS_INCOMPLETE_PERCENT = "OffersIncompletePercent", MetricUnit.Percent
+    """Share of people without offers an hour after their time, of the date and time zone where it is largest."""
+    OFFERS_USER_SECONDS = "OffersUserSeconds", MetricUnit.Seconds
+    """95th percentile of the time that a user's offers took, of the last 15 minutes."""
 
     # By nothing, each hour, by the watchdog.
     DUPLICATE_OFFERS = "DuplicateOffers"
@@ -123,6 +138,10 @@ class Metric(StrEnum):
     """Pools of offers that were pinned, or to which people who came late were added."""
     POOLS_LEFT = "PoolsLeft"
     """Those that could not be: they failed, or no time was left."""
+
+    # By nothing, by the migrations of a deployment.
+    DEPLOYMENTS = "Deployments"
+    """Deployments that migrated the database. Alarms about missing data have a grace period after one."""
 
     # By nothing.
     UNEMBEDDED = "Unembedded"

@@ -5,14 +5,14 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from math import floor
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 from counterfoil import aws
-from counterfoil.db import Database
+from counterfoil.db import SHORT_SECONDS, Database
 from counterfoil.errors import CounterfoilError, PermanentError
 from counterfoil.http import within
 from counterfoil.messages import Message
@@ -44,7 +44,7 @@ class Outbox:
         queue_urls: Mapping[str, str],
         retry_queue_urls: Mapping[str, str] = MappingProxyType({}),
         *,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] | None = None,
         random: Callable[[], float] = random.random,
     ) -> None:
         """`queue_urls`: the queue of each worker that this function may send to; others are left for the watchdog.
@@ -55,7 +55,7 @@ class Outbox:
         self._database = database
         self._queue_urls = queue_urls
         self._retry_queue_urls = retry_queue_urls
-        self._clock = clock
+        self._clock = clock or database.clock
         self.random = random
 
     def send(self, sends: Sequence[Send], *, trace: str | None = None, time_left: TimeLeft | None = None) -> int:
@@ -117,7 +117,7 @@ class Outbox:
         again = [send for send in owed if send.message.send_number > 0 and send.not_before <= now]
         if not again:
             return set()
-        with self._database.delivery() as connection:
+        with self._database.delivery(seconds=SHORT_SECONDS) as connection:
             ids = [send.message.work_id for send in again]
             tried = {id_ for (id_,) in connection.execute(KINDS[worker].sql(_TRIED), {"ids": ids})}
         return {send.id for send in again if send.message.work_id not in tried}
@@ -151,7 +151,7 @@ class Outbox:
         envelope = KINDS[worker].envelope
         if envelope is None or not owed:
             return whole | {send.id: send.message.model_dump_json() for send in owed}, []
-        with self._database.delivery() as connection:
+        with self._database.delivery(seconds=SHORT_SECONDS) as connection:
             ids = list({send.message.work_id for send in owed})
             found = dict(connection.execute(envelope.encode(), {"ids": ids}).fetchall())
         # What is found without a body is owed no more: another sender was quicker, and marks it.
@@ -181,7 +181,7 @@ class Outbox:
 
     def _mark_sent(self, ids: Sequence[UUID], now: datetime) -> None:
         if ids:
-            with self._database.delivery(durable=False) as connection:
+            with self._database.delivery(durable=False, seconds=SHORT_SECONDS) as connection:
                 connection.execute("UPDATE outbox SET sent_at = %s WHERE id = ANY(%s)", [now, list(ids)])
 
     def send_unsent(self, *, created_before: datetime, each: int = 1000, time_left: TimeLeft | None = None) -> int:

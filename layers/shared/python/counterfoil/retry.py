@@ -145,7 +145,7 @@ RetryPolicy = RedeliverPolicy | RequeuePolicy
 
 
 def _is_transient(error: BaseException, *, unknown_is_transient: bool) -> bool:
-    if isinstance(error, TransientError):
+    if isinstance(error, TransientError | TimeoutError | ConnectionError):
         return True
     return not isinstance(error, PermanentError) and unknown_is_transient
 

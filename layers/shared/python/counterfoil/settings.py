@@ -111,7 +111,10 @@ class Settings(BaseModel):
 
     lease_seconds: int = Field(default=120, ge=1, lt=300)
     heartbeat_seconds: float = Field(default=30, gt=0)
-    retry_max_attempts: int = Field(default=3, ge=1)
+    redelivery_max_attempts: int = Field(default=3, ge=1)
+    """Attempts of a document, in all."""
+    retry_max_attempts: int = Field(default=5, ge=0, le=20)
+    """Retries of a task that sets no limit itself."""
     retry_redeliver_delays_seconds: Annotated[
         tuple[Annotated[float, Field(ge=0, le=43_200)], ...], BeforeValidator(_from_json), Field(min_length=1)
     ] = (300, 1800)
@@ -127,6 +130,8 @@ class Settings(BaseModel):
     """The least that a received message is hidden for; longer than a lease."""
     watchdog_unsent_after_seconds: int = Field(default=60, ge=0)
     watchdog_resend_after_seconds: int = Field(default=900, ge=0)
+    watchdog_upload_after_seconds: int = Field(default=3600, ge=0)
+    """Age of an upload without a job at which its S3 event counts as lost."""
     dlq_retention_days: int = Field(default=30, ge=1)
     """Days that a dead letter is kept after it was settled. One that waits for a person is kept for ever."""
 
@@ -185,6 +190,8 @@ class Settings(BaseModel):
     """The same for tasks that are HTTP requests. The operators of every tenant may call these, and read the answers."""
     uploads_bucket: str | None = None
     """The bucket of uploads, of exports, and of large payloads of tasks."""
+    inventory_bucket: str | None = None
+    """The bucket of S3 Inventory, which the watchdog reads instead of listing the uploads bucket."""
 
     http_requests: bool = False
     """Whether tasks may be HTTP requests; they need the way that webhooks need, and go through the same guard."""
@@ -193,6 +200,10 @@ class Settings(BaseModel):
     numbers, one user may take four fifths."""
     changes_at_once: int = Field(default=100, ge=1)
     """How many it may make at once, after a pause."""
+    reads_per_second: float = Field(default=50, gt=0)
+    """Tokens for reads that a tenant gains per second. A read costs one per 100 ms: 50 are five invocations."""
+    reads_at_once: int = Field(default=200, ge=1)
+    """Tokens for reads that a tenant has after a pause."""
 
     slack: bool = False
     """Enables notifications by Slack, whose address is in the secret."""

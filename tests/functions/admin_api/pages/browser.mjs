@@ -23,6 +23,7 @@ export const browser = {
 };
 
 globalThis.sessionStorage = storage();
+globalThis.localStorage = storage();
 globalThis.addEventListener = () => {};
 // What a timer would do later, no test waits for.
 globalThis.setTimeout = () => 0;

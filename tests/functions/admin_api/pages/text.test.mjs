@@ -7,8 +7,14 @@ import "./browser.mjs";
 
 const { exactly } = await import(process.env.API_MODULE);
 const { around, diff } = await import(process.env.DIFF_MODULE);
-const { lineAt, placeOfField, wrongWith } = await import(process.env.JSON_MODULE);
+const { lineAt, placeOfField, shownJson, wrongWith } = await import(process.env.JSON_MODULE);
 const { logCommand, traceCommand } = await import(process.env.LOG_MODULE);
+
+test("direction control characters are escaped", () => {
+  const name = "invoice_\u202efdp.exe";
+  assert.equal(shownJson({ name }, 0), '{"name":"invoice_\\u202efdp.exe"}');
+  assert.deepEqual(JSON.parse(shownJson({ name, other: "\u2066ä\u2069" }, 2)), { name, other: "\u2066ä\u2069" });
+});
 
 test("the log of a try is told as a command that a shell leaves as it is", () => {
   const log = {

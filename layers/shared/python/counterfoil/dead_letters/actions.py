@@ -16,9 +16,9 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from counterfoil import audit
+from counterfoil.audit import Operation
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.dead_letters import audit
-from counterfoil.dead_letters.audit import Operation
 from counterfoil.dead_letters.entries import Status, transaction
 from counterfoil.delivery import letters
 from counterfoil.errors import RejectedRequestError

@@ -16,8 +16,9 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from counterfoil import audit
 from counterfoil.db import Connection
-from counterfoil.dead_letters import audit, bulk_selection, entries, search
+from counterfoil.dead_letters import bulk_selection, entries, search
 from counterfoil.dead_letters.actions import LONGEST_NOTE, VersionError
 from counterfoil.dead_letters.bulk_selection import Selection
 from counterfoil.dead_letters.entries import Entry

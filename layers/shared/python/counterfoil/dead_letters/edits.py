@@ -14,8 +14,8 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 from pydantic import JsonValue
 
+from counterfoil import audit
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.dead_letters import audit
 from counterfoil.dead_letters.actions import Done, Letter, VersionError, Wish, find, look_at
 from counterfoil.delivery import letters
 from counterfoil.errors import InvalidSettingsError, RejectedRequestError

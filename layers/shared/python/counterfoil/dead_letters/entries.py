@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from counterfoil.db import Connection, Database
+from counterfoil.documents.uploads import DECEPTIVE
 
 Status = Literal["pending", "retried", "resolved", "ignored"]
 STATUSES: tuple[Status, ...] = ("pending", "retried", "resolved", "ignored")
@@ -38,6 +39,8 @@ class Entry:
     resolved_by: str | None
     metadata: Mapping[str, Any]
     version: int
+    file_name: str | None
+    """Name of the file that the work item processed; None if it processed no file."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,19 @@ def about(statement: str, tenant_id: UUID | None) -> bytes:
     return (statement.replace("= %(tenant)s", "IS NULL") if tenant_id is None else statement).encode()
 
 
-_COLUMNS = ", ".join(Entry.__dataclass_fields__)
-_ALL_COLUMNS = ", ".join(Details.__dataclass_fields__)
+# Deceptive characters as escapes of PostgreSQL's regular expressions, whose texts hold no NUL.
+_DECEPTIVE = "".join(one if one == "-" else f"\\u{max(1, ord(one)):04x}" for one in DECEPTIVE)
+_FILE_NAME = "coalesce(payload #>> '{file,file_name}', regexp_replace(payload #>> '{file,key}', '^.*/', ''))"
+_EXPRESSIONS = {"file_name": f"regexp_replace({_FILE_NAME}, '[{_DECEPTIVE}]', '\N{REPLACEMENT CHARACTER}', 'g')"}
+
+
+def _select_list(form: type[Entry]) -> str:
+    return ", ".join(_EXPRESSIONS.get(name, name) for name in form.__dataclass_fields__)
+
+
+_COLUMNS = _select_list(Entry)
+ALL_COLUMNS = _select_list(Details)
+"""Select list of `Details`."""
 
 # Each condition stands in the statement only where it is wanted, so that each form has a plan of its own index.
 CONDITIONS = {
@@ -265,7 +279,7 @@ def owners(connection: Connection, job_ids: Sequence[UUID]) -> list[tuple[UUID |
     return connection.execute(_OWNERS, [list(job_ids)]).fetchall()
 
 
-_SHOW = f"SELECT {_ALL_COLUMNS} FROM dead_letter WHERE job_id = %s AND purged_at IS NULL"  # noqa: S608
+_SHOW = f"SELECT {ALL_COLUMNS} FROM dead_letter WHERE job_id = %s AND purged_at IS NULL"  # noqa: S608
 
 
 def show(connection: Connection, job_id: UUID) -> Details | None:

@@ -25,8 +25,8 @@ from uuid import UUID
 
 from counterfoil.db import Connection
 from counterfoil.dead_letters import entries, search
-from counterfoil.dead_letters.entries import Details, Place, Wanted
-from counterfoil.dead_letters.redaction import redact
+from counterfoil.dead_letters.entries import ALL_COLUMNS, Details, Place, Wanted
+from counterfoil.dead_letters.redaction import redact, without_traceback
 from counterfoil.documents.output.payload import cell
 
 Format = Literal["csv", "json"]
@@ -36,13 +36,24 @@ MEDIA_TYPES: Mapping[Format, str] = {"csv": "text/csv; charset=utf-8; header=pre
 FIELDS = (
     *("job_id", "task_type", "payload", "metadata", "dlq_reason", "dlq_timestamp", "status", "resolution"),
     *("resolved_at", "resolved_by", "worker", "tenant", "fingerprint", "attempts", "lineage", "work_id", "revision"),
-    *("version", "redacted"),
+    *("version", "file_name", "redacted"),
 )
 COLUMNS = (
     *("job_id", "task_type", "payload", "metadata.created_at", "metadata.retry_count", "metadata.max_retry"),
     *(f"metadata.last_error.{name}" for name in ("type", "message", "timestamp", "context")),
     *("dlq_reason", "dlq_timestamp", "status", "resolution.action", "resolution.notes", "resolved_at", "resolved_by"),
-    *("worker", "tenant", "fingerprint", "attempts", "lineage", "work_id", "revision", "version", "redacted"),
+    *(
+        "worker",
+        "tenant",
+        "fingerprint",
+        "attempts",
+        "lineage",
+        "work_id",
+        "revision",
+        "version",
+        "file_name",
+        "redacted",
+    ),
 )
 PAGE = 500
 """Letters whose places are read at once."""
@@ -101,9 +112,8 @@ _SIZES = """
 SELECT job_id, octet_length(payload::text) + octet_length(metadata::text) + octet_length(lineage::text)
 FROM dead_letter WHERE job_id = ANY(%s)
 """
-_COLUMNS = ", ".join(Details.__dataclass_fields__)
 _WHOLE = f"""
-SELECT {_COLUMNS} FROM dead_letter WHERE job_id = ANY(%(ids)s) AND tenant_id = %(tenant)s AND purged_at IS NULL
+SELECT {ALL_COLUMNS} FROM dead_letter WHERE job_id = ANY(%(ids)s) AND tenant_id = %(tenant)s AND purged_at IS NULL
 ORDER BY dlq_timestamp DESC, job_id DESC
 """  # noqa: S608  # the columns of the dataclass
 
@@ -156,7 +166,7 @@ def _portions(found: Sequence[Place], sizes: Mapping[UUID, int]) -> Iterator[Seq
 
 # -- telling ---------------------------------------------------------------------------------------------------------
 
-_FROM_OUTSIDE = ("payload", "metadata", "resolution", "lineage")
+_FROM_OUTSIDE = ("payload", "metadata", "resolution", "lineage", "file_name")
 """What of a letter may hold secrets: notes may, too."""
 
 
@@ -176,7 +186,7 @@ def encoded(letters: Iterable[Details], tenant: str, format_: Format, *, hides: 
 def _told(letter: Details, tenant: str, *, hides: bool) -> dict[str, Any]:
     whole = {name: _plain(value) for name, value in vars(letter).items()} | {"tenant": tenant, "redacted": []}
     if hides:
-        hidden = redact({name: whole[name] for name in _FROM_OUTSIDE})
+        hidden = redact(without_traceback({name: whole[name] for name in _FROM_OUTSIDE}))
         whole |= {**hidden.value, "redacted": hidden.pointers}
     return {name: whole[name] for name in FIELDS}
 

@@ -12,10 +12,9 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from counterfoil import aws
+from counterfoil import audit, aws
+from counterfoil.audit import Operation
 from counterfoil.db import Connection
-from counterfoil.dead_letters import audit
-from counterfoil.dead_letters.audit import Operation
 from counterfoil.dead_letters.entries import Place
 from counterfoil.dead_letters.export import ENDINGS, MEDIA_TYPES, Format, Selection
 from counterfoil.errors import RejectedRequestError

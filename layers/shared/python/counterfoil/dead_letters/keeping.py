@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
+from counterfoil import audit
+from counterfoil.audit import Operation
 from counterfoil.db import Connection
-from counterfoil.dead_letters import audit
 from counterfoil.dead_letters.actions import VersionError
-from counterfoil.dead_letters.audit import Operation
 
 Settled = Literal["retried", "resolved", "ignored"]
 SETTLED: tuple[Settled, ...] = ("retried", "resolved", "ignored")

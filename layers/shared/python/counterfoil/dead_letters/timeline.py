@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
+from uuid import UUID
 
 from counterfoil.db import Connection
 from counterfoil.dead_letters.entries import Details
@@ -42,26 +43,33 @@ class Event:
     """What the audit trail says of it: ids and short words."""
 
 
-_TRIES = """
-SELECT revision, number, began_at, ended_at, outcome, error_type, error, next_attempt_at, trace_id FROM work_attempt
-WHERE work_id = %s AND worker = %s ORDER BY ended_at DESC, id DESC LIMIT %s
-"""
+_ATTEMPT = "revision, number, began_at, ended_at, outcome, error_type, error, next_attempt_at, trace_id"
+_ATTEMPTS = f"""
+SELECT {_ATTEMPT} FROM work_attempt
+WHERE work_id = %(work)s AND worker = %(worker)s ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
+"""  # noqa: S608  # names alone
+_UNASSIGNED_ATTEMPTS = f"SELECT {_ATTEMPT} FROM unassigned_attempts(%(worker)s, %(work)s, %(limit)s)"  # noqa: S608
 _TRAIL = """
 SELECT action, actor, detail, recorded_at FROM dead_letter_audit
 WHERE job_id = %s ORDER BY recorded_at DESC, id DESC LIMIT %s
 """
 
 
-def of(connection: Connection, letter: Details, *, limit: int) -> list[Event]:
-    """What happened, the first of it first; of tries, deaths and entries of the audit trail the last `limit` each."""
-    found = [*_tries(connection, letter, limit), *_deaths_and_changes(connection, letter, limit)]
+def of(connection: Connection, tenant_id: UUID | None, letter: Details, *, limit: int) -> list[Event]:
+    """Return the events of a dead letter, oldest first.
+
+    Of attempts, failures and audit entries, it returns the newest `limit` each.
+    """
+    found = [*_attempts(connection, tenant_id, letter, limit), *_deaths_and_changes(connection, letter, limit)]
     return sorted(found, key=lambda event: (event.at, _ORDER.index(event.kind)))
 
 
-def _tries(connection: Connection, letter: Details, limit: int) -> Iterator[Event]:
+def _attempts(connection: Connection, tenant_id: UUID | None, letter: Details, limit: int) -> Iterator[Event]:
     if letter.work_id is None:
         return
-    rows = connection.execute(_TRIES, [letter.work_id, letter.worker, limit]).fetchall()
+    statement = _UNASSIGNED_ATTEMPTS if tenant_id is None else _ATTEMPTS
+    values = {"work": letter.work_id, "worker": letter.worker, "limit": limit}
+    rows = connection.execute(statement.encode(), values).fetchall()
     for revision, number, began_at, ended_at, outcome, error_type, error, again_at, trace in reversed(rows):
         said = None if error is None and error_type is None else {"type": error_type, "message": error}
         yield Event(ended_at, "try", outcome, letter.worker, said, revision, number, began_at, again_at, trace)

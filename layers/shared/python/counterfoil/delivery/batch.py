@@ -25,6 +25,7 @@ from counterfoil.errors import (
     CancelledError,
     ConflictError,
     CounterfoilError,
+    DatabaseUnavailableError,
     DeferredError,
     NewerSchemaError,
     PermanentError,
@@ -328,8 +329,7 @@ class Batch(BatchProcessor):
         self._park(records, wait=self._consumer.policy.wait(1) if self.starved else timedelta())
 
     def _park(self, records: Sequence[Received], *, wait: timedelta) -> None:
-        due = self._consumer.clock() + wait
-        for answers in self._ask(records, lambda wanted: self._consumer.claims.park(wanted, due)):
+        for answers in self._ask(records, lambda wanted: self._consumer.claims.park(wanted, wait)):
             for record, claim in answers:
                 self._conclude(record, PARKED if claim is None else self._answered(record, claim))
 
@@ -389,11 +389,22 @@ class Batch(BatchProcessor):
 
     def _run_alone(self, one: Try) -> None:
         try:
-            outcome = self.handler(one.attempt)
+            outcome = self._run(one.attempt)
         except BaseException:  # noqa: BLE001  # a SystemExit in one record must not take its neighbours along
             self.failure_handler(one, sys.exc_info())
         else:
             self.success_handler(one, outcome)
+
+    def _run(self, attempt: Attempt) -> Outcome:
+        """Run the work. It runs once more if PostgreSQL was unavailable, because a fresh connection may do."""
+        try:
+            return self.handler(attempt)  # type: ignore[no-any-return]  # Powertools does not type it
+        except DatabaseUnavailableError as error:
+            attempt.check()
+            if attempt.time_left() <= 0:
+                raise
+            logger.info("run again", work_id=str(attempt.work_id), error=sentence(error))
+        return self.handler(attempt)  # type: ignore[no-any-return]  # Powertools does not type it
 
     def _ending(self, one: Try, end: Callable[[], Any]) -> None:
         """Let a try come to its end, and give its permit back whatever happens."""

@@ -1,9 +1,10 @@
 """Claims: who may work on what. Asked for sets of messages, each set in one transaction of the delivery role."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 
-from counterfoil.db import CommitUnknownError, Connection, Database, retry_conflicts
+from counterfoil.db import SHORT_SECONDS, CommitUnknownError, Connection, Database, retry_conflicts
 from counterfoil.delivery import store
 from counterfoil.delivery.store import Answer, Claim
 from counterfoil.messages import Intake, Message
@@ -47,7 +48,7 @@ class Claims:
         claims: dict[Message, Claim] = {}
 
         def once() -> None:
-            with self._database.delivery(lock_seconds=LOCK_SECONDS, by_index=True) as connection:
+            with self._transaction(by_index=True) as connection:
                 now = self._register(connection, wanted.values())
                 claims.update(
                     store.claim(
@@ -65,7 +66,7 @@ class Claims:
             retry_conflicts(once)
         except CommitUnknownError:
             # The tokens were read before the commit: a row that has ours was claimed by it.
-            with self._database.delivery() as connection:
+            with self._transaction() as connection:
                 for message, claim in claims.items():
                     if claim.answer is Answer.MINE and not store.holds(
                         connection, self._kind, message.work_id, claim.token
@@ -73,8 +74,8 @@ class Claims:
                         raise
         return claims
 
-    def park(self, wanted: Mapping[Message, Intake], due: datetime) -> dict[Message, Claim | None]:
-        """Put works that nobody holds behind new messages: early ones due at their time, others at `due`.
+    def park(self, wanted: Mapping[Message, Intake], wait: timedelta) -> dict[Message, Claim | None]:
+        """Put unclaimed work behind new messages: early ones due at their time, others after `wait`.
 
         Looking and parking are one transaction, or a twin of the message could claim the work in between and lose its
         message to our acknowledgement. Returns None for what was parked, else what a claim would be told. Work that was
@@ -86,8 +87,9 @@ class Claims:
 
         def once() -> list[Send]:
             sends: list[Send] = []
-            with self._database.delivery(lock_seconds=LOCK_SECONDS) as connection:
+            with self._transaction() as connection:
                 now = self._register(connection, wanted.values())
+                due = now + wait
                 for message, claim in self._look(connection, list(wanted), now).items():
                     is_parked = claim.answer in PARKABLE and message.send_number < MAX_SENDS
                     answers[message] = None if is_parked else claim
@@ -104,7 +106,7 @@ class Claims:
         """Owe a message of its own to each work that one message names. Raises as `claim`."""
 
         def once() -> list[Send]:
-            with self._database.delivery(lock_seconds=LOCK_SECONDS) as connection:
+            with self._transaction() as connection:
                 now = self._register(connection, [intake])
                 looked_up = self._look(connection, intake.messages, now)
                 rows = [
@@ -115,6 +117,9 @@ class Claims:
                 return owe(connection, self._kind, rows, now, now)
 
         self._outbox.send(retry_conflicts(once))
+
+    def _transaction(self, *, by_index: bool = False) -> AbstractContextManager[Connection]:
+        return self._database.delivery(lock_seconds=LOCK_SECONDS, by_index=by_index, seconds=SHORT_SECONDS)
 
     def _register(self, connection: Connection, intakes: Iterable[Intake]) -> datetime:
         """Insert work that messages bring along, in the order that claims lock in. Returns the time after all waits."""

@@ -1,7 +1,7 @@
 """The consumer of one worker's queues: everything about it that outlives an invocation."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from aws_lambda_powertools import Logger
@@ -39,7 +39,7 @@ class Consumer:
         outbox: Outbox,
         visibility: Visibility,
         read: Callable[[str], Intake] = read_message,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] | None = None,
         concurrency: Concurrency | None = None,
     ) -> None:
         """`work` does attempts; `read` says what a body names, where messages are not just names of work."""
@@ -49,7 +49,7 @@ class Consumer:
         self.work = work.alone if isinstance(work, Works) else work
         self.together = work.together if isinstance(work, Works) else None
         self.read = read
-        self.clock = clock
+        self.clock = clock = clock or database.clock
         self.database = database
         self.visibility = visibility
         self.concurrency = concurrency or Threads()

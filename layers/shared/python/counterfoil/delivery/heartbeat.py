@@ -8,7 +8,7 @@ from uuid import UUID
 
 from aws_lambda_powertools import Logger
 
-from counterfoil.db import Database
+from counterfoil.db import SHORT_SECONDS, Database
 from counterfoil.delivery import store
 from counterfoil.delivery.attempt import Attempt
 from counterfoil.delivery.concurrency import Concurrency
@@ -110,7 +110,7 @@ class Heartbeat:
             return
         tokens = {work_id: attempt.token for work_id, attempt in by_work.items()}
         try:
-            with self._database.delivery() as connection:
+            with self._database.delivery(seconds=SHORT_SECONDS) as connection:
                 lost = store.renew(connection, self._kind, tokens, self._clock() + self._lease)
         except CounterfoilError as error:
             logger.warning("Leases were not renewed: %s", error)

@@ -41,6 +41,8 @@ class Failure:
     """Who writes it down: the worker itself, or dead_letters."""
     told: str | None = None
     """The error as it may leave the tenant, where that is less than `error`: it quotes no answer of a model."""
+    traceback: str | None = None
+    """Frames of Counterfoil's code (`errors.own_frames`), for admins."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ def write_dead_letter(connection: Connection, letter: DeadLetter, now: datetime)
     person may have settled it meanwhile.
     """
     failure = letter.failure
+    context = {"worker": letter.worker, "attempt": letter.attempts}
     metadata = {
         "created_at": letter.created_at.isoformat(),
         "retry_count": max(letter.attempts - 1, 0),
@@ -115,7 +118,7 @@ def write_dead_letter(connection: Connection, letter: DeadLetter, now: datetime)
             "type": failure.error_type,
             "message": failure.error,
             "timestamp": now.isoformat(),
-            "context": {"worker": letter.worker, "attempt": letter.attempts},
+            "context": context | ({"traceback": failure.traceback} if failure.traceback else {}),
         },
     }
     written = connection.execute(

@@ -7,14 +7,14 @@ from counterfoil.settings import Settings
 def redeliver(settings: Settings) -> RedeliverPolicy:
     """The same message again."""
     return RedeliverPolicy(
-        settings.retry_redeliver_delays_seconds, settings.retry_max_attempts, settings.retry_jitter_max_seconds
+        settings.retry_redeliver_delays_seconds, settings.redelivery_max_attempts, settings.retry_jitter_max_seconds
     )
 
 
 def requeue(settings: Settings, worker: str) -> RequeuePolicy:
     """A new message on the queue for retries of `worker`.
 
-    How many there may be, its work says for itself, unless the worker's row names each wait: then one after each.
+    A task may set its own limit. A worker's row that names each wait has one retry after each.
     """
     waits = settings.retry_waits.get(worker)
     if waits is not None:
@@ -29,5 +29,6 @@ def requeue(settings: Settings, worker: str) -> RequeuePolicy:
         factor=settings.retry_exponential_base,
         jitter=settings.retry_jitter_max_seconds,
         cap=settings.retry_max_delay_seconds,
+        max_attempts=settings.retry_max_attempts + 1,
         delays=settings.retry_redeliver_delays_seconds,
     )

@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 from uuid import UUID, uuid5
 
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from counterfoil.db import CommitUnknownError, Connection, Database, retry_conflicts
+from counterfoil.db import SHORT_SECONDS, CommitUnknownError, Connection, Database, retry_conflicts
 from counterfoil.delivery import store
 from counterfoil.delivery.attempt import Outcome, Settled, Skip
 from counterfoil.delivery.letters import DeadLetter, Failure, audit, without_payload, write_dead_letter
@@ -21,6 +22,7 @@ from counterfoil.errors import (
     DatabaseUnavailableError,
     DeferredError,
     StaleClaimError,
+    own_frames,
     sentence,
 )
 from counterfoil.messages import Message
@@ -30,6 +32,8 @@ from counterfoil.work import JOB_NAMESPACE, Kind, Send, wake
 
 LONGEST_ERROR = 2000
 """Characters of an error that are kept."""
+ATTEMPTS_EXHAUSTED = "AttemptsExhausted"
+"""Error type of pending work whose settled attempts reach a limit that was lowered."""
 
 logger = Logger()
 
@@ -205,6 +209,7 @@ class Settlement:
             self._most(claim),
             self._kind.worker,
             told=sentence(error, for_log=True)[:LONGEST_ERROR],
+            traceback=own_frames(error),
         )
         return store.fail(connection, self._kind, claim, failure, now)
 
@@ -241,18 +246,18 @@ class Settlement:
         store.note(connection, self._kind, claim, ended)
 
     def exhausted(self, record: Received, claim: Claim) -> Verdict:
-        """The last try was killed before it could settle: settle for it."""
+        """Fail work without attempts left, because the last one was lost or the limit was lowered."""
         now = self._clock()
 
         def settle(connection: Connection) -> list[Send]:
-            return fail_abandoned(connection, self._kind, claim, self._most(claim), self._kind.worker, now)
+            return fail_exhausted(connection, self._kind, claim, self._most(claim), self._kind.worker, now)
 
         try:
-            self._transact(record, claim, settle)
+            self._transact(record, claim, settle, seconds=SHORT_SECONDS)
         except CounterfoilError as unsettled:
             return self._unsettled(record, unsettled)
-        told = "The worker was lost during the last attempt"
-        return Verdict("failed", acknowledged=True, error=told, error_type=WORKER_LOST)
+        error_type, error = _exhausted(claim, self._most(claim))
+        return Verdict("failed", acknowledged=True, error=error, error_type=error_type)
 
     def circled(self, record: Received, claim: Claim) -> Verdict:
         """Work that nobody holds, looked at and put off as often as it may be: no further message is sent for it."""
@@ -268,22 +273,30 @@ class Settlement:
             return store.fail(connection, self._kind, taken, failure, now)
 
         try:
-            self._transact(record, claim, settle)
+            self._transact(record, claim, settle, seconds=SHORT_SECONDS)
         except CounterfoilError as unsettled:
             return self._unsettled(record, unsettled)
         return Verdict("failed", acknowledged=True, error=str(error), error_type=CirclingError.__name__)
 
     def unknown(self, record: Received, message: Message, queue: str) -> Verdict:
-        """The message names no work that exists: recorded, and over."""
+        """Record a message without work. If the work exists and its row is older, enqueue its current message."""
         now = self._clock()
+        detail = {"queue": queue, "message_id": record.message_id, **message.named}
+        sends: list[Send] = []
+
+        def settle() -> None:
+            with self._database.delivery(seconds=SHORT_SECONDS) as connection:
+                sends[:] = enqueued_current(connection, self._kind, message, self._kind.worker, detail, now)
+                if not sends:
+                    job_id = self._kind.job_id(message.work_id)
+                    audit(connection, job_id, None, "unknown-work", self._kind.worker, detail, now)
+
         try:
-            with self._database.delivery() as connection:
-                job_id = self._kind.job_id(message.work_id)
-                detail = {"queue": queue, "message_id": record.message_id, **message.named}
-                audit(connection, job_id, None, "unknown-work", self._kind.worker, detail, now)
+            retry_conflicts(settle)
         except CounterfoilError as away:
             return self.away(record, away)
-        return Verdict("unknown", acknowledged=True)
+        self._outbox.send(sends, trace=record.trace)
+        return Verdict("ahead" if sends else "unknown", acknowledged=True)
 
     def unreadable(self, record: Received, error: BaseException, queue: str) -> Verdict:
         """The message cannot be read, or what it names cannot be asked for: a dead letter with its body."""
@@ -292,7 +305,7 @@ class Settlement:
         body = record.record.body if record.intake is None else without_payload(self._kind, record.record.body)
         letter = unreadable_letter(record.record, error, body=body, worker=worker, queue=queue, actor=worker)
         try:
-            with self._database.delivery() as connection:
+            with self._database.delivery(seconds=SHORT_SECONDS) as connection:
                 write_dead_letter(connection, letter, now)
         except CounterfoilError as away:
             return self.away(record, away)
@@ -323,11 +336,15 @@ class Settlement:
         transaction: Callable[[Connection], Sequence[Send]],
         *,
         by_index: bool = False,
+        seconds: float | None = None,
     ) -> None:
         database, tenant_id = self._database, claim.tenant_id
 
         def once() -> Sequence[Send]:
-            opened = database.delivery() if tenant_id is None else database.tenant(tenant_id, by_index=by_index)
+            if tenant_id is None:
+                opened = database.delivery(seconds=seconds)
+            else:
+                opened = database.tenant(tenant_id, by_index=by_index, seconds=seconds)
             with opened as connection:
                 return transaction(connection)
 
@@ -342,21 +359,43 @@ class Settlement:
         return not running
 
 
-def fail_abandoned(  # what failed, by which bound, and who says so
+def fail_exhausted(
     connection: Connection, kind: Kind, claim: Claim, max_attempts: int, actor: str, now: datetime
 ) -> list[Send]:
-    """Fail work whose last try ended without settling. Returns the messages that are owed now.
+    """Fail work without attempts left. Returns the messages to send.
 
     Raises:
-        StaleClaimError: somebody else has it.
+        StaleClaimError: a newer claim exists.
     """
     taken, last_error = store.take_abandoned(connection, kind, claim, now)
-    told = f"The worker ended during attempt {claim.attempts} of {max_attempts} without settling it"
-    error = f"{told}; the error before that: {last_error}" if last_error else told
-    failure = Failure("max_retries_exceeded", WORKER_LOST, error[:LONGEST_ERROR], max_attempts, actor, told=told)
+    error_type, told = _exhausted(taken, max_attempts)
+    error = f"{told}; the last error: {last_error}" if last_error else told
+    failure = Failure("max_retries_exceeded", error_type, error[:LONGEST_ERROR], max_attempts, actor, told=told)
     if taken.unsettled_since is not None:
-        store.note(connection, kind, taken, Ended("failed", taken.unsettled_since, now, failure.error_type, told))
+        store.note(connection, kind, taken, Ended("failed", taken.unsettled_since, now, error_type, told))
     return store.fail(connection, kind, taken, failure, now)
+
+
+def _exhausted(claim: Claim, max_attempts: int) -> tuple[str, str]:
+    """Error type and message of work without attempts left."""
+    if claim.unsettled_since is not None:
+        return WORKER_LOST, f"The worker ended during attempt {claim.attempts} of {max_attempts} without settling it"
+    told = f"{claim.attempts} attempts have failed, and the limit was lowered to {max_attempts} before the next one"
+    return ATTEMPTS_EXHAUSTED, told
+
+
+def enqueued_current(  # which message, whose finding, and what the audit trail keeps of it
+    connection: Connection, kind: Kind, message: Message, actor: str, detail: dict[str, Any], now: datetime
+) -> list[Send]:
+    """Enqueue the current message of work whose row is older than `message`, with an audit entry.
+
+    Empty if there is no such row.
+    """
+    send = store.enqueue_current(connection, kind, message, now)
+    if send is None:
+        return []
+    audit(connection, kind.job_id(message.work_id), send.tenant_id, "enqueued-current", actor, detail, now)
+    return [send]
 
 
 def _circling(last: str) -> CirclingError:
@@ -381,7 +420,9 @@ def unreadable_letter(  # a message, what is wrong with it, and who found out wh
         message=None,
         payload={"body": body if readable else raw.hex(), "encoding": "text" if readable else "hex"},
         attempts=0,
-        failure=Failure("non_retriable_error", type(error).__name__, sentence(error), 0, actor),
+        failure=Failure(
+            "non_retriable_error", type(error).__name__, sentence(error), 0, actor, traceback=own_frames(error)
+        ),
         created_at=datetime.fromtimestamp(int(record.attributes.sent_timestamp) / 1000, UTC),
     )
 

@@ -30,11 +30,11 @@ class Answer(StrEnum):
     EARLY = "early"
     """Before next_attempt_at."""
     EXHAUSTED = "exhausted"
-    """The last try's lease is over, it never settled, and no attempts are left."""
+    """No attempts are left: the last one's lease expired, or the limit was lowered while the work was pending."""
     UNSETTLED = "unsettled"
     """The last try never settled, as `claimed_at` shows, and its lease is over: to be claimed alone (`take_over`)."""
     UNKNOWN = "unknown"
-    """No such work."""
+    """The work does not exist, or its row is older than the message (`enqueue_current`)."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,44 @@ def claim(  # a claim is this many facts
             if taken.answer is Answer.MINE:
                 note_lost(connection, kind, replace(taken, attempts=taken.attempts - 1), now)
     return claims
+
+
+_ENQUEUE_CURRENT = """
+INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+SELECT t.tenant_id, %(worker)s, t.id, t.{revision}, t.{send_number},
+       greatest(t.{next_attempt_at}, t.{lease_expires_at}, %(now)s), %(now)s
+FROM {table} t
+WHERE t.id = %(id)s AND t.{status} IN ('pending', 'in-progress')
+  AND (t.{revision}, t.{send_number}) <= (%(revision)s, %(send_number)s)
+FOR NO KEY UPDATE
+ON CONFLICT (worker, work_id, revision, send_number)
+    DO UPDATE SET sent_at = NULL, not_before = excluded.not_before
+RETURNING tenant_id, id, not_before, revision, send_number
+"""
+
+
+def enqueue_current(connection: Connection, kind: Kind, message: Message, now: datetime) -> Send | None:
+    """Enqueue the current message of work that has not ended and whose row is older than `message`.
+
+    That is so after a restore or a fail-over in which the database lost transactions: the one that wrote `message`
+    acknowledged the row's current message, so no other message is left. Returns None if there is no such row. The
+    caller may then acknowledge `message`: a row that has changed since the claim has enqueued its own.
+    """
+    row = connection.execute(
+        kind.sql(_ENQUEUE_CURRENT),
+        {
+            "worker": kind.worker,
+            "id": message.work_id,
+            "revision": message.revision,
+            "send_number": message.send_number,
+            "now": now,
+        },
+    ).fetchone()
+    if row is None:
+        return None
+    tenant_id, id_, due, revision, send_number = row
+    current = Message(work_id=message.work_id, revision=revision, send_number=send_number)
+    return Send(id_, kind.worker, tenant_id, current, due)
 
 
 _HOLDS = "SELECT {status} = 'in-progress' FROM {table} WHERE id = %(id)s AND {claim_token} = %(token)s"
@@ -426,9 +464,10 @@ def note_lost(connection: Connection, kind: Kind, claim_: Claim, now: datetime) 
 
 
 _RETURN = """
-UPDATE {table} SET {status} = 'pending', {claim_token} = nextval('claim_token'), {returns} = {returns} + 1,
-    {send_number} = {send_number} + 1, {next_attempt_at} = %(due)s, {lease_expires_at} = NULL
-WHERE id = %(id)s AND {claim_token} = %(token)s AND {returns} < %(max_returns)s
+UPDATE {table} SET {status} = 'pending', {claim_token} = nextval('claim_token'),
+    {returns} = {returns} + ({attempts} > 0)::int, {send_number} = {send_number} + 1, {next_attempt_at} = %(due)s,
+    {lease_expires_at} = NULL
+WHERE id = %(id)s AND {claim_token} = %(token)s AND ({attempts} = 0 OR {returns} < %(max_returns)s)
 RETURNING id, tenant_id, {revision}, {send_number}
 """
 
@@ -436,7 +475,10 @@ RETURNING id, tenant_id, {revision}, {send_number}
 def give_back(
     connection: Connection, kind: Kind, claim_: Claim, *, due: datetime, max_returns: int, now: datetime
 ) -> list[Send]:
-    """Return work from a dead-letter queue to its own. Empty when this revision came back `max_returns` times."""
+    """Return work from a dead-letter queue to its own.
+
+    Empty if this revision was returned `max_returns` times. Returns before the first attempt do not count.
+    """
     row = connection.execute(
         kind.sql(_RETURN),
         {"id": claim_.message.work_id, "token": claim_.token, "due": due, "max_returns": max_returns},

@@ -12,6 +12,8 @@ from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
+from counterfoil import audit
+from counterfoil.audit import Operation
 from counterfoil.db import Connection
 from counterfoil.documents import diagnostics
 from counterfoil.documents.review import Refused, Who
@@ -64,7 +66,8 @@ def say(  # who says what of which
     """Accept or dispute differences of a case, all of those that are meant or none.
 
     Where nothing is singled out, accepting means those that are open, disputing all. In the caller's transaction, which
-    is the tenant's; the case is locked until it ends, and computed anew afterwards.
+    is the tenant's; the case is locked until it ends. The stored result shows the decision at once, and diagnostics
+    computes and delivers the cluster after the commit.
     """
     row = connection.execute(_CASE, [cluster_id]).fetchone()
     if row is None:
@@ -73,7 +76,8 @@ def say(  # who says what of which
     said = {one.about: one for one in diagnostics.verdicts(connection, {UUID(one["document"]) for one in variances})}
     wanted = [one for one in variances if _is_difference(one) and _is_meant(one, which)]
     if which == Which() and word == "accepted":
-        wanted = [one for one in wanted if _is_open(one, {})]
+        accepted = [one for one in wanted if one["decision"] == "accepted"]
+        wanted = [one for one in wanted if _is_open(one, {})] or accepted
     if not wanted:
         return Refused("changed", _nothing_meant(variances, which))
     new = [one for one in wanted if _is_new(said.get(_about(one)), word)]
@@ -89,7 +93,11 @@ def say(  # who says what of which
     for one in new:
         connection.execute(_SAY, {**one, **shared})
     sends = diagnostics.request(connection, tenant_id, [cluster_id], now)
+    diagnostics.compare_now(connection, tenant_id, cluster_id, now)
     left = tuple(one["sentence"] for one in variances if _is_open(one, said) and one not in wanted)
+    detail = {"count": len(new)}
+    operation = Operation(who.by, f"variances {word}", [str(cluster_id)], now, who.reason, detail=detail)
+    audit.record(connection, tenant_id, operation)
     return Said(word, tuple(one["sentence"] for one in new), left, sends)
 
 

@@ -13,9 +13,11 @@ from typing import Any, Literal, NamedTuple, get_args
 from uuid import UUID
 
 from counterfoil.db import Connection
+from counterfoil.documents import uploads
 from counterfoil.documents.matching.normalise import reference
 from counterfoil.documents.matching.profile import KINDS
-from counterfoil.documents.structured import ROLES, DocumentType
+from counterfoil.documents.structured import ROLES, DocumentType, is_identified
+from counterfoil.documents.variances import ClusterStatus
 
 StageName = Literal["source", "ingestion", "matching", "output"]
 StageState = Literal["none", "pending", "in-progress", "succeeded", "failed", "skipped"]
@@ -77,7 +79,13 @@ class Summary:
     file_name: str
     received_at: datetime
     cluster_id: UUID | None
+    cluster_status: ClusterStatus | None
+    """Needs review where matching skipped it because it names no party. None until the cluster was compared."""
+    missing: tuple[str, ...]
+    """Expected facts that were not read: number, date, supplier, buyer, total."""
     stages: tuple[Stage, ...]
+    dead_letter: UUID | None = None
+    """Dead letter of a file that failed before it became a document. `id` is then its acquisition job's."""
 
 
 class Place(NamedTuple):
@@ -145,6 +153,27 @@ def says(kind: str | None, data: Mapping[str, Any] | None) -> dict[str, Any]:
     }
 
 
+_PRICED = frozenset(
+    {DocumentType.INVOICE, DocumentType.CREDIT_NOTE, DocumentType.PURCHASE_ORDER, DocumentType.ORDER_CONFIRMATION}
+)
+
+
+def missing(kind: str | None, data: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return the facts that a document of a kind must state and that were not read. Pure."""
+    type_ = None if kind is None else DocumentType(kind)
+    if type_ is None or type_ not in ROLES or not data:
+        return ()
+    roles = ROLES[type_]
+    stated = {
+        "number": data.get(roles.number),
+        "date": data.get(roles.date),
+        "supplier": is_identified(data.get(roles.seller)),
+        "buyer": is_identified(data.get(roles.buyer)),
+        "total": type_ not in _PRICED or total(data),
+    }
+    return tuple(name for name, value in stated.items() if not value)
+
+
 # -- what is shown ---------------------------------------------------------------------------------------------------
 
 STAGE_SQL = {
@@ -173,6 +202,7 @@ CROSS JOIN LATERAL (
 """A document with the work of all of its stages: what it owes, and what its cluster does."""
 _SUMMARIES = f"""
 SELECT d.id, d.type, d.structured_data, d.file_name, d.received_at, d.cluster_id,
+       (SELECT c.cluster_status FROM cluster_diagnostics c WHERE c.tenant_id = d.tenant_id AND c.id = d.cluster_id),
        ARRAY[{", ".join(STAGE_SQL[stage] for stage in STAGES)}],
        ARRAY[coalesce(a.error, a.reason), coalesce(i.error, i.reason), coalesce(d.matching_error, d.matching_reason),
              told.reason]
@@ -205,7 +235,7 @@ def of_ids(
     stage = STAGE_SQL[wanted.stage] if wanted.stage is not None else ""
     conditions = " ".join(text for name, text in _CONDITIONS.items() if values[name] is not None)
     statement = _SUMMARIES.format(conditions=conditions.format(stage=stage))
-    return [_summary(*row) for row in connection.execute(statement.encode(), values)]
+    return [_summary(row) for row in connection.execute(statement.encode(), values)]
 
 
 def _values(tenant_id: UUID, wanted: Wanted, after: Place | None) -> dict[str, Any]:
@@ -217,20 +247,23 @@ def _values(tenant_id: UUID, wanted: Wanted, after: Place | None) -> dict[str, A
     }
 
 
-def _summary(  # of a row
-    id_: UUID,
-    kind: str | None,
-    data: Mapping[str, Any] | None,
-    file_name: str,
-    received_at: datetime,
-    cluster_id: UUID | None,
-    states: Sequence[StageState],
-    reasons: Sequence[str | None],
-) -> Summary:
+def _summary(row: Sequence[Any]) -> Summary:
+    """Return the document of a row of _SUMMARIES."""
+    id_, kind, data, file_name, received_at, cluster_id, cluster_status, states, reasons = row
     stages = tuple(Stage(*one) for one in zip(STAGES, states, reasons, strict=True))
-    said = says(kind, data)
+    unread = missing(kind, data)
+    if cluster_status is None and "supplier" in unread and states[STAGES.index("matching")] == "skipped":
+        cluster_status = ClusterStatus.NEEDS_REVIEW
     return Summary(
-        id=id_, type=kind, file_name=file_name, received_at=received_at, cluster_id=cluster_id, stages=stages, **said
+        id=id_,
+        type=kind,
+        file_name=file_name,
+        received_at=received_at,
+        cluster_id=cluster_id,
+        cluster_status=None if cluster_status is None else ClusterStatus(cluster_status),
+        missing=unread,
+        stages=stages,
+        **says(kind, data),
     )
 
 
@@ -263,16 +296,73 @@ def page(
     limit: int,
     after: Place | None = None,
 ) -> Found:
-    """At most `limit` documents behind `after` that are wanted.
+    """Return at most `limit` documents after `after`, and files that failed before they became a document.
 
-    With `text`: those of this number, however it is written; those whose parties' names and file's name have all of its
-    words; of an id, that document.
+    With `text`, these match: documents with this number, however it is written; documents and files whose names contain
+    all of its words; the document with this id.
     """
+    documents, following = _documents(connection, tenant_id, wanted, text, limit, after)
+    files = _failed_files(connection, tenant_id, wanted, text, limit, after)
+    merged = sorted([*documents, *files], key=_place, reverse=True)
+    if following is not None:  # older documents may come before older files
+        merged = [one for one in merged if _place(one) >= following]
+    return _cut(merged, limit) if len(merged) > limit else Found(merged, following)
+
+
+_FAILED_FILES = """
+SELECT a.id, a.key, a.created_at, a.error, d.job_id FROM acquisition_job a
+JOIN dead_letter d ON d.work_id = a.id AND d.worker = 'acquisition' AND d.purged_at IS NULL
+WHERE a.tenant_id = %(tenant)s AND a.status = 'failed'
+  AND (%(since)s::timestamptz IS NULL OR a.created_at >= %(since)s)
+  AND (%(until)s::timestamptz IS NULL OR a.created_at < %(until)s)
+  AND (%(after_at)s::timestamptz IS NULL OR (a.created_at, a.id) < (%(after_at)s, %(after_id)s))
+  AND (%(text)s::text IS NULL OR a.id::text = lower(%(text)s) OR NOT EXISTS (
+      SELECT FROM words_of(%(text)s) AS sought (word)
+      WHERE sought.word NOT IN (SELECT * FROM words_of(regexp_replace(a.key, '^.*/', '')))
+  ) AND EXISTS (SELECT FROM words_of(%(text)s)))
+ORDER BY a.created_at DESC, a.id DESC LIMIT %(limit)s
+"""
+_FILE_STATES: Mapping[StageName, StageState] = {"source": "failed"}
+
+
+def _failed_files(
+    connection: Connection, tenant_id: UUID, wanted: Wanted, text: str | None, limit: int, after: Place | None
+) -> list[Summary]:
+    """Return the next `limit` + 1 failed files whose dead letter is stored.
+
+    They have no type, and only their stage `source` has begun.
+    """
+    if wanted.type is not None or (wanted.stage and _FILE_STATES.get(wanted.stage, "none") != wanted.state):
+        return []
+    values = _values(tenant_id, wanted, after) | {"text": text, "limit": limit + 1}
+    return [
+        Summary(
+            id=id_,
+            file_name=uploads.file_name(key),
+            received_at=received_at,
+            cluster_id=None,
+            cluster_status=None,
+            stages=tuple(
+                Stage(stage, _FILE_STATES.get(stage, "none"), error if stage in _FILE_STATES else None)
+                for stage in STAGES
+            ),
+            missing=(),
+            dead_letter=dead_letter,
+            **says(None, None),
+            type=None,
+        )
+        for id_, key, received_at, error, dead_letter in connection.execute(_FAILED_FILES, values)
+    ]
+
+
+def _documents(
+    connection: Connection, tenant_id: UUID, wanted: Wanted, text: str | None, limit: int, after: Place | None
+) -> Found:
     if text is not None and (id_ := _id(text)) is not None:
         return _cut(of_ids(connection, tenant_id, [id_], wanted, limit=limit + 1, after=after), limit)
     words = None if text is None else _words(connection, text)
-    numbered = [] if text is None else _numbered(connection, tenant_id, text)
-    found = of_ids(connection, tenant_id, numbered, wanted, limit=limit + 1, after=after)
+    bearing = [] if text is None else numbered(connection, tenant_id, text)
+    found = of_ids(connection, tenant_id, bearing, wanted, limit=limit + 1, after=after)
     lead = None if words is None else _lead(connection, tenant_id, words)
     if words is not None and lead is None:  # no document has one of the words
         return _cut(found, limit)
@@ -358,8 +448,8 @@ CROSS JOIN LATERAL (
 """
 
 
-def _numbered(connection: Connection, tenant_id: UUID, text: str) -> list[UUID]:
-    """Documents that bear this number, or whose number ends with these digits."""
+def numbered(connection: Connection, tenant_id: UUID, text: str) -> list[UUID]:
+    """Return documents with this number, or with a number that ends with these digits."""
     number = reference(text)
     if number is None:
         return []

@@ -17,6 +17,7 @@ from counterfoil.documents import browsing
 from counterfoil.documents.browsing import Place, Summary
 from counterfoil.documents.particulars import steps
 from counterfoil.documents.review_queue import Step
+from counterfoil.documents.variances import ClusterStatus
 
 MOST_EDGES = 300
 MOST_LINES = 300
@@ -61,6 +62,8 @@ class Found(NamedTuple):
     """A cluster, with a page of its documents."""
 
     id: UUID
+    status: ClusterStatus | None
+    """None until the cluster is compared."""
     documents: Sequence[Summary]
     """Those received first, first."""
     documents_total: int
@@ -99,8 +102,8 @@ ORDER BY score DESC, a, b LIMIT %(most)s
 """  # noqa: S608  # put together from the constants above
 _EDGES_TOTAL = f"SELECT count(*) FROM ({_OF_MEMBERS}) AS edge"  # noqa: S608
 _RESULT = """
-SELECT result, computed_at, coalesce(status IN ('pending', 'in-progress'), false), error FROM cluster_diagnostics
-WHERE tenant_id = %(tenant)s AND id = %(cluster)s
+SELECT result, computed_at, coalesce(status IN ('pending', 'in-progress'), false), error, cluster_status
+FROM cluster_diagnostics WHERE tenant_id = %(tenant)s AND id = %(cluster)s
 """
 
 
@@ -126,10 +129,11 @@ def show(
     edges, edges_total = _edges(connection, shown)
     others = {end for edge in edges for end in (edge.a, edge.b)} - set(shown)
     near = browsing.of_ids(connection, tenant_id, [*shown, *others])
-    computed = connection.execute(_RESULT, about).fetchone() or (None, None, False, None)
-    result, computed_at, is_being_computed, error = computed
+    computed = connection.execute(_RESULT, about).fetchone() or (None, None, False, None, None)
+    result, computed_at, is_being_computed, error, status = computed
     return Found(
         id=row[0],
+        status=None if status is None else ClusterStatus(status),
         documents=[one for one in reversed(near) if one.id in set(shown)],
         documents_total=_number(connection, _TOTAL, about),
         next=places[limit - 1] if len(places) > limit else None,

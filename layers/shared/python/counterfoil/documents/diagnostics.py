@@ -1,14 +1,14 @@
 """Diagnostics of clusters in PostgreSQL: who is to be computed, what is computed from, and what came of it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection
+from counterfoil.documents.matching.normalise import words
 from counterfoil.documents.renewal import settle_letters
 from counterfoil.documents.variances import (
     Code,
@@ -19,6 +19,7 @@ from counterfoil.documents.variances import (
     Tolerance,
     Tolerances,
     Verdict,
+    examine,
     read_document,
 )
 from counterfoil.errors import StaleClaimError
@@ -95,6 +96,23 @@ def request(
     ]
 
 
+COMPARED_AT_ONCE = 500
+"""Documents of a cluster that is compared while a person waits. The worker alone compares larger ones."""
+_STORED = "SELECT claim_token, documents FROM cluster_diagnostics WHERE id = %s"
+
+
+def compare_now(connection: Connection, tenant_id: UUID, cluster_id: UUID, now: datetime) -> None:
+    """Compare a cluster and store the result at once. The caller has locked and requested it.
+
+    The worker compares it again: only it delivers the result, and only its claim excludes concurrent changes.
+    """
+    ((token, documents),) = connection.execute(_STORED, [cluster_id]).fetchall()
+    if documents is None or documents > COMPARED_AT_ONCE:
+        return
+    cluster = load(connection, tenant_id, cluster_id)
+    write(connection, cluster_id, token, None if cluster is None else cluster.examine(), now)
+
+
 @dataclass(frozen=True)
 class Cluster:
     """What a cluster is computed from."""
@@ -105,13 +123,21 @@ class Cluster:
     tolerances: Tolerances
     verdicts: tuple[Verdict, ...]
     """The last that people said of each difference."""
+    ambiguous: frozenset[UUID]
+    """Documents with an open review."""
+    confirmed: frozenset[UUID]
+    """Documents with a match that a person confirmed."""
+
+    def examine(self) -> Result:
+        """Compare the documents. Pure."""
+        return examine(self.documents, self.edges, self.tolerances, self.verdicts, self.ambiguous, self.confirmed)
 
 
 _EDGES = """
 WITH member AS (SELECT id FROM document WHERE tenant_id = %(tenant)s AND cluster_id = %(cluster)s)
-SELECT a, b FROM document_match WHERE a IN (SELECT id FROM member)
+SELECT a, b, decided_by = 'person' FROM document_match WHERE a IN (SELECT id FROM member)
 UNION
-SELECT a, b FROM document_match WHERE b IN (SELECT id FROM member)
+SELECT a, b, decided_by = 'person' FROM document_match WHERE b IN (SELECT id FROM member)
 """
 
 # The members, and the other ends of their edges, which are contracts.
@@ -121,7 +147,15 @@ WHERE ((tenant_id = %(tenant)s AND cluster_id = %(cluster)s) OR id = ANY(%(other
   AND type <> 'other' AND structured_data IS NOT NULL
 """
 
-_IS_COMPARABLE = "SELECT FROM document WHERE tenant_id = %s AND cluster_id = %s AND type NOT IN ('other', 'contract')"
+_IS_COMPARABLE = """
+SELECT FROM document WHERE tenant_id = %s AND cluster_id = %s AND type NOT IN ('other', 'contract')
+  AND structured_data IS NOT NULL
+"""
+
+_IN_REVIEW = """
+SELECT r.document_id FROM document d JOIN document_review r ON r.document_id = d.id
+WHERE d.tenant_id = %(tenant)s AND d.cluster_id = %(cluster)s AND r.state = 'open'
+"""
 
 _TOLERANCES = """
 SELECT key, lower_absolute, lower_percent, upper_absolute, upper_percent, supplier, article FROM tolerance
@@ -139,13 +173,15 @@ def load(connection: Connection, tenant_id: UUID, cluster_id: UUID) -> Cluster |
         return None
     about = {"tenant": tenant_id, "cluster": cluster_id}
     edges = connection.execute(_EDGES, about).fetchall()
-    others = list({end for edge in edges for end in edge})
+    others = list({end for *edge, _ in edges for end in edge})
     rows = connection.execute(_DOCUMENTS, {**about, "others": others}).fetchall()
     return Cluster(
         tuple(read_document(*row) for row in rows),
-        tuple((a, b) for a, b in edges),
+        tuple((a, b) for a, b, _ in edges),
         Tolerances(tolerances(connection, tenant_id)),
         tuple(verdicts(connection, [row[0] for row in rows])),
+        frozenset(id_ for (id_,) in connection.execute(_IN_REVIEW, about)),
+        frozenset(end for *edge, is_confirmed in edges if is_confirmed for end in edge),
     )
 
 
@@ -175,9 +211,15 @@ def verdicts(connection: Connection, document_ids: Collection[UUID] | None = Non
 
 
 _WRITE = """
-UPDATE cluster_diagnostics SET outcome = %(outcome)s, result = %(result)s, computed_at = %(now)s
+UPDATE cluster_diagnostics
+SET outcome = %(outcome)s, result = %(result)s, computed_at = %(now)s, cluster_status = %(cluster_status)s,
+    supplier = %(supplier)s, supplier_key = %(supplier_key)s, order_numbers = %(order_numbers)s,
+    currency = %(currency)s, amount_ordered = %(ordered)s, amount_delivered = %(delivered)s,
+    amount_billed = %(billed)s, amount_at_stake = %(at_stake)s, waiting_since = %(waiting_since)s,
+    documents = %(documents)s
 WHERE id = %(id)s AND claim_token = %(token)s
 """
+_SUMMARY = ("supplier", "currency", "ordered", "delivered", "billed", "at_stake", "waiting_since", "documents")
 
 
 def write(connection: Connection, cluster_id: UUID, token: int, result: Result | None, now: datetime) -> None:
@@ -189,17 +231,18 @@ def write(connection: Connection, cluster_id: UUID, token: int, result: Result |
     Raises:
         StaleClaimError: the cluster has changed since it was read; the newer revision computes it.
     """
-    record: Mapping[str, Any] | None = None if result is None else result.record
-    written = connection.execute(
-        _WRITE,
-        {
-            "id": cluster_id,
-            "token": token,
-            "outcome": None if result is None else result.outcome.value,
-            "result": None if record is None else Jsonb(record),
-            "now": now,
-        },
-    )
+    values = dict.fromkeys((*_SUMMARY, "outcome", "result", "cluster_status", "supplier_key", "order_numbers"))
+    if result is not None:
+        summary = result.summary
+        values = {name: getattr(summary, name) for name in _SUMMARY}
+        values |= {
+            "outcome": result.outcome.value,
+            "result": Jsonb(result.record),
+            "cluster_status": summary.status.value,
+            "supplier_key": words(summary.supplier) if summary.supplier else None,
+            "order_numbers": list(summary.order_numbers),
+        }
+    written = connection.execute(_WRITE, {**values, "id": cluster_id, "token": token, "now": now})
     if written.rowcount == 0:
         message = f"A newer claim than {token} exists on {cluster_id}"
         raise StaleClaimError(message)

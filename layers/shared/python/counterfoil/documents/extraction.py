@@ -1,6 +1,6 @@
 """From the bytes of a file to the structured data of a document."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,8 +14,8 @@ from counterfoil.errors import InvalidDocumentError
 
 if TYPE_CHECKING:
     from counterfoil.documents.pdf import EmbeddedXml
+    from counterfoil.documents.reading.recognition import Recognition
     from counterfoil.documents.text.evidence import Evidence
-    from counterfoil.documents.text.page import Page
 
 MAX_FILE_BYTES = 100 * 1024 * 1024
 
@@ -55,22 +55,26 @@ class Extraction:
 def extract(content: bytes, *, text_only: bool = False) -> Extraction:
     """Recognise a file and read what it states: its XML, and else the text of its pages, by rules alone.
 
-    With `text_only` the XML inside a PDF is left aside. What is no XML and has no text (scan, image, archive, unknown
-    kind) is no error: it comes back with a reason, and so do a PDF of many documents and pages that say too little.
+    With `text_only` the XML inside a PDF is ignored. A file without XML and text (scan, image, archive, unknown kind)
+    is not an error: it is returned with a reason. So are a PDF of many documents and pages that say too little.
     Raises as `extract_xml`.
     """
     exact = extract_xml(content, embedded=not text_only)
     if exact.structured_data is not None or recognise(content) is not FileKind.PDF:
         return exact
+    from counterfoil.documents.reading import recognition, scans
     from counterfoil.documents.splitting import split
     from counterfoil.documents.text.page import pages
 
-    found = _legible(pages(content))
-    count = len(split(found).parts)
+    read = pages(content)
+    found = recognition.of_pdf(read, scans.find(content, read))
+    count = len(split(found.pages).parts)
     if count > 1:
         return replace(exact, reason=f"The PDF holds {count} documents; ingestion takes them apart and reads each.")
-    read = _extract_pages(found)
-    return replace(exact, reason=f"{exact.reason} {read.reason}") if read.structured_data is None else read
+    extraction = _extract_pages(found)
+    if extraction.structured_data is None:
+        return replace(exact, reason=f"{exact.reason} {extraction.reason}")
+    return extraction
 
 
 def extract_xml(content: bytes, *, embedded: bool = True) -> Extraction:
@@ -94,34 +98,19 @@ def extract_xml(content: bytes, *, embedded: bool = True) -> Extraction:
     return _KEPT[kind]
 
 
-def extract_text(content: bytes) -> Extraction:
-    """Read a PDF as one document from the text of its pages, by rules alone; nothing is guessed.
-
-    Raises `InvalidDocumentError` as `extract_xml`, and where a field that is stated cannot be one.
-    """
-    from counterfoil.documents.text.page import pages
-
-    return _extract_pages(_legible(pages(content)))
-
-
-def _legible(pages: "Sequence[Page]") -> "list[Page]":
-    """The pages, those without words whose text is noise."""
-    from counterfoil.documents.text.legibility import is_legible
-
-    return [page if is_legible(page) else replace(page, words=()) for page in pages]
-
-
-def _extract_pages(pages: "Sequence[Page]") -> Extraction:
+def _extract_pages(found: "Recognition") -> Extraction:
     from counterfoil.documents import text
 
-    read = text.read(pages)
-    if read is None and not any(page.words for page in pages):
-        return Extraction(None, "none", None, _NOISE)
+    if not found.has_words:
+        return Extraction(None, "none", None, found.why_empty)
+    read = text.read(found.pages)
+    lost = text.unreadable.warning(found.pages, {} if read is None else read.fields)
+    further = tuple(sentence for sentence in (lost, found.told) if sentence)
     if read is None:
         reason = "The text of the pages names no kind of document with a number of its own; they are kept."
-        return Extraction(None, "none", None, reason)
+        return Extraction(None, "none", None, " ".join((reason, *further)))
     record, remarks = structure(read.type, read.fields)
-    return Extraction(read.type, "text", record.data(), None, remarks, read.evidence)
+    return Extraction(read.type, "text", record.data(), None, (*remarks, *further), read.evidence)
 
 
 def check_size(size: int) -> None:
@@ -134,13 +123,9 @@ def check_size(size: int) -> None:
         raise InvalidDocumentError(message)
 
 
-_NOISE = (
-    "But its fonts do not name their letters, so that the text is noise; have the pages recognised (OCR), or print the"
-    " document to a new PDF."
-)
 _EMPTY = "The file is empty; send it again."
 _KEPT = {
-    FileKind.IMAGE: Extraction(None, "none", None, "The file is an image; images are kept and not read."),
+    FileKind.IMAGE: Extraction(None, "none", None, "The file is an image and could not be read: OCR is off."),
     FileKind.ZIP: Extraction(
         DocumentType.OTHER, "none", None, "The file is an archive or an office document; these are kept and not read."
     ),
@@ -156,10 +141,8 @@ def _extract_pdf(content: bytes, *, embedded: bool) -> Extraction:
         extraction = _extract_embedded(file)
         if extraction is not None:
             return extraction
-    if pdf.has_text_layer(content):
-        aside = "its embedded XML is left aside" if files and not embedded else "it has no embedded e-invoice"
-        return Extraction(None, "none", None, f"The PDF has a text layer, and {aside}.")
-    return Extraction(None, "none", None, "The PDF is a scan without a text layer; it is kept and not read.")
+    aside = "The PDF's embedded XML is ignored." if files and not embedded else "The PDF has no embedded e-invoice."
+    return Extraction(None, "none", None, aside)
 
 
 def _preference(file: "EmbeddedXml") -> int:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
+from counterfoil import audit
 from counterfoil.db import Connection
 from counterfoil.documents.renewal import renew
 from counterfoil.work import Send
@@ -85,7 +86,9 @@ def request(  # what an operation is
         "now": now,
         "burst": BURST,
     }
-    return Operation(*connection.execute(_REQUEST.encode(), values).fetchall()[0])
+    operation = Operation(*connection.execute(_REQUEST.encode(), values).fetchall()[0])
+    _record(connection, operation, "started", by, now)
+    return operation
 
 
 _LIST = f"SELECT {_COLUMNS} FROM operation WHERE tenant_id = %s ORDER BY requested_at DESC, id"  # noqa: S608
@@ -107,7 +110,10 @@ _MAY_BECOME: dict[State, Sequence[State]] = {
 }
 
 
-def change(connection: Connection, operation_id: UUID, state: State, now: datetime) -> Operation | None:
+_ACTIONS: dict[State, str] = {"paused": "paused", "running": "resumed", "aborted": "aborted"}
+
+
+def change(connection: Connection, operation_id: UUID, state: State, now: datetime, *, by: str) -> Operation | None:
     """Pause, resume (`running`) or abort an operation. None where it is not in a state in which it can be.
 
     What it has begun goes on. One that is resumed has saved up nothing of its rate.
@@ -120,7 +126,17 @@ def change(connection: Connection, operation_id: UUID, state: State, now: dateti
         "stepped": now if state == "running" else None,
     }
     row = connection.execute(_CHANGE.encode(), values).fetchone()
-    return None if row is None else Operation(*row)
+    if row is None:
+        return None
+    operation = Operation(*row)
+    _record(connection, operation, _ACTIONS[state], by, now)
+    return operation
+
+
+def _record(connection: Connection, operation: Operation, action: str, by: str, now: datetime) -> None:
+    detail = {"what": operation.kind, "rate": operation.rate}
+    entry = audit.Operation(by, f"reprocessing {action}", [str(operation.id)], now, detail=detail)
+    audit.record(connection, operation.tenant_id, entry)
 
 
 _RUNNING = "SELECT id FROM operation WHERE state = 'running' ORDER BY requested_at, id"

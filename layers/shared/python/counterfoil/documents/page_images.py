@@ -1,24 +1,19 @@
 """A page of a document as an image, made of its file: bounded in pixels, bytes, memory and time.
 
-Who sent the file chose its bytes, and what reads it (pdfium) is a large library in C++. It reads in a process of its
-own, without credentials in its environment, which its own bounds end: so neither a crash nor an endless page takes the
-caller along. JPEG and PNG that are small enough are handed on as they are.
+Rendering runs in a child process (`sandbox`), so a crash or an endless page does not take the caller along. Small JPEG
+and PNG files are returned as they are.
 """
 
-import json
-import subprocess
-import sys
-import tempfile
 from dataclasses import dataclass
-from os import pathsep
-from typing import BinaryIO, Literal
+from typing import Literal
 
-from counterfoil.documents.page_rendering import MAX_BYTES, MAX_CPU_SECONDS
+from counterfoil.documents.page_rendering import MAX_BYTES
 from counterfoil.documents.reading import images
 from counterfoil.documents.recognition import FileKind, recognise
-from counterfoil.errors import RejectedRequestError
+from counterfoil.documents.sandbox.process import Limits, run
+from counterfoil.errors import InvalidDocumentError, ParserError, RejectedRequestError
 
-MAX_SECONDS = MAX_CPU_SECONDS + 4
+LIMITS = Limits(cpu_seconds=10, seconds=14, answer_bytes=MAX_BYTES)
 MAX_PIXELS = 50_000_000
 """Of an image that is handed on as it is: a page of A4 at 600 dots an inch has 35 million."""
 VERSION = "1"
@@ -68,42 +63,16 @@ def picture(content: bytes, number: int) -> Picture:
 
 
 def _rendered(content: bytes, kind: Literal["pdf", "image"], number: int) -> Picture:
-    # Files, and no pipes: their sizes are bounded by the system, and nobody waits for anybody to read.
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as made:
-        given.write(content)
-        given.seek(0)
-        _run(given, made, kind, number)
-        made.seek(0)
-        answer = made.read()
-    head, _, image = answer.partition(b"\n")
     try:
-        told = json.loads(head)
-        problem, pages = told["problem"], int(told["pages"])
-    except (ValueError, TypeError, KeyError):
+        (frame,) = run("render", content, {"kind": kind, "number": number}, LIMITS)
+    except (InvalidDocumentError, ParserError):
         raise UnshowableError(_GAVE_UP) from None
+    problem, pages = frame.value["problem"], frame.value["pages"]
     if problem == "pages":
         raise NoPageError(_pages(pages))
-    if problem is not None or not image:
-        raise UnshowableError(_PROBLEMS.get(str(problem), _GAVE_UP))
-    return Picture(image, "image/png", pages)
-
-
-def _run(given: BinaryIO, made: BinaryIO, kind: str, number: int) -> None:
-    """Let the page be made. What comes of it, if anything, is in `made`."""
-    program = [sys.executable, "-B", "-P", "-S", "-m", "counterfoil.documents.page_rendering", kind, str(number)]
-    try:
-        subprocess.run(  # noqa: S603  # our own program; what strangers sent is what it reads
-            program,
-            stdin=given,
-            stdout=made,
-            stderr=subprocess.DEVNULL,  # it could quote the file
-            timeout=MAX_SECONDS,
-            check=False,
-            cwd="/",
-            env={"PYTHONPATH": pathsep.join(sys.path)},
-        )
-    except subprocess.TimeoutExpired:
-        raise UnshowableError(_GAVE_UP) from None
+    if problem is not None:
+        raise UnshowableError(_PROBLEMS[problem])
+    return Picture(frame.content, "image/png", pages)
 
 
 _GAVE_UP = (

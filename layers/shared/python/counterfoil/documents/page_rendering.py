@@ -1,13 +1,6 @@
-"""The program that makes an image of a page, run by `page_images` in a process of its own, which it bounds itself.
+"""Renders a page of a PDF or an image as a PNG. `page_images` calls it in a child process."""
 
-Takes the kind of the file (`pdf` or `image`) and the page's number as arguments, and the file from standard input.
-Answers on standard output: a line of JSON, `{"problem", "pages"}`, and behind it a PNG where there is no problem.
-"""
-
-import json
-import resource
 import struct
-import sys
 import zlib
 from typing import Any, Literal, NamedTuple
 
@@ -16,9 +9,6 @@ from pypdfium2 import raw
 
 MAX_BYTES = 4_000_000
 """Of an image: an answer of Lambda has 6 MB, and base64 takes a third more."""
-MAX_CPU_SECONDS = 10
-MAX_MEMORY_BYTES = 700 * 1024 * 1024
-"""Of addresses: the function has 1024 MB, and holds a file of up to 100 MiB itself."""
 SIDES = (1800, 1300, 900)
 """Pixels of the longer side: of A4, 154, 111 and 77 dots an inch. The first one that MAX_BYTES is enough for."""
 MAX_SCALE = 5.0
@@ -42,16 +32,6 @@ class Pixels(NamedTuple):
     width: int
     height: int
     rgb: bytes
-
-
-def bound() -> None:
-    """Take from this process what it does not need: time, memory, files. It cannot get it back."""
-    resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_SECONDS, MAX_CPU_SECONDS))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_BYTES + 1024, MAX_BYTES + 1024))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":  # elsewhere the system knows no such bound
-        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 
 
 def make(content: bytes, kind: Kind, number: int) -> Made:
@@ -110,17 +90,3 @@ def encode(pixels: Pixels) -> bytes:
 
 def _chunk(name: bytes, body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-
-
-def main() -> None:
-    """Bound this process, and answer."""
-    bound()
-    kind: Kind = "pdf" if sys.argv[1] == "pdf" else "image"
-    made = make(sys.stdin.buffer.read(), kind, int(sys.argv[2]))
-    head = json.dumps({"problem": made.problem, "pages": made.pages})
-    sys.stdout.buffer.write(head.encode() + b"\n" + made.png)
-    sys.stdout.buffer.flush()
-
-
-if __name__ == "__main__":
-    main()

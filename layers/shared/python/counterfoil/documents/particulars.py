@@ -85,6 +85,10 @@ class Source(NamedTuple):
     received_at: datetime
     sender: str | None
     subject: str | None
+    spf: str | None
+    """Result of Amazon SES, such as pass or fail. None: the mail has none, or it is no mail."""
+    dkim: str | None
+    dmarc: str | None
 
 
 @dataclass(frozen=True)
@@ -117,8 +121,8 @@ class Details:
 
 
 _SHOW = """
-SELECT d.size, d.method, d.seen_again, d.last_seen_at, s.kind, s.received_at, s.sender, s.subject,
-       d.parent_id, d.first_page, d.last_page, d.structured_data, d.evidence, (
+SELECT d.size, d.method, d.seen_again, d.last_seen_at, s.kind, s.received_at, s.sender, s.subject, s.spf, s.dkim,
+       s.dmarc, d.parent_id, d.first_page, d.last_page, d.structured_data, d.evidence, (
            SELECT state FROM document_review r WHERE r.document_id = d.id
        )
 FROM document d JOIN source s ON s.id = d.source_id WHERE d.tenant_id = %(tenant)s AND d.id = %(id)s

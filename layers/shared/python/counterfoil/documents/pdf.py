@@ -1,12 +1,14 @@
-"""Looking into PDF files: pages, embedded files, text layer; cutting pages out. Bounded, and nothing is executed."""
+"""PDF files: embedded files, pages cut out of them, and pdfium's lock. Nothing in them is executed."""
 
 import io
 import logging
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from typing import IO, Any
 
 import pypdfium2  # type: ignore[import-untyped]
 from pypdf import PdfReader, PdfWriter, apply_configuration
@@ -21,7 +23,7 @@ MAX_EMBEDDED_FILES = 100
 _TRAILER_WITHIN = 2048  # ISO 32000-1 wants the trailer at the very end; readers search the last KiB
 _PADDING_WITHIN = 64 * 1024
 _PADDING = b"\0\t\n\r "  # mail gateways and tapes fill files up
-_PAGES_SEARCHED_FOR_TEXT = 10
+_OBJECT_HEADER = re.compile(rb"([0-9]{1,10})[\t\n\r ]++([0-9]{1,10})[\t\n\r ]++obj[\t\n\r ]*+(?=[^\0\f\v])")
 
 # pdfium is not thread-safe, and workers handle several documents at a time.
 _pdfium_lock = threading.Lock()
@@ -69,8 +71,27 @@ def _shared(content: bytes) -> io.BufferedReader:
     return io.BufferedReader(io.BytesIO(content))
 
 
+class _Reader(PdfReader):
+    """A reader of pypdf that matches object headers by one expression.
+
+    pypdf reads the header of every object in the file when it opens it, byte by byte.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        super().__init__(_shared(content), strict=False)
+
+    def read_object_header(self, stream: IO[Any]) -> tuple[int, int]:
+        """Return an object's number and generation. Raises `ValueError` where no object begins."""
+        found = _OBJECT_HEADER.match(self._content, stream.tell())
+        if found is None:  # a comment, a stray blank, or not an object
+            return super().read_object_header(stream)
+        stream.seek(found.end())
+        return int(found[1]), int(found[2])
+
+
 def _read_embedded_xml(content: bytes) -> list[EmbeddedXml]:
-    reader = PdfReader(_shared(content), strict=False)
+    reader = _Reader(content)
     if reader.is_encrypted:
         raise _encrypted()
     if len(reader.pages) == 0:
@@ -121,36 +142,6 @@ def opened(content: bytes) -> Iterator[pypdfium2.PdfDocument]:
         raise InvalidDocumentError(_DAMAGED) from error
 
 
-def has_text_layer(content: bytes) -> bool:
-    """Tell whether the first pages of a PDF hold text; a scan holds none. Raises `InvalidDocumentError` on damage."""
-    with opened(content) as document:
-        return any(_has_text(document, page) for page in range(min(len(document), _PAGES_SEARCHED_FOR_TEXT)))
-
-
-def _has_text(document: pypdfium2.PdfDocument, number: int) -> bool:
-    return bool(_text(document, number).strip())
-
-
-def _text(document: pypdfium2.PdfDocument, number: int) -> str:
-    page = document[number]
-    text_page = page.get_textpage()
-    try:
-        text: str = text_page.get_text_range()
-        return text
-    finally:
-        text_page.close()
-        page.close()
-
-
-def page_texts(content: bytes) -> list[str]:
-    """The text layer of each page, its lines in the order of the file; "" for a page without.
-
-    Raises `InvalidDocumentError` on damage, and for more than `MAX_PAGES` pages.
-    """
-    with opened(content) as document:
-        return [_text(document, page) for page in range(len(document))]
-
-
 def cut(content: bytes, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
     """Yield a PDF of its own for each range of pages, first and last, counted from 1.
 
@@ -158,7 +149,7 @@ def cut(content: bytes, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
     """
     try:
         with apply_configuration(page_tree_maximum_entries=MAX_PAGES):
-            reader = PdfReader(_shared(content), strict=False)
+            reader = _Reader(content)
             for first, last in ranges:
                 writer, file = PdfWriter(), io.BytesIO()
                 for page in reader.pages[first - 1 : last]:

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from counterfoil import aws
 from counterfoil.documents.extraction import MAX_FILE_BYTES
-from counterfoil.documents.uploads import PREFIX
+from counterfoil.documents.uploads import DECEPTIVE, PREFIX
 from counterfoil.errors import RejectedRequestError
 
 VALID_SECONDS = 15 * 60
@@ -15,8 +15,8 @@ LONGEST_NAME = 255
 """Characters of a file's name."""
 LONGEST_KEY = 1024
 """Bytes of a key: S3's bound."""
-_NO_NAME = re.compile(r"[/\\\x00-\x1f\x7f]|^\.{1,2}$|\$\{filename\}")
-"""What would lead elsewhere, cannot be printed, or S3 would put the sender's own file name in the place of."""
+_NO_NAME = re.compile(rf"[/\\{DECEPTIVE}]|^\.{{1,2}}$|\$\{{filename\}}")
+"""Paths, control characters, and the variable that S3 replaces by the file name of the sender."""
 
 
 @dataclass(frozen=True)

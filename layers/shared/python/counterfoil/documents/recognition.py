@@ -61,6 +61,13 @@ def recognise(content: bytes) -> FileKind:
     return FileKind.PDF if b"%PDF-" in head else FileKind.UNKNOWN
 
 
+def misnamed(name: str, kind: FileKind) -> str | None:
+    """Return a sentence if a file is named as a PDF and is neither a PDF nor an image."""
+    if kind in {FileKind.PDF, FileKind.IMAGE} or not name.casefold().endswith(".pdf"):
+        return None
+    return "The file is named .pdf, but it is not a PDF; send the original file."
+
+
 _ROOTS = (
     (r"\{urn:oasis:names:specification:ubl:schema:xsd:\w+-2\}\w+", Dialect.UBL),
     (r"\{urn:un:unece:uncefact:data:standard:CrossIndustryInvoice:\d+\}CrossIndustryInvoice", Dialect.CII),

@@ -8,7 +8,7 @@ told of it are told that it is no more. A try that is under way loses its claim 
 nothing.
 
 Its file stays in S3. It is the original that came in, which others may be cut from or share and which books have to
-keep, and no transaction reaches S3; the trail says where it is, in which version, for whoever has to erase it.
+keep; the trail says where it is, in which version. `erasure` deletes both.
 """
 
 from collections.abc import Sequence
@@ -44,6 +44,7 @@ class Removal:
 _LOCK = "SELECT id FROM document WHERE id = %s AND tenant_id = %s FOR UPDATE"
 _LOCK_PARTS = "SELECT id FROM document WHERE parent_id = %s ORDER BY id FOR UPDATE"
 _HAND_OVER = "SELECT hand_over_parts(%s)"
+_ERASE_JUDGMENTS = "SELECT erase_judgements(%s)"
 _REMOVE = "SELECT remove_documents(%(ids)s, %(by)s, %(reason)s, %(replaced_by)s, %(now)s)"
 
 
@@ -56,10 +57,12 @@ def remove(
     by: str,
     reason: str | None = None,
     replaced_by: UUID | None = None,
+    erase: bool = False,
 ) -> Removal | None:
     """Remove a document in the caller's transaction, which is the tenant's. None where the tenant has no such one.
 
     `by` is who does it, `reason` why, both for people. The tenant's matching lock is held until the transaction ends.
+    With `erase`, the answers of the language model about its neighbors that quote it are deleted as well.
     """
     matching.wait_for_lock(connection, tenant_id)
     if connection.execute(_LOCK, [document_id, tenant_id]).fetchone() is None:
@@ -71,6 +74,8 @@ def remove(
     for worker in _JOBS:
         notes = "The document was removed." if reason is None else f"The document was removed: {reason}"
         settle_letters(connection, worker, ids, "resolved", now, actor=by, notes=notes)
+    if erase:
+        connection.execute(_ERASE_JUDGMENTS, [ids])
     connection.execute(_REMOVE, {"ids": ids, "by": by, "reason": reason, "replaced_by": replaced_by, "now": now})
     clusters = matching.left(connection, leaving)
     sends = renew(connection, "matching", leaving.touched, now, actor=by, why=WHY)

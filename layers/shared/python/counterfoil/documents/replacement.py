@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from counterfoil import audit
+from counterfoil.audit import Operation
 from counterfoil.db import Connection
 from counterfoil.documents import matching
 from counterfoil.documents.files import File
@@ -53,7 +55,11 @@ def intend(
         "reason": reason,
         "now": now,
     }
-    return connection.execute(_INTEND, values).rowcount == 1
+    if connection.execute(_INTEND, values).rowcount == 0:
+        return False
+    operation = Operation(by, "document replacement requested", [str(document_id)], now, reason)
+    audit.record(connection, tenant_id, operation)
+    return True
 
 
 @dataclass(frozen=True)

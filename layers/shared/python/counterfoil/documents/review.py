@@ -12,6 +12,8 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
+from counterfoil import audit
+from counterfoil.audit import Operation
 from counterfoil.db import Connection
 from counterfoil.documents import diagnostics, matching
 from counterfoil.documents.matching import Decision, Pair, Settled, Verdict, reviews
@@ -75,14 +77,16 @@ def confirm(
 
     In the caller's transaction, which is the tenant's, as all that follow.
     """
-    return _decide(connection, tenant_id, [(document_id, other_id)], "confirmed", now, who)
+    answer = _decide(connection, tenant_id, [(document_id, other_id)], "confirmed", now, who)
+    return _recorded(connection, tenant_id, answer, now, who)
 
 
 def reject(
     connection: Connection, tenant_id: UUID, document_id: UUID, others: Collection[UUID], now: datetime, who: Who
 ) -> Answer:
     """A document does not belong together with others that it is linked to, or in doubt about. All of them or none."""
-    return _decide(connection, tenant_id, [(document_id, other) for other in others], "rejected", now, who)
+    answer = _decide(connection, tenant_id, [(document_id, other) for other in others], "rejected", now, who)
+    return _recorded(connection, tenant_id, answer, now, who)
 
 
 def merge(  # one and the other
@@ -97,7 +101,8 @@ def merge(  # one and the other
     if not exact and clusters.get(one) is not None and clusters.get(one) == clusters.get(other):
         return Refused("changed", "The two are in one cluster already.")
     pair = Pair.of(one, other) if exact else matching.best_pair(connection, one, other)
-    return _decide(connection, tenant_id, [pair], "confirmed", now, who, in_question=False)
+    answer = _decide(connection, tenant_id, [pair], "confirmed", now, who, in_question=False)
+    return _recorded(connection, tenant_id, answer, now, who)
 
 
 def split(connection: Connection, tenant_id: UUID, document_id: UUID, now: datetime, who: Who) -> Answer:
@@ -114,10 +119,18 @@ def split(connection: Connection, tenant_id: UUID, document_id: UUID, now: datet
             return answer
         done = answer if done is None else _together(done, answer)
     if done is not None:
-        return done
+        return _recorded(connection, tenant_id, done, now, who)
     if not matching.members(connection, document_id):
         return _GONE
     return Refused("changed", "It is in a cluster of its own already.")
+
+
+def _recorded(connection: Connection, tenant_id: UUID, answer: Answer, now: datetime, who: Who) -> Answer:
+    """Record a decision in the audit trail. Call it last, because its lock blocks the tenant."""
+    if isinstance(answer, Done):
+        targets = sorted({str(end) for pair in answer.decided for end in pair})
+        audit.record(connection, tenant_id, Operation(who.by, f"match {answer.verdict}", targets, now, who.reason))
+    return answer
 
 
 def _together(one: Done, other: Done) -> Done:

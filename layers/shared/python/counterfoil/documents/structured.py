@@ -97,6 +97,14 @@ class Party(Record):
     country: Text | None = None
 
 
+_IDENTIFIERS = ("name", "vat_id", "tax_number", "registration_id")
+
+
+def is_identified(party: Any) -> bool:
+    """Return True for a party of structured data with a name, VAT id, tax number or registration id. Pure."""
+    return isinstance(party, Mapping) and any(party.get(name) for name in _IDENTIFIERS)
+
+
 class LineItem(Record):
     """One line. `unit_price` is for `price_basis_quantity` units, 1 where absent."""
 

@@ -4,6 +4,7 @@ An upload names its tenant by its key. A mail names nobody by its key: its job b
 mail is for, and makes one more job for each tenant of them.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,22 +23,40 @@ PREFIX = "uploads/"
 """Keys are uploads/{tenant}/...; the last part is the file's name."""
 INBOX = "inbox/"
 """Where mail is stored as it came, under any key."""
+UNVERSIONED = "null"
+"""Version id of every object that was stored while its bucket had no versioning."""
+DECEPTIVE = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+"""Control characters for a character class, including those that change the direction of writing (UAX #9)."""
+_DECEPTIVE = re.compile(f"[{DECEPTIVE}]")
+
+
+def file_name(key: str) -> str:
+    """Name of an object's file for people: the end of its key, with U+FFFD for control characters.
+
+    Without this, `invoice_\u202efdp.exe` looks like a PDF.
+    """
+    return _DECEPTIVE.sub("\N{REPLACEMENT CHARACTER}", key.rsplit("/", 1)[-1])
 
 
 @dataclass(frozen=True)
 class Upload:
-    """One object that S3 says was created."""
+    """One object in S3, from an event or a listing."""
 
     bucket: str
     key: str
-    sequencer: str
+    sequencer: str | None
+    """None if the object was found in the bucket and no event of it was read."""
     size: int
     version: str | None = None
 
     @property
     def job_id(self) -> UUID:
-        """UUIDv5 of bucket, key and sequencer: the same for every delivery of an event, another for each new object."""
-        return uuid5(JOB_NAMESPACE, f"acquisition/{self.bucket}/{self.key}/{self.sequencer}")
+        """UUIDv5 of bucket, key and version, so that an event and a listing of the object name the same job.
+
+        An object without a version has the event's sequencer instead.
+        """
+        unique = self.sequencer if self.version in {None, UNVERSIONED} else self.version
+        return uuid5(JOB_NAMESPACE, f"acquisition/{self.bucket}/{self.key}/{unique}")
 
     @property
     def tenant(self) -> str:
@@ -92,13 +111,25 @@ def _upload(record: dict[str, Any]) -> Upload:
 
 
 _REGISTER = """
+WITH late AS MATERIALIZED (
+    SELECT erase_late_uploads(%(buckets)s, %(keys)s, %(tenants)s, %(now)s) AS key
+)
 INSERT INTO acquisition_job (id, tenant_id, bucket, key, version, sequencer, size, created_at)
 SELECT v.id, t.id, v.bucket, v.key, v.version, v.sequencer, v.size, %(now)s
 FROM unnest(%(ids)s::uuid[], %(buckets)s::text[], %(keys)s::text[], %(versions)s::text[], %(sequencers)s::text[],
             %(sizes)s::bigint[], %(tenants)s::text[]) AS v (id, bucket, key, version, sequencer, size, tenant)
 LEFT JOIN tenant t ON t.slug = v.tenant
+WHERE v.key NOT IN (SELECT key FROM late)
 ORDER BY v.id
 ON CONFLICT DO NOTHING
+"""
+
+_ADD_SEQUENCERS = """
+UPDATE acquisition_job SET sequencer = v.sequencer
+FROM unnest(%(ids)s::uuid[], %(sequencers)s::text[]) AS v (id, sequencer)
+WHERE acquisition_job.id = v.id AND v.sequencer IS NOT NULL AND acquisition_job.id IN (
+    SELECT id FROM acquisition_job WHERE id = ANY(%(ids)s) AND sequencer IS NULL ORDER BY id FOR UPDATE
+)
 """
 
 
@@ -124,20 +155,24 @@ def find_tenants(connection: Connection, job_ids: Sequence[UUID]) -> None:
 
 
 def register(connection: Connection, uploads: Sequence[Upload], now: datetime) -> None:
-    """Insert the jobs of `uploads`, as the delivery role; one that exists stays as it is, or gets its late tenant."""
-    connection.execute(
-        _REGISTER,
-        {
-            "ids": [upload.job_id for upload in uploads],
-            "buckets": [upload.bucket for upload in uploads],
-            "keys": [upload.key for upload in uploads],
-            "versions": [upload.version for upload in uploads],
-            "sequencers": [upload.sequencer for upload in uploads],
-            "sizes": [upload.size for upload in uploads],
-            "tenants": [upload.tenant for upload in uploads],
-            "now": now,
-        },
-    )
+    """Insert the jobs of `uploads`, as the delivery role.
+
+    An existing job gets its tenant if that was created later, and the sequencer of an event that arrives after a
+    listing. Nothing else of it changes. An upload for an erased tenant does not become a job: its object is erased.
+    """
+    values = {
+        "ids": [upload.job_id for upload in uploads],
+        "buckets": [upload.bucket for upload in uploads],
+        "keys": [upload.key for upload in uploads],
+        "versions": [upload.version for upload in uploads],
+        "sequencers": [upload.sequencer for upload in uploads],
+        "sizes": [upload.size for upload in uploads],
+        "tenants": [upload.tenant for upload in uploads],
+        "now": now,
+    }
+    inserted = connection.execute(_REGISTER, values).rowcount
+    if inserted < len(uploads):
+        connection.execute(_ADD_SEQUENCERS, values)
     find_tenants(connection, [upload.job_id for upload in uploads])
 
 

@@ -13,7 +13,9 @@ SUBJECTS = {
     "tasks": ("task", "tasks"),
     "offers": ("day of offers", "days of offers"),
 }
-"""What each worker's work is about, one and many. Of documents, the work's id is the document's."""
+"""Noun for the work items of each worker, singular and plural."""
+OF_DOCUMENTS = frozenset({"ingestion", "matching"})
+"""Workers whose work id is the id of a document."""
 WORK = ("piece of work", "pieces of work")
 OPERATION = "bulk"
 """In place of a worker: what is told of is an operation on many dead letters, which halted itself."""
@@ -147,14 +149,19 @@ def _tenant(tenant: Tenant | None) -> str:
 
 
 def _subjects(notice: Notice, console_url: str | None) -> list[Fact]:
-    """What failed, and where to look: each one's dead letter, which says all about it."""
+    """The failures, each with a link to its document in the console, or to its dead letter if it has none."""
     console = console_url.rstrip("/") if console_url else None
     tenant = notice.tenant.slug if notice.tenant else NOBODY
     facts = []
     for failure in notice.first:
         word, _ = failure.subject
         named = ("Dead letter", failure.job_id) if failure.work_id is None else (word.capitalize(), failure.work_id)
-        url = f"{console}/dead-letters/{failure.job_id}?tenant={tenant}" if console else None
+        page = (
+            f"documents/{failure.work_id}"
+            if failure.worker in OF_DOCUMENTS and failure.work_id is not None
+            else f"dead-letters/{failure.job_id}"
+        )
+        url = f"{console}/{page}?tenant={tenant}" if console else None
         facts.append(Fact(named[0], str(named[1]), url))
     if notice.count > len(notice.first):
         facts.append(Fact("And", f"{notice.count - len(notice.first)} more"))

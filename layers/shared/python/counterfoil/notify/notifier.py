@@ -12,7 +12,7 @@ sends that notice again when its lease is over. No transaction is open while a c
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from aws_lambda_powertools import Logger
 
@@ -76,14 +76,14 @@ class Notifier:
         breakers: Breakers,
         *,
         channels: Mapping[str, Factory] = CHANNELS,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] | None = None,
     ) -> None:
         """`database` is signed in to as counterfoil_keeper."""
         self._settings = settings
         self._database = database
         self._breakers = breakers
         self._factories = channels
-        self._clock = clock
+        self._clock = clock or database.now
 
     @classmethod
     def from_settings(cls, settings: Settings, database: Database, breakers: Breakers) -> "Notifier":

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.offers.profiles import JobState, withdrawn
+from counterfoil.offers.profiles import JobState, internal_id, withdrawn
 from counterfoil.work import KINDS
 
 PoolState = Literal["running", "completed", "failed"]
@@ -191,6 +191,7 @@ class Failed:
     """A user whose offers failed."""
 
     user_id: UUID
+    """External."""
     shard_id: UUID
     shard: str
     error: str | None
@@ -198,17 +199,18 @@ class Failed:
 
 
 _FAILED = """
-SELECT j.user_id, j.shard_id, s.name, j.error_message, j.attempt FROM matchmaking_jobs j
-JOIN offer_shard s ON s.id = j.shard_id
+SELECT p.external_id, j.shard_id, s.name, j.error_message, j.attempt FROM matchmaking_jobs j
+JOIN offer_shard s ON s.id = j.shard_id JOIN profile p ON p.user_id = j.user_id
 WHERE j.date = %(date)s AND j.timezone = %(timezone)s AND j.status = 'failed'
   AND (%(after)s::uuid IS NULL OR j.user_id > %(after)s)
 ORDER BY j.user_id LIMIT %(limit)s
 """
 
 
-def failed(connection: Connection, pool: Pool, after: UUID | None, limit: int) -> list[Failed]:
-    """The next users of a pool whose offers failed, by id."""
-    values = {"date": pool.date, "timezone": pool.timezone, "after": after, "limit": limit}
+def failed(connection: Connection, tenant_id: UUID, pool: Pool, after: UUID | None, limit: int) -> list[Failed]:
+    """The next users of a pool whose offers failed, by internal id; `after` is an external one."""
+    last = None if after is None else internal_id(tenant_id, after)
+    values = {"date": pool.date, "timezone": pool.timezone, "after": last, "limit": limit}
     return [Failed(*row) for row in connection.execute(_FAILED, values)]
 
 
@@ -217,6 +219,7 @@ class Job:
     """A user's offers of a date as they came about."""
 
     user_id: UUID
+    """External."""
     status: JobState
     shard_id: UUID
     shard: str
@@ -229,24 +232,26 @@ class Job:
     """In hexadecimal digits: of all that the offers were computed from."""
     offers: Sequence[Mapping[str, Any]]
     withdrawn: frozenset[str] = frozenset()
-    """Users among them who are not to be shown any more."""
+    """External ids of candidates that must no longer be shown."""
     letter: UUID | None = None
     """The dead letter of the shard."""
 
 
 _JOB = """
-SELECT j.user_id, j.status, j.shard_id, s.name, j.attempt, j.started_at, j.completed_at, j.error_message,
+SELECT %(external)s::uuid, j.status, j.shard_id, s.name, j.attempt, j.started_at, j.completed_at, j.error_message,
        j.algorithm_version, encode(j.inputs_hash, 'hex'), coalesce(j.offers, '[]')
 FROM matchmaking_jobs j JOIN offer_shard s ON s.id = j.shard_id
-WHERE j.date = %s AND j.timezone = %s AND j.user_id = %s
+WHERE j.date = %(date)s AND j.timezone = %(timezone)s AND j.user_id = %(user)s
 """
 
 
-def job(connection: Connection, pool: Pool, user_id: UUID) -> Job | None:
-    """The job of a user of a pool; None where he has none in it."""
-    row = connection.execute(_JOB, [pool.date, pool.timezone, user_id]).fetchone()
+def job(connection: Connection, tenant_id: UUID, pool: Pool, external_id: UUID) -> Job | None:
+    """The job of a user in a pool; None if the pool does not include this user."""
+    user_id = internal_id(tenant_id, external_id)
+    values = {"date": pool.date, "timezone": pool.timezone, "user": user_id, "external": external_id}
+    row = connection.execute(_JOB, values).fetchone()
     if row is None:
         return None
     found = Job(*row)
     letter = _letters(connection, [found.shard_id]).get(found.shard_id)
-    return replace(found, withdrawn=withdrawn(connection, user_id, found.offers), letter=letter)
+    return replace(found, withdrawn=withdrawn(connection, tenant_id, external_id, found.offers), letter=letter)

@@ -28,6 +28,29 @@ WHERE p.date >= %(since)s AND p.expires_at > %(now)s
 """
 
 
+# People who were put aside belong to another shard. A late user's time is when they arrived.
+_INCOMPLETE = """
+SELECT coalesce(max(100 - 100.0 * completed / people), 0)::double precision FROM (
+    SELECT coalesce(sum(s.completed) FILTER (WHERE s.status = 'succeeded'), 0) AS completed,
+           sum(CASE WHEN s.status = 'succeeded' THEN s.completed ELSE s.size END) AS people
+    FROM offer_pool p JOIN offer_shard s ON s.pool_id = p.id
+    WHERE p.date >= %(since)s AND p.expires_at > %(now)s AND s.status IS NOT NULL
+      AND %(now)s > CASE WHEN s.name LIKE 'late/%%' THEN s.created_at ELSE p.offered_at END + %(punctual)s
+    GROUP BY p.date, p.timezone
+) AS of_date WHERE people > 0
+"""
+# Every user of a shard waits for the whole shard, so a shard's duration counts once for each of them.
+_USER_SECONDS = """
+SELECT min(seconds) FROM (
+    SELECT seconds, sum(size) OVER (ORDER BY seconds) AS up_to, sum(size) OVER () AS users FROM offer_shard
+    WHERE status = 'succeeded' AND ended_at > %(recently)s AND seconds IS NOT NULL
+) AS ended WHERE up_to >= %(share)s * users
+"""
+USER_SECONDS_OVER = timedelta(minutes=15)
+"""Window of the percentile of durations."""
+USER_SECONDS_SHARE = 0.95
+
+
 @dataclass(frozen=True)
 class Standing:
     """Users by how their offers of the date that stands where they are have come along."""
@@ -45,6 +68,26 @@ def standing(connection: Connection, now: datetime) -> Standing:
     values = {"now": now, "punctual": PUNCTUAL, "since": (now - _WIDEST).date()}
     ((completed, pending, failed, late),) = connection.execute(_STANDING, values).fetchall()
     return Standing(completed, pending, failed, late)
+
+
+def incomplete_percent(connection: Connection, now: datetime) -> float:
+    """Share of people whose offers are missing an hour after their time, failed ones included, in percent.
+
+    The largest share of any date and time zone; 0 if no date was due for an hour.
+    """
+    values = {"now": now, "punctual": PUNCTUAL, "since": (now - _WIDEST).date()}
+    ((percent,),) = connection.execute(_INCOMPLETE, values).fetchall()
+    return float(percent)
+
+
+def user_seconds(connection: Connection, now: datetime) -> float | None:
+    """95th percentile of the time that a user's offers took in the last 15 minutes.
+
+    None if no offers were computed.
+    """
+    values = {"recently": now - USER_SECONDS_OVER, "share": USER_SECONDS_SHARE}
+    ((seconds,),) = connection.execute(_USER_SECONDS, values).fetchall()
+    return None if seconds is None else float(seconds)
 
 
 def duplicates(connection: Connection, now: datetime, seconds: float) -> int:

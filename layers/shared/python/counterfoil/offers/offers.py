@@ -26,6 +26,7 @@ def documents(
     day: date,
     users: NDArray[np.bytes_],
     candidates: NDArray[np.bytes_],
+    external_ids: NDArray[np.bytes_],
     counts: Ints,
     scores: Ints,
     offered_at: datetime,
@@ -37,6 +38,7 @@ def documents(
         day: the date of the offers.
         users: ids of the users, 16 bytes each.
         candidates: ids of those who are offered, user by user, best first.
+        external_ids: the ids of the candidates that callers know: the `userId` of each offer.
         counts: how many are offered to each user.
         scores: of those who are offered.
         offered_at: when the offers are made.
@@ -51,7 +53,7 @@ def documents(
         whose, whom = np.repeat(_texts(users[some]), counts[some], axis=0), _texts(candidates[theirs])
         ids = _ids(_rows(MATCHMAKING_NAMESPACE.bytes + f"{day}:".encode(), whose, b":", whom))
         made.append(ids)
-        texts += _documents(counts[some], ids, whom, scores[theirs], tail)
+        texts += _documents(counts[some], ids, _texts(external_ids[theirs]), scores[theirs], tail)
     return np.concatenate([np.empty(0, "S16"), *made]), texts
 
 

@@ -18,6 +18,7 @@ NOT_A_NUMBER = -128
 ROW = np.dtype(
     [
         ("id", "S16"),
+        ("external_id", "S16"),
         ("place", ">i4", 3),
         ("born", ">i4"),
         ("gender", ">i2"),
@@ -57,6 +58,11 @@ class People:
     def ids(self) -> NDArray[np.bytes_]:
         """Ids of users, 16 bytes each. They compare as the database compares them; a zero at the end is not shown."""
         return np.ascontiguousarray(self.rows["id"])
+
+    @cached_property
+    def external_ids(self) -> NDArray[np.bytes_]:
+        """Ids that callers know, 16 bytes each."""
+        return np.ascontiguousarray(self.rows["external_id"])
 
     @cached_property
     def faults(self) -> Mapping[int, str]:

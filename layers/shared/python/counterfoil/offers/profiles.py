@@ -1,14 +1,18 @@
-"""People who may be offered to one another: their profiles, whom they block, and what they are offered.
+"""People who may be offered to each other: their profiles, blocks and offers.
 
-Each function runs in a transaction that sees one tenant alone (`Database.tenant`).
+Callers name people by the external id that their tenant chose. Tables and offers use `internal_id`, so that the same
+external id in two tenants names two people. Each function runs in a transaction of one tenant (`Database.tenant`).
+Changes are recorded in the audit trail with internal ids, which do not disclose the external ones.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal, NamedTuple
-from uuid import UUID
+from uuid import UUID, uuid5
 
+from counterfoil import audit
+from counterfoil.audit import Operation
 from counterfoil.db import Connection
 from counterfoil.errors import RejectedRequestError
 from counterfoil.offers.due import clocks
@@ -23,10 +27,6 @@ GROWN_UP = 18
 MOST_TRAITS = 16
 TRAIT_DIGITS = 6
 """Of a trait that are kept. The database keeps about seven, and refuses numbers that are next to nothing."""
-
-
-class UserTakenError(RejectedRequestError):
-    """The id of a user is somebody else's, in a tenant that is not told."""
 
 
 class ProfileChangedError(RejectedRequestError):
@@ -61,6 +61,11 @@ class Profile:
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def internal_id(tenant_id: UUID, external_id: UUID) -> UUID:
+    """The id of a user in tables: UUIDv5 of the tenant's id and the user's external id."""
+    return uuid5(tenant_id, str(external_id))
 
 
 def check(profile: Profile, now: datetime) -> None:
@@ -102,44 +107,41 @@ _COLUMNS = (
 _SHOW = f"SELECT {_COLUMNS} FROM profile WHERE user_id = %s"  # noqa: S608  # names alone
 _LOCK = f"{_SHOW} FOR NO KEY UPDATE"
 # Clocks of two processes differ, and a version only grows.
-_REPLACE = """
-UPDATE profile SET timezone = %(timezone)s, is_active = %(is_active)s, born = %(born)s, gender = %(gender)s,
-    seeks = %(seeks)s, min_age = %(min_age)s, max_age = %(max_age)s, latitude = %(latitude)s,
-    longitude = %(longitude)s, reach_km = %(reach_km)s, traits = %(traits)s,
-    changed_at = greatest(%(changed_at)s, changed_at + interval '1 microsecond')
-WHERE user_id = %(user)s
-"""
-_INSERT = f"""
-INSERT INTO profile (user_id, tenant_id, {_COLUMNS})
-VALUES (%(user)s, %(tenant)s, %(timezone)s, %(is_active)s, %(born)s, %(gender)s, %(seeks)s, %(min_age)s, %(max_age)s,
-        %(latitude)s, %(longitude)s, %(reach_km)s, %(traits)s, %(changed_at)s)
-ON CONFLICT (user_id) DO NOTHING
+_PUT = f"""
+INSERT INTO profile (user_id, external_id, tenant_id, {_COLUMNS})
+VALUES (%(user)s, %(external)s, %(tenant)s, %(timezone)s, %(is_active)s, %(born)s, %(gender)s, %(seeks)s, %(min_age)s,
+        %(max_age)s, %(latitude)s, %(longitude)s, %(reach_km)s, %(traits)s, %(changed_at)s)
+ON CONFLICT (user_id) DO UPDATE SET timezone = excluded.timezone, is_active = excluded.is_active, born = excluded.born,
+    gender = excluded.gender, seeks = excluded.seeks, min_age = excluded.min_age, max_age = excluded.max_age,
+    latitude = excluded.latitude, longitude = excluded.longitude, reach_km = excluded.reach_km,
+    traits = excluded.traits,
+    changed_at = greatest(excluded.changed_at, profile.changed_at + interval '1 microsecond')
+RETURNING old.user_id IS NULL
 """  # noqa: S608  # names alone
 
 
-def put(connection: Connection, tenant_id: UUID, user_id: UUID, profile: Profile, *, seen: int | None = None) -> bool:
-    """Make a profile, or put it in the place of the one that there is: of the version that was `seen`, if one was.
+def put(
+    connection: Connection, tenant_id: UUID, external_id: UUID, profile: Profile, *, by: str, seen: int | None = None
+) -> bool:
+    """Create a profile, or replace the existing one: only that of version `seen`, if given.
 
     Returns whether it is new.
 
     Raises:
-        UserTakenError: another tenant has a user of this id.
-        ProfileChangedError: the one that was seen has changed, or is gone.
+        ProfileChangedError: the profile has another version than `seen`, or no longer exists.
     """
-    values = {**_values(profile), "user": user_id, "tenant": tenant_id}
+    user_id = internal_id(tenant_id, external_id)
     if seen is not None:
         row = connection.execute(_LOCK.encode(), [user_id]).fetchone()
         if row is None:
             raise ProfileChangedError("There is no such profile any more.")
         if Profile(*row).version != seen:
             raise ProfileChangedError("The profile was changed meanwhile.")
-    if connection.execute(_REPLACE, values).rowcount:
-        return False
-    if connection.execute(_INSERT, values).rowcount:
-        return True
-    if connection.execute(_REPLACE, values).rowcount:  # somebody else has just made it
-        return False
-    raise UserTakenError("This id cannot be used for a user: give another one.")
+    values = {**_values(profile), "user": user_id, "external": external_id, "tenant": tenant_id}
+    ((is_new,),) = connection.execute(_PUT.encode(), values).fetchall()
+    action = "profile created" if is_new else "profile replaced"
+    audit.record(connection, tenant_id, Operation(by, action, [str(user_id)], profile.changed_at))
+    return bool(is_new)
 
 
 def _values(profile: Profile) -> Mapping[str, Any]:
@@ -147,68 +149,87 @@ def _values(profile: Profile) -> Mapping[str, Any]:
     return {**vars(profile), "seeks": list(profile.seeks), "traits": traits}
 
 
-def show(connection: Connection, user_id: UUID) -> Profile | None:
-    """A user's profile; None where there is none."""
-    row = connection.execute(_SHOW, [user_id]).fetchone()
+def show(connection: Connection, tenant_id: UUID, external_id: UUID) -> Profile | None:
+    """A user's profile, or None."""
+    row = connection.execute(_SHOW, [internal_id(tenant_id, external_id)]).fetchone()
     if row is None:
         return None
     found = Profile(*row)
     return replace(found, traits=[None if one is None else round(one, TRAIT_DIGITS) for one in found.traits])
 
 
-def remove(connection: Connection, user_id: UUID) -> bool:
-    """Delete a profile, with the user's blocks and all that he was ever offered. Returns whether there was one.
+def remove(connection: Connection, tenant_id: UUID, external_id: UUID, now: datetime, *, by: str) -> bool:
+    """Delete a profile with the user's blocks and offers. Returns whether there was one.
 
-    The blocks of others stay, so that nobody is offered to them again by coming back.
+    The blocks of others stay, so that a user who returns is not offered to them again.
     """
-    return bool(connection.execute("DELETE FROM profile WHERE user_id = %s", [user_id]).rowcount)
+    user_id = internal_id(tenant_id, external_id)
+    if connection.execute("DELETE FROM profile WHERE user_id = %s", [user_id]).rowcount == 0:
+        return False
+    audit.record(connection, tenant_id, Operation(by, "profile deleted", [str(user_id)], now))
+    return True
 
 
 _BLOCK = """
-INSERT INTO profile_block (user_id, blocked_id, tenant_id, created_at)
-SELECT user_id, %(blocked)s, tenant_id, %(now)s FROM profile WHERE user_id = %(user)s
+INSERT INTO profile_block (user_id, blocked_id, blocked_external_id, tenant_id, created_at)
+SELECT user_id, %(blocked)s, %(external)s, tenant_id, %(now)s FROM profile WHERE user_id = %(user)s
 ON CONFLICT (user_id, blocked_id) DO NOTHING
 """
 
 
-def block(connection: Connection, user_id: UUID, blocked_id: UUID, now: datetime) -> bool:
-    """Let two never be offered to one another again. Returns whether the first of them has a profile.
+def block(
+    connection: Connection, tenant_id: UUID, external_id: UUID, blocked_external_id: UUID, now: datetime, *, by: str
+) -> bool:
+    """Never offer two users to each other again. Returns whether the first has a profile.
 
-    The other one need not have any: it is not told who has.
+    The other needs no profile, so that the answer does not disclose whether one exists.
 
     Raises:
-        RejectedRequestError: they are the same.
+        RejectedRequestError: both ids are the same.
     """
-    if user_id == blocked_id:
+    if external_id == blocked_external_id:
         raise RejectedRequestError("A user cannot block themselves.")
-    done = connection.execute(_BLOCK, {"user": user_id, "blocked": blocked_id, "now": now}).rowcount
-    return bool(done) or _exists(connection, user_id)
+    user_id, blocked_id = internal_id(tenant_id, external_id), internal_id(tenant_id, blocked_external_id)
+    values = {"user": user_id, "blocked": blocked_id, "external": blocked_external_id, "now": now}
+    if connection.execute(_BLOCK, values).rowcount == 0:
+        return _exists(connection, user_id)
+    audit.record(connection, tenant_id, Operation(by, "user blocked", [str(user_id), str(blocked_id)], now))
+    return True
 
 
-def unblock(connection: Connection, user_id: UUID, blocked_id: UUID) -> bool:
-    """Take a block back, where there is one. Returns whether the user has a profile."""
-    connection.execute("DELETE FROM profile_block WHERE user_id = %s AND blocked_id = %s", [user_id, blocked_id])
-    return _exists(connection, user_id)
+def unblock(
+    connection: Connection, tenant_id: UUID, external_id: UUID, blocked_external_id: UUID, now: datetime, *, by: str
+) -> bool:
+    """Delete a block, if there is one. Returns whether the user has a profile."""
+    user_id, blocked_id = internal_id(tenant_id, external_id), internal_id(tenant_id, blocked_external_id)
+    values = [user_id, blocked_id]
+    if connection.execute("DELETE FROM profile_block WHERE user_id = %s AND blocked_id = %s", values).rowcount == 0:
+        return _exists(connection, user_id)
+    audit.record(connection, tenant_id, Operation(by, "user unblocked", [str(user_id), str(blocked_id)], now))
+    return True
 
 
 class Blocked(NamedTuple):
-    """A user whom another one has blocked."""
+    """A user blocked by another."""
 
     user_id: UUID
+    """External."""
     since: datetime
 
 
 _BLOCKS = """
-SELECT blocked_id, created_at FROM profile_block
-WHERE user_id = %(user)s AND (%(time)s::timestamptz IS NULL OR (created_at, blocked_id) < (%(time)s, %(after)s::uuid))
-ORDER BY created_at DESC, blocked_id DESC LIMIT %(limit)s
+SELECT blocked_external_id, created_at FROM profile_block
+WHERE user_id = %(user)s
+  AND (%(time)s::timestamptz IS NULL OR (created_at, blocked_external_id) < (%(time)s, %(after)s::uuid))
+ORDER BY created_at DESC, blocked_external_id DESC LIMIT %(limit)s
 """
 
 
 def blocks(
-    connection: Connection, user_id: UUID, after: tuple[datetime, UUID] | None, limit: int
+    connection: Connection, tenant_id: UUID, external_id: UUID, after: tuple[datetime, UUID] | None, limit: int
 ) -> list[Blocked] | None:
-    """Whom a user has blocked, the latest first, after that one. None: there is no profile."""
+    """The next users that a user has blocked, the latest first. None: there is no profile."""
+    user_id = internal_id(tenant_id, external_id)
     if not _exists(connection, user_id):
         return None
     time, last = after or (None, None)
@@ -233,9 +254,9 @@ class Offered:
     state: JobState | None
     """None: there is no job of this date."""
     offers: Sequence[Mapping[str, Any]]
-    """As they were stored, in their order."""
+    """Stored offers in order, with external ids."""
     withdrawn: frozenset[str]
-    """Users among them who are not to be shown any more."""
+    """External ids of candidates that must no longer be shown."""
     completed_at: datetime | None
     error: str | None
 
@@ -245,7 +266,7 @@ SELECT timezone, status, coalesce(offers, '[]'), completed_at, error_message FRO
 WHERE date = %s AND user_id = %s
 """
 _STANDING = """
-SELECT p.user_id::text FROM profile p
+SELECT p.external_id::text FROM profile p
 WHERE p.user_id = ANY(%(candidates)s::uuid[]) AND p.is_active AND NOT EXISTS (
     SELECT FROM profile_block b
     WHERE (b.user_id, b.blocked_id) IN ((p.user_id, %(user)s), (%(user)s, p.user_id))
@@ -253,12 +274,14 @@ WHERE p.user_id = ANY(%(candidates)s::uuid[]) AND p.is_active AND NOT EXISTS (
 """
 
 
-def offered(connection: Connection, user_id: UUID, day: date | None, now: datetime) -> Offered | None:
-    """A user's offers of a date, by default of today where he is. None: there is no profile.
+def offered(
+    connection: Connection, tenant_id: UUID, external_id: UUID, day: date | None, now: datetime
+) -> Offered | None:
+    """A user's offers of a date, by default of the user's local date. None: there is no profile.
 
-    What was offered stays as it was. Whoever has gone since, is not active any more, or blocks the user or is blocked
-    is `withdrawn`.
+    Stored offers do not change. Candidates who left, are inactive, or block or are blocked by the user are `withdrawn`.
     """
+    user_id = internal_id(tenant_id, external_id)
     row = connection.execute("SELECT timezone FROM profile WHERE user_id = %s", [user_id]).fetchone()
     if row is None:
         return None
@@ -267,11 +290,16 @@ def offered(connection: Connection, user_id: UUID, day: date | None, now: dateti
     if job is None:
         return Offered(day, row[0], None, (), frozenset(), None, None)
     timezone, state, offers, completed_at, error = job
-    return Offered(day, timezone, state, offers, withdrawn(connection, user_id, offers), completed_at, error)
+    return Offered(
+        day, timezone, state, offers, withdrawn(connection, tenant_id, external_id, offers), completed_at, error
+    )
 
 
-def withdrawn(connection: Connection, user_id: UUID, offers: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """Which users among these offers are not to be shown to `user_id` any more."""
+def withdrawn(
+    connection: Connection, tenant_id: UUID, external_id: UUID, offers: Sequence[Mapping[str, Any]]
+) -> frozenset[str]:
+    """External ids of the candidates among these offers that must no longer be shown to the user."""
     candidates = {offer["userId"] for offer in offers}
-    values = {"candidates": list(candidates), "user": user_id}
+    ids = [internal_id(tenant_id, UUID(candidate)) for candidate in candidates]
+    values = {"candidates": ids, "user": internal_id(tenant_id, external_id)}
     return frozenset(candidates - {id_ for (id_,) in connection.execute(_STANDING, values)} if candidates else ())

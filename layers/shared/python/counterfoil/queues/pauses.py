@@ -23,10 +23,9 @@ from uuid import UUID
 from aws_lambda_powertools import Logger
 from botocore.exceptions import ClientError
 
-from counterfoil import aws
+from counterfoil import audit, aws
+from counterfoil.audit import Operation
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.dead_letters import audit
-from counterfoil.dead_letters.audit import Operation
 from counterfoil.errors import CounterfoilError, RejectedRequestError
 
 UNDER_WAY = timedelta(minutes=2)

@@ -48,7 +48,7 @@ def canonical(value: JsonValue, what: str = "payload") -> bytes:
     return content
 
 
-def digest(task_type: str, payload: JsonValue, max_retry: int) -> bytes:
+def digest(task_type: str, payload: JsonValue, max_retry: int | None) -> bytes:
     """32 bytes that are the same for the same request: SHA-256 of the canonical JSON of all that was asked for."""
     return hashlib.sha256(canonical({"task_type": task_type, "payload": payload, "max_retry": max_retry})).digest()
 

@@ -8,6 +8,8 @@ from uuid import UUID, uuid4
 
 from pydantic import BaseModel, JsonValue
 
+from counterfoil import audit
+from counterfoil.audit import Operation
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.errors import InvalidSettingsError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.settings import Settings
@@ -16,7 +18,6 @@ from counterfoil.tasks.registry import TYPES, Accepted, TaskType
 from counterfoil.work import KINDS, Send, owe
 
 WORKER = "tasks"
-DEFAULT_MAX_RETRY = 5
 LARGEST_MAX_RETRY = 20
 LONGEST_KEY = 255
 """Characters of an idempotency key, and of a user's id."""
@@ -42,14 +43,11 @@ class Order:
     content: bytes
     """The payload's canonical JSON."""
     max_retry: int
-    idempotency_key: str | None
+    idempotency_key: str
     user_id: str | None
     settings: Settings
-
-    @property
-    def digest(self) -> bytes:
-        """What tells it from another request under the same key."""
-        return claim_check.digest(self.type.name, self.payload, self.max_retry)
+    digest: bytes
+    """Distinguishes requests under one idempotency key."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class Task:
     task_type: str
     status: Status
     max_retry: int
-    idempotency_key: str | None
+    idempotency_key: str
     user_id: str | None
     created_at: datetime
     attempts: int
@@ -98,19 +96,21 @@ def order(  # a request is this many facts
     type_: TaskType,
     payload: claim_check.Payload,
     *,
-    max_retry: int = DEFAULT_MAX_RETRY,
+    max_retry: int | None = None,
     idempotency_key: str | None = None,
     user_id: str | None = None,
     settings: Settings | None = None,
 ) -> Order:
     """A sound request. `settings` are those of the deployment; None: nothing that is off by default is on.
 
+    Without `max_retry` the limit of the settings applies. Without `idempotency_key` a UUID is generated.
+
     Raises:
         InvalidPayloadError: the payload is not in the form of its type.
         TooLargeError: it is larger than is taken.
         RejectedRequestError: it cannot be stored, can never be carried out here, or another value is out of its range.
     """
-    if not 0 <= max_retry <= LARGEST_MAX_RETRY:
+    if max_retry is not None and not 0 <= max_retry <= LARGEST_MAX_RETRY:
         raise RejectedRequestError(f"max_retry is a number from 0 to {LARGEST_MAX_RETRY}.")
     for name, value in (("idempotency_key", idempotency_key), ("The subject of the token", user_id)):
         if value is not None and not (1 <= len(value) <= LONGEST_KEY and value.isprintable()):
@@ -120,7 +120,17 @@ def order(  # a request is this many facts
     settings = settings or Settings()
     if type_.check is not None:
         type_.check(form, settings)
-    return Order(type_, form, payload, content, max_retry, idempotency_key, user_id, settings)
+    return Order(
+        type_,
+        form,
+        payload,
+        content,
+        settings.retry_max_attempts if max_retry is None else max_retry,
+        idempotency_key or str(uuid4()),
+        user_id,
+        settings,
+        claim_check.digest(type_.name, payload, max_retry),
+    )
 
 
 # -- handing in -----------------------------------------------------------------------------------------------------
@@ -210,7 +220,7 @@ def _submit(
 def _found_or_noted(database: Database, tenant_id: UUID, wanted: Order, payload_key: str) -> Submitted | None:
     """The task that was accepted before; else None, and the payload that is about to be written is noted."""
     with database.tenant(tenant_id) as connection:
-        found = _under_key(connection, wanted) if wanted.idempotency_key is not None else None
+        found = _under_key(connection, wanted)
         if found is None:
             connection.execute(_NOTE_PAYLOAD, [payload_key, tenant_id])
         return found
@@ -271,6 +281,17 @@ def tries(connection: Connection, job_id: UUID, *, limit: int | None = None) -> 
     return [Try(*row) for row in reversed(rows)]
 
 
+def dead_letter(connection: Connection, job_id: UUID) -> UUID | None:
+    """Return the id of the task's dead letter, or None if it was purged or never existed.
+
+    Runs in a transaction of the task's tenant.
+    """
+    row = connection.execute(
+        "SELECT job_id FROM dead_letter WHERE job_id = %s AND purged_at IS NULL", [KINDS[WORKER].job_id(job_id)]
+    ).fetchone()
+    return None if row is None else UUID(str(row[0]))
+
+
 @dataclass(frozen=True)
 class Wanted:
     """Which tasks are wanted. None: whatever it is."""
@@ -322,7 +343,7 @@ UPDATE task SET status = NULL, reason = %(reason)s, cancelled_at = %(now)s, ende
     claim_token = nextval('claim_token'), claimed_at = NULL, lease_expires_at = NULL, next_attempt_at = NULL
 WHERE id = ANY(%(ids)s) AND status IN ('pending', 'in-progress')
 """
-_CANCEL = _WITHDRAW + "RETURNING task_type"
+_CANCEL = _WITHDRAW + "RETURNING task_type, tenant_id"
 
 
 def cancel(connection: Connection, job_id: UUID, now: datetime, by: str) -> tuple[Task, Sequence[Send]] | None:
@@ -344,6 +365,8 @@ def cancel(connection: Connection, job_id: UUID, now: datetime, by: str) -> tupl
         return None
     if task.status != "cancelled":
         raise EndedError(f"The task has {task.status} already.")
+    if row is not None:
+        audit.record(connection, row[1], Operation(by, "task canceled", [str(job_id)], now))
     return task, sends
 
 

@@ -6,7 +6,7 @@ or unknown encoding, and documents beyond the bounds below. Nothing is ever fetc
 
 import codecs
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from xml.parsers import expat
 
 from lxml import etree
@@ -17,6 +17,8 @@ MAX_XML_BYTES = 25 * 1024 * 1024
 MAX_ELEMENTS = 500_000
 MAX_DEPTH = 100
 
+_DECLARATION_WITHIN = 4096
+"""Bytes from the start of a file."""
 _DECLARATION = re.compile(r"\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([^\"'>]{0,60})[\"']")
 _DECORATED_UTF8 = re.compile(r"utf-8\b", re.IGNORECASE)
 _DECLARED_UNCLOSED = re.compile(r"\s*<\?xml[^>]{0,200}?encoding\s*=")
@@ -33,7 +35,8 @@ _WRONG_ENCODING = "The XML is not in the encoding that it declares; ask its send
 def parse(content: bytes) -> etree._Element:
     """Parse untrusted XML and return its root element, without comments and processing instructions.
 
-    Raises `InvalidDocumentError` for what the module's first lines name, and for XML that is not well-formed.
+    Raises `InvalidDocumentError` for what the module's first lines name, and for XML that is not well-formed;
+    `MemoryError` where the tree does not fit into the memory of the process.
     """
     if len(content) > MAX_XML_BYTES:
         message = (
@@ -54,6 +57,8 @@ def parse(content: bytes) -> etree._Element:
     try:
         root = etree.fromstring(content, parser)
     except etree.XMLSyntaxError as error:
+        if error.code == etree.ErrorTypes.ERR_NO_MEMORY:
+            raise MemoryError from None
         message = (
             "The XML uses namespaces that it does not declare, or holds a single value of more than 10 MB; "
             "ask its sender for a corrected file."
@@ -68,8 +73,9 @@ def parse(content: bytes) -> etree._Element:
 def _decode(content: bytes) -> str:
     """Decode by byte order mark and declaration, which must agree (XML 1.0, section 4.3.3)."""
     detected = _detected_encoding(content)
+    head = content if detected else content[:_DECLARATION_WITHIN]
     try:
-        text = content.decode(detected or "latin-1").removeprefix("\ufeff")
+        text = head.decode(detected or "latin-1").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise InvalidDocumentError(_WRONG_ENCODING) from error
     match = _DECLARATION.match(text)
@@ -95,7 +101,7 @@ def _decode(content: bytes) -> str:
         # Text in a single-byte encoding is practically never valid UTF-8 by chance: read as declared, every letter
         # beyond ASCII would come out as two wrong ones.
         raise InvalidDocumentError(_WRONG_ENCODING)
-    if match is not None:
+    if match is not None and match[1].casefold() != "utf-8":
         text = f"{text[: match.start(1)]}UTF-8{text[match.end(1) :]}"  # what it is handed on in, and known to parsers
     return text
 
@@ -180,21 +186,27 @@ def use_local_names(root: etree._Element, renamed: Mapping[str, str] | None = No
     """Strip namespaces from all element names in place, and apply the given renames, so that paths stay short."""
     names = renamed or {}
     for element in root.iter():
-        local = etree.QName(element).localname
+        local = str(element.tag).rpartition("}")[2]
         element.tag = names.get(local, local)
 
 
 def text(element: etree._Element | None, *paths: str) -> str | None:
     """Return the first stated text at the given paths, in the order of the paths; None where nothing is stated."""
-    return next(iter(texts(element, *paths)), None)
+    return next(_texts(element, paths), None)
 
 
 def texts(element: etree._Element | None, *paths: str) -> list[str]:
     """Return all stated texts at the given paths, each once, in the order of paths and document."""
+    return list(dict.fromkeys(_texts(element, paths)))
+
+
+def _texts(element: etree._Element | None, paths: Iterable[str]) -> Iterator[str]:
     if element is None:
-        return []
-    found = ((node.text or "").strip() for path in paths for node in element.iterfind(path))
-    return list(dict.fromkeys(value for value in found if value))
+        return
+    for path in paths:
+        for node in element.iterfind(path):
+            if value := (node.text or "").strip():
+                yield value
 
 
 def reference(values: Iterable[str]) -> str | list[str] | None:

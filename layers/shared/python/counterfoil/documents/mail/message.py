@@ -18,6 +18,7 @@ from email.policy import EmailPolicy
 from email.utils import collapse_rfc2231_value
 from typing import Any
 
+from counterfoil.documents.mail.names import is_shown
 from counterfoil.errors import CounterfoilError, InvalidDocumentError
 
 MAX_MAIL_BYTES = 40 * 1024 * 1024
@@ -171,8 +172,12 @@ _VERDICTS: Mapping[str, str] = {
 
 
 def text_of(value: Any) -> str:
-    """A header field as people read it: encoded words decoded, in one line. Empty where there is none."""
-    return "" if value is None else _BLANKS.sub(" ", decoded(str(value))).strip()
+    """Header field as people read it: encoded words decoded, in one line. Empty if it is absent.
+
+    Characters that change the direction of writing are removed, because they make a sender look like another one.
+    """
+    line = "" if value is None else _BLANKS.sub(" ", decoded(str(value)))
+    return "".join(filter(is_shown, line)).strip()
 
 
 def decoded(raw: str) -> str:

@@ -19,7 +19,7 @@ def clean(stated: str) -> str:
     what PostgreSQL cannot store are left out; of a name that is too long, the middle.
     """
     last = re.split(r"[/\\]", stated)[-1]
-    plain = "".join(" " if character.isspace() else character for character in last if _is_shown(character))
+    plain = "".join(" " if character.isspace() else character for character in last if is_shown(character))
     # Windows' own separator of drives, and what no file system takes.
     plain = re.sub(r'[<>:"|?*]', "_", re.sub(r"^[A-Za-z]:", "", plain))
     plain = re.sub(r" +", " ", plain).strip(" .")
@@ -30,8 +30,8 @@ def clean(stated: str) -> str:
     return plain
 
 
-def _is_shown(character: str) -> bool:
-    """No control, format, surrogate or private character; spaces of any kind are."""
+def is_shown(character: str) -> bool:
+    """False for control, format, surrogate, private and unassigned characters."""
     return character.isspace() or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Cn"}
 
 

@@ -121,6 +121,7 @@ from counterfoil.documents.matching.decisions import (
 from counterfoil.documents.matching.departure import Leaving, leaving, left, withdraw
 from counterfoil.documents.matching.embeddings import Embedder
 from counterfoil.documents.matching.judge import Judge
+from counterfoil.documents.matching.key_rows import note_loss
 from counterfoil.documents.matching.matcher import (
     Decided,
     Skip,
@@ -152,6 +153,7 @@ __all__ = [
     "left",
     "matchable",
     "members",
+    "note_loss",
     "pairs_of",
     "search",
     "search_and_decide",

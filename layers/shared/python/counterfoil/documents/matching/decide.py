@@ -48,6 +48,11 @@ class Outcome:
     unasked: tuple[Case, ...] = ()
     """What a language model could decide, and has not yet."""
 
+    def note(self, id_: UUID) -> str | None:
+        """Return the reason of a decision. A document with a child has a partner even if it chose none itself."""
+        found = self.choices[id_].reason
+        return None if found == rules.NO_PARTNER and id_ not in self.alone else found
+
 
 def decide(
     near: Neighbourhood, document: Document, obsolete: Collection[Key] = (), *, is_new: bool = False

@@ -36,7 +36,7 @@ class Settled:
     clusters: frozenset[UUID]
     """The clusters that documents left or came into."""
     documents: frozenset[UUID]
-    """Those decided about, and those whose edges changed."""
+    """Documents decided about, and documents with changed edges or reviews."""
     unasked: frozenset[UUID]
     """Documents that are in doubt otherwise than before, which a language model may be asked about."""
 
@@ -75,7 +75,14 @@ def settle(
         for pair in pairs:
             reviews.unlink(connection, pair)
     clusters = _rename(connection, decided).union(*(part.clusters for part in found))
-    reviews.leave_alone(connection, [end for end in decided if end not in stored])
+    skipped = [end for end in decided if end not in stored]
+    reviews.leave_alone(connection, skipped)
+    if verdict == "confirmed":
+        reviews.close(connection, skipped, now, skipped)
+    else:
+        for end in skipped:
+            if not documents[end].has_counterparty:
+                reviews.open_unmatched(connection, end, matcher.NO_COUNTERPARTY, now)
     return Settled(
         frozenset(clusters),
         frozenset(decided).union(*(part.documents for part in found)),
@@ -111,11 +118,11 @@ def _again(
     """Make the decisions again that a decision about a document touches."""
     outcome = finish(decide(Neighbourhood(Reading(connection, tenant_id, matcher.CACHE)), document))
     applied = matcher.apply(connection, tenant_id, [matcher.Change(document.id, outcome)], now, decided)
-    store.tell_reasons(connection, {id_: choice.reason for id_, choice in outcome.choices.items()})
+    store.tell_reasons(connection, {id_: outcome.note(id_) for id_ in outcome.choices})
     return Settled(
         applied.clusters,
-        frozenset().union(*outcome.made, *outcome.gone),
-        applied.doubtful.intersection(case.child for case in outcome.unasked),
+        frozenset().union(*outcome.made, *outcome.gone, *applied.reviews),
+        applied.reviews.open.intersection(case.child for case in outcome.unasked),
     )
 
 

@@ -27,6 +27,7 @@ from counterfoil.llm import BudgetSpentError
 
 CACHE = Documents()
 """Documents that were read before, of all tenants."""
+NO_COUNTERPARTY = "No counterparty: the document names neither its supplier nor its buyer."
 _ROUNDS = 3
 """How often documents that arrive meanwhile may put new questions, before the try begins again."""
 _PAUSE = timedelta(seconds=5)
@@ -39,6 +40,8 @@ class Skip:
     """A document that is not matched. `reason` says why, in a sentence."""
 
     reason: str
+    needs_review: bool = False
+    """Whether a person has to name its partner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class Written:
     clusters: frozenset[UUID]
     """The clusters that documents left or came into."""
     documents: frozenset[UUID]
-    """The document, and those whose edges changed: the clusters that they are in now have changed, too."""
+    """The document, and those whose edges or reviews changed: the clusters that they are in now have changed, too."""
 
 
 def search_and_decide(
@@ -175,7 +178,7 @@ def search(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> dict
         if found.has_counterparty:
             arriving.append(found)
         else:
-            skipped[id_] = Skip("No counterparty: the document names neither its sender nor its recipient.")
+            skipped[id_] = Skip(NO_COUNTERPARTY, needs_review=True)
     reading = Reading(connection, tenant_id, CACHE)
     reading.know(set(ids), edges)
     running = [_deciding(reading, tenant_id, one, frozenset(stored.get(one.id, ())), seen) for one in arriving]
@@ -233,9 +236,9 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
         applied.unlinked,
         len(applied.moves),
         again,
-        outcome.choices[id_].reason,
+        outcome.note(id_),
         applied.clusters,
-        frozenset({id_}.union(*outcome.made, *outcome.gone)),
+        frozenset({id_}.union(*outcome.made, *outcome.gone, *applied.reviews)),
     )
 
 
@@ -268,9 +271,9 @@ def write_together(connection: Connection, decided: Sequence[Decided], now: date
     )
     ends = (end for one in written for pair in (*one.outcome.made, *one.outcome.gone) for end in pair)
     return WrittenTogether(
-        {one.document.id: one.outcome.choices[one.document.id].reason for one in written},
+        {one.document.id: one.outcome.note(one.document.id) for one in written},
         applied.clusters,
-        frozenset(one.document.id for one in written).union(ends),
+        frozenset(one.document.id for one in written).union(ends, *applied.reviews),
     )
 
 
@@ -297,8 +300,7 @@ class Applied:
     unlinked: int
     moves: Sequence[tuple[UUID | None, UUID]]
     """For each document that changed its cluster, which one it was in and is in."""
-    doubtful: frozenset[UUID]
-    """Documents that are in doubt otherwise than before."""
+    reviews: reviews.Changed
 
     @property
     def clusters(self) -> frozenset[UUID]:
@@ -357,8 +359,10 @@ def apply(
         seeds = {seed for change in changes if not change.is_alone for seed in _seeds(change)}
         renamed = store.rename_clusters(connection, seeds)
         store.tell_reasons(connection, told)
-        doubtful = reviews.keep(connection, choices, now, decided, known)
-    return Applied(linked(), unlinked(), became_alone() + renamed(), doubtful())
+        unlinked_ends = {end for change in changes for pair in change.outcome.gone for end in pair}
+        store.note_alone(connection, unlinked_ends - choices.keys())
+        reviewed = reviews.keep(connection, choices, now, decided)
+    return Applied(linked(), unlinked(), became_alone() + renamed(), reviewed())
 
 
 def _standing(connection: Connection, decided: Sequence[Decided]) -> tuple[list[Decided], Counter[Key]]:
@@ -448,6 +452,6 @@ def _reasoning(link: Link) -> str:
 def _reasons_of_others(change: Change) -> dict[UUID, str | None]:
     """What the other documents decided again say now; and those that found a partner, nothing."""
     told: dict[UUID, str | None] = {end: None for pair in change.outcome.made for end in pair}
-    told |= {id_: choice.reason for id_, choice in change.outcome.choices.items()}
+    told |= {id_: change.outcome.note(id_) for id_ in change.outcome.choices}
     told.pop(change.document_id, None)
     return told

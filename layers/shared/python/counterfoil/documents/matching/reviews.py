@@ -7,7 +7,7 @@ decides about the document: it opens when there is a doubt, changes with it, and
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -45,7 +45,16 @@ UPDATE document_review
 SET state = CASE WHEN document_id = ANY(%(decided)s) THEN 'decided' ELSE 'gone' END, changed_at = %(now)s,
     closed_at = %(now)s
 WHERE document_id = ANY(%(ids)s) AND state = 'open'
+RETURNING document_id
 """
+
+
+class Changed(NamedTuple):
+    """Documents whose reviews changed."""
+
+    open: frozenset[UUID]
+    """In doubt otherwise than before."""
+    closed: frozenset[UUID]
 
 
 def keep(
@@ -53,19 +62,16 @@ def keep(
     choices: Mapping[UUID, Choice],
     now: datetime,
     decided: Collection[UUID],
-    known: Collection[UUID],
-) -> Callable[[], frozenset[UUID]]:
+) -> Callable[[], Changed]:
     """Open, renew or close the reviews of documents that were decided again; `decided`: those that a person was at.
 
-    Of these, `known` were decided before and may have one.
-
-    Returns whose doubts are other ones now: to be asked after the pipeline that this was sent in.
+    Call the result after the pipeline of the statement: it returns the changes.
     """
     doubtful = {id_: found for id_, choice in choices.items() if (found := open_doubts(choice))}
-    if settled := [id_ for id_ in known if id_ not in doubtful]:
-        close(connection, settled, now, decided)
+    settled = choices.keys() - doubtful.keys()
+    closed = close(connection, settled, now, decided) if settled else frozenset
     if not doubtful:
-        return frozenset
+        return lambda: Changed(frozenset(), closed())
     cursor = connection.execute(
         _OPEN,
         {
@@ -78,12 +84,30 @@ def keep(
             "now": now,
         },
     )
+    return lambda: Changed(frozenset(id_ for (id_,) in cursor.fetchall()), closed())
+
+
+_HAS_MATCH = "SELECT FROM document_match WHERE a = %(id)s OR b = %(id)s LIMIT 1"
+
+
+def open_unmatched(connection: Connection, id_: UUID, reason: str, now: datetime) -> None:
+    """Open a review without candidates of a skipped document: a reviewer names its partner.
+
+    A document with a match needs none, because a reviewer confirmed that match.
+    """
+    if connection.execute(_HAS_MATCH, {"id": id_}).fetchone() is not None:
+        return
+    doubt: dict[str, Any] = {"kinds": [], "number": None, "reason": reason, "count": 0, "candidates": [], "others": []}
+    values = {"ids": [id_], "doubts": [Jsonb([doubt])], "chances": [0.0], "weights": current().version, "now": now}
+    connection.execute(_OPEN, values)
+
+
+def close(
+    connection: Connection, ids: Collection[UUID], now: datetime, decided: Collection[UUID] = ()
+) -> Callable[[], frozenset[UUID]]:
+    """Close the open reviews of documents. The result, called after the pipeline, returns which were open."""
+    cursor = connection.execute(_CLOSE, {"ids": list(ids), "decided": list(decided), "now": now})
     return lambda: frozenset(id_ for (id_,) in cursor.fetchall())
-
-
-def close(connection: Connection, ids: Collection[UUID], now: datetime, decided: Collection[UUID] = ()) -> None:
-    """Close the reviews of documents, if they are open."""
-    connection.execute(_CLOSE, {"ids": list(ids), "decided": list(decided), "now": now})
 
 
 def _doubt(doubt: Doubt) -> dict[str, Any]:

@@ -126,6 +126,7 @@ class Said:
 
 
 NOTHING_SAID = Said()
+NO_PARTNER = "No partner found."
 Candidates = Collection[Document]
 _Scored = tuple[Score, Document]
 IsCopy = Callable[[Document], bool]
@@ -404,7 +405,7 @@ def _not_here(child: Document, named: Candidates, said: Said) -> str:
             if here:
                 return f"Names {what}, but what is here under that number does not fit."
             return f"Names {what}, which is not here."
-    return "No partner found."
+    return NO_PARTNER
 
 
 def _same_number(a: Document, b: Document) -> bool:

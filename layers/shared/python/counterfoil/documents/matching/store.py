@@ -15,7 +15,7 @@ from counterfoil.documents.matching import key_rows
 from counterfoil.documents.matching.keys import PARENTS, SEEKS, Key
 from counterfoil.documents.matching.meaning import Embedding
 from counterfoil.documents.matching.profile import CONTRACT
-from counterfoil.documents.matching.rules import By
+from counterfoil.documents.matching.rules import NO_PARTNER, By
 
 
 class Pair(NamedTuple):
@@ -285,6 +285,14 @@ WHERE document.id = told.id AND document.matching_status IS NOT DISTINCT FROM 's
 """
 
 
+_ALONE = """
+UPDATE document SET matching_reason = %(reason)s
+WHERE id = ANY(%(ids)s) AND matching_status IS NOT DISTINCT FROM 'succeeded' AND matching_reason IS NULL
+  AND NOT EXISTS (SELECT FROM document_match m WHERE m.a = document.id OFFSET 0)
+  AND NOT EXISTS (SELECT FROM document_match m WHERE m.b = document.id OFFSET 0)
+"""
+
+
 class NewEdge(NamedTuple):
     """An edge to write. `score` is in bits."""
 
@@ -400,6 +408,12 @@ def tell_reasons(connection: Connection, reasons: Mapping[UUID, str | None]) -> 
     """Renew what documents that are done say about why they are alone."""
     if reasons:
         connection.execute(_REASONS, {"ids": list(reasons), "reasons": list(reasons.values())})
+
+
+def note_alone(connection: Connection, ids: Collection[UUID]) -> None:
+    """Note on settled documents without any match that they have no partner."""
+    if ids:
+        connection.execute(_ALONE, {"ids": list(ids), "reason": NO_PARTNER})
 
 
 def _one(row: tuple[Any, ...] | None) -> tuple[Any, ...]:

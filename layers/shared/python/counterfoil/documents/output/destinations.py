@@ -69,8 +69,8 @@ def add(  # what a destination is
     address: str,
     events: Sequence[str],
     now: datetime,
-) -> str | None:
-    """Add a destination, as the owner of the tables. Returns its secret, where it is a webhook.
+) -> tuple[UUID, str | None]:
+    """Add a destination, as the owner of the tables. Returns its id, and the secret of a webhook.
 
     Raises:
         RejectedStatementError: there is an active one of this name or prefix, or the name cannot be one. (Mapped by the
@@ -82,7 +82,7 @@ def add(  # what a destination is
         "VALUES (%s, %s, %s, %s, %s, %s) RETURNING id".encode(),
         [tenant_id, name, kind, address, list(events), now],
     ).fetchall()[0]
-    return _new_secret(connection, tenant_id, row[0], now) if kind == "webhook" else None
+    return row[0], _new_secret(connection, tenant_id, row[0], now) if kind == "webhook" else None
 
 
 # In the order of their ids, as claims and requests lock them.
@@ -92,11 +92,10 @@ WHERE id IN (SELECT id FROM output_job WHERE destination_id = %s AND payload <> 
 """
 
 
-def remove(connection: Connection, tenant_id: UUID, name: str, now: datetime) -> bool:
-    """Disable a destination and forget its secrets and what its jobs hold. False where there is none of this name.
+def remove(connection: Connection, tenant_id: UUID, name: str, now: datetime) -> UUID | None:
+    """Disable a destination, and delete its secrets and the payloads of its deliveries.
 
-    Nobody would tell it when a document is removed: so nothing of any is kept for it. Work that waits for it is skipped
-    when its time comes.
+    Pending deliveries are skipped when they are due. Returns its id, or None if no active destination has this name.
     """
     row = connection.execute(
         "UPDATE destination SET disabled_at = %s "
@@ -104,16 +103,18 @@ def remove(connection: Connection, tenant_id: UUID, name: str, now: datetime) ->
         [now, tenant_id, name],
     ).fetchone()
     if row is None:
-        return False
+        return None
     connection.execute("DELETE FROM destination_secret WHERE destination_id = %s", [row[0]])
     connection.execute(_FORGET, [row[0]])
-    return True
+    return UUID(str(row[0]))
 
 
-def rotate(connection: Connection, tenant_id: UUID, name: str, now: datetime) -> str | None:
-    """Give a webhook a new secret. None where there is no webhook of this name.
+def rotate(connection: Connection, tenant_id: UUID, name: str, now: datetime) -> tuple[UUID, str] | None:
+    """Give a webhook a new secret. Return its id and the secret.
 
-    The one before is signed with for BOTH_FOR more, one from before that no longer: there are never more than two.
+    Returns None if no active webhook has this name.
+
+    Calls are signed with the previous secret too, for BOTH_FOR. A webhook has at most two secrets.
     """
     row = connection.execute(
         "SELECT id FROM destination WHERE tenant_id = %s AND name = %s AND kind = 'webhook' AND disabled_at IS NULL "
@@ -126,7 +127,7 @@ def rotate(connection: Connection, tenant_id: UUID, name: str, now: datetime) ->
     connection.execute(
         "UPDATE destination_secret SET expires_at = %s WHERE destination_id = %s", [now + BOTH_FOR, row[0]]
     )
-    return _new_secret(connection, tenant_id, row[0], now)
+    return row[0], _new_secret(connection, tenant_id, row[0], now)
 
 
 def _new_secret(connection: Connection, tenant_id: UUID, destination_id: UUID, now: datetime) -> str:

@@ -40,9 +40,10 @@ COLUMNS = (
 
 _NUMBERS = ("invoice", "credit_note", "po", "confirmation", "delivery_note", "receipt", "contract")
 _DATES = ("invoice", "credit_note", "order", "confirmation", "delivery", "receipt", "contract")
-_FORMULA = re.compile('(^|[;|\t\r\n])([ "\u00a0\u200b\u3000\ufeff]*)(?=[=+@\t\r\uff1d\uff0b\uff0d\uff20-])')
-"""Before what a spreadsheet takes for the beginning of a formula, behind blanks and quotes: at the beginning of a cell,
-and where one begins for spreadsheets that divide by semicolons."""
+_SAFE = r"\w'(\[{<#/§€$£"
+"""First characters that begin no formula in any spreadsheet. An apostrophe marks a text."""
+_UNSAFE = re.compile(rf"\A(?![ \u00a0]*(?:[{_SAFE}]|\Z))|(?<=[;|\t\r\n])(?![ \u00a0]*(?:[{_SAFE};\t\r\n]|\Z))")
+"""Any other beginning of a cell, or of a part that another spreadsheet makes a cell."""
 
 
 @dataclass(frozen=True)
@@ -129,14 +130,15 @@ def _first(data: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def cell(value: Any) -> str:
-    """A value as a spreadsheet takes it for what it is: an apostrophe goes before what would begin a formula.
+    """A value as the text of a cell. An apostrophe goes before any beginning that is not known to be safe.
 
-    That is OWASP's list (= + - @, tab, carriage return), and their full-width kin. A number stays a number.
+    An allow-list, because spreadsheets treat more than OWASP's list (= + - @, tab, carriage return) as the beginning of
+    a formula or a command. A number stays a number.
     """
     if value is None:
         return ""
     text = str(value)
-    return text if _is_number(text) else _FORMULA.sub(r"\1\2'", text)
+    return text if _is_number(text) else _UNSAFE.sub("'", text)
 
 
 def _is_number(text: str) -> bool:

@@ -59,8 +59,8 @@ class Reader:
             CounterfoilError: as `Llm.ask`, but for a refusal of this document or a budget. A model that fails decides
                 nothing.
         """
-        if not any(page.words for page in recognition.pages):
-            return Outcome(None, "none", None, _nothing(recognition))
+        if not recognition.has_words:
+            return Outcome(None, "none", None, recognition.why_empty)
         found = _by_rules(recognition.pages)
         refused: str | None = None
         if self.model is not None and (found is None or not _reviewed(found).is_good):
@@ -105,7 +105,8 @@ def _reviewed(read: Read) -> Review:
 
 
 def _outcome(read: Read | None, recognition: Recognition, refused: str | None) -> Outcome:
-    further = [sentence for sentence in (refused, recognition.told) if sentence]
+    lost = text.unreadable.warning(recognition.pages, {} if read is None else read.fields)
+    further = [sentence for sentence in (refused, lost, recognition.told) if sentence]
     if read is None:
         reason = "The pages name no kind of document with a number of its own that could be read; they are kept."
         return Outcome(None, "none", None, " ".join([reason, *further]))
@@ -121,12 +122,6 @@ def _outcome(read: Read | None, recognition: Recognition, refused: str | None) -
     told = (*read.remarks, *remarks, *_wanting(_reviewed(read)), *further)
     data = record.data()
     return Outcome(read.type, method, data, None, told, _evidence(data, read, recognition))
-
-
-def _nothing(recognition: Recognition) -> str:
-    if recognition.unread:
-        return f"There is no text to read: {recognition.told} The document is kept."
-    return "There is no text on its pages; it is kept and not read."
 
 
 def _wanting(review: Review) -> Iterable[str]:

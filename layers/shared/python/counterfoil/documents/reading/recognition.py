@@ -1,27 +1,16 @@
 """Scanned pages and images, turned into pages with words where somebody can recognise them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import pypdfium2  # type: ignore[import-untyped]
-from pypdfium2 import raw
-
-from counterfoil.documents import pdf
-from counterfoil.documents.reading import images, ocr, tiff
+from counterfoil.documents.reading import images, ocr, scans, tiff
 from counterfoil.documents.reading.memory import Memory
 from counterfoil.documents.reading.ocr import Ocr, Recognised
-from counterfoil.documents.text.legibility import is_legible
 from counterfoil.documents.text.page import Page
 
 MAX_SCANNED_PAGES = 200
 """Of one file: what a recognition costs is bounded, and so is the time for it."""
-FEWEST_WORDS = 10
-"""With fewer words, and something else on it, a page is a scan that bears a stamp or a line of a scanner's own."""
-FEW_WORDS = 25
-"""With fewer words over a picture of the whole page, too."""
-_WHOLE_PAGE = 0.6
-"""Of the page's area."""
-OFF = "no recognition of characters is configured (OCR)"
+OFF = "OCR is off"
 _NAMED = 5
 _LONG_SIDE = 842.0
 """Of A4, in points: an image has no size on paper, and its proportions are what counts."""
@@ -42,8 +31,13 @@ class Recognition:
     """Why they were not: half a sentence for people."""
 
     @property
+    def has_words(self) -> bool:
+        """True if any page has words."""
+        return any(page.words for page in self.pages)
+
+    @property
     def told(self) -> str | None:
-        """What could not be read and why, in a sentence; None where all could be."""
+        """Sentences about the pages that were not read, with the reason; None if all were read."""
         scanned = [number for number in self.unread if number not in self.noise]
         noisy = [number for number in self.unread if number in self.noise]
         told = []
@@ -51,10 +45,14 @@ class Recognition:
             told.append(f"{_listed(scanned)} scanned and could not be read: {self.reason}.")
         if noisy:
             told.append(
-                f"{_listed(noisy)} printed with fonts that do not name their letters, so that the text is noise, and"
-                f" could not be read: {self.reason}."
+                f"{_listed(noisy)} printed in fonts without usable characters and could not be read: {self.reason}."
             )
         return " ".join(told) or None
+
+    @property
+    def why_empty(self) -> str:
+        """Sentences about a document without words, for people."""
+        return self.told or "The pages contain no text."
 
 
 def _listed(numbers: Sequence[int]) -> str:
@@ -77,9 +75,7 @@ class Recogniser:
     check: Callable[[], None]
     """Raises where the try must not go on."""
 
-    def recognise(
-        self, sizes: Mapping[int, tuple[float, float]], cut: Callable[[Sequence[int]], Iterable[bytes]]
-    ) -> dict[int, Recognised | None]:
+    def recognise(self, sizes: Mapping[int, tuple[float, float]], cut: "Cut") -> dict[int, Recognised | None]:
         """The words of pages, by number; None for one that is refused. `cut` gives the pages of some numbers.
 
         Raises:
@@ -98,18 +94,26 @@ class Recogniser:
         return found
 
 
-def of_pdf(content: bytes, pages: Sequence[Page], recogniser: Recogniser | None) -> Recognition:
-    """Have the pages of a PDF recognised that are scanned, or whose text is noise; `pages` is its text layer.
+Cut = Callable[[Sequence[int]], Iterable[bytes]]
+"""Returns a PDF of one page for each page number."""
 
-    Noise is read by nobody: without a recognition such a page has no words.
+
+def of_pdf(
+    pages: Sequence[Page],
+    sizes: Mapping[int, tuple[float, float]],
+    recogniser: Recogniser | None = None,
+    cut: Cut = lambda _: (),
+) -> Recognition:
+    """Run OCR on the scanned pages of a PDF.
+
+    `pages` is its text layer, and `sizes` the result of `scans.find`. Without OCR, a page whose text is noise has no
+    words.
 
     Raises:
-        InvalidDocumentError: the PDF is damaged.
-        CounterfoilError: as `Recogniser.recognise`.
+        CounterfoilError: as `Recogniser.recognise` and `cut`.
     """
-    noise = frozenset(number for number, page in enumerate(pages, 1) if not is_legible(page))
+    noise = scans.noise(pages)
     pages = [replace(page, words=()) if number in noise else page for number, page in enumerate(pages, 1)]
-    sizes = _scans(content, pages, noise)
     numbers = tuple(sizes)
     if not sizes:
         return Recognition(pages)
@@ -118,7 +122,7 @@ def of_pdf(content: bytes, pages: Sequence[Page], recogniser: Recogniser | None)
     if len(sizes) > MAX_SCANNED_PAGES:
         reason = f"there are more than {MAX_SCANNED_PAGES} of them; send the file in smaller parts"
         return Recognition(pages, unread=numbers, noise=noise, reason=reason)
-    found = recogniser.recognise(sizes, lambda missing: pdf.cut(content, [(number, number) for number in missing]))
+    found = recogniser.recognise(sizes, cut)
     read, sure = list(pages), dict[int, float]()
     for number, recognised in found.items():
         if recognised is not None and len(recognised.page.words) > len(pages[number - 1].words):
@@ -173,40 +177,3 @@ def _of_images(
             pages.append(recognised.page)
             sure[number] = recognised.confidence
     return Recognition(pages, sure, tuple(unread), reason=_REFUSED if unread else None)
-
-
-def _scans(content: bytes, pages: Sequence[Page], noise: frozenset[int]) -> dict[int, tuple[float, float]]:
-    """Width and height, as shown, of the pages whose content is no text, or noise."""
-    few = {number: len(page.words) for number, page in enumerate(pages, 1) if len(page.words) < FEW_WORDS}
-    if not few:
-        return {}
-    with pdf.opened(content) as document:
-        return dict(_drawn(document, few, noise))
-
-
-def _drawn(
-    document: pypdfium2.PdfDocument, words: Mapping[int, int], noise: frozenset[int]
-) -> Iterator[tuple[int, tuple[float, float]]]:
-    for number, count in words.items():
-        page = document[number - 1]
-        try:
-            if number in noise or (_has_drawing(page) if count < FEWEST_WORDS else _is_picture(page)):
-                yield number, page.get_size()
-        finally:
-            page.close()
-
-
-def _has_drawing(page: pypdfium2.PdfPage) -> bool:
-    return any(thing.type != raw.FPDF_PAGEOBJ_TEXT for thing in page.get_objects(max_depth=1))
-
-
-def _is_picture(page: pypdfium2.PdfPage) -> bool:
-    """Tell whether one picture takes most of a page."""
-    left, bottom, right, top = page.get_bbox()
-    area = (right - left) * (top - bottom)
-    for thing in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=2):
-        x0, y0, x1, y1 = thing.get_bounds()
-        width, height = min(x1, right) - max(x0, left), min(y1, top) - max(y0, bottom)
-        if width > 0 and height > 0 and width * height > _WHOLE_PAGE * area:
-            return True
-    return False

@@ -7,7 +7,7 @@ import ctypes
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -15,11 +15,12 @@ from typing import NamedTuple
 import pypdfium2  # type: ignore[import-untyped]
 from pypdfium2 import raw
 
-from counterfoil.documents import pdf
 from counterfoil.errors import InvalidDocumentError
 
 MAX_CHARACTERS = 5_000_000
 """As much text as about 2,000 full pages hold."""
+MAX_WORDS = 750_000
+"""Words of 5,000,000 characters, and about 180 MB. A file made for the purpose has words of one letter."""
 MAX_CHARACTERS_OF_PAGE = 200_000
 """Far more than anybody can read on a page."""
 
@@ -89,13 +90,15 @@ class Line:
 class Page:
     """A page: width and height in points, and its words in the reading order of the file.
 
-    `lost` counts the characters on it for which its fonts name no letter.
+    `lost` counts the characters for which its fonts name no letter, and `lost_words` has their boxes, with a
+    replacement character (U+FFFD) for each.
     """
 
     width: float
     height: float
     words: tuple[Word, ...]
     lost: int = 0
+    lost_words: tuple[Word, ...] = ()
 
     def lines(self) -> list[Line]:
         """The words put together to lines, from top to bottom, whatever their order in the file."""
@@ -139,9 +142,12 @@ def pages(content: bytes) -> list[Page]:
     The invisible text of a recognised scan counts. Text at another angle than most of its page is left out, as is text
     outside the page and text too small to be seen. A page whose text runs sideways is turned upright.
 
-    Raises `InvalidDocumentError` on damage, and for more than `pdf.MAX_PAGES` pages or `MAX_CHARACTERS` characters.
+    Raises `InvalidDocumentError` on damage, and for more than `pdf.MAX_PAGES` pages, `MAX_CHARACTERS` characters or
+    `MAX_WORDS` words.
     """
-    read, characters = [], 0
+    from counterfoil.documents import pdf  # its import takes 0.3 s
+
+    read, characters, words = list[Page](), 0, 0
     with pdf.opened(content) as document:
         for number in range(len(document)):
             page = document[number]
@@ -153,9 +159,15 @@ def pages(content: bytes) -> list[Page]:
                     message = f"The PDF holds more than {MAX_CHARACTERS} characters; send it in smaller parts."
                     raise InvalidDocumentError(message)
                 if count > MAX_CHARACTERS_OF_PAGE:
-                    message = f"Page {number + 1} holds more than {MAX_CHARACTERS_OF_PAGE} characters; print it anew."
+                    message = (
+                        f"Page {number + 1} holds more than {MAX_CHARACTERS_OF_PAGE} characters; print it to a new PDF."
+                    )
                     raise InvalidDocumentError(message)
                 read.append(_page(page, text_page))
+                words += len(read[-1].words) + len(read[-1].lost_words)
+                if words > MAX_WORDS:
+                    message = f"The PDF holds more than {MAX_WORDS} words; send it in smaller parts."
+                    raise InvalidDocumentError(message)
             finally:
                 text_page.close()
                 page.close()
@@ -195,19 +207,31 @@ def _page(page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage) -> Page:
         if run.turns == turns
         for word in _words([_upright(character, turns, box) for character in run.characters])
     )
-    kept = (
-        word
-        for word in words
-        if word.bottom - word.top >= _SMALLEST_PRINT
-        and 0 <= (word.left + word.right) / 2 <= width
-        and 0 <= (word.top + word.bottom) / 2 <= height
-    )
-    return Page(width, height, tuple(kept), _lost(text_page.raw, text_page.count_chars()))
+
+    def shown(words: Iterable[Word]) -> tuple[Word, ...]:
+        return tuple(
+            word
+            for word in words
+            if word.bottom - word.top >= _SMALLEST_PRINT
+            and 0 <= (word.left + word.right) / 2 <= width
+            and 0 <= (word.top + word.bottom) / 2 <= height
+        )
+
+    lost = _lost(text_page.raw, text_page.count_chars())
+    boxes = [_upright(character, turns, box) for character in _boxes(text_page.raw, lost)]
+    return Page(width, height, shown(words), len(lost), shown(_words(boxes)))
 
 
-def _lost(text_page: ctypes.c_void_p, count: int) -> int:
-    """How many characters have a shape on the page and no letter."""
-    return sum(1 for index in range(count) if _is_lost(raw.FPDFText_GetUnicode(text_page, index)))
+def _lost(text_page: ctypes.c_void_p, count: int) -> list[int]:
+    """Return the indexes of characters that have a shape on the page and no letter."""
+    return [index for index in range(count) if _is_lost(raw.FPDFText_GetUnicode(text_page, index))]
+
+
+def _boxes(text_page: ctypes.c_void_p, lost: Iterable[int]) -> Iterator[_Character]:
+    box = raw.FS_RECTF()
+    for index in lost:
+        if raw.FPDFText_GetLooseCharBox(text_page, index, box):
+            yield _Character("\ufffd", box.left, box.bottom, box.right, box.top)
 
 
 @lru_cache(maxsize=4096)

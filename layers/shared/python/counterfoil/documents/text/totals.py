@@ -69,7 +69,7 @@ def read(layout: Layout, form: NumberFormat) -> Totals:
     """Choose net, tax and gross among all labelled amounts: those that add up, and else those labelled best."""
     found: dict[str, list[Amount]] = {kind: [] for kind in _KINDS}
     for place, cell in enumerate(layout.cells):
-        kind, end = _label(cell)
+        kind, end = label(cell)
         if kind is not None:
             found[kind] += _amounts(
                 layout, cell, end, form, _WEIGHTS[kind] + _LATER * place / max(len(layout.cells), 1)
@@ -95,13 +95,13 @@ def read(layout: Layout, form: NumberFormat) -> Totals:
     )
 
 
-def _label(cell: Cell) -> tuple[str | None, int]:
+def label(cell: Cell) -> tuple[str | None, int]:
     """The kind of amount that a cell's label names, and where the label ends; the longest label wins."""
     rate = _RATE_BEFORE.match(cell.plain)
     starts = [
         (match.end(), kind)
-        for kind, label in _KINDS.items()
-        if (match := label.search(cell.plain, rate.end() if rate and kind in _TAXES else 0))
+        for kind, words in _KINDS.items()
+        if (match := words.search(cell.plain, rate.end() if rate and kind in _TAXES else 0))
         and (begins(cell, match.start()) or (rate is not None and match.start() == rate.end()))
     ]
     if not starts:
@@ -109,7 +109,7 @@ def _label(cell: Cell) -> tuple[str | None, int]:
     end, named = max(starts)
     while mark := IN_OTHER_WORDS.match(cell.plain, end):
         again = [
-            (match.end(), kind) for kind, label in _KINDS.items() if (match := label.match(cell.plain, mark.end()))
+            (match.end(), kind) for kind, words in _KINDS.items() if (match := words.match(cell.plain, mark.end()))
         ]
         if not again:
             break

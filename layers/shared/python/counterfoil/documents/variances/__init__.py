@@ -5,21 +5,33 @@ order. `model` is what it reads and finds, `case` says which documents count and
 which lines are about the same (by `assignment`), `ledger` what each item comes to; `quantities`, `prices` and `totals`
 are the checks, `credits` what settles them, `tolerances` the limits, `verdicts` what people said of differences and
 `proposals` which limits follow from it, `charges` which lines nobody orders, `units` what can be converted for certain,
+`summary` what lists show of a cluster,
 `wording` how sentences name things.
 """
 
 from counterfoil.documents.variances.examination import examine
-from counterfoil.documents.variances.model import Code, Document, Outcome, Result, Variance, read_document
+from counterfoil.documents.variances.model import (
+    ClusterStatus,
+    Code,
+    Document,
+    Outcome,
+    Result,
+    Summary,
+    Variance,
+    read_document,
+)
 from counterfoil.documents.variances.tolerances import Key, Limits, Tolerance, Tolerances
 from counterfoil.documents.variances.verdicts import Verdict
 
 __all__ = [
+    "ClusterStatus",
     "Code",
     "Document",
     "Key",
     "Limits",
     "Outcome",
     "Result",
+    "Summary",
     "Tolerance",
     "Tolerances",
     "Variance",

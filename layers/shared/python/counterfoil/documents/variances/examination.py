@@ -2,12 +2,14 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from decimal import Decimal
+from uuid import UUID
 
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.variances.case import Case, Edges, names, orders_named
 from counterfoil.documents.variances.credits import cancelled
 from counterfoil.documents.variances.ledger import Entry, Item, Ledger, keep
 from counterfoil.documents.variances.model import (
+    ClusterStatus,
     Code,
     Document,
     Line,
@@ -21,6 +23,7 @@ from counterfoil.documents.variances.model import (
 )
 from counterfoil.documents.variances.prices import currency_variances, price_variances
 from counterfoil.documents.variances.quantities import quantity_variances
+from counterfoil.documents.variances.summary import summarize
 from counterfoil.documents.variances.tolerances import Key, Tolerances
 from counterfoil.documents.variances.totals import tax_variances, total_variances
 from counterfoil.documents.variances.verdicts import Verdict, hear
@@ -42,11 +45,14 @@ def examine(
     edges: Edges,
     tolerances: Tolerances | None = None,
     verdicts: Collection[Verdict] = (),
+    ambiguous: Collection[UUID] = (),
+    confirmed: Collection[UUID] = (),
 ) -> Result:
     """Hold the documents of a cluster against one another.
 
     `documents` are the cluster's, and contracts that they are linked to; `edges` the links between them. Without
-    `tolerances` the defaults apply. `verdicts` are the last that people said of its differences.
+    `tolerances` the defaults apply. `verdicts` are the last that people said of its differences, `ambiguous` the
+    documents with an open review, `confirmed` those with a match that a person confirmed.
     """
     limits = tolerances or Tolerances()
     case = Case(sorted(documents, key=lambda one: one.order_of_time), edges)
@@ -67,7 +73,20 @@ def examine(
     found = list(hear(variances, verdicts))
     found.sort(key=lambda one: (one.is_tolerated, one.settled_by is not None, *_place(one)))
     outcome, reasons = _outcome(case, ledger, found)
-    return Result(outcome, tuple(reasons), tuple(found), tuple(_rows(ledger)), tuple(_remarks(case, ledger)))
+    rows = tuple(_rows(ledger))
+    review = list(_for_review(case, ambiguous, confirmed))
+    summary = summarize(
+        case,
+        rows,
+        found,
+        outcome,
+        incomparable=bool(ledger.incomparable),
+        needs_review=bool(review),
+        unordered=[one for one in invoices if _is_unordered(case, ledger, one)],
+    )
+    if summary.status is ClusterStatus.NEEDS_REVIEW:
+        reasons = review + reasons
+    return Result(outcome, tuple(reasons), tuple(found), rows, tuple(_remarks(case, ledger)), summary)
 
 
 def _place(variance: Variance) -> tuple[object, ...]:
@@ -213,6 +232,17 @@ def _outcome(case: Case, ledger: Ledger, found: Sequence[Variance]) -> tuple[Out
     return Outcome.MATCHED, rest or [agreement]
 
 
+def _for_review(case: Case, ambiguous: Collection[UUID], confirmed: Collection[UUID]) -> Iterator[str]:
+    """Yield a sentence for each document that a reviewer must decide about."""
+    for document in case.documents:
+        if document.type is DocumentType.CONTRACT:
+            continue
+        if document.id in ambiguous:
+            yield f"{document.heading}: its match is ambiguous, see Review."
+        elif not document.names_supplier and document.id not in confirmed:
+            yield f"{document.heading} names no supplier."
+
+
 def _incomparable(entry: Entry) -> str:
     return (
         f"{entry.document.heading}, line {entry.line.label}: its unit {entry.line.unit} cannot be compared with the "
@@ -228,8 +258,7 @@ def _still_to_come(case: Case, ledger: Ledger) -> Iterator[str]:
         yield "There is no invoice yet."
         return
     for invoice in invoices:
-        linked = {one.type for one in case.documents if one.id in case.neighbours.get(invoice.id, ())}
-        if not ledger.orders_of.get(invoice.id) and DocumentType.CONTRACT not in linked and not orders_named(invoice):
+        if _is_unordered(case, ledger, invoice) and not orders_named(invoice):
             yield f"{invoice.heading} names no order, and none was found that it could be held against."
     for delivery in case.without_lines:
         yield f"{delivery.heading} states no lines: what was delivered cannot be counted."
@@ -252,6 +281,12 @@ def _still_to_come(case: Case, ledger: Ledger) -> Iterator[str]:
             more = f", and more on {len(open_) - 1} other lines" if len(open_) > 1 else ""
             yield f"{order.heading}: {measured(left, item)} of {naming(item)} not billed yet{more}."
             yield from (_unnamed(invoice, order) for invoice in invoices if _names_nothing(ledger, invoice, order))
+
+
+def _is_unordered(case: Case, ledger: Ledger, invoice: Document) -> bool:
+    """Return True for an invoice without an order and without a contract."""
+    linked = {one.type for one in case.documents if one.id in case.neighbours.get(invoice.id, ())}
+    return not ledger.orders_of.get(invoice.id) and DocumentType.CONTRACT not in linked
 
 
 def _names_nothing(ledger: Ledger, invoice: Document, order: Document) -> bool:

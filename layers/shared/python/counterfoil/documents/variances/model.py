@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Context, Decimal, InvalidOperation
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from counterfoil.documents import units
 from counterfoil.documents.matching.normalise import Reference, code, reference, words
-from counterfoil.documents.structured import ROLES, DocumentType
+from counterfoil.documents.structured import ROLES, DocumentType, is_identified
 from counterfoil.documents.variances.charges import is_charge
 from counterfoil.documents.variances.tolerances import Limits
 
@@ -46,8 +46,12 @@ WAITING = frozenset({Code.UNDER_DELIVERED, Code.MISSING_DELIVERY, Code.MISSING_P
 """What a document that is still to come may put right."""
 
 
+Decision = Literal["accepted", "disputed"]
+"""Decision of a person about a variance."""
+
+
 class Outcome(StrEnum):
-    """What a case comes to."""
+    """Three-way match status."""
 
     MATCHED = "matched"
     WITHIN_TOLERANCE = "within-tolerance"
@@ -130,6 +134,8 @@ class Document:
     day: date | None
     sellers: tuple[str, ...]
     """The seller's VAT id and name, as far as they are stated."""
+    names_supplier: bool
+    """Whether its supplier has any identifier; see `is_identified`."""
     currency: str | None
     net: Decimal | None
     tax: Decimal | None
@@ -179,6 +185,7 @@ def read_document(id_: UUID, type_: str, received_at: datetime, data: Mapping[st
             for name in ("vat_id", "name")
             if isinstance(seller, Mapping) and (found := _text(seller.get(name))) is not None
         ),
+        names_supplier=is_identified(seller),
         currency=(_text(data.get("currency")) or "").upper() or None,
         net=number_of(data.get("total_net")),
         tax=number_of(data.get("total_tax")),
@@ -270,6 +277,8 @@ class Variance:
     """What put it right since, in a sentence."""
     awaits: str | None = None
     """What is named and not here, and may put it right when it comes, in a sentence."""
+    decision: Decision | None = None
+    """The last decision of a person about it."""
 
     @property
     def is_open(self) -> bool:
@@ -300,6 +309,7 @@ class Variance:
             "sentence": self.sentence,
             "settled_by": self.settled_by,
             "awaits": self.awaits,
+            "decision": self.decision,
         }
 
 
@@ -364,17 +374,64 @@ class Row:
         }
 
 
+class ClusterStatus(StrEnum):
+    """Status of a cluster in lists. The first condition that holds decides.
+
+    | status | condition |
+    |---|---|
+    | exception | an open variance that no person disputed, or a quantity that cannot be compared |
+    | needs-review | a match is ambiguous, or a document without a confirmed match names no supplier |
+    | disputed | every open variance was disputed by a person |
+    | incomplete | a document is still missing |
+    | accepted | matched, because a person accepted variances |
+    | matched | nothing is open |
+    """
+
+    EXCEPTION = "exception"
+    NEEDS_REVIEW = "needs-review"
+    DISPUTED = "disputed"
+    INCOMPLETE = "incomplete"
+    ACCEPTED = "accepted"
+    MATCHED = "matched"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A cluster as lists show it."""
+
+    status: ClusterStatus
+    supplier: str | None
+    """Name, or else VAT id, as a document states it."""
+    order_numbers: tuple[str, ...]
+    """Numbers of its purchase orders, or else those that its documents name."""
+    currency: str | None
+    ordered: Decimal | None
+    """Net; None without a purchase order."""
+    delivered: Decimal | None
+    """Quantities delivered at ordered prices; None without a delivery."""
+    billed: Decimal | None
+    """Net, less credit notes; None without an invoice."""
+    at_stake: Decimal
+    """Amount of the open variances. The whole invoice counts without an order or delivery, and for a duplicate."""
+    waiting_since: datetime | None
+    """Receipt of the first invoice, or else of the first document. None without documents."""
+    documents: int
+    """Without contracts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """What a case comes to, and why."""
 
     outcome: Outcome
     reasons: tuple[str, ...]
-    """Sentences for a clerk, the most important first."""
+    """Sentences for a clerk, the most important first. A cluster that needs review begins with its open reviews."""
     variances: tuple[Variance, ...]
     rows: tuple[Row, ...]
     remarks: tuple[str, ...]
     """Facts that changed what was compared: an order that was changed, a delivery note seen twice, a credit note."""
+    summary: Summary
+    """For lists. It is not part of `record`."""
 
     @property
     def record(self) -> dict[str, Any]:

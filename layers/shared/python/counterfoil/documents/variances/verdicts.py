@@ -59,6 +59,7 @@ def hear(found: Iterable[Variance], verdicts: Collection[Verdict]) -> Iterator[V
         if verdict is None:
             yield variance
         elif verdict.is_accepted:
-            yield replace(variance, settled_by=variance.settled_by or verdict.sentence)
+            yield replace(variance, settled_by=variance.settled_by or verdict.sentence, decision="accepted")
         else:
-            yield replace(variance, is_tolerated=False, sentence=f"{variance.sentence} {verdict.sentence}")
+            sentence = f"{variance.sentence} {verdict.sentence}"
+            yield replace(variance, is_tolerated=False, sentence=sentence, decision="disputed")

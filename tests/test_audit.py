@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from counterfoil import audit
+from counterfoil.audit import Broken, Operation
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import audit
-from counterfoil.dead_letters.audit import Broken, Operation
 from counterfoil.errors import RejectedStatementError
 from tests.dead_letters.letters import NOON
 from tests.dead_letters.trail import broken
@@ -23,6 +23,11 @@ Record = Callable[..., int]
 
 def operation(action: str = "resolved", **more: object) -> Operation:
     return Operation(actor="kim", action=action, targets=[str(uuid4())], at=NOON, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
+    return make_tenant("acme")
 
 
 @pytest.fixture

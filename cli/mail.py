@@ -1,0 +1,120 @@
+"""`counterfoil mail`, and `tenants dmarc`: mail that failed DMARC, and the policy for it."""
+
+from typing import Annotated
+
+import typer
+from rich.table import Column
+from rich.text import Text
+
+from cli.api import Api, reach
+from cli.dlq_options import AnyTenant, AsJson, Limit
+from cli.tables import of_tenants
+from cli.terminal import page, print_json
+from cli.trail import By, Reason
+from counterfoil.documents.mail.holds import DmarcPolicy, Hold
+from functions.admin_api.mail import HeldMail, HeldMailPage, MailDecided, MailPolicy
+
+SUMMARY = "List mail that failed DMARC; release or reject it."
+PATH = "/api/admin/mail"
+POLICY = f"{PATH}/policy"
+
+app = typer.Typer(
+    help=f"""{SUMMARY}
+
+    The policy of a tenant decides what happens to such mail: counterfoil tenants dmarc
+    """,
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+Which = Annotated[str, typer.Argument(metavar="ID", help="The mail's id, as the list shows it.", show_default=False)]
+
+
+@app.command("list")
+def list_(
+    context: typer.Context,
+    *,
+    tenant: AnyTenant = None,
+    hold: Annotated[Hold, typer.Option("--hold", help="Mail in this state.")] = "held",
+    limit: Limit = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List mail that waits for a decision, the newest first."""
+    api = reach(context)
+    found = [(whose, mail) for whose in api.tenants(tenant) for mail in _mails(api, whose, hold, limit)]
+    found = sorted(found, key=lambda one: one[1].received_at, reverse=True)[:limit]
+    if as_json:
+        print_json([{"tenant": whose, **mail.model_dump(mode="json")} for whose, mail in found])
+        return
+    if not found:
+        page().print(f"There is no {hold} mail.")
+        return
+    columns = (Column("id", no_wrap=True), Column("received", no_wrap=True), Column("sender", overflow="fold"))
+    table, add = of_tenants(
+        [whose for whose, _ in found],
+        *columns,
+        *(Column(name) for name in ("SPF", "DKIM", "DMARC")),
+        Column("subject", overflow="fold"),
+    )
+    for whose, mail in found:
+        results = (Text(result or "-") for result in (mail.spf, mail.dkim, mail.dmarc))
+        received = Text(f"{mail.received_at:%Y-%m-%d %H:%M}")
+        add(whose, Text(str(mail.id)), received, Text(mail.sender or "-"), *results, Text(mail.subject or "-"))
+    page().print(table)
+
+
+@app.command("release")
+def release(context: typer.Context, mail: Which, *, reason: Reason = None, by: By, as_json: AsJson = False) -> None:
+    """Release a held mail: its attachments become documents."""
+    _decide(reach(context, by), mail, "release", reason, as_json=as_json)
+
+
+@app.command("reject")
+def reject(context: typer.Context, mail: Which, *, reason: Reason = None, by: By, as_json: AsJson = False) -> None:
+    """Reject a held mail: nothing is taken from it."""
+    _decide(reach(context, by), mail, "reject", reason, as_json=as_json)
+
+
+def dmarc(
+    context: typer.Context,
+    slug: Annotated[str, typer.Argument(metavar="TENANT", help="The tenant, by its slug.")],
+    *,
+    policy: Annotated[
+        DmarcPolicy | None,
+        typer.Option(
+            "--policy",
+            help="hold: an operator decides (counterfoil mail). reject: nothing is taken. accept: like other mail.",
+            show_default=False,
+        ),
+    ] = None,
+    by: By,
+    as_json: AsJson = False,
+) -> None:
+    """Show or set the policy for mail that fails DMARC, so that its sender may be forged."""
+    api = reach(context, by)
+    found = api.get(POLICY, MailPolicy, tenant=slug)
+    if policy is not None:
+        asked = {"dmarc_policy": policy, "previous": found.dmarc_policy}
+        found = api.ask("PUT", POLICY, MailPolicy, query={"tenant": slug}, body=asked)
+    if as_json:
+        print_json(found.model_dump())
+    else:
+        page().print(f"Tenant '{slug}': mail that fails DMARC: {found.dmarc_policy}")
+
+
+def _mails(api: Api, tenant: str, hold: Hold, limit: int) -> list[HeldMail]:
+    found: list[HeldMail] = []
+    for part in api.pages(PATH, HeldMailPage, limit=limit, tenant=tenant, hold=hold):
+        found += part.mails
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
+def _decide(api: Api, mail: str, action: str, reason: str | None, *, as_json: bool) -> None:
+    body = {} if reason is None else {"reason": reason}
+    done = api.ask("POST", f"{PATH}/{mail}/{action}", MailDecided, body=body)
+    if as_json:
+        print_json(done.model_dump(mode="json"))
+    else:
+        page().print(f"The mail is {done.hold}.")

@@ -1,0 +1,108 @@
+"""The watchdog's step for erasures: objects of erased documents, then tenants."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from aws_lambda_powertools import Logger
+
+from counterfoil import objects, tenant_erasure
+from counterfoil.db import Database, keeper
+from counterfoil.errors import sentence
+from functions.watchdog.parts import run_each
+
+AT_ONCE = 200
+"""Rows of object_erasure in one run."""
+RUN_SECONDS = 10.0
+"""Longest run for objects, and for tenants."""
+ATTEMPT_WAIT = timedelta(minutes=1)
+"""Time until an attachment that an attempt in progress may need is checked again."""
+
+_DUE = "SELECT id, bucket, key, version FROM object_erasure WHERE due_at <= %s ORDER BY due_at LIMIT %s"
+_BEGIN = "SELECT before, needed FROM begin_object_erasure(%s, %s)"
+_END = "SELECT end_object_erasure(%s, %s)"
+_DEFER = "UPDATE object_erasure SET due_at = %s WHERE id = %s"
+_POSTPONE = f"UPDATE object_erasure SET {objects.POSTPONED} WHERE id = %(id)s"  # noqa: S608  # a constant
+
+logger = Logger()
+
+
+def erase(
+    database: Database,
+    bucket: str | None,
+    clock: Callable[[], datetime],
+    time_left: Callable[[], float],
+    *,
+    at_once: int = AT_ONCE,
+) -> dict[str, int]:
+    """Run the due erasures while there is time, signed in as counterfoil_keeper.
+
+    The next run continues the rest. Returns the number of objects, and of tenants whose erasure is finished.
+
+    Raises:
+        PartsError, DatabaseUnavailableError: erasures failed and are postponed. See `run_each`.
+    """
+    if bucket is None:  # no file was ever uploaded
+        return {}
+
+    return run_each(
+        {
+            "object_erasure": lambda: _erase_objects(database, clock, _bounded(time_left), at_once),
+            "tenant_erasure": lambda: tenant_erasure.step(database, bucket, clock, _bounded(time_left)),
+        }
+    )
+
+
+def _bounded(time_left: Callable[[], float]) -> Callable[[], float]:
+    rest = max(0.0, time_left() - RUN_SECONDS)
+    return lambda: time_left() - rest
+
+
+def _erase_objects(
+    database: Database, clock: Callable[[], datetime], time_left: Callable[[], float], at_once: int
+) -> int:
+    with keeper(database) as connection:
+        due = connection.execute(_DUE, [clock(), at_once]).fetchall()
+    erased = 0
+    failed: Exception | None = None
+    for id_, bucket, key, version in due:
+        if time_left() < objects.LEAST_SECONDS:
+            break
+        try:
+            erased += _erase_object(database, clock, time_left, id_, bucket, key, version)
+        except Exception as error:  # noqa: BLE001  # the other objects do not depend on it
+            failed = error
+            logger.error("The erasure of an object failed", erasure=str(id_), error=sentence(error))
+            with keeper(database) as connection:
+                connection.execute(_POSTPONE, {"now": clock(), "id": id_})
+    if failed is not None:
+        raise failed
+    return erased
+
+
+def _erase_object(
+    database: Database,
+    clock: Callable[[], datetime],
+    time_left: Callable[[], float],
+    id_: UUID,
+    bucket: str,
+    key: str,
+    version: str | None,
+) -> bool:
+    """Erase what no document needs. Returns whether it is done."""
+    with keeper(database) as connection:
+        found = connection.execute(_BEGIN, [id_, clock()]).fetchone()
+        if found is None:
+            connection.execute(_DEFER, [clock() + ATTEMPT_WAIT, id_])
+            return False
+    before, needed = found
+    if None not in needed:
+        try:
+            objects.erase(bucket, key, time_left, version=version, before=before, kept=needed)
+        except objects.UnfinishedError:
+            with keeper(database) as connection:
+                connection.execute(_DEFER, [clock(), id_])
+            return False
+    with keeper(database) as connection:
+        connection.execute(_END, [id_, clock()])
+    return True

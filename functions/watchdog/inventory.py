@@ -1,0 +1,241 @@
+"""Reads S3 Inventory: S3 lists the object versions of a bucket each day, as gzipped CSV files.
+
+An inventory is a manifest, its MD5 in `manifest.checksum`, and the data files that the manifest names:
+
+    SOURCE/ID/2026-11-24T01-00Z/manifest.json
+    SOURCE/ID/2026-11-24T01-00Z/manifest.checksum
+    SOURCE/ID/data/UUID.csv.gz
+
+Each prefix of the source bucket has its own configuration, whose id is the prefix without its slash. An inventory is a
+day old or more. Objects that it lists may no longer exist, and new ones are missing.
+
+A data file may be larger than one run can read. The file stays open between runs. A new process opens it again and
+skips the rows that were read before.
+"""
+
+import csv
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import md5
+from itertools import islice
+from typing import Any, Literal
+from urllib.parse import unquote_plus
+
+from pydantic import AwareDatetime, BaseModel, Field, ValidationError
+
+from counterfoil import aws
+from counterfoil.errors import CounterfoilError, RejectedRequestError, TransientError
+from counterfoil.http import within
+
+ROWS = 1000
+"""Rows of one batch."""
+CHUNK = 4 * 1024 * 1024
+"""Bytes of one request for a part of a data file."""
+MANIFEST = "manifest.json"
+CHECKSUM = "manifest.checksum"
+LEAST_SECONDS = 2.0
+"""With less time, the next run reads the rows or lists the page."""
+COLUMNS = frozenset({"Key", "VersionId", "IsDeleteMarker", "Size", "LastModifiedDate"})
+
+_FOLDER = re.compile(r"/\d{4}-\d\d-\d\dT\d\d-\d\dZ/$")
+
+TimeLeft = Callable[[], float]
+
+
+class InventoryError(TransientError):
+    """A file of an inventory is missing or damaged. The next inventory replaces it."""
+
+
+class _DataFile(BaseModel):
+    key: str
+    size: int
+    checksum: str = Field(alias="MD5checksum")
+
+
+class _Manifest(BaseModel):
+    begun_at: AwareDatetime = Field(alias="creationTimestamp")
+    """In milliseconds since 1970."""
+    file_format: Literal["CSV"] = Field(alias="fileFormat")
+    columns: str = Field(alias="fileSchema")
+    files: list[_DataFile]
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """One inventory of a prefix."""
+
+    manifest: str
+    """Key of its manifest."""
+    checksum: str
+    """MD5 of the manifest."""
+    begun_at: datetime
+    """When S3 began to list the objects."""
+    columns: Sequence[str]
+    files: Sequence[_DataFile]
+
+
+class Inventories:
+    """Inventories of a prefix of the bucket `source`, which S3 writes to `bucket`."""
+
+    def __init__(self, bucket: str, source: str, prefix: str) -> None:
+        self.prefix = prefix
+        self._bucket = bucket
+        self._folder = f"{source}/{prefix.rstrip('/')}/"
+        self._open: _OpenFile | None = None
+
+    def newest(self, time_left: TimeLeft, *, after: str | None) -> Inventory | None:
+        """Return the newest complete inventory whose manifest follows `after`, or None.
+
+        Raises:
+            InventoryError: its manifest is damaged.
+            ServiceUnavailableError, RejectedRequestError, TimeoutError: S3 did not answer.
+        """
+        listed = self._listed(time_left, Prefix=self._folder, Delimiter="/")
+        folders = [found["Prefix"] for found in listed.get("CommonPrefixes", ()) if _FOLDER.search(found["Prefix"])]
+        for folder in sorted(folders, reverse=True):
+            manifest = f"{folder}{MANIFEST}"
+            if after is not None and manifest <= after:
+                return None
+            if self._listed(time_left, Prefix=f"{folder}{CHECKSUM}").get("Contents"):  # S3 writes it last
+                return self.get(manifest, time_left)
+        return None
+
+    def get(self, manifest: str, time_left: TimeLeft) -> Inventory:
+        """Return the inventory of the manifest `manifest`.
+
+        Raises:
+            InventoryError: the manifest is missing or damaged.
+            ServiceUnavailableError, TimeoutError: S3 did not answer.
+        """
+        checksum = self._bytes(manifest.replace(MANIFEST, CHECKSUM), time_left).decode("ascii", "replace").strip()
+        content = self._bytes(manifest, time_left)
+        if md5(content, usedforsecurity=False).hexdigest() != checksum:
+            raise InventoryError(f"The S3 Inventory manifest {manifest} is damaged: its checksum differs")
+        try:
+            read = _Manifest.model_validate_json(content)
+        except ValidationError as error:
+            where = ".".join(map(str, error.errors()[0]["loc"]))
+            raise InventoryError(f"The S3 Inventory manifest {manifest} is damaged at {where!r}") from None
+        columns = [column.strip() for column in read.columns.split(",")]
+        if missing := COLUMNS - set(columns):
+            raise InventoryError(
+                f"The S3 Inventory {manifest} lacks {', '.join(sorted(missing))}: deploy the stack again"
+            )
+        return Inventory(manifest, checksum, read.begun_at, columns, read.files)
+
+    def rows(self, inventory: Inventory, number: int, start: int, time_left: TimeLeft) -> list[dict[str, Any]] | None:
+        """Return up to `ROWS` rows of data file `number` from row `start`.
+
+        Rows have the fields of ListObjectVersions: `Key`, `VersionId`, `Size` in bytes, `LastModified`, and
+        `IsDeleteMarker`. The list is empty at the end of the file. None: there was no time to reach `start`.
+
+        Raises:
+            InventoryError: the file is missing or damaged.
+            ServiceUnavailableError, TimeoutError: S3 did not answer.
+        """
+        file = inventory.files[number]
+        if self._open is None or self._open.key != file.key or start < self._open.at:
+            self._open = _OpenFile(file, self._bytes, inventory.columns)
+        opened = self._open
+        opened.time_left = time_left
+        try:
+            while start >= opened.at + len(opened.batch) and not opened.is_at_end:
+                if time_left() < LEAST_SECONDS:
+                    return None
+                opened.advance()
+        except BaseException:
+            self._open = None
+            raise
+        return opened.batch[start - opened.at :]
+
+    def _listed(self, time_left: TimeLeft, **how: str) -> dict[str, Any]:
+        answer: dict[str, Any] = self._call(time_left, "list_objects_v2", lambda answer: answer, **how)
+        return answer
+
+    def _bytes(self, key: str, time_left: TimeLeft, **how: str) -> bytes:
+        """Return an object's content, or the range that `how` names."""
+
+        def content(answer: dict[str, Any]) -> bytes:
+            return bytes(answer["Body"].read())
+
+        try:
+            return bytes(self._call(time_left, "get_object", content, Key=key, **how))
+        except RejectedRequestError as error:
+            raise InventoryError(f"The S3 Inventory file {key} cannot be read: {error}") from error
+
+    def _call(self, time_left: TimeLeft, operation: str, read: Callable[[dict[str, Any]], Any], **how: Any) -> Any:
+        def call() -> Any:
+            return read(getattr(aws.client("s3"), operation)(Bucket=self._bucket, **how))
+
+        with aws.errors_mapped():
+            return within(max(LEAST_SECONDS, time_left()), call)
+
+
+class _OpenFile:
+    """A data file that is read from its start to its end, a batch of rows at a time."""
+
+    def __init__(self, file: _DataFile, read: Callable[..., bytes], columns: Sequence[str]) -> None:
+        self.key = file.key
+        self.at = 0
+        """Number of the first row of `batch`."""
+        self.batch: list[dict[str, Any]] = []
+        self.is_at_end = False
+        self.time_left: TimeLeft = lambda: 0.0
+        self._file = file
+        self._columns = columns
+        self._body = _Body(file.size, lambda span: read(file.key, self.time_left, Range=f"bytes={span}"))
+        unzipped = gzip.GzipFile(fileobj=io.BufferedReader(self._body, CHUNK))
+        self._rows = csv.reader(io.TextIOWrapper(unzipped, "utf-8", newline=""))
+
+    def advance(self) -> None:
+        """Read the next batch. At the end, check that the file is the one of the manifest."""
+        self.at += len(self.batch)
+        try:
+            self.batch = [self._row(fields) for fields in islice(self._rows, ROWS)]
+        except (CounterfoilError, TimeoutError):
+            raise
+        except (OSError, EOFError, zlib.error, csv.Error, ValueError) as error:
+            raise InventoryError(f"The S3 Inventory file {self.key} is damaged: {type(error).__name__}") from error
+        self.is_at_end = not self.batch
+        if self.is_at_end and self._body.checksum.hexdigest() != self._file.checksum:
+            raise InventoryError(f"The S3 Inventory file {self.key} is damaged: its MD5 is not that of the manifest")
+
+    def _row(self, fields: Sequence[str]) -> dict[str, Any]:
+        row = dict(zip(self._columns, fields, strict=True))
+        return {
+            "Key": unquote_plus(row["Key"], errors="strict"),
+            "VersionId": row["VersionId"],
+            "IsDeleteMarker": row["IsDeleteMarker"] == "true",
+            "Size": int(row["Size"] or 0),  # empty for delete markers
+            "LastModified": datetime.fromisoformat(row["LastModifiedDate"]),
+        }
+
+
+class _Body(io.RawIOBase):
+    """Content of an object, requested by ranges."""
+
+    def __init__(self, size: int, read: Callable[[str], bytes]) -> None:
+        self._size = size
+        self._read = read
+        self._at = 0
+        self.checksum = md5(usedforsecurity=False)
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read the next bytes into `buffer`. Returns how many."""
+        end = min(self._at + len(buffer), self._size)
+        if self._at == end:
+            return 0
+        content = self._read(f"{self._at}-{end - 1}")
+        buffer[: len(content)] = content
+        self.checksum.update(content)
+        self._at += len(content)
+        return len(content)

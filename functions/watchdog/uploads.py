@@ -1,0 +1,398 @@
+"""Reconciles uploads and mail in S3 with acquisition jobs.
+
+A job exists from the first claim of an event. An event that is lost before that leaves an object without a row: the
+queue was emptied, was paused beyond its retention, or S3 did not send the event. A job id is made of bucket, key and
+version, so that an event which arrives later finds the same job and completes it with its sequencer.
+
+Jobs are created while events may still be queued, because SQS does not show which events a queue holds.
+`UploadsWithoutEvent` counts a job only when its event can no longer arrive.
+
+Each run lists a bounded number of versions and stores where it stopped. A listing of a large bucket spans many runs. A
+deployment with S3 Inventory reads the inventories instead, and lists the keys of versions without a job only.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from aws_lambda_powertools import Logger
+from psycopg.sql import SQL, Identifier
+
+from counterfoil import aws
+from counterfoil.db import Connection, Database
+from counterfoil.documents import uploads
+from counterfoil.documents.uploads import INBOX, PREFIX, UNVERSIONED, Upload
+from counterfoil.http import within
+from counterfoil.metrics import Metric, record
+from counterfoil.queues import measures
+from counterfoil.work import KINDS, owe
+from functions.watchdog.inventory import LEAST_SECONDS, Inventories, Inventory, InventoryError
+from functions.watchdog.parts import run_each
+from functions.watchdog.recovery import QUEUE_RETENTION
+
+PAGE = 1000
+"""Versions of one call: S3's maximum."""
+PAGES = 10
+"""Calls of one run for each prefix: 14.4 million versions a day."""
+EVERY = timedelta(minutes=5)
+"""Least time between the beginnings of two listings."""
+WITHOUT_EVENT_AFTER = timedelta(minutes=15)
+"""Least age of a job that counts as without an event. The archiver registers an event of the DLQ earlier."""
+PREFIX_SECONDS = 5.0
+"""Longest time of one run for each prefix."""
+
+_LISTING = """
+SELECT key_marker, version_marker, begun_at, is_complete, complete_since FROM upload_listing
+WHERE bucket = %s AND prefix = %s
+"""
+_INVENTORY = """
+SELECT manifest, checksum, files_read, rows_read, begun_at, is_complete FROM upload_inventory
+WHERE bucket = %s AND prefix = %s
+"""
+_ADVANCE_INVENTORY = """
+INSERT INTO upload_inventory AS i
+    (bucket, prefix, manifest, checksum, files_read, rows_read, begun_at, is_complete, complete_since)
+VALUES (%(bucket)s, %(prefix)s, %(manifest)s, %(checksum)s, %(files_read)s, %(rows_read)s, %(begun_at)s,
+        %(is_complete)s, %(begun_at)s)
+ON CONFLICT (bucket, prefix) DO UPDATE
+SET manifest = excluded.manifest, checksum = excluded.checksum, files_read = excluded.files_read,
+    rows_read = excluded.rows_read, begun_at = excluded.begun_at, is_complete = excluded.is_complete,
+    complete_since = CASE WHEN excluded.is_complete THEN excluded.begun_at ELSE i.complete_since END
+"""
+_SINCE = "SELECT min(coalesce(complete_since, begun_at)) FROM {} WHERE bucket = %s"
+_ADVANCE = """
+INSERT INTO upload_listing AS l (bucket, prefix, key_marker, version_marker, begun_at, is_complete, complete_since)
+VALUES (%(bucket)s, %(prefix)s, %(key)s, %(version)s, %(begun_at)s, %(is_complete)s,
+        CASE WHEN %(is_complete)s THEN %(begun_at)s::timestamptz END)
+ON CONFLICT (bucket, prefix) DO UPDATE
+SET key_marker = excluded.key_marker, version_marker = excluded.version_marker, begun_at = excluded.begun_at,
+    is_complete = excluded.is_complete, complete_since = coalesce(excluded.complete_since, l.complete_since)
+"""
+_KNOWN = "SELECT id FROM acquisition_job WHERE id = ANY(%s)"
+_UNSENT = """
+SELECT id, tenant_id, revision, send_number FROM acquisition_job
+WHERE id = ANY(%s) AND status = 'pending' AND attempts = 0 ORDER BY id
+"""
+_COUNTED_UNTIL = "SELECT counted_until FROM upload_event_check WHERE bucket = %s"
+# The jobs by which several tenants get a mail are copies of the mail's own job.
+_WITHOUT_EVENT = """
+SELECT count(*) FROM acquisition_job
+WHERE bucket = %(bucket)s AND sequencer IS NULL AND (tenant_id IS NULL OR key LIKE %(uploads)s)
+  AND created_at > coalesce(%(after)s::timestamptz, '-infinity') AND created_at <= %(until)s
+"""
+_COUNT_UNTIL = """
+INSERT INTO upload_event_check (bucket, counted_until) VALUES (%(bucket)s, %(until)s)
+ON CONFLICT (bucket) DO UPDATE SET counted_until = excluded.counted_until
+"""
+
+logger = Logger()
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """Progress of the listing of a prefix."""
+
+    key_marker: str | None
+    version_marker: str | None
+    begun_at: datetime
+    is_complete: bool
+    complete_since: datetime | None
+
+
+@dataclass(frozen=True)
+class _Progress:
+    """Progress of reading the inventories of a prefix."""
+
+    manifest: str | None
+    """None before the first inventory."""
+    checksum: str | None
+    files_read: int
+    rows_read: int
+    """Rows of the next file."""
+    begun_at: datetime
+    """When S3 began the inventory."""
+    is_complete: bool
+
+
+def reconcile_uploads(
+    database: Database,
+    bucket: str | None,
+    clock: Callable[[], datetime],
+    time_left: Callable[[], float],
+    *,
+    lost_after: timedelta,
+    is_queue_empty: Callable[[], bool],
+    inventories: Sequence[Inventories] = (),
+) -> int:
+    """Create the jobs of objects older than `lost_after` that have none. Returns how many.
+
+    The source is `inventories`, one for each prefix, or a listing of the bucket if that is empty. `is_queue_empty`
+    returns whether the queue of S3 events holds no message; False if that is unknown. `database` is signed in to as
+    counterfoil_keeper.
+
+    Raises:
+        PartsError: S3 did not return a page, or an inventory is damaged. The next run repeats it.
+        DatabaseUnavailableError: the next run repeats the page.
+    """
+    if bucket is None:  # nothing can be uploaded
+        return 0
+    run = _Run(database, bucket, clock, time_left, lost_after)
+    listed = {prefix: partial(run.list_pages, prefix) for prefix in (PREFIX, INBOX)}
+    read = {one.prefix: partial(run.read_inventory, one) for one in inventories}
+    try:
+        return sum(run_each(read or listed).values())
+    finally:
+        age = run.age("upload_inventory" if inventories else "upload_listing")
+        without_event = run.count_without_event(is_queue_empty())
+        record({Metric.UPLOADS_WITHOUT_EVENT: without_event, Metric.UPLOAD_LISTING_SECONDS: age})
+
+
+def inventories_of(bucket: str | None, source: str | None) -> Sequence[Inventories]:
+    """Return the inventories of `source` in `bucket`, one for each prefix.
+
+    Empty if the deployment has no S3 Inventory.
+    """
+    if bucket is None or source is None:
+        return []
+    return [Inventories(bucket, source, prefix) for prefix in (PREFIX, INBOX)]
+
+
+def is_empty(queue_url: str | None) -> bool:
+    """Return whether a queue holds no message, not even in flight.
+
+    False if SQS does not answer or the queue is unknown.
+    """
+    if queue_url is None:
+        return False
+    depth = measures.depths({"queue": [queue_url]}).get("queue")
+    return depth is not None and depth.all == 0
+
+
+class _Run:
+    """One run of the watchdog."""
+
+    def __init__(
+        self,
+        database: Database,
+        bucket: str,
+        clock: Callable[[], datetime],
+        time_left: Callable[[], float],
+        lost_after: timedelta,
+    ) -> None:
+        self._database = database
+        self._bucket = bucket
+        self._clock = clock
+        self._run_time_left = time_left
+        self._time_left = time_left
+        self._lost_after = lost_after
+
+    def age(self, table: str) -> float:
+        """Seconds since the last complete listing or inventory of each prefix began; 0 before the first."""
+        with self._database.delivery() as connection:
+            ((since,),) = connection.execute(SQL(_SINCE).format(Identifier(table)), [self._bucket]).fetchall()
+        return 0 if since is None else (self._clock() - since).total_seconds()
+
+    def count_without_event(self, is_queue_empty: bool) -> int:
+        """Count the jobs whose event can no longer arrive, each of them once.
+
+        An event that is neither registered nor queued is lost. Queues are rarely empty under load; SQS then deletes an
+        event after its retention.
+        """
+        now = self._clock()
+        until = now - (WITHOUT_EVENT_AFTER if is_queue_empty else QUEUE_RETENTION)
+        with self._database.delivery() as connection:
+            row = connection.execute(_COUNTED_UNTIL, [self._bucket]).fetchone()
+            after = None if row is None else row[0]
+            if after is not None and after >= until:
+                return 0
+            values = {"bucket": self._bucket, "uploads": f"{PREFIX}%", "after": after, "until": until}
+            ((count,),) = connection.execute(_WITHOUT_EVENT, values).fetchall()
+            connection.execute(_COUNT_UNTIL, values)
+        if count:
+            logger.warning("Uploads without an S3 event", uploads=count)
+        return int(count)
+
+    def list_pages(self, prefix: str) -> int:
+        """List the next pages of `prefix` while there is time. Returns how many jobs it created."""
+        self._begin()
+        created = 0
+        for _ in range(PAGES):
+            if self._time_left() < LEAST_SECONDS:
+                break
+            jobs, is_last = self._list_page(prefix)
+            created += jobs
+            if is_last:
+                break
+        return created
+
+    def read_inventory(self, inventories: Inventories) -> int:
+        """Read the next rows of an inventory while there is time. Returns how many jobs it created.
+
+        An inventory is read to its end, even if there is a newer one, unless one of its files is damaged.
+        """
+        self._begin()
+        prefix = inventories.prefix
+        with self._database.delivery() as connection:
+            row = connection.execute(_INVENTORY, [self._bucket, prefix]).fetchone()
+        last = _Progress(None, None, 0, 0, self._clock(), is_complete=True) if row is None else _Progress(*row)
+        if row is None:
+            self._save(prefix, last)
+        try:
+            return self._read_rows(inventories, last)
+        except InventoryError:
+            if (newer := inventories.newest(self._time_left, after=last.manifest)) is not None:
+                self._save(prefix, self._start(newer))
+            raise
+
+    def _read_rows(self, inventories: Inventories, last: _Progress) -> int:
+        if last.is_complete or last.manifest is None:
+            newer = inventories.newest(self._time_left, after=last.manifest)
+            if newer is None:
+                return 0
+            inventory, progress = newer, self._start(newer)
+        else:
+            inventory = inventories.get(last.manifest, self._time_left)
+            progress = last if inventory.checksum == last.checksum else self._start(inventory)
+        created = 0
+        while not progress.is_complete and self._time_left() >= LEAST_SECONDS:
+            if progress.files_read == len(inventory.files):
+                progress = replace(progress, is_complete=True)
+                self._save(inventories.prefix, progress)
+                break
+            rows = inventories.rows(inventory, progress.files_read, progress.rows_read, self._time_left)
+            if rows is None:
+                break
+            if rows:
+                lost, done = self._lost(rows)
+                progress = replace(progress, rows_read=progress.rows_read + done)
+            else:
+                lost = []
+                progress = replace(progress, files_read=progress.files_read + 1, rows_read=0)
+            created += self._save(inventories.prefix, progress, lost)
+        return created
+
+    @staticmethod
+    def _start(inventory: Inventory) -> _Progress:
+        return _Progress(inventory.manifest, inventory.checksum, 0, 0, inventory.begun_at, is_complete=False)
+
+    def _save(self, prefix: str, progress: _Progress, lost: Sequence[Upload] = ()) -> int:
+        """Create the jobs of `lost` and store the progress. Returns how many jobs it created."""
+        with self._database.delivery() as connection:
+            created = self._create_jobs(connection, lost, self._clock())
+            connection.execute(_ADVANCE_INVENTORY, {"bucket": self._bucket, "prefix": prefix, **asdict(progress)})
+        return created
+
+    def _lost(self, rows: Sequence[dict[str, Any]]) -> tuple[list[Upload], int]:
+        """Return the uploads among `rows` that need a job, and how many rows were checked.
+
+        An inventory also has objects that were deleted or erased later, so each key without a job is listed.
+        """
+        before = self._clock() - self._lost_after
+        old = [row for row in rows if row["LastModified"] <= before and not row["IsDeleteMarker"]]
+        missing = {(upload.key, upload.version): upload for upload in self._without_job(old, set())} if old else {}
+        existing: dict[str, set[str]] = {}
+        lost: list[Upload] = []
+        for number, row in enumerate(rows):
+            upload = missing.get((row["Key"], row["VersionId"]))
+            if upload is None:
+                continue
+            if upload.key not in existing:
+                if self._time_left() < LEAST_SECONDS:
+                    return lost, number
+                existing[upload.key] = self._existing(upload.key)
+            if upload.version in existing[upload.key]:
+                lost.append(upload)
+        return lost, len(rows)
+
+    def _existing(self, key: str) -> set[str]:
+        """Ids of the versions of `key`. None of them if its newest version is a delete marker."""
+        found: set[str] = set()
+        marker: dict[str, str] = {}
+        while True:
+            page = self._versions(key, MaxKeys=PAGE, **marker)
+            if key in self._deleted(page, None):
+                return set()
+            found |= {version["VersionId"] for version in page.get("Versions", ()) if version["Key"] == key}
+            if not page["IsTruncated"] or page["NextKeyMarker"] != key:
+                return found
+            marker = {"KeyMarker": key, "VersionIdMarker": page["NextVersionIdMarker"]}
+
+    def _begin(self) -> None:
+        """Begin the time of the next prefix."""
+        end = self._run_time_left() - PREFIX_SECONDS
+        self._time_left = lambda: min(self._run_time_left(), self._run_time_left() - end)
+
+    def _list_page(self, prefix: str) -> tuple[int, bool]:
+        """List one page. Returns how many jobs it created, and whether there is no further page."""
+        now = self._clock()
+        with self._database.delivery() as connection:
+            last = self._listing(connection, prefix)
+        if last is not None and last.is_complete and now - last.begun_at < EVERY:
+            return 0, True
+        listing = _Listing(None, None, now, is_complete=False, complete_since=None) if last is None else last
+        if listing.is_complete:
+            listing = replace(listing, key_marker=None, version_marker=None, begun_at=now)
+        marker = {} if listing.key_marker is None else {"KeyMarker": listing.key_marker}
+        if listing.version_marker is not None:
+            marker["VersionIdMarker"] = listing.version_marker
+        page = self._versions(prefix, MaxKeys=PAGE, **marker)
+        old = [version for version in page.get("Versions", ()) if version["LastModified"] <= now - self._lost_after]
+        lost = self._without_job(old, self._deleted(page, listing.key_marker)) if old else []
+        is_truncated = bool(page["IsTruncated"])
+        progress = {
+            "bucket": self._bucket,
+            "prefix": prefix,
+            "key": page["NextKeyMarker"] if is_truncated else None,
+            "version": page.get("NextVersionIdMarker") if is_truncated else None,
+            "begun_at": listing.begun_at,
+            "is_complete": not is_truncated,
+        }
+        with self._database.delivery() as connection:
+            created = self._create_jobs(connection, lost, now)
+            connection.execute(_ADVANCE, progress)
+        return created, not is_truncated
+
+    def _listing(self, connection: Connection, prefix: str) -> _Listing | None:
+        row = connection.execute(_LISTING, [self._bucket, prefix]).fetchone()
+        return None if row is None else _Listing(*row)
+
+    def _versions(self, prefix: str, **how: Any) -> dict[str, Any]:
+        call = partial(aws.client("s3").list_object_versions, Bucket=self._bucket, Prefix=prefix, **how)
+        with aws.errors_mapped():
+            answer: dict[str, Any] = within(max(LEAST_SECONDS, self._time_left()), call)
+        return answer
+
+    def _without_job(self, versions: Sequence[dict[str, Any]], deleted: set[str]) -> list[Upload]:
+        """Uploads that no job exists for, without those whose key is in `deleted`."""
+        found = {
+            upload.job_id: upload
+            for version in versions
+            if version["VersionId"] != UNVERSIONED and version["Key"] not in deleted
+            for upload in [Upload(self._bucket, version["Key"], None, version["Size"], version["VersionId"])]
+        }
+        with self._database.delivery() as connection:
+            known: set[UUID] = {id_ for (id_,) in connection.execute(_KNOWN, [list(found)])}
+        return [upload for id_, upload in found.items() if id_ not in known]
+
+    def _deleted(self, page: Mapping[str, Any], before: str | None) -> set[str]:
+        """Keys of a page whose newest version is a delete marker.
+
+        S3 returns the versions of a key newest first. Those of the key `before`, with which the last page ended, are
+        looked up.
+        """
+        newest = [page] if before is None else [page, self._versions(before, MaxKeys=1)]
+        return {marker["Key"] for answer in newest for marker in answer.get("DeleteMarkers", ()) if marker["IsLatest"]}
+
+    @staticmethod
+    def _create_jobs(connection: Connection, lost: Sequence[Upload], now: datetime) -> int:
+        """Register the uploads and enqueue their messages, which the next run sends. Returns how many."""
+        if not lost:
+            return 0
+        uploads.register(connection, lost, now)
+        rows = connection.execute(_UNSENT, [[upload.job_id for upload in lost]]).fetchall()
+        owe(connection, KINDS["acquisition"], rows, now, now)
+        logger.info("Jobs of uploads without a claimed S3 event", jobs=len(rows))
+        return len(rows)

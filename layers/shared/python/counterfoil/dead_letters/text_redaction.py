@@ -1,0 +1,531 @@
+"""Secrets in texts: error messages, log lines, command lines, headers and settings files. Pure.
+
+A value in quotes is hidden up to its closing quote, any other up to the next blank. Some values continue behind a
+blank. Headers and lines of settings files end with their line, settings in a row at the `;` or `&` behind them.
+"""
+
+import json
+import re
+from base64 import b64decode
+from collections.abc import Callable
+from functools import cache, lru_cache
+from itertools import groupby
+from pathlib import Path
+
+from stdnum import iban
+
+HIDDEN = "[hidden]"
+CONVERSATION = "session_id"
+"""Name of a conversation's id. A UUID under it is not a secret."""
+LAST = 4
+"""Characters of an account number that stay visible."""
+
+_UUID = re.compile(r"\W*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\W*")
+
+# -- names of secrets -----------------------------------------------------------------------------------------------
+
+_PASSWORDS = (
+    r"passw(?:or)?d|passwort|pwd|passphrase|kennwort|mot[ _-]?de[ _-]?passe|contrase(?:ñ|n\u0303?)a|wachtwoord"
+    r"|l[oö]senord|adgangskode|salasana|(?<![a-z])(?:has[lł]o|heslo|senha|jelsz[oó])(?![a-z])"
+)
+_NAMES = (
+    rf"secret(?!ar)|{_PASSWORDS}|token|credential|signature|sess(?:ion)?[ _-]?id(?![a-z])|zugangsdaten"
+    r"|client[ _-]?assertion|saml[ _-]?response|code[ _-]?verifier|(?:recovery|backup)[ _-]?code"
+    r"|mnemonic(?![a-z])|(?:seed|recovery)[ _-]?phrase"
+    r"|(?:api|access|account|auth|private|signing|encryption|service|client|consumer|master|storage|subscription|deploy"
+    r"|function|webhook|hmac|ssh|session|license)[ _.-]?key"
+)
+_HINTS = (
+    *("secret", "passw", "pwd", "passphrase", "kennwort", "passe", "contrase", "wachtwoord", "senord", "adgangskode"),
+    *("salasana", "haslo", "hasło", "heslo", "senha", "jelsz", "token", "credential", "signature", "sess", "key"),
+    *("zugangsdaten", "assertion", "saml", "verifier", "recovery", "backup", "authorization", "cookie", "--pass"),
+    *("mnemonic", "phrase"),
+    *("ldap", "auth=(", "basicauth("),
+    *("identified", "securestring", "curl", "--user", "--proxy-user", "sshpass", "mysql", "mariadb"),
+)
+"""Parts of names and commands, in lower case. Most texts have none, and most patterns need one."""
+_WORDS = {"pass", "pin", "sig", "pw", "auth", "otp", "totp", "psk", "cvv", "cvc", "jwt", "bearer"}
+"""Last words of names. They are also parts of harmless words: passed, spin, signal, author."""
+_NAME = re.compile(rf"{_NAMES}|authorization|cookie", re.IGNORECASE)
+_LAST_WORD = re.compile(r"(?:[A-Z]?[a-z]+|[A-Z]+)(?=[^A-Za-z]*\Z)")
+_LONGEST_NAME = 64
+
+
+@lru_cache(maxsize=2048)
+def names_secret(name: str) -> bool:
+    """Return True if a name stands for a secret, as in `password`, `X-Api-Key` or `smtpPass`."""
+    if _NAME.search(name):
+        return True
+    last = _LAST_WORD.search(name)
+    return last is not None and last[0].casefold() in _WORDS
+
+
+def labels_secret(text: object) -> bool:
+    """Return True if a text is only the name of a secret, of an option (`--password`) or header."""
+    return (
+        isinstance(text, str)
+        and len(text) <= _LONGEST_NAME
+        and _LABEL.fullmatch(text) is not None
+        and names_secret(text.rstrip(":"))
+    )
+
+
+_LABEL = re.compile(r"-{0,2}[^\W\d][\w .-]*:?")
+
+
+def is_uuid(text: str) -> bool:
+    """Return True for a UUID, apart from punctuation around it."""
+    return _UUID.fullmatch(text) is not None
+
+
+_DESCRIPTIONS = {
+    *("count", "policy", "rules", "length", "strength", "limit", "attempts", "type", "status", "version", "algorithm"),
+    *("age", "days", "hours", "minutes", "seconds", "at", "date", "expires", "expiry", "required", "enabled"),
+}
+"""Last words of names of facts about a secret, as in `token_count`, `password_policy` or `passwordChangedAt`."""
+_FACT = re.compile(
+    r"[0-9]{1,6}|[A-Za-z_-]{1,20}|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9:.]{5,15}(?:Z|[+-][0-9:]{2,5})?)?"
+)
+
+
+def is_fact(name: str, value: object) -> bool:
+    """Return True for a number, word or time under the name of a fact about a secret."""
+    last = _LAST_WORD.search(name)
+    if last is None or last[0].casefold() not in _DESCRIPTIONS:
+        return False
+    return isinstance(value, int | float) or (isinstance(value, str) and _FACT.fullmatch(value) is not None)
+
+
+_RANDOM = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[\w.+=~-]{6,}")
+_NUMBERED = re.compile(r"[A-Z]{1,10}[-_.]?[0-9]{1,10}")
+_FILE_NAME = re.compile(r".*\.[A-Za-z][A-Za-z0-9]{1,4}")
+
+
+def looks_random(text: str) -> bool:
+    """Return True for letters mixed with digits, but not for a file name, a UUID or a number (ERP-2291)."""
+    is_mixed = bool(_RANDOM.fullmatch(text)) and not _NUMBERED.fullmatch(text)
+    return is_mixed and not _FILE_NAME.fullmatch(text) and not is_uuid(text)
+
+
+# -- tokens by their own form ---------------------------------------------------------------------------------------
+
+_PREFIXES = Path(__file__).with_name("token_prefixes.json")
+_ENDED_BY_SIGN = re.compile(r".*[.~]")
+_DISTINCT = 5
+"""Length from which a prefix is unlikely to begin a file name."""
+_PLAIN_WORDS = r"(?![a-z_-]+(?![\w-]))(?![A-Z_-]+(?![\w-]))"
+
+
+@cache
+def _tokens() -> re.Pattern[str]:
+    """Tokens that begin with a prefix of their issuer. The prefixes are data, see `cli.token_prefixes`."""
+    known: dict[str, int] = json.loads(_PREFIXES.read_text())["prefixes"]
+
+    def rest(prefix: str, length: int) -> str:
+        if len(prefix) >= _DISTINCT or _ENDED_BY_SIGN.fullmatch(prefix):
+            return rf"{_PLAIN_WORDS}[\w-]{{{length},}}(?:[.~+/=][\w-]+)*={{0,2}}"
+        return rf"{_PLAIN_WORDS}[A-Za-z0-9]{{{length},}}[\w-]*={{0,2}}"
+
+    # Grouped by first character, because Python tries alternatives one by one. Longer prefixes come first.
+    groups = [
+        (first, [re.escape(one[1:]) + rest(one, known[one]) for one in group])
+        for first, group in groupby(sorted(known, reverse=True), key=lambda one: one[0])
+    ]
+    begun = "|".join(f"{re.escape(first)}(?:{'|'.join(rests)})" for first, rests in groups)
+    return re.compile(rf"(?<![A-Za-z0-9_])(?:{begun}|{_MORE_TOKENS})")
+
+
+_MORE_TOKENS = "|".join(
+    (
+        *(r"gh[a-z]_[A-Za-z0-9]{20,}", r"hv[sbr]\.[\w-]{20,}", r"pypi-[\w-]{16,}", r"whsec_[A-Za-z0-9+/=]{10,}"),
+        *(r"xox[a-z]-(?=[A-Za-z-]{0,20}[0-9])[A-Za-z0-9-]{10,}", r"SG\.[\w-]{16,}\.[\w-]{16,}", r"AIza[\w-]{30,}"),
+        *(r"[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}", r"npm_[A-Za-z0-9]{30,}"),
+    )
+)
+_OPENAI = re.compile(r"(?<![A-Za-z0-9_-])sk-(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{16,}")
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+    r".*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
+    re.DOTALL,
+)
+_JWT = re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]{2,}(?:\.[A-Za-z0-9_-]*)*")
+_AWS_ID = re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])")
+_AWS_SECRET = re.compile(
+    r"(?<![A-Za-z0-9/+=])(?=[/+A-Z0-9]*[a-z])(?=[/+a-z0-9]*[A-Z])(?=[/+A-Za-z]*[0-9])[A-Za-z0-9/+]{40}(?![\w/+=])"
+)
+_PATH = re.compile(r"(?:^|/)[a-z]{4,}(?:/|$)")
+
+
+def _aws_secret(match: re.Match[str]) -> str:
+    """Hide an AWS secret key. An S3 key may have the same length and letters, but has words."""
+    return match[0] if _PATH.search(match[0]) else HIDDEN
+
+
+_TELEGRAM = re.compile(r"(?<![0-9])[0-9]{8,10}:[A-Za-z0-9_-]{30,}")
+_HOOK = re.compile(
+    r"(hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/"
+    r"|webhook\.office\.com/webhookb2/|hooks\.zapier\.com/hooks/catch/|api\.telegram\.org/bot)[\w/@-]+(?::[\w-]+)?"
+)
+
+_PASSWORD_HASH = re.compile(
+    r"\$(?:[1256y]|2[abxy]|apr1|argon2id?|argon2d|scrypt)\$[\w./+=,$-]{16,}|\bSCRAM-SHA-(?:1|256|512)\$[\w./+=:$-]{10,}"
+    r"|\bpbkdf2[\w-]{0,20}\$[\w./+=$-]{16,}"
+)
+"""The form of crypt(3), and those of PostgreSQL and Django."""
+_LOGIN = re.compile(
+    r"((?:\bjdbc:oracle:[a-z]{2,10}:|\bsqlplus\s(?:-\w+\s)*)[\w.$#]{1,64}/)[^\s\"']{1,128}?(?=@)", re.IGNORECASE
+)
+"""Oracle: user/password@database."""
+_LINK = re.compile(
+    r"(/(?:magic|log-?in|sign-?in|reset|recover|verify|verification|confirm|activate|invite|invitation)/(?:[a-z-]{1,20}/)?)"
+    r"(?=[\w-]*[0-9])(?![0-9a-f]{8}-[0-9a-f]{4}-)[\w-]{20,}",
+    re.IGNORECASE,
+)
+"""Addresses that sign in anyone who opens them."""
+_ONE_TIME_CODE = re.compile(
+    r"((?:\b(?:einmal|bestätigungs|sicherheits|freigabe|one-time |verification |security |sign-in |login )-?"
+    r"(?:code|passcode|kennwort)|\bcode de (?:vérification|sécurité|confirmation)|\bcódigo de \w{5,12}|\bm?TAN)"
+    r"\s?(?:is|lautet|ist|est|es|:)*:?\s{1,3})[0-9](?:[ -]?[0-9]){3,9}\b",
+    re.IGNORECASE,
+)
+
+
+def _basic(match: re.Match[str]) -> str:
+    """Hide credentials behind the word `basic`: the Base64 form of a name, a colon and a password."""
+    try:
+        decoded = b64decode(match[2] + "=" * (-len(match[2]) % 4), validate=True).decode()
+    except ValueError:
+        return match[0]
+    return f"{match[1]}{HIDDEN}" if ":" in decoded else match[0]
+
+
+# -- values behind names --------------------------------------------------------------------------------------------
+
+_SIGN = r"""["'\\]*\s*(?:={1,3}>?|:=|:|%3[AaDd])\s*"""
+_STRING = (
+    r"""\\"(?:[^"\\]|\\[^"])*(?:\\?"|\\?\Z)|\\'(?:[^'\\]|\\[^'])*(?:\\?'|\\?\Z)|"""
+    r""""(?:[^"\\]|\\[\s\S]|"")*(?:"|\\?\Z)|'(?:[^'\\]|\\[\s\S]|'')*(?:'|\\?\Z)"""
+)
+"""A string in quotes. Quotes may be escaped, doubled within, or missing at the end of a text that was cut off."""
+_VALUE = rf"""{_STRING}|{re.escape(HIDDEN)}(?=[\s,;&"'<]|\Z)|[^\s&"';]+|;"""
+"""A string, or all up to a blank or a semicolon, which may end it (`_end_of_value`). A hidden value stays as it is."""
+_QUOTED_NAME = rf"\\?[\"'][\w .-]{{0,40}}(?:{_NAMES}|authorization|cookie)[\w .-]{{0,40}}\\?[\"']"
+
+_ERROR = r"(?<!error)(?<!exception)(?<!warning)"
+"""Endings of names of classes. A sentence follows their colon."""
+_ASSIGNED = re.compile(rf"((?:{_NAMES})[\w.-]{{0,40}}{_ERROR}{_SIGN})({_VALUE})", re.IGNORECASE)
+_ASSIGNED_SHORT = re.compile(
+    rf"""((?<![A-Z0-9])(?:{"|".join(sorted(_WORDS))})(?:["'\\]*\s*=>?|["'\\]+\s*:)\s*)({_VALUE})""", re.IGNORECASE
+)
+"""Before a colon in prose, the same words mean other things: "second pass: 3 pages"."""
+_PARAMETER = rf"[\w-]{{1,40}}\s*=\s*(?:{_STRING}|[^\s,\"']+)"
+_AUTHORIZATION = re.compile(
+    rf"(authorization{_SIGN})((?:{_STRING})|[\w-]+[ \t]+{_PARAMETER}(?:\s*,\s*{_PARAMETER})*"
+    rf"|(?:[\w-]+[ \t]+)?(?:{_VALUE}))",
+    re.IGNORECASE,
+)
+"""Credentials (RFC 9110, 11.4): a scheme with a token, or with parameters between commas."""
+_PAIR = re.compile(rf"({_QUOTED_NAME}\s*,\s*b?)({_STRING})(?!\s*[:=])", re.IGNORECASE)
+"""A name and its value, as in ('password', 'x') and ["X-Api-Key", "x"]."""
+_NAMED = re.compile(
+    rf"""((?:name|key|header|field|parameter|type)\\?["']?\s*[:=]\s*b?{_QUOTED_NAME}[^<>{{}}\n]{{0,80}}?"""
+    rf"""(?<![a-z])values?\\?["']?\s*[:=]\s*b?)({_STRING})""",
+    re.IGNORECASE,
+)
+"""A name and its value in two members, as in {'name': 'X-Api-Key', 'value': 'x'} and `key="ApiKey" value="x"`."""
+_VALUE_FIRST = re.compile(
+    rf"""(values?\\?["']?\s*[:=]\s*b?)("[^"\n]{{0,200}}"|'[^'\n]{{0,200}}')"""
+    rf"""(?=\s*,?\s*\\?["']?(?:name|key|header)\\?["']?\s*[:=]\s*{_QUOTED_NAME})""",
+    re.IGNORECASE,
+)
+_OPTION = re.compile(
+    rf"((?<![\w-])--?[\w-]{{0,30}}(?:{_NAMES}|pass)[\w-]{{0,20}}[ \t]+)({_STRING}|[^\s\"'-]\S*)", re.IGNORECASE
+)
+_SHORT_OPTION = re.compile(
+    rf"(\b(?:sshpass|mysql|mysqldump|mysqladmin|mariadb)\b[^\n]{{0,200}}?\s-p[ ]?"
+    rf"|\bldap[a-z]{{3,9}}\b[^\n]{{0,200}}?\s-w[ ]?)({_STRING}|\S+)"
+)
+_QUOTED_BEHIND = re.compile(
+    rf"((?:{_PASSWORDS}|identified by|securestring(?:\s+-string)?)\s+)({_STRING})", re.IGNORECASE
+)
+"""SQL (PASSWORD 'x', IDENTIFIED BY 'x') and PowerShell (ConvertTo-SecureString "x")."""
+_STRINGS = (_PAIR, _NAMED, _VALUE_FIRST, _OPTION, _SHORT_OPTION, _QUOTED_BEHIND)
+
+_BRACED = re.compile(rf"((?:{_NAMES})\s*=\s*)\{{(?:[^}}]|\}}\}})*(?:\}}|\Z)", re.IGNORECASE)
+"""ODBC: between braces any character, a closing brace doubled."""
+_ELEMENT = re.compile(rf"(<[\w.:-]{{0,40}}?(?:{_NAMES})[\w.-]{{0,40}}(?:\s[^<>]{{0,200}})?>)([^<]+)", re.IGNORECASE)
+_HEADER_VALUE = re.compile(rf"(?<=header value:[ ])b?(?:{_STRING})|(?<=header value[ ])b?(?:{_STRING})", re.IGNORECASE)
+"""A header that h11, http.client or requests refuses to send."""
+_QUOTED = re.compile(r"""(\\?["']).*?(\\?["']|)""", re.DOTALL)
+_END_OF_NAME = re.compile(r"([\w.-]{1,60})\W*\Z")
+_COUNT = re.compile(r"tokens\W*\Z", re.IGNORECASE)
+_IN_QUERY = re.compile(r"([?&#](?:auth|code|sig|pw|pass|key)=)([^\s&#\"'<>]+)", re.IGNORECASE)
+_SHORTEST_CODE = 6
+"""Countries and currencies have shorter codes than sign-ins."""
+
+
+def _query_value(match: re.Match[str]) -> str:
+    """Hide a parameter of an address. Under `key` and `code` there may be harmless values."""
+    name, value = match[1][1:-1].casefold(), match[2]
+    is_shown = (name == "key" and not looks_random(value.rstrip(".,:;)"))) or (
+        name == "code" and len(value) < _SHORTEST_CODE
+    )
+    return match[0] if is_shown else f"{match[1]}{HIDDEN}"
+
+
+_Replacement = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
+
+_PATTERNS: tuple[_Replacement, ...] = (
+    (_PRIVATE_KEY, HIDDEN),
+    (_JWT, HIDDEN),
+    (re.compile(r"(?i)\b(bearer[ \t]+)[A-Za-z0-9._~+/=-]{8,}"), rf"\1{HIDDEN}"),
+    (re.compile(r"(?i)\b(basic[ \t]+)([A-Za-z0-9+/]{4,}={0,2})"), _basic),
+    (_HOOK, rf"\1{HIDDEN}"),
+    (_TELEGRAM, HIDDEN),
+    (_OPENAI, HIDDEN),
+    (re.compile(r"(?i)(?<![A-Z0-9])(pin:[ \t]*)[0-9]{4,12}\b"), rf"\1{HIDDEN}"),
+    (_HEADER_VALUE, HIDDEN),
+    (re.compile(rf"(?i)(cookie{_SIGN})[^\r\n]+"), rf"\1{HIDDEN}"),
+    # Addresses with a password, which may contain @ or a slash, or with a token in place of a user.
+    (re.compile(r"(://[^\s/:@]{0,256}:)[^\s/@]{1,256}(?:@[^\s/@\"'<>,;]{1,256})*(?=@)"), rf"\1{HIDDEN}"),
+    (
+        re.compile(
+            r"(://[^\s/:@]{1,256}:)(?![0-9]{1,5}[/?#])[^\s@\"'<>]{1,256}(?=@[\w.-]{1,256}(?::[0-9]{1,5})?(?![\w.:@]))"
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    (re.compile(r"(?i)(\bhttps?://)(?!\[hidden\])[^\s/:@\"'<>]{6,256}(?=@)"), rf"\1{HIDDEN}"),
+    (re.compile(r"(?i)(%3A%2F%2F[^\s%&]{0,256}%3A)[^\s&]{1,256}?(?=%40)"), rf"\1{HIDDEN}"),
+    (_IN_QUERY, _query_value),
+    (_AWS_ID, HIDDEN),
+    (_AWS_SECRET, _aws_secret),
+)
+_PATTERNS_WITH_WORD: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...] = (
+    (re.compile(r"\$"), _PASSWORD_HASH, HIDDEN),
+    (re.compile("oracle:|sqlplus"), _LOGIN, rf"\1{HIDDEN}"),
+    (re.compile("://"), _LINK, rf"\1{HIDDEN}"),
+    (re.compile("code|kennwort|tan"), _ONE_TIME_CODE, rf"\1{HIDDEN}"),
+)
+"""Patterns with what the text must contain, in lower case."""
+_PATTERNS_WITH_HINT: tuple[_Replacement, ...] = (
+    (_BRACED, rf"\1{HIDDEN}"),
+    # Command lines: curl -u user:password.
+    (
+        re.compile(
+            r"""((?:\bcurl\b[^\n]{0,300}?\s-u|(?<!\S)--(?:proxy-)?user)[ =]?(["'])[^\s:"']{1,100}:)[^"']+(?=\2)"""
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    (
+        re.compile(r"""((?:\bcurl\b[^\n]{0,300}?\s-u|(?<!\S)--(?:proxy-)?user)[ =]?[^\s:"']{1,100}:)[^\s"']+"""),
+        rf"\1{HIDDEN}",
+    ),
+    # Python: auth=('user', 'password').
+    (
+        re.compile(rf"((?:\bauth=|BasicAuth)\((?:username=)?(?:{_STRING}),\s*(?:password=)?)(?:{_STRING})"),
+        rf"\1'{HIDDEN}'",
+    ),
+    # PostgreSQL: Key (api_token)=(x) already exists.
+    (
+        re.compile(
+            rf"(\bKey \([^()]{{0,200}}(?:{_NAMES})[^()]{{0,200}}\)=\()"
+            r"(?![0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\))(?:[^\n]{0,1000}?(?=\) (?:already|is|conf))|[^\n]*)",
+            re.IGNORECASE,
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    # Pydantic: the place of an error on one line, the value on the next.
+    (
+        re.compile(
+            rf"((?:^|\n)[\w.]{{0,200}}(?:{_NAMES}|\bpw|\bauth)[\w.]{{0,100}}\n[ \t]+[^\n]{{0,500}}?input_value=)"
+            r"[^\n]{0,1000}?(?=, input_type=)",
+            re.IGNORECASE,
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    # A form's part (RFC 7578): headers, an empty line, the value.
+    (
+        re.compile(
+            rf"(name=\\?\"[\w.-]{{0,40}}(?:{_NAMES})[\w.-]{{0,40}}\\?\"[^\n]{{0,200}}\n(?:[^\r\n]{{1,200}}\r?\n){{0,3}}\r?\n)[^\r\n]+",
+            re.IGNORECASE,
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    # netrc.
+    (re.compile(r"(?i)(\blogin\s+\S{1,200}\s+password\s+)\S+"), rf"\1{HIDDEN}"),
+    # XML and property lists: a name and its value in two elements.
+    (
+        re.compile(
+            rf"(<(?:name|key)>[\w .-]{{0,40}}(?:{_NAMES})[\w .-]{{0,40}}</(?:name|key)>\s*<(?:value|string)>)[^<]+",
+            re.IGNORECASE,
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    # A sentence: the password is x. Words without a digit are not values: the password is wrong.
+    (
+        re.compile(
+            rf"((?:{_NAMES})\w{{0,3}}\s+(?:is|was|ist|war|lautet|est|es|è|é)\s*:?\s+[\"']?)"
+            r"(?=[^\s0-9]{0,64}[0-9])(?=[^\sA-Za-z]{0,64}[A-Za-z])[^\s\"']{4,}",
+            re.IGNORECASE,
+        ),
+        rf"\1{HIDDEN}",
+    ),
+)
+
+_MAIL = re.compile(r"\A((?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*)+\r?\n)(.+)", re.DOTALL)
+_MAIL_HEADER = re.compile(r"^(?:From|Subject|Received|MIME-Version):", re.IGNORECASE | re.MULTILINE)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text with its secrets hidden. A second call changes nothing more."""
+    mail = _MAIL.match(text)
+    if mail and _MAIL_HEADER.search(mail[1]):
+        text = mail[1] + HIDDEN
+    text = _tokens().sub(HIDDEN, text)
+    for pattern, instead in _PATTERNS:
+        text = pattern.sub(instead, text)
+    lowered = text.lower()
+    for word, pattern, instead in _PATTERNS_WITH_WORD:
+        if word.search(lowered):
+            text = pattern.sub(instead, text)
+    if any(hint in lowered for hint in _HINTS):
+        for pattern, instead in _PATTERNS_WITH_HINT:
+            text = pattern.sub(instead, text)
+        for pattern in _STRINGS:
+            text = pattern.sub(_assigned, text)
+        for pattern in (_AUTHORIZATION, _ASSIGNED):
+            text = _without_assigned(text, pattern)
+        text = _ELEMENT.sub(_element, text)
+    return _without_accounts(_without_assigned(text, _ASSIGNED_SHORT))
+
+
+_LONGEST = 512
+"""Characters before a value that show where it is."""
+_START_OF_LINE = re.compile(r"\n|\\n")
+_REST_OF_LINE = re.compile(r"(?:[^\r\n\\]|\\(?![rn]))*")
+"""In a `repr`, the ends of lines are letters behind a backslash."""
+_REST_IN_QUOTES = re.compile(r"""(?:[^"'\\\r\n]|\\(?!["']))*""")
+_REST_OF_WORD = re.compile(r"""[^\s&"']*""")
+_REST_OF_SETTING = re.compile(r'[^;\r\n"]*')
+_KEY = r"(?:[\w.-]{1,40}|(?:user|initial|data|integrated|application|connect(?:ion)?|persist) [a-z]{2,10})\s?="
+_NEXT_SETTING = re.compile(rf'[^;&\r\n"]{{0,{_LONGEST}}}?(?=[;&]\s?{_KEY})', re.IGNORECASE)
+_NAME_OF_SETTING = re.compile(r"\s?[\w .-]{0,40}")
+_LINE_OF_HEADER = re.compile(r"(?:[ \t]*|[<>*][ \t]+)[\w-]{0,40}")
+_LINE_OF_YAML = re.compile(r"[ \t]+(?:-[ \t]+)?[\w.-]{0,40}")
+_QUOTED_HEADER = re.compile(r"""(?:-H|--header)[ =]?\\?["'][\w-]{0,40}\Z""")
+_LINE_OF_SETTINGS = re.compile(r"(?:export[ \t]+)?[\w.-]{0,40}")
+_ONE_MORE = re.compile(r"\s[\w.-]{1,40}[=:]")
+
+
+def _without_assigned(text: str, pattern: re.Pattern[str]) -> str:
+    """Hide the values that a pattern finds: the second group, behind a name in the first."""
+    parts: list[str] = []
+    at = 0
+    while (match := pattern.search(text, at)) is not None:
+        parts += text[at : match.start()], _assigned(match)
+        at = _end_of_value(text, match)
+    return "".join([*parts, text[at:]])
+
+
+def _assigned(match: re.Match[str]) -> str:
+    name, value = match[1], match[2]
+    if _is_shown(match):
+        return match[0]
+    quotes = _QUOTED.fullmatch(value)
+    return f"{name}{quotes[1]}{HIDDEN}{quotes[2]}" if quotes else f"{name}{HIDDEN}"
+
+
+def _is_shown(match: re.Match[str]) -> bool:
+    """Return True for a number of tokens, another fact about a secret, and the id of a conversation."""
+    name, value = match[1], match[2]
+    if (named := _END_OF_NAME.search(name)) and is_fact(named[1], value.strip(".,;)]}\"'")):
+        return True
+    if _COUNT.search(name) and value.strip(".,;)]}").isdecimal():
+        return True
+    return name.startswith(CONVERSATION) and is_uuid(value)
+
+
+def _end_of_value(text: str, match: re.Match[str]) -> int:
+    """Find the end of a value that may contain blanks, from the text around it."""
+    name = match[1].rstrip()
+    if _is_shown(match) or _QUOTED.fullmatch(match[2]):
+        return match.end()
+    before = _START_OF_LINE.split(text[max(0, match.start() - _LONGEST) : match.start()])[-1]
+    if name.endswith("="):
+        return _end_of_setting(text, match, before)
+    if name.endswith(":") and _QUOTED_HEADER.search(before):
+        return _rest(_REST_IN_QUOTES, text, match.end())
+    if name.endswith(":") and (_is_header(before, name) or _is_yaml(text, match, before)):
+        return _rest(_REST_OF_LINE, text, match.end())
+    return _rest_of_word(text, match.end())
+
+
+def _is_header(before: str, name: str) -> bool:
+    """Return True for a line that begins like a header: with a mark of curl, or with its name."""
+    if " " in name or not _LINE_OF_HEADER.fullmatch(before):
+        return False
+    return before[:1] in {"<", ">"} or "-" in before + name or name.casefold().startswith("authorization")
+
+
+def _is_yaml(text: str, match: re.Match[str], before: str) -> bool:
+    """Return True if an indented line behind another one begins with the name of the value."""
+    return match.start() > len(before) and _LINE_OF_YAML.fullmatch(before) is not None and "\n" in text[: match.start()]
+
+
+def _end_of_setting(text: str, match: re.Match[str], before: str) -> int:
+    """Find the end of `name=value`: before the `;` or `&` of the next setting, or at the line's end."""
+    earlier, semicolon, own = before.rpartition(";")
+    if semicolon and "=" in earlier.rpartition(";")[2] and _NAME_OF_SETTING.fullmatch(own):
+        return _rest(_REST_OF_SETTING, text, match.start(2))
+    if (found := _NEXT_SETTING.match(text, match.start(2))) is not None:
+        return found.end()
+    if _LINE_OF_SETTINGS.fullmatch(before):
+        rest = _rest(_REST_OF_LINE, text, match.end())
+        if not _ONE_MORE.search(text, match.end(), rest):
+            return rest
+    return _rest_of_word(text, match.end())
+
+
+def _rest_of_word(text: str, at: int) -> int:
+    """The end of a word that a semicolon does not end."""
+    return _rest(_REST_OF_WORD, text, at) if ";" in text[at - 1 : at + 1] else at
+
+
+def _rest(of: re.Pattern[str], text: str, at: int) -> int:
+    found = of.match(text, at)
+    return at if found is None else found.end()
+
+
+def _element(match: re.Match[str]) -> str:
+    return match[0] if _is_shown(match) or not match[2].strip() else f"{match[1]}{HIDDEN}"
+
+
+# -- account numbers ------------------------------------------------------------------------------------------------
+
+MOST_LOOKED_AT = 1000
+"""Parts of a text that are tried as account numbers. All behind the last one is hidden."""
+_ACCOUNT = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?:[ \u00a0-]?[A-Za-z0-9]){11,30}")
+_END = re.compile(r"(?<=[A-Za-z0-9])(?![A-Za-z0-9])")
+
+
+def _without_accounts(text: str) -> str:
+    parts: list[str] = []
+    at = 0
+    for _ in range(MOST_LOOKED_AT):
+        match = _ACCOUNT.search(text, at)
+        if match is None:
+            return "".join([*parts, text[at:]])
+        ends = [one.start() for one in _END.finditer(text, match.start(), min(match.end() + 1, len(text)))]
+        numbers = [re.sub(r"[^A-Za-z0-9]", "", text[match.start() : end]) for end in ends]
+        found = next(
+            ((e, n) for e, n in zip(ends, numbers, strict=True) if iban.is_valid(n, check_country=False)), None
+        )
+        if found is None:
+            parts.append(text[at : match.start() + 1])
+            at = match.start() + 1
+        else:
+            end, number = found
+            parts.append(f"{text[at : match.start()]}{HIDDEN} {number[-LAST:]}")
+            at = end
+    rest = _ACCOUNT.search(text, at)
+    return "".join([*parts, text[at:] if rest is None else text[at : rest.start()] + HIDDEN])

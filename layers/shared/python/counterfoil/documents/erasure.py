@@ -1,0 +1,67 @@
+"""Erases documents: their rows and names at once, their files within a minute.
+
+A file is erased with the last document that needs it: a mail with the last of its attachments, a bundle with the whole.
+Which objects to erase is stored with the transaction, and the watchdog erases every version of them (`objects`). The
+audit trail keeps the fact under the document's id.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from counterfoil import audit
+from counterfoil.audit import Operation
+from counterfoil.db import Connection
+from counterfoil.documents import matching
+from counterfoil.documents.removal import Removal, remove
+from counterfoil.work import KINDS
+
+LONGEST_ATTEMPT = timedelta(minutes=20)
+"""Longer than a function runs. A stale attempt may write objects until then, but no rows."""
+_JOBS = ("ingestion", "matching")
+"""Workers whose dead letters about a document are erased with it."""
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """Result of an erasure."""
+
+    removal: Removal
+    files: int
+    """Uploads and mails that are erased."""
+    retained_files: int
+    """Uploads and mails that other documents still need."""
+
+
+_DELETED_BEFORE = """
+SELECT document_id FROM document_removal WHERE (document_id = %(id)s OR parent_id = %(id)s) AND file_name <> '(erased)'
+ORDER BY document_id <> %(id)s, document_id
+"""
+_ERASE = "SELECT jobs, retained FROM erase_documents(%s, %s, %s)"
+_ERASE_DEAD_LETTERS = "SELECT erase_dead_letters(%s)"
+
+
+def erase(
+    connection: Connection, tenant_id: UUID, document_id: UUID, now: datetime, *, by: str, reason: str | None = None
+) -> Erasure | None:
+    """Erase a document in the caller's transaction, which is the tenant's. None without such a document.
+
+    A document that was deleted or replaced before is erased, too. `by` is written to the audit trail, and the hash of
+    `reason`. The transaction keeps the tenant's matching lock to its end.
+    """
+    removal = remove(connection, tenant_id, document_id, now, by=by, erase=True)
+    if removal is None:
+        before = tuple(id_ for (id_,) in connection.execute(_DELETED_BEFORE, {"id": document_id}))
+        if not before:
+            return None
+        removal = Removal(before, (), 0, ())
+    ids = list(removal.documents)
+    ((jobs, retained),) = connection.execute(_ERASE, [ids, now, now + LONGEST_ATTEMPT]).fetchall()
+    dead_letters = [KINDS[worker].job_id(id_) for worker in _JOBS for id_ in ids]
+    dead_letters += [KINDS["acquisition"].job_id(id_) for id_ in jobs]
+    connection.execute(_ERASE_DEAD_LETTERS, [dead_letters])
+    matching.note_loss(connection, tenant_id)
+    detail = {"documents": len(ids), "files": len(jobs), "retained_files": retained}
+    targets = [str(id_) for id_ in ids]
+    audit.record(connection, tenant_id, Operation(by, "document erased", targets, now, note=reason, detail=detail))
+    return Erasure(removal, len(jobs), retained)

@@ -1,0 +1,165 @@
+"""Mail on hold: mail that fails DMARC, until an operator releases or rejects it.
+
+The job of a held mail has ended without documents, and its source has the state `held`. A release begins a new revision
+of the job, so the mail is acquired exactly once. Functions run in a transaction of one tenant, except `owner`.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, NamedTuple, cast
+from uuid import UUID
+
+from counterfoil import audit
+from counterfoil.audit import Operation
+from counterfoil.db import Connection
+from counterfoil.work import Send, begin
+
+Hold = Literal["held", "released", "rejected"]
+DmarcPolicy = Literal["hold", "reject", "accept"]
+
+HELD = (
+    "On hold: the mail fails DMARC, so its sender may be forged. "
+    "An operator has to release or reject it (counterfoil mail)."
+)
+REJECTED = "Rejected: the mail fails DMARC, so its sender may be forged. Nothing was taken from it."
+
+_DECIDE = """
+SELECT t.dmarc_policy, s.hold FROM tenant t LEFT JOIN source s ON s.job_id = %(job)s WHERE t.id = %(tenant)s
+"""
+
+
+def decide(connection: Connection, tenant_id: UUID, job_id: UUID) -> tuple[Hold | None, str | None]:
+    """Return the state of a mail that fails DMARC, and the refusal.
+
+    Without a refusal, the mail is acquired. An operator's decision precedes the tenant's policy.
+    """
+    ((policy, hold),) = connection.execute(_DECIDE, {"tenant": tenant_id, "job": job_id}).fetchall()
+    if hold == "released":
+        return hold, None
+    if hold == "rejected" or policy == "reject":
+        return "rejected", REJECTED
+    return (None, None) if policy == "accept" else ("held", HELD)
+
+
+def policy_of(connection: Connection, tenant_id: UUID) -> DmarcPolicy:
+    """Return the tenant's policy for mail that fails DMARC."""
+    ((policy,),) = connection.execute("SELECT dmarc_policy FROM tenant WHERE id = %s", [tenant_id]).fetchall()
+    return cast("DmarcPolicy", policy)
+
+
+_SET_POLICY = """
+UPDATE tenant SET dmarc_policy = %(policy)s WHERE id = %(tenant)s AND dmarc_policy = %(previous)s
+"""
+
+
+def set_policy(
+    connection: Connection, tenant_id: UUID, policy: DmarcPolicy, previous: DmarcPolicy, *, by: str, at: datetime
+) -> bool:
+    """Replace the tenant's policy, and record the change.
+
+    Returns False if `previous` is not the current policy. If `policy` is the current one, nothing is changed.
+    """
+    if policy_of(connection, tenant_id) == policy:
+        return True
+    values = {"policy": policy, "tenant": tenant_id, "previous": previous}
+    if connection.execute(_SET_POLICY, values).rowcount == 0:
+        return False
+    detail = {"policy": policy}
+    audit.record(connection, tenant_id, Operation(by, "dmarc policy changed", [str(tenant_id)], at, detail=detail))
+    return True
+
+
+class MailCursor(NamedTuple):
+    """Position of the last mail of a page."""
+
+    received_at: datetime
+    id: UUID
+
+
+@dataclass(frozen=True)
+class Mail:
+    """A mail that failed DMARC when it came."""
+
+    id: UUID
+    received_at: datetime
+    sender: str | None
+    subject: str | None
+    spf: str | None
+    dkim: str | None
+    dmarc: str | None
+    hold: Hold
+
+
+_PAGE = """
+SELECT id, received_at, sender, subject, spf, dkim, dmarc, hold FROM source
+WHERE tenant_id = %(tenant)s AND hold = %(hold)s
+  AND (%(at)s::timestamptz IS NULL OR (received_at, id) < (%(at)s, %(id)s::uuid))
+ORDER BY received_at DESC, id DESC LIMIT %(limit)s
+"""
+
+
+def page(connection: Connection, tenant_id: UUID, hold: Hold, after: MailCursor | None, limit: int) -> list[Mail]:
+    """Return the next mails in this state, the newest first."""
+    at, id_ = after or (None, None)
+    values = {"tenant": tenant_id, "hold": hold, "at": at, "id": id_, "limit": limit}
+    return [Mail(*row) for row in connection.execute(_PAGE, values)]
+
+
+def owner(connection: Connection, source_id: UUID) -> tuple[UUID, str] | None:
+    """Return the id and slug of the tenant of a source, or None. Run it as the delivery role."""
+    row = connection.execute(
+        "SELECT s.tenant_id, t.slug FROM source s JOIN tenant t ON t.id = s.tenant_id WHERE s.id = %s", [source_id]
+    ).fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Decision of an operator about a held mail."""
+
+    source_id: UUID
+    by: str
+    at: datetime
+    reason: str | None
+
+
+_END = """
+UPDATE source SET hold = %(hold)s, refusal = coalesce(%(refusal)s, refusal) WHERE id = %(id)s AND hold = 'held'
+RETURNING job_id
+"""
+_EXPLAIN = "UPDATE acquisition_job SET reason = %s WHERE id = %s AND status IS NULL"
+
+
+def release(connection: Connection, tenant_id: UUID, decision: Decision) -> list[Send] | None:
+    """Acquire a held mail, and record who released it. Returns None if it is not on hold.
+
+    Returns the message of its job, to be sent after the commit.
+    """
+    job_id = _end(connection, "released", None, decision)
+    if job_id is None:
+        return None
+    sends = begin(connection, "acquisition", [job_id], decision.at)
+    _record(connection, tenant_id, "mail released", decision)
+    return sends
+
+
+def reject(connection: Connection, tenant_id: UUID, decision: Decision) -> list[Send] | None:
+    """Reject a held mail, and record who did. Returns None if it is not on hold, else no messages."""
+    job_id = _end(connection, "rejected", REJECTED, decision)
+    if job_id is None:
+        return None
+    connection.execute(_EXPLAIN, [REJECTED, job_id])
+    _record(connection, tenant_id, "mail rejected", decision)
+    return []
+
+
+def _end(connection: Connection, hold: Hold, refusal: str | None, decision: Decision) -> UUID | None:
+    """End the hold, and return the mail's job. None if the mail is not on hold."""
+    values = {"hold": hold, "refusal": refusal, "id": decision.source_id}
+    row = connection.execute(_END, values).fetchone()
+    return None if row is None else row[0]
+
+
+def _record(connection: Connection, tenant_id: UUID, action: str, decision: Decision) -> None:
+    done = Operation(decision.by, action, [str(decision.source_id)], decision.at, note=decision.reason)
+    audit.record(connection, tenant_id, done)

@@ -1,0 +1,104 @@
+"""Operations of a child process on a file. `parsers` calls them from the parent."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from counterfoil.documents.sandbox.program import Operation, Part
+
+if TYPE_CHECKING:
+    from counterfoil.documents.extraction import Extraction
+    from counterfoil.documents.mail.attachments import Found
+
+# Each operation imports its own parsers: a child that only renders pages needs neither pypdf nor lxml.
+
+
+def _extract(content: bytes, *, text_only: bool) -> Iterator[Part]:
+    from counterfoil.documents import extraction
+
+    yield _as_json(extraction.extract(content, text_only=text_only)), b""
+
+
+def _read(content: bytes) -> Iterator[Part]:
+    """Yield the extraction of a file's XML, then the pages and scan sizes of a PDF without XML."""
+    from counterfoil.documents import extraction
+    from counterfoil.documents.recognition import FileKind, recognise
+
+    exact = extraction.extract_xml(content)
+    yield _as_json(exact), b""
+    if exact.structured_data is not None or recognise(content) is not FileKind.PDF:
+        return
+    from counterfoil.documents.reading import scans
+    from counterfoil.documents.sandbox.pages import pack
+    from counterfoil.documents.text.page import pages
+
+    read = pages(content)
+    head, words = pack(read)
+    yield {"pages": head, "scans": list(scans.find(content, read).items())}, words
+
+
+def _as_json(found: "Extraction") -> dict[str, Any]:
+    evidence = {path: asdict(one) for path, one in found.evidence.items()}
+    return {
+        "type": found.type,
+        "method": found.method,
+        "structured_data": found.structured_data,
+        "reason": found.reason,
+        "remarks": list(found.remarks),
+        "evidence": evidence,
+    }
+
+
+def _cut(content: bytes, *, ranges: Sequence[Sequence[int]]) -> Iterator[Part]:
+    from counterfoil.documents import pdf
+
+    for part in pdf.cut(content, [(first, last) for first, last in ranges]):
+        yield None, part
+
+
+def _render(content: bytes, *, kind: Any, number: int) -> Iterator[Part]:
+    from counterfoil.documents import page_rendering
+
+    made = page_rendering.make(content, kind, number)
+    yield {"problem": made.problem, "pages": made.pages}, made.png
+
+
+def _mail(content: bytes) -> Iterator[Part]:
+    from counterfoil.documents.mail import attachments, authentication, message
+
+    mail = message.parse(content)
+    envelope = message.envelope(mail)
+    yield {"envelope": asdict(envelope), "authentication": authentication.read(mail)._asdict()}, b""
+    if envelope.refusal is None:
+        yield from map(_found, attachments.of_mail(mail))
+
+
+def _archive(content: bytes) -> Iterator[Part]:
+    from counterfoil.documents.mail import attachments
+    from counterfoil.documents.mail.archive import Archive
+
+    archive = Archive(content)
+    yield archive.is_office_document, b""
+    if not archive.is_office_document:
+        yield from map(_found, attachments.of_archive(archive))
+
+
+def _found(found: "Found") -> Part:
+    from counterfoil.documents.mail.attachments import Skipped
+
+    if isinstance(found, Skipped):
+        return {"name": found.name, "size": found.size, "reason": found.reason}, b""
+    return {"name": found.name, "kind": found.kind}, found.content
+
+
+OPERATIONS: Mapping[str, Operation] = MappingProxyType(
+    {
+        "archive": _archive,
+        "cut": _cut,
+        "extract": _extract,
+        "mail": _mail,
+        "read": _read,
+        "render": _render,
+    }
+)

@@ -1,0 +1,100 @@
+"""Parsing of untrusted files in child processes, within limits of memory and time. Parent side."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from counterfoil.documents.extraction import Extraction
+from counterfoil.documents.mail.attachments import Attachment, Found, Skipped
+from counterfoil.documents.mail.authentication import SenderAuthentication
+from counterfoil.documents.mail.message import Envelope
+from counterfoil.documents.recognition import FileKind
+from counterfoil.documents.sandbox import pages
+from counterfoil.documents.sandbox.process import Frame, Limits, run
+from counterfoil.documents.structured import DocumentType
+from counterfoil.documents.text.evidence import Evidence
+from counterfoil.documents.text.page import Page
+
+_MEBIBYTE = 1024 * 1024
+READ = Limits(cpu_seconds=90, seconds=180, answer_bytes=64 * _MEBIBYTE)
+CUT = Limits(cpu_seconds=90, seconds=180, answer_bytes=4096 * _MEBIBYTE)
+"""Each part has its own copy of shared fonts and images. One part at a time is in memory."""
+TAKE_APART = Limits(cpu_seconds=60, seconds=110, answer_bytes=256 * _MEBIBYTE)
+"""For mails and archives."""
+
+Check = Callable[[], None]
+
+
+def _no_check() -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class FileText:
+    """Extraction of a file's XML, and the pages of a PDF without XML."""
+
+    extraction: Extraction
+    pages: Sequence[Page] = ()
+    scans: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """Width and height, in points, of pages that are scans or whose text is noise. Pages count from 1."""
+
+
+def extract(content: bytes, *, text_only: bool = False) -> Extraction:
+    """Do the same as `extraction.extract`. Raises as `process.run`."""
+    (frame,) = run("extract", content, {"text_only": text_only}, READ)
+    return _extraction(frame.value)
+
+
+def read(content: bytes, check: Check = _no_check) -> FileText:
+    """Read the XML of a file, or the pages of a PDF without any. Raises as `process.run`."""
+    exact, *rest = run("read", content, {}, READ, check)
+    extraction = _extraction(exact.value)
+    if not rest:
+        return FileText(extraction)
+    (frame,) = rest
+    scans = {number: (width, height) for number, (width, height) in frame.value["scans"]}
+    return FileText(extraction, pages.unpack(frame.value["pages"], frame.content), scans)
+
+
+def _extraction(value: Any) -> Extraction:
+    return Extraction(
+        None if value["type"] is None else DocumentType(value["type"]),
+        value["method"],
+        value["structured_data"],
+        value["reason"],
+        tuple(value["remarks"]),
+        {path: Evidence(**one) for path, one in value["evidence"].items()},
+    )
+
+
+def cut(content: bytes, ranges: Sequence[tuple[int, int]], check: Check = _no_check) -> Iterator[bytes]:
+    """Do the same as `pdf.cut`. Raises as `process.run`."""
+    return (frame.content for frame in run("cut", content, {"ranges": ranges}, CUT, check))
+
+
+def take_mail_apart(content: bytes, check: Check = _no_check) -> tuple[Envelope, SenderAuthentication, Iterator[Found]]:
+    """Return the envelope of a mail, the results about its sender, and its files.
+
+    The files are those of `attachments.of_mail`; a refused mail yields none. Raises as `process.run`, also while
+    the files are iterated.
+    """
+    frames = run("mail", content, {}, TAKE_APART, check)
+    head = next(frames).value
+    return Envelope(**head["envelope"]), SenderAuthentication(**head["authentication"]), map(_found, frames)
+
+
+def take_archive_apart(content: bytes, check: Check = _no_check) -> Iterator[Found] | None:
+    """Return the files of an archive as `attachments.of_archive` yields them; None for an office document.
+
+    Raises as `process.run`, also while the files are iterated.
+    """
+    frames = run("archive", content, {}, TAKE_APART, check)
+    is_office_document = next(frames).value
+    return None if is_office_document else map(_found, frames)
+
+
+def _found(frame: Frame) -> Found:
+    value = frame.value
+    if "reason" in value:
+        return Skipped(value["name"], value["size"], value["reason"])
+    return Attachment(value["name"], FileKind(value["kind"]), frame.content)

@@ -1,0 +1,355 @@
+"""Child processes that parse untrusted files, reused for several files. Parent side.
+
+A child has no credentials in its environment, limits its own memory and CPU time, and ends with its parent. Several
+threads may call `run` at once; each uses its own child. Requests and answers are frames on pipes: JSON and bytes, which
+the parent never unpickles.
+"""
+
+import atexit
+import contextlib
+import fcntl
+import io
+import json
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from threading import Lock
+from typing import Any, NamedTuple
+
+from counterfoil.errors import InvalidDocumentError, ParserError
+
+MEMORY_BYTES = 700 * 1024 * 1024
+"""Address space of a child. Two of them and their parent fit into the 2048 MB of a function."""
+MAX_IDLE = 2
+START_SECONDS = 30.0
+FRAME = struct.Struct(">IQ")
+"""Lengths of a frame's JSON and of its bytes."""
+MAX_JSON_BYTES = 8 * 1024 * 1024
+MAX_FRAME_BYTES = 128 * 1024 * 1024
+"""Room for a document of `MAX_FILE_BYTES` that pypdf rewrote."""
+_CHECK_SECONDS = 0.5
+_CHUNK_BYTES = 1024 * 1024
+
+TOO_COMPLEX = (
+    f"The file is too complex to read: it needs more than {MEMORY_BYTES // 1024**2} MiB of memory, or it crashes its "
+    "parser. Print it to a new PDF and send that."
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one call."""
+
+    cpu_seconds: int
+    seconds: float
+    """Wall clock time spent waiting for the child, also while other processes have the CPU."""
+    answer_bytes: int
+    """All frames together."""
+
+
+class Frame(NamedTuple):
+    """A part of an answer."""
+
+    value: Any
+    """JSON."""
+    content: bytes
+
+
+def run(
+    operation: str,
+    content: bytes,
+    arguments: Mapping[str, Any],
+    limits: Limits,
+    check: Callable[[], None] = lambda: None,
+) -> Iterator[Frame]:
+    """Yield the frames with which an operation of `program` answers for `content`.
+
+    A reused child that fails is replaced once, because an earlier file may have damaged it. `check` is called about
+    twice a second and may end the call by raising.
+
+    Raises:
+        InvalidDocumentError: the operation rejected the file, or exceeded a limit, or crashed.
+        ParserError: the child did not start, was killed from outside, or failed unexpectedly.
+    """
+    delivered = 0
+    while True:
+        child = _take()
+        is_fresh = child.is_fresh
+        try:
+            for frame in islice(child.call(operation, content, arguments, limits, check), delivered, None):
+                delivered += 1
+                yield frame
+            return
+        except _ChildFailedError as failure:
+            if is_fresh or not failure.may_be_earlier:
+                raise failure.error from None
+        finally:
+            _give_back(child)
+
+
+_idle: list["_Child"] = []
+_lock = Lock()
+
+
+def _take() -> "_Child":
+    while True:
+        with _lock:
+            child = _idle.pop() if _idle else None
+        if child is None:
+            return _Child()
+        if child.is_usable:
+            return child
+        child.close()
+
+
+def _give_back(child: "_Child") -> None:
+    with _lock:
+        is_kept = child.is_usable and len(_idle) < MAX_IDLE
+        if is_kept:
+            _idle.append(child)
+    if not is_kept:
+        child.close()
+
+
+def close_idle() -> None:
+    """End the children that wait for work."""
+    with _lock:
+        children, _idle[:] = _idle[:], []
+    for child in children:
+        child.close()
+
+
+atexit.register(close_idle)
+
+
+class _ChildFailedError(Exception):
+    """A call that did not end as the protocol says. `error` is what the caller gets."""
+
+    def __init__(self, error: Exception, *, may_be_earlier: bool) -> None:
+        super().__init__()
+        self.error = error
+        self.may_be_earlier = may_be_earlier
+        """Whether an earlier file may be the cause."""
+
+
+class _Child:
+    """One child process, for one call at a time."""
+
+    def __init__(self) -> None:
+        """Start it. Raises `ParserError` where the system refuses."""
+        lifeline, self._lifeline = os.pipe()
+        program = [sys.executable, "-B", "-P", "-S", "-m", "counterfoil.documents.sandbox.program", str(lifeline)]
+        try:
+            self._process = subprocess.Popen(  # noqa: S603  # our own program
+                program,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,  # it could quote the file
+                bufsize=0,
+                pass_fds=(lifeline,),
+                cwd="/",
+                env={"PYTHONPATH": os.pathsep.join(sys.path)} | _library_path(),
+            )
+        except OSError as error:
+            os.close(self._lifeline)
+            raise ParserError(_NOT_STARTED) from error
+        finally:
+            os.close(lifeline)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input, self._output = self._process.stdin.fileno(), self._process.stdout.fileno()
+        os.set_blocking(self._input, False)
+        os.set_blocking(self._output, False)
+        if sys.platform == "linux":
+            with contextlib.suppress(OSError):  # a user's pipes together have a limit
+                fcntl.fcntl(self._input, fcntl.F_SETPIPE_SZ, _CHUNK_BYTES)
+        self._calls = 0
+        self._is_busy = False
+        self._is_closed = False
+
+    @property
+    def is_fresh(self) -> bool:
+        """True until its first call."""
+        return self._calls == 0
+
+    @property
+    def is_usable(self) -> bool:
+        return not self._is_busy and not self._is_closed and self._process.poll() is None
+
+    def call(
+        self,
+        operation: str,
+        content: bytes,
+        arguments: Mapping[str, Any],
+        limits: Limits,
+        check: Callable[[], None],
+    ) -> Iterator[Frame]:
+        """Yield the frames of an answer. A call that does not end leaves the child busy, so it is not reused.
+
+        Raises:
+            _ChildFailedError: any failure but those of `check`.
+        """
+        self._is_busy = True
+        if self.is_fresh:
+            self._await_start(check)
+        self._calls += 1
+        clock = _Clock(limits.seconds, check)
+        head = {"operation": operation, "arguments": arguments, "cpu_seconds": limits.cpu_seconds}
+        try:
+            encoded = json.dumps(head).encode()
+            self._write(FRAME.pack(len(encoded), len(content)) + encoded, content, clock)
+            left = limits.answer_bytes
+            while (found := self._frame(clock, left)) is not None:
+                left -= len(found.content)
+                yield found
+        except _PipeClosedError:
+            raise self._ended(limits) from None
+        except TimeoutError:
+            raise _ChildFailedError(_too_slow(limits.seconds), may_be_earlier=False) from None
+
+    def close(self) -> None:
+        """End the process, whatever it is doing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        os.close(self._lifeline)
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _await_start(self, check: Callable[[], None]) -> None:
+        """Wait for the frame that says that the program runs. Without it the file is not to blame."""
+        try:
+            self._read(1, _Clock(START_SECONDS, check))
+        except (_PipeClosedError, TimeoutError):
+            raise _ChildFailedError(ParserError(_NOT_STARTED), may_be_earlier=False) from None
+
+    def _frame(self, clock: "_Clock", most_bytes: int) -> Frame | None:
+        """Read one frame; None at the end of an answer."""
+        json_length, length = FRAME.unpack(self._read(FRAME.size, clock))
+        if json_length > MAX_JSON_BYTES or length > min(most_bytes, MAX_FRAME_BYTES):
+            raise _ChildFailedError(InvalidDocumentError(_TOO_MUCH), may_be_earlier=False)
+        try:
+            head = json.loads(self._read(json_length, clock))
+            kind, value, is_worn = head["kind"], head["value"], bool(head["retire"])
+        except (ValueError, TypeError, KeyError):
+            raise _ChildFailedError(InvalidDocumentError(TOO_COMPLEX), may_be_earlier=True) from None
+        content = self._read(length, clock)
+        match kind:
+            case "part":
+                return Frame(value, content)
+            case "end":
+                self._is_busy = is_worn
+                return None
+            case "invalid":
+                self._is_busy = is_worn
+                raise _ChildFailedError(InvalidDocumentError(str(value)), may_be_earlier=False)
+            case "memory":
+                raise _ChildFailedError(InvalidDocumentError(TOO_COMPLEX), may_be_earlier=True)
+            case _:
+                raise _ChildFailedError(ParserError(f"Reading the file failed: {value}"), may_be_earlier=True)
+
+    def _read(self, length: int, clock: "_Clock") -> bytes:
+        piece = self._piece(length, clock) if length else b""
+        if len(piece) == length:  # most frames: no copy
+            return piece
+        found = io.BytesIO()  # hands over its buffer, where a bytearray would be copied
+        found.write(piece)
+        while (left := length - found.tell()) > 0:
+            found.write(self._piece(left, clock))
+        return found.getvalue()
+
+    def _piece(self, most_bytes: int, clock: "_Clock") -> bytes:
+        while True:
+            try:
+                piece = os.read(self._output, min(most_bytes, _CHUNK_BYTES))
+            except BlockingIOError:
+                clock.wait(self._output, select.POLLIN)
+                continue
+            if not piece:
+                raise _PipeClosedError
+            return piece
+
+    def _write(self, head: bytes, content: bytes, clock: "_Clock") -> None:
+        """Write a request. Most fit into the pipe in one write, which wakes the child once."""
+        left, rest = memoryview(head), memoryview(content)
+        while left or rest:
+            try:
+                written = os.writev(self._input, (left, rest[:_CHUNK_BYTES]))
+            except BlockingIOError:
+                clock.wait(self._input, select.POLLOUT)
+                continue
+            except BrokenPipeError:
+                raise _PipeClosedError from None
+            rest = rest[max(0, written - len(left)) :]
+            left = left[written:]
+
+    def _ended(self, limits: Limits) -> _ChildFailedError:
+        """Say why the process ended in the middle of a call."""
+        try:
+            code = self._process.wait(timeout=1)
+        except subprocess.TimeoutExpired:  # it closed its pipes and runs on
+            code = None
+        if code == -signal.SIGXCPU:
+            return _ChildFailedError(_too_slow(limits.cpu_seconds), may_be_earlier=False)
+        if code in {-signal.SIGKILL, -signal.SIGTERM}:
+            return _ChildFailedError(ParserError(_KILLED), may_be_earlier=True)
+        return _ChildFailedError(InvalidDocumentError(TOO_COMPLEX), may_be_earlier=True)
+
+
+class _PipeClosedError(Exception):
+    """The other end of a pipe is closed."""
+
+
+class _Clock:
+    """Time left for a call. Only waiting for the child counts, not the caller's work between frames."""
+
+    def __init__(self, seconds: float, check: Callable[[], None]) -> None:
+        self._left = seconds
+        self._check = check
+
+    def wait(self, descriptor: int, event: int) -> None:
+        """Wait until a pipe is ready or closed.
+
+        Raises:
+            TimeoutError: no time is left.
+            CounterfoilError: as `check` raises.
+        """
+        poll = select.poll()
+        poll.register(descriptor, event)
+        is_ready = False
+        while not is_ready:
+            if self._left <= 0:
+                raise TimeoutError
+            started = time.monotonic()
+            is_ready = bool(poll.poll(1000 * min(_CHECK_SECONDS, self._left)))
+            self._left -= time.monotonic() - started
+            if not is_ready:
+                self._check()
+
+
+def _library_path() -> dict[str, str]:
+    """Return the search path of shared libraries, which Lambda sets for its interpreter."""
+    path = os.environ.get("LD_LIBRARY_PATH")
+    return {} if path is None else {"LD_LIBRARY_PATH": path}
+
+
+def _too_slow(seconds: float) -> InvalidDocumentError:
+    return InvalidDocumentError(
+        f"Reading the file takes longer than {seconds:g} seconds. Print it to a new PDF, or send it in smaller parts."
+    )
+
+
+_TOO_MUCH = "The file unpacks to more data than a document holds. Send it in smaller parts."
+_NOT_STARTED = "The process that reads files did not start. It is started again at the next attempt."
+_KILLED = "The process that reads files was killed from outside. It is started again at the next attempt."

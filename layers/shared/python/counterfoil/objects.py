@@ -1,0 +1,92 @@
+"""Erases objects from S3 permanently: every version of them and every delete marker."""
+
+from collections.abc import Callable, Collection
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from counterfoil import aws
+from counterfoil.errors import ServiceUnavailableError
+from counterfoil.http import within
+
+LEAST_SECONDS = 3.0
+"""Least time for one call to S3."""
+CALL_SECONDS = 15.0
+POSTPONED = "failures = failures + 1, due_at = %(now)s + interval '1 minute' * 2 ^ least(failures, 6)"
+"""SQL: changes of a row of object_erasure or tenant_erasure after a failure."""
+
+Page = dict[str, Any]
+
+
+class UnfinishedError(ServiceUnavailableError):
+    """No time was left. `erased` is the number of versions erased before."""
+
+    def __init__(self, erased: int) -> None:
+        super().__init__("The time was too short to erase every object. The next run continues.")
+        self.erased = erased
+
+
+def erase(
+    bucket: str,
+    key: str,
+    time_left: Callable[[], float],
+    *,
+    version: str | None = None,
+    before: datetime | None = None,
+    kept: Collection[str] = (),
+) -> int:
+    """Erase every version of the object `key`, or of every object below `key/`.
+
+    `version` narrows it to one version, `before` to versions last modified until then. Versions in `kept` stay.
+    Incomplete multipart uploads are aborted. Returns the number of versions and delete markers erased.
+
+    Raises:
+        UnfinishedError: no time was left; call it again.
+        ServiceUnavailableError, RejectedRequestError: S3 did not erase everything.
+    """
+    s3 = aws.client("s3")
+    erased = 0
+
+    def call(operation: Callable[..., Any], **wanted: Any) -> Page:
+        left = time_left()
+        if left < LEAST_SECONDS:
+            raise UnfinishedError(erased)
+        with aws.errors_mapped():
+            answer: Page = within(min(CALL_SECONDS, left), partial(operation, Bucket=bucket, **wanted))
+        return answer
+
+    def is_meant(one: Page) -> bool:
+        return (
+            (key.endswith("/") or one["Key"] == key)
+            and (version is None or one["VersionId"] == version)
+            and one["VersionId"] not in kept
+            and (before is None or one["LastModified"] <= before)
+        )
+
+    while uploads := [
+        upload
+        for upload in call(s3.list_multipart_uploads, Prefix=key).get("Uploads", ())
+        if key.endswith("/") or upload["Key"] == key
+    ]:
+        for upload in uploads:
+            call(s3.abort_multipart_upload, Key=upload["Key"], UploadId=upload["UploadId"])
+    after: dict[str, str] = {}
+    while True:
+        page = call(s3.list_object_versions, Prefix=key, **after)
+        versions = [one for name in ("Versions", "DeleteMarkers") for one in page.get(name, ()) if is_meant(one)]
+        if not versions and not page.get("IsTruncated"):
+            return erased
+        if not versions:
+            after = _next(page, "KeyMarker", "VersionIdMarker")
+            continue
+        named = [{"Key": one["Key"], "VersionId": one["VersionId"]} for one in versions]
+        refused = call(s3.delete_objects, Delete={"Objects": named, "Quiet": True}).get("Errors", ())
+        if refused:
+            codes = ", ".join(sorted({failure.get("Code", "unknown") for failure in refused}))
+            raise ServiceUnavailableError(f"S3 did not erase {len(refused)} of {len(versions)} versions: {codes}")
+        erased += len(versions)  # the same page is listed again, because a marker must not name an erased version
+
+
+def _next(page: Page, *markers: str) -> dict[str, str]:
+    """Markers of the page after this one."""
+    return {name: page[f"Next{name}"] for name in markers if page.get(f"Next{name}")}

@@ -1,0 +1,215 @@
+"""Erases tenants: every row in every table and every version of every object.
+
+A request renames the tenant and stores the erasure, so that nothing new reaches the tenant. Then `step` deletes rows
+in short transactions of one table, and then objects, until none is left. A table without an index on tenant_id is read
+page by page. Each run continues at the stored page. An attempt that was in progress may still write objects. Therefore
+rows and objects are deleted once more when the longest attempt has ended. After that, only the salted hash of the slug
+remains for SLUG_RETENTION: a late upload is erased, and no other tenant gets the slug.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from aws_lambda_powertools import Logger
+
+from counterfoil import audit, objects
+from counterfoil.audit import Operation
+from counterfoil.db import Connection, Database, keeper
+from counterfoil.documents.erasure import LONGEST_ATTEMPT
+from counterfoil.errors import DatabaseUnavailableError, RejectedStatementError, sentence
+
+SLUG_RETENTION = timedelta(days=15)
+"""Longer than SQS retains a message."""
+AT_ONCE = 5_000
+"""Most rows deleted, or pages read, in one transaction; after a timeout a tenth of that, and again."""
+STEP_SECONDS = 2.0
+"""Longest transaction. A run has time for one of every size."""
+ACTOR = "watchdog"
+PREFIXES = (
+    "uploads/{slug}/",
+    "exports/{slug}/",
+    "exports/erased-{id}/",
+    "attachments/{id}/",
+    "children/{id}/",
+    "tasks/{id}/",
+    "dead-letters/{id}/",
+)
+"""Prefixes of a tenant's objects. Mail in inbox/ belongs to several tenants: `object_erasure` lists it."""
+
+logger = Logger()
+
+
+@dataclass(frozen=True)
+class TenantErasure:
+    """An erasure of a tenant."""
+
+    requested_at: datetime
+    rows: int
+    """Deleted so far, not counting those that went with the rows they reference."""
+    objects: int
+    """Versions and delete markers erased so far."""
+    finished_at: datetime | None
+
+
+_BEGIN = "SELECT hash, chain_number, chain_hash FROM begin_tenant_erasure(%s, %s)"
+_FIND = "SELECT requested_at, row_count, object_count, finished_at FROM find_tenant_erasure(%s)"
+
+
+def request(connection: Connection, slug: str, now: datetime, *, by: str) -> TenantErasure | None:
+    """Store the erasure of a tenant, in a transaction of the delivery role. None without such a tenant.
+
+    The unassigned audit trail gets the hash of the slug, and number and hash of the last entry of the tenant's own
+    trail, which is erased with it.
+    """
+    row = connection.execute(_BEGIN, [slug, now]).fetchone()
+    if row is None:
+        return None
+    slug_hash, number, chain_hash = row
+    detail = {"chain_number": number, "chain_hash": None if chain_hash is None else chain_hash.hex()}
+    audit.record(connection, None, Operation(by, "tenant erasure requested", [slug_hash.hex()], now, detail=detail))
+    return find(connection, slug)
+
+
+def find(connection: Connection, slug: str) -> TenantErasure | None:
+    """The erasure of the tenant that had this slug, for SLUG_RETENTION; as the delivery role."""
+    row = connection.execute(_FIND, [slug]).fetchone()
+    return None if row is None else TenantErasure(*row)
+
+
+_OPEN = """
+SELECT id, slug, slug_hash, next_table FROM tenant_erasure WHERE finished_at IS NULL AND due_at <= %s
+ORDER BY due_at, requested_at
+"""
+_TABLES = "SELECT tenant_tables()"
+_ROWS = "SELECT erase_tenant_rows(%s, %s, %s)"
+_TENANT = "SELECT erase_tenant(%s)"
+_QUEUE_LAST = "UPDATE tenant_erasure SET due_at = %s WHERE id = %s"
+_POSTPONE = f"UPDATE tenant_erasure SET {objects.POSTPONED} WHERE id = %(id)s"  # noqa: S608  # a constant
+_RESTART = "UPDATE tenant_erasure SET next_table = NULL WHERE id = %s"
+_COUNT = "UPDATE tenant_erasure SET object_count = object_count + %s WHERE id = %s"
+_CLEAR = """
+UPDATE tenant_erasure
+SET cleared_at = coalesce(cleared_at, %(now)s), due_at = %(again)s, failures = 0, next_table = NULL
+WHERE id = %(id)s
+"""
+_FINISH = """
+UPDATE tenant_erasure SET finished_at = %(now)s, id = NULL, slug = NULL
+WHERE id = %(id)s AND cleared_at <= %(before)s RETURNING row_count, object_count
+"""
+_FORGET = "DELETE FROM tenant_erasure WHERE finished_at < %s"
+
+
+def step(
+    database: Database,
+    bucket: str,
+    clock: Callable[[], datetime],
+    time_left: Callable[[], float],
+    *,
+    at_once: int = AT_ONCE,
+) -> int:
+    """Continue the due erasures while there is time, signed in as counterfoil_keeper.
+
+    The next run continues the rest. A failed erasure is postponed, and the others continue.
+    Returns the number of erasures that finished.
+
+    Raises:
+        ServiceUnavailableError, RejectedRequestError, DatabaseUnavailableError, ConflictError: an erasure failed.
+    """
+    with keeper(database) as connection:
+        connection.execute(_FORGET, [clock() - SLUG_RETENTION])
+        found = connection.execute(_OPEN, [clock()]).fetchall()
+    finished = 0
+    failed: Exception | None = None
+    for tenant in found:
+        if time_left() < STEP_SECONDS:
+            break
+        try:
+            finished += _erase(database, bucket, clock, time_left, tenant, at_once)
+        except Exception as error:  # noqa: BLE001  # the other tenants' erasures do not depend on it
+            failed = error
+            logger.error("The erasure of a tenant failed", tenant_id=str(tenant[0]), error=sentence(error))
+            with keeper(database) as connection:
+                connection.execute(_POSTPONE, {"now": clock(), "id": tenant[0]})
+                if isinstance(error, RejectedStatementError):  # a late attempt wrote to a table that was finished
+                    connection.execute(_RESTART, [tenant[0]])
+    if failed is not None:
+        raise failed
+    return finished
+
+
+def _erase(
+    database: Database,
+    bucket: str,
+    clock: Callable[[], datetime],
+    time_left: Callable[[], float],
+    tenant: tuple[UUID, str, bytes, str | None],
+    at_once: int,
+) -> bool:
+    """Erase rows, then objects. Returns whether the erasure is finished."""
+    id_, slug, slug_hash, table = tenant
+    if not (
+        _erase_rows(database, id_, table, time_left, at_once) and _erase_objects(database, bucket, id_, slug, time_left)
+    ):
+        with keeper(database) as connection:
+            connection.execute(_QUEUE_LAST, [clock(), id_])
+        return False
+    now = clock()
+    with keeper(database) as connection:
+        connection.execute(_CLEAR, {"now": now, "again": now + LONGEST_ATTEMPT, "id": id_})
+        row = connection.execute(_FINISH, {"now": now, "id": id_, "before": now - LONGEST_ATTEMPT}).fetchone()
+        if row is None:
+            return False
+        detail = {"rows": row[0], "objects": row[1]}
+        audit.record(connection, None, Operation(ACTOR, "tenant erased", [slug_hash.hex()], now, detail=detail))
+    return True
+
+
+def _erase_rows(
+    database: Database, id_: UUID, next_table: str | None, time_left: Callable[[], float], at_once: int
+) -> bool:
+    """Delete the tenant with its rows. False if there was too little time or rows were locked."""
+    with keeper(database) as connection:
+        tables = [table for (table,) in connection.execute(_TABLES)]
+    if next_table in tables:
+        del tables[: tables.index(next_table)]
+    while tables:
+        if time_left() < STEP_SECONDS:
+            return False
+        try:
+            with keeper(database, seconds=STEP_SECONDS) as connection:
+                ((is_finished,),) = connection.execute(_ROWS, [id_, tables[0], at_once]).fetchall()
+        except DatabaseUnavailableError:
+            at_once //= 10
+            if at_once == 0 or time_left() < STEP_SECONDS:
+                raise
+            continue
+        if is_finished is None:
+            return False
+        if is_finished:
+            del tables[0]
+    left = round(time_left(), 1)  # for the cascade, too
+    if left < STEP_SECONDS:
+        return False
+    with keeper(database, seconds=left) as connection:
+        connection.execute(_TENANT, [id_])
+    return True
+
+
+def _erase_objects(database: Database, bucket: str, id_: UUID, slug: str, time_left: Callable[[], float]) -> bool:
+    """Erase the tenant's objects. Returns whether there was time for all."""
+    for prefix in PREFIXES:
+        try:
+            erased = objects.erase(bucket, prefix.format(slug=slug, id=id_), time_left)
+        except objects.UnfinishedError as error:
+            _count(database, id_, error.erased)
+            return False
+        _count(database, id_, erased)
+    return True
+
+
+def _count(database: Database, id_: UUID, erased: int) -> None:
+    if erased:
+        with keeper(database) as connection:
+            connection.execute(_COUNT, [erased, id_])

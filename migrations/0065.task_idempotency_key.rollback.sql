@@ -1,0 +1,1 @@
+ALTER TABLE task ALTER COLUMN idempotency_key DROP NOT NULL;

@@ -1,0 +1,1 @@
+DROP POLICY recording ON audit_entry;

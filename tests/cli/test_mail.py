@@ -1,0 +1,65 @@
+"""Mail on hold is listed, released and rejected on the command line."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from typer import Typer
+from typer.testing import CliRunner
+
+from cli import tenancy
+from cli.failures import UsageError
+from cli.mail import app
+from counterfoil.db import Connection
+from tests.factories import make_held_mail
+
+
+@pytest.fixture
+def held(make_tenant: Callable[..., UUID], api: None, admin: Connection) -> UUID:
+    return make_held_mail(admin, make_tenant("acme"))
+
+
+def run(*words: object, of: Typer = app) -> str:
+    result = CliRunner().invoke(of, [str(word) for word in words], env={"COLUMNS": "220"})
+    if result.exception is not None:
+        raise result.exception
+    return result.output
+
+
+def call(*words: object, of: Typer = app) -> Any:
+    return json.loads(run(*words, "--json", of=of))
+
+
+def test_list_shows_the_sender_and_the_results(held: UUID) -> None:
+    heading, row = run("list").splitlines()
+
+    assert heading.split() == ["id", "received", "sender", "SPF", "DKIM", "DMARC", "subject"]
+    assert all(text in row for text in (str(held), "buchhaltung@nordwind.example", "Ihre Rechnung 2026-17"))
+    assert "fail  none  fail" in row
+    assert [one["id"] for one in call("list")] == [str(held)]
+
+
+@pytest.mark.parametrize(("word", "hold"), [("release", "released"), ("reject", "rejected")])
+def test_decision_ends_the_hold(held: UUID, word: str, hold: str) -> None:
+    done = call(word, held, "--reason", "We called them.", "--by", "ann")
+
+    assert done == {"id": str(held), "tenant": "acme", "hold": hold}
+    assert run("list") == "There is no held mail.\n"
+    assert [one["id"] for one in call("list", "--hold", hold)] == [str(held)]
+    with pytest.raises(UsageError, match="not on hold"):
+        run(word, held, "--by", "ann")
+
+
+def test_dmarc_policy_is_hold_until_it_is_set(make_tenant: Callable[..., UUID], api: None, admin: Connection) -> None:
+    make_tenant("acme")
+    make_tenant("zenith")
+
+    assert call("dmarc", "acme", of=tenancy.app) == {"tenant": "acme", "dmarc_policy": "hold"}
+    changed = run("dmarc", "acme", "--policy", "reject", "--by", "ann", of=tenancy.app)
+
+    assert changed == "Tenant 'acme': mail that fails DMARC: reject\n"
+    assert call("dmarc", "acme", of=tenancy.app)["dmarc_policy"] == "reject"
+    assert call("dmarc", "zenith", of=tenancy.app)["dmarc_policy"] == "hold"
+    assert admin.execute("SELECT action FROM audit_entry").fetchall() == [("dmarc policy changed",)]

@@ -1,0 +1,26 @@
+"""A stale worker cannot settle after a restore, because claim tokens are not repeated."""
+
+import re
+from pathlib import Path
+
+from counterfoil.db import Connection
+
+PAGE = Path(__file__).parents[2] / "docs" / "data_protection.md"
+NEXT = "SELECT nextval('claim_token')"
+
+
+def token(admin: Connection) -> int:
+    ((token,),) = admin.execute(NEXT).fetchall()
+    return int(token)
+
+
+def test_documented_step_repeats_no_claim_token(admin: Connection) -> None:
+    backup = token(admin)
+    stale = [token(admin) for _ in range(3)]
+    admin.execute("SELECT setval('claim_token', %s)", [backup])  # the restore
+    assert token(admin) == stale[0]
+    (step,) = re.findall(r"```sql\n(.*claim_token.*)\n```", PAGE.read_text())
+
+    admin.execute(step.encode())
+
+    assert token(admin) > stale[-1]

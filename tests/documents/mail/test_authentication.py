@@ -1,0 +1,77 @@
+"""SPF, DKIM and DMARC results are read where Amazon SES states them, and nowhere else."""
+
+import pytest
+
+from counterfoil.documents.mail.authentication import NO_RESULTS, SenderAuthentication, read
+from counterfoil.documents.mail.message import parse
+from tests.mails import mail, received, results_of
+
+FORGED = results_of() + "X-SES-RECEIPT: AEFBQUFBQUFBQUFH\r\n"
+
+
+def results(content: bytes) -> SenderAuthentication:
+    return read(parse(content))
+
+
+@pytest.mark.parametrize("dmarc", ["pass", "fail", "none", "temperror"])
+def test_results_of_ses_are_read(dmarc: str) -> None:
+    found = results(received(mail(), results=results_of("softfail", "none", dmarc)))
+
+    assert found == SenderAuthentication("softfail", "none", dmarc)
+    assert found.is_failed == (dmarc == "fail")
+
+
+def test_one_valid_signature_of_several_passes() -> None:
+    stated = results_of().replace(" dkim=pass", " dkim=fail header.i=@a.example;\r\n dkim=pass")
+
+    assert results(received(mail(), results=stated)) == SenderAuthentication("pass", "pass", "pass")
+
+
+@pytest.mark.parametrize("forged", [results_of(), FORGED, FORGED * 2], ids=["results", "all", "twice"])
+def test_results_that_the_sender_wrote_are_ignored(forged: str) -> None:
+    content = forged.encode() + mail().as_bytes()
+
+    assert results(received(content, results=results_of(dmarc="fail"))).is_failed
+    assert results(received(content, results="")) == NO_RESULTS
+    assert results(content) == NO_RESULTS
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        "Authentication-Results: mx.attacker.example; dmarc=pass\r\n",
+        "Authentication-Results: amazonses.com.attacker.example; dmarc=pass\r\n",
+        "Authentication-Results: \r\n",
+    ],
+)
+def test_results_of_another_authority_are_ignored(stated: str) -> None:
+    assert results(received(mail(), results=stated)) == NO_RESULTS
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        '"a; dmarc=pass "@attacker.example',
+        "a; dmarc=pass @attacker.example",
+        'a"b@attacker.example; helo="',
+        "(dmarc=pass)@attacker.example",
+        "a(b@attacker.example",
+    ],
+)
+def test_text_chosen_by_the_sender_cannot_pass(envelope: str) -> None:
+    stated = results_of(dmarc="fail").replace("buchhaltung@nordwind.example", envelope)
+
+    assert results(received(mail(), results=stated)).is_failed
+
+
+def test_field_too_long_to_be_read_fails() -> None:
+    many = "".join(f" dkim=fail header.i=@a{number}.example;\r\n" for number in range(200))
+    stated = results_of(dmarc="fail").replace(" dmarc=", f"{many} dmarc=")
+
+    assert results(received(mail(), results=stated)).is_failed
+
+
+def test_results_of_another_server_are_ignored() -> None:
+    content = received(mail()).replace(b"inbound-smtp.eu-west-1.amazonaws.com", b"mx.attacker.example")
+
+    assert results(content) == NO_RESULTS

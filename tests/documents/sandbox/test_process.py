@@ -1,0 +1,206 @@
+"""Child processes parse untrusted files within limits."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from counterfoil.documents.extraction import extract_xml
+from counterfoil.documents.page_images import LIMITS
+from counterfoil.documents.reading import scans
+from counterfoil.documents.sandbox import parsers, process
+from counterfoil.documents.sandbox.process import Limits, run
+from counterfoil.documents.text.page import pages
+from counterfoil.errors import CancelledError, InvalidDocumentError, ParserError
+from tests.documents.einvoice_samples import pdf, ubl_invoice
+from tests.documents.reading.papers import LASKU, bundle, printed, scanned, without_amounts
+from tests.documents.test_page_images import drawing_forever
+
+ROOT = Path(__file__).parents[3]
+PAGE = {"kind": "pdf", "number": 1}
+ENDLESS = drawing_forever()
+linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems have no /proc")
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    process.close_idle()
+    yield
+    process.close_idle()
+
+
+def child() -> psutil.Process:
+    """The child that waits for work."""
+    (idle,) = process._idle
+    return psutil.Process(idle._process.pid)
+
+
+@pytest.mark.parametrize(
+    "content", [printed(LASKU, LASKU), scanned(2), bundle([scanned(), printed(LASKU)]), pdf(), without_amounts()]
+)
+def test_child_reads_the_same_as_its_parent(content: bytes) -> None:
+    read = parsers.read(content)
+
+    expected = pages(content)
+    assert read.extraction == extract_xml(content)
+    assert (read.pages, read.scans) == (expected, scans.find(content, expected))
+
+
+@pytest.mark.parametrize("mebibytes", [1, 3])
+def test_child_reads_a_file_larger_than_its_pipe(mebibytes: int) -> None:
+    content = ubl_invoice() + b" " * (mebibytes * 1024 * 1024)
+
+    assert parsers.read(content).extraction == extract_xml(ubl_invoice())
+
+
+def test_child_is_reused() -> None:
+    parsers.read(ubl_invoice())
+    first = child().pid
+    with pytest.raises(InvalidDocumentError, match="empty"):
+        parsers.read(b"")
+    parsers.read(printed(LASKU))
+
+    assert child().pid == first
+
+
+def test_threads_use_their_own_children() -> None:
+    files = [printed([*LASKU, f"{number}"]) for number in range(12)]
+
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(parsers.read, files))
+
+    assert [read.pages for read in found] == [pages(content) for content in files]
+    assert len(process._idle) <= process.MAX_IDLE
+
+
+@linux
+def test_child_is_limited_and_sees_only_the_import_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
+    parsers.read(ubl_invoice())
+
+    assert set(child().environ()) - {"LC_CTYPE"} == {"PYTHONPATH"}
+    for kind, most in (
+        (psutil.RLIMIT_AS, process.MEMORY_BYTES),
+        (psutil.RLIMIT_NPROC, 0),
+        (psutil.RLIMIT_FSIZE, 0),
+        (psutil.RLIMIT_CORE, 0),
+    ):
+        assert child().rlimit(kind) == (most, most)
+    soft, hard = child().rlimit(psutil.RLIMIT_CPU)
+    assert 0 < soft <= hard == 600
+
+
+@pytest.mark.parametrize(
+    "limits", [Limits(cpu_seconds=1, seconds=60, answer_bytes=1), Limits(cpu_seconds=60, seconds=1, answer_bytes=1)]
+)
+def test_endless_file_is_rejected_and_next_is_read(limits: Limits) -> None:
+    with pytest.raises(InvalidDocumentError, match="takes longer than 1 seconds"):
+        list(run("render", ENDLESS, PAGE, limits))
+
+    assert process._idle == []
+    assert parsers.read(printed(LASKU)).pages == pages(printed(LASKU))
+
+
+def test_answer_larger_than_its_limit_is_rejected() -> None:
+    with pytest.raises(InvalidDocumentError, match="more data"):
+        list(run("render", printed(LASKU), PAGE, Limits(cpu_seconds=10, seconds=60, answer_bytes=100)))
+
+
+def test_crash_of_a_fresh_child_rejects_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    _die_of(signal.SIGSEGV, monkeypatch, times=9)
+
+    with pytest.raises(InvalidDocumentError, match="crashes its parser"):
+        parsers.read(printed(LASKU))
+
+
+def test_file_is_read_again_where_a_reused_child_crashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsers.read(ubl_invoice())
+    _die_of(signal.SIGSEGV, monkeypatch, times=1)
+
+    assert parsers.read(printed(LASKU)).pages == pages(printed(LASKU))
+
+
+def test_child_killed_from_outside_fails_transiently(monkeypatch: pytest.MonkeyPatch) -> None:
+    _die_of(signal.SIGKILL, monkeypatch, times=9)
+
+    with pytest.raises(ParserError, match="killed from outside"):
+        parsers.read(printed(LASKU))
+
+
+def test_idle_child_that_died_is_replaced() -> None:
+    parsers.read(ubl_invoice())
+    dead = child()
+    dead.kill()
+    dead.wait()
+
+    assert parsers.read(ubl_invoice()).extraction == extract_xml(ubl_invoice())
+
+
+def test_child_that_does_not_start_fails_transiently(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(ParserError, match="did not start"):
+        parsers.read(printed(LASKU))
+
+    monkeypatch.setattr(sys, "executable", "/no/such/file")
+    with pytest.raises(ParserError, match="did not start"):
+        parsers.read(printed(LASKU))
+
+
+def test_cancelled_call_ends_its_child() -> None:
+    def check() -> None:
+        raise CancelledError("canceled")
+
+    with pytest.raises(CancelledError):
+        list(run("render", ENDLESS, PAGE, LIMITS, check))
+
+    assert process._idle == []
+
+
+def test_abandoned_answer_ends_its_child() -> None:
+    parts = parsers.cut(printed(LASKU, LASKU), [(1, 1), (2, 2)])
+    assert next(parts).startswith(b"%PDF")
+    parts.close()  # type: ignore[attr-defined]
+
+    assert process._idle == []
+
+
+def test_child_ends_with_its_parent(tmp_path: Path) -> None:
+    """The parent is killed while the child works on a file without end."""
+    file = tmp_path / "endless.pdf"
+    file.write_bytes(ENDLESS)
+    program = f"""
+from pathlib import Path
+from counterfoil.documents.sandbox import process
+child = process._Child()
+print(child._process.pid, flush=True)
+list(child.call("render", Path({str(file)!r}).read_bytes(), {PAGE!r}, process.Limits(300, 300, 9), lambda: None))
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT) as parent:
+        assert parent.stdout is not None
+        orphan = psutil.Process(int(parent.stdout.readline()))
+        while orphan.cpu_times().user < 1:  # it works on the file
+            assert parent.poll() is None
+        parent.send_signal(signal.SIGKILL)
+        orphan.wait(timeout=10)
+
+
+def _die_of(number: int, monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
+    """Let the next children die of a signal in the middle of their call."""
+    write: Any = process._Child._write
+    left = [times]
+
+    def dying(self: Any, head: bytes, content: bytes, clock: Any) -> None:
+        if left[0] > 0:
+            left[0] -= 1
+            os.kill(self._process.pid, number)
+            self._process.wait()
+        write(self, head, content, clock)
+
+    monkeypatch.setattr(process._Child, "_write", dying)

@@ -1,0 +1,203 @@
+"""List of clusters: statuses, filters, sorts, pages, and its plan with 100,000 clusters."""
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.documents import cluster_list, diagnostics
+from counterfoil.documents.cluster_list import SORTS, ClusterFilter, ClusterSummary, Cursor, Sort
+from counterfoil.documents.variances import ClusterStatus
+from tests import factories
+from tests.documents.matching.office import NOW, Office
+from tests.documents.matching.papers import OTHER_SELLER, delivery, invoice, line, order
+from tests.documents.test_acceptance import compute, say
+
+LINES = [line("A-100", "10", "100.00")]
+DEARER = [line("A-100", "10", "101.50")]
+
+
+@pytest.fixture
+def office(database: Database, admin: Connection) -> Office:
+    """A cluster with a price difference, a matched one, and an order without an invoice."""
+    papers = [
+        order(lines=LINES),
+        delivery(po_reference="4711", lines=LINES),
+        invoice(po_reference="4711", lines=DEARER),
+        order("4712", lines=LINES, seller=OTHER_SELLER),
+        delivery("LS-2", po_reference="4712", lines=LINES, seller=OTHER_SELLER),
+        invoice("R-82", po_reference="4712", lines=LINES, seller=OTHER_SELLER),
+        order("4713", when=40, lines=[line("C-1", "3", "9.00")]),
+    ]
+    office = Office(database, admin, papers)
+    office.match_all()
+    for position in (0, 3, 6):
+        compute(office, position)
+    return office
+
+
+def page(office: Office, wanted: ClusterFilter | None = None, *, limit: int = 20, after: Cursor | None = None) -> Any:
+    with office.database.tenant(office.tenant_id) as connection:
+        return cluster_list.page(connection, office.tenant_id, wanted or ClusterFilter(), limit=limit, after=after)
+
+
+def listed(office: Office, wanted: ClusterFilter | None = None) -> list[int]:
+    """Positions of the documents that name the clusters."""
+    return [office.ids.index(one.id) for one in page(office, wanted).clusters]
+
+
+def test_list_shows_status_parties_amounts_and_age(office: Office):
+    (found,) = page(office, ClusterFilter([ClusterStatus.EXCEPTION])).clusters
+
+    assert isinstance(found, ClusterSummary)
+    assert (found.id, found.order_numbers, found.documents) == (office.ids[0], ["4711"], 3)
+    assert (found.ordered, found.delivered, found.billed) == (Decimal(1000), Decimal(1000), Decimal(1015))
+    assert (found.at_stake, found.currency) == (Decimal(15), "EUR")
+    assert "is billed at" in found.reason
+    assert found.supplier is not None
+    assert not found.is_being_computed
+
+
+def test_filters_narrow_the_list(office: Office):
+    assert set(listed(office)) == {0, 3, 6}
+    assert listed(office, ClusterFilter([ClusterStatus.MATCHED])) == [3]
+    assert listed(office, ClusterFilter(cluster_list.OPEN, sort="amount")) == [0, 6]
+    assert listed(office, ClusterFilter(supplier=OTHER_SELLER["name"].upper()[:4])) == [3]
+    assert listed(office, ClusterFilter(number="4712")) == [3]
+    assert listed(office, ClusterFilter(number="R-81")) == [0]
+    assert listed(office, ClusterFilter(number="no number")) == []
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_pages_together_are_the_whole_list(office: Office, sort: Sort):
+    whole = [one.id for one in page(office, ClusterFilter(sort=sort)).clusters]
+    seen: list[UUID] = []
+    after = None
+    while True:
+        found = page(office, ClusterFilter(sort=sort), limit=1, after=after)
+        seen += [one.id for one in found.clusters]
+        after = found.next
+        if after is None:
+            break
+
+    assert seen == whole
+    assert len(whole) == 3
+
+
+def test_counts_are_by_status(office: Office):
+    with office.database.tenant(office.tenant_id) as connection:
+        found = cluster_list.counts(connection, office.tenant_id)
+
+    assert found == {
+        status: int(status in {ClusterStatus.EXCEPTION, ClusterStatus.MATCHED, ClusterStatus.INCOMPLETE})
+        for status in ClusterStatus
+    }
+
+
+def test_another_tenant_sees_nothing(office: Office, database: Database, admin: Connection):
+    other = factories.make_tenant(admin, "other")
+    with database.tenant(other) as connection:
+        assert cluster_list.page(connection, other, ClusterFilter(), limit=20).clusters == []
+        assert cluster_list.page(connection, office.tenant_id, ClusterFilter(), limit=20).clusters == []
+
+
+def test_changed_cluster_is_marked_as_being_computed(office: Office):
+    say(office, "disputed")
+
+    (found,) = page(office, ClusterFilter(number="4711")).clusters
+
+    assert found.is_being_computed
+
+
+def test_cluster_without_documents_leaves_the_list(office: Office, admin: Connection):
+    with office.database.tenant(office.tenant_id) as connection:
+        diagnostics.request(connection, office.tenant_id, [office.ids[6]], NOW)
+        (token,) = connection.execute(
+            "SELECT claim_token FROM cluster_diagnostics WHERE id = %s", [office.ids[6]]
+        ).fetchone() or (0,)
+        diagnostics.write(connection, office.ids[6], token, None, NOW)
+
+    assert set(listed(office)) == {0, 3}
+
+
+def test_open_review_puts_the_cluster_in_review(office: Office, admin: Connection):
+    admin.execute(
+        "INSERT INTO document_review (document_id, tenant_id, type, doubts, chance, weights, opened_at, changed_at)"
+        " VALUES (%s, %s, 'invoice', '[]', 0.5, '1', %s, %s)",
+        [office.ids[5], office.tenant_id, NOW, NOW],
+    )
+    compute(office, 3)
+
+    (found,) = page(office, ClusterFilter([ClusterStatus.NEEDS_REVIEW])).clusters
+    assert (found.id, found.reason) == (office.ids[3], "Invoice R-82: its match is ambiguous, see Review.")
+
+
+def test_confirmed_match_ends_the_review_of_a_missing_supplier(office: Office, admin: Connection):
+    admin.execute("UPDATE document SET structured_data = structured_data - 'supplier' WHERE id = %s", [office.ids[4]])
+    compute(office, 3)
+    (found,) = page(office, ClusterFilter([ClusterStatus.NEEDS_REVIEW])).clusters
+    assert found.reason == "Delivery note LS-2 names no supplier."
+
+    office.decide(3, 4, "confirmed")
+    compute(office, 3)
+
+    assert listed(office, ClusterFilter([ClusterStatus.MATCHED])) == [3]
+
+
+_MANY = """
+INSERT INTO cluster_diagnostics (id, tenant_id, created_at, outcome, result, computed_at, status, cluster_status,
+    supplier, supplier_key, order_numbers, currency, amount_at_stake, waiting_since, documents)
+SELECT uuidv7(), %(tenant)s, %(now)s, 'matched', '{"reasons": ["Everything agrees."]}', %(now)s, 'succeeded',
+       (ARRAY['exception', 'needs-review', 'disputed', 'incomplete', 'accepted', 'matched'])[1 + n %% 6],
+       'Firm ' || n %% 500, 'firm ' || n %% 500, ARRAY['PO-' || n], 'EUR', n %% 977,
+       %(now)s - n * interval '1 minute', 3
+FROM generate_series(1, 100000) AS n
+"""
+
+
+@pytest.fixture
+def many(database: Database, admin: Connection) -> Office:
+    office = Office(database, admin)
+    admin.execute(_MANY, {"tenant": office.tenant_id, "now": NOW})
+    admin.execute("ANALYZE cluster_diagnostics")
+    return office
+
+
+def test_page_of_many_clusters_reads_an_index(many: Office):
+    deep = NOW - timedelta(minutes=50_000)
+    asked = [
+        (ClusterFilter(sort="oldest"), Cursor(deep, UUID(int=0)), "cluster_diagnostics_by_age"),
+        (ClusterFilter(sort="newest"), Cursor(deep, UUID(int=0)), "cluster_diagnostics_by_age"),
+        (ClusterFilter(sort="amount"), Cursor(500.0, UUID(int=0)), "cluster_diagnostics_by_amount"),
+        (ClusterFilter(cluster_list.OPEN, sort="amount"), None, "cluster_diagnostics_by_amount"),
+        (ClusterFilter(supplier="firm 77"), None, "cluster_diagnostics_by"),
+    ]
+    for wanted, after, index in asked:
+        values = {"tenant": many.tenant_id, "statuses": [one.value for one in wanted.statuses], "most": 21}
+        with many.database.tenant(many.tenant_id) as connection:
+            statement = cluster_list._statement(connection, many.tenant_id, wanted, after, values)
+            rows = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}".encode(), values).fetchall()
+        nodes = list(walked(rows[0][0][0]["Plan"]))
+        scans = [one for one in nodes if one.get("Relation Name") == "cluster_diagnostics"]
+        assert index in str(nodes)
+        assert all("Scan" in one["Node Type"] and one["Node Type"] != "Seq Scan" for one in scans)
+        if wanted.supplier is None:  # no more rows than a page needs of each status
+            assert all(one["Actual Rows"] <= 21 for one in scans)
+            assert all(one.get("Rows Removed by Filter", 0) == 0 for one in scans)
+
+
+def test_counts_of_many_clusters_end_at_the_bound(many: Office):
+    with many.database.tenant(many.tenant_id) as connection:
+        found = cluster_list.counts(connection, many.tenant_id)
+
+    assert set(found.values()) == {cluster_list.COUNTED + 1}
+
+
+def walked(node: dict[str, Any]) -> Any:
+    """A plan's nodes."""
+    yield node
+    for part in node.get("Plans", ()):
+        yield from walked(part)

@@ -1,0 +1,47 @@
+"""Clusters in the console: the first page of a clerk, its filters, and the status of each document."""
+
+import pytest
+from playwright.sync_api import expect
+
+from cli.tenants import Tenant
+from tests.e2e.console.conftest import Console, Matched
+from tests.e2e.console.looks import NARROW, WIDE, looks
+from tests.e2e.console.reading import rows
+
+pytestmark = pytest.mark.e2e
+
+
+def test_clerk_finds_the_difference_on_the_first_page(console: Console, matched: Matched) -> None:
+    page = console.opened("operator", matched.tenant, "", alone=True)
+    expect(page).to_have_url(f"{console.url}/clusters")
+    expect(rows(page, "Clusters")).to_have_count(1)
+    expect(rows(page, "Clusters")).to_contain_text("Exception")
+    looks(page, "clusters")
+
+    page.get_by_label("Order or invoice number").fill("no such number")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Nothing found")).to_be_visible()
+    page.get_by_role("link", name="Clear").click()
+    rows(page, "Clusters").get_by_role("link", name=matched.order).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Exception")
+
+    page.get_by_role("link", name="Documents", exact=True).click()
+    expect(rows(page, "Documents").first).to_contain_text("Exception")
+
+
+def test_statuses_narrow_the_list(console: Console, matched: Matched) -> None:
+    page = console.opened("viewer", matched.tenant, "clusters?status=matched")
+    expect(page.get_by_role("heading", name="There are none")).to_be_visible()
+    page.get_by_role("navigation", name="Status").get_by_role("link", name="Exception").click()
+    expect(rows(page, "Clusters")).to_contain_text(matched.order)
+
+
+def test_labels_of_counts_fit_their_boxes(console: Console, tenant: Tenant) -> None:
+    page = console.opened("viewer", tenant, "clusters")
+    boxes = page.get_by_role("navigation", name="Status").get_by_role("link")
+    expect(boxes.first).to_be_visible()
+
+    for width in (320, NARROW["width"], 400, 480, 700, WIDE["width"]):
+        page.set_viewport_size({"width": width, "height": 740})
+        too_wide = boxes.evaluate_all("all => all.filter(a => a.scrollWidth > a.clientWidth).map(a => a.textContent)")
+        assert too_wide == [], f"at {width} px"

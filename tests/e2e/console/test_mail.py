@@ -1,0 +1,105 @@
+"""Held mail in the console: operators decide about it, and admins set the policy."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from cli.cloud.cloud import Cloud
+from cli.ingest import upload
+from cli.sample.cases import generate_cases
+from cli.tenants import Tenant, change_addresses
+from counterfoil.db import Connection
+from tests.e2e.console.conftest import Console
+from tests.e2e.console.doubt import SEED
+from tests.e2e.console.looks import looks
+from tests.e2e.console.reading import rows
+from tests.e2e.waiting import until
+from tests.mails import mail, received, results_of
+
+pytestmark = pytest.mark.e2e
+SENDERS = ("Nordwind GmbH <buchhaltung@nordwind.example>", "Forged AG <a-very-long-mailbox-name@forged.example>")
+HELD = "SELECT count(*) FROM source WHERE tenant_id = %s AND hold = 'held'"
+
+
+@pytest.fixture
+def held(cloud: Cloud, tenant: Tenant, admin: Connection, tmp_path: Path) -> None:
+    """Two mails to the tenant that fail DMARC, each with a document."""
+    address = f"in@{tenant.slug}.example"
+    change_addresses(cloud, tenant.slug, added=[address])
+    for number, (sender, attached) in enumerate(zip(SENDERS, generate_cases(SEED).files(), strict=False)):
+        made = mail(attached, to=address, sender=sender, message_id=f"<{number}@{tenant.slug}.example>")
+        content = received(made, delivered_to=address, results=results_of("fail", "none", "fail"))
+        (tmp_path / f"{number}.eml").write_bytes(content)
+    list(upload(cloud, None, sorted(tmp_path.iterdir())))
+    until(lambda: admin.execute(HELD, [tenant.id]).fetchone() == (len(SENDERS),), seconds=120)
+
+
+def test_operator_decides_about_held_mail(console: Console, tenant: Tenant, held: None) -> None:
+    page = console.opened("operator", tenant, "mail")
+    mails = rows(page, "Mail")
+    expect(mails).to_have_count(2)
+    expect(mails.first).to_contain_text("DMARC fail")
+    looks(page, "mail")
+
+    genuine = mails.filter(has_text="nordwind")
+    genuine.get_by_role("button", name="Reject").focus()
+    page.keyboard.press("e")
+    dialog = page.get_by_role("dialog", name="Release this mail?")
+    expect(dialog).to_contain_text("nordwind.example")
+    looks(page, "mail-release")
+    page.keyboard.type("The supplier confirmed it.")
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_text("is released. Its attachments become documents.")).to_be_focused()
+    expect(mails).to_have_count(1)
+
+    page.keyboard.press("j")
+    page.keyboard.press("r")
+    page.get_by_role("dialog").get_by_role("button", name="Reject").click()
+    expect(page.get_by_role("heading", name="No mail is on hold")).to_be_visible()
+    looks(page, "mail-none")
+    page.get_by_label("State").select_option("rejected")
+    expect(mails).to_contain_text("forged.example")
+    looks(page, "mail-rejected")
+    page.get_by_role("link", name="Audit trail").click()
+    expect(rows(page, "Entries")).to_contain_text("mail rejected")
+
+    page.get_by_role("link", name="Documents", exact=True).click()
+    expect(rows(page, "Documents")).to_have_count(1)
+
+
+def test_late_decision_about_mail_is_refused(console: Console, tenant: Tenant, held: None) -> None:
+    first, second = (console.opened("operator", tenant, "mail") for _ in range(2))
+    for page in (first, second):
+        expect(rows(page, "Mail")).to_have_count(2)
+        rows(page, "Mail").filter(has_text="nordwind").get_by_role("button", name="Release").click()
+    first.get_by_role("dialog").get_by_role("button", name="Release").click()
+    expect(rows(first, "Mail")).to_have_count(1)
+
+    second.get_by_role("dialog").get_by_role("button", name="Release").click()
+    expect(second.get_by_role("alert")).to_contain_text("released or rejected before")
+    looks(second, "mail-conflict")
+
+
+def test_admin_changes_the_policy(console: Console, tenant: Tenant) -> None:
+    page = console.opened("admin", tenant, "mail")
+    policy = page.get_by_role("region", name="Policy")
+    expect(policy).to_contain_text("On hold")
+    policy.get_by_role("button", name="Change policy").click()
+    dialog = page.get_by_role("dialog", name="Change the policy")
+    expect(dialog.get_by_role("button", name="Change")).to_be_disabled()
+    looks(page, "mail-policy")
+    dialog.get_by_role("radio", name="Rejected").check()
+    dialog.get_by_role("button", name="Change").click()
+
+    expect(page.get_by_text("The policy is changed: rejected.")).to_be_focused()
+    expect(policy).to_contain_text("Nothing is taken from it.")
+
+
+def test_viewer_cannot_decide_or_change_the_policy(console: Console, tenant: Tenant, held: None) -> None:
+    page = console.opened("viewer", tenant, "mail")
+    expect(rows(page, "Mail")).to_have_count(2)
+
+    expect(page.get_by_text("Deciding requires the operator role.")).to_be_visible()
+    for name in ("Release", "Reject", "Change policy"):
+        expect(page.get_by_role("button", name=name)).to_have_count(0)

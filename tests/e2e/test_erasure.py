@@ -1,0 +1,159 @@
+"""Erasure of a tenant with data of every kind on the local cloud."""
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from psycopg.sql import SQL, Identifier
+
+from cli.cloud.cloud import Cloud
+from cli.destinations import add_destination
+from cli.ingest import upload
+from cli.outcomes import Outcome
+from cli.sample.bulk import deals
+from cli.sample.bundle import write_bundle
+from cli.tenants import Tenant, change_addresses
+from counterfoil import aws, tenant_erasure
+from counterfoil.db import Connection, Database
+from counterfoil.documents.erasure import LONGEST_ATTEMPT
+from tests.e2e.conftest import CommandLine, SignIn
+from tests.e2e.waiting import until
+from tests.factories import make_jobs, make_pool, make_profile, make_shard
+from tests.functions.test_documents import INVOICE
+from tests.mails import PDF, mail, received
+
+pytestmark = pytest.mark.e2e
+
+_SESSION = """
+WITH begun AS (
+    INSERT INTO chat_session (id, tenant_id, user_id, created_at, last_number)
+    VALUES (gen_random_uuid(), %(tenant)s, 'ann', now(), 1) RETURNING id, tenant_id
+)
+INSERT INTO chat_message (tenant_id, session_id, number, role, content, job_id, tokens, created_at)
+SELECT tenant_id, id, 1, 'user', 'Hello', gen_random_uuid(), 1, now() FROM begun
+"""
+
+_IS_CLEARED = "SELECT cleared_at IS NOT NULL FROM tenant_erasure WHERE id = %s"
+
+
+def rows_left(admin: Connection, tenant: Tenant) -> dict[str, int]:
+    """Rows of a tenant by table."""
+    tables = admin.execute(
+        """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
+           WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')"""
+    ).fetchall()
+    found = {}
+    for (table,) in sorted(tables):
+        count = SQL("SELECT count(*) FROM {} WHERE tenant_id = %s").format(Identifier(table))
+        ((found[table],),) = admin.execute(count, [tenant.id]).fetchall()
+    return found
+
+
+def mentions(admin: Connection, *texts: str) -> dict[str, int]:
+    """Rows that mention one of `texts`, by table, in every table of the schema."""
+    tables = admin.execute(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')"
+    ).fetchall()
+    found = {}
+    for (table,) in tables:
+        count = SQL("SELECT count(*) FROM {} AS t WHERE t::text LIKE ANY(%s)").format(Identifier(table))
+        ((number,),) = admin.execute(count, [[f"%{text}%" for text in texts]]).fetchall()
+        if number:
+            found[table] = number
+    return found
+
+
+def versions(cloud: Cloud, prefix: str) -> int:
+    """Versions and delete markers below a prefix."""
+    listed = cloud.client("s3").list_object_versions(Bucket=cloud.outputs["UploadsBucketName"], Prefix=prefix)
+    return len(listed.get("Versions", [])) + len(listed.get("DeleteMarkers", []))
+
+
+def fill(cloud: Cloud, tenant: Tenant, admin: Connection, sign_in: SignIn, folder: Path) -> tuple[list[Path], str]:
+    """Give the tenant data of every kind. Returns the files to ingest, and the key of a mail."""
+    bucket, s3 = cloud.outputs["UploadsBucketName"], cloud.client("s3")
+    change_addresses(cloud, tenant.slug, added=[f"in@{tenant.slug}.example"])
+    add_destination(cloud, tenant.slug, "files", "s3", "results")
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for number in (7, 8):
+            archive.writestr(f"{number}.xml", INVOICE.replace(b"R-1", f"R-{number}".encode()))
+    files = {
+        "one.xml": INVOICE,
+        "two.xml": INVOICE.replace(b"R-1", b"R-2"),
+        "packed.zip": packed.getvalue(),
+        "bundle.pdf": write_bundle([invoice for _, invoice in deals(1, 3)]),
+        "broken.pdf": b"%PDF-1.7 broken",
+    }
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    letter = folder / "letter.eml"
+    letter.write_bytes(
+        received(mail(("a.pdf", PDF), to=f"in@{tenant.slug}.example"), delivered_to=f"in@{tenant.slug}.example")
+    )
+    (mailed,) = upload(cloud, None, [letter])
+    token = sign_in("operator", f"tenant:{tenant.slug}")
+    for payload in ({"say": "hello"}, {"text": "x" * 120_000}):
+        task = {"task_type": "echo", "payload": payload}
+        httpx.post(f"{cloud.api_url}/api/tasks", json=task, headers=token, timeout=60).raise_for_status()
+    admin.execute(_SESSION, {"tenant": tenant.id})
+    users = [make_profile(admin, tenant.id) for _ in range(3)]
+    make_jobs(
+        admin, make_shard(admin, tenant.id, users, pool_id=make_pool(admin, tenant.id, date=datetime.now(UTC).date()))
+    )
+    s3.put_object(Bucket=bucket, Key=f"dead-letters/{tenant.id}/export.csv", Body=b"job_id")
+    return [folder / name for name in files], mailed.key
+
+
+def test_erased_tenant_leaves_nothing(
+    cloud: Cloud,
+    tenant: Tenant,
+    command_line: CommandLine,
+    admin: Connection,
+    ingest: Callable[..., list[Outcome]],
+    sign_in: SignIn,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files, mail_key = fill(cloud, tenant, admin, sign_in, tmp_path)
+    prefixes = [*(prefix.format(slug=tenant.slug, id=tenant.id) for prefix in tenant_erasure.PREFIXES), mail_key]
+    ingest(files, seconds=300)
+    until(lambda: rows_left(admin, tenant)["source"] == len([*files, "letter.eml"]), seconds=300)
+    until(lambda: versions(cloud, f"exports/{tenant.slug}/") > 0, seconds=300)
+    until(lambda: rows_left(admin, tenant)["dead_letter"] > 0, seconds=300)
+    rows_before, objects_before = rows_left(admin, tenant), {prefix: versions(cloud, prefix) for prefix in prefixes}
+
+    done = command_line.run("tenants", "delete", tenant.slug, "--confirm", tenant.slug, "--by", "ann", "--json")
+    assert json.loads(done.stdout)["tenant"] == tenant.slug
+    began = datetime.now(UTC)
+    until(lambda: admin.execute(_IS_CLEARED, [tenant.id]).fetchone() == (True,), seconds=300)
+    seconds = (datetime.now(UTC) - began).total_seconds()
+    assert not any(rows_left(admin, tenant).values())
+    until(lambda: versions(cloud, mail_key) == 0, seconds=300)
+    for prefix in prefixes[:-1]:  # a late write of an attempt
+        cloud.client("s3").put_object(Bucket=cloud.outputs["UploadsBucketName"], Key=f"{prefix}late", Body=b"late")
+
+    monkeypatch.setattr(aws, "client", cloud.client)
+    keeper = Database(cloud.database_url("counterfoil_keeper"))
+    later = datetime.now(UTC) + LONGEST_ATTEMPT
+    until(lambda: mentions(admin, tenant.slug).keys() <= {"tenant_erasure"}, seconds=60)
+    assert tenant_erasure.step(keeper, cloud.outputs["UploadsBucketName"], lambda: later, lambda: 60.0) == 1
+    keeper.close()
+    rows_after, objects_after = rows_left(admin, tenant), {prefix: versions(cloud, prefix) for prefix in prefixes}
+    report: dict[str, Any] = {
+        "seconds": round(seconds),
+        "rows": {table: [number, rows_after[table]] for table, number in rows_before.items()},
+        "objects": {prefix: [number, objects_after[prefix]] for prefix, number in objects_before.items()},
+        "mentions": mentions(admin, tenant.slug, str(tenant.id)),
+    }
+    (tmp_path / "report.json").write_text(json.dumps(report, indent=1))
+
+    assert all(objects_before[prefix] for prefix in prefixes if "erased-" not in prefix)
+    assert set(rows_after.values()) | set(objects_after.values()) == {0}
+    assert report["mentions"] == {}

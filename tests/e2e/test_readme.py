@@ -1,0 +1,107 @@
+"""The README's example commands run against the local cloud, in their order."""
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Callable
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import ROOT
+from cli.sample.cases import generate_cases
+from cli.tenants import chosen
+from tests.e2e.conftest import COMMAND, UP_SECONDS, CommandLine
+from tests.e2e.waiting import until
+
+pytestmark = pytest.mark.e2e
+
+EXAMPLES = [
+    line.partition("#")[0].strip()
+    for line in (ROOT / "README.md").read_text().split("`counterfoil --help`")[1].split("```")[1].strip().splitlines()
+]
+ELSEWHERE = {
+    "counterfoil down": "it would take the cloud from the other tests; the fixture runs it at the end",
+    "counterfoil chat --scripted": "it deploys the cloud with another model; tests/cli/test_chat.py",
+    "counterfoil replay": "tests/e2e/test_replay.py",
+    "counterfoil simulate": "tests/simulation",
+}
+"""Examples that this test leaves to others, and why."""
+CASE = "billed at another price"
+
+
+class Newcomer:
+    """A user who types the examples in a folder with the files that they name."""
+
+    def __init__(self, cloud: Cloud, folder: Path, place: Path) -> None:
+        self.cloud, self.folder, self.place = cloud, folder, place
+        cases = generate_cases(1, "invoices@acme.example")
+        (case,) = (case for case in cases.cases if case.title == CASE)
+        (sent,) = (mail for name, mail in cases.mails() if name == f"{case.papers[-1].document.number}.eml")
+        (folder / "invoices").mkdir()
+        for part in message_from_bytes(sent, policy=default).iter_attachments():
+            name, content = str(part.get_filename()), part.get_content()
+            (folder / "invoices" / name).write_bytes(content)
+            if name.endswith(".pdf"):
+                (folder / "invoice.pdf").write_bytes(content)
+        mail = EmailMessage()
+        mail["From"], mail["To"], mail["Subject"] = "ann@globex.example", "invoices@acme.example", "Invoice"
+        mail.add_attachment(b"%PDF-1.4 broken", maintype="application", subtype="pdf", filename="broken.pdf")
+        (folder / "invoice.eml").write_bytes(bytes(mail))
+
+    def types(self, example: str) -> str:
+        """Run an example to its end, with the ids of this cloud. Returns standard output and error."""
+        _, *words = shlex.split(example)
+        words = [self._id(words) if word == "4f1c" else word.replace("~", str(self.folder)) for word in words]
+        done = subprocess.run(
+            [str(COMMAND), "--local", str(self.place), *words],
+            cwd=self.folder,
+            text=True,
+            capture_output=True,
+            check=False,
+            timeout=UP_SECONDS,
+            env=os.environ | {"HOME": str(self.folder), "BROWSER": "true"},
+        )
+        assert done.returncode == 0, f"{example}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+    def _id(self, words: list[str]) -> str:
+        (tenant,) = chosen(self.cloud, "acme")
+
+        def first(statement: str) -> Callable[[], Any]:
+            def look() -> Any:
+                with self.cloud.database.tenant(tenant.id) as connection:
+                    row = connection.execute(statement.encode()).fetchone()
+                return None if row is None else str(row[0])
+
+            return look
+
+        if words[0] == "clusters":
+            id_ = until(
+                first("SELECT id FROM cluster_diagnostics WHERE status = 'succeeded' AND outcome = 'exception'")
+            )
+            return str(id_)[-8:]
+        return str(until(first("SELECT fingerprint FROM dead_letter WHERE status = 'pending'")))[:8]
+
+
+def test_readme_examples_run_in_order(cloud: Cloud, command_line: CommandLine, tmp_path: Path) -> None:
+    newcomer = Newcomer(cloud, tmp_path, command_line.folder)
+
+    shown = {example: newcomer.types(example) for example in EXAMPLES if example not in ELSEWHERE}
+
+    assert len(shown) == len(EXAMPLES) - len(ELSEWHERE)
+    assert re.search(r"3 succeeded", shown["counterfoil ingest ~/invoices --tenant acme --wait"])
+    assert "billed" in shown["counterfoil clusters show 4f1c"]
+    assert "1 dead letter" in shown["counterfoil dlq bulk-retry --tenant acme --group 4f1c"]
+    assert (tmp_path / "letters.csv").read_text().count("broken.pdf") >= 1
+    command_line.run("tenants", "destinations", "acme", "--remove", "erp")
+
+
+def test_left_out_examples_are_in_the_readme() -> None:
+    assert set(ELSEWHERE) <= set(EXAMPLES)

@@ -1,0 +1,17 @@
+// The first view of the console. Run by test_page_home.py.
+
+import assert from "node:assert/strict";
+import { beforeEach, test } from "node:test";
+import { browser, CONSOLE } from "./browser.mjs";
+
+const { homeOf } = await import(process.env.ROLES_MODULE);
+
+beforeEach(() => browser.begin(CONSOLE, () => assert.fail("nothing is asked")));
+
+for (const groups of [["viewer", "tenant:acme"], ["operator", "tenant:acme", "tenant:beta"]]) {
+  test(`${groups} begin with the clusters`, () => assert.equal(homeOf({ groups }), "clusters"));
+}
+
+for (const groups of [["admin", "tenant:acme"], ["viewer", "tenant:*"]]) {
+  test(`${groups} begin with the overview`, () => assert.equal(homeOf({ groups }), "overview"));
+}

@@ -1,0 +1,23 @@
+// The view that an address names. Run by test_page_place.py.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { browser, CONSOLE } from "./browser.mjs";
+
+const { here } = await import(process.env.PLACE_MODULE);
+
+const wordsAt = (path) => {
+  browser.begin(`${CONSOLE}${path}`, () => assert.fail("nothing is asked"));
+  return here().words;
+};
+
+for (const [path, words] of [
+  ["", [""]],
+  ["/", [""]],
+  ["/clusters", ["clusters"]],
+  ["/clusters/", ["clusters"]],
+  ["/clusters/4f0d/", ["clusters", "4f0d"]],
+  ["/clusters//", ["clusters", ""]],
+]) {
+  test(`${path || "no path"} names ${words.join(", ") || "the first view"}`, () => assert.deepEqual(wordsAt(path), words));
+}

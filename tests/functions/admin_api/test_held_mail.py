@@ -1,0 +1,133 @@
+"""Mail on hold is listed by viewers, and released or rejected by operators of its tenant."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil.db import Connection
+from tests.delivery.harness import FakeSqs
+from tests.factories import NOW, make_held_mail
+from tests.functions.admin_api.conftest import CLAIMS, Answer, Ask
+
+VIEWER, OPERATOR = "[viewer tenant:acme]", "[operator tenant:acme]"
+PATH = "/api/admin/mail"
+
+
+def decide(ask: Ask, mail: UUID, word: str, groups: str = OPERATOR, body: object = "") -> Answer:
+    return ask(body, method="POST", path=f"{PATH}/{mail}/{word}", groups=groups)
+
+
+def test_held_mail_is_listed_newest_first(ask: Ask, admin: Connection, acme: UUID) -> None:
+    made = [make_held_mail(admin, acme, received_at=NOW + timedelta(hours=hour)) for hour in range(3)]
+    make_held_mail(admin, acme, hold="rejected")
+
+    first = ask("", method="GET", path=PATH, query={"limit": "2"}, groups=VIEWER).body
+    second = ask("", method="GET", path=PATH, query={"limit": "2", "cursor": first["next"]}, groups=VIEWER).body
+
+    assert [UUID(one["id"]) for one in first["mails"] + second["mails"]] == made[::-1]
+    assert second["next"] is None
+    one = first["mails"][0]
+    assert (one["sender"], one["spf"], one["dkim"], one["dmarc"], one["hold"]) == (
+        *("Nordwind GmbH <buchhaltung@nordwind.example>", "fail", "none", "fail", "held"),
+    )
+
+
+@pytest.mark.parametrize(("word", "hold", "owed"), [("release", "released", 1), ("reject", "rejected", 0)])
+def test_decision_ends_the_hold_once(ask: Ask, admin: Connection, acme: UUID, word: str, hold: str, owed: int) -> None:
+    mail = make_held_mail(admin, acme)
+
+    done = decide(ask, mail, word, body={"reason": "We called the supplier."})
+
+    assert (done.status, done.body) == (200, {"id": str(mail), "tenant": "acme", "hold": hold})
+    again = decide(ask, mail, "release")
+    assert (again.status, again.body["detail"]) == (409, "The mail is not on hold: it was released or rejected before.")
+    assert admin.execute("SELECT count(*) FROM outbox WHERE worker = 'acquisition'").fetchone() == (owed,)
+    assert admin.execute("SELECT action FROM audit_entry").fetchall() == [(f"mail {hold}",)]
+    shown = ask("", method="GET", path=PATH, query={"hold": hold}, groups=VIEWER).body["mails"]
+    assert [UUID(one["id"]) for one in shown] == [mail]
+
+
+def test_release_sends_the_message_at_once(ask: Ask, admin: Connection, acme: UUID, queue: FakeSqs) -> None:
+    decide(ask, make_held_mail(admin, acme), "release")
+
+    ((job, sent_at),) = admin.execute("SELECT work_id, sent_at FROM outbox").fetchall()
+    (entry,) = queue.sent["counterfoil-acquisition"]
+    assert UUID(json.loads(entry["MessageBody"])["work_id"]) == job
+    assert sent_at is not None
+
+
+POLICY = f"{PATH}/policy"
+ADMIN = "[admin tenant:acme]"
+
+
+def set_policy(ask: Ask, policy: str, previous: str, groups: str = ADMIN) -> Answer:
+    return ask({"dmarc_policy": policy, "previous": previous}, method="PUT", path=POLICY, groups=groups)
+
+
+def test_admin_changes_the_policy_of_their_tenant(
+    ask: Ask, admin: Connection, acme: UUID, make_tenant: Callable[..., UUID]
+) -> None:
+    make_tenant("other")
+
+    assert ask("", method="GET", path=POLICY, groups=VIEWER).body == {"tenant": "acme", "dmarc_policy": "hold"}
+    done = set_policy(ask, "reject", "hold")
+
+    assert (done.status, done.body) == (200, {"tenant": "acme", "dmarc_policy": "reject"})
+    assert ask("", method="GET", path=POLICY, groups=VIEWER).body == done.body
+    assert admin.execute("SELECT slug, dmarc_policy FROM tenant ORDER BY slug").fetchall() == [
+        ("acme", "reject"),
+        ("other", "hold"),
+    ]
+    ((actor, action, targets, detail),) = admin.execute("SELECT actor, action, targets, detail FROM audit_entry")
+    assert (actor, action, targets) == (CLAIMS["sub"], "dmarc policy changed", [str(acme)])
+    assert detail == {"policy": "reject"}
+
+
+def test_stale_change_of_the_policy_is_a_conflict(ask: Ask, admin: Connection, acme: UUID) -> None:
+    set_policy(ask, "reject", "hold")
+
+    late = set_policy(ask, "accept", "hold")
+
+    assert (late.status, late.body["detail"]) == (
+        409,
+        "Someone else changed the policy first. Read it again, then decide.",
+    )
+    assert set_policy(ask, "reject", "hold").status == 200
+    assert admin.execute("SELECT dmarc_policy FROM tenant").fetchone() == ("reject",)
+    assert admin.execute("SELECT count(*) FROM audit_entry").fetchone() == (1,)
+
+
+def test_operator_cannot_change_the_policy(ask: Ask, admin: Connection, acme: UUID) -> None:
+    assert set_policy(ask, "accept", "hold", OPERATOR).status == 403
+    assert admin.execute("SELECT dmarc_policy FROM tenant").fetchone() == ("hold",)
+
+
+def test_token_without_subject_changes_nothing(ask: Ask, admin: Connection, acme: UUID) -> None:
+    mail = make_held_mail(admin, acme)
+    change = {"dmarc_policy": "accept", "previous": "hold"}
+
+    assert ask(change, method="PUT", path=POLICY, groups=ADMIN, subject="").status == 403
+    assert ask("", path=f"{PATH}/{mail}/release", groups=OPERATOR, subject="").status == 403
+    assert admin.execute("SELECT dmarc_policy FROM tenant").fetchone() == ("hold",)
+    assert admin.execute("SELECT hold FROM source").fetchone() == ("held",)
+
+
+def test_viewer_cannot_decide(ask: Ask, admin: Connection, acme: UUID) -> None:
+    mail = make_held_mail(admin, acme)
+
+    assert decide(ask, mail, "release", VIEWER).status == 403
+    assert admin.execute("SELECT hold FROM source").fetchone() == ("held",)
+
+
+def test_mail_of_another_tenant_is_answered_like_an_unknown_one(
+    ask: Ask, admin: Connection, acme: UUID, make_tenant: Callable[..., UUID]
+) -> None:
+    theirs = make_held_mail(admin, make_tenant("other"))
+
+    there, unknown = (decide(ask, mail, "release") for mail in (theirs, uuid4()))
+
+    assert (there.status, there.body) == (404, unknown.body)
+    assert ask("", method="GET", path=PATH, groups=VIEWER).body["mails"] == []

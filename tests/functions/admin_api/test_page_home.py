@@ -1,0 +1,9 @@
+"""First view of the console."""
+
+from pathlib import Path
+
+from tests.functions.admin_api.in_node import passed
+
+
+def test_console_opens_on_clusters_for_clerks(tmp_path: Path) -> None:
+    assert passed("home", tmp_path, ROLES_MODULE="roles") == 4

@@ -1,0 +1,9 @@
+"""The view that an address of the console names."""
+
+from pathlib import Path
+
+from tests.functions.admin_api.in_node import passed
+
+
+def test_trailing_slash_names_the_same_view(tmp_path: Path) -> None:
+    assert passed("place", tmp_path, PLACE_MODULE="place") == 6

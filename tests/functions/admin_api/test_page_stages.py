@@ -1,0 +1,9 @@
+"""Stages of a document as the console shows them."""
+
+from pathlib import Path
+
+from tests.functions.admin_api.in_node import passed
+
+
+def test_stages_decide_when_a_document_is_done(tmp_path: Path) -> None:
+    assert passed("stages", tmp_path, STAGES_MODULE="documents/stages") == 8

@@ -1,0 +1,194 @@
+"""Mail that fails DMARC follows the policy of its tenant and the decision of an operator."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from counterfoil import audit
+from counterfoil.db import Connection, Database
+from counterfoil.documents import particulars
+from counterfoil.documents.mail import holds
+from counterfoil.documents.mail.holds import Decision
+from counterfoil.messages import Message
+from counterfoil.work import Send
+from functions.acquisition.store import MAIL_SEEN_BEFORE
+from tests.delivery.harness import rows
+from tests.factories import NOW
+from tests.functions.test_documents import pipeline
+from tests.functions.test_mail import Mailbox, acme, files_of, mailbox
+from tests.mails import PDF, mail, received, results_of
+
+__all__ = ["acme", "mailbox", "pipeline"]
+
+FORGED = received(mail(("a.pdf", PDF)), results=results_of("fail", "none", "fail"))
+Decide = Callable[[Connection, UUID, Decision], list[Send] | None]
+
+
+def source_of(admin: Connection) -> dict[str, Any]:
+    (source,) = rows(admin, "source")
+    return source
+
+
+def job_of(admin: Connection, tenant_id: UUID) -> dict[str, Any]:
+    (job,) = [job for job in rows(admin, "acquisition_job") if job["tenant_id"] == str(tenant_id)]
+    return job
+
+
+def set_policy(admin: Connection, policy: str) -> None:
+    admin.execute("UPDATE tenant SET dmarc_policy = %s", [policy])
+
+
+def decide(database: Database, tenant_id: UUID, do: Decide, source: dict[str, Any]) -> bool:
+    """Decide about a mail. Return False if it was not on hold."""
+    with database.tenant(tenant_id) as connection:
+        decision = Decision(UUID(source["id"]), "ann", NOW, "The supplier confirmed it.")
+        return do(connection, tenant_id, decision) is not None
+
+
+def deliver(mailbox: Mailbox, admin: Connection, tenant_id: UUID) -> None:
+    """Deliver the current message of the mail's job."""
+    job = job_of(admin, tenant_id)
+    message = Message(work_id=job["id"], revision=job["revision"], send_number=job["send_number"])
+    mailbox.pipeline.acquire(message.model_dump_json())
+
+
+def test_forged_mail_is_held_without_documents_or_alarms(mailbox: Mailbox, admin: Connection, acme: UUID) -> None:
+    mailbox.receive(FORGED)
+
+    source, job = source_of(admin), job_of(admin, acme)
+    assert (source["spf"], source["dkim"], source["dmarc"], source["hold"]) == ("fail", "none", "fail", "held")
+    assert source["refusal"] == job["reason"] == holds.HELD
+    assert (job["status"], job["lease_expires_at"], job["next_attempt_at"]) == (None, None, None)
+    assert files_of(admin, acme) == []
+    assert mailbox.objects() == {}
+    assert rows(admin, "dead_letter") == []
+
+
+def test_authenticated_mail_is_acquired_with_its_results(mailbox: Mailbox, admin: Connection, acme: UUID) -> None:
+    mailbox.receive(received(mail(("a.pdf", PDF))))
+
+    source = source_of(admin)
+    assert (source["spf"], source["dkim"], source["dmarc"], source["hold"]) == ("pass", "pass", "pass", None)
+    assert files_of(admin, acme) == ["a.pdf"]
+
+
+def test_document_shows_the_results_beside_the_sender(
+    mailbox: Mailbox, admin: Connection, acme: UUID, database: Database
+) -> None:
+    mailbox.receive(received(mail(("a.pdf", PDF)), results=results_of("softfail", "none", "none")))
+
+    (document,) = rows(admin, "document")
+    with database.tenant(acme) as connection:
+        shown = particulars.show(connection, acme, UUID(document["id"]))
+    assert shown is not None
+    assert (shown.source.spf, shown.source.dkim, shown.source.dmarc) == ("softfail", "none", "none")
+
+
+def test_released_mail_is_acquired_exactly_once(
+    mailbox: Mailbox, admin: Connection, acme: UUID, database: Database
+) -> None:
+    mailbox.receive(FORGED)
+
+    assert decide(database, acme, holds.release, source_of(admin))
+    assert not decide(database, acme, holds.release, source_of(admin))
+    assert not decide(database, acme, holds.reject, source_of(admin))
+    for _ in range(3):  # redelivered
+        deliver(mailbox, admin, acme)
+
+    assert files_of(admin, acme) == ["a.pdf"]
+    (document,) = rows(admin, "document")
+    assert document["seen_again"] == 0
+    source, job = source_of(admin), job_of(admin, acme)
+    assert (source["hold"], source["refusal"], source["dmarc"]) == ("released", None, "fail")
+    assert (job["status"], job["revision"]) == ("succeeded", 2)
+
+
+def test_rejected_mail_stays_without_documents(
+    mailbox: Mailbox, admin: Connection, acme: UUID, database: Database, keeper_database: Database
+) -> None:
+    mailbox.receive(FORGED)
+
+    assert decide(database, acme, holds.reject, source_of(admin))
+    assert not decide(database, acme, holds.release, source_of(admin))
+    mailbox.read_anew(keeper_database)
+
+    assert (source_of(admin)["hold"], source_of(admin)["refusal"]) == ("rejected", holds.REJECTED)
+    assert job_of(admin, acme)["reason"] == holds.REJECTED
+    assert files_of(admin, acme) == []
+
+
+@pytest.mark.parametrize(("do", "action"), [(holds.release, "mail released"), (holds.reject, "mail rejected")])
+def test_decision_is_recorded_in_the_audit_trail(
+    mailbox: Mailbox, admin: Connection, acme: UUID, database: Database, do: Decide, action: str
+) -> None:
+    mailbox.receive(FORGED)
+    source = source_of(admin)
+
+    decide(database, acme, do, source)
+    decide(database, acme, do, source)
+
+    with database.tenant(acme) as connection:
+        (entry,) = audit.page(connection, acme, limit=9)
+    assert (entry.actor, entry.action, entry.targets) == ("ann", action, [source["id"]])
+    assert entry.note_hash is not None
+
+
+@pytest.mark.parametrize(
+    ("policy", "hold", "files"), [("hold", "held", []), ("reject", "rejected", []), ("accept", None, ["a.pdf"])]
+)
+def test_policy_of_the_tenant_decides(
+    mailbox: Mailbox, admin: Connection, acme: UUID, policy: str, hold: str | None, files: list[str]
+) -> None:
+    set_policy(admin, policy)
+
+    mailbox.receive(FORGED)
+
+    assert (source_of(admin)["hold"], files_of(admin, acme)) == (hold, files)
+    assert rows(admin, "dead_letter") == []
+
+
+def test_mail_to_two_tenants_follows_each_policy(mailbox: Mailbox, admin: Connection, acme: UUID) -> None:
+    zenith = mailbox.tenant("zenith", "in@zenith.example")
+    admin.execute("UPDATE tenant SET dmarc_policy = 'accept' WHERE id = %s", [zenith])
+
+    mailbox.receive(
+        received(mail(("a.pdf", PDF), to="rechnung@acme.example, in@zenith.example"), results=results_of(dmarc="fail"))
+    )
+
+    assert (files_of(admin, acme), files_of(admin, zenith)) == ([], ["a.pdf"])
+
+
+def test_results_that_the_sender_wrote_do_not_release_a_mail(mailbox: Mailbox, admin: Connection, acme: UUID) -> None:
+    forged = received(mail(("a.pdf", PDF)))  # what SES would write above a sound mail, written by the sender
+
+    mailbox.receive(received(forged, results=results_of(dmarc="fail")))
+
+    assert source_of(admin)["hold"] == "held"
+    assert files_of(admin, acme) == []
+
+
+@pytest.mark.parametrize("key", ["inbox/mail", "uploads/acme/mail.eml"])
+def test_mail_without_a_verdict_is_accepted(mailbox: Mailbox, admin: Connection, acme: UUID, key: str) -> None:
+    content = FORGED if key.startswith("uploads/") else mail(("a.pdf", PDF)).as_bytes()
+
+    mailbox.receive(content, key)
+
+    source = source_of(admin)
+    assert (source["spf"], source["dkim"], source["dmarc"], source["hold"]) == (None, None, None, None)
+    assert files_of(admin, acme) == ["a.pdf"]
+
+
+def test_held_mail_does_not_shut_out_the_mail_that_it_imitates(
+    mailbox: Mailbox, admin: Connection, acme: UUID, database: Database
+) -> None:
+    mailbox.receive(FORGED)
+    held = source_of(admin)
+    admin.execute("UPDATE source SET received_at = received_at - interval '1 day'")
+    mailbox.receive(received(mail(("b.pdf", PDF + b"other"))))
+    assert files_of(admin, acme) == ["b.pdf"]
+
+    mailbox.receive(received(mail(("b.pdf", PDF + b"other"))))
+    assert any(job["reason"] == MAIL_SEEN_BEFORE for job in rows(admin, "acquisition_job"))
+    assert decide(database, acme, holds.reject, held)

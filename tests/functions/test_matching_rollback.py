@@ -1,0 +1,112 @@
+"""A failure in the write phase of matching rolls back everything, alone and in a batch."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.delivery import Attempt, Outcome, Works
+from counterfoil.delivery import store as delivery_store
+from counterfoil.documents import diagnostics
+from counterfoil.documents.matching import store as matching_store
+from counterfoil.messages import Message
+from functions.matching.work import match, match_together
+from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
+from tests.documents.matching.office import Office
+from tests.documents.matching.papers import invoice, order
+
+NUMBERS = ("4711", "4712")
+PAPERS = [*map(order, NUMBERS), *(invoice(f"R-{number}", po_reference=number) for number in NUMBERS)]
+ORDERS, INVOICES = (0, 1), (2, 3)
+WORKER = {"name": "matching", "timeout": 120, "permits": 4, "start_margin": 30}
+QUEUES = {"matching": QUEUE_URL, "diagnostics": "http://127.0.0.1:1/000000000000/counterfoil-diagnostics"}
+WRITTEN = ("document_match", "document_key", "document_review", "cluster_diagnostics", "outbox")
+STEPS = {
+    "cluster update": (matching_store, "rename_clusters"),
+    "diagnostics request": (diagnostics, "request"),
+    "settlement": (delivery_store, "succeed"),
+}
+
+
+class Pending(Office):
+    """Office of pending documents, which the worker matches."""
+
+    def file(self, paper: Any) -> int:
+        position = super().file(paper)
+        self.admin.execute("UPDATE document SET matching_status = 'pending' WHERE id = %s", [self.ids[position]])
+        return position
+
+    def deliver(
+        self, clock: Clock, works: Works | Callable[[Attempt], Outcome], positions: Sequence[int], receives: int = 1
+    ) -> None:
+        """Deliver the messages of documents to the worker in one batch."""
+        consumer = make_consumer(self.database, works, clock, worker=WORKER, queue_urls=QUEUES)
+        messages = [Message(work_id=self.ids[position], revision=1, send_number=0) for position in positions]
+        consumer.handle(event(*(record(message, receives=receives) for message in messages)), Context())
+
+    def states(self, positions: Sequence[int]) -> list[tuple[str, int]]:
+        """Status and attempts of documents."""
+        found = [life_cycle(self.admin, self.ids[position]) for position in positions]
+        return [(row["status"], row["attempts"]) for row in found]
+
+    def transactions(self, positions: Sequence[int]) -> int:
+        """Number of transactions that last changed these documents."""
+        ids = [self.ids[position] for position in positions]
+        return len(self.admin.execute("SELECT DISTINCT xmin::text FROM document WHERE id = ANY(%s)", [ids]).fetchall())
+
+
+def written(admin: Connection) -> dict[str, Any]:
+    """Return every row that the write phase may add or change."""
+    clusters = admin.execute("SELECT id, cluster_id FROM document ORDER BY id").fetchall()
+    return {table: sorted(rows(admin, table), key=str) for table in WRITTEN} | {"clusters": clusters}
+
+
+def fail_at(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Make PostgreSQL end every transaction that reaches this step."""
+    module, name = STEPS[step]
+    real = getattr(module, name)
+
+    def fail(connection: Connection, *args: Any, **how: Any) -> Any:
+        connection.execute("DO $$ BEGIN RAISE disk_full; END $$")
+        return real(connection, *args, **how)
+
+    monkeypatch.setattr(module, name, fail)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    ("works", "transactions"),
+    [pytest.param(match, 2, id="single"), pytest.param(Works(match, match_together), 1, id="batch")],
+)
+def test_failed_write_leaves_nothing_behind(
+    database: Database,
+    admin: Connection,
+    sqs: FakeSqs,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    works: Works | Callable[[Attempt], Outcome],
+    transactions: int,
+    step: str,
+) -> None:
+    calm = Office(database, admin, PAPERS)
+    calm.match_all()
+    office = Pending(database, admin, PAPERS)
+    office.deliver(clock, works, ORDERS)
+    before = written(admin)
+
+    with monkeypatch.context() as failure:
+        fail_at(failure, step)
+        office.deliver(clock, works, INVOICES)
+
+    assert office.links() == set()
+    assert written(admin) == before
+    assert office.states(INVOICES) == [("pending", 1)] * 2
+
+    clock.pass_(hours=1)
+    office.deliver(clock, works, INVOICES, receives=2)
+
+    assert office.states(INVOICES) == [("succeeded", 2)] * 2
+    assert office.transactions(INVOICES) == transactions
+    assert (office.edges(), office.clusters()) == (calm.edges(), calm.clusters())
+    assert office.links() == {(0, 2), (1, 3)}

@@ -1,0 +1,483 @@
+"""Erasure of tenants: no row in any table, no object under any prefix."""
+
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from psycopg.sql import SQL, Identifier
+
+from counterfoil import audit, aws, objects, tenant_erasure
+from counterfoil.db import Connection, Database
+from counterfoil.documents.erasure import LONGEST_ATTEMPT
+from counterfoil.errors import ServiceUnavailableError
+from functions.watchdog.erasures import RUN_SECONDS, erase
+from functions.watchdog.parts import PartsError
+from tests.delivery.harness import Clock, rows
+from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event
+from tests.migrations.tenants import ROWS, Tenant
+
+__all__ = ["pipeline"]
+
+DONE: dict[str, Any] = {"batchItemFailures": []}
+SHARED_MAIL, OWN_MAIL = "inbox/shared", "inbox/own"
+PURGE_LETTERS = "UPDATE dead_letter l SET purge_id = p.id FROM dead_letter_purge p WHERE l.tenant_id = p.tenant_id"
+
+
+class World:
+    """Two tenants with a row in every table and objects under every prefix; the first is erased."""
+
+    def __init__(self, pipeline: Pipeline, admin: Connection, keeper: Database, clock: Clock) -> None:
+        self.s3, self.admin, self.keeper = pipeline.s3, admin, keeper
+        self.now = clock.now = datetime.now(UTC) + timedelta(hours=1)  # later than S3 dates any object
+        self.s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
+        self.ours, self.theirs = Tenant(admin, "ours"), Tenant(admin, "theirs")
+        for tenant in (self.ours, self.theirs):
+            for table in ROWS:
+                tenant.insert(admin, table)
+            admin.execute("INSERT INTO breaker (name) VALUES ('destination:' || %s::text)", [tenant.destination])
+        for prefix in self.prefixes(self.ours, "ours") + self.prefixes(self.theirs, "theirs"):
+            self.put(f"{prefix}a b.pdf")
+        for key, owners in ((SHARED_MAIL, [self.ours, self.theirs]), (OWN_MAIL, [self.ours])):
+            self.put(key)
+            for owner in (None, *[tenant.id for tenant in owners]):
+                self.mail_job(key, owner)
+
+    def mail_job(self, key: str, tenant_id: UUID | None) -> None:
+        self.admin.execute(
+            """INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at, status)
+               VALUES (gen_random_uuid(), %s, %s, %s, '00', 1, now(), 'succeeded')""",
+            [tenant_id, BUCKET, key],
+        )
+
+    @staticmethod
+    def prefixes(tenant: Tenant, slug: str) -> list[str]:
+        return [prefix.format(slug=slug, id=tenant.id) for prefix in tenant_erasure.PREFIXES]
+
+    def put(self, key: str) -> None:
+        """An object with two versions, a delete marker and an incomplete multipart upload."""
+        for _ in range(2):
+            self.s3.put_object(Bucket=BUCKET, Key=key, Body=b"content")
+        self.s3.delete_object(Bucket=BUCKET, Key=key)
+        self.s3.create_multipart_upload(Bucket=BUCKET, Key=key)
+
+    def request(self) -> None:
+        with self.keeper.delivery() as connection:
+            assert tenant_erasure.request(connection, "ours", self.now, by="ann") is not None
+
+    def run(self) -> dict[str, int]:
+        return erase(self.keeper, BUCKET, lambda: self.now, lambda: 60.0)
+
+    def finish(self) -> None:
+        self.run()
+        self.now += LONGEST_ATTEMPT
+        assert self.run()["tenant_erasure"] == 1
+
+    def rows_left(self, tenant: Tenant) -> dict[str, int]:
+        """Rows of a tenant by table, in every table that has a tenant."""
+        tables = self.admin.execute(
+            """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
+               WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')"""
+        ).fetchall()
+        found = {}
+        for (table,) in tables:
+            count = SQL("SELECT count(*) FROM {} WHERE tenant_id = %s").format(Identifier(table))
+            ((found[table],),) = self.admin.execute(count, [tenant.id]).fetchall()
+        assert found.keys() >= ROWS.keys()
+        return found
+
+    def mentions(self, *texts: str) -> dict[str, int]:
+        """Rows that mention one of `texts` anywhere, by table, in every table of the schema."""
+        tables = self.admin.execute(
+            """SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')
+               AND relname NOT LIKE '%yoyo%'"""
+        ).fetchall()
+        found = {}
+        for (table,) in tables:
+            count = SQL(
+                "SELECT count(*) FROM {} AS t WHERE EXISTS (SELECT FROM unnest(%s::text[]) x WHERE t::text LIKE x)"
+            )
+            patterns = [[f"%{text}%" for text in texts]]
+            ((number,),) = self.admin.execute(count.format(Identifier(table)), patterns).fetchall()
+            if number:
+                found[table] = number
+        return found
+
+    def objects(self, prefix: str = "") -> int:
+        """Versions, delete markers and multipart uploads below a prefix."""
+        listed = self.s3.list_object_versions(Bucket=BUCKET, Prefix=prefix)
+        uploads = self.s3.list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])
+        here = [upload for upload in uploads if upload["Key"].startswith(prefix)]
+        return len(listed.get("Versions", [])) + len(listed.get("DeleteMarkers", [])) + len(here)
+
+
+@pytest.fixture
+def world(pipeline: Pipeline, admin: Connection, keeper_database: Database, clock: Clock) -> World:
+    return World(pipeline, admin, keeper_database, clock)
+
+
+def test_erased_tenant_leaves_no_row_and_no_object(world: World) -> None:
+    before = world.rows_left(world.theirs)
+    assert min(world.rows_left(world.ours).values()) > 0, "a table without a row of the tenant proves nothing"
+    organizations = world.admin.execute("SELECT count(*) FROM organization").fetchone()
+
+    world.request()
+    world.finish()
+
+    assert world.rows_left(world.ours) == dict.fromkeys(before, 0)
+    assert world.mentions(str(world.ours.id), str(world.ours.destination), "ours") == {}
+    assert world.admin.execute("SELECT count(*) + 1 FROM organization").fetchone() == organizations
+    assert {prefix: world.objects(prefix) for prefix in world.prefixes(world.ours, "ours")} == dict.fromkeys(
+        world.prefixes(world.ours, "ours"), 0
+    )
+    assert world.objects(OWN_MAIL) == 0
+    assert world.rows_left(world.theirs) == before
+    assert all(world.objects(prefix) == 4 for prefix in world.prefixes(world.theirs, "theirs"))
+    assert world.objects(SHARED_MAIL) == 4
+
+
+def test_table_without_erasing_policy_stops_the_erasure(world: World) -> None:
+    world.admin.execute("CREATE TABLE added_later (tenant_id uuid)")
+    world.admin.execute("INSERT INTO added_later VALUES (%s)", [world.ours.id])
+    world.request()
+
+    with pytest.raises(PartsError):
+        world.run()
+
+    assert world.mentions("ours")["tenant_erasure"] == 1
+
+
+def test_shared_mail_is_erased_with_its_last_tenant(world: World) -> None:
+    world.request()
+    world.finish()
+    with world.keeper.delivery() as connection:
+        tenant_erasure.request(connection, "theirs", world.now, by="ann")
+    world.finish()
+    world.run()
+
+    assert world.objects() == 0
+    assert [job["key"].split("/")[0] for job in rows(world.admin, "acquisition_job")] == ["(erased)"] * 2
+
+
+def test_job_of_an_erased_file_does_not_keep_the_mail(world: World) -> None:
+    """The other tenant erased its document while this one still needed the mail."""
+    world.admin.execute(
+        "UPDATE acquisition_job SET status = NULL, reason = 'The file was erased.' WHERE tenant_id = %s AND key = %s",
+        [world.theirs.id, SHARED_MAIL],
+    )
+    world.request()
+
+    world.finish()
+    world.run()
+
+    assert world.objects(SHARED_MAIL) == 0
+
+
+def test_unassigned_audit_trail_keeps_the_hashed_fact(world: World) -> None:
+    ((number, chain_hash),) = world.admin.execute(
+        "SELECT number, encode(hash, 'hex') FROM audit_head WHERE tenant_id = %s", [world.ours.id]
+    ).fetchall()
+    world.request()
+    world.finish()
+
+    with world.keeper.delivery() as connection:
+        entries = audit.page(connection, None, limit=10)
+        assert audit.verify(None, reversed(entries), lambda: audit.head(connection, None)) is None
+        found = tenant_erasure.find(connection, "ours")
+    finished, requested = entries
+    assert (requested.actor, requested.action, finished.action) == (
+        "ann",
+        "tenant erasure requested",
+        "tenant erased",
+    )
+    assert requested.targets == finished.targets
+    assert requested.detail == {"chain_number": number, "chain_hash": chain_hash}
+    assert found is not None
+    assert found.finished_at == world.now
+    assert finished.detail == {"rows": found.rows, "objects": found.objects}
+    assert min(found.rows, found.objects) > 0
+
+
+def test_audit_trail_of_another_tenant_stays(world: World) -> None:
+    world.request()
+    for table in ("audit_entry", "audit_head"):
+        with pytest.raises(Exception, match="only added to"):
+            world.admin.execute(SQL("DELETE FROM {} WHERE tenant_id = %s").format(Identifier(table)), [world.theirs.id])
+
+
+def test_interrupted_erasure_is_resumed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(5):
+        world.ours.insert(world.admin, "outbox")
+    world.request()
+    left = iter([60.0] * 5)
+    step = tenant_erasure.step(world.keeper, BUCKET, lambda: world.now, lambda: next(left, 0.0), at_once=1)
+    assert step == 0
+    assert sum(world.rows_left(world.ours).values()) > 0
+
+    broken = ServiceUnavailableError("S3 is away")
+    with monkeypatch.context() as patch:
+        patch.setattr(objects, "erase", lambda *_, **__: (_ for _ in ()).throw(broken))
+        with pytest.raises(PartsError):
+            world.run()
+    assert world.objects("uploads/ours/") > 0
+    assert world.mentions("ours")["tenant_erasure"] == 1
+
+    world.now += timedelta(minutes=2)
+    world.finish()
+    assert sum(world.rows_left(world.ours).values()) == 0
+    assert world.objects("uploads/ours/") == 0
+
+
+def test_more_purged_dead_letters_than_a_step_are_erased(world: World) -> None:
+    for _ in range(2):
+        world.ours.insert(world.admin, "dead_letter")
+    world.admin.execute(PURGE_LETTERS)
+    world.request()
+
+    tenant_erasure.step(world.keeper, BUCKET, lambda: world.now, lambda: 60.0, at_once=1)
+
+    assert sum(world.rows_left(world.ours).values()) == 0
+
+
+def test_locked_rows_wait_for_the_next_run(world: World, admin_database_url: str) -> None:
+    world.admin.execute(PURGE_LETTERS)
+    world.request()
+    with psycopg.connect(admin_database_url) as other:
+        other.execute("SELECT FROM dead_letter FOR UPDATE")
+        assert world.run()["tenant_erasure"] == 0
+    left = world.rows_left(world.ours)
+    assert min(left["dead_letter"], left["dead_letter_purge"]) > 0
+
+    world.run()
+    assert sum(world.rows_left(world.ours).values()) == 0
+
+
+def test_transaction_deletes_from_one_table_within_its_bound(world: World) -> None:
+    world.admin.execute("CREATE TABLE deletion (name text, xid xid8, seconds interval)")
+    world.admin.execute("GRANT INSERT ON deletion TO PUBLIC")
+    world.admin.execute(
+        """CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+               INSERT INTO deletion
+               VALUES (TG_TABLE_NAME, pg_current_xact_id(), current_setting('transaction_timeout')::interval);
+               RETURN NULL;
+           END $$"""
+    )
+    tables = ("outbox", "dead_letter", "task", "profile")
+    for table in tables:
+        world.admin.execute(
+            SQL("CREATE TRIGGER noted AFTER DELETE ON {} FOR EACH ROW EXECUTE FUNCTION note()").format(
+                Identifier(table)
+            )
+        )
+    world.request()
+    world.run()
+
+    found = world.admin.execute("SELECT name, xid, seconds FROM deletion").fetchall()
+    assert {name for name, *_ in found} == set(tables)
+    assert len({xid for _, xid, _ in found}) == len({(name, xid) for name, xid, _ in found})
+    assert max(seconds.total_seconds() for *_, seconds in found) <= tenant_erasure.STEP_SECONDS
+
+
+def test_erasures_leave_the_watchdog_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tenant_erasure, "step", lambda *given: int(given[-1]()))
+    assert world.run()["tenant_erasure"] == RUN_SECONDS
+
+
+def test_steps_are_smaller_after_a_timeout(world: World) -> None:
+    for _ in range(20):
+        world.ours.insert(world.admin, "outbox")
+    world.admin.execute(
+        """CREATE FUNCTION take_too_long() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+               IF (SELECT count(*) FROM gone) > 10 THEN
+                   RAISE EXCEPTION 'transaction timeout' USING ERRCODE = '25P04';
+               END IF;
+               RETURN NULL;
+           END $$"""
+    )
+    world.admin.execute(
+        """CREATE TRIGGER slow AFTER DELETE ON outbox REFERENCING OLD TABLE AS gone
+           FOR EACH STATEMENT EXECUTE FUNCTION take_too_long()"""
+    )
+    world.request()
+    world.run()
+    assert sum(world.rows_left(world.ours).values()) == 0
+
+
+def bound_visits(admin: Connection, table: str, *, rows_visited: int) -> None:
+    """End each transaction of an erasure that visits more rows of a table, as a timeout does."""
+    admin.execute(
+        """CREATE FUNCTION visit(most int) RETURNS boolean LANGUAGE plpgsql COST 0.01 AS $$
+           DECLARE
+               visited int := coalesce(nullif(current_setting('test.visited', true), '')::int, 0) + 1;
+           BEGIN
+               IF visited > most THEN
+                   RAISE EXCEPTION 'transaction timeout' USING ERRCODE = '25P04';
+               END IF;
+               PERFORM set_config('test.visited', visited::text, true);
+               RETURN true;
+           END $$"""
+    )
+    policy = "CREATE POLICY visited ON {} AS RESTRICTIVE TO counterfoil_owner USING (visit({}))"
+    admin.execute(SQL(policy).format(Identifier(table), rows_visited))
+
+
+def fill_outbox(world: World) -> None:
+    """One row of the erased tenant after 3,000 of the other one."""
+    world.admin.execute(
+        """INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+           SELECT %s, 'matching', gen_random_uuid(), 1, 0, now(), now() FROM generate_series(1, 3000)""",
+        [world.theirs.id],
+    )
+    world.ours.insert(world.admin, "outbox")
+
+
+def test_scan_of_a_large_table_times_out_and_finishes(world: World) -> None:
+    fill_outbox(world)
+    bound_visits(world.admin, "outbox", rows_visited=1_000)
+    world.request()
+
+    world.run()
+
+    assert sum(world.rows_left(world.ours).values()) == 0
+    assert world.rows_left(world.theirs)["outbox"] == 3001
+
+
+def test_interrupted_scan_is_resumed_by_the_next_run(world: World) -> None:
+    fill_outbox(world)
+    world.request()
+
+    for _ in range(300):
+        left = iter([60.0] * 4)
+        tenant_erasure.step(world.keeper, BUCKET, lambda: world.now, partial(next, left, 0.0), at_once=5)
+
+    assert sum(world.rows_left(world.ours).values()) == 0
+
+
+def test_scan_that_always_times_out_fails(world: World) -> None:
+    fill_outbox(world)
+    bound_visits(world.admin, "outbox", rows_visited=0)
+    world.request()
+
+    with pytest.raises(PartsError):
+        world.run()
+
+
+def test_tables_that_reference_tenants_have_an_index(admin: Connection) -> None:
+    """Deleting a tenant looks for its rows in each of them, in one statement."""
+    found = admin.execute(
+        """SELECT f.conrelid::regclass::text FROM pg_constraint f
+           WHERE f.contype = 'f' AND f.confrelid = 'tenant'::regclass AND NOT EXISTS (
+               SELECT FROM pg_index i
+               WHERE i.indrelid = f.conrelid AND i.indkey[0] = f.conkey[1] AND i.indpred IS NULL
+           )"""
+    ).fetchall()
+    assert found == []
+
+
+def test_failed_tenant_erasure_blocks_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.request()
+    world.now += timedelta(seconds=1)
+    with world.keeper.delivery() as connection:
+        tenant_erasure.request(connection, "theirs", world.now, by="ann")
+    erase_all = objects.erase
+
+    def refuse(bucket: str, key: str, *args: Any, **options: Any) -> int:
+        if key.startswith("uploads/ours/"):
+            raise ServiceUnavailableError("S3 refused it.")
+        return erase_all(bucket, key, *args, **options)
+
+    monkeypatch.setattr(objects, "erase", refuse)
+    with pytest.raises(PartsError):
+        world.run()
+
+    assert world.objects("uploads/theirs/") == 0
+    assert world.objects("uploads/ours/") > 0
+    world.run()  # the failed one is not due yet
+    monkeypatch.undo()
+    world.now += timedelta(minutes=2)
+    world.run()
+    assert world.objects("uploads/ours/") == 0
+
+
+def test_objects_on_later_pages_are_erased(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(7):
+        world.s3.put_object(Bucket=BUCKET, Key=f"uploads/ours/{number}", Body=b"x")
+    listed = world.s3.list_object_versions
+    monkeypatch.setattr(world.s3, "list_object_versions", lambda **asked: listed(**asked, MaxKeys=3))
+
+    assert objects.erase(BUCKET, "uploads/ours/", lambda: 60.0) == 10
+    monkeypatch.undo()
+    assert world.objects("uploads/ours/") == 0
+
+
+def test_late_writes_of_an_attempt_are_erased(world: World) -> None:
+    world.request()
+    world.run()
+    assert sum(world.rows_left(world.ours).values()) == 0
+    world.put(f"children/{world.ours.id}/{uuid4()}/1-1.pdf")
+    world.admin.execute(
+        "INSERT INTO payload_removal (key, tenant_id, due_at) VALUES (%s, %s, now())",
+        [f"tasks/{world.ours.id}/late", world.ours.id],
+    )
+
+    world.now += LONGEST_ATTEMPT
+    world.run()
+    assert world.rows_left(world.ours)["payload_removal"] == 0
+    assert world.objects(f"children/{world.ours.id}/") == 0
+
+
+def test_message_in_flight_recreates_nothing(world: World, pipeline: Pipeline) -> None:
+    world.request()
+    world.s3.put_object(Bucket=BUCKET, Key="uploads/ours/late.xml", Body=INVOICE)
+    assert pipeline.acquire(s3_event("uploads/ours/late.xml")) == DONE
+    world.finish()
+    world.s3.put_object(Bucket=BUCKET, Key="uploads/ours/later.xml", Body=INVOICE)
+    assert pipeline.acquire(s3_event("uploads/ours/later.xml")) == DONE
+
+    world.run()
+
+    assert sum(world.rows_left(world.ours).values()) == 0
+    assert world.objects("uploads/ours/") == 0
+    assert world.mentions("ours", "later.xml") == {}
+    pipeline.upload("uploads/theirs/new.xml", INVOICE, "77")
+    assert world.mentions("new.xml")["document"] == 1
+
+
+def test_no_payload_removal_outlives_the_rows(world: World) -> None:
+    """A removal after the objects were erased would add a delete marker."""
+    key = f"tasks/{world.ours.id}/{uuid4()}.json"
+    world.admin.execute(
+        "UPDATE task SET payload = NULL, payload_key = %s WHERE tenant_id = %s", [key, world.ours.id], prepare=False
+    )
+    world.request()
+
+    world.run()
+
+    assert world.rows_left(world.ours)["payload_removal"] == 0
+
+
+def test_slug_hash_is_deleted_after_its_retention(world: World) -> None:
+    world.request()
+    world.finish()
+    with world.keeper.delivery() as connection:
+        assert tenant_erasure.request(connection, "ours", world.now, by="ann") is None
+        assert tenant_erasure.find(connection, "ours") is not None
+
+    world.now += tenant_erasure.SLUG_RETENTION + timedelta(seconds=1)
+    world.run()
+
+    with world.keeper.delivery() as connection:
+        assert tenant_erasure.find(connection, "ours") is None
+    assert rows(world.admin, "tenant_erasure") == []
+
+
+def test_erasure_requires_a_bucket(keeper_database: Database) -> None:
+    assert erase(keeper_database, None, lambda: datetime.now(UTC), lambda: 60.0) == {}
+
+
+@pytest.fixture(autouse=True)
+def real_s3(pipeline: Pipeline) -> None:
+    """The watchdog and the tests use one S3."""
+    assert aws.client("s3") is pipeline.s3

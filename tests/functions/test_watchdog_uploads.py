@@ -1,0 +1,323 @@
+"""The watchdog lists uploads and mail, and enqueues objects without an acquisition job."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from counterfoil import aws
+from counterfoil.db import Connection, Database
+from counterfoil.documents import uploads
+from counterfoil.errors import RejectedRequestError
+from functions.watchdog import uploads as watchdog_uploads
+from functions.watchdog.parts import PartsError
+from functions.watchdog.recovery import QUEUE_RETENTION
+from functions.watchdog.uploads import EVERY, PAGES, WITHOUT_EVENT_AFTER, reconcile_uploads
+from tests.delivery.bodies import created, s3_event
+from tests.delivery.harness import Clock, rows
+
+BUCKET = "uploads"
+HOUR = timedelta(hours=1)
+Put = Callable[..., str]
+Run = Callable[..., int]
+Measured = Callable[[str], list[float]]
+
+
+@pytest.fixture(autouse=True)
+def tenant(make_tenant: Callable[..., UUID]) -> UUID:
+    return make_tenant("acme")
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A versioned bucket."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    with mock_aws():
+        client = boto3.client("s3", region_name="us-east-1")
+        client.create_bucket(Bucket=BUCKET)
+        client.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
+        monkeypatch.setattr(aws, "client", lambda service: {"s3": client}[service])
+        yield client
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """An hour from now: S3 dates objects by its own clock."""
+    clock = Clock()
+    clock.now = datetime.now(UTC) + HOUR + timedelta(minutes=1)
+    return clock
+
+
+@pytest.fixture
+def put(s3: Any) -> Put:
+    """`put(key)` stores an object and returns its version."""
+    return lambda key, body=b"<x/>": str(s3.put_object(Bucket=BUCKET, Key=key, Body=body)["VersionId"])
+
+
+@pytest.fixture
+def run(keeper_database: Database, clock: Clock, s3: Any) -> Run:
+    """`run()` is one run of the watchdog. Returns how many jobs it created."""
+
+    def run(*, is_queue_empty: bool = True) -> int:
+        return reconcile_uploads(
+            keeper_database, BUCKET, clock, lambda: 30.0, lost_after=HOUR, is_queue_empty=lambda: is_queue_empty
+        )
+
+    return run
+
+
+@pytest.fixture
+def measured(capsys: pytest.CaptureFixture[str]) -> Measured:
+    """`measured(metric)` returns the values recorded since the last call."""
+
+    def values(metric: str) -> list[float]:
+        lines = [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if "_aws" in line]
+        return [value for line in lines for value in line[metric]]
+
+    return values
+
+
+def claimed(database: Database, clock: Clock, key: str, version: str, sequencer: str = "0A") -> None:
+    """Register the job of an S3 event, as a claim does."""
+    intake = uploads.read(s3_event(created(key, bucket=BUCKET, versionId=version, sequencer=sequencer)))
+    assert intake.register is not None
+    with database.delivery() as connection:
+        intake.register(connection, clock())
+
+
+def jobs(admin: Connection) -> list[tuple[str, str | None]]:
+    return admin.execute("SELECT key, version FROM acquisition_job ORDER BY key, version").fetchall()
+
+
+def messages(admin: Connection) -> Sequence[tuple[str, UUID]]:
+    return admin.execute("SELECT worker, work_id FROM outbox ORDER BY id").fetchall()
+
+
+def test_upload_and_mail_without_event_are_enqueued(run: Run, put: Put, admin: Connection, tenant: UUID) -> None:
+    upload = put("uploads/acme/1/Rechnung Müller + €.xml")
+    mail = put("inbox/8hks")
+    put("attachments/acme/1")
+
+    assert run() == 2
+
+    assert jobs(admin) == [("inbox/8hks", mail), ("uploads/acme/1/Rechnung Müller + €.xml", upload)]
+    found = {job["key"]: job for job in rows(admin, "acquisition_job")}
+    assert [found[key]["tenant_id"] for key, _ in jobs(admin)] == [None, str(tenant)]
+    assert {job["status"] for job in found.values()} == {"pending"}
+    assert set(messages(admin)) == {("acquisition", UUID(job["id"])) for job in found.values()}
+
+
+def test_late_event_finds_the_reconciled_job(
+    run: Run, put: Put, admin: Connection, database: Database, clock: Clock
+) -> None:
+    version = put("uploads/acme/a.xml")
+    assert run() == 1
+
+    claimed(database, clock, "uploads/acme/a.xml", version)
+
+    assert jobs(admin) == [("uploads/acme/a.xml", version)]
+    body = s3_event(created("uploads/acme/a.xml", bucket=BUCKET, versionId=version, sequencer="0A"))
+    (message,) = uploads.read(body).messages
+    assert messages(admin) == [("acquisition", message.work_id)]
+
+
+def test_acquired_objects_are_not_acquired_again(
+    run: Run, put: Put, admin: Connection, database: Database, clock: Clock
+) -> None:
+    for key in ("uploads/acme/a.xml", "inbox/b"):
+        claimed(database, clock, key, put(key))
+    admin.execute("UPDATE acquisition_job SET status = 'succeeded'")
+
+    assert run() == 0
+
+    assert len(jobs(admin)) == 2
+    assert messages(admin) == []
+
+
+def test_repeated_listings_enqueue_once(run: Run, put: Put, admin: Connection, clock: Clock) -> None:
+    put("uploads/acme/a.xml")
+
+    counted = []
+    for _ in range(3):
+        counted.append(run())
+        clock.pass_(seconds=EVERY.total_seconds())
+
+    assert counted == [1, 0, 0]
+    assert len(messages(admin)) == 1
+
+
+def test_recent_uploads_wait_for_their_event(run: Run, put: Put, clock: Clock) -> None:
+    put("uploads/acme/a.xml")
+    clock.now -= timedelta(minutes=5)
+    assert run() == 0
+
+    clock.pass_(seconds=EVERY.total_seconds())
+
+    assert run() == 1
+
+
+def test_every_version_of_a_key_is_an_upload(run: Run, put: Put, admin: Connection) -> None:
+    versions = {put("uploads/acme/a.xml"), put("uploads/acme/a.xml", b"<y/>")}
+
+    assert run() == 2
+    assert {version for _, version in jobs(admin)} == versions
+
+
+@pytest.mark.parametrize("page", [1, 1000])
+def test_deleted_objects_stay_deleted(run: Run, put: Put, s3: Any, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog_uploads, "PAGE", page)
+    put("uploads/acme/a.xml")
+    put("uploads/acme/a.xml")
+    s3.delete_object(Bucket=BUCKET, Key="uploads/acme/a.xml")
+    put("uploads/acme/a.xml.sig")
+
+    assert run() == 1
+
+
+def test_object_uploaded_again_after_deletion_is_enqueued(run: Run, put: Put, s3: Any, admin: Connection) -> None:
+    put("uploads/acme/a.xml")
+    s3.delete_object(Bucket=BUCKET, Key="uploads/acme/a.xml")
+    version = put("uploads/acme/a.xml")
+
+    run()
+
+    assert version in {found for _, found in jobs(admin)}
+
+
+def test_a_large_bucket_is_listed_over_many_runs(
+    run: Run, put: Put, admin: Connection, s3: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog_uploads, "PAGE", 2)
+    keys = [f"uploads/acme/{number:03}.xml" for number in range(50)]
+    for key in keys:
+        put(key)
+    calls = counting(s3, monkeypatch)
+
+    counted = []
+    for _ in range(3):
+        counted.append(run())
+        clock.pass_(seconds=60)
+
+    assert counted == [2 * PAGES, 2 * PAGES, 50 - 4 * PAGES]
+    assert [key for key, _ in jobs(admin)] == keys
+    assert calls["uploads/"] == 25
+    assert calls["inbox/"] == 1
+
+
+def counting(s3: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Listing calls by prefix, from now on."""
+    calls: dict[str, int] = {}
+    real = s3.list_object_versions
+
+    def list_object_versions(**how: Any) -> Any:
+        if how.get("MaxKeys") == watchdog_uploads.PAGE:
+            calls[how["Prefix"]] = calls.get(how["Prefix"], 0) + 1
+        return real(**how)
+
+    monkeypatch.setattr(s3, "list_object_versions", list_object_versions)
+    return calls
+
+
+def test_a_failed_page_is_listed_again(
+    run: Run, put: Put, s3: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog_uploads, "PAGE", 1)
+    for number in range(3):
+        put(f"uploads/acme/{number}.xml")
+    real, calls = s3.list_object_versions, iter(range(100))
+
+    def fails_once(**how: Any) -> Any:
+        if next(calls) == 1:
+            raise RejectedRequestError("ListObjectVersions was answered with AccessDenied (HTTP 403)")
+        return real(**how)
+
+    monkeypatch.setattr(s3, "list_object_versions", fails_once)
+    with pytest.raises(PartsError):
+        run()
+    clock.pass_(seconds=60)
+
+    assert run() == 2
+
+
+def test_queued_events_of_a_backlog_are_not_lost(
+    run: Run, put: Put, database: Database, clock: Clock, measured: Measured, admin: Connection
+) -> None:
+    """A paused queue, or one with a backlog, holds the events of uploads that are older than an hour."""
+    version = put("uploads/acme/a.xml")
+    assert run(is_queue_empty=False) == 1
+    clock.pass_(seconds=WITHOUT_EVENT_AFTER.total_seconds())
+    run(is_queue_empty=False)
+
+    claimed(database, clock, "uploads/acme/a.xml", version)
+    run(is_queue_empty=True)
+
+    assert measured("UploadsWithoutEvent") == [0, 0, 0]
+    assert admin.execute("SELECT sequencer FROM acquisition_job").fetchall() == [("0A",)]
+
+
+def test_lost_event_counts_once_when_the_queue_is_empty(run: Run, put: Put, clock: Clock, measured: Measured) -> None:
+    put("uploads/acme/a.xml")
+    run(is_queue_empty=False)
+    clock.pass_(seconds=WITHOUT_EVENT_AFTER.total_seconds())
+
+    for is_queue_empty in (False, True, True):
+        run(is_queue_empty=is_queue_empty)
+        clock.pass_(seconds=60)
+
+    assert measured("UploadsWithoutEvent") == [0, 0, 1, 0]
+
+
+def test_lost_event_counts_after_retention_while_the_queue_is_busy(
+    run: Run, put: Put, clock: Clock, measured: Measured
+) -> None:
+    put("uploads/acme/a.xml")
+    run(is_queue_empty=False)
+    clock.pass_(seconds=QUEUE_RETENTION.total_seconds() - 1)
+    run(is_queue_empty=False)
+    clock.pass_(seconds=1)
+
+    run(is_queue_empty=False)
+
+    assert measured("UploadsWithoutEvent") == [0, 0, 1]
+
+
+def test_lost_mail_of_several_tenants_counts_once(
+    run: Run, put: Put, clock: Clock, measured: Measured, admin: Connection, database: Database, tenant: UUID
+) -> None:
+    put("inbox/8hks")
+    run()
+    ((mail,),) = admin.execute("SELECT id FROM acquisition_job").fetchall()
+    with database.delivery() as connection:
+        uploads.pass_on(connection, mail, [tenant], clock())
+    clock.pass_(seconds=WITHOUT_EVENT_AFTER.total_seconds())
+
+    run()
+
+    assert measured("UploadsWithoutEvent") == [0, 1]
+
+
+def test_objects_stored_before_versioning_are_left_to_their_events(run: Run, put: Put, s3: Any) -> None:
+    s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Suspended"})
+    s3.put_object(Bucket=BUCKET, Key="uploads/acme/a.xml", Body=b"<x/>")
+
+    assert run() == 0
+
+
+def test_age_counts_from_the_last_complete_listing(
+    run: Run, put: Put, clock: Clock, monkeypatch: pytest.MonkeyPatch, measured: Measured
+) -> None:
+    monkeypatch.setattr(watchdog_uploads, "PAGE", 1)
+    for number in range(PAGES + 1):
+        put(f"uploads/acme/{number:03}.xml")
+    for _ in range(3):
+        run()
+        clock.pass_(seconds=60)
+
+    assert measured("UploadListingSeconds") == [0, 60, 120]

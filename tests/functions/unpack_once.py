@@ -1,0 +1,25 @@
+"""Unpack one archive in child processes.
+
+Print, as JSON, peak memory of parent and child in MiB, and a size or reason for each file.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from counterfoil.documents.mail.attachments import Skipped
+from counterfoil.documents.sandbox import parsers, process
+from tests.memory import peak_megabytes, peak_megabytes_of_children
+
+
+def main() -> None:
+    """Unpack the archive named on the command line."""
+    files = parsers.take_archive_apart(Path(sys.argv[1]).read_bytes())
+    assert files is not None
+    found = [file.reason if isinstance(file, Skipped) else len(file.content) for file in files]
+    process.close_idle()
+    print(json.dumps([peak_megabytes(), peak_megabytes_of_children(), found]))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

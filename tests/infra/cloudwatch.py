@@ -1,0 +1,78 @@
+"""Evaluates alarms of a template on made-up series, as CloudWatch documents it.
+
+Every missing period is treated as the alarm says. CloudWatch looks back further in some cases, so that it ignores more
+gaps than this does.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import mean
+from typing import Any
+
+Series = Mapping[tuple[str, str], Sequence[float | None]]
+"""Samples by metric and worker ("" for none), one per minute; None: no sample."""
+
+_STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "Minimum": min,
+    "Maximum": max,
+    "Sum": sum,
+    "Average": mean,
+}
+
+
+def goes_off(alarm: Mapping[str, Any], series: Series) -> list[bool]:
+    """Return the alarm's state at the end of each minute; nothing was sampled before the first."""
+    minutes = max(len(samples) for samples in series.values())
+    return [_state(alarm, series, minute) for minute in range(1, minutes + 1)]
+
+
+def _state(alarm: Mapping[str, Any], series: Series, end: int) -> bool:
+    length = _period(alarm) // 60
+    values = [
+        _value(alarm, series, end - length * (back + 1), end - length * back)
+        for back in range(alarm["EvaluationPeriods"])
+    ]
+    missing = alarm["TreatMissingData"] == "breaching"
+    breaching = [missing if value is None else value > alarm["Threshold"] for value in values]
+    return bool(sum(breaching) >= alarm.get("DatapointsToAlarm", alarm["EvaluationPeriods"]))
+
+
+def _period(alarm: Mapping[str, Any]) -> int:
+    stats = [part["MetricStat"]["Period"] for part in alarm.get("Metrics", ()) if "MetricStat" in part]
+    return int(stats[0] if stats else alarm["Period"])
+
+
+def _value(alarm: Mapping[str, Any], series: Series, start: int, end: int) -> float | None:
+    if "Metrics" not in alarm:
+        return _statistic(alarm, alarm["Statistic"], series, start, end)
+    values, expression = {}, ""
+    for part in alarm["Metrics"]:
+        if "Expression" in part:
+            expression = part["Expression"]
+        else:
+            stat = part["MetricStat"]
+            values[part["Id"]] = _statistic(stat["Metric"], stat["Stat"], series, start, end)
+    try:
+        result: float | None = eval(expression, {"FILL": _fill, "IF": _if, "SUM": _sum, **values})
+    except (TypeError, ZeroDivisionError):  # arithmetic with a missing data point has none
+        return None
+    return result
+
+
+def _statistic(metric: Mapping[str, Any], statistic: str, series: Series, start: int, end: int) -> float | None:
+    worker = "".join(one["Value"] for one in metric.get("Dimensions", ()))
+    samples = series.get((metric["MetricName"], worker), ())[max(0, start) : max(0, end)]
+    found = [sample for sample in samples if sample is not None]
+    return float(_STATISTICS[statistic](found)) if found else None
+
+
+def _fill(value: float | None, missing: float) -> float:
+    return missing if value is None else value
+
+
+def _if(condition: bool, value: float | None, otherwise: float | None) -> float | None:  # as CloudWatch
+    return value if condition else otherwise
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    found = [value for value in values if value is not None]
+    return sum(found) if found else None

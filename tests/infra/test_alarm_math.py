@@ -1,0 +1,134 @@
+"""Alarms go off on the series that they are for, and on no others."""
+
+from typing import Any
+
+import pytest
+
+from tests.infra.cloudwatch import Series, goes_off
+from tests.infra.synthesis import Template
+
+
+def alarm(template: Template, name: str) -> dict[str, Any]:
+    (found,) = [
+        one
+        for one in template.resources("AWS::CloudWatch::Alarm").values()
+        if one["AlarmName"] == f"counterfoil-{name}"
+    ]
+    return found
+
+
+def dead_letters(per_second: list[float | None]) -> Series:
+    """Samples of the watchdog while work items are dead-lettered at these rates; None: a missed run."""
+    return {("DeadLetterRate", ""): per_second}
+
+
+def test_missed_watchdog_runs_do_not_hide_the_dead_letter_rate(pipeline: Template):
+    rates = [None if minute % 8 == 3 else 0.25 for minute in range(30)]
+
+    assert goes_off(alarm(pipeline, "dead-letter-rate"), dead_letters(rates))[-1]
+
+
+def test_missed_watchdog_runs_do_not_hide_dead_letters_of_a_minute(pipeline: Template):
+    samples: Series = {("DeadLettersPerMinute", ""): [0.0] * 10 + [None, 12.0]}
+
+    assert goes_off(alarm(pipeline, "dead-letters-per-minute"), samples)[-1]
+
+
+@pytest.mark.parametrize(
+    "rates",
+    [[0.2] * 30, [0.0] * 10 + [5.0] * 4 + [0.0] * 16, [0.25, 0.25, 0.25, 0.1] * 6, [None] * 30],
+    ids=["at the threshold", "a burst of four minutes", "interrupted", "no data"],
+)
+def test_lower_dead_letter_rates_are_silent(pipeline: Template, rates: list[float | None]):
+    assert not any(goes_off(alarm(pipeline, "dead-letter-rate"), dead_letters(rates))[10:])
+
+
+@pytest.mark.parametrize("name", ["waiting-for-retry", "oldest-pending", "queue-depth"])
+def test_missed_watchdog_runs_do_not_hide_waiting_work(pipeline: Template, name: str):
+    found = alarm(pipeline, f"matching-{name}")
+    samples = [None if minute % 4 == 0 else 5000.0 for minute in range(30)]
+
+    assert goes_off(found, {(found["MetricName"], "matching"): samples})[-1]
+
+
+@pytest.mark.parametrize(
+    ("failed", "succeeded", "is_raised"),
+    [
+        (1, 18, False),  # below the minimum volume
+        (19, None, False),
+        (1, 19, True),
+        (20, None, True),
+        (None, 500, False),
+        (1, 99, False),  # exactly 1 %
+        (None, None, False),
+    ],
+)
+def test_failure_rate_needs_a_minimum_volume(
+    pipeline: Template, failed: float | None, succeeded: float | None, *, is_raised: bool
+):
+    series = {("Failed", "matching"): [failed], ("Succeeded", "matching"): [succeeded]}
+
+    assert goes_off(alarm(pipeline, "matching-failure-rate"), series) == [is_raised]
+
+
+def pages(template: Template, name: str, series: Series) -> list[bool]:
+    """Return the minutes at whose end an alarm notifies."""
+    composites = {one["AlarmName"]: one for one in template.resources("AWS::CloudWatch::CompositeAlarm").values()}
+    raised = goes_off(alarm(template, name), series)
+    composite = composites.get(f"counterfoil-{name}-after-grace")
+    if composite is None:
+        return raised
+    suppressor = template.document["Resources"][composite["ActionsSuppressor"]["Fn::GetAtt"][0]]["Properties"]
+    return [is_raised and not is_off for is_raised, is_off in zip(raised, goes_off(suppressor, series), strict=True)]
+
+
+SILENT = [
+    ("unsent-outbox", "UnsentOutbox", 15, 4),
+    ("unpinned-offers", "PoolsLeft", 120, 61),
+]
+
+
+@pytest.mark.parametrize(("name", "metric", "grace", "first"), SILENT)
+def test_silence_after_a_deployment_has_a_grace_period(
+    pipeline: Template, name: str, metric: str, grace: int, first: int
+):
+    deployed = [1.0] + [None] * (2 * grace)
+
+    silent = pages(pipeline, name, {("Deployments", ""): deployed, (metric, ""): [None] * len(deployed)})
+    assert not any(silent[:grace])
+    assert all(silent[grace:])
+
+    every = 1 if name == "unsent-outbox" else 60
+    measured = [0.0 if minute >= first and (minute - first) % every == 0 else None for minute in range(len(deployed))]
+    assert not any(pages(pipeline, name, {("Deployments", ""): deployed, (metric, ""): measured}))
+
+
+@pytest.mark.parametrize(("name", "metric", "grace", "first"), SILENT)
+def test_silence_without_a_deployment_is_raised(
+    pipeline: Template,
+    name: str,
+    metric: str,
+    grace: int,
+    first: int,
+):
+    assert pages(pipeline, name, {(metric, ""): [0.0] + [None] * (2 * grace)})[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "silent", "loud"),
+    [
+        ("failed-offers", "OffersFailed", 0, 1),
+        ("incomplete-offers", "OffersIncompletePercent", 0.1, 0.11),
+        ("offers-duration", "OffersUserSeconds", 30, 31),
+        ("late-offers", "OffersLate", 0, 1),
+        ("uploads-without-event", "UploadsWithoutEvent", 0, 1),
+    ],
+)
+def test_alarms_about_a_single_value(pipeline: Template, name: str, metric: str, silent: float, loud: float):
+    assert not any(goes_off(alarm(pipeline, name), {(metric, ""): [silent] * 10}))
+    assert goes_off(alarm(pipeline, name), {(metric, ""): [loud] * 10})[-1]
+
+
+@pytest.mark.parametrize("name", ["dead-letter-rate", "failed-offers", "incomplete-offers", "late-offers"])
+def test_critical_alarms_notify_the_critical_topic(pipeline: Template, name: str):
+    assert pipeline.resolved(alarm(pipeline, name)["AlarmActions"]) == ["counterfoil-alarms-critical"]

@@ -1,0 +1,60 @@
+"""Tracebacks of dead letters name frames and quote no data."""
+
+import json
+from types import CodeType, FunctionType
+from typing import Any
+
+import pytest
+
+from counterfoil.errors import InvalidDocumentError, own_frames
+
+
+def in_module(name: str, source: str, **known: Any) -> Any:
+    """The function `run` of a module of this name."""
+    code = compile(source, "work.py", "exec")
+    (body,) = [one for one in code.co_consts if isinstance(one, CodeType)]
+    return FunctionType(body, {"__name__": name, "__builtins__": __builtins__, **known})
+
+
+def frames(function: Any, *arguments: Any) -> str | None:
+    with pytest.raises(Exception) as caught:  # noqa: PT011  # any
+        function(*arguments)
+    return own_frames(caught.value)
+
+
+def test_frames_of_our_own_code_are_named() -> None:
+    read = in_module("counterfoil.documents.pdf", "def run(text):\n    return loads(text)", loads=json.loads)
+    work = in_module("functions.ingestion.work", "def run(text):\n\n    return read(text)", read=read)
+
+    assert frames(work, "{secret: hunter2") == (
+        "functions.ingestion.work:3 in run\ncounterfoil.documents.pdf:2 in run\nJSONDecodeError"
+    )
+
+
+def test_causes_come_first() -> None:
+    source = """def run(text):
+    try:
+        int(text)
+    except ValueError as error:
+        raise Invalid(text) from error"""
+    work = in_module("functions.ingestion.work", source, Invalid=InvalidDocumentError)
+
+    assert frames(work, "hunter2") == (
+        "functions.ingestion.work:3 in run\nValueError\n\nfunctions.ingestion.work:5 in run\nInvalidDocumentError"
+    )
+
+
+def test_foreign_frames_are_left_out() -> None:
+    assert frames(json.loads, "{") is None
+
+
+def test_long_tracebacks_keep_the_inner_end() -> None:
+    source = "def run(depth):\n    return run(depth - 1) if depth else 1 / 0"
+    work = in_module("functions.tasks.work", source)
+    work.__globals__["run"] = work
+
+    told = frames(work, 200)
+
+    assert told is not None
+    assert len(told.splitlines()) == 40
+    assert told.endswith("functions.tasks.work:2 in run\nZeroDivisionError")
