@@ -97,11 +97,12 @@ class Chaos:
             worker, process = self.random.choice(self._there(wanted))
             amid = worker in _CLAIMED and self.random.random() < _AMID and self._await_claims(worker)
             if processes.is_alive(process):
-                process.kill()
-                until(lambda: not processes.is_alive(process))  # noqa: B023 - looked at before the loop goes on
-                self.workers[worker] += 1
-                self.amid += amid
-                return
+                with suppress(psutil.NoSuchProcess):  # it ended after it was listed
+                    process.kill()
+                    until(lambda: not processes.is_alive(process))  # noqa: B023 - looked at before the loop goes on
+                    self.workers[worker] += 1
+                    self.amid += amid
+                    return
 
     def _there(self, worker: str) -> list[tuple[str, psutil.Process]]:
         """The live processes of a worker, waited for a little; else those that there are."""

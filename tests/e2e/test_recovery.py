@@ -5,7 +5,7 @@ for that: they purge the queue, which loses the message as well, and the watchdo
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -46,10 +46,11 @@ def kill(cloud: Cloud, worker: str) -> int:
     """End every process of a worker at once, as the system does when memory runs out. Returns how many there were."""
     killed = 0
     for process in processes.belonging_to(cloud.place.folder):
-        if any(f"-counterfoil-{worker}-" in part for part in process.cmdline()[1:]):
-            process.kill()
-            psutil.wait_procs([process], timeout=5)
-            killed += 1
+        with suppress(psutil.NoSuchProcess):  # it ended after it was listed
+            if any(f"-counterfoil-{worker}-" in part for part in process.cmdline()[1:]):
+                process.kill()
+                psutil.wait_procs([process], timeout=5)
+                killed += 1
     return killed
 
 

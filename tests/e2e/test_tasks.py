@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from random import Random
-from statistics import mean, median, quantiles
+from statistics import mean, quantiles
 from threading import Event, Lock
 from typing import Any
 from uuid import UUID, uuid4
@@ -69,9 +69,6 @@ back after 120 s."""
 
 SPOILT_AT_MOST = max(20, TASKS // 50)
 """Messages of processes that the emulator takes the code away from. Usually there are none."""
-LATE = 5.0
-"""Seconds behind its time by which half of all retries have begun, while workers are killed. The others wait for the
-messages of killed workers, or for a place."""
 WRITTEN_LATER = 0.5
 """Seconds by which the end of a try is written down after its wait was reckoned, on a machine that is busy."""
 
@@ -281,9 +278,8 @@ class Waits:
         }
 
     def check(self) -> None:
-        """Each was set as the policy has it, none came sooner than SQS's whole second allows, and half soon after."""
+        """Each wait follows the policy, and no retry began sooner than SQS's whole second allows."""
         assert len(self.rows) >= FAILING * TASKS / 2
         for number, due, was in self.rows:
             assert BASE * FACTOR**number - WRITTEN_LATER < due < BASE * FACTOR**number + JITTER
             assert was > due - 1
-        assert median(was - due for _, due, was in self.rows) < LATE
