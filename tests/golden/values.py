@@ -1,0 +1,109 @@
+"""Values that must not change by accident.
+
+Stored ids and hashes, the API description, extraction and matching results. `python -m tests.golden` writes the current values. A commit that changes one says why.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from cli.evaluate import match
+from cli.labelled import read_set
+from cli.terminal import Checklist
+from counterfoil.delivery.letters import DeadLetter, Failure
+from counterfoil.documents.extraction import extract
+from counterfoil.documents.matching import judgements
+from counterfoil.documents.output import requests
+from counterfoil.documents.reading import ocr
+from counterfoil.documents.uploads import Upload, job_of_tenant
+from counterfoil.offers import pinning, profiles
+from counterfoil.offers.due import Due
+from counterfoil.work import JOB_NAMESPACE, KINDS
+from functions.admin_api.handler import document
+
+FOLDER = Path(__file__).parent
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+SETS = ("ubl-oasis-chain", "linked-office", "linked-hostile")
+FILES = sorted(
+    file
+    for folder in ("xrechnung", "zugferd")
+    for suffix in ("xml", "pdf")
+    for file in (DATA / folder).rglob(f"*.{suffix}")
+)
+_ID = UUID(int=1)
+_AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+Values = Mapping[str, Any]
+
+
+def digest(value: object) -> str:
+    """SHA-256 of a value's canonical JSON, 12 digits."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def identities() -> Values:
+    """Ids and hashes under which rows are stored."""
+    failure = Failure("unknown_tenant", "UnknownTenantError", "No tenant 'acme' for 3 files", 3, "acquisition")
+    letter = DeadLetter(_ID, None, "acquisition", None, {}, 3, failure, _AT)
+    return {
+        "job_namespace": str(JOB_NAMESPACE),
+        **{f"dead_letter_job_id.{worker}": str(kind.job_id(_ID)) for worker, kind in KINDS.items()},
+        "dead_letter_fingerprint": letter.fingerprint,
+        "upload_job_id": str(Upload("bucket", "uploads/acme/a.pdf", "1", 1).job_id),
+        "mail_job_id": str(job_of_tenant(_ID, _ID)),
+        "output_job_id": str(requests.job_id(_ID, "document", _ID)),
+        "offer_pool_id": str(pinning.pool_id(_ID, Due("Europe/Berlin", date(2026, 1, 2), _AT, _AT))),
+        "user_id": str(profiles.internal_id(_ID, _ID)),
+        "judge_question": judgements.hash_of("system", "user").hex(),
+        "ocr_question": ocr.question("textract", b"content", 1).hex(),
+    }
+
+
+def openapi() -> Values:
+    """The API's description, a digest for each operation and schema."""
+    described = document()
+    operations = {
+        f"{method.upper()} {path}": digest(operation)
+        for path, methods in described["paths"].items()
+        for method, operation in methods.items()
+    }
+    schemas = described["components"]["schemas"].items()
+    return operations | {f"schema {name}": digest(schema) for name, schema in schemas}
+
+
+def extraction() -> Iterator[tuple[str, Values]]:
+    """For each file of the corpora, a digest of each field, read with its XML and from its pages alone."""
+    for file in FILES:
+        content = file.read_bytes()
+        found: dict[str, str] = {}
+        for name, text_only in (("exact", False), ("pages", True)) if file.suffix == ".pdf" else (("exact", False),):
+            read = asdict(extract(content, text_only=text_only))
+            fields = {**(read.pop("structured_data") or {}), **read}
+            found |= {f"{name}.{field}": digest(value) for field, value in fields.items()}
+        yield str(file.relative_to(DATA)), found
+
+
+def matching(name: str) -> Values:
+    """Edges, clusters and evidence of a labeled set."""
+    labelled = read_set(DATA / name)
+    order = sorted(labelled.documents, key=lambda document: (document.received_at, document.id))
+    matched = match(order, Checklist())
+    return {
+        "edges": len(matched.edges),
+        "edges_digest": digest(sorted(sorted(edge) for edge in matched.edges)),
+        "clusters": len(set(matched.clusters.values())),
+        "clusters_digest": digest(matched.clusters),
+        "evidence_digest": digest(sorted((sorted(edge), evidence) for edge, evidence in matched.edges.items())),
+        "reasons_digest": digest(matched.reasons),
+    }
+
+
+def read(name: str) -> Values:
+    """The stored values of one kind."""
+    values: Values = json.loads((FOLDER / f"{name}.json").read_text())
+    return values
