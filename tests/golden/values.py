@@ -1,6 +1,7 @@
 """Values that must not change by accident.
 
-Stored ids and hashes, the API description, extraction and matching results. `python -m tests.golden` writes the current values. A commit that changes one says why.
+Stored ids and hashes, the API description, extraction and matching results. `python -m tests.golden` writes them.
+A commit that changes one says why.
 """
 
 import hashlib
