@@ -1,11 +1,15 @@
 # What can be done with this project. Each line calls one thing; everything begins with `setup`, which is quick the second time.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test lint format check bench-extraction bench-splitting bench-matching bench-tasks bench-dead-letters bench-bulk-retry bench-offers bench-console fuzz clean
+.PHONY: help setup demo up down test test-unit lint format check bench-extraction bench-splitting bench-matching bench-tasks bench-dead-letters bench-bulk-retry bench-offers bench-console fuzz clean
 PYTHON := python3
 SEED := 1
 SECONDS := 600
 TASKS := 2000
 LETTERS := 1000000
+# Folders of tests with databases, clouds, servers or much computation.
+SLOW := benchmarks cli/sample cli/training e2e fuzz golden idempotency infra migrations simulation
+# Without compiled modules, every process starts several seconds later.
+unexport PYTHONDONTWRITEBYTECODE
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1	\2/p' $(firstword $(MAKEFILE_LIST))
@@ -24,6 +28,9 @@ down: setup  ## Take the local cloud down and delete all that it holds
 
 test: setup  ## Run every test, end-to-end tests on a local cloud of their own among them
 	@.venv/bin/python -m pytest --numprocesses auto
+
+test-unit: setup  ## Run the quick tests: no database, no cloud, nothing that takes a second
+	@.venv/bin/python -m pytest --numprocesses 2 -m "not database and not slow" $(SLOW:%=--ignore=tests/%)
 
 lint: setup  ## Check style, types, import contracts, spelling and dependencies
 	@.venv/bin/ruff check

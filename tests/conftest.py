@@ -57,6 +57,12 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark tests that use PostgreSQL, for `make test-unit`."""
+    if "postgres" in getattr(item, "fixturenames", ()):
+        item.add_marker("database")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest tests first. At the end, the other processes would wait for them."""

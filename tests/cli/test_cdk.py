@@ -9,6 +9,8 @@ import pytest
 from cli import cdk
 from cli.cloud.place import ROOT
 
+pytestmark = pytest.mark.slow
+
 COMMAND = Path(sys.executable).parent / "counterfoil"
 needs_cdk = pytest.mark.skipif(not cdk.COMMAND_LINE.exists(), reason="npm ci has not run")
 

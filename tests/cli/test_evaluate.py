@@ -13,6 +13,8 @@ from cli.evaluate import evaluate
 from cli.labelled import InvalidSetError, read_set
 from tests.documents.matching.papers import Paper, contract, delivery, invoice, line, order
 
+pytestmark = pytest.mark.slow
+
 app = typer.Typer()
 app.command()(evaluate)
 UBL = Path(__file__).parents[2].parent / "shared" / "data" / "ubl-oasis-chain"

@@ -115,6 +115,7 @@ def test_a_file_without_permission_is_an_error(folder: Path, monkeypatch: pytest
     assert line["error"] == "The file cannot be read: Permission denied."
 
 
+@pytest.mark.slow
 def test_bomb_is_an_error_and_the_others_go_on(folder: Path):
     (folder / "bomb.pdf").write_bytes(bombs.pdf_in_two_stages())
     bomb, hybrid = lines(run("--json", folder / "bomb.pdf", folder / "hybrid.pdf"))

@@ -21,6 +21,8 @@ from cli import postgres as module
 from cli.postgres import PostgresError, PostgresServer, Server, fast_folder, temporary_server
 from cli.postgres_processes import gone
 
+pytestmark = pytest.mark.slow
+
 ROOT = os.geteuid() == 0
 AS_ROOT = pytest.mark.skipif(not ROOT, reason="only root's server runs as another user")
 

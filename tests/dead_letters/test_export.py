@@ -294,6 +294,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.text(max_size=5), st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=9), st.lists)

@@ -325,6 +325,7 @@ PARTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 def test_no_text_takes_more_than_its_length_deserves(part: str) -> None:
     hostile = part * (100_000 // len(part))
@@ -333,6 +334,7 @@ def test_no_text_takes_more_than_its_length_deserves(part: str) -> None:
     assert process_time() - before < 10  # a tenth of a second as it is; what grew with the square would take minutes
 
 
+@pytest.mark.slow
 def test_a_megabyte_of_all_of_them_takes_no_more() -> None:
     once = "".join(PARTS)
     for hostile in (once * (1_000_000 // len(once)), "token=a b" * 110_000):

@@ -280,6 +280,7 @@ def found_in(made: Bundle) -> tuple[bool, list[tuple[PageRange, str]]]:
     return found.is_sure, [(part.pages, part.kind) for part in found.parts]
 
 
+@pytest.mark.slow
 @rendering
 @given(seed=st.integers(0, 10_000), country=COUNTRIES, layout=st.none() | LAYOUTS, covered=st.booleans())
 def test_of_23_invoices_every_boundary_is_right(seed: int, country: str, layout: Layout | None, covered: bool):
@@ -291,6 +292,7 @@ def test_of_23_invoices_every_boundary_is_right(seed: int, country: str, layout:
     assert found_in(file) == (True, expected(file))
 
 
+@pytest.mark.slow
 @rendering
 @given(
     seed=st.integers(0, 10_000),

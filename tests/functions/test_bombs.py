@@ -5,12 +5,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from counterfoil.documents.sandbox.process import MEMORY_BYTES, TOO_COMPLEX
 from tests import bombs
 from tests.delivery.harness import rows
 from tests.documents.reading.papers import said
 from tests.functions.desk import DONE, Desk, desk
 from tests.functions.test_ingestion import PAPER
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["desk"]
 

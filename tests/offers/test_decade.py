@@ -16,6 +16,8 @@ import pytest
 from counterfoil.offers.due import CATCH_UP, Due, current, due
 from counterfoil.offers.zones import names, nine_oclock, zone_info
 
+pytestmark = pytest.mark.slow
+
 BEGIN, END = datetime(2020, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC)
 QUARTERS_A_DAY, NINE = 96, 36
 HOURS = int((END - BEGIN) / timedelta(hours=1))

@@ -199,6 +199,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_mail_takes_no_more_than_512_mb_and_10_s(name: str):
     script = f"""

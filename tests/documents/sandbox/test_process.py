@@ -23,6 +23,8 @@ from tests.documents.einvoice_samples import pdf, ubl_invoice
 from tests.documents.reading.papers import LASKU, bundle, printed, scanned, without_amounts
 from tests.documents.test_page_images import drawing_forever
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 PAGE = {"kind": "pdf", "number": 1}
 ENDLESS = drawing_forever()

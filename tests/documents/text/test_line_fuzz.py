@@ -3,12 +3,15 @@
 import time
 from decimal import Decimal
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterfoil.documents.text.page import Page, Word
 from counterfoil.documents.text.tables import read_lines
 from tests.documents.text.paper import paper
+
+pytestmark = pytest.mark.slow
 
 _TELLING = (
     "Pos Menge Preis Betrag Beschreibung Artikel Total Summe netto 19% 7 % 1.234,56 12,00 3 Stk je 100 -5,00 € Rabatt"

@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from counterfoil.documents.text.page import Page, Word, pages
 from counterfoil.errors import InvalidDocumentError
 from tests.documents.einvoice_samples import pdf
 from tests.documents.text.paper import paper
+
+pytestmark = pytest.mark.slow
 
 _TELLING = (
     "Rechnung Invoice Nr. No. # : 4711 R-17 FT 1981/2025 vom 01.02.2025 04/03/2025 24. Januar 2014 Datum Date Fällig am"
