@@ -15,7 +15,7 @@ def main() -> int:
     """Synthesise. Returns the exit code."""
     app = App(**SETTINGS)
     try:
-        target = this_machine() if stage_of(app) == "local" else LAMBDA
+        target = this_machine() if stage_of(app.node.try_get_context("stage")) == "local" else LAMBDA
         dependencies = dependency_layer(target)
         size = unzipped_size(dependencies, code_layer(target))
         sys.stderr.write(f"Layers: {size / 2**20:.0f} MB unzipped, of {UNZIPPED_LIMIT / 2**20:.0f} that Lambda takes\n")

@@ -10,7 +10,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from infra.alarms import NAMESPACE, WATCHES, Scope, Severity, Watch
+from infra.alarms import NAMESPACE, WATCHES, Scope, Severity, Watch, subjects_of
 from infra.workers import Row
 
 RUNBOOK = "docs/operations.md"
@@ -147,13 +147,6 @@ def watch_over(scope: Construct, rows: Sequence[Row], bell: Bell, thresholds: Ma
                     grace_minutes=watch.grace_minutes,
                 ),
             )
-
-
-def subjects_of(watch: Watch, rows: Sequence[Row]) -> Sequence[Row | None]:
-    """Which of `rows` have an alarm of their own; None stands for one about all."""
-    if watch.scope is Scope.RETRIES:
-        return [row for row in rows if row.has_retry_queue]
-    return rows if watch.scope is Scope.WORKER else [None]
 
 
 def _metric(watch: Watch, row: Row | None, rows: Sequence[Row]) -> cloudwatch.IMetric:

@@ -4,6 +4,7 @@ A new alarm is one value here and one section of docs/operations.md under its na
 or a dead-letter queue are in the row of their worker (`infra.workers.Alarm`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -326,3 +327,10 @@ WATCHES: tuple[Watch, ...] = (
 
 THRESHOLDS = {watch.name: watch.threshold for watch in WATCHES}
 """The default of each threshold, which the context `alarms` may change."""
+
+
+def subjects_of(watch: Watch, rows: Sequence[Row]) -> Sequence[Row | None]:
+    """Return the rows of `rows` that have their own alarm; None stands for one about all."""
+    if watch.scope is Scope.RETRIES:
+        return [row for row in rows if row.has_retry_queue]
+    return rows if watch.scope is Scope.WORKER else [None]

@@ -25,6 +25,8 @@ from aws_cdk import aws_cognito as cognito
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from infra.context import Issuer
+
 ROLES = ("viewer", "operator", "admin")
 REQUESTS_PER_SECOND = 50
 BURST = 100
@@ -34,16 +36,6 @@ CONSOLE_PATHS = ("/console", "/console/{path+}")
 DISCOVERY = "/.well-known/openid-configuration"
 WORKDAY_HOURS = 12
 """How long a browser stays signed in without a password; a token of its own lasts for an hour."""
-
-
-@dataclass(frozen=True)
-class Issuer:
-    """Whose tokens are taken."""
-
-    url: str
-    """As tokens name it in `iss`."""
-    audience: str
-    """As tokens name us in `aud`."""
 
 
 @dataclass(frozen=True)

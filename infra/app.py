@@ -34,7 +34,7 @@ def build(app: App, dependencies: Package) -> None:
         ContextError: the context asks for something that there is not.
         WorkerTableError, PackagingError: see `PipelineStack`.
     """
-    wanted = Deployment.of(app)
+    wanted = Deployment.of(app.node.try_get_context)
     local = wanted.stage == "local"
     outside = Outside(wanted.settings, slack=wanted.slack, webhooks=wanted.webhooks or local)
     asked_for: dict[str, Any] = {

@@ -19,15 +19,12 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aws_cdk import App
-
 from infra.alarms import THRESHOLDS
-from infra.api import Issuer
-from infra.retention import NONCURRENT, UNBOUNDED
+from infra.workers import UNBOUNDED
 
 PROVIDERS = ("anthropic", "openai", "bedrock")
 EMBEDDING_PROVIDERS = ("openai", "bedrock")
@@ -116,6 +113,8 @@ TUNABLE = frozenset(
     }
 )
 """Settings that whoever deploys may choose."""
+NONCURRENT = "noncurrent"
+"""Name of the retention of replaced and deleted versions below UNBOUNDED."""
 
 
 _TRUE = {"1", "on", "t", "true", "y", "yes"}
@@ -124,6 +123,16 @@ _DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-
 
 class ContextError(ValueError):
     """The app was called with a context that it does not know. The message says which one it needs."""
+
+
+@dataclass(frozen=True)
+class Issuer:
+    """OpenID Connect issuer of the API's tokens."""
+
+    url: str
+    """Issuer URL, the claim `iss`."""
+    audience: str
+    """Client id, the claim `aud`."""
 
 
 @dataclass(frozen=True)
@@ -146,14 +155,13 @@ class Deployment:
     issuer: Issuer | None
 
     @classmethod
-    def of(cls, app: App) -> "Deployment":
-        """Read the context of `app`.
+    def of(cls, read: Callable[[str], Any]) -> "Deployment":
+        """Check the context whose values `read` returns by name.
 
         Raises:
             ContextError: something in it is unknown, missing or wrong.
         """
-        stage = stage_of(app)
-        read = app.node.try_get_context
+        stage = stage_of(read("stage"))
         if stage == "local" and not read("databaseUrl"):
             raise ContextError(
                 "The local stage needs its database: add -c databaseUrl=postgresql://user@127.0.0.1:PORT/name"
@@ -184,13 +192,13 @@ class Deployment:
         )
 
 
-def stage_of(app: App) -> str:
-    """The stage that the context names: `aws` unless it says otherwise.
+def stage_of(value: Any) -> str:
+    """The stage for a value of the context `stage`: `aws` without one.
 
     Raises:
         ContextError: neither aws nor local.
     """
-    stage = app.node.try_get_context("stage") or "aws"
+    stage = value or "aws"
     if stage not in {"aws", "local"}:
         raise ContextError(f"There is no stage {stage!r}: leave it out for AWS, or say -c stage=local")
     return str(stage)

@@ -14,7 +14,8 @@ from constructs import Construct
 
 from infra import packaging
 from infra.alarm import Bell, watch_over
-from infra.api import Address, Api, Issuer
+from infra.api import Address, Api
+from infra.context import Issuer
 from infra.database import Database
 from infra.faults import validate
 from infra.inventory import inventory_of

@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from aws_cdk import Duration
 from aws_cdk import aws_s3 as s3
 
-UNBOUNDED = ("uploads/", "inbox/", "attachments/", "children/")
-"""Prefixes of source files: without bound unless the deployment sets one."""
-NONCURRENT = "noncurrent"
-"""Name of the retention of replaced and deleted versions below UNBOUNDED."""
+from infra.context import NONCURRENT
+from infra.workers import UNBOUNDED
+
 NONCURRENT_DAYS = 30
 ONE_DAY = Duration.days(1)
 

@@ -33,7 +33,9 @@ MAX_BATCHING_WINDOW = 300
 
 ANNOUNCED = ("uploads/", "inbox/")
 """Prefixes of the uploads bucket whose new objects become messages to the workers that S3 feeds."""
-PREFIXES = (*ANNOUNCED, "attachments/", "children/", "tasks/", "dead-letters/", "exports/")
+UNBOUNDED = (*ANNOUNCED, "attachments/", "children/")
+"""Prefixes of source files: without bound unless the deployment sets one."""
+PREFIXES = (*UNBOUNDED, "tasks/", "dead-letters/", "exports/")
 """Every prefix of the uploads bucket."""
 EVERY_QUEUE = ("*",)
 """In `sends_to`: every worker that has a queue, those of later rows too."""

@@ -24,6 +24,8 @@ TEMPLATE = "migrated"
 CLOUDS = ("tests/e2e/", "tests/e2e/console/", "tests/e2e/test_chaos.py", "tests/e2e/test_tasks.py")
 LONGEST = (*CLOUDS, "tests/simulation/test_model.py", "tests/simulation/test_simulation.py")
 """Tests that take longest, in this order."""
+SYNTHESIS = "tests/infra/"
+"""Tests that one process runs, because importing aws_cdk starts Node and takes 4 s."""
 _numbers = count(1)
 _resolved: dict[str, set[str]] = {}
 
@@ -38,6 +40,8 @@ class ByCloud(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
     """Distributes tests by file, and end-to-end tests by cloud, so that each is deployed once."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(SYNTHESIS):
+            return SYNTHESIS
         return cloud_of(nodeid) or super()._split_scope(nodeid)
 
 

@@ -22,8 +22,7 @@ from counterfoil.outbox import Outbox
 from counterfoil.retry import RedeliverPolicy
 from counterfoil.settings import Settings, settings
 from functions.dead_letters.archiver import Archiver
-from infra.alarm import subjects_of
-from infra.alarms import LONGEST_TRY, NAMESPACE, THRESHOLDS, WATCHES, Watch
+from infra.alarms import LONGEST_TRY, NAMESPACE, THRESHOLDS, WATCHES, Watch, subjects_of
 from infra.packaging import Package
 from infra.workers import WORKERS, FedBy, Row, queue_rows, shortened
 from tests.delivery.bodies import created, s3_event

@@ -8,8 +8,8 @@ from typing import Any
 from counterfoil.settings import SignIn
 from functions.admin_api import console
 from functions.admin_api.problems import BY_THE_GATEWAY, SENTENCES
-from infra.api import BURST, REQUESTS_PER_SECOND, ROLES
 from infra.packaging import Package
+from tests.functions.admin_api.in_node import PAGES
 from tests.infra.synthesis import Synthesis, Template, synthesise
 
 
@@ -122,7 +122,7 @@ def test_tokens_are_those_of_a_user_pool_into_which_nobody_signs_himself_up(aws:
 
     assert pool["AdminCreateUserConfig"] == {"AllowAdminCreateUserOnly": True}
     assert "ALLOW_USER_PASSWORD_AUTH" not in client["ExplicitAuthFlows"]
-    assert {group["GroupName"] for group in groups} == set(ROLES)
+    assert {group["GroupName"] for group in groups} == {"viewer", "operator", "admin"}
     assert authorizer(pipeline)["AuthorizerType"] == "JWT"
 
 
@@ -152,12 +152,25 @@ def test_another_issuer_takes_the_place_of_the_user_pool(dependencies: Package, 
 
 
 def test_the_gateway_lets_through_what_the_database_can_take(aws: Synthesis) -> None:
+    from infra.api import BURST, REQUESTS_PER_SECOND
+
     stage = aws["pipeline"].the("AWS::ApiGatewayV2::Stage")
 
     assert stage["DefaultRouteSettings"] == {
         "ThrottlingBurstLimit": BURST,
         "ThrottlingRateLimit": REQUESTS_PER_SECOND,
     }
+
+
+def test_twenty_five_idle_pages_fit_through_the_gateway() -> None:
+    """Each polls one leading resource, at most two that depend on it, and the paused queues."""
+    from infra.api import REQUESTS_PER_SECOND
+
+    leads, steady = (
+        float(re.findall(rf"{name} = ([0-9.]+);", (PAGES / "api.js").read_text())[0])
+        for name in ("LEADING_SECONDS", "STEADY_SECONDS")
+    )
+    assert 25 * (1 / leads + 3 / steady) <= REQUESTS_PER_SECOND
 
 
 def test_nobody_but_the_gateway_may_call_the_function(aws: Synthesis, local: Synthesis) -> None:

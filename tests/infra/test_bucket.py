@@ -7,8 +7,7 @@ from typing import Any
 from counterfoil import tenant_erasure
 from counterfoil.dead_letters import export_steps, exports
 from infra.packaging import Package
-from infra.retention import UNBOUNDED
-from infra.workers import PREFIXES, WORKERS, FedBy
+from infra.workers import PREFIXES, UNBOUNDED, WORKERS, FedBy
 from tests.infra.pipeline import BUCKET
 from tests.infra.synthesis import Template, synthesise
 

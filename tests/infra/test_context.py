@@ -4,12 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from aws_cdk import App
 from pydantic import SecretStr
 
 from counterfoil.settings import Settings
 from infra.alarms import THRESHOLDS
-from infra.api import Issuer
 from infra.context import (
     EMBEDDING_PROVIDERS,
     OF_THE_STACK,
@@ -19,6 +17,7 @@ from infra.context import (
     TUNABLE,
     ContextError,
     Deployment,
+    Issuer,
 )
 from tests.infra.conftest import LOCAL
 
@@ -26,7 +25,7 @@ SECRET_ARN = "arn:aws:secretsmanager:eu-central-1:000000000000:secret:mine-AbCdE
 
 
 def deployment(**context: Any) -> Deployment:
-    return Deployment.of(App(context=context))
+    return Deployment.of(context.get)
 
 
 def test_every_setting_is_known_as_one_to_choose_a_secret_or_one_of_the_stack():
@@ -139,6 +138,8 @@ def test_the_local_cloud_may_shorten_time_outs_and_be_given_secrets():
         ({**LOCAL, "mailDomain": "in.acme.example"}, r"'mailDomain' is for AWS: in the local cloud, 'counterfoil inge"),
         ({**LOCAL, "inventory": "true"}, r"'inventory' is for AWS: the local cloud has no S3 Inventory"),
         ({"inventory": "daily"}, r"'inventory' must be true or false"),
+        ({"stage": "prod"}, r"There is no stage 'prod': leave it out for AWS, or say -c stage=local"),
+        ({**LOCAL, "databaseUrl": None}, r"add -c databaseUrl="),
         ({"secretArn": "mine"}, r"'secretArn' must be the whole ARN of a secret, and is 'mine'"),
     ],
 )

@@ -2,8 +2,6 @@
 
 import pytest
 
-from infra.database import with_user
-
 
 @pytest.mark.parametrize(
     ("url", "wanted"),
@@ -17,4 +15,6 @@ from infra.database import with_user
     ],
 )
 def test_a_url_is_rewritten_for_another_user_without_the_first_ones_password(url: str, wanted: str):
+    from infra.database import with_user
+
     assert with_user(url, "worker") == wanted

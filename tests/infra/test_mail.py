@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from counterfoil.documents import uploads
-from infra.mail import INBOX
 from infra.packaging import Package
 from infra.workers import ANNOUNCED
 from tests.infra.synthesis import Synthesis, Template, synthesise
@@ -68,5 +67,7 @@ def test_without_a_domain_nobody_but_the_workers_writes_to_the_bucket(aws: Synth
 
 
 def test_what_is_announced_is_what_acquisition_knows():
+    from infra.mail import INBOX
+
     assert ANNOUNCED == (uploads.PREFIX, uploads.INBOX)
     assert INBOX == uploads.INBOX

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
+from cli.destinations import LOCAL_ALLOWLIST
 from counterfoil.settings import Settings
-from infra import app
-from infra.outside import Outside
 from infra.packaging import Package
 from infra.workers import WORKERS, Row
 from tests.infra.synthesis import Synthesis, Template, aslist, synthesise
@@ -59,6 +58,8 @@ def embedding(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture(scope="module")
 def paused(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     """Slack with a secret of one's own, and a table in which all of matching's work needs the model."""
+    from infra import app
+
     context = {"slack": True, "secretArn": SECRET_ARN}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(app, "WORKERS", DEPENDENT)
@@ -181,7 +182,7 @@ def test_the_local_cloud_delivers_to_receivers_of_the_same_machine_and_aws_to_no
     )
 
     assert told.webhooks
-    assert told.webhook_allowlist == ("127.0.0.0/8", "::1/128")
+    assert told.webhook_allowlist == LOCAL_ALLOWLIST
     assert "WEBHOOK_ALLOWLIST" not in environment(aws["pipeline"], output)
 
 
@@ -245,6 +246,8 @@ def test_only_those_who_embed_may_call_that_model_inside_the_network(embedding: 
 
 
 def test_two_models_are_called_each_on_its_way():
+    from infra.outside import Outside
+
     both = Outside(BEDROCK | {"EMBEDDING_PROVIDER": "openai", "EMBEDDING_MODEL": "m"})
     matching, ingestion = (next(row for row in WORKERS if row.name == name) for name in ("matching", "ingestion"))
 

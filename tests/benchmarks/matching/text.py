@@ -15,7 +15,6 @@ from math import log
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 
 from cli.agreement import Agreement
@@ -91,6 +90,8 @@ def similarities(left: Sequence[str], right: Sequence[str]) -> _Table:
 
 def assigned(alike: _Table) -> Iterator[tuple[int, int, bool]]:
     """The rows and columns that the best assignment pairs, and whether at least one of the two has no better one."""
+    from scipy.optimize import linear_sum_assignment
+
     rows, columns = linear_sum_assignment(alike, maximize=True)
     least = np.minimum(alike.max(axis=1)[rows], alike.max(axis=0)[columns]) - _EQUAL
     for row, column, wanted in zip(rows, columns, least, strict=True):

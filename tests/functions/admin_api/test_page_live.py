@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-from infra.api import REQUESTS_PER_SECOND
 from tests.functions.admin_api.in_node import PAGES, passed
 
 PACES = ("LIVE_SECONDS", "LEADING_SECONDS", "STEADY_SECONDS")
@@ -30,12 +29,3 @@ def test_whatever_is_asked_again_is_asked_as_often_as_live_means() -> None:
     }
     alone = {where for where, pace, hangs in asked if "STEADY_SECONDS" in pace and not hangs}
     assert alone == {"overview/overview.js"}
-
-
-def test_twenty_five_pages_fit_through_the_gateway_while_little_happens() -> None:
-    """Each asks for what leads, for two parts at most that hang on it, and for the queues that are paused."""
-    leads, steady = (
-        float(re.findall(rf"{name} = ([0-9.]+);", (PAGES / "api.js").read_text())[0])
-        for name in ("LEADING_SECONDS", "STEADY_SECONDS")
-    )
-    assert 25 * (1 / leads + 3 / steady) <= REQUESTS_PER_SECOND
