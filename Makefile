@@ -7,7 +7,7 @@ SECONDS := 600
 TASKS := 2000
 LETTERS := 1000000
 # Folders of tests with databases, clouds, servers or much computation.
-SLOW := benchmarks cli/sample cli/training e2e fuzz golden idempotency infra migrations simulation
+SLOW := benchmarks e2e fuzz golden idempotency infra migrations tools
 # Without compiled modules, every process starts several seconds later.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -15,9 +15,9 @@ help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1	\2/p' $(firstword $(MAKEFILE_LIST))
 
 setup:  ## Prepare the environment: .venv and node_modules
-	@$(PYTHON) cli/setup.py
+	@$(PYTHON) tools/setup.py
 
-demo: setup  ## Feed sample documents to the app in a local cloud and show what came of each (SEED=1)
+demo: setup  ## Process sample documents in a local cloud and show the results (SEED=1)
 	@.venv/bin/counterfoil demo --seed $(SEED)
 
 up: setup  ## Bring the local cloud up and leave it up
@@ -39,6 +39,7 @@ lint: setup  ## Check style, types, import contracts, spelling and dependencies
 	@.venv/bin/lint-imports
 	@.venv/bin/codespell
 	@.venv/bin/deptry .
+	@cd tools && ../.venv/bin/deptry .
 
 format: setup  ## Put the code into its format
 	@.venv/bin/ruff format

@@ -27,8 +27,8 @@ COMMANDS = {
     "console": Command(
         "cli.console:console", "Show where the console of the local cloud is, and who may sign in.", CLOUD
     ),
-    "demo": Command("cli.demo:demo", "Feed sample documents to the app and show what came of each.", CLOUD),
-    "replay": Command("cli.replay.command:replay", "Replay many invoices in one file, few at once.", CLOUD),
+    "demo": Command("tools.demo.command:demo", "Process sample documents and show the results.", CLOUD),
+    "replay": Command("tools.replay.command:replay", "Replay many invoices in one file, few at once.", CLOUD),
     "tenants": Command(
         "cli.tenancy:app", "Add and list tenants, and say who hears of failures and where mail goes.", WORK
     ),
@@ -56,14 +56,16 @@ COMMANDS = {
     "audit": Command("cli.audit:app", "Check that nobody has changed the trail of who changed what.", TASKS),
     "openapi": Command("cli.openapi:openapi", "Print the description of the HTTP API, OpenAPI 3.1.", READ),
     "cdk": Command("cli.cdk:app", "Run the CDK command line: for a real account.", ACCOUNT),
-    "extract": Command("cli.extract:extract", "Read documents from files and show what they state.", READ),
+    "extract": Command("tools.extract:extract", "Read documents from files and show their fields.", READ),
     "simulate": Command(
-        "cli.simulation.command:simulate",
+        "tools.simulation.command:simulate",
         "Try delivery in simulated worlds, where messages come twice and processes die.",
         READ,
     ),
-    "evaluate": Command("cli.evaluate:evaluate", "Match a labelled set of documents and write what was found.", READ),
-    "train": Command("cli.training.command:train", "Learn match weights from labelled sets of documents.", READ),
+    "evaluate": Command(
+        "tools.evaluation.command:evaluate", "Match a labeled set of documents and write the results.", READ
+    ),
+    "train": Command("tools.training.command:train", "Learn match weights from labeled sets of documents.", READ),
 }
 
 

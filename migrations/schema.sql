@@ -1,4 +1,4 @@
--- The sum of all migrations, as PostgreSQL 18 tells it; written by `python -m cli.schema`, not by hand.
+-- The sum of all migrations, as PostgreSQL 18 tells it; written by `python -m tools.schema`, not by hand.
 -- Everything here belongs to counterfoil_owner.
 
 CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public;

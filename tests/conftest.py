@@ -22,7 +22,7 @@ from tests import factories
 MIGRATIONS = Path(__file__).parent.parent / "migrations"
 TEMPLATE = "migrated"
 CLOUDS = ("tests/e2e/", "tests/e2e/console/", "tests/e2e/test_chaos.py", "tests/e2e/test_tasks.py")
-LONGEST = (*CLOUDS, "tests/simulation/test_model.py", "tests/simulation/test_simulation.py")
+LONGEST = (*CLOUDS, "tests/tools/test_delivery_model.py", "tests/tools/simulation/test_simulation.py")
 """Tests that take longest, in this order."""
 SYNTHESIS = "tests/infra/"
 """Tests that one process runs, because importing aws_cdk starts Node and takes 4 s."""

@@ -16,11 +16,11 @@ from playwright.sync_api import Browser, BrowserContext, Response, expect, sync_
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import Place
 from cli.console import EVERY_TENANT
-from cli.setup import WAY_TO_BROWSER, browser
 from tests.e2e.conftest import CommandLine
 from tests.e2e.console.looks import WIDE
 from tests.e2e.console.people import SESSION, People, sign_in
 from tests.e2e.console.reading import rows
+from tools.setup import WAY_TO_BROWSER, browser
 
 GOAL_MS = 1000.0
 PATIENCE_MS = 60_000

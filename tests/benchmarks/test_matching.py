@@ -9,9 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cli.agreement import Agreement, Edge
-from cli.evaluate import Matched, ids_of
-from cli.labelled import read_set
 from counterfoil.documents.matching.keys import PARENTS
 from tests.benchmarks.matching import text
 from tests.benchmarks.matching.__main__ import main
@@ -29,8 +26,11 @@ from tests.benchmarks.matching.peers import (
 from tests.benchmarks.matching.quality import Figures, Scored, average
 from tests.benchmarks.matching.sets import by_tenant, origin, read_samples
 from tests.benchmarks.matching.side_by_side import ROOT, Absent, best_threshold, compare, reach
-from tests.cli.test_evaluate import write_set
 from tests.documents.matching.papers import OTHER_SELLER, contract, delivery, invoice, line, order
+from tests.tools.evaluation.test_evaluate import write_set
+from tools.evaluation.agreement import Agreement, Edge
+from tools.evaluation.command import Matched, ids_of
+from tools.evaluation.labeled_set import read_set
 
 PAPERS = [
     order("4711"),

@@ -9,7 +9,6 @@ from fpdf import FPDF
 from PIL import Image, ImageChops, ImageDraw
 from pypdf import PdfWriter
 
-from cli.sample import generate
 from counterfoil.documents import page_images, page_rendering
 from counterfoil.documents.page_images import NoPageError, Picture, UnshowableError, picture
 from counterfoil.documents.page_rendering import MAX_BYTES, SIDES
@@ -17,6 +16,7 @@ from counterfoil.documents.recognition import FileKind, recognise
 from counterfoil.documents.sandbox.process import Limits
 from tests.documents.einvoice_samples import pdf as make_pdf
 from tests.documents.einvoice_samples import written
+from tools.sample_generator import generate
 
 
 def opened(found: Picture) -> Image.Image:

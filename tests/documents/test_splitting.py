@@ -9,16 +9,16 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as bounded
 from hypothesis import strategies as st
 
-from cli.sample.bulk import whole_deals
-from cli.sample.bundle import Bundle, bundle, write_bundle
-from cli.sample.layout import Layout
-from cli.sample.model import Document
-from cli.sample.pdf import write_hybrid
 from counterfoil.documents import pdf
 from counterfoil.documents.splitting import SURE, Boundary, PageRange, Split, split
 from counterfoil.documents.text import page
 from counterfoil.documents.text.page import Page, Word
 from counterfoil.errors import InvalidDocumentError
+from tools.sample_generator.bulk import whole_deals
+from tools.sample_generator.bundle import Bundle, bundle, write_bundle
+from tools.sample_generator.layout import Layout
+from tools.sample_generator.model import Document
+from tools.sample_generator.pdf import write_hybrid
 
 Texts = Sequence[Sequence[str]]
 

@@ -17,10 +17,10 @@ from cli.cloud.cloud import Cloud
 from cli.cloud.place import ROOT, Place
 from cli.ingest import upload, wait_for
 from cli.outcomes import Outcome
-from cli.sample import generate
-from cli.sample_run import Run
 from cli.tenants import Tenant, add_tenant
 from counterfoil.db import Connection
+from tools.demo.sample_run import Run
+from tools.sample_generator import generate
 
 SignIn = Callable[..., dict[str, str]]
 COMMAND = Path(sys.executable).parent / "counterfoil"

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from cli.sample.bulk import deals
-from cli.sample.model import Document
-from cli.sample.ubl import write_ubl
 from counterfoil.llm import Answered, Question
+from tools.sample_generator.bulk import deals
+from tools.sample_generator.model import Document
+from tools.sample_generator.ubl import write_ubl
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -10,11 +10,11 @@ import pytest
 from cli.cloud.cloud import Cloud
 from cli.ingest import Uploaded, wait_for
 from cli.outcomes import State
-from cli.sample_run import Run
 from cli.tenants import Tenant
 from counterfoil.documents.extraction import MAX_FILE_BYTES
 from tests.e2e.conftest import SignIn
 from tests.e2e.waiting import until
+from tools.demo.sample_run import Run
 
 pytestmark = pytest.mark.e2e
 

@@ -18,7 +18,6 @@ import psycopg
 import pytest
 
 from cli.cloud.cloud import Cloud
-from cli.evaluate import MIGRATIONS
 from cli.postgres import temporary_server
 from cli.tenants import Tenant, add_tenant
 from counterfoil.db import Database
@@ -33,6 +32,7 @@ from tests.e2e.load import DOCUMENTS, File, Model, Truth, answer, load
 from tests.e2e.verdict import faults
 from tests.e2e.waiting import until
 from tests.llm.server import Request, Server
+from tools.evaluation.command import MIGRATIONS
 
 pytestmark = [
     pytest.mark.e2e,

@@ -16,8 +16,6 @@ from cli.cloud.cloud import Cloud
 from cli.destinations import add_destination
 from cli.ingest import upload
 from cli.outcomes import Outcome
-from cli.sample.bulk import deals
-from cli.sample.bundle import write_bundle
 from cli.tenants import Tenant, change_addresses
 from counterfoil import aws, tenant_erasure
 from counterfoil.db import Connection, Database
@@ -27,6 +25,8 @@ from tests.e2e.waiting import until
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
 from tests.functions.test_documents import INVOICE
 from tests.mails import PDF, mail, received
+from tools.sample_generator.bulk import deals
+from tools.sample_generator.bundle import write_bundle
 
 pytestmark = pytest.mark.e2e
 

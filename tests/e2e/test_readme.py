@@ -15,10 +15,10 @@ import pytest
 
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import ROOT
-from cli.sample.cases import generate_cases
 from cli.tenants import chosen
 from tests.e2e.conftest import COMMAND, UP_SECONDS, CommandLine
 from tests.e2e.waiting import until
+from tools.sample_generator.cases import generate_cases
 
 pytestmark = pytest.mark.e2e
 
@@ -30,7 +30,7 @@ ELSEWHERE = {
     "counterfoil down": "it would take the cloud from the other tests; the fixture runs it at the end",
     "counterfoil chat --scripted": "it deploys the cloud with another model; tests/cli/test_chat.py",
     "counterfoil replay": "tests/e2e/test_replay.py",
-    "counterfoil simulate": "tests/simulation",
+    "counterfoil simulate": "tests/tools/simulation",
 }
 """Examples that this test leaves to others, and why."""
 CASE = "billed at another price"

@@ -17,10 +17,10 @@ from cli.cloud import processes
 from cli.cloud.cloud import Cloud
 from cli.ingest import upload
 from cli.outcomes import Outcome, Stage, State
-from cli.sample_run import Run
 from cli.tenants import Tenant
 from counterfoil.db import Connection
 from tests.e2e.waiting import until
+from tools.demo.sample_run import Run
 
 pytestmark = pytest.mark.e2e
 

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from cli.outcomes import State
-from cli.sample_run import Run
-from cli.verdict import deviations
 from counterfoil.db import Connection
+from tools.demo.sample_run import Run
+from tools.demo.verdict import deviations
 
 pytestmark = pytest.mark.e2e
 

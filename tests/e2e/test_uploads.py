@@ -9,9 +9,9 @@ import pytest
 from cli import outcomes
 from cli.cloud.cloud import Cloud
 from cli.outcomes import Outcome, State
-from cli.sample_run import Run
 from tests.e2e.conftest import CommandLine
 from tests.e2e.waiting import until
+from tools.demo.sample_run import Run
 
 pytestmark = pytest.mark.e2e
 

@@ -6,7 +6,6 @@ from threading import Thread
 from typing import Any
 from uuid import UUID, uuid4
 
-from cli.receiver import Inbox, Receiver
 from counterfoil.breaker import Breakers
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome
@@ -16,6 +15,7 @@ from counterfoil.messages import Message
 from functions.document_output.work import Ways, deliver
 from tests.delivery.harness import Clock, Context, event, make_consumer, record, rows
 from tests.factories import make_document
+from tools.demo.receiver import Inbox, Receiver
 
 FAILURES = 3
 NAME = "hooks.example.com"

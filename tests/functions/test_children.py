@@ -6,8 +6,6 @@ from uuid import UUID
 
 import pytest
 
-from cli.sample.bulk import deals
-from cli.sample.bundle import bundle, write_bundle
 from counterfoil import aws
 from counterfoil.db import Connection
 from counterfoil.documents import files
@@ -16,6 +14,8 @@ from counterfoil.errors import ServiceUnavailableError
 from functions.ingestion.children import COVER
 from tests.delivery.harness import rows
 from tests.functions.test_documents import BUCKET, Pipeline, pipeline
+from tools.sample_generator.bulk import deals
+from tools.sample_generator.bundle import bundle, write_bundle
 
 __all__ = ["pipeline"]
 

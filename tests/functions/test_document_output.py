@@ -10,7 +10,6 @@ from uuid import UUID
 
 import pytest
 
-from cli.receiver import is_genuine
 from counterfoil import egress, http
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome
@@ -21,6 +20,7 @@ from tests.delivery.harness import Clock, FakeSqs, rows
 from tests.faulty import answering
 from tests.functions.output_world import NAME, World, receiving
 from tests.llm.server import Raw, Request, Server
+from tools.demo.receiver import is_genuine
 
 ACKNOWLEDGED: dict[str, list[Any]] = {"batchItemFailures": []}
 REFUSALS = [301, 302, 307, 400, 401, 403, 404, 409, 410, 413, 422, 451]

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from cli.sample.bulk import deals
-from cli.sample.bundle import write_bundle
 from counterfoil.settings import Settings
 from counterfoil.work import begin
 from functions.ingestion import handler
@@ -32,6 +30,8 @@ from tests.documents.reading.papers import (
 )
 from tests.functions.desk import DONE, QUEUES, Desk, asked, desk
 from tests.llm.server import Answer, Failure, Request
+from tools.sample_generator.bulk import deals
+from tools.sample_generator.bundle import write_bundle
 
 __all__ = ["desk"]
 

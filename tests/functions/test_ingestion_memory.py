@@ -12,13 +12,13 @@ from uuid import UUID
 
 import pytest
 
-from cli.sample.bulk import deals
-from cli.sample.bundle import write_bundle
 from counterfoil.db import Connection
 from counterfoil.documents.sandbox.process import MEMORY_BYTES, TOO_COMPLEX
 from tests import bombs
 from tests.documents.reading.papers import printed, scanned
 from tests.factories import make_document
+from tools.sample_generator.bulk import deals
+from tools.sample_generator.bundle import write_bundle
 
 PAGES = 200
 MOST_MEBIBYTES = 512

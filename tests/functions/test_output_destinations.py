@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from cli.receiver import is_genuine
 from counterfoil.delivery import Attempt, Outcome
 from counterfoil.documents.output import destinations
 from functions.document_output.work import Ways
@@ -16,6 +15,7 @@ from tests.delivery.harness import Clock, rows
 from tests.functions.output_world import FAILURES, World
 from tests.functions.test_document_output import ACKNOWLEDGED, in_seconds, server, world
 from tests.llm.server import Raw, Server
+from tools.demo.receiver import is_genuine
 
 __all__ = ["server", "world"]
 

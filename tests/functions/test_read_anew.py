@@ -7,7 +7,6 @@ from uuid import UUID
 import pytest
 from psycopg.types.json import Jsonb
 
-from cli.sample.bundle import write_bundle
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt
 from counterfoil.documents.sandbox import parsers
@@ -23,6 +22,7 @@ from tests.functions.desk import DONE, Desk, desk
 from tests.functions.test_children import BUNDLE, INVOICES
 from tests.functions.test_diagnostics import Desk as Office
 from tests.functions.test_documents import Pipeline, pipeline
+from tools.sample_generator.bundle import write_bundle
 
 __all__ = ["desk", "pipeline"]
 

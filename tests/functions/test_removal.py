@@ -7,8 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from cli.sample.bulk import deals
-from cli.sample.bundle import write_bundle
 from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Consumer, Outcome
@@ -24,6 +22,8 @@ from tests.documents.matching.papers import Paper, invoice, order
 from tests.factories import NOW
 from tests.functions.test_children import BUNDLE, INVOICES
 from tests.functions.test_documents import BUCKET, QUEUES, Pipeline, pipeline
+from tools.sample_generator.bulk import deals
+from tools.sample_generator.bundle import write_bundle
 
 __all__ = ["pipeline"]
 

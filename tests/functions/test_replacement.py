@@ -7,7 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from cli.sample.bundle import write_bundle
 from counterfoil.db import Connection, Database
 from counterfoil.documents import removal, replacement
 from counterfoil.documents.files import File
@@ -19,6 +18,7 @@ from tests.delivery.harness import Clock, rows
 from tests.functions.test_children import BUNDLE, INVOICES
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline
 from tests.functions.test_removal import CORRECTED, Worker
+from tools.sample_generator.bundle import write_bundle
 
 __all__ = ["pipeline"]
 

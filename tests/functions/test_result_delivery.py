@@ -6,7 +6,6 @@ from uuid import UUID
 
 import pytest
 
-from cli.receiver import Receiver
 from counterfoil.db import Connection, Database
 from counterfoil.documents import diagnostics
 from counterfoil.messages import Message
@@ -15,6 +14,7 @@ from functions.diagnostics.work import diagnose
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
 from tests.factories import make_document
 from tests.functions.output_world import World, receiving
+from tools.demo.receiver import Receiver
 
 PAGE = Path(__file__).parents[2] / "docs" / "webhooks.md"
 DIAGNOSTICS = {"name": "diagnostics", "timeout": 60, "permits": 2, "start_margin": 20}

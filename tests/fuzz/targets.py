@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 from uuid import UUID
 
-from cli.sample import generate
 from counterfoil.documents import extraction, text, uploads
 from counterfoil.documents.mail import archive, attachments, message, recipients
 from counterfoil.documents.matching import judge
@@ -32,6 +31,7 @@ from counterfoil.errors import (
 from counterfoil.llm import answers
 from counterfoil.messages import Message
 from tests.documents.reading import papers
+from tools.sample_generator import generate
 
 EVENTS = Path(__file__).parents[1] / "events"
 REFUSALS = (InvalidDocumentError, InvalidMessageError, NewerSchemaError, InvalidAnswerError)

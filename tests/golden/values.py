@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from cli.evaluate import match
-from cli.labelled import read_set
 from cli.terminal import Checklist
 from counterfoil.delivery.letters import DeadLetter, Failure
 from counterfoil.documents.extraction import extract
@@ -26,6 +24,8 @@ from counterfoil.offers import pinning, profiles
 from counterfoil.offers.due import Due
 from counterfoil.work import JOB_NAMESPACE, KINDS
 from functions.admin_api.handler import document
+from tools.evaluation.command import match
+from tools.evaluation.labeled_set import read_set
 
 FOLDER = Path(__file__).parent
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -11,7 +11,6 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from cli.postgres import Server
-from cli.schema import MIGRATIONS
 from counterfoil import audit
 from counterfoil.audit import AuditEntry, Operation
 from counterfoil.db import Connection, Database
@@ -19,6 +18,7 @@ from functions.migrate.runner import apply
 from tests import factories
 from tests.dead_letters.letters import NOON
 from tests.dead_letters.trail import broken
+from tools.schema import MIGRATIONS
 
 NOTE = "typo"
 EACH = 3

@@ -11,10 +11,10 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from cli.postgres import Server
-from cli.schema import MIGRATIONS
 from counterfoil.db import Connection
 from functions.migrate.runner import apply, roll_back
 from tests import factories
+from tools.schema import MIGRATIONS
 
 LEFT_OUT = {"payload": {"$left_out": "The task has it."}}
 GONE = {"message": "(deleted)"}

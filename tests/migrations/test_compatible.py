@@ -6,10 +6,10 @@ from shutil import copy
 import psycopg
 import pytest
 
-from cli.schema import MIGRATIONS
 from counterfoil.db import Connection
 from functions.migrate.runner import apply
 from tests.migrations.test_runner import NAMES, folder, url, write
+from tools.schema import MIGRATIONS
 
 __all__ = ["folder", "url"]
 

@@ -10,12 +10,12 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from cli.postgres import Server
-from cli.schema import MIGRATIONS
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import groups, search
 from counterfoil.dead_letters.entries import STATUSES, Wanted
 from functions.migrate.runner import apply, roll_back
 from tests import factories
+from tools.schema import MIGRATIONS
 
 NOW = datetime.now(UTC)
 

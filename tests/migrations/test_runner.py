@@ -11,11 +11,11 @@ import psycopg
 import pytest
 
 from cli.postgres import Server, temporary_server
-from cli.schema import MIGRATIONS, SCHEMA, sum_of_migrations
-from cli.schema import schema as schema_of
 from counterfoil.errors import ConflictError, RejectedStatementError
 from functions.migrate import runner
 from functions.migrate.runner import MigrationError, apply, roll_back
+from tools.schema import MIGRATIONS, SCHEMA, sum_of_migrations
+from tools.schema import schema as schema_of
 
 NAMES = sorted(
     path.name.removesuffix(".sql") for path in MIGRATIONS.glob("[0-9]*.sql") if not path.name.endswith(".rollback.sql")
@@ -108,7 +108,7 @@ def test_up_down_and_up_again_ends_where_it_began(url: str):
 
 
 def test_the_schema_file_is_the_sum_of_the_migrations():
-    assert SCHEMA.read_text() == sum_of_migrations(), "run: python -m cli.schema"
+    assert SCHEMA.read_text() == sum_of_migrations(), "run: python -m tools.schema"
 
 
 def test_everything_belongs_to_the_owner(url: str):

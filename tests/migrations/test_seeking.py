@@ -6,9 +6,9 @@ from shutil import copytree
 import psycopg
 
 from cli.postgres import Server
-from cli.schema import MIGRATIONS
 from functions.migrate.runner import apply, roll_back
 from tests import factories
+from tools.schema import MIGRATIONS
 
 BEFORE = {
     ("invoice", "own:invoice", "R1"),

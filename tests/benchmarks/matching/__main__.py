@@ -19,13 +19,13 @@ from typing import Any
 
 import typer
 
-from cli.agreement import Agreement
-from cli.labelled import DOCUMENTS
 from tests.benchmarks.matching import quality, side_by_side, text, waiting
 from tests.benchmarks.matching.errors import write_mistakes
 from tests.benchmarks.matching.quality import Figures, Scored
 from tests.benchmarks.matching.sets import read_samples
 from tests.benchmarks.matching.side_by_side import Absent, Result
+from tools.evaluation.agreement import Agreement
+from tools.evaluation.labeled_set import DOCUMENTS
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 HALVES = ("linked-office", "linked-hostile")

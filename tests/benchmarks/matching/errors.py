@@ -5,13 +5,13 @@ from csv import writer
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.agreement import Edge
-from cli.evaluate import Matched, ids_of
-from cli.labelled import LabelledDocument, LabelledSet
 from counterfoil.documents.matching.keys import PARENTS
 from counterfoil.documents.matching.profile import KINDS, Document, document
 from counterfoil.documents.matching.rules import arrival
 from counterfoil.documents.matching.score import chances, score
+from tools.evaluation.agreement import Edge
+from tools.evaluation.command import Matched, ids_of
+from tools.evaluation.labeled_set import LabelledDocument, LabelledSet
 
 HEADER = (
     "set", "learned_from", "error", "child", "child_type", "parent", "parent_type", "rule", "probability", "bits",

@@ -7,11 +7,11 @@ from typing import Any
 
 from rapidfuzz.distance import OSA
 
-from cli.labelled import LabelledSet, read_set
-from cli.training.candidates import Pair, Tenant, tenants
 from counterfoil.documents.matching.keys import PARENTS
 from counterfoil.documents.matching.normalise import Reference, words
 from counterfoil.documents.matching.profile import Document, Line, Party
+from tools.evaluation.labeled_set import LabelledSet, read_set
+from tools.training.candidates import Pair, Tenant, tenants
 
 Record = dict[str, Any]
 

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from cli.training.candidates import id_of
-from cli.training.learning import learn
 from counterfoil.documents.matching.score import probability, score
 from counterfoil.documents.matching.weights import parse, using
 from tests.benchmarks.matching.pairs import Half, read_half, whole_text
 from tests.documents.matching.whole import Whole
+from tools.training.candidates import id_of
+from tools.training.learning import learn
 
 Scores = list[float]
 Peer = Callable[[Half], Callable[[Half], Scores]]

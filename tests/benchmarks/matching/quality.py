@@ -8,16 +8,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from cli.agreement import Agreement, bills, edges_agreement, edges_agreement_of_bills, pairs_agreement
-from cli.evaluate import match
-from cli.labelled import LabelledSet
 from cli.terminal import Checklist
-from cli.training.candidates import Tenant, tenants
-from cli.training.learning import calibration_error, learn
 from counterfoil.documents.matching.score import chances, score
 from counterfoil.documents.matching.weights import parse, using
 from tests.benchmarks.matching.errors import Mistake, mistakes
 from tests.benchmarks.matching.sets import Sample, by_tenant
+from tools.evaluation.agreement import Agreement, bills, edges_agreement, edges_agreement_of_bills, pairs_agreement
+from tools.evaluation.command import match
+from tools.evaluation.labeled_set import LabelledSet
+from tools.training.candidates import Tenant, tenants
+from tools.training.learning import calibration_error, learn
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.labelled import CLUSTERS, DOCUMENTS, EDGES, LabelledSet, read_set
+from tools.evaluation.labeled_set import CLUSTERS, DOCUMENTS, EDGES, LabelledSet, read_set
 
 LEAST_TENANTS = 2
 """Tenants of a set that weights are learned from: fewer teach the habits of one office."""

@@ -14,9 +14,9 @@ from operator import and_, itemgetter
 from pathlib import Path
 from typing import Any
 
-from cli.agreement import Agreement
 from tests.benchmarks.matching.pairs import read_half
 from tests.benchmarks.matching.peers import MISSING, PEERS
+from tools.evaluation.agreement import Agreement
 
 ROOT = Path(__file__).resolve().parents[3]
 INSTALL = ".venv/bin/uv sync --frozen --group benchmark"

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_array
 
-from cli.agreement import Agreement
 from counterfoil.documents.matching.normalise import words
+from tools.evaluation.agreement import Agreement
 
 LENGTHS = (3, 4, 5)
 """Letters in a sequence: a word's root, and what is left of a model number that was written with and without dashes."""

@@ -12,7 +12,6 @@ from uuid import UUID
 
 import psycopg
 
-from cli.evaluate import MIGRATIONS
 from cli.postgres import temporary_server
 from counterfoil import aws
 from counterfoil.breaker import Breakers
@@ -30,6 +29,7 @@ from tests.delivery.harness import QUEUE_URL, Context, FakeSqs, event, record
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import SELLER, Paper, invoice, line, order
 from tests.llm.server import Request, Server
+from tools.evaluation.command import MIGRATIONS
 
 _FIRMS = (
     "Tarnow", "Vossberg", "Quendel", "Lindholt", "Morsum", "Achterkamp", "Brunsholm", "Dreyfeld", "Esmark", "Fahrenau",

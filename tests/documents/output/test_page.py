@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
-from cli.receiver import TOLERANCE_SECONDS
 from counterfoil.documents.output import destinations, exports, signing
 from counterfoil.documents.output.payload import SCHEMA_VERSION, Job, body
 from counterfoil.documents.variances.examination import examine
 from counterfoil.egress import PORTS, TOTAL_SECONDS
 from counterfoil.retry import LONGEST_RETRY_AFTER, RedeliverPolicy
 from counterfoil.settings import Settings
+from tools.demo.receiver import TOLERANCE_SECONDS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "webhooks.md").read_text()
 CLUSTER_FIELDS = [*examine([], []).record, "documents", "matches"]

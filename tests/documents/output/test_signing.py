@@ -5,8 +5,8 @@ import hmac
 
 import pytest
 
-from cli.receiver import TOLERANCE_SECONDS, is_genuine
 from counterfoil.documents.output.signing import signature
+from tools.demo.receiver import TOLERANCE_SECONDS, is_genuine
 
 BODY, AT = b'{"a": 1}', 1_767_323_045
 OLD, NEW = "whsec_old", "whsec_new"

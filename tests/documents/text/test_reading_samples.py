@@ -6,15 +6,26 @@ from random import Random
 
 import pytest
 
-from cli.sample.firms import FirmRegistry
-from cli.sample.model import Document
-from cli.sample.numbers import Numbers
-from cli.sample.pdf import write_page
-from cli.sample.trades import TRADES, Trade
-from cli.sample.trading import Buying, all_of, bill, confirm, credit, deliver, place_order, price_list, receive, workday
 from counterfoil.documents import text
 from counterfoil.documents.structured import ROLES, DocumentType, structure
 from counterfoil.documents.text.page import pages
+from tools.sample_generator.firms import FirmRegistry
+from tools.sample_generator.model import Document
+from tools.sample_generator.numbers import Numbers
+from tools.sample_generator.pdf import write_page
+from tools.sample_generator.trades import TRADES, Trade
+from tools.sample_generator.trading import (
+    Buying,
+    all_of,
+    bill,
+    confirm,
+    credit,
+    deliver,
+    place_order,
+    price_list,
+    receive,
+    workday,
+)
 
 _COUNTRIES = ["DE", "FR", "IT", "NL", "GB"]
 _DAY = date(2025, 4, 8)  # which may be read as the fourth of August

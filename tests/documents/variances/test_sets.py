@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from cli import variances
-from cli.agreement import Agreement
-from cli.evaluate import ids_of
-from cli.labelled import read_set
+from tools.evaluation import variances
+from tools.evaluation.agreement import Agreement
+from tools.evaluation.command import ids_of
+from tools.evaluation.labeled_set import read_set
 
 SETS = Path(__file__).parents[4] / "shared" / "data"
 

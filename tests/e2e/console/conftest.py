@@ -38,14 +38,14 @@ from cli.cloud.cloud import Cloud
 from cli.cloud.place import ROOT
 from cli.console import EVERY_TENANT, Role
 from cli.ingest import upload, wait_for
-from cli.sample.cases import generate_cases
-from cli.setup import WAY_TO_BROWSER, browser
 from cli.tenants import Tenant, add_tenant
 from tests.e2e.console.doubt import SEED
 from tests.e2e.console.failing import Failing, Model, tell
 from tests.e2e.console.looks import PICTURES, WIDE, picture
 from tests.e2e.console.people import SESSION, People, sign_in
 from tests.e2e.console.watching import Watch
+from tools.sample_generator.cases import generate_cases
+from tools.setup import WAY_TO_BROWSER, browser
 
 REQUIRED = "COUNTERFOIL_BROWSER_TESTS"
 """Set to `required`, a machine without a browser fails these tests instead of skipping them."""

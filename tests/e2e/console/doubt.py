@@ -7,9 +7,9 @@ from decimal import Decimal
 from pathlib import Path
 
 from cli.outcomes import Outcome
-from cli.sample.cases import generate_cases
-from cli.sample.model import Document, Kind
-from cli.sample.ubl import write_ubl
+from tools.sample_generator.cases import generate_cases
+from tools.sample_generator.model import Document, Kind
+from tools.sample_generator.ubl import write_ubl
 
 SEED = 77
 WORDS = ("Sonderanfertigung", "Muster", "Ersatzteil")

@@ -7,7 +7,6 @@ from playwright.sync_api import expect
 
 from cli.cloud.cloud import Cloud
 from cli.ingest import upload
-from cli.sample.cases import generate_cases
 from cli.tenants import Tenant, change_addresses
 from counterfoil.db import Connection
 from tests.e2e.console.conftest import Console
@@ -16,6 +15,7 @@ from tests.e2e.console.looks import looks
 from tests.e2e.console.reading import rows
 from tests.e2e.waiting import until
 from tests.mails import mail, received, results_of
+from tools.sample_generator.cases import generate_cases
 
 pytestmark = pytest.mark.e2e
 SENDERS = ("Nordwind GmbH <buchhaltung@nordwind.example>", "Forged AG <a-very-long-mailbox-name@forged.example>")

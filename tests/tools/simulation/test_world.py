@@ -1,0 +1,167 @@
+"""The simulated world behaves as AWS says, and a killed process leaves nothing behind but what was committed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tools.simulation.faults import Faults
+from tools.simulation.scheduler import DeadError, Greenlets, Life, Process, Scheduler, ViolationError
+from tools.simulation.sqs import Message, Queue, Sqs
+
+
+@pytest.fixture
+def scheduler() -> Scheduler:
+    return Scheduler(1)
+
+
+@pytest.fixture
+def sqs(scheduler: Scheduler) -> Sqs:
+    """SQS with one queue, matching, in a world without faults."""
+    faults = Faults(scheduler)
+    faults.end()
+    return Sqs(scheduler, faults, {"matching": Queue(scheduler, "matching", 60, Queue(scheduler, "matching", 60))})
+
+
+@pytest.fixture
+def queue(sqs: Sqs) -> Queue:
+    return sqs.queues["matching"]
+
+
+@pytest.fixture
+def change(sqs: Sqs, queue: Queue) -> Callable[[str, int], Any]:
+    """`change(handle, seconds)` changes a visibility, and returns what was refused."""
+
+    def change_it(handle: str, seconds: int) -> Any:
+        entry = {"Id": "0", "ReceiptHandle": handle, "VisibilityTimeout": seconds}
+        answer = sqs.change_message_visibility_batch(QueueUrl=f"https://{queue.name}/{queue.name}", Entries=[entry])
+        return [failure["Code"] for failure in answer["Failed"]]
+
+    return change_it
+
+
+def receive(sqs: Sqs, queue: Queue) -> Message:
+    (message,) = sqs.receive(queue, 10)
+    return message
+
+
+def test_a_received_message_is_hidden_until_its_visibility_ends(sqs: Sqs, queue: Queue, scheduler: Scheduler) -> None:
+    sqs.put(queue, "{}")
+    receive(sqs, queue)
+
+    assert sqs.receive(queue, 10) == []
+    scheduler.now = 60
+    assert len(receive(sqs, queue).receives) == 2
+
+
+def test_a_message_moves_to_the_dead_letter_queue_at_the_receive_after_the_third(
+    sqs: Sqs, queue: Queue, scheduler: Scheduler
+) -> None:
+    sqs.put(queue, "{}")
+    for _ in range(3):
+        receive(sqs, queue)
+        scheduler.now += 60
+
+    assert sqs.receive(queue, 10) == []
+    assert queue.dead is not None
+    assert [len(message.history) for message in queue.dead.messages] == [3]
+
+
+def test_the_handle_of_an_earlier_receive_may_do_nothing(
+    sqs: Sqs, queue: Queue, scheduler: Scheduler, change: Callable[[str, int], Any]
+) -> None:
+    sqs.put(queue, "{}")
+    stale = receive(sqs, queue).receives[-1].handle
+    scheduler.now = 60
+    receive(sqs, queue)
+
+    assert {tuple(change(stale, 60)) for _ in range(50)} == {(), ("ReceiptHandleIsInvalid",)}
+
+
+def test_the_visibility_of_a_message_that_shows_cannot_be_changed(
+    sqs: Sqs, queue: Queue, scheduler: Scheduler, change: Callable[[str, int], Any]
+) -> None:
+    sqs.put(queue, "{}")
+    handle = receive(sqs, queue).receives[-1].handle
+    scheduler.now = 60
+
+    assert change(handle, 60) == ["MessageNotInflight"]
+
+
+def test_nothing_is_hidden_past_twelve_hours_from_its_receipt(
+    sqs: Sqs, queue: Queue, scheduler: Scheduler, change: Callable[[str, int], Any]
+) -> None:
+    sqs.put(queue, "{}")
+    handle = receive(sqs, queue).receives[-1].handle
+    scheduler.now = 30
+
+    assert change(handle, 43_200) == ["InvalidParameterValue"]
+    assert change(handle, 43_170) == []
+
+
+def test_asking_for_what_sqs_refuses_ends_the_history(
+    sqs: Sqs, queue: Queue, scheduler: Scheduler, change: Callable[[str, int], Any]
+) -> None:
+    sqs.put(queue, "{}")
+    handle = receive(sqs, queue).receives[-1].handle
+    scheduler.spawn("wrong", lambda: change(handle, 43_201))
+
+    with pytest.raises(ViolationError, match="43201"):
+        scheduler.run()
+
+
+def test_waiting_costs_no_time_but_virtual_time(scheduler: Scheduler) -> None:
+    woken = []
+
+    def wait() -> None:
+        scheduler.sleep(1800)
+        woken.append(scheduler.now)
+
+    scheduler.spawn("patient", wait)
+    scheduler.run()
+
+    assert woken == [1800]
+
+
+def test_what_unwinds_in_a_killed_process_has_no_effect(scheduler: Scheduler) -> None:
+    process, effects, ended = Process("victim"), [], []
+
+    def work() -> None:
+        try:
+            scheduler.point("before the effect")
+            effects.append("done")
+        finally:
+            ended.append("unwound")
+            with pytest.raises(DeadError):
+                scheduler.point("an effect while unwinding")
+
+    def kill() -> None:
+        scheduler.kill(process, "by the test")
+
+    scheduler.spawn("work", work, process)
+    scheduler.at_point = lambda _point: None
+    scheduler.run(stop=lambda: scheduler.steps == 1)
+    kill()
+    scheduler.run()
+
+    assert (effects, ended) == ([], ["unwound"])
+
+
+def test_a_frozen_process_goes_on_where_it_was_when_it_is_thawed(scheduler: Scheduler) -> None:
+    process, done = Process("frozen"), []
+    concurrency = Greenlets(scheduler, process)
+
+    def work() -> None:
+        concurrency.wait_for(lambda: False, 10)
+        done.append(scheduler.now)
+
+    def freeze_and_thaw() -> None:
+        process.life = Life.FROZEN
+        scheduler.sleep(500)
+        process.life = Life.RUNNING
+
+    concurrency.begin("work", work)
+    scheduler.spawn("lambda", freeze_and_thaw)
+    scheduler.run()
+
+    assert done == [500]

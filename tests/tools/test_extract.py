@@ -1,0 +1,153 @@
+"""`counterfoil extract` reports on every file and stops at none."""
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from counterfoil.documents.sandbox.process import TOO_COMPLEX
+from tests import bombs
+from tests.documents.einvoice_samples import cii_invoice, pdf, ubl_invoice
+from tools.extract import extract
+
+app = typer.Typer()
+app.command()(extract)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "Rechnung Grün.xml").write_bytes(ubl_invoice())
+    (tmp_path / "hybrid.pdf").write_bytes(pdf(text="Rechnung", files=(("factur-x.xml", cii_invoice()),)))
+    (tmp_path / "plain.pdf").write_bytes(pdf(text="Rechnung"))
+    (tmp_path / "empty.xml").write_bytes(b"")
+    return tmp_path
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def lines(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_json_is_a_line_for_each_file_in_the_given_order(folder: Path):
+    result = run(folder / "hybrid.pdf", folder / "Rechnung Grün.xml", "--json")
+    assert result.exit_code == 0
+    hybrid, invoice = lines(result)
+    assert set(hybrid) == {"file", "type", "method", "seconds", "structured_data"}
+    assert (hybrid["file"], hybrid["type"], hybrid["method"]) == (str(folder / "hybrid.pdf"), "invoice", "embedded-xml")
+    assert (invoice["file"], invoice["method"]) == (str(folder / "Rechnung Grün.xml"), "xml")
+    assert invoice["structured_data"]["invoice_number"] == "R-5108"
+    assert 0 < invoice["seconds"] < 60
+
+
+def test_what_was_kept_says_why_and_is_no_error(folder: Path):
+    result = run("--json", folder / "plain.pdf")
+    assert result.exit_code == 0
+    (plain,) = lines(result)
+    assert (plain["type"], plain["method"], plain["structured_data"]) == (None, "none", None)
+    assert "names no kind of document" in plain["reason"]
+
+
+def test_text_only_leaves_embedded_xml_aside(folder: Path):
+    (hybrid,) = lines(run("--json", "--text-only", folder / "hybrid.pdf"))
+    assert (hybrid["method"], hybrid["structured_data"]) == ("none", None)
+    assert "embedded XML is ignored" in hybrid["reason"]
+
+
+def test_what_is_read_from_pages_comes_with_its_evidence(tmp_path: Path):
+    (tmp_path / "page.pdf").write_bytes(pdf(text="Rechnung Nr. 17"))
+    (page,) = lines(run("--json", tmp_path / "page.pdf"))
+    assert (page["method"], page["structured_data"]) == ("text", {"invoice_number": "17"})
+    assert page["evidence"] == {"invoice_number": {"source": "title", "confidence": 0.95, "page": 1}}
+
+
+def test_a_bad_file_is_a_line_with_an_error_and_the_others_go_on(folder: Path):
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    (folder / "empty").mkdir()
+    bad = [folder / "empty.xml", folder / "missing.xml", folder / "empty", pipe, Path("/dev/null")]
+    result = run("--json", *bad, folder / "hybrid.pdf")
+    assert result.exit_code == 1
+    *errors, hybrid = lines(result)
+    assert [line["file"] for line in errors] == [str(file) for file in bad]
+    assert all(line["error"].endswith(".") and line["structured_data"] is None for line in errors)
+    assert "error" not in hybrid
+
+
+def test_folder_is_read_with_its_folders(tmp_path: Path):
+    for name in ("b.xml", "a/c.xml", ".hidden/d.xml", "a/.e.xml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(ubl_invoice())
+    assert [line["file"] for line in lines(run("--json", tmp_path))] == [
+        str(tmp_path / "a/c.xml"),
+        str(tmp_path / "b.xml"),
+    ]
+
+
+def test_text_named_pdf_is_not_a_pdf(tmp_path: Path):
+    (tmp_path / "invoice.PDF").write_bytes(b"Invoice 17")
+    (line,) = lines(run("--json", tmp_path / "invoice.PDF"))
+    assert line["reason"] == "The file is named .pdf, but it is not a PDF; send the original file."
+
+
+def test_a_huge_file_is_refused_without_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    huge = tmp_path / "huge.pdf"
+    with huge.open("wb") as file:
+        file.truncate(200 * 1024 * 1024)
+    monkeypatch.setattr(Path, "read_bytes", None)
+    (line,) = lines(run("--json", huge))
+    assert "larger than 100 MiB" in line["error"]
+
+
+def test_a_file_without_permission_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(_file: Path) -> bytes:  # what root, who may read everything, would not see otherwise
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    (line,) = lines(run("--json", folder / "hybrid.pdf"))
+    assert line["error"] == "The file cannot be read: Permission denied."
+
+
+@pytest.mark.slow
+def test_bomb_is_an_error_and_the_others_go_on(folder: Path):
+    (folder / "bomb.pdf").write_bytes(bombs.pdf_in_two_stages())
+    bomb, hybrid = lines(run("--json", folder / "bomb.pdf", folder / "hybrid.pdf"))
+    assert bomb["error"] == TOO_COMPLEX
+    assert hybrid["method"] == "embedded-xml"
+
+
+def test_even_a_fault_of_ours_is_a_line(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("counterfoil.documents.sandbox.parsers.extract", fail)
+    result = run("--json", folder / "hybrid.pdf")
+    assert result.exit_code == 1
+    assert lines(result)[0]["error"] == "Reading the file failed unexpectedly (ZeroDivisionError)."
+
+
+def test_people_get_a_table(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    result = run(folder / "hybrid.pdf", folder / "empty.xml")
+    assert result.exit_code == 1
+    assert "Lagerwelt Wels GmbH" in result.stdout
+    assert "The file is empty; send it again." in result.stdout
+    assert "2 files, 1 with an error." in result.stdout
+
+
+def test_a_name_that_looks_like_markup_is_shown_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    file = tmp_path / "[red]order[blue].xml"
+    file.write_bytes(ubl_invoice())
+    assert "[red]order[blue].xml" in run(file).stdout
+
+
+def test_without_files_the_usage_is_shown():
+    assert run("--json").exit_code == 2

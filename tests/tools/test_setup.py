@@ -1,0 +1,77 @@
+"""Preparing the environment: once, again only when something changed, and with a way out where it cannot be done."""
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tools import setup
+
+
+@pytest.fixture
+def prepared() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def prepare(tmp_path: Path, prepared: list[str]) -> Callable[[], None]:
+    """Prepares a folder from one lock file, as often as it is called."""
+    (tmp_path / "lock").write_text("1")
+
+    def once() -> None:
+        setup.once(tmp_path, tmp_path / ".prepared", (tmp_path / "lock",), lambda: prepared.append("done"))
+
+    return once
+
+
+def test_what_is_done_is_not_done_again(prepare: Callable[[], None], prepared: list[str]):
+    prepare()
+    prepare()
+    assert prepared == ["done"]
+
+
+def test_a_changed_lock_is_installed(prepare: Callable[[], None], prepared: list[str], tmp_path: Path):
+    prepare()
+    (tmp_path / "lock").write_text("2")
+    prepare()
+    assert prepared == ["done", "done"]
+
+
+def test_what_was_interrupted_is_done_again(prepare: Callable[[], None], prepared: list[str], tmp_path: Path):
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        setup.once(tmp_path, tmp_path / ".prepared", (tmp_path / "lock",), interrupted)
+    prepare()
+    assert prepared == ["done"]
+
+
+def test_an_old_python_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "version_info", (3, 9, 2))
+    with pytest.raises(setup.SetupError, match=r"Python 3\.11 or newer is needed"):
+        setup.check_python()
+
+
+def test_a_python_that_makes_no_environments_is_refused_with_the_package_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in {"ensurepip", "pip"} else object())
+    monkeypatch.setattr(setup, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(setup, "PYTHON", tmp_path / ".venv" / "bin" / "python")
+    assert setup.main() == 1
+    assert "apt-get install python3-venv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("there", "found"), [(["chromium"], "chromium"), (["google-chrome"], "google-chrome"), ([], None)]
+)
+def test_the_browser_is_found_by_the_names_that_it_goes_by(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: list[str], found: str | None
+):
+    for name in there:
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert setup.browser() == (found and str(tmp_path / found))

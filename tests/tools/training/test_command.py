@@ -1,0 +1,84 @@
+"""`counterfoil train`: what it writes and says, and that `evaluate` weighs with it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from cli.failures import UsageError
+from tests.documents.matching.papers import contract, invoice, order
+from tests.tools.evaluation.test_evaluate import write_set
+from tests.tools.training.sets import orders_and_invoices
+from tools.evaluation.command import evaluate
+from tools.training.command import NothingToLearnError, train
+from tools.training.file import InvalidWeightsError, read_weights
+
+app = typer.Typer()
+app.command()(train)
+app.command()(evaluate)
+
+
+@pytest.fixture
+def learned(tmp_path: Path) -> Path:
+    for name in "AB":
+        orders_and_invoices(tmp_path / name, 12, name)
+    out = tmp_path / "weights.json"
+    found = CliRunner().invoke(app, ["train", str(tmp_path / "A"), str(tmp_path / "B"), "--out", str(out), "--json"])
+    assert found.exit_code == 0, found.output
+    figures = json.loads(found.stdout)
+    assert figures["version"] == read_weights(out).version
+    assert (figures["tenants"], figures["decisions"]) == (2, 24)
+    assert 0 <= figures["calibration_error"] < 1
+    return out
+
+
+def test_evaluate_weighs_with_what_was_learned(learned: Path, tmp_path: Path) -> None:
+    arguments = ["evaluate", str(tmp_path / "A"), "--out", str(tmp_path / "out"), "--weights", str(learned), "--json"]
+    found = CliRunner().invoke(app, arguments)
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout)["edge_agreement"]["precision"] == 1.0
+
+
+def test_a_set_without_labels_teaches_nothing(tmp_path: Path) -> None:
+    folder = write_set(tmp_path / "bare", [order(), invoice()])
+    found = CliRunner().invoke(app, ["train", str(folder), "--out", str(tmp_path / "w.json")])
+    assert isinstance(found.exception, NothingToLearnError)
+    assert "edges.csv" in str(found.exception)
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> Path:
+    """A set of two documents of which no key leads to the other."""
+    other = {"name": "Vossberg Papier KG"}
+    papers = [contract("A", 0), order("B", 3, seller=other, buyer={"name": "Omega"}, lines=[])]
+    return write_set(tmp_path / "apart", papers, edges_csv="a,b\np0,p1\n")
+
+
+def test_documents_of_which_none_leads_to_another_teach_nothing(apart: Path, tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["train", str(apart), "--out", str(tmp_path / "w.json")])
+    assert isinstance(found.exception, NothingToLearnError)
+    assert "leads from one of their documents to another" in str(found.exception)
+
+
+def test_a_tenant_that_teaches_nothing_does_not_stop_the_others(apart: Path, tmp_path: Path) -> None:
+    """The one set is measured with weights that were learned from the other, which are what is thought without any."""
+    orders_and_invoices(tmp_path / "A", 12, "A")
+    arguments = ["train", str(apart), str(tmp_path / "A"), "--out", str(tmp_path / "w.json"), "--json"]
+    found = CliRunner().invoke(app, arguments)
+    assert found.exception is None
+    assert json.loads(found.stdout)["decisions"] == 12
+
+
+def test_it_is_known_beforehand_that_the_weights_cannot_be_written(tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["train", str(tmp_path), "--out", str(tmp_path / "no" / "w.json")])
+    assert isinstance(found.exception, UsageError)
+    assert "There is no folder" in str(found.exception)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 1, "by number": 3}'])
+def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "w.json").write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidWeightsError, match="counterfoil train"):
+        read_weights(tmp_path / "w.json")

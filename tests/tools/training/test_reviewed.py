@@ -1,0 +1,169 @@
+"""What people decided about pairs is learned from, once it is enough."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from cli.cloud.cloud import Cloud
+from cli.failures import UsageError
+from cli.postgres import Server
+from counterfoil.db import Connection, Database
+from counterfoil.documents.matching.weights import parse
+from tests.cli.test_tenants import CloudOf
+from tests.documents.matching.office import Office
+from tests.documents.matching.papers import confirmation, invoice, order
+from tests.tools.training.sets import orders_and_invoices
+from tools.training import learning
+from tools.training.command import train
+from tools.training.file import read_weights, shipped
+from tools.training.learning import LEAST, Question, asked, left_out
+from tools.training.reviewed import Reviewed, TooFewDecisionsError, read_decided
+
+app = typer.Typer()
+app.command()(train)
+
+
+@pytest.fixture
+def office(
+    postgres: Server, migrated_database: str, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> Office:
+    cloud = CloudOf(postgres, migrated_database, database)
+    monkeypatch.setattr(Cloud, "at", lambda _: cloud)
+    return Office(database, admin)
+
+
+def decide(office: Office, confirmed: int, rejected: int) -> None:
+    """Invoices that name nothing: some belong to their order, some do not."""
+    for number in range(confirmed + rejected):
+        made = office.file(order(f"PO-{number:04}", number))
+        billed = office.file(invoice(f"R-{number:04}", number + 9))
+        office.decide(billed, made, "confirmed" if number < confirmed else "rejected")
+
+
+def read(office: Office) -> Reviewed:
+    with office.database.tenant(office.tenant_id) as connection:
+        return read_decided(connection, office.tenant_id, "acme")
+
+
+def run(*arguments: object) -> dict[str, object]:
+    found = CliRunner().invoke(app, [*map(str, arguments), "--json"])
+    if found.exception is not None:
+        raise found.exception
+    figures: dict[str, object] = json.loads(found.stdout)
+    return figures
+
+
+def test_the_last_decision_about_a_pair_is_its_label(office: Office) -> None:
+    decide(office, 1, 1)
+    office.decide(0, 1, "rejected")
+    office.decide(2, 3, "confirmed")
+    office.file(confirmation("AB-1", 1))
+    office.decide(3, 4, "confirmed")  # an invoice and a confirmation: no kinds of which one belongs to the other
+    found = read(office)
+    labels = [(office.ids.index(one.child.id), office.ids.index(one.parent.id), one.true) for one in found.pairs()]
+    assert sorted(labels) == [(1, 0, False), (3, 2, True)]
+    assert [(len(group.candidates), len(group.true)) for group in found.groups()] == [(1, 0), (1, 1)]
+
+
+@pytest.mark.parametrize(("confirmed", "rejected"), [(0, 0), (20, 20), (LEAST, 9)])
+def test_too_few_decisions_teach_nothing(office: Office, tmp_path: Path, confirmed: int, rejected: int) -> None:
+    decide(office, confirmed, rejected)
+    with pytest.raises(TooFewDecisionsError, match=f"{confirmed} confirmed and {rejected} rejected"):
+        run("--from-reviews", "--out", tmp_path / "w.json")
+    assert not (tmp_path / "w.json").exists()
+
+
+def test_many_candidates_rejected_at_once_are_one_question(office: Office, tmp_path: Path) -> None:
+    decide(office, 12, 0)
+    billed = office.file(invoice("R-9999", 9))
+    for number in range(60):
+        office.decide(billed, office.file(order(f"PX-{number:04}", number)), "rejected")
+    with pytest.raises(TooFewDecisionsError, match="12 confirmed and 1 rejected of others"):
+        run("--from-reviews", "--out", tmp_path / "w.json")
+
+
+def test_a_calibration_that_few_decided_about_stays_as_it_is_beside_one_that_is_learned(
+    office: Office, tmp_path: Path
+) -> None:
+    decide(office, 10, 50)
+    made = office.file(order("PO-8000", 3))
+    office.decide(office.file(invoice("R-8000", 9, po_reference="PO-8000")), made, "rejected")
+    assert run("--from-reviews", "--out", tmp_path / "w.json")["calibrated"] == ["by content"]
+    written = json.loads((tmp_path / "w.json").read_text())
+    assert written["by number"]["calibration"] == shipped()["by number"]["calibration"]
+    assert written["by content"]["calibration"] != shipped()["by content"]["calibration"]
+
+
+def test_what_others_leave_of_an_order_is_weighed_as_it_was_when_matching_decided(office: Office) -> None:
+    made = office.file(order("PO-1", 1))
+    billed = office.file(invoice("R-1", 9))
+    office.decide(billed, made, "rejected")
+    (alone,) = asked(parse(shipped()), [read(office)])
+    office.match(office.file(invoice("R-2", 5, po_reference="PO-1")))  # it bills all of the order
+    (claimed,) = asked(parse(shipped()), [read(office)])
+    assert claimed.bits < alone.bits
+    office.decide(2, made, "rejected")  # and now it bills nothing of it
+    assert asked(parse(shipped()), [read(office)])[0].bits == alone.bits
+
+
+def test_decisions_are_scored_by_what_was_learned_from_others(office: Office, tmp_path: Path) -> None:
+    """People rejected what the shipped calibration takes for likely: learned from them, it errs less on the rest."""
+    decide(office, 10, 50)
+    figures = run("--from-reviews", "--out", tmp_path / "w.json")
+    assert figures["decisions"] == 60
+    before, after = float(str(figures["calibration_error_before"])), float(str(figures["calibration_error"]))
+    assert 0 < after < before
+    found = left_out(shipped(), [read(office)])
+    assert (found.calibration_error_before, found.calibration_error) == (before, after)
+    unchecked = run("--from-reviews", "--no-check", "--out", tmp_path / "w.json")
+    assert "calibration_error" not in unchecked
+
+
+def test_no_question_is_answered_with_what_was_learned_from_it(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    decide(office, 10, 50)
+    learned_from: list[frozenset[UUID]] = []
+    fitted = learning._fitted  # what every calibration is learned with
+
+    def noted(questions: Iterable[Question], expected: Mapping[bool, tuple[float, float]]) -> object:
+        several = list(questions)
+        learned_from.append(frozenset(one.child for one in several))
+        return fitted(several, expected)
+
+    monkeypatch.setattr(learning, "_fitted", noted)
+    left_out(shipped(), [read(office)])
+    children = frozenset().union(*learned_from)
+    assert len(children) == 60
+    assert all(sum(child not in some for some in learned_from) == 1 for child in children)
+
+
+def test_decisions_alone_change_the_calibration_and_no_weight(office: Office, tmp_path: Path) -> None:
+    decide(office, 10, 50)
+    figures = run("--from-reviews", "--out", tmp_path / "w.json")
+    found, known = read_weights(tmp_path / "w.json"), shipped()
+    assert (figures["decided_pairs"], figures["version"]) == (60, found.version)
+    assert found.version != known["version"]
+    written = json.loads((tmp_path / "w.json").read_text())
+    for name in ("by number", "by content"):
+        assert written[name]["general"] == known[name]["general"]
+        assert written[name]["particular"] == known[name]["particular"]
+    assert written["by number"]["calibration"] == known["by number"]["calibration"]  # none of these was named
+    assert written["by content"]["calibration"][0] < known["by content"]["calibration"][0]  # most were wrong
+
+
+def test_decisions_beside_a_labelled_set_are_labels_like_its_own(office: Office, tmp_path: Path) -> None:
+    decide(office, 10, 50)
+    orders_and_invoices(tmp_path / "A", 12, "A")
+    figures = run(tmp_path / "A", "--from-reviews", "--no-check", "--out", tmp_path / "both.json")
+    assert figures["tenants"] == 2
+    alone = run(tmp_path / "A", "--no-check", "--out", tmp_path / "alone.json")
+    assert figures["version"] != alone["version"]
+
+
+def test_without_anything_to_learn_from_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--from-reviews"):
+        run("--out", tmp_path / "w.json")

@@ -1,0 +1,1 @@
+"""Tools for developers: demo, simulation, sample documents, training, evaluation."""

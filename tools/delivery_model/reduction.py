@@ -1,0 +1,48 @@
+"""Which states of the model are one, since nothing that may follow can tell them apart."""
+
+from tools.delivery_model.states import DELETED, ENDED, SENDING, UNCLAIMED, Consumer, Message, Rules, State
+
+
+class Reduction:
+    """Makes one state of all that are alike.
+
+    The order of messages and consumers says nothing. A message of ended work, or an older one, changes nothing any
+    more: whoever receives it acknowledges it, wherever it is. Nor does a try that finds a newer token.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._oldest = rules.oldest
+        self._stale_is_idle = (
+            rules.compares_tokens
+            and rules.tokens_only_grow
+            and rules.reports_stale
+            and rules.giving_back_compares_tokens
+            and rules.acknowledges_only_the_settled
+            and rules.looks_up_commits
+        )
+
+    def __call__(self, state: State) -> State:
+        """The one state that stands for all those like `state`."""
+        ended = state.work.status in ENDED
+        kept = [
+            self._reduced(message, idle=ended or message.age >= self._oldest or message.place == DELETED)
+            for message in state.messages
+        ]
+        messages = tuple(sorted(one for one in kept if one is not None))
+        unsent = tuple(sorted(age for age in state.unsent if age < self._oldest))
+        return State(state.work, messages, unsent, *state[3:])
+
+    def _reduced(self, message: Message, *, idle: bool) -> Message | None:
+        if not idle and not message.consumers:
+            return message
+        consumers = [one for one in message.consumers if self._matters(one, idle=idle)]
+        if not idle:
+            return Message(message.place, message.age, message.receives, tuple(sorted(consumers)))
+        if not consumers:
+            return None
+        return Message(DELETED, message.age, 0, tuple(sorted(one._replace(newest=True) for one in consumers)))
+
+    def _matters(self, consumer: Consumer, *, idle: bool) -> bool:
+        if consumer.step in UNCLAIMED:
+            return not idle
+        return consumer.step == SENDING or consumer.holds or not self._stale_is_idle

@@ -1,0 +1,206 @@
+"""`counterfoil demo`: sample documents go through the deployed app; what comes of each is compared with its truth."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from secrets import token_hex
+from typing import Annotated, Any
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from cli.case import OUTCOMES, show_case
+from cli.cloud.cloud import Cloud
+from cli.cloud.place import ROOT, Place, place_of
+from cli.cloud.visit import visited
+from cli.clusters import Cluster, show_clusters_in_short
+from cli.failures import CloudError, ExitCode
+from cli.outcomes import Outcome, State
+from cli.tables import STYLES, label, summary
+from cli.terminal import DONE, FAILED, Counters, page, print_json, write_json
+from tools.demo import cases_run
+from tools.demo.cases_run import CasesRun, Found, open_codes, receiving
+from tools.demo.sample_run import Run
+from tools.demo.verdict import STATE_OF_TRUTH, Deviation, deviations
+from tools.sample_generator import Sample, generate
+from tools.sample_generator.cases import IN_ONE_FILE
+
+OUTPUT = ROOT / "build"
+
+
+def demo(
+    context: typer.Context,
+    *,
+    seed: Annotated[int, typer.Option(help="Which sample: every number makes another one, with its own truth.")] = 1,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cloud up, even if the demo has started it.")] = False,
+    timeout: Annotated[int, typer.Option(min=1, help="Seconds until every document must be done.")] = 300,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what build/demo.json says, and no tables.")] = False,
+) -> None:
+    """Process sample documents and show the results.
+
+    Brings the local cloud up if it is not, and takes it down again then. The documents of three tenants are made from
+    the seed, and uploaded to S3 or sent by mail; results are posted to a receiver. What comes of them is compared with
+    what the sample says must come of them, shown, and written to build/demo.json. Exits with 1 when anything deviates.
+    """
+    with visited(place_of(context.obj), OUTPUT / "demo-logs", keep=keep) as cloud, receiving() as receiver:
+        sample = generate(seed)
+        run = Run.prepared(cloud, sample, OUTPUT / "demo")
+        began = time.monotonic()
+        cases = CasesRun.begun(cloud, seed, f"cases-{token_hex(3)}", OUTPUT / "demo" / "cases", receiver)
+        try:
+            with Counters(["uploaded", "acquired", "ingested", "matched"], len(sample.files)) as shown:
+                found = run.watch(timeout, shown.show)
+            held = cases.watch(timeout)
+        finally:
+            cases.end()
+        seconds = time.monotonic() - began
+        grouped = run.clusters()
+    wrong = [*deviations(sample, found), *cases_run.deviations(cases.cases, held)]
+    report = _report(run, found, grouped, wrong, seconds) | {"cases": _cases_record(cases, held)}
+    write_json(OUTPUT / "demo.json", report)
+    if as_json:
+        print_json(report)
+    else:
+        _show_cases(cases, held)
+        _show(sample, found, grouped, wrong, seconds)
+        _show_next_steps(place_of(context.obj), cases.tenant.slug)
+    if wrong:
+        raise typer.Exit(ExitCode.UNWANTED)
+
+
+def _show_next_steps(place: Place, slug: str) -> None:
+    """Name commands to continue with, which depend on whether the cloud is still up."""
+    try:
+        Cloud.at(place)
+    except CloudError:
+        steps = {
+            "demo --keep": "run the demo again and leave the cloud up",
+            "up": "start an empty cloud for your own files",
+            "--help": "list all commands",
+        }
+    else:
+        steps = {
+            "console --open": "look at it in a browser",
+            f"clusters --tenant {slug}": "clusters with their price differences and short deliveries",
+            "review": "matches that need a person",
+            "dlq list": "files that failed",
+            "down": "stop the cloud and delete its data",
+        }
+    page().print(Text("\nNext steps (the command is .venv/bin/counterfoil):", "bold"))
+    table = Table.grid(padding=(0, 2))
+    for command, purpose in steps.items():
+        table.add_row(f"  counterfoil {command}", Text(purpose, "dim"))
+    page().print(table)
+
+
+def _report(
+    run: Run,
+    found: Mapping[tuple[str, str], Outcome],
+    grouped: Sequence[Cluster],
+    wrong: Sequence[Deviation],
+    seconds: float,
+) -> dict[str, Any]:
+    expected = {(file.tenant, file.name): STATE_OF_TRUTH[file.truth.state] for file in run.sample.files}
+    reason = {(file.tenant, file.name): file.truth.reason for file in run.sample.files}
+    return {
+        "seed": run.sample.seed,
+        "as_expected": not wrong,
+        "seconds": round(seconds, 3),
+        "tenants": {slug: tenant.slug for slug, tenant in run.tenants.items()},
+        "counts": dict(Counter(outcome.state for outcome in found.values())),
+        "documents": [
+            {**outcome.record, "expected": expected[place], "because": reason[place]}
+            for place, outcome in found.items()
+        ],
+        "clusters": [cluster.record for cluster in grouped],
+        "deviations": [deviation.record for deviation in wrong],
+    }
+
+
+def _cases_record(run: CasesRun, held: Found) -> dict[str, Any]:
+    return {
+        "tenant": run.tenant.slug,
+        "cases": [
+            {"case": case.title, "by_mail": case.by_mail, "cluster": cluster and cluster.record}
+            for case in run.cases.cases
+            for cluster in [held.cluster_of(case)]
+        ],
+        "documents_of_one_file": held.parts,
+        "results_received": len(held.told),
+        "states_received": held.states,
+    }
+
+
+def _show_cases(run: CasesRun, held: Found) -> None:
+    screen = page()
+    screen.rule("What the papers of a deal come to", align="left")
+    table = Table(Column("deal"), Column("found"), Column("outcome", no_wrap=True), box=None, pad_edge=False)
+    single = [case for case in run.cases.cases if case.title != IN_ONE_FILE]
+    for case in single:
+        cluster = held.cluster_of(case)
+        result = cluster.result if cluster is not None else None
+        found = sorted({code.replace("_", " ") for _, code in open_codes(cluster)}) if cluster is not None else []
+        outcome = result["outcome"] if result is not None else "not computed"
+        title = Text(case.title).append("  by mail" if case.by_mail else "", "dim")
+        table.add_row(title, Text(", ".join(found)), Text(outcome, OUTCOMES.get(outcome, "")))
+    screen.print(table)
+    example = next(
+        (cluster for case in single if case.by_mail and (cluster := held.cluster_of(case)) and open_codes(cluster)),
+        None,
+    )
+    if example is not None:
+        screen.print(Text("\nOne of them, as 'counterfoil clusters show' has it:\n", "bold"))
+        show_case(screen, example)
+    mails, many = len(run.cases.mails()), len(run.cases.bundle.documents)
+    screen.print(
+        f"\n{mails} deals came by mail, {held.parts} of {many} invoices out of one file. The receiver got the results "
+        f"of {len(held.told)} clusters, and the states of {held.states} documents so far."
+    )
+
+
+def _show(
+    sample: Sample,
+    found: Mapping[tuple[str, str], Outcome],
+    grouped: Sequence[Cluster],
+    wrong: Sequence[Deviation],
+    seconds: float,
+) -> None:
+    screen = page()
+    screen.rule("Clusters", align="left")
+    show_clusters_in_short(grouped)
+    screen.rule("Not matched, and why", align="left")
+    _show_notes(found, (State.KEPT, State.SEEN_AGAIN))
+    screen.rule("Failed, and why", align="left")
+    _show_notes(found, (State.FAILED,))
+    screen.rule("Documents by state", align="left")
+    _show_counts(found)
+    screen.print(f"{len(found)} documents in {seconds:.1f} s. All of it as JSON: {OUTPUT / 'demo.json'}")
+    if not wrong:
+        screen.print(DONE, f"Every document became what sample {sample.seed} says it must.")
+        return
+    screen.print(FAILED, f"{len(wrong)} things are not what sample {sample.seed} says:")
+    for one in wrong:
+        screen.print(Text(f"  {one.tenant}: {', '.join(one.files)}", "bold"))
+        screen.print(Text(f"    expected: {one.expected}"))
+        screen.print(Text(f"    found:    {one.found}", "red"))
+
+
+def _show_notes(found: Mapping[tuple[str, str], Outcome], states: Sequence[State]) -> None:
+    columns = (Column("tenant", no_wrap=True), Column("file", overflow="fold"), "state", "why")
+    table = Table(*columns, box=None, pad_edge=False)
+    for (tenant, file), outcome in found.items():
+        if outcome.state in states:
+            table.add_row(tenant, Text(file), Text(outcome.state, STYLES[outcome.state]), Text(outcome.note))
+    page().print(table)
+
+
+def _show_counts(found: Mapping[tuple[str, str], Outcome]) -> None:
+    final = [state for state in State if state.is_final]
+    table = Table("type", *(Column(Text(state, STYLES[state]), justify="right") for state in final), box=None)
+    counts = Counter((outcome.type, outcome.state) for outcome in found.values())
+    for type_ in sorted({type_ for type_, _ in counts}, key=lambda one: one or "~"):
+        cells = [counts[type_, state] for state in final]
+        table.add_row(label(type_) or "not a document", *(str(cell or "") for cell in cells))
+    page().print(table)
+    page().print(summary(list(found.values())))

@@ -1,0 +1,89 @@
+"""Compares what became of a sample's files with the sample's own truth. Pure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from cli.outcomes import Outcome, State
+from tools.sample_generator import Sample, SampleFile
+
+STATE_OF_TRUTH = {
+    "succeeded": State.SUCCEEDED,
+    "skipped": State.KEPT,
+    "failed": State.FAILED,
+    "seen-again": State.SEEN_AGAIN,
+}
+"""The states of documents by the words of the sample's truth."""
+
+Found = Mapping[tuple[str, str], Outcome]
+"""What became of each file, by the sample's tenant and the file's name."""
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """A file, or several, that did not become what the truth says."""
+
+    tenant: str
+    files: Sequence[str]
+    expected: str
+    found: str
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {"tenant": self.tenant, "files": list(self.files), "expected": self.expected, "found": self.found}
+
+
+def deviations(sample: Sample, found: Found) -> list[Deviation]:
+    """Everything in which `found` deviates from the truth: states, types, numbers, clusters; empty where nothing does.
+
+    Of two files with the same bytes in one tenant, either may become the document: they are looked at together.
+    """
+    same: dict[tuple[str, str], list[SampleFile]] = defaultdict(list)
+    for file in sample.files:
+        same[file.tenant, file.sha256].append(file)
+    told = [deviation for files in same.values() for deviation in _of_files(files, found)]
+    return [*told, *(one for tenant in sample.tenants for one in _of_clusters(sample, tenant, found))]
+
+
+def _of_files(files: Sequence[SampleFile], found: Found) -> Iterator[Deviation]:
+    tenant, names = files[0].tenant, [file.name for file in files]
+    expected = Counter(STATE_OF_TRUTH[file.truth.state] for file in files)
+    seen = [found[tenant, name] for name in names if (tenant, name) in found]
+    states = Counter(outcome.state for outcome in seen)
+    if states != expected:
+        notes = "; ".join(outcome.note for outcome in seen if outcome.note)
+        yield Deviation(tenant, names, _words(expected), _words(states) + (f" ({notes})" if notes else ""))
+    for outcome in seen:
+        truth = files[0].truth
+        if outcome.state is State.SUCCEEDED and (outcome.type, outcome.number) != (truth.type, truth.number):
+            read_as = f"{outcome.type} {outcome.number}"
+            yield Deviation(tenant, [outcome.file], f"{truth.type} {truth.number}", read_as)
+
+
+def _words(states: Counter[State]) -> str:
+    alone = states.total() == 1
+    return ", ".join(state if alone else f"{count} {state}" for state, count in states.items()) or "nothing"
+
+
+def _of_clusters(sample: Sample, tenant: str, found: Found) -> Iterator[Deviation]:
+    """Clusters are compared as sets of contents."""
+    names = {file.sha256: file.name for file in sample.files if file.tenant == tenant and file.truth.same_as is None}
+    truth: dict[str, set[str]] = defaultdict(set)
+    for file in sample.files:
+        if file.tenant == tenant and file.truth.cluster is not None:
+            truth[file.truth.cluster].add(file.sha256)
+    clusters: dict[UUID | None, set[str]] = defaultdict(set)
+    for (owner, _), outcome in found.items():
+        if owner == tenant and outcome.state is State.SUCCEEDED and outcome.content_hash is not None:
+            clusters[outcome.cluster_id].add(outcome.content_hash)
+    true = {frozenset(members) for members in truth.values()}
+    for members in sorted(true - {frozenset(one) for one in clusters.values()}, key=sorted):
+        meeting = [sorted(names[one] for one in cluster) for cluster in clusters.values() if cluster & members]
+        yield Deviation(tenant, sorted(names[one] for one in members), "one cluster of these", _sets(meeting))
+
+
+def _sets(clusters: Iterable[Sequence[str]]) -> str:
+    return " | ".join(", ".join(cluster) for cluster in clusters) or "none of them in a cluster"

@@ -1,0 +1,1 @@
+"""Matches labeled sets of documents and measures the agreement."""

@@ -1,0 +1,60 @@
+"""Variances of a labelled set: found with the product's own code, and held against the true ones."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from counterfoil.documents.structured import DocumentType
+from counterfoil.documents.variances import examine, read_document
+from tools.evaluation.agreement import Edge, bills
+from tools.evaluation.labeled_set import LabelledDocument
+
+Finding = tuple[str, str]
+"""A document, and the code of what is wrong with it."""
+
+_ALONE = {DocumentType.OTHER, DocumentType.CONTRACT}
+
+
+def find(
+    documents: Iterable[LabelledDocument],
+    ids: Mapping[str, UUID],
+    clusters: Mapping[str, str],
+    edges: Iterable[Edge],
+) -> dict[Finding, str]:
+    """The open variances of all clusters, each with its sentence. Those within the default tolerances are left out."""
+    read = {
+        document.id: read_document(ids[document.id], document.type, document.received_at, document.data)
+        for document in documents
+        if document.type != DocumentType.OTHER
+    }
+    names = {id_: name for name, id_ in ids.items()}
+    edges_of: dict[str, set[Edge]] = defaultdict(set)
+    for edge in edges:
+        for end in edge:
+            edges_of[clusters[end]].add(edge)
+    members: dict[str, set[str]] = defaultdict(set)
+    for name, cluster in clusters.items():
+        members[cluster].add(name)
+    found: dict[Finding, str] = {}
+    for cluster, inside in members.items():
+        if all(name not in read or read[name].type in _ALONE for name in inside):
+            continue
+        around = inside.union(*edges_of[cluster])
+        pairs = [(ids[a], ids[b]) for a, b in map(sorted, edges_of[cluster])]
+        result = examine([read[name] for name in around if name in read], pairs)
+        for variance in result.variances:
+            if not variance.is_tolerated:
+                found.setdefault((names[variance.document.id], variance.code.value), variance.sentence)
+    return found
+
+
+def counted(
+    findings: Iterable[Finding], documents: Iterable[LabelledDocument], edges: Iterable[Edge]
+) -> set[tuple[str, str, int]]:
+    """Findings to be compared, those about copies of one bill without regard to which of the copies they name.
+
+    Which of them is called the duplicate is a convention (`agreement.bills`).
+    """
+    bill = bills(documents, edges)
+    counts = Counter((bill.get(name, name), code) for name, code in findings)
+    return {(*finding, number) for finding, count in counts.items() for number in range(count)}

@@ -1,0 +1,249 @@
+"""Invented firms whose VAT ids, register numbers and IBANs carry valid check digits.
+
+Check digits come from python-stdnum where it can compute them, else from drawing until its validation accepts the
+number. Mail addresses end in `.example` (RFC 2606), and telephone numbers use ranges kept free for fiction where a
+country has one.
+"""
+
+# ruff: noqa: RUF001 - names and addresses in their own typography
+
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from stdnum import iban, luhn
+from stdnum.ch import uid
+from stdnum.gb import vat as gb_vat
+from stdnum.iso7064 import mod_11_10
+from stdnum.it import iva
+from stdnum.nl import bsn
+
+from tools.sample_generator.model import Firm
+from tools.sample_generator.trades import Trade
+
+EU_COUNTRIES = frozenset({"DE", "FR", "IT", "NL"})
+LANGUAGES = {"DE": "de", "FR": "fr", "IT": "it", "NL": "nl", "GB": "en", "CH": "de"}
+CURRENCIES = {"DE": "EUR", "FR": "EUR", "IT": "EUR", "NL": "EUR", "GB": "GBP", "CH": "CHF"}
+_COLOURS = ((23, 78, 121), (122, 31, 45), (28, 100, 72), (92, 61, 130), (165, 82, 20), (48, 63, 84), (0, 105, 120))
+
+
+@dataclass(frozen=True)
+class Country:
+    """Where invented firms of one country are at home. A place is (postal code, city)."""
+
+    stems: tuple[str, ...]
+    streets: tuple[str, ...]
+    places: tuple[tuple[str, str], ...]
+    buyer_name: str
+    register: str
+    phone: str
+    bank: str
+    house_number_first: bool = False
+
+
+_COUNTRIES = {
+    "DE": Country(
+        ("Wiesenbrück", "Nordhügel", "Kößling", "Ährental", "Süderholz", "Tannwörth"),
+        ("Gewerbestraße", "Am Güterbahnhof", "Lindenallee", "Hafenstraße"),
+        (("28195", "Bremen"), ("90402", "Nürnberg"), ("48143", "Münster"), ("04109", "Leipzig"), ("50667", "Köln")),
+        "{stem} Maschinenbau GmbH & Co. KG",
+        "HRB",
+        "+49 30 23125 {n:03d}",
+        "Bankhaus Eibenthal, {city}",
+    ),
+    "FR": Country(
+        ("Valdorée", "Clairépine", "Montfléau", "Brévençal", "Hautefougère", "Sèvremont"),
+        ("rue des Tanneurs", "avenue de la Gare", "boulevard de l’Étang", "chemin des Prés"),
+        (("69002", "Lyon"), ("67000", "Strasbourg"), ("42000", "Saint-Étienne"), ("38000", "Grenoble")),
+        "Ateliers {stem} SA",
+        "RCS",
+        "+33 1 99 00 {n:02d} 37",
+        "Banque Ventarelle, {city}",
+        house_number_first=True,
+    ),
+    "IT": Country(
+        ("Roccalba", "Vetralù", "Montefiorìn", "Pietrachiara", "Valsorda", "Cadelsasso"),
+        ("via dell’Artigianato", "viale Città di Ferro", "via San Rocco", "via del Mulino"),
+        (("41121", "Modena"), ("25121", "Brescia"), ("10121", "Torino"), ("36100", "Vicenza")),
+        "{stem} Impianti S.p.A.",
+        "REA",
+        "+39 02 5550 {n:04d}",
+        "Banca Ponterosso, {city}",
+    ),
+    "NL": Country(
+        ("Zeedrecht", "Kruiswaard", "Veenhoeve", "Lindestein", "Oostkapel & Zn.", "Reeënburg"),
+        ("Industrieweg", "Havenkade", "Kanaaldijk", "Stationsplein"),
+        (("3011 AB", "Rotterdam"), ("5611 CD", "Eindhoven"), ("9711 EF", "Groningen"), ("7511 GH", "Enschede")),
+        "{stem} Techniek B.V.",
+        "KvK",
+        "+31 10 555 {n:04d}",
+        "Merelbank, {city}",
+    ),
+    "GB": Country(
+        ("Withergate", "Colneworth", "Thornwick", "Ashmere", "Brackenhall", "Penhallow & Sons"),
+        ("Foundry Lane", "Station Approach", "Canal Street", "Mill Hill"),
+        (("M2 5DB", "Manchester"), ("LS1 4AP", "Leeds"), ("BS1 6QF", "Bristol"), ("S1 2HE", "Sheffield")),
+        "{stem} Engineering plc",
+        "Companies House",
+        "+44 161 496 0{n:03d}",
+        "Larkfield Bank, {city}",
+        house_number_first=True,
+    ),
+    "CH": Country(
+        ("Grünalp", "Seefluh", "Rütiberg", "Wyssbach"),
+        ("Bahnhofstrasse", "Fabrikweg", "Rorschacher Strasse"),
+        (("9000", "St. Gallen"), ("8400", "Winterthur"), ("8500", "Frauenfeld")),
+        "{stem} Apparatebau AG",
+        "Handelsregister",
+        "+41 71 555 {n:02d} 10",
+        "Sparkasse Falkenegg, {city}",
+    ),
+}
+
+
+class FirmRegistry:
+    """Founds firms of which no two share a name stem, an address or a number."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._stems = {code: rng.sample(country.stems, len(country.stems)) for code, country in _COUNTRIES.items()}
+        self._colours = rng.sample(_COLOURS, len(_COLOURS))
+        self._founded = 0
+
+    def supplier(self, trade: Trade) -> Firm:
+        """Found a supplier of this trade."""
+        stem = self._stems[trade.country].pop()
+        return self._found(trade.country, stem, f"{trade.prefix} {stem} {trade.suffix}".strip(), trade.claim)
+
+    def buyer(self, country: str) -> Firm:
+        """Found a manufacturer of this country: a tenant of the sample."""
+        stem = self._stems[country].pop()
+        return self._found(country, stem, _COUNTRIES[country].buyer_name.format(stem=stem), "")
+
+    def _found(self, code: str, stem: str, name: str, claim: str) -> Firm:
+        rng, country = self._rng, _COUNTRIES[code]
+        self._founded += 1
+        postal_code, city = rng.choice(country.places)
+        street, house = rng.choice(country.streets), str(rng.randint(1, 148))
+        vat_id, registration_id = _NUMBERS[code](rng)
+        mailbox = {"de": "rechnung", "fr": "facturation", "it": "fatture", "nl": "facturen", "en": "accounts"}
+        return Firm(
+            name=name,
+            short_name=stem,
+            street=f"{house} {street}" if country.house_number_first else f"{street} {house}",
+            postal_code=postal_code,
+            city=city,
+            country=code,
+            language=LANGUAGES[code],
+            vat_id=vat_id,
+            tax_number=f"{rng.randint(10, 99)}/{rng.randint(100, 999)}/{_digits(rng, 5)}" if code == "DE" else None,
+            registration_id=registration_id,
+            register=country.register,
+            email=f"{mailbox[LANGUAGES[code]]}@{slug(stem)}.example",
+            phone=country.phone.format(n=rng.randint(10, 99)),
+            bank=country.bank.format(city=city),
+            iban=_iban(code, rng),
+            colour=self._colours[self._founded % len(self._colours)],
+            claim=claim,
+        )
+
+
+def slug(text: str) -> str:
+    """Return the text in lower-case ASCII letters and hyphens, as host names and tenant slugs want it."""
+    digraphs: dict[str, str | int | None] = {"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"}
+    german = text.lower().translate(str.maketrans(digraphs))
+    plain = unicodedata.normalize("NFKD", german).encode("ascii", "ignore").decode("ascii")
+    words = "".join(letter if letter.isalnum() else " " for letter in plain)
+    return "-".join(words.split())
+
+
+def _digits(rng: Random, count: int) -> str:
+    return str(rng.randint(1, 9)) + "".join(str(rng.randint(0, 9)) for _ in range(count - 1))
+
+
+def _german(rng: Random) -> tuple[str, str]:
+    body = _digits(rng, 8)
+    return f"DE{body}{mod_11_10.calc_check_digit(body)}", f"HRB {_digits(rng, 5)}"
+
+
+def _french(rng: Random) -> tuple[str, str]:
+    body = _digits(rng, 8)
+    siren = body + luhn.calc_check_digit(body)
+    return f"FR{(12 + 3 * (int(siren) % 97)) % 97:02d}{siren}", siren
+
+
+def _italian(rng: Random) -> tuple[str, str]:
+    body = f"{_digits(rng, 7)}{rng.randint(1, 100):03d}"
+    number = iva.validate(body + luhn.calc_check_digit(body))
+    return f"IT{number}", f"MI-{_digits(rng, 7)}"
+
+
+def _dutch(rng: Random) -> tuple[str, str]:
+    while True:
+        number = _digits(rng, 9)
+        if bsn.checksum(number) == 0:
+            return f"NL{number}B{rng.randint(1, 3):02d}", _digits(rng, 8)
+
+
+def _british(rng: Random) -> tuple[str, str]:
+    while True:
+        number = _digits(rng, 9)
+        if gb_vat.checksum(number) == 0:
+            return f"GB{number}", f"0{_digits(rng, 7)}"
+
+
+def _swiss(rng: Random) -> tuple[str, str]:
+    while True:
+        body = _digits(rng, 8)
+        check = uid.calc_check_digit(body)
+        if len(check) == 1:
+            return f"CHE{body}{check}MWST", f"CHE-{body[:3]}.{body[3:6]}.{body[6:]}{check}"
+
+
+_NUMBERS: dict[str, Callable[[Random], tuple[str, str]]] = {
+    "DE": _german,
+    "FR": _french,
+    "IT": _italian,
+    "NL": _dutch,
+    "GB": _british,
+    "CH": _swiss,
+}
+
+
+def _iban(country: str, rng: Random) -> str:
+    account = _ACCOUNTS[country](rng)
+    return f"{country}{iban.calc_check_digits(f'{country}00{account}')}{account}"
+
+
+def _french_account(rng: Random) -> str:
+    """A RIB: bank, branch, account, and the key that makes the whole divisible by 97."""
+    bank, branch, account = _digits(rng, 5), _digits(rng, 5), _digits(rng, 11)
+    key = 97 - (89 * int(bank) + 15 * int(branch) + 3 * int(account)) % 97
+    return f"{bank}{branch}{account}{key:02d}"
+
+
+def _italian_account(rng: Random) -> str:
+    """A BBAN whose first letter, the CIN, checks the rest: odd places weigh by a table, even ones by their value."""
+    number = _digits(rng, 22)
+    odd = (1, 0, 5, 7, 9, 13, 15, 17, 19, 21)
+    total = sum(odd[int(digit)] if place % 2 == 0 else int(digit) for place, digit in enumerate(number))
+    return chr(ord("A") + total % 26) + number
+
+
+def _dutch_account(rng: Random) -> str:
+    """A bank code that no bank has, and ten digits that pass the eleven test."""
+    while True:
+        number = "0" + _digits(rng, 9)
+        if sum((10 - place) * int(digit) for place, digit in enumerate(number)) % 11 == 0:
+            return f"VBNK{number}"
+
+
+_ACCOUNTS: dict[str, Callable[[Random], str]] = {
+    "DE": lambda rng: _digits(rng, 18),
+    "FR": _french_account,
+    "IT": _italian_account,
+    "NL": _dutch_account,
+    "GB": lambda rng: f"VBNK{_digits(rng, 14)}",
+    "CH": lambda rng: _digits(rng, 17),
+}

@@ -1,0 +1,191 @@
+"""A sample of documents with its truth, as values, and how it is written to disk.
+
+The truth of a file says what must come of it when it is uploaded:
+
+| state | what must come of it |
+|---|---|
+| `succeeded` | read and matched, or found to stand alone |
+| `skipped` | kept without structured data: a kind that is not read, or a PDF without XML inside |
+| `failed` | a permanent failure with a dead letter |
+| `seen-again` | the content is in the tenant already: no second document |
+
+`cluster` labels the cluster of a `succeeded` document; one that stands alone has a label of its own. The other states
+take no part in matching and have none. `type` is what a reader can tell of the file, None where it cannot.
+A `seen-again` file has the bytes of `same_as`, listed earlier; uploaded at the same time, either of the two may become
+the document, so compare by `sha256` where that matters.
+
+A link joins two files directly, under the rules of structured data: `stated` tells whether one of them names the other
+by its number; where it is false the link follows from supplier, buyer, articles and quantities. A duplicate invoice is
+linked to its original only: that is the one received first (`received_at`), and the one that comes first in the list.
+"""
+
+import csv
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class FileTruth:
+    """What must come of one file, and why. `structured_data` is what extraction must find in a readable one."""
+
+    state: str
+    type: str | None
+    situation: str
+    reason: str
+    received_at: datetime
+    number: str | None = None
+    cluster: str | None = None
+    same_as: str | None = None
+    structured_data: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class SampleFile:
+    """One file to upload for a tenant."""
+
+    tenant: str
+    name: str
+    content: bytes
+    truth: FileTruth
+
+    @property
+    def sha256(self) -> str:
+        """The content hash, in hexadecimal."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    @property
+    def id(self) -> str:
+        """An opaque identifier of the file, unique in the sample."""
+        return "s" + hashlib.sha256(f"{self.tenant}/{self.name}".encode()).hexdigest()[:14]
+
+
+@dataclass(frozen=True)
+class TrueLink:
+    """A direct link between two files of one tenant, by their names."""
+
+    tenant: str
+    a: str
+    b: str
+    kind: str
+    stated: bool
+
+
+@dataclass(frozen=True)
+class Sample:
+    """All files of a sample in the order in which they are to be uploaded, and the links between them."""
+
+    seed: int
+    files: Sequence[SampleFile]
+    links: Sequence[TrueLink]
+
+    @property
+    def tenants(self) -> list[str]:
+        """The tenants' slugs, sorted."""
+        return sorted({file.tenant for file in self.files})
+
+    @property
+    def truth(self) -> dict[str, Any]:
+        """The whole truth as one JSON-able value.
+
+        `{"seed", "counts": {state: n}, "clusters": {tenant: [[name, ...], ...]}, "links": {tenant: [{"a", "b", "kind",
+        "stated"}, ...]}, "files": [{"tenant", "file", "sha256", "state", "type", "number", "cluster", "situation",
+        "reason", "received_at", "same_as", "structured_data"}, ...]}`; everything but `files` is sorted.
+        """
+        return {
+            "seed": self.seed,
+            "counts": dict(sorted(Counter(file.truth.state for file in self.files).items())),
+            "clusters": {tenant: self.clusters(tenant) for tenant in self.tenants},
+            "links": {
+                tenant: [
+                    {"a": link.a, "b": link.b, "kind": link.kind, "stated": link.stated}
+                    for link in self.links
+                    if link.tenant == tenant
+                ]
+                for tenant in self.tenants
+            },
+            "files": [_file_record(file) for file in self.files],
+        }
+
+    def clusters(self, tenant: str) -> list[list[str]]:
+        """Return the tenant's clusters as sorted lists of file names."""
+        members: dict[str, list[str]] = {}
+        for file in self.files:
+            if file.tenant == tenant and file.truth.cluster is not None:
+                members.setdefault(file.truth.cluster, []).append(file.name)
+        return sorted(sorted(names) for names in members.values())
+
+    def write(self, folder: Path) -> None:
+        """Write each file as `folder/TENANT/NAME`, and the truth as `folder/truth.json`."""
+        for file in self.files:
+            path = folder / file.tenant / file.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(file.content)
+        _write_text(folder / "truth.json", json.dumps(self.truth, ensure_ascii=False, indent=1) + "\n")
+
+    def write_labelled_set(self, folder: Path) -> None:
+        """Write the kept documents and their truth as a labelled set: documents.jsonl, edges.csv, clusters.csv, README.
+
+        Failed files and files seen again are no documents of the set; skipped ones are, with type `other` and clusters
+        of their own.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        kept = [file for file in self.files if file.truth.state in {"succeeded", "skipped"}]
+        kept.sort(key=lambda file: (file.truth.received_at, file.id))
+        ids = {(file.tenant, file.name): file.id for file in kept}
+        lines = [json.dumps(_document_record(file), ensure_ascii=False) for file in kept]
+        _write_text(folder / "documents.jsonl", "".join(f"{line}\n" for line in lines))
+        edges = [sorted((ids[link.tenant, link.a], ids[link.tenant, link.b])) for link in self.links]
+        _write_csv(folder / "edges.csv", ("a", "b"), sorted(edges))
+        clusters = [(file.id, file.truth.cluster or file.id) for file in kept]
+        _write_csv(folder / "clusters.csv", ("document", "cluster"), clusters)
+        readme = f"Generated from seed {self.seed}. Every company, number and amount is invented.\n"
+        _write_text(folder / "README.md", readme)
+
+
+def _file_record(file: SampleFile) -> dict[str, Any]:
+    truth = file.truth
+    return {
+        "tenant": file.tenant,
+        "file": file.name,
+        "sha256": file.sha256,
+        "state": truth.state,
+        "type": truth.type,
+        "number": truth.number,
+        "cluster": truth.cluster,
+        "situation": truth.situation,
+        "reason": truth.reason,
+        "received_at": _moment(truth.received_at),
+        "same_as": truth.same_as,
+        "structured_data": truth.structured_data,
+    }
+
+
+def _document_record(file: SampleFile) -> dict[str, Any]:
+    return {
+        "id": file.id,
+        "tenant": file.tenant,
+        "type": file.truth.type or "other",
+        "received_at": _moment(file.truth.received_at),
+        "structured_data": file.truth.structured_data or {},
+    }
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)

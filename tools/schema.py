@@ -1,0 +1,41 @@
+"""Writes migrations/schema.sql, the sum of all migrations: `python -m tools.schema`."""
+
+import re
+import subprocess
+from pathlib import Path
+
+from cli.postgres import installed_programs, temporary_server
+from functions.migrate.runner import apply
+
+MIGRATIONS = Path(__file__).parent.parent / "migrations"
+SCHEMA = MIGRATIONS / "schema.sql"
+HEADER = """\
+-- The sum of all migrations, as PostgreSQL 18 tells it; written by `python -m tools.schema`, not by hand.
+-- Everything here belongs to counterfoil_owner.
+
+"""
+_NOISE = re.compile(r"^(--.*|SET .*|SELECT pg_catalog\.set_config.*|\\(un)?restrict .*)$", re.MULTILINE)
+_BLANK_LINES = re.compile(r"\n{3,}")
+
+
+def schema(url: str) -> str:
+    """The schema of a database in the words of pg_dump, without yoyo's tables, comments and settings of the session."""
+    dumped = subprocess.run(
+        [installed_programs() / "pg_dump", "--schema-only", "--no-owner", "--exclude-table=_yoyo*", url],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    return _BLANK_LINES.sub("\n\n", _NOISE.sub("", dumped)).strip() + "\n"
+
+
+def sum_of_migrations() -> str:
+    """What schema.sql must hold: all migrations applied to an empty database of a server that is made for it."""
+    with temporary_server() as server:
+        url = server.create_database("schema")
+        apply(url, MIGRATIONS)
+        return HEADER + schema(url)
+
+
+if __name__ == "__main__":
+    SCHEMA.write_text(sum_of_migrations())

@@ -1,0 +1,232 @@
+"""Lambda and its event source mappings: processes that live on between invocations, or die in the middle of one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from tools.simulation.faults import Fault, Faults
+from tools.simulation.scheduler import Life, Process, Scheduler
+from tools.simulation.sqs import Message, Queue, Sqs, record
+
+CRASH_SECONDS = (600, 3 * 3600, 24 * 3600)
+"""How long a release may crash at start."""
+IN_FLIGHT = "its invocation has not ended"
+
+Handler = Callable[[dict[str, Any], LambdaContext], Any]
+
+
+class Context(LambdaContext):
+    """The context of one invocation: it ends at `deadline`."""
+
+    def __init__(self, scheduler: Scheduler, deadline: float) -> None:
+        self._scheduler = scheduler
+        self._deadline = deadline
+
+    def get_remaining_time_in_millis(self) -> int:  # type: ignore[override]  # Powertools declares a static method
+        """Milliseconds until the process is ended."""
+        return max(0, int((self._deadline - self._scheduler.now) * 1000))
+
+
+@dataclass(eq=False)
+class Environment:
+    """A process of a function, and its handler with all that outlives an invocation."""
+
+    process: Process
+    handle: Handler
+    busy: bool = False
+
+
+@dataclass(eq=False)
+class Function:
+    """A function: as many processes at once as are reserved for it."""
+
+    scheduler: Scheduler
+    faults: Faults
+    name: str
+    timeout: float
+    reserved: int
+    start: Callable[[Process], Handler]
+    """Makes the handler of a new process."""
+    environments: list[Environment] = field(default_factory=list)
+    started: int = 0
+    crashes_until: float = -inf
+    """Until then every process crashes at start."""
+
+    @property
+    def running(self) -> int:
+        """Invocations under way."""
+        return sum(one.busy for one in self.environments)
+
+    def invoke(self, event: dict[str, Any]) -> tuple[bool, Any]:
+        """Run one invocation to its end. Returns whether it answered, and what."""
+        scheduler = self.scheduler
+        environment = self._environment()
+        environment.busy = True
+        try:
+            if self.faults.strikes(Fault.SLOW_START):
+                scheduler.sleep(scheduler.random.choice((1, 9, 40, 200)))
+            return self._run(environment, event)
+        finally:
+            environment.busy = False
+            if environment.process.life is Life.DEAD:
+                self.environments.remove(environment)
+
+    def replace_idle(self) -> None:
+        """End every idle process, as a release does."""
+        for idle in [one for one in self.environments if not one.busy]:
+            self.environments.remove(idle)
+            self.scheduler.kill(idle.process, "a release replaces it")
+
+    def _environment(self) -> Environment:
+        for idle in [one for one in self.environments if not one.busy]:
+            if self.faults.strikes(Fault.RECYCLED):
+                self.environments.remove(idle)
+                self.scheduler.kill(idle.process, "its environment is recycled")
+            elif self.scheduler.random.random() < 0.9:
+                return idle
+        self.started += 1
+        process = Process(f"{self.name}{self.started}", Life.FROZEN)
+        environment = Environment(process, self.start(process))
+        self.environments.append(environment)
+        return environment
+
+    def _run(self, environment: Environment, event: dict[str, Any]) -> tuple[bool, Any]:
+        scheduler, process = self.scheduler, environment.process
+        deadline = scheduler.now + self.timeout
+        answers: list[tuple[bool, Any]] = []
+
+        def main() -> None:
+            try:
+                answers.append((True, environment.handle(event, Context(scheduler, deadline))))
+            except Exception as error:  # noqa: BLE001  # Lambda reports whatever a handler raises
+                scheduler.say(f"the invocation fails: {type(error).__name__}: {error}")
+                answers.append((False, None))
+            process.life = Life.FROZEN
+
+        process.life = Life.RUNNING
+        process.handles = tuple(one["receiptHandle"] for one in event.get("Records", []))
+        scheduler.spawn("main", main, process)
+        scheduler.wait(lambda: bool(answers) or process.life is Life.DEAD, self.timeout)
+        if not answers:
+            scheduler.kill(process, "its invocation has run out of time")
+        return answers[0] if answers else (False, None)
+
+
+class Mapping:
+    """An event source mapping: polls a queue and invokes a function, whatever its concurrency."""
+
+    def __init__(  # what a mapping connects, and its bounds
+        self, sqs: Sqs, faults: Faults, queue: Queue, function: Function, *, batch_size: int, maximum_concurrency: int
+    ) -> None:
+        self.scheduler = sqs.scheduler
+        self.queue = queue
+        self.function = function
+        self.in_flight = 0
+        self.after: Callable[[Queue, list[Message]], None] = lambda _queue, _messages: None
+        """Told of each batch's end."""
+        self._sqs = sqs
+        self._faults = faults
+        self.batch_size = batch_size
+        self.maximum_concurrency = maximum_concurrency
+
+    def can_poll(self) -> bool:
+        """Whether a poll would find something, and there is a poller for it."""
+        if self.in_flight >= self.maximum_concurrency:
+            return False
+        now = self.scheduler.now
+        return any(message.visible_at <= now for message in self.queue.messages)
+
+    def poll(self) -> None:
+        """Receive a batch, and hand it over beside everything else."""
+        random = self.scheduler.random
+        most = self.batch_size if random.random() < 0.5 else random.randint(1, self.batch_size)
+        messages = self._sqs.receive(self.queue, most)
+        if not messages:
+            return
+        self.in_flight += 1
+        received = [(message, message.receives[-1]) for message in messages]
+        names = ", ".join(f"{message.id} (receive {len(message.receives)})" for message in messages)
+        self.scheduler.say(f"{self.queue.name} gives {names}")
+        event = {"Records": [record(self.queue, message) for message in messages]}
+
+        def deliver() -> None:
+            try:
+                self._deliver(event, received)
+            finally:
+                self.in_flight -= 1
+
+        self.scheduler.spawn(f"mapping {self.queue.name}", deliver)
+
+    def _crashes(self) -> bool:
+        """Return whether the function crashes at start. The archiver never does."""
+        if self.queue.dead is not None and self._faults.strikes(Fault.CRASHES_AT_START):
+            self.function.crashes_until = self.scheduler.now + self.scheduler.random.choice(CRASH_SECONDS)
+        return self.scheduler.now < self.function.crashes_until
+
+    def _deliver(self, event: dict[str, Any], received: list[tuple[Message, Any]]) -> None:
+        messages = [message for message, _ in received]
+        free = self.function.running < self.function.reserved
+        in_vain = self._crashes() or self._faults.strikes(Fault.RECEIVED_IN_VAIN)
+        if in_vain or (free and self._faults.strikes(Fault.THROTTLED)):
+            for _, receive in received:
+                receive.excuse = "never reached the function"
+            return
+        if self.function.running >= self.function.reserved:
+            self.scheduler.say(f"{self.function.name} is throttled: the batch waits for its visibility to end")
+            return
+        began, struck = self.scheduler.now, self._faults.struck.total()
+        for _, receive in received:
+            receive.excuse = receive.excuse or IN_FLIGHT
+        answered, answer = self.function.invoke(event)
+        lasting = max(self._faults.lasting_until, self._faults.locked_until)
+        trouble = not answered or self._faults.struck.total() != struck or lasting > began
+        for _, receive in received:
+            if receive.excuse == IN_FLIGHT:
+                receive.excuse = "something went wrong" if trouble else None
+        self.scheduler.point("the function's answer")
+        kept = {item["itemIdentifier"] for item in (answer or {}).get("batchItemFailures", [])} if answered else None
+        lost = self._faults.strikes(Fault.NOT_DELETED)
+        for message, receive in received:
+            if kept is None or message.id in kept:
+                continue
+            if lost:
+                receive.excuse = "acknowledged and not deleted"
+            else:
+                self._sqs.delete(self.queue, message, receive.handle)
+        self.after(self.queue, messages)
+
+
+class Schedule:
+    """Invokes a function at whole minutes; those at which nothing could happen are left out."""
+
+    def __init__(self, scheduler: Scheduler, function: Function, due: Callable[[], float]) -> None:
+        """`due` tells when, at the earliest, an invocation would find something to do."""
+        self._scheduler = scheduler
+        self._function = function
+        self._due = due
+        self._next = inf
+        self._last = -60.0
+
+    def pass_time(self, nearest: float) -> float:
+        """Be asked for before the next due invocation, and now and then for one that is not."""
+        random = self._scheduler.random
+        following = 60.0 * (self._scheduler.now // 60 + 1)
+        due = max(self._due(), following)
+        if due != inf:
+            due = 60.0 * -(-due // 60)
+        if random.random() < 0.05 and following < nearest:
+            due = min(due, following)
+        self._next = due
+        return min(nearest, due)
+
+    def time_passed(self) -> None:
+        """Invoke, if it is time."""
+        if self._scheduler.now >= self._next and self._function.running < self._function.reserved:
+            self._next = inf
+            self._scheduler.spawn("schedule", self._invoke)
+
+    def _invoke(self) -> None:
+        self._function.invoke({})

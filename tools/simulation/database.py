@@ -1,0 +1,393 @@
+"""The product's own SQL on a real PostgreSQL, in a world that loses connections, and without waiting for locks.
+
+The product's `Database` runs as it is, commits of unknown outcome among them; only its pool is another one. A lock that
+another transaction holds is an error at once (the one thread would wait for itself), and whoever met it goes on when
+one of the transactions that were open has ended.
+
+A ledger in the same database, kept by triggers in the same transactions, tells what was committed and by whom.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.pq import ExecStatus
+
+from cli.postgres import Server
+from counterfoil.db import IDLE_SECONDS, Database, DatabaseClock, Opening
+from functions.migrate.runner import apply
+from tools.simulation.faults import Fault, Faults
+from tools.simulation.scheduler import Process, Scheduler
+
+MIGRATIONS = Path(__file__).parent.parent.parent / "migrations"
+DATABASE = "simulation"
+WORKER, KEEPER = "counterfoil_worker", "counterfoil_keeper"
+
+_OPEN = "BEGIN; SELECT set_config('{setting}', '{value}', true), set_config('simulation.actor', '{actor}', true)"
+"""What the product's first statement does, but for time-outs that would be those of a real clock; in one round trip."""
+
+# Ids that a database makes up must be the same each time a seed is run, so they are counted.
+_LEDGER = """
+CREATE SEQUENCE simulation_id;
+CREATE FUNCTION simulation_uuid() RETURNS uuid LANGUAGE sql SECURITY DEFINER SET search_path = public AS
+    $$ SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(nextval('simulation_id')), 12, '0'))::uuid $$;
+CREATE TABLE simulation_ledger (
+    number       bigserial PRIMARY KEY,
+    actor        text,
+    worker       text NOT NULL,
+    work_id      uuid NOT NULL,
+    old          jsonb,
+    new          jsonb NOT NULL
+);
+CREATE TABLE simulation_effect (number bigserial PRIMARY KEY, actor text, worker text, work_id uuid, revision int);
+CREATE FUNCTION simulation_note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
+DECLARE
+    was jsonb; became jsonb; prefix text := TG_ARGV[1];
+BEGIN
+    SELECT jsonb_object_agg(substr(key, length(prefix) + 1), value) INTO became FROM jsonb_each(to_jsonb(NEW))
+    WHERE substr(key, length(prefix) + 1) = ANY (string_to_array(TG_ARGV[2], ',')) AND starts_with(key, prefix);
+    IF TG_OP = 'UPDATE' THEN
+        SELECT jsonb_object_agg(substr(key, length(prefix) + 1), value) INTO was FROM jsonb_each(to_jsonb(OLD))
+        WHERE substr(key, length(prefix) + 1) = ANY (string_to_array(TG_ARGV[2], ',')) AND starts_with(key, prefix);
+    END IF;
+    IF was IS DISTINCT FROM became THEN
+        INSERT INTO simulation_ledger (actor, worker, work_id, old, new)
+        VALUES (current_setting('simulation.actor', true), TG_ARGV[0], NEW.id, was, became);
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE FUNCTION simulation_effect(worker text, work_id uuid, revision int) RETURNS void LANGUAGE sql
+    SECURITY DEFINER SET search_path = public AS $$
+    INSERT INTO simulation_effect (actor, worker, work_id, revision)
+    VALUES (current_setting('simulation.actor', true), $1, $2, $3) $$;
+CREATE TABLE simulation_match (actor text, a uuid, b uuid);
+CREATE FUNCTION simulation_match() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
+BEGIN
+    INSERT INTO simulation_match (actor, a, b)
+    VALUES (current_setting('simulation.actor', true), coalesce(NEW.a, OLD.a), coalesce(NEW.b, OLD.b));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER simulation_match AFTER INSERT OR UPDATE OR DELETE ON document_match
+    FOR EACH ROW EXECUTE FUNCTION simulation_match();
+CREATE TRIGGER simulation_note AFTER INSERT OR UPDATE ON acquisition_job
+    FOR EACH ROW EXECUTE FUNCTION simulation_note('acquisition', '', '{columns}');
+CREATE TRIGGER simulation_note AFTER INSERT OR UPDATE ON ingestion_job
+    FOR EACH ROW EXECUTE FUNCTION simulation_note('ingestion', '', '{columns}');
+CREATE TRIGGER simulation_note AFTER INSERT OR UPDATE ON document
+    FOR EACH ROW EXECUTE FUNCTION simulation_note('matching', 'matching_', '{columns}');
+CREATE TRIGGER simulation_note AFTER INSERT OR UPDATE ON task
+    FOR EACH ROW EXECUTE FUNCTION simulation_note('tasks', '', '{columns}');
+CREATE TRIGGER simulation_note AFTER INSERT OR UPDATE ON cluster_diagnostics
+    FOR EACH ROW EXECUTE FUNCTION simulation_note('diagnostics', '', '{columns}');
+"""
+_NOTED = "status,error,attempts,revision,claim_token,lease_expires_at,next_attempt_at,send_number,returns"
+_OWN_DEFAULTS = """
+SELECT format('ALTER TABLE %I ALTER COLUMN %I SET DEFAULT simulation_uuid()', table_name, column_name)
+FROM information_schema.columns WHERE table_schema = 'public' AND column_default LIKE 'uuidv7()%'
+"""
+_TABLES = """
+SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname NOT LIKE '%yoyo%'
+"""
+_SEQUENCES = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'S'"
+
+
+class Store:
+    """The database of all histories of one process, one after another, and its real connections."""
+
+    def __init__(self, server: Server) -> None:
+        """Make the database with all migrations and the ledger."""
+        self._server = server
+        url = server.create_database(DATABASE)
+        apply(url, MIGRATIONS)
+        self.admin = psycopg.connect(url, autocommit=True, prepare_threshold=0)
+        self.admin.execute("ALTER SYSTEM SET autovacuum = off")
+        self.admin.execute("SELECT pg_reload_conf()")
+        self.admin.execute("SET plan_cache_mode = force_generic_plan")
+        self.admin.execute(_LEDGER.replace("{columns}", _NOTED).encode(), prepare=False)
+        for (statement,) in self.admin.execute(_OWN_DEFAULTS).fetchall():
+            self.admin.execute(statement)
+        self._tables = [row[0] for row in self.admin.execute(_TABLES).fetchall() if "yoyo" not in row[0]]
+        sequences = [row[0] for row in self.admin.execute(_SEQUENCES).fetchall()]
+        deletes = "; ".join(f"DELETE FROM {table}" for table in self._tables)
+        restarts = ", ".join(f"setval('{sequence}', 1, false)" for sequence in sequences)
+        self._reset = (
+            f"SET session_replication_role = replica; {deletes}; RESET session_replication_role; SELECT {restarts}"
+        )
+        self._free: dict[tuple[str, str], list[psycopg.Connection[Any]]] = {}
+        self._histories = 0
+
+    def reset(self) -> None:
+        """Forget all rows and begin every sequence anew."""
+        if self._histories % 200 == 0:
+            truncate = f"TRUNCATE {', '.join(self._tables)}"  # which the trigger of the audit trail refuses
+            statements = f"SET session_replication_role = replica; {truncate}; RESET session_replication_role"
+            self.admin.execute(statements.encode(), prepare=False)
+        self._histories += 1
+        self.admin.execute(self._reset.encode(), prepare=False)
+
+    def take(self, user: str, setting: str) -> psycopg.Connection[Any]:
+        """A real connection; one for each role, or PostgreSQL would plan every statement anew."""
+        free = self._free.setdefault((user, setting), [])
+        if free:
+            return free.pop()
+        connection = psycopg.connect(
+            self._server.url(DATABASE, user),
+            prepare_threshold=0,
+            options="-c lock_timeout=1ms -c plan_cache_mode=force_generic_plan -c jit=off",
+            autocommit=True,
+        )
+        connection.prepared_max = None
+        return connection
+
+    def give(self, user: str, setting: str, connection: psycopg.Connection[Any]) -> None:
+        """Give a connection back, its transaction ended."""
+        self._free[user, setting].append(connection)
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connections in self._free.values():
+            for connection in connections:
+                connection.close()
+        self.admin.close()
+
+
+@dataclass
+class Transactions:
+    """What all simulated processes of one history share of the database: its state, and who is inside."""
+
+    scheduler: Scheduler
+    faults: Faults
+    store: Store
+    open: list["SimulatedConnection"] = field(default_factory=list)
+    begun: int = 0
+    at: dict[int, datetime] = field(default_factory=dict)
+    """When each transaction sent its last statement."""
+    committed_at: dict[int, float] = field(default_factory=dict)
+    handles: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """The messages that the process of each transaction had in hand."""
+    writes: int = 0
+    """Commits so far."""
+
+    def pass_time(self, nearest: float) -> float:
+        """A transaction whose owner is silent for too long is ended by the server."""
+        return min([nearest, *(one.last_heard + IDLE_SECONDS for one in self.open)]) if self.open else nearest
+
+    def time_passed(self) -> None:
+        """End the transactions of the silent."""
+        for one in list(self.open):
+            if one.last_heard + IDLE_SECONDS <= self.scheduler.now:
+                one.lose(f"idle for {IDLE_SECONDS} s")
+
+
+class SimulatedPool:
+    """What the product's `Database` takes connections from."""
+
+    timeout = inf
+
+    def __init__(self, world: Transactions, process: Process, user: str) -> None:
+        self._world = world
+        self._process = process
+        self._user = user
+
+    def getconn(self, _timeout: float) -> "SimulatedConnection":
+        """A connection, unless the database is unavailable."""
+        world = self._world
+        world.scheduler.point("begin")
+        if world.scheduler.now < world.faults.lasting_until and world.scheduler.random.random() < 0.5:
+            world.scheduler.say("no connection: a fail-over is under way")
+            raise psycopg.OperationalError("connection refused")
+        if world.faults.strikes(Fault.NO_CONNECTION):
+            raise psycopg.OperationalError("connection refused")
+        return SimulatedConnection(world, self._process, self._user)
+
+    def putconn(self, connection: "SimulatedConnection") -> None:
+        """Take a connection back."""
+        connection.release()
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
+class SimulatedConnection:
+    """One transaction on a real connection, as psycopg's Connection in what the product uses of it."""
+
+    def __init__(self, world: Transactions, process: Process, user: str) -> None:
+        self._world = world
+        self._process = process
+        self._user = user
+        self._role = ""
+        self._real: psycopg.Connection[Any] | None = None
+        self._lost = False
+        self._in_pipeline = False
+        self._patience = 0.0
+        """Seconds that it would wait for a lock."""
+        self._met: tuple[SimulatedConnection, ...] = ()
+        self.number = 0
+        self.last_heard = world.scheduler.now
+        process.on_death.append(self._die)
+
+    broken = property(lambda self: self._lost)
+    closed = property(lambda self: self._lost)
+
+    def execute(self, query: Any, params: Any = None) -> Any:
+        """One statement."""
+        if not self._in_pipeline:
+            self._world.scheduler.point("statement")
+            self._heard()
+            self._strike()
+        assert self._real is not None
+        self._world.at[self.number] = self._world.scheduler.clock()
+        with self._locks_met():
+            return self._real.execute(query, params)
+
+    @contextmanager
+    def pipeline(self) -> Iterator[None]:
+        """Statements sent in one go: nothing happens between them.
+
+        Before them a task may think for long, and others may write meanwhile what it has read.
+        """
+        scheduler = self._world.scheduler
+        scheduler.point("pipeline")
+        if scheduler.current is not None and scheduler.random.random() < 0.4:
+            scheduler.sleep(scheduler.random.choice((1, 3, IDLE_SECONDS - 1)))
+        self._heard()
+        assert self._real is not None
+        self._in_pipeline = True
+        try:
+            with self._locks_met(), self._real.pipeline():
+                yield
+        finally:
+            self._in_pipeline = False
+
+    @contextmanager
+    def _locks_met(self) -> Iterator[None]:
+        try:
+            yield
+        except pg.LockNotAvailable:
+            self._world.scheduler.say("a lock is held by another transaction")
+            self._met = tuple(one for one in self._world.open if one is not self)
+            raise
+
+    def begin(self, opening: Opening) -> None:
+        """Begin a transaction."""
+        world = self._world
+        setting, value = opening.setting, opening.value
+        self._patience = opening.lock_seconds
+        self._role = f"{setting}={value}" if setting == "role" else setting
+        self._real = world.store.take(self._user, self._role)
+        world.begun += 1
+        self.number = world.begun
+        world.handles[self.number] = self._process.handles
+        world.open.append(self)
+        self._heard()
+        task = world.scheduler.current
+        actor = f"{task.number if task else 0}:{self.number}"
+        _exchange(self._real, _OPEN.format(setting=setting, value=value, actor=actor))
+
+    def _heard(self) -> None:
+        self.last_heard = self._world.scheduler.now
+        if self._lost:
+            raise psycopg.OperationalError("the connection is lost")
+
+    def _strike(self) -> None:
+        world = self._world
+        if world.scheduler.now < world.faults.lasting_until:
+            raise pg.ReadOnlySqlTransaction("cannot execute in a read-only transaction")
+        if world.faults.strikes(Fault.DEADLOCK):
+            raise pg.DeadlockDetected("deadlock detected")
+        if world.faults.strikes(Fault.SERIALIZATION):
+            raise pg.SerializationFailure("could not serialize access")
+        if world.faults.strikes(Fault.CONNECTION_LOST):
+            self.lose("during a statement")
+            raise psycopg.OperationalError("the connection was lost")
+
+    def commit(self) -> None:
+        """Commit, or lose the connection before or after it."""
+        world = self._world
+        world.scheduler.point(f"commit #{self.number}")
+        self._heard()
+        assert self._real is not None
+        if world.faults.strikes(Fault.SERIALIZATION):
+            raise pg.SerializationFailure("could not serialize access at commit")
+        if world.faults.strikes(Fault.LOST_BEFORE_COMMIT):
+            self.lose("before its commit")
+            raise psycopg.OperationalError("the connection was lost")
+        _exchange(self._real, "COMMIT")
+        world.writes += 1
+        world.committed_at[self.number] = world.scheduler.now
+        world.scheduler.say(f"COMMITTED #{self.number}")
+        self._end()
+        if world.faults.strikes(Fault.LOST_AFTER_COMMIT):
+            self._lost = True
+            world.scheduler.say(f"the connection of #{self.number} is lost after its commit")
+            raise psycopg.OperationalError("the connection was lost")
+        world.scheduler.point(f"after commit #{self.number}")
+
+    def rollback(self) -> None:
+        """Roll back."""
+        if self._lost:
+            raise psycopg.OperationalError("the connection is lost")
+        if self._real is not None:
+            _exchange(self._real, "ROLLBACK")
+            self._end()
+        met, scheduler = [one for one in self._met if one in self._world.open], self._world.scheduler
+        if met and scheduler.random.random() < 0.8:
+            scheduler.wait(lambda: any(one not in self._world.open for one in met), self._patience)
+
+    def close(self) -> None:
+        """Close."""
+        self.lose("closed")
+
+    def lose(self, why: str) -> None:
+        """The connection is gone, and the server rolls its transaction back."""
+        if self._real is not None:
+            self._world.scheduler.say(f"the connection of #{self.number} is lost: {why}")
+            _exchange(self._real, "ROLLBACK")
+            self._end()
+        self._lost = True
+
+    def release(self) -> None:
+        """Back into the pool."""
+        if self._real is not None:
+            _exchange(self._real, "ROLLBACK")
+            self._end()
+        if self._die in self._process.on_death:
+            self._process.on_death.remove(self._die)
+
+    def _end(self) -> None:
+        if self._real is not None:
+            self._world.open.remove(self)
+            self._world.store.give(self._user, self._role, self._real)
+            self._real = None
+
+    def _die(self) -> None:
+        if self._real is not None:
+            _exchange(self._real, "ROLLBACK")
+            self._end()
+        self._lost = True
+
+
+def _exchange(connection: psycopg.Connection[Any], statements: str) -> None:
+    """One round trip, in the words of the simulation alone."""
+    result = connection.pgconn.exec_(statements.encode())
+    if result.status == ExecStatus.FATAL_ERROR:
+        raise pg.error_from_result(result)
+
+
+class SimulatedDatabase(Database):
+    """The product's Database on simulated connections."""
+
+    def __init__(self, world: Transactions, process: Process, user: str = WORKER) -> None:
+        self._pool: Any = SimulatedPool(world, process, user)
+        self._world = world
+        self.clock = DatabaseClock(lambda: world.scheduler.clock() + process.clock_ahead)
+
+    def _begin(self, connection: Any, opening: Opening) -> None:
+        connection.begin(opening)
+        self.clock.set(self._world.scheduler.clock(), self.clock.local())

@@ -1,0 +1,114 @@
+"""What goes wrong in a history, and how often: some kinds of faults, chosen by the seed, up to a bound."""
+
+from collections import Counter
+from enum import StrEnum
+from math import inf
+
+from tools.simulation.scheduler import Scheduler
+
+
+class Fault(StrEnum):
+    """A kind of fault, struck by chance wherever it can strike."""
+
+    KILL = "a process is killed"
+    STALL = "a thread stands still"
+    PAUSE = "a process stands still"
+    NO_THREAD = "no further thread can be started"
+    NO_CONNECTION = "no connection to the database"
+    CONNECTION_LOST = "the connection is lost during a statement"
+    LOST_BEFORE_COMMIT = "the connection is lost before a commit"
+    LOST_AFTER_COMMIT = "the connection is lost after a commit"
+    DEADLOCK = "deadlock"
+    SERIALIZATION = "serialization failure"
+    FAIL_OVER = "the database fails over"
+    CALL_REFUSED = "an SQS call fails before its effect"
+    ANSWER_LOST = "the answer of an SQS call is lost after its effect"
+    ENTRY_REFUSED = "an entry of an SQS batch call fails"
+    EARLY = "a delayed message shows before its time"
+    DELIVERED_TWICE = "a message in flight is delivered once more"
+    RESURRECTED = "a deleted message comes back"
+    RECEIVED_IN_VAIN = "a received batch never reaches a function"
+    THROTTLED = "the account has no concurrency left"
+    SLOW_START = "a process starts slowly"
+    RECYCLED = "an idle process is ended"
+    NOT_DELETED = "acknowledged messages are not deleted"
+    STORAGE = "S3 fails"
+    DEPTH_WRONG = "a queue seems empty"
+    MESSAGE_LOST = "a queue loses a message"
+    CRASHES_AT_START = "a release crashes at start"
+    TRANSACTION_LOST = "the database loses the transaction that sent a message"
+
+
+RATES = {
+    Fault.KILL: 0.02,
+    Fault.STALL: 0.02,
+    Fault.PAUSE: 0.02,
+    Fault.NO_THREAD: 0.05,
+    Fault.NO_CONNECTION: 0.05,
+    Fault.CONNECTION_LOST: 0.03,
+    Fault.LOST_BEFORE_COMMIT: 0.06,
+    Fault.LOST_AFTER_COMMIT: 0.06,
+    Fault.DEADLOCK: 0.03,
+    Fault.SERIALIZATION: 0.03,
+    Fault.FAIL_OVER: 0.004,
+    Fault.CALL_REFUSED: 0.06,
+    Fault.ANSWER_LOST: 0.06,
+    Fault.ENTRY_REFUSED: 0.08,
+    Fault.EARLY: 0.3,
+    Fault.DELIVERED_TWICE: 0.1,
+    Fault.RESURRECTED: 0.1,
+    Fault.RECEIVED_IN_VAIN: 0.1,
+    Fault.THROTTLED: 0.1,
+    Fault.SLOW_START: 0.3,
+    Fault.RECYCLED: 0.1,
+    Fault.NOT_DELETED: 0.08,
+    Fault.STORAGE: 0.1,
+    Fault.DEPTH_WRONG: 0.3,
+    Fault.MESSAGE_LOST: 0.05,
+    Fault.TRANSACTION_LOST: 0.05,
+    Fault.CRASHES_AT_START: 0.02,
+}
+"""Chance for each place where a fault can strike, in a history that has this kind of faults."""
+SHARE = 0.3
+"""Of all kinds, those that a history has."""
+MOST = 12
+"""Faults in one history."""
+
+
+class Faults:
+    """The faults of one history."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        random = scheduler.random
+        self._kinds = {fault for fault in Fault if random.random() < SHARE}
+        self._left = random.randint(0, MOST)
+        self._factor = random.choice((0.5, 1, 3))
+        self.struck: Counter[Fault] = Counter()
+        self.lasting_until = -inf
+        """A fail-over is under way until then."""
+        self.locked_until = -inf
+        """A process that stands still holds the locks of its transactions until then, at the longest."""
+
+    def ensure(self, fault: Fault, least: int) -> None:
+        """Have this kind, and `least` faults or more in all."""
+        self._kinds.add(fault)
+        self._left = max(self._left, least)
+
+    def end(self) -> None:
+        """From here on nothing goes wrong any more."""
+        self._left = 0
+        self.lasting_until = -inf
+
+    def strikes(self, fault: Fault) -> bool:
+        """Whether this fault strikes here and now."""
+        if (
+            self._left <= 0
+            or fault not in self._kinds
+            or self._scheduler.random.random() >= RATES[fault] * self._factor
+        ):
+            return False
+        self._left -= 1
+        self.struck[fault] += 1
+        self._scheduler.say(f"FAULT: {fault}")
+        return True

@@ -1,0 +1,184 @@
+"""Histories: what comes in, by a seed; run to rest, checked, and told so that a person can follow."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+
+from counterfoil.documents import uploads
+from tools.simulation import invariants, people, retries, scenario
+from tools.simulation.database import Store
+from tools.simulation.faults import Fault
+from tools.simulation.ledger import ledger
+from tools.simulation.scheduler import START, ViolationError
+from tools.simulation.world import World
+
+COPY = "copy of the invoice"
+READABLE = (
+    "order", "confirmation", "delivery", "invoice", COPY, "second invoice", "second order", "order again",
+    "unnumbered invoice", "lone invoice",
+)  # fmt: skip
+FAMILIES = (
+    ("order", "invoice", COPY),
+    ("order", "order again", "unnumbered invoice"),
+    ("order", "order again", "unnumbered invoice", "delivery"),
+    ("order", "confirmation", "delivery", "invoice"),
+)
+"""Documents whose decisions depend on one another."""
+TASKS = 0.3
+"""Share of the histories that tasks come in."""
+BAD_BODIES = ("", "not JSON", "[1]", '{"schema_version": 1}', '{"work_id": "00000000-0000-0000-0000-000000000000"}')
+
+
+@dataclass(frozen=True)
+class History:
+    """One history and what came of it."""
+
+    seed: int
+    violation: str | None
+    steps: int
+    virtual_seconds: float
+    faults: dict[Fault, int]
+    tries: int
+    seconds: float
+    story: list[str]
+    """What happened, line by line; empty unless it was asked for or an invariant is broken."""
+
+
+def run(
+    seed: int, store: Store, *, tell: bool = False, prepare: Callable[[World], None] = lambda _world: None
+) -> History:
+    """Run the history of a seed; `prepare` may change the world before it begins."""
+    began = time.perf_counter()
+    world = begun(seed, store, prepare)
+    violation = None
+    try:
+        world.run()
+        story = _story(world) if tell else []  # before the checks, which use the same database
+        invariants.check(world)
+    except ViolationError as error:
+        violation = str(error)
+        story = _story(world)
+    return History(
+        seed,
+        violation,
+        world.scheduler.steps,
+        world.scheduler.now,
+        dict(world.faults.struck),
+        len(world.tries),
+        time.perf_counter() - began,
+        story,
+    )
+
+
+def begun(seed: int, store: Store, prepare: Callable[[World], None] = lambda _world: None) -> World:
+    """The world of a seed with all that will come into it, watched, before anything happens."""
+    store.reset()
+    scenario.make_tenant(store)
+    world = World(seed, store)
+    prepare(world)
+    _fill(world)
+    invariants.Watch(world)
+    retries.Watch(world)
+    return world
+
+
+def _fill(world: World) -> None:
+    random = world.random
+    if random.random() < TASKS:
+        _hand_in(world)
+        if random.random() < 0.8:
+            _meanwhile(world)
+            return
+    names = list(random.choice(FAMILIES)) if random.random() < 0.5 else random.sample(READABLE, random.randint(1, 4))
+    if random.random() < 0.6:
+        for name in names:
+            document_id = scenario.make_document(world.store, random, name, 0)
+            world.names[document_id] = name
+    else:
+        _upload(world, names[: random.randint(1, 3)])
+    _meanwhile(world)
+
+
+def _hand_in(world: World) -> None:
+    """Tasks come in, and now and then one is cancelled."""
+    random = world.random
+    for number in range(random.randint(1, 4)):
+        max_retry = random.choice((0, 1, 2, 5))
+        task_id = scenario.make_task(world.store, random, max_retry, 0)
+        world.names[task_id] = f"task {number + 1}"
+        world.bounds[task_id] = max_retry + 1
+        if random.random() < 0.1:
+            _at(world, random.uniform(0, 60), partial(people.cancel, world, task_id))
+
+
+def _meanwhile(world: World) -> None:
+    """What people and others do."""
+    random = world.random
+    if random.random() < 0.2:
+        _at(world, random.uniform(0, 600), lambda: _bad(world))
+    if random.random() < 0.05:
+        queue = world.sqs.queues[random.choice(tuple(world.sqs.queues))]
+        _at(world, random.uniform(0, 600), partial(world.put_stray, queue))
+    for _ in range(random.choice((0, 0, 0, 1, 2))):
+        _at(world, random.choice((random.uniform(0, 60), random.uniform(0, 4000))), partial(people.redrive, world))
+
+
+def _upload(world: World, names: list[str]) -> None:
+    random = world.random
+    if random.random() < 0.2:
+        names.append(random.choice(("no document", "damaged", names[0])))
+    keys = [(f"uploads/{scenario.SLUG}/{number}/{name}.xml", name) for number, name in enumerate(names)]
+    if random.random() < 0.1:
+        keys[-1] = (f"uploads/nobody/{names[-1]}.xml", names[-1])
+    for key, name in keys:
+        world.storage.objects[key] = scenario.papers()[name]
+    sized = [(key, len(world.storage.objects[key])) for key, _ in keys]
+    events = [scenario.event(sized, "01")] if random.random() < 0.2 else [scenario.event([one], "01") for one in sized]
+    works = [message.work_id for body in events for message in uploads.read(body).messages]
+    world.names |= {work_id: f"upload of {name}" for work_id, (_, name) in zip(works, keys, strict=True)}
+    for body in events:
+        if world.loses_event():
+            continue
+        for _ in range(2 if random.random() < 0.1 else 1):
+            _at(world, random.choice((0, random.uniform(0, 400))), partial(_arrive, world, body))
+
+
+def _arrive(world: World, body: str) -> None:
+    world.sqs.put(world.sqs.queues["acquisition"], body)
+
+
+def _bad(world: World) -> None:
+    random = world.random
+    queue = world.sqs.queues[random.choice(tuple(world.sqs.queues))]
+    body = random.choice(BAD_BODIES)
+    world.bad.append((queue, world.sqs.put(queue, body)))
+
+
+def _at(world: World, seconds: float, act: Callable[[], None]) -> None:
+    def later() -> None:
+        world.scheduler.sleep(seconds)
+        act()
+
+    world.scheduler.spawn("outside", later)
+
+
+def _story(world: World) -> list[str]:
+    """The history for people: virtual time, who, what; commits with what they made of each work."""
+    made: dict[int, list[str]] = {}
+    for entry in ledger(world):
+        old = entry.old or {}
+        changes = ", ".join(
+            f"{name} {old.get(name)} -> {value}" for name, value in sorted(entry.new.items()) if old.get(name) != value
+        )
+        made.setdefault(entry.transaction, []).append(
+            f"    ledger {entry.number}: {entry.worker} of {world.name(entry.id)}: {changes}"
+        )
+    lines = []
+    for event in world.scheduler.events[: world.ended_at]:
+        at = (START + timedelta(seconds=event.at)).strftime("%d %H:%M:%S.%f")[:-4]
+        lines.append(f"{at}  {event.who:<28} {event.what}")
+        if event.what.startswith("COMMITTED #"):
+            lines += made.get(int(event.what.rpartition("#")[2]), [])
+    return lines

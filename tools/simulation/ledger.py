@@ -1,0 +1,87 @@
+"""What was committed in a history, line by line, and the works that its messages name."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from counterfoil.errors import CounterfoilError
+from counterfoil.messages import read_message
+from functions.dead_letters.archiver import READERS
+
+if TYPE_CHECKING:
+    from tools.simulation.world import World
+
+Named = tuple[str, UUID, int, int]
+"""Worker, work, revision, send number."""
+
+
+@cache
+def named(worker: str, body: str) -> tuple[Named, ...]:
+    """The works that a message names; none where it cannot be read."""
+    try:
+        intake = READERS.get(worker, read_message)(body)
+    except CounterfoilError:
+        return ()
+    return tuple((worker, one.work_id, one.revision, one.send_number) for one in intake.messages)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the ledger: what one transaction made of one work."""
+
+    number: int
+    task: int
+    transaction: int
+    worker: str
+    id: UUID
+    old: dict[str, Any] | None
+    new: dict[str, Any]
+
+    def became(self, status: str | None) -> bool:
+        """Whether this brought the work into a state."""
+        return self.new["status"] == status and (self.old is None or self.old["status"] != status)
+
+    @property
+    def claims(self) -> bool:
+        """Whether it is a claim."""
+        return self.old is not None and self.new["attempts"] > self.old["attempts"]
+
+    @property
+    def commits_effects(self) -> bool:
+        """Settlement of an attempt with its effects: it succeeded or was skipped."""
+        # A task is never skipped. Without a status it is cancelled.
+        return self.old is not None and (self.became("succeeded") or (self.became(None) and self.worker != "tasks"))
+
+    @property
+    def takes(self) -> bool:
+        """Whether whoever held the work before holds it no more."""
+        if self.old is None:
+            return True
+        return any(self.old[name] != self.new[name] for name in ("claim_token", "revision")) or self.claims
+
+
+def ledger(world: "World") -> list[Entry]:
+    """All that was committed, in order for each work."""
+    rows = world.store.admin.execute(
+        "SELECT number, actor, worker, work_id, old, new FROM simulation_ledger ORDER BY number"
+    ).fetchall()
+    entries = []
+    for number, actor, worker, work_id, old, new in rows:
+        task, _, transaction = (actor or "0:0").partition(":")
+        entries.append(Entry(number, int(task or 0), int(transaction or 0), worker, work_id, old, new))
+    return entries
+
+
+class MatchChange(NamedTuple):
+    """A match that was inserted, updated or deleted."""
+
+    transaction: int
+    a: UUID
+    b: UUID
+
+
+def match_changes(world: "World") -> list[MatchChange]:
+    """Return the committed changes of matches."""
+    rows = world.store.admin.execute("SELECT split_part(actor, ':', 2)::int, a, b FROM simulation_match").fetchall()
+    return [MatchChange(*row) for row in rows]

@@ -1,0 +1,336 @@
+"""What a history is about: documents that come in, what happens inside each try, and what people do meanwhile."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from decimal import Decimal
+from functools import cache
+from io import BytesIO
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from counterfoil.documents.extraction import Extraction, extract_xml
+from counterfoil.documents.sandbox.parsers import FileText
+from counterfoil.documents.structured import DocumentType
+from counterfoil.errors import (
+    BreakerOpenError,
+    ConflictError,
+    ContextWindowError,
+    DatabaseUnavailableError,
+    InvalidAnswerError,
+    InvalidDocumentError,
+    RejectedRequestError,
+    RejectedStatementError,
+    ServiceUnavailableError,
+)
+from counterfoil.messages import Message
+from tools.sample_generator.model import Document, Firm, Kind, Line, Tax
+from tools.sample_generator.ubl import write_ubl
+from tools.simulation.database import Store
+from tools.simulation.faults import Fault, Faults
+from tools.simulation.scheduler import START, Scheduler
+from tools.simulation.sqs import failed
+
+BUCKET = "uploads"
+VERSION = "v1"
+"""Version id of every object."""
+TENANT = UUID("00000000-0000-7000-9000-000000000001")
+SLUG = "acme"
+
+
+def _firm(name: str, vat_id: str, city: str) -> Firm:
+    address = {"street": "Am Markt 1", "postal_code": "89073", "city": city, "country": "DE", "language": "de"}
+    numbers = {"tax_number": None, "registration_id": "HRB 1", "register": "Ulm", "phone": "+49 731 1"}
+    bank = {"bank": "Bank", "iban": "DE89370400440532013000"}
+    rest: dict[str, Any] = {**address, **numbers, **bank, "email": "a@firm.example", "colour": (0, 0, 0)}
+    return Firm(name=name, short_name=name.split(maxsplit=1)[0], vat_id=vat_id, **rest)
+
+
+_SELLER = _firm("Tarnow Schrauben AG", "DE136695976", "Kassel")
+_BUYER = _firm("Brede Werke GmbH", "DE811907980", "Ulm")
+_START = date(2026, 2, 2)
+
+
+def _paper(kind: Kind, number: str, day: int, article: str, price: str, **references: str) -> Document:
+    priced = kind is not Kind.DELIVERY_NOTE
+    line = Line(
+        position="1",
+        article_number=article,
+        buyer_article_number=None,
+        description=f"Bolt {article}",
+        quantity=Decimal(10),
+        unit="C62",
+        unit_price=Decimal(price) if priced else None,
+        tax=Tax("S", Decimal(19)) if priced else None,
+    )
+    return Document(
+        kind=kind,
+        number=number,
+        issued=_START + timedelta(days=day),
+        written_by=_BUYER if kind is Kind.PURCHASE_ORDER else _SELLER,
+        seller=_SELLER.party("vat_id"),
+        buyer=_BUYER.party("vat_id"),
+        lines=(line,),
+        currency="EUR" if priced else None,
+        references=references,
+        note=references.get("note"),
+    )
+
+
+@cache
+def papers() -> dict[str, bytes]:
+    """A small trade: two orders, what followed them, a copy of an invoice, and files that are no documents."""
+    order, confirmed, delivered, billed = (
+        Kind.PURCHASE_ORDER, Kind.ORDER_CONFIRMATION, Kind.DELIVERY_NOTE, Kind.INVOICE,
+    )  # fmt: skip
+    written = {
+        "order": _paper(order, "4711", 0, "A-100", "4.20"),
+        "confirmation": _paper(confirmed, "AB-9", 1, "A-100", "4.20", po_reference="4711"),
+        "delivery": _paper(delivered, "LS-55", 5, "A-100", "4.20", po_reference="4711"),
+        "invoice": _paper(billed, "R-81", 9, "A-100", "4.20", po_reference="4711"),
+        "second invoice": _paper(billed, "R-82", 12, "B-200", "9.90", po_reference="4712"),
+        "second order": _paper(order, "4712", 2, "B-200", "9.90"),
+        "order again": _paper(order, "4799", 1, "A-100", "4.20"),
+        "unnumbered invoice": _paper(billed, "R-83", 9, "A-100", "4.20"),
+        "lone invoice": _paper(billed, "R-99", 20, "Z-1", "1.10"),
+    }
+    files = {name: write_ubl(paper) for name, paper in written.items()}
+    files["copy of the invoice"] = files["invoice"].replace(b"\n", b"\n ", 1)
+    files["no document"] = b"plain text that is no document"
+    files["damaged"] = files["order"][:300]
+    return files
+
+
+@cache
+def read(content: bytes) -> Extraction | Exception:
+    """What extraction finds: the same for the same bytes, so it is asked once."""
+    try:
+        return extract_xml(content)
+    except Exception as error:  # noqa: BLE001  # raised again for each try
+        return error
+
+
+def extracted(content: bytes) -> Extraction:
+    """As `extract_xml`, kept. Raises as it."""
+    found = read(content)
+    if isinstance(found, Exception):
+        raise found.with_traceback(None)
+    return found
+
+
+def file_text(content: bytes, _check: object = None) -> FileText:
+    """Do the same as `parsers.read`, in this process. Raises as `extract_xml`."""
+    return FileText(extracted(content))
+
+
+TRANSIENT: tuple[Callable[[], BaseException], ...] = (
+    lambda: ServiceUnavailableError("the model answered 429", retry_after=7),
+    lambda: ServiceUnavailableError("the model answered 503"),
+    lambda: ServiceUnavailableError("a call timed out"),
+    lambda: InvalidAnswerError("the answer is not valid JSON"),
+    lambda: DatabaseUnavailableError("PostgreSQL is not available"),
+    lambda: ConflictError("PostgreSQL ended the transaction"),
+    lambda: ValueError("an error that nobody mapped"),
+    MemoryError,
+    lambda: SystemExit(1),
+)
+PERMANENT: tuple[Callable[[], BaseException], ...] = (
+    lambda: ContextWindowError("the prompt is too long"),
+    lambda: RejectedRequestError("the model answered 401"),
+    lambda: RejectedRequestError("the model answered 422"),
+    lambda: InvalidDocumentError("the document contradicts itself"),
+    lambda: RejectedStatementError("PostgreSQL refused a statement"),
+)
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """What one try does beside its work."""
+
+    seconds: float = 0
+    deaf: bool = False
+    """Whether it goes on when it is asked to stop."""
+    late: bool = False
+    """Whether it takes its time between its work and its effects, instead of before its work."""
+    error: Callable[[], BaseException] | None = None
+    after_work: bool = False
+    """Whether the error comes when the work is done, before its effects."""
+    deferred_for: float | None = None
+
+
+def _behaviour(random: Random, trouble: float) -> Behaviour:
+    seconds = random.choice((0, 0, 0, 0.5, 20, 45, 100, 160)) if random.random() < 0.2 + trouble else 0
+    deaf, late, after = random.random() < 0.3, random.random() < 0.5, random.random() < 0.5
+    if random.random() >= trouble:
+        return Behaviour(seconds, deaf, late)
+    kind = random.random()
+    if kind < 0.6:
+        return Behaviour(seconds, deaf, late, random.choice(TRANSIENT), after)
+    if kind < 0.75:
+        return Behaviour(seconds, deaf, late, random.choice(PERMANENT), after)
+    return Behaviour(seconds, deaf, deferred_for=random.choice((1, 30, 300, 1200)))
+
+
+@dataclass
+class Script:
+    """What the tries of all works do, one after another; from some try on everything goes well."""
+
+    random: Random
+    scheduler: Scheduler
+    trouble: float
+    most: int = 4
+    tries: Counter[tuple[str, UUID]] = field(default_factory=Counter)
+
+    def next(self, worker: str, work_id: UUID) -> Behaviour:
+        """What this try does."""
+        self.tries[worker, work_id] += 1
+        if self.tries[worker, work_id] > self.most:
+            return Behaviour()
+        return _behaviour(self.random, self.trouble)
+
+    def deferral(self, seconds: float) -> BreakerOpenError:
+        """The breaker of a service that the work needs is open."""
+        return BreakerOpenError("the breaker is open", until=self.scheduler.clock() + timedelta(seconds=seconds))
+
+
+class Storage:
+    """S3, as far as the product reads it."""
+
+    def __init__(self, scheduler: Scheduler, faults: Faults) -> None:
+        self._scheduler = scheduler
+        self._faults = faults
+        self.objects: dict[str, bytes] = {}
+
+    def get_object(self, *, Bucket: str, Key: str, **_version: str) -> dict[str, Any]:  # noqa: ARG002, N803
+        """GetObject."""
+        self._scheduler.point(f"GetObject {Key}")
+        if self._faults.strikes(Fault.STORAGE):
+            raise failed("GetObject", "SlowDown")
+        content = self.objects[Key]
+        return {"ContentLength": len(content), "Body": _Body(content)}
+
+    def list_object_versions(
+        self,
+        *,
+        Bucket: str,  # noqa: ARG002, N803
+        Prefix: str,  # noqa: N803
+        MaxKeys: int,  # noqa: N803
+        KeyMarker: str = "",  # noqa: N803
+        VersionIdMarker: str = "",  # noqa: ARG002, N803
+    ) -> dict[str, Any]:
+        """ListObjectVersions. Each object has one version."""
+        self._scheduler.point(f"ListObjectVersions {Prefix} after {KeyMarker or 'nothing'}")
+        if self._faults.strikes(Fault.STORAGE):
+            raise failed("ListObjectVersions", "SlowDown")
+        keys = sorted(key for key in self.objects if key.startswith(Prefix) and key > KeyMarker)
+        page = keys[:MaxKeys]
+        stored = {"VersionId": VERSION, "LastModified": START, "IsLatest": True}
+        versions = [{"Key": key, "Size": len(self.objects[key]), **stored} for key in page]
+        more = {"NextKeyMarker": page[-1], "NextVersionIdMarker": VERSION} if keys[MaxKeys:] else {}
+        return {"Versions": versions, "IsTruncated": bool(more), **more}
+
+
+class _Body(BytesIO):
+    def iter_chunks(self, size: int) -> Any:
+        while chunk := self.read(size):
+            yield chunk
+
+
+def event(keys: list[tuple[str, int]], sequencer: str) -> str:
+    """The body of an S3 event that names these objects, by key and size."""
+    records = [
+        {
+            "eventName": "ObjectCreated:Put",
+            "s3": {
+                "bucket": {"name": BUCKET},
+                "object": {"key": key, "size": size, "versionId": VERSION, "sequencer": sequencer},
+            },
+        }
+        for key, size in keys
+    ]
+    return json.dumps({"Records": records})
+
+
+def make_tenant(store: Store) -> None:
+    """The tenant that everything belongs to."""
+    store.admin.execute(
+        """
+        WITH made AS (INSERT INTO organization (name) VALUES (%(slug)s) RETURNING id)
+        INSERT INTO tenant (id, organization_id, slug, name) SELECT %(id)s, id, %(slug)s, %(slug)s FROM made
+        """,
+        {"id": TENANT, "slug": SLUG},
+    )
+
+
+_DOCUMENT = """
+WITH job AS (
+    INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at, status)
+    VALUES (simulation_uuid(), %(tenant)s, %(bucket)s, %(key)s, '00', 1, %(at)s, 'succeeded') RETURNING id
+), origin AS (
+    INSERT INTO source (tenant_id, job_id, kind, bucket, key, received_at)
+    SELECT %(tenant)s, id, 'upload', %(bucket)s, %(key)s, %(at)s FROM job RETURNING id
+), document AS (
+    INSERT INTO document (id, tenant_id, source_id, bucket, key, file_name, size, content_hash, received_at,
+                          last_seen_at, type, structured_data, matching_status, matching_revision)
+    SELECT %(id)s, %(tenant)s, id, %(bucket)s, %(key)s, %(key)s, 1, %(hash)s, %(at)s, %(at)s, %(type)s, %(data)s,
+           'pending', 1
+    FROM origin
+)
+INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+VALUES (%(tenant)s, 'matching', %(id)s, 1, 0, %(at)s, %(at)s)
+"""
+
+
+def make_task(store: Store, random: Random, max_retry: int, at: float) -> UUID:
+    """A task that was handed in; its message is owed."""
+    task_id = UUID(int=random.getrandbits(128), version=4)
+    store.admin.execute(
+        _TASK,
+        {"id": task_id, "tenant": TENANT, "max_retry": max_retry, "at": START + timedelta(seconds=at)},
+    )
+    return task_id
+
+
+_TASK = """
+WITH task AS (
+    INSERT INTO task (id, tenant_id, task_type, payload, payload_hash, max_retry, idempotency_key, created_at, revision)
+    VALUES (%(id)s, %(tenant)s, 'echo', '{"say": "hello"}', sha256(''), %(max_retry)s, %(id)s::text, %(at)s, 1)
+)
+INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+VALUES (%(tenant)s, 'tasks', %(id)s, 1, 0, %(at)s, %(at)s)
+"""
+
+
+def task_body(message: Message) -> str:
+    """A message of a task, as the outbox writes it."""
+    metadata = {"created_at": START.isoformat(), "retry_count": 0, "max_retry": 5}
+    about = {"schema_version": 1, "task_type": "echo", "payload": {}, "metadata": metadata}
+    named = {"job_id": str(message.work_id), "revision": message.revision, "send_number": message.send_number}
+    return json.dumps(about | named)
+
+
+def make_document(store: Store, random: Random, name: str, at: float) -> UUID:
+    """A document that is ingested and waits to be matched; its message is owed."""
+    found = extracted(papers()[name])
+    document_id = UUID(int=random.getrandbits(128), version=4)
+    kind: DocumentType | str | None = found.type
+    store.admin.execute(
+        _DOCUMENT,
+        {
+            "id": document_id,
+            "tenant": TENANT,
+            "bucket": BUCKET,
+            "key": f"uploads/{SLUG}/{name}.xml",
+            "hash": hashlib.sha256(papers()[name]).digest(),
+            "at": START + timedelta(seconds=at),
+            "type": kind,
+            "data": Jsonb(found.structured_data),
+        },
+    )
+    return document_id
