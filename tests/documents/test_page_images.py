@@ -106,20 +106,18 @@ def test_a_damaged_or_encrypted_pdf_is_refused() -> None:
 
 
 def drawing_forever() -> bytes:
-    """A page whose forms draw one another: 10 to the power of 9 times."""
-    objects = [
+    """A page whose color is computed at each pixel in 100,000 steps: hours of CPU time, and little memory."""
+    steps = b"{ add %s}" % (b"0 add " * 100_000)
+    objects = (
         b"<< /Type /Catalog /Pages 2 0 R >>",
         b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
         b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 4 0 R"
-        b" /Resources << /XObject << /F 5 0 R >> >> >>",
-        b"<< /Length 5 >>\nstream\n/F Do\nendstream",
-    ]
-    for number in range(9):
-        body = b"/F Do " * 10 if number < 8 else b"0 0 500 500 re f " * 10
-        objects.append(
-            b"<< /Type /XObject /Subtype /Form /BBox [0 0 600 800] /Resources << /XObject << /F %d 0 R >> >>"
-            b" /Length %d >>\nstream\n%s\nendstream" % (number + 6, len(body), body)
-        )
+        b" /Resources << /Shading << /S 5 0 R >> >> >>",
+        b"<< /Length 5 >>\nstream\n/S sh\nendstream",
+        b"<< /ShadingType 1 /ColorSpace /DeviceGray /Domain [0 600 0 800] /Function 6 0 R >>",
+        b"<< /FunctionType 4 /Domain [0 600 0 800] /Range [0 1] /Length %d >>\nstream\n%s\nendstream"
+        % (len(steps), steps),
+    )
     file = b"%PDF-1.7\n"
     for number, one in enumerate(objects, 1):
         file += b"%d 0 obj\n%s\nendobj\n" % (number, one)
