@@ -12,7 +12,7 @@ from cli.failures import CommandError, UsageError
 from cli.terminal import page, print_json
 from counterfoil import aws
 from counterfoil.errors import ServiceUnavailableError
-from counterfoil.offers.due import current
+from counterfoil.offers.schedule import current
 
 SUMMARY = "Queue the daily offers of a date in a time zone, where they are not."
 FUNCTION = "counterfoil-offers_scheduler"

@@ -13,7 +13,7 @@ from cli.terminal import page
 from cli.tolerance_table import lock, put
 from counterfoil.documents import acceptance, diagnostics
 from counterfoil.documents.variances import Key, Tolerances
-from counterfoil.documents.variances.proposals import Found, Label, Proposal, Withheld, propose, told
+from counterfoil.documents.variances.decisions import Found, Label, Proposal, Withheld, propose, told
 
 _ABOUT = {
     Key.PRICE: "prices",

@@ -13,8 +13,8 @@ from uuid import UUID
 from pydantic import BaseModel, Field, JsonValue
 
 from counterfoil.db import Connection, Database
-from counterfoil.offers import browsing
-from counterfoil.offers.browsing import MOST_SHARDS, Place, Pool, PoolState, Wanted
+from counterfoil.offers import pool_list
+from counterfoil.offers.pool_list import MOST_SHARDS, Place, Pool, PoolState, Wanted
 from counterfoil.offers.profiles import JobState
 from functions.admin_api import request
 from functions.admin_api.caller import Caller
@@ -151,7 +151,7 @@ def page(wanted: Filter, caller: Caller, database: Database, now: datetime) -> O
     tenant_id, slug = viewed(database, wanted.tenant, caller)
     asked = Wanted(wanted.since, wanted.until, wanted.timezone, wanted.state, after)
     with database.tenant(tenant_id) as connection:
-        found = browsing.page(connection, tenant_id, asked, now, wanted.limit + 1)
+        found = pool_list.page(connection, tenant_id, asked, now, wanted.limit + 1)
     shown, following = request.cut(found, wanted.limit, lambda pool: (pool.offered_at, pool.id))
     return OfferPoolPage(pools=[OfferPool(**_facts(pool, slug)) for pool in shown], next=following)
 
@@ -164,7 +164,7 @@ def show(pool_id: str, caller: Caller, database: Database, now: datetime) -> Off
         DatabaseUnavailableError: this cannot be known just now.
     """
     with _pool(pool_id, caller, database, now) as (connection, _, pool, slug):
-        parts = browsing.shards(connection, pool.id)
+        parts = pool_list.shards(connection, pool.id)
     return OfferPoolDetail(
         **_facts(pool, slug),
         algorithm_version=pool.algorithm_version,
@@ -179,7 +179,7 @@ def failed(
     """A page of the users whose offers failed. Raises as `show`; RejectedRequestError where the cursor is none."""
     _, after = (None, None) if cursor is None else request.after(cursor)
     with _pool(pool_id, caller, database, now) as (connection, tenant_id, pool, _):
-        found = browsing.failed(connection, tenant_id, pool, after, limit + 1)
+        found = pool_list.failed(connection, tenant_id, pool, after, limit + 1)
     shown, following = request.cut(found, limit, lambda one: (pool.offered_at, one.user_id))
     return FailedUsers(users=[FailedUser(**vars(one)) for one in shown], next=following)
 
@@ -187,7 +187,7 @@ def failed(
 def job(pool_id: str, user_id: str, caller: Caller, database: Database, now: datetime) -> OfferJob:
     """How a user's offers came about. Raises as `show`."""
     with _pool(pool_id, caller, database, now) as (connection, tenant_id, pool, slug):
-        found = browsing.job(connection, tenant_id, pool, id_of(user_id, NO_USER))
+        found = pool_list.job(connection, tenant_id, pool, id_of(user_id, NO_USER))
     if found is None:
         raise NotFoundError(NO_USER)
     facts = {name: value for name, value in vars(found).items() if name not in {"offers", "withdrawn", "letter"}}
@@ -206,9 +206,9 @@ def job(pool_id: str, user_id: str, caller: Caller, database: Database, now: dat
 def _pool(
     pool_id: str, caller: Caller, database: Database, now: datetime
 ) -> Iterator[tuple[Connection, UUID, Pool, str]]:
-    tenant_id, slug, id_ = owned(pool_id, browsing.owner, caller, database, NO_POOL)
+    tenant_id, slug, id_ = owned(pool_id, pool_list.owner, caller, database, NO_POOL)
     with database.tenant(tenant_id) as connection:
-        pool = browsing.show(connection, tenant_id, id_, now)
+        pool = pool_list.show(connection, tenant_id, id_, now)
         if pool is None:
             raise NotFoundError(NO_POOL)
         yield connection, tenant_id, pool, slug
@@ -220,6 +220,6 @@ def _facts(pool: Pool, slug: str) -> dict[str, object]:
     return {"tenant": slug, **{name: getattr(pool, name) for name in names}}
 
 
-def _shard(shard: browsing.Shard) -> OfferShard:
+def _shard(shard: pool_list.Shard) -> OfferShard:
     facts = {name: value for name, value in vars(shard).items() if name not in {"size", "letter"}}
     return OfferShard(**facts, users=shard.size, dead_letter=shard.letter)

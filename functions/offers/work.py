@@ -17,14 +17,12 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Success
 from counterfoil.documents import output
 from counterfoil.errors import DeferredError, InconsistentDataError, StaleClaimError
-from counterfoil.offers import arrays, store
+from counterfoil.offers import store
 from counterfoil.offers.cap import Ints, places
 from counterfoil.offers.compute import Computed, Pool, compute
-from counterfoil.offers.offers import documents, inputs_hashes
-from counterfoil.offers.people import EXCLUSION, People
-from counterfoil.offers.rules import VERSION, Rules
+from counterfoil.offers.pool import EXCLUSION, People, documents, inputs_hashes
+from counterfoil.offers.schedule import VERSION, Rules, nine_oclock
 from counterfoil.offers.store import Given, Results, Written
-from counterfoil.offers.zones import nine_oclock
 from counterfoil.work import Send
 
 PARTS_FIRST = timedelta(minutes=1)
@@ -159,10 +157,10 @@ def _taken(attempt: Attempt, shard: Given, pool: Pool, rules: Rules) -> Ints | N
     return np.maximum(taken, rules.most_offered - own)
 
 
-def _offered(pool: Pool, computed: Computed) -> tuple[arrays.UuidArray, arrays.IntegerArray]:
+def _offered(pool: Pool, computed: Computed) -> tuple[store.UuidArray, store.IntegerArray]:
     """Who is offered, and to how many users."""
     candidates, numbers = np.unique(computed.candidates, return_counts=True)
-    return arrays.uuids(pool.people.ids[candidates]), arrays.integers(numbers)
+    return store.uuids(pool.people.ids[candidates]), store.integers(numbers)
 
 
 def _results(shard: Given, pool: Pool, users: People, hashes: Sequence[bytes], computed: Computed) -> Results:
@@ -180,14 +178,14 @@ def _results(shard: Given, pool: Pool, users: People, hashes: Sequence[bytes], c
     packed = ids.tobytes()
     return Results(
         version=VERSION,
-        users=arrays.uuids(ids[served]),
-        documents=arrays.jsonbs(texts),
-        hashes=arrays.byteas([hash_ for hash_, is_served in zip(hashes, served, strict=True) if is_served]),
-        whose=arrays.uuids(np.repeat(ids, counts)),
-        candidates=arrays.uuids(candidates),
-        ids=arrays.uuids(offer_ids),
-        ranks=arrays.smallints(np.arange(len(candidates)) - np.repeat(begins, counts) + 1),
-        scores=arrays.integers(computed.scores),
+        users=store.uuids(ids[served]),
+        documents=store.jsonbs(texts),
+        hashes=store.byteas([hash_ for hash_, is_served in zip(hashes, served, strict=True) if is_served]),
+        whose=store.uuids(np.repeat(ids, counts)),
+        candidates=store.uuids(candidates),
+        ids=store.uuids(offer_ids),
+        ranks=store.smallints(np.arange(len(candidates)) - np.repeat(begins, counts) + 1),
+        scores=store.integers(computed.scores),
         faults={
             UUID(bytes=packed[16 * number : 16 * number + 16]): f"{fault}." for number, fault in computed.faults.items()
         },

@@ -6,8 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from counterfoil.errors import PermanentError
-from counterfoil.offers.due import Due, of_date
-from counterfoil.offers.zones import NoSuchDateError, UnknownZoneError, zone_info
+from counterfoil.offers.schedule import Due, NoSuchDateError, UnknownZoneError, of_date, zone_info
 from counterfoil.validation import Problem, validate
 
 LONGEST_AGO = timedelta(days=7)

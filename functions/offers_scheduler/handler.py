@@ -4,7 +4,7 @@ from functools import cache
 from typing import Any
 
 from counterfoil.db import Database
-from counterfoil.offers.rules import Rules
+from counterfoil.offers.schedule import Rules
 from counterfoil.outbox import Outbox
 from counterfoil.settings import settings
 from functions.offers_scheduler.asked import Asked, RefusedError

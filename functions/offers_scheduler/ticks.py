@@ -13,8 +13,7 @@ from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.errors import TransientError, sentence
 from counterfoil.metrics import Metric, record
 from counterfoil.offers import pinning
-from counterfoil.offers.due import Due, current, due
-from counterfoil.offers.rules import Rules
+from counterfoil.offers.schedule import Due, Rules, current, due
 from counterfoil.outbox import Outbox, TimeLeft
 from counterfoil.work import Send
 from functions.offers_scheduler.asked import Asked, RefusedError

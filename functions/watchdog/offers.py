@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from counterfoil.db import Database
 from counterfoil.metrics import Metric, record
-from counterfoil.offers import monitoring
+from counterfoil.offers import pool_list
 
 EVERY = timedelta(hours=1)
 """Offers are looked through for duplicates so often, and when the process is new."""
@@ -29,9 +29,9 @@ class OffersWatch:
         """
         now = self._clock()
         with self._database.delivery() as connection:
-            found = monitoring.standing(connection, now)
-            incomplete = monitoring.incomplete_percent(connection, now)
-            user_seconds = monitoring.user_seconds(connection, now)
+            found = pool_list.standing(connection, now)
+            incomplete = pool_list.incomplete_percent(connection, now)
+            user_seconds = pool_list.user_seconds(connection, now)
         record(
             {
                 Metric.OFFERS_INCOMPLETE_PERCENT: incomplete,
@@ -51,6 +51,6 @@ class OffersWatch:
     def _look_through(self, now: datetime, seconds: float) -> int:
         with self._database.delivery() as connection:
             self._looked_through = now  # what takes too long does not take each round's time
-            number = monitoring.duplicates(connection, now, seconds)
+            number = pool_list.duplicates(connection, now, seconds)
         record({Metric.DUPLICATE_OFFERS: number})
         return number

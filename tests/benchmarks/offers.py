@@ -23,8 +23,7 @@ import typer
 from cli.postgres import Server, temporary_server
 from counterfoil.offers.cap import LAST
 from counterfoil.offers.compute import Columns, Pool, compute, kinds
-from counterfoil.offers.offers import MATCHMAKING_NAMESPACE, documents
-from counterfoil.offers.people import People
+from counterfoil.offers.pool import MATCHMAKING_NAMESPACE, People, documents
 from tests.offers.generated import DAY, NINE, RULES, generated, nobody, written
 
 SHARD_USERS = 10_000

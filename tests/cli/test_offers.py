@@ -16,7 +16,7 @@ from cli.cloud.cloud import Cloud
 from cli.failures import CommandError, UsageError
 from cli.offers import PATIENCE, app
 from counterfoil.errors import RejectedRequestError
-from counterfoil.offers.due import current
+from counterfoil.offers.schedule import current
 from infra.workers import WORKERS
 
 ASKED = ("run", "--date", "2026-01-05", "--timezone", "Europe/Berlin")

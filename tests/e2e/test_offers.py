@@ -18,8 +18,7 @@ from cli.destinations import add_destination
 from cli.tenants import Tenant
 from counterfoil.db import Connection
 from counterfoil.offers import pinning
-from counterfoil.offers.due import of_date
-from counterfoil.offers.rules import Rules
+from counterfoil.offers.schedule import Rules, of_date
 from tests.e2e.test_recovery import WAITING_WORKERS, kill, told
 from tests.e2e.waiting import until
 

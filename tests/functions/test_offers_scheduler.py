@@ -13,7 +13,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.errors import ConflictError, DatabaseUnavailableError
 from counterfoil.offers import pinning
-from counterfoil.offers.rules import Rules
+from counterfoil.offers.schedule import Rules
 from counterfoil.outbox import Outbox
 from counterfoil.settings import settings
 from functions.offers_scheduler.asked import Asked, RefusedError

@@ -4,8 +4,8 @@ from datetime import timedelta
 from uuid import UUID
 
 from counterfoil.db import Database
-from counterfoil.offers import browsing, monitoring, profiles
-from counterfoil.offers.monitoring import Standing
+from counterfoil.offers import pool_list, profiles
+from counterfoil.offers.pool_list import Standing
 from tests.factories import NOW, make_profile
 from tests.offers.day import NO_NUMBER, PEOPLE, Day, day, message
 from tests.offers.harness import DAY, pin
@@ -27,9 +27,9 @@ def pin_users(day: Day, *, broken: UUID | None = None) -> list[UUID]:
     return external_ids
 
 
-def pool(day: Day, database: Database) -> browsing.Pool:
+def pool(day: Day, database: Database) -> pool_list.Pool:
     with database.tenant(day.tenant_id) as connection:
-        (found,) = browsing.page(connection, day.tenant_id, browsing.Wanted(), day.clock(), 2)
+        (found,) = pool_list.page(connection, day.tenant_id, pool_list.Wanted(), day.clock(), 2)
     return found
 
 
@@ -40,8 +40,8 @@ def counts(day: Day, database: Database) -> tuple[int, int, int, int]:
 
 def standing(day: Day, keeper_database: Database) -> Standing:
     with keeper_database.delivery() as connection:
-        assert monitoring.duplicates(connection, NOW - timedelta(days=1), 60) == 0
-        return monitoring.standing(connection, NOW + timedelta(minutes=30))
+        assert pool_list.duplicates(connection, NOW - timedelta(days=1), 60) == 0
+        return pool_list.standing(connection, NOW + timedelta(minutes=30))
 
 
 def test_everybody_is_counted_once_whoever_is_put_aside(
@@ -73,9 +73,9 @@ def test_whose_offers_failed_is_told_with_the_reason_and_the_dead_letter_that_tr
 
     found = pool(day, database)
     with database.tenant(day.tenant_id) as connection:
-        (failed,) = browsing.failed(connection, day.tenant_id, found, None, 10)
-        job = browsing.job(connection, day.tenant_id, found, broken)
-        letters = {shard.name: shard.letter is not None for shard in browsing.shards(connection, found.id)}
+        (failed,) = pool_list.failed(connection, day.tenant_id, found, None, 10)
+        job = pool_list.job(connection, day.tenant_id, found, broken)
+        letters = {shard.name: shard.letter is not None for shard in pool_list.shards(connection, found.id)}
         told = profiles.offered(connection, day.tenant_id, broken, DAY, NOW)
 
     assert (failed.user_id, failed.shard) == (broken, "0/failed")

@@ -10,8 +10,8 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.errors import DatabaseUnavailableError
-from counterfoil.offers import monitoring
-from counterfoil.offers.monitoring import LOOKED_BACK
+from counterfoil.offers import pool_list
+from counterfoil.offers.pool_list import LOOKED_BACK
 from functions.watchdog.offers import OffersWatch
 from tests.delivery.harness import Clock
 from tests.factories import NOW, make_jobs, make_pool, make_profile, make_shard
@@ -223,7 +223,7 @@ def test_share_of_incomplete_offers_counts_an_hour_after_their_time(
     shard(admin, tenant, 300, at=NOW - HOUR * 30, status="failed")  # its day has ended
 
     with keeper_database.delivery() as connection:
-        assert monitoring.incomplete_percent(connection, NOW) == pytest.approx(0.5)
+        assert pool_list.incomplete_percent(connection, NOW) == pytest.approx(0.5)
 
 
 def test_a_small_time_zone_is_not_hidden_by_a_large_one(
@@ -236,7 +236,7 @@ def test_a_small_time_zone_is_not_hidden_by_a_large_one(
     make_shard(admin, tenant, [uuid4(), uuid4()], pool_id=small, created_at=NOW - HOUR * 2, status="failed")
 
     with keeper_database.delivery() as connection:
-        assert monitoring.incomplete_percent(connection, NOW) == 100
+        assert pool_list.incomplete_percent(connection, NOW) == 100
 
 
 def test_duration_of_offers_is_measured_by_user(keeper_database: Database, admin: Connection, tenant: UUID) -> None:
@@ -250,5 +250,5 @@ def test_duration_of_offers_is_measured_by_user(keeper_database: Database, admin
     admin.execute("UPDATE offer_shard SET ended_at = %s", [NOW - timedelta(minutes=14)])
 
     with keeper_database.delivery() as connection:
-        assert monitoring.user_seconds(connection, NOW) == pytest.approx(40, abs=5)
-        assert monitoring.user_seconds(connection, NOW + timedelta(minutes=1)) is None
+        assert pool_list.user_seconds(connection, NOW) == pytest.approx(40, abs=5)
+        assert pool_list.user_seconds(connection, NOW + timedelta(minutes=1)) is None

@@ -21,7 +21,7 @@ from counterfoil.documents.output import requests
 from counterfoil.documents.reading import ocr
 from counterfoil.documents.uploads import Upload, job_of_tenant
 from counterfoil.offers import pinning, profiles
-from counterfoil.offers.due import Due
+from counterfoil.offers.schedule import Due
 from counterfoil.work import JOB_NAMESPACE, KINDS
 from functions.admin_api.handler import document
 from tools.evaluation.command import match

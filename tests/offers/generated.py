@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from counterfoil.offers.compute import Pool, compute
-from counterfoil.offers.offers import documents
-from counterfoil.offers.people import EXCLUSION, ROW, UNIT, People
-from counterfoil.offers.rules import Rules
+from counterfoil.offers.pool import EXCLUSION, ROW, UNIT, People, documents
+from counterfoil.offers.schedule import Rules
 from tests.offers.people import MAN, NONBINARY, WOMAN
 
 DAY = date(2026, 11, 23)

@@ -9,7 +9,7 @@ from uuid import UUID
 import numpy as np
 
 from counterfoil.db import Connection
-from counterfoil.offers import arrays
+from counterfoil.offers import store
 from counterfoil.offers.store import Results
 from tests.factories import NOW, make_pool, make_profile, make_shard
 
@@ -81,14 +81,14 @@ def results(offered: Sequence[tuple[UUID, Sequence[UUID]]] = (), faults: Sequenc
     whose = [(who, candidate, rank) for who, some in offered for rank, candidate in enumerate(some, 1)]
     return Results(
         version=1,
-        users=arrays.uuids(_ids([who for who, _ in offered])),
-        documents=arrays.jsonbs([f'["{who}", {len(some)}]'.encode() for who, some in offered]),
-        hashes=arrays.byteas([hashlib.sha256(who.bytes).digest() for who, _ in offered]),
-        whose=arrays.uuids(_ids([who for who, _, _ in whose])),
-        candidates=arrays.uuids(_ids([candidate for _, candidate, _ in whose])),
-        ids=arrays.uuids(_ids([UUID(int=who.int ^ candidate.int) for who, candidate, _ in whose])),
-        ranks=arrays.smallints(np.array([rank for _, _, rank in whose], int)),
-        scores=arrays.integers(np.array([10_000 - rank for _, _, rank in whose], int)),
+        users=store.uuids(_ids([who for who, _ in offered])),
+        documents=store.jsonbs([f'["{who}", {len(some)}]'.encode() for who, some in offered]),
+        hashes=store.byteas([hashlib.sha256(who.bytes).digest() for who, _ in offered]),
+        whose=store.uuids(_ids([who for who, _, _ in whose])),
+        candidates=store.uuids(_ids([candidate for _, candidate, _ in whose])),
+        ids=store.uuids(_ids([UUID(int=who.int ^ candidate.int) for who, candidate, _ in whose])),
+        ranks=store.smallints(np.array([rank for _, _, rank in whose], int)),
+        scores=store.integers(np.array([10_000 - rank for _, _, rank in whose], int)),
         faults=dict(faults),
     )
 

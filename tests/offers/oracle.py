@@ -6,9 +6,8 @@ from datetime import date
 from functools import cache
 from uuid import UUID
 
-from counterfoil.offers.compute import squared_line
-from counterfoil.offers.curve import along
-from counterfoil.offers.rules import Rules
+from counterfoil.offers.compute import along, squared_line
+from counterfoil.offers.schedule import Rules
 from tests.offers.people import Person, people
 
 

@@ -7,7 +7,7 @@ from uuid import UUID, uuid5
 
 import numpy as np
 
-from counterfoil.offers.people import ROW, UNIT, People
+from counterfoil.offers.pool import ROW, UNIT, People
 
 WOMAN, MAN, NONBINARY = 1, 2, 4
 

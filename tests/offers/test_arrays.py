@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from counterfoil.db import Connection
-from counterfoil.offers import arrays
+from counterfoil.offers import store
 
 IDS = [uuid4() for _ in range(3)]
 
@@ -15,11 +15,11 @@ IDS = [uuid4() for _ in range(3)]
 @pytest.mark.parametrize(
     ("array", "type_", "expected"),
     [
-        (arrays.uuids(np.array([id_.bytes for id_ in IDS], "S16")), "uuid", IDS),
-        (arrays.smallints(np.array([1, -2, 32_767])), "smallint", [1, -2, 32_767]),
-        (arrays.integers(np.array([1, -2, 2_147_483_647])), "integer", [1, -2, 2_147_483_647]),
-        (arrays.byteas([b"", b"\x00\xff"]), "bytea", [b"", b"\x00\xff"]),
-        (arrays.jsonbs(['{"a": "é"}'.encode(), b"[]"]), "jsonb", [{"a": "é"}, []]),
+        (store.uuids(np.array([id_.bytes for id_ in IDS], "S16")), "uuid", IDS),
+        (store.smallints(np.array([1, -2, 32_767])), "smallint", [1, -2, 32_767]),
+        (store.integers(np.array([1, -2, 2_147_483_647])), "integer", [1, -2, 2_147_483_647]),
+        (store.byteas([b"", b"\x00\xff"]), "bytea", [b"", b"\x00\xff"]),
+        (store.jsonbs(['{"a": "é"}'.encode(), b"[]"]), "jsonb", [{"a": "é"}, []]),
     ],
     ids=["uuid", "smallint", "integer", "bytea", "jsonb"],
 )
@@ -30,9 +30,9 @@ def test_an_array_arrives_as_what_it_is(array: Any, type_: str, expected: list[A
 
 def test_ids_that_end_in_zeros_keep_them(admin: Connection):
     id_ = bytes([7]) + bytes(15)
-    ((found,),) = admin.execute("SELECT unnest(%s)", [arrays.uuids(np.array([id_], "S16"))]).fetchall()
+    ((found,),) = admin.execute("SELECT unnest(%s)", [store.uuids(np.array([id_], "S16"))]).fetchall()
     assert found.bytes == id_
 
 
 def test_an_empty_array_has_no_rows(admin: Connection):
-    assert admin.execute("SELECT unnest(%s)", [arrays.uuids(np.array([], "S16"))]).fetchall() == []
+    assert admin.execute("SELECT unnest(%s)", [store.uuids(np.array([], "S16"))]).fetchall() == []

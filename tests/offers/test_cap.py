@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from counterfoil.offers.cap import LAST, NOBODY, capped, places
 from counterfoil.offers.compute import Pool, compute
-from counterfoil.offers.people import EXCLUSION
-from counterfoil.offers.rules import Rules
+from counterfoil.offers.pool import EXCLUSION
+from counterfoil.offers.schedule import Rules
 from tests.offers.people import MAN, Person, people
 
 Scores = list[list[int]]

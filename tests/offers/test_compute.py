@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterfoil.offers.compute import EARTH_KM, EVERYWHERE, Pool, compute, highest_of, squared_line
-from counterfoil.offers.people import EXCLUSION, UNIT
-from counterfoil.offers.rules import Rules
+from counterfoil.offers.pool import EXCLUSION, UNIT
+from counterfoil.offers.schedule import Rules
 from tests.offers import oracle
 from tests.offers.people import MAN, NONBINARY, WOMAN, Person, people
 

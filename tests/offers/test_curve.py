@@ -5,7 +5,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from counterfoil.offers.curve import along, position
+from counterfoil.offers.compute import along, position
 from tests.offers.people import Person, people
 
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterfoil.offers.due import CATCH_UP, Due, current, due
-from counterfoil.offers.zones import names, nine_oclock, zone_info
+from counterfoil.offers.schedule import CATCH_UP, Due, current, due, names, nine_oclock, zone_info
 
 pytestmark = pytest.mark.slow
 

@@ -5,9 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from counterfoil.offers import due as due_module
-from counterfoil.offers.due import CATCH_UP, Due, current, due, of_date
-from counterfoil.offers.zones import NoSuchDateError
+from counterfoil.offers import schedule as due_module
+from counterfoil.offers.schedule import CATCH_UP, Due, NoSuchDateError, current, due, of_date
 
 
 def at(text: str) -> datetime:

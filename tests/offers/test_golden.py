@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from counterfoil.offers.compute import Pool
-from counterfoil.offers.people import People
-from counterfoil.offers.rules import VERSION
+from counterfoil.offers.pool import People
+from counterfoil.offers.schedule import VERSION
 from tests.offers.generated import DAY, POOL, RULES, digest, generated, written
 
 GOLDEN = json.loads((POOL.parent / "offers.json").read_text())

@@ -9,9 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterfoil.offers.offers import MATCHMAKING_NAMESPACE, documents, inputs_hashes
-from counterfoil.offers.people import EXCLUSION, People
-from counterfoil.offers.rules import Rules
+from counterfoil.offers.pool import EXCLUSION, MATCHMAKING_NAMESPACE, People, documents, inputs_hashes
+from counterfoil.offers.schedule import Rules
 from tests.offers.people import Person, people
 
 DAY = date(2026, 11, 23)

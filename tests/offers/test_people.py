@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfoil.offers.people import ROW, UNIT, People
+from counterfoil.offers.pool import ROW, UNIT, People
 from tests.offers.people import Person, packed, people
 
 

@@ -14,9 +14,8 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.errors import RejectedStatementError
 from counterfoil.offers import pinning
-from counterfoil.offers.due import Due, of_date
 from counterfoil.offers.pinning import pin, pin_late
-from counterfoil.offers.rules import Rules
+from counterfoil.offers.schedule import Due, Rules, of_date
 from counterfoil.work import Send
 from tests.delivery.harness import rows
 from tests.factories import make_profile

@@ -5,8 +5,8 @@ from datetime import UTC, date, datetime
 import pytest
 
 from counterfoil.errors import PermanentError
-from counterfoil.offers import zones
-from counterfoil.offers.zones import NoSuchDateError, UnknownZoneError, nine_oclock
+from counterfoil.offers import schedule
+from counterfoil.offers.schedule import NoSuchDateError, UnknownZoneError, nine_oclock
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,6 @@ def test_an_unknown_zone_is_named_and_no_file_is_looked_for(zone: str):
 
 def test_zones_are_those_of_the_pinned_package_and_not_of_the_system(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("zoneinfo.TZPATH", ())
-    zones._read.cache_clear()
-    assert len(zones.names()) > 590
-    assert {zones.zone_info(name).key for name in zones.names()} == zones.names()
+    schedule._read.cache_clear()
+    assert len(schedule.names()) > 590
+    assert {schedule.zone_info(name).key for name in schedule.names()} == schedule.names()

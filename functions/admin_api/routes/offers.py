@@ -6,7 +6,7 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
-from counterfoil.offers.browsing import PoolState
+from counterfoil.offers.pool_list import PoolState
 from functions.admin_api import offers
 from functions.admin_api.problems import responses
 from functions.admin_api.routes.common import (

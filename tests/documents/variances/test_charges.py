@@ -4,7 +4,7 @@ import pytest
 
 from counterfoil.documents.matching.normalise import words
 from counterfoil.documents.variances import Outcome
-from counterfoil.documents.variances.charges import is_charge
+from counterfoil.documents.variances.model import is_charge
 from tests.documents.variances.papers import TWO, codes, delivery, invoice, order, receipt, result
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterfoil.documents.variances import Code, Key, Limits, Tolerance, Tolerances, Verdict
-from counterfoil.documents.variances.proposals import LEAST, Label, Proposal, Withheld, propose
+from counterfoil.documents.variances.decisions import LEAST, Label, Proposal, Withheld, propose
 from counterfoil.documents.variances.tolerances import both_ways
 
 SELLER = ("DE136695976", "Tarnow Schrauben AG")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from counterfoil.documents.variances import ClusterStatus, Document, Result, Verdict, examine
-from counterfoil.documents.variances.verdicts import about, is_difference
+from counterfoil.documents.variances.decisions import about, is_difference
 from tests.documents.variances.papers import (
     TWO,
     credit,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterfoil.documents.variances import units
-from counterfoil.documents.variances.units import factor, is_goods, spoken
+from counterfoil.documents.variances import model
+from counterfoil.documents.variances.model import factor, is_goods, spoken
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_what_depends_on_the_goods_is_not(unit: str, wanted: str):
     assert factor(unit, wanted) is None
 
 
-@given(st.sampled_from(sorted(units._FACTORS)), st.sampled_from(sorted(units._FACTORS)))
+@given(st.sampled_from(sorted(model._FACTORS)), st.sampled_from(sorted(model._FACTORS)))
 def test_there_and_back_is_the_same(one: str, other: str):
     there, back = factor(one, other), factor(other, one)
     assert (there is None) == (back is None)

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from counterfoil.documents.variances import Code, Document, Outcome, Result, Tolerances, Verdict, examine
+from counterfoil.documents.variances.decisions import about, is_difference
 from counterfoil.documents.variances.model import Variance
-from counterfoil.documents.variances.verdicts import about, is_difference
 from tests.documents.variances.papers import line, links, paper, result
 
 AT = datetime(2026, 4, 1, 9, tzinfo=UTC)

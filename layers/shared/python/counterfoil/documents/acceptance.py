@@ -18,9 +18,8 @@ from counterfoil.db import Connection
 from counterfoil.documents import diagnostics
 from counterfoil.documents.review import Refused, Who
 from counterfoil.documents.variances import Code, Verdict, read_document
+from counterfoil.documents.variances.decisions import About, Label
 from counterfoil.documents.variances.model import number_of
-from counterfoil.documents.variances.proposals import Label
-from counterfoil.documents.variances.verdicts import About
 from counterfoil.work import Send
 
 Word = Literal["accepted", "disputed"]

@@ -15,8 +15,7 @@ from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection
 from counterfoil.errors import RejectedRequestError
-from counterfoil.offers.due import clocks
-from counterfoil.offers.zones import names, zone_info
+from counterfoil.offers.schedule import clocks, names, zone_info
 
 Gender = Literal["woman", "man", "nonbinary"]
 JobState = Literal["pending", "running", "completed", "failed"]

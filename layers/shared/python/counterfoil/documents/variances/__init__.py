@@ -9,7 +9,8 @@ are the checks, `credits` what settles them, `tolerances` the limits, `verdicts`
 `wording` how sentences name things.
 """
 
-from counterfoil.documents.variances.examination import examine
+from counterfoil.documents.variances.checks import examine
+from counterfoil.documents.variances.decisions import Verdict
 from counterfoil.documents.variances.model import (
     ClusterStatus,
     Code,
@@ -21,7 +22,6 @@ from counterfoil.documents.variances.model import (
     read_document,
 )
 from counterfoil.documents.variances.tolerances import Key, Limits, Tolerance, Tolerances
-from counterfoil.documents.variances.verdicts import Verdict
 
 __all__ = [
     "ClusterStatus",

@@ -1,7 +1,7 @@
-"""The ledger of a case: what was ordered, and what each document adds to it. Pure.
+"""The ledger of a case: ordered quantities, and what each document adds to them. Pure.
 
 An entry is a quantity of one line of one document, put down under an item. Items are the lines of the orders; where a
-document has no order, the lines of the deliveries. Lines of one order that say the same are one item, since no later
+document has no order, the lines of the deliveries. Lines of one order that say the same are one item, because no later
 document can tell them apart.
 """
 
@@ -13,8 +13,7 @@ from uuid import UUID
 
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.variances.alignment import Anchor, Place, align_all, anchors
-from counterfoil.documents.variances.model import Document, Line
-from counterfoil.documents.variances.units import factor, is_goods
+from counterfoil.documents.variances.model import Document, Line, factor, is_goods, plain, short, spoken
 
 DELIVERIES = (DocumentType.DELIVERY_NOTE, DocumentType.GOODS_RECEIPT)
 BILLS = (DocumentType.INVOICE, DocumentType.CREDIT_NOTE)
@@ -307,3 +306,20 @@ def _shares(ledger: Ledger, document: Document) -> Iterable[list[tuple[Item, Dec
 
 def _deliveries_of(items: Iterable[Item]) -> list[UUID]:
     return sorted({e.document.id for item in items for e in item.of(*DELIVERIES)})
+
+
+def naming(item: Item) -> str:
+    """An item as a sentence names it."""
+    line = item.line
+    what = line.description or line.article_text
+    return f"'{short(what)}'" if what else f"line {line.label} of {item.document.title}"
+
+
+def measured(quantity: Decimal, item: Item) -> str:
+    """A quantity with its unit."""
+    return f"{plain(quantity)} {spoken(item.unit, quantity)}".rstrip()
+
+
+def verb(quantity: Decimal) -> str:
+    """Was, or were."""
+    return "was" if abs(quantity) == 1 else "were"

@@ -1,28 +1,82 @@
-"""Proposals: tolerances for a supplier that follow from what people said of its differences. Pure.
+"""People's decisions about variances, and tolerances that follow from them. Pure.
 
-They are made for a key and a direction at a time (prices that are too high say nothing of prices that are too low), and
-never put in force from here: what is paid depends on them, so a person does that.
+A verdict accepts or disputes a variance with its figures. After a document is read again or another one arrives, a
+variance with other figures has no verdict.
 
-With n documents of which a difference was accepted, and none disputed that is as small, the limit is the 95th
-percentile (nearest rank) of the accepted differences, so that a single large one does not stretch it. Those from the
-smallest disputed one on do not count. At a confidence of 95 percent people then accept at least 0.05^(1/n) of such
-differences (Clopper and Pearson, The Use of Confidence or Fiducial Limits, 1934, for n of n; about 1 - 3/n: Hanley and
-Lippman-Hand, If Nothing Goes Wrong, Is Everything All Right?, 1983).
+Suggestions follow from verdicts, for one key and one direction at a time: high prices say nothing about low prices. A
+person puts them in force, because they decide what is paid. With n documents whose difference was accepted, and none
+disputed that is as small, the limit is the 95th percentile (nearest rank) of the accepted differences, so that a single
+large one does not stretch it. Those from the smallest disputed one on do not count. At a confidence of 95 percent
+people then accept at least 0.05^(1/n) of such differences (Clopper and Pearson, The Use of Confidence or Fiducial
+Limits, 1934, for n of n; about 1 - 3/n: Hanley and Lippman-Hand, If Nothing Goes Wrong, Is Everything All Right?,
+1983).
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from hashlib import sha256
 from json import dumps
 from typing import Any, Literal
 from uuid import UUID
 
-from counterfoil.documents.variances.model import Code
+from counterfoil.documents.variances.model import Code, Variance
 from counterfoil.documents.variances.tolerances import Key, Limits, Tolerance, Tolerances
-from counterfoil.documents.variances.verdicts import Verdict
+
+About = tuple[UUID, Code, str | None, Decimal, Decimal]
+"""A variance by its document, code and line, and what was expected and found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a person said of a variance."""
+
+    id: int
+    about: About
+    measure: str | None
+    """What its figures are in: a currency, or a unit."""
+    is_accepted: bool
+    by: str
+    at: datetime
+    reason: str | None
+
+    @property
+    def sentence(self) -> str:
+        """Who said it, when and why."""
+        why = f": {self.reason}" if self.reason else ""
+        said = f"{'Accepted' if self.is_accepted else 'Disputed'} by {self.by} on {self.at.date().isoformat()}{why}"
+        return said if said.endswith((".", "!", "?")) else f"{said}."
+
+
+def is_difference(variance: Variance) -> bool:
+    """Whether a variance is a difference between two figures that a tolerance is about."""
+    return (
+        variance.limits is not None and isinstance(variance.expected, Decimal) and isinstance(variance.actual, Decimal)
+    )
+
+
+def about(variance: Variance) -> About:
+    """What a verdict about this difference is about."""
+    assert isinstance(variance.expected, Decimal)
+    assert isinstance(variance.actual, Decimal)
+    return variance.document.id, variance.code, variance.line, variance.expected, variance.actual
+
+
+def hear(found: Iterable[Variance], verdicts: Collection[Verdict]) -> Iterator[Variance]:
+    """Variances with what people said of them; `verdicts` has one at most about each."""
+    said = {verdict.about: verdict for verdict in verdicts}
+    for variance in found:
+        verdict = said.get(about(variance)) if said and is_difference(variance) else None
+        if verdict is None:
+            yield variance
+        elif verdict.is_accepted:
+            yield replace(variance, settled_by=variance.settled_by or verdict.sentence, decision="accepted")
+        else:
+            sentence = f"{variance.sentence} {verdict.sentence}"
+            yield replace(variance, is_tolerated=False, sentence=sentence, decision="disputed")
+
 
 LEAST = 20
 """Documents whose differences were accepted, for a proposal: fewer say little (20: at least 86 of 100 such)."""

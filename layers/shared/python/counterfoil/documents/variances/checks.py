@@ -1,0 +1,723 @@
+"""Checks of a case and their result: prices, quantities, totals. Pure: no clock, no I/O, no order of arrival."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from uuid import UUID
+
+from counterfoil.documents.matching.normalise import Reference
+from counterfoil.documents.structured import DocumentType
+from counterfoil.documents.variances.case import (
+    Case,
+    Edges,
+    cancelled,
+    goods_credited,
+    names,
+    orders_named,
+    price_credited,
+)
+from counterfoil.documents.variances.decisions import Verdict, hear
+from counterfoil.documents.variances.ledger import Entry, Item, Ledger, keep, measured, naming, total, verb
+from counterfoil.documents.variances.model import (
+    ClusterStatus,
+    Code,
+    Document,
+    Line,
+    Outcome,
+    Part,
+    Result,
+    Row,
+    Variance,
+    money,
+    plain,
+    short,
+    spoken,
+)
+from counterfoil.documents.variances.summary import summarize
+from counterfoil.documents.variances.tolerances import Key, Tolerances
+
+_SHOWN = Decimal("0.0001")
+_EXACT = Context(prec=200)
+"""For what is rounded to a place: with the default's 28 digits a larger number, however senseless, cannot be."""
+
+
+def price_variances(ledger: Ledger, tolerances: Tolerances) -> Iterator[Variance]:
+    """Prices and tax rates, line by line. Amounts in two currencies are not compared."""
+    for item in ledger.items:
+        if not item.is_ordered:
+            continue
+        for entry in item.of(DocumentType.INVOICE):
+            if entry.is_lump:
+                continue
+            if _currencies(item.document, entry.document) is None:
+                yield from _price(item, entry, tolerances)
+            yield from _tax(item, entry, tolerances)
+
+
+def currency_variances(ledger: Ledger, invoices: list[Document]) -> Iterator[Variance]:
+    """Invoices in another currency than their order's."""
+    for invoice in invoices:
+        for order in ledger.orders_of.get(invoice.id, ()):
+            differing = _currencies(order, invoice)
+            if differing is not None:
+                yield Variance(
+                    code=Code.CURRENCY_MISMATCH,
+                    document=invoice,
+                    expected=differing[0],
+                    actual=differing[1],
+                    sentence=f"{invoice.heading} is in {differing[1]}, {order.title} in {differing[0]}.",
+                )
+                break
+
+
+def _currencies(order: Document, invoice: Document) -> tuple[str, str] | None:
+    if order.currency is None or invoice.currency is None or order.currency == invoice.currency:
+        return None
+    return order.currency, invoice.currency
+
+
+def _price(item: Item, entry: Entry, tolerances: Tolerances) -> Iterator[Variance]:
+    expected, actual = item.price, _billed_price(item, entry)
+    if expected is None or actual is None or expected == actual:
+        return
+    limits = tolerances.limits(Key.PRICE, suppliers=entry.document.sellers, articles=item.articles)
+    currency = entry.document.currency or item.document.currency
+    same_figure = (
+        item.line.unit_price is not None
+        and item.line.unit_price == entry.line.unit_price
+        and item.line.price_basis != entry.line.price_basis
+        and entry.line.unit in (None, item.unit)
+    )
+    is_tolerated = limits.allow(expected, actual)
+    said = entry.line.cost if actual == entry.price else entry.line.price
+    billed = _stated(entry.line, said or actual, currency)
+    ordered = _stated(item.line, expected, currency)
+    percent = f", {_percent(expected, actual)}" if expected and not same_figure else ""
+    what = f"billed at {billed}, ordered at {ordered}{percent}"
+    yield Variance(
+        code=Code.PRICE_BASIS_MISMATCH if same_figure else Code.PRICE_MISMATCH,
+        document=entry.document,
+        line=entry.line.label,
+        expected=_rounded(expected),
+        actual=_rounded(actual),
+        difference=_rounded(actual - expected),
+        unit=item.unit,
+        currency=currency,
+        limits=limits,
+        is_tolerated=is_tolerated,
+        sentence=f"{entry.document.heading}, line {entry.line.label}: {naming(item)} is {what}.",
+        settled_by=price_credited(item, _too_high(item, entry)) if actual > expected else None,
+    )
+
+
+def _too_high(item: Item, last: Entry) -> list[tuple[Entry, Decimal]]:
+    """The lines that bill more than was ordered, up to the last, and by how much for one unit."""
+    entries = item.of(DocumentType.INVOICE)
+    until = next(place for place, entry in enumerate(entries) if entry is last)
+    return [
+        (entry, price - item.price)
+        for entry in entries[: until + 1]
+        if item.price is not None and (price := _billed_price(item, entry)) is not None and price > item.price
+    ]
+
+
+def _billed_price(item: Item, entry: Entry) -> Decimal | None:
+    """What one unit is billed at. Of a price and an amount that no discount can explain, the one that is further off.
+
+    Where the price is the order's very figure, it is the basis that is not stated, and the amount says which.
+    """
+    line, expected = entry.line, item.price
+    if line.is_discount or line.unit_price == item.line.unit_price or expected is None:
+        return entry.price
+    assert line.price is not None  # else what it comes to is its price
+    assert line.cost is not None
+    assert entry.price is not None
+    stated = _EXACT.divide(_EXACT.multiply(entry.price, line.price), line.cost) if line.cost else line.price
+    return max(stated, entry.price, key=lambda price: abs(price - expected))
+
+
+def _stated(line: Line, price: Decimal, currency: str | None) -> str:
+    """A price as its document states it: `12.50 EUR per 100 kg`; or what the line comes to, where that is another."""
+    if line.unit_price is None:
+        return money(_rounded(price), currency)
+    if line.net is not None and line.quantity and price != line.price and price == line.cost:
+        one, all_ = spoken(line.unit, Decimal(1)) or "unit", spoken(line.unit, line.quantity) or "units"
+        worth = f"{money(line.net, currency)} for {plain(line.quantity)} {all_}"
+        return f"{money(_rounded(price), currency)} per {one} ({worth})"
+    basis = "" if line.price_basis == 1 else f"{plain(line.price_basis)} "
+    return f"{money(line.unit_price, currency)} per {basis}{spoken(line.unit, line.price_basis) or 'unit'}"
+
+
+def _percent(expected: Decimal, actual: Decimal) -> str:
+    percent = (actual - expected) * 100 / abs(expected)
+    return f"{plain(abs(percent).quantize(Decimal('0.1'), context=_EXACT))} % {'more' if percent > 0 else 'less'}"
+
+
+def _rounded(number: Decimal) -> Decimal:
+    """Enough places for the smallest price that anybody states, and no endless fractions."""
+    return number if abs(number) < _SHOWN else number.quantize(_SHOWN, context=_EXACT)
+
+
+def _tax(item: Item, entry: Entry, tolerances: Tolerances) -> Iterator[Variance]:
+    expected, actual = item.line.tax_rate, entry.line.tax_rate
+    if expected is None or actual is None or expected == actual:
+        return
+    limits = tolerances.limits(Key.TAX, suppliers=entry.document.sellers, articles=item.articles)
+    title = entry.document.heading
+    yield Variance(
+        code=Code.TAX_MISMATCH,
+        document=entry.document,
+        line=entry.line.label,
+        expected=expected,
+        actual=actual,
+        difference=actual - expected,
+        unit="P1",
+        limits=limits,
+        is_tolerated=limits.allow(expected, actual),
+        sentence=f"{title}, line {entry.line.label}: {naming(item)} is taxed at {plain(actual)} %, "
+        f"ordered at {plain(expected)} %.",
+    )
+
+
+_ZERO = Decimal(0)
+
+
+def quantity_variances(ledger: Ledger, tolerances: Tolerances) -> Iterator[Variance]:
+    """Everything that is wrong with quantities, item by item."""
+    for item in ledger.items:
+        if item.is_ordered:
+            yield from _delivered(ledger, item, tolerances)
+        yield from _billed_quantities(ledger, item, tolerances)
+
+
+def _delivered(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[Variance]:
+    """Too little or too much delivered, told of the last delivery."""
+    delivered, ordered = ledger.delivered(item), item.ordered
+    if delivered is None or ordered is None or not item.is_goods or delivered == ordered:
+        return
+    limits = tolerances.limits(Key.DELIVERED_QUANTITY, suppliers=item.document.sellers, articles=item.articles)
+    last = ledger.deliveries(item.document)[-1]
+    of_last = [entry for entry in item.entries if entry.document.id == last.id]
+    less = delivered < ordered
+    was = f"{measured(delivered, item)} of {measured(ordered, item)} ordered"
+    apart = measured(abs(delivered - ordered), item)
+    sentence = f"{naming(item)}: {was} {verb(delivered)} delivered, {apart} {'missing' if less else 'too many'}."
+    yield Variance(
+        code=Code.UNDER_DELIVERED if less else Code.OVER_DELIVERED,
+        document=last,
+        line=of_last[-1].line.label if of_last else None,
+        expected=ordered,
+        actual=delivered,
+        difference=delivered - ordered,
+        unit=item.unit,
+        limits=limits,
+        is_tolerated=limits.allow(ordered, delivered),
+        sentence=sentence,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """What may be billed at most, and what it is called when more is billed."""
+
+    code: Code
+    quantity: Decimal
+    words: str
+
+
+def _bounds(ledger: Ledger, item: Item) -> Iterator[_Bound]:
+    delivered = ledger.delivered(item)
+    if item.ordered is not None:
+        yield _Bound(Code.BILLED_BEYOND_ORDER, item.ordered, "ordered")
+    if delivered is not None and item.is_goods:
+        yield _Bound(Code.OVER_BILLED_QUANTITY, delivered, "delivered")
+        if item.rejected:
+            yield _Bound(Code.REJECTED_GOODS_BILLED, max(_ZERO, delivered - item.rejected), "accepted")
+
+
+def _billed_quantities(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[Variance]:
+    """Too much billed, told of the invoice that goes beyond."""
+    for bound in _bounds(ledger, item):
+        crossing = _crossing(item, bound.quantity)
+        if crossing is None:
+            continue
+        entry, billed = crossing
+        limits = tolerances.limits(Key.BILLED_QUANTITY, suppliers=entry.document.sellers, articles=item.articles)
+        yield Variance(
+            code=bound.code,
+            document=entry.document,
+            line=entry.line.label,
+            expected=bound.quantity,
+            actual=billed,
+            difference=billed - bound.quantity,
+            unit=item.unit,
+            limits=limits,
+            is_tolerated=limits.allow(bound.quantity, billed),
+            sentence=_beyond(item, entry, billed, bound),
+            settled_by=goods_credited(item, billed - bound.quantity),
+            awaits=_awaited(ledger, item, billed) if bound.code is Code.OVER_BILLED_QUANTITY else None,
+        )
+
+
+def _crossing(item: Item, bound: Decimal) -> tuple[Entry, Decimal] | None:
+    """The entry of the first invoice that goes beyond the bound, and all that is billed in the end."""
+    billed, crossing = _ZERO, None
+    for entry in item.of(DocumentType.INVOICE):
+        billed = total((billed, entry.quantity or _ZERO))
+        if crossing is None and billed > bound:
+            crossing = entry
+    return None if crossing is None or billed <= bound else (crossing, billed)
+
+
+def _beyond(item: Item, entry: Entry, billed: Decimal, bound: _Bound) -> str:
+    invoices = {one.document.id for one in item.of(DocumentType.INVOICE) if one.quantity}
+    alone = len(invoices) == 1
+    who = entry.document.heading if alone else f"With {entry.document.title}, {len(invoices)} invoices together"
+    was = f"{measured(bound.quantity, item)} {verb(bound.quantity)} {bound.words}"
+    too_many = measured(billed - bound.quantity, item)
+    bills = "bills" if alone else "bill"
+    return f"{who} {bills} {measured(billed, item)} of {naming(item)}; {was}, {too_many} too many."
+
+
+def _awaited(ledger: Ledger, item: Item, billed: Decimal) -> str | None:
+    """The deliveries that invoices over an item name and that are not here, where they can make up for what is missing.
+
+    A delivery that is here and is named by nobody may be what a damaged number means.
+    """
+    if item.ordered is None or billed > item.ordered:
+        return None
+    bills = [entry.document for entry in item.of(DocumentType.INVOICE)]
+    named = {one.text: one for bill in bills for one in bill.named.get("delivery_note_reference", ())}
+    here = [{one for one in (paper.reference, *_notes_of(paper)) if one} for paper in ledger.papers(item.document)]
+    missing = [text for text, one in named.items() if not any(_is_among(one, numbers) for numbers in here)]
+    unnamed = [numbers for numbers in here if not any(_is_among(one, numbers) for one in named.values())]
+    if len(missing) <= len(unnamed):
+        return None
+    plural = len(missing) > 1
+    numbers = ", ".join(map(short, missing))
+    return f"It names {'deliveries' if plural else 'delivery'} {numbers}, which {'are' if plural else 'is'} not here."
+
+
+def _notes_of(paper: Document) -> Sequence[Reference]:
+    return paper.named.get("delivery_note_reference", ())
+
+
+def _is_among(one: Reference, others: Iterable[Reference]) -> bool:
+    return any(one.folded & other.folded for other in others)
+
+
+_HALF = Decimal("0.5")
+_CENT = Decimal("0.01")
+"""For what is rounded to a place: with the default's 28 digits a larger number, however senseless, cannot be."""
+
+
+def total_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Iterator[Variance]:
+    """Invoices whose lines do not come to their net total, or whose net and tax do not come to their gross total.
+
+    Each invoice is reported once, by its lines where they are at fault.
+    """
+    for invoice in invoices:
+        found = [variance for variance in _sums(invoice, tolerances) if variance is not None]
+        open_first = sorted(found, key=lambda variance: variance.is_tolerated)
+        yield from open_first[:1]
+
+
+def tax_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Iterator[Variance]:
+    """Invoices whose tax is not what the rates of their lines come to.
+
+    Only where each amount has its rate and all of them come to the net total; each line may have been rounded. The
+    tolerance is that of totals.
+    """
+    for invoice in invoices:
+        lines = [line for line in invoice.lines if line.net is not None]
+        limits = tolerances.limits(Key.TOTAL, suppliers=invoice.sellers)
+        if invoice.tax is None or invoice.net is None or any(line.tax_rate is None for line in lines) or not lines:
+            continue
+        if not limits.allow(invoice.net, sum((line.net for line in lines if line.net is not None), Decimal(0))):
+            continue
+        exact = sum((line.net * line.tax_rate / 100 for line in lines if line.net and line.tax_rate), Decimal(0))
+        expected = exact.quantize(_CENT, context=_EXACT)
+        if abs(invoice.tax - exact) <= _CENT / 2 * (len(lines) + 1):
+            continue
+        yield Variance(
+            code=Code.TAX_MISMATCH,
+            document=invoice,
+            expected=expected,
+            actual=invoice.tax,
+            difference=invoice.tax - expected,
+            currency=invoice.currency,
+            limits=limits,
+            is_tolerated=limits.allow(expected, invoice.tax),
+            sentence=f"{invoice.heading}: its lines' tax rates come to {money(expected, invoice.currency)}, its tax is "
+            f"{money(invoice.tax, invoice.currency)}.",
+        )
+
+
+def _sums(invoice: Document, tolerances: Tolerances) -> Iterator[Variance | None]:
+    nets = [line.net for line in invoice.lines if line.net is not None]
+    if nets and invoice.net is not None and all(line.net is not None for line in invoice.lines if line.quantity):
+        lines = sum(nets, Decimal(0))
+        yield _sum(invoice, lines, invoice.net, tolerances, "its lines come to", "its net total is")
+    if invoice.net is not None and invoice.gross is not None and invoice.tax is not None:
+        together = invoice.net + invoice.tax
+        if _is_rounded(invoice.gross, together):
+            return
+        yield _sum(invoice, together, invoice.gross, tolerances, "net and tax come to", "its gross total is")
+
+
+def _is_rounded(gross: Decimal, together: Decimal) -> bool:
+    """Whether the amount to pay was rounded to a whole unit of the currency (EN 16931, BT-114)."""
+    return gross == gross.to_integral_value() and abs(gross - together) <= _HALF
+
+
+def _sum(
+    invoice: Document, expected: Decimal, actual: Decimal, tolerances: Tolerances, parts: str, whole: str
+) -> Variance | None:
+    if expected == actual:
+        return None
+    limits = tolerances.limits(Key.TOTAL, suppliers=invoice.sellers)
+    currency = invoice.currency
+    return Variance(
+        code=Code.TOTAL_MISMATCH,
+        document=invoice,
+        expected=expected,
+        actual=actual,
+        difference=actual - expected,
+        currency=currency,
+        limits=limits,
+        is_tolerated=limits.allow(expected, actual),
+        sentence=f"{invoice.heading}: {parts} {money(expected, currency)}, {whole} {money(actual, currency)}.",
+    )
+
+
+_ORDER = {code: place for place, code in enumerate(Code)}
+_ROLES = {
+    DocumentType.PURCHASE_ORDER: "ordered",
+    DocumentType.ORDER_CONFIRMATION: "confirmed",
+    DocumentType.DELIVERY_NOTE: "delivered",
+    DocumentType.GOODS_RECEIPT: "received",
+    DocumentType.INVOICE: "billed",
+    DocumentType.CREDIT_NOTE: "credited",
+}
+
+
+def examine(
+    documents: Iterable[Document],
+    edges: Edges,
+    tolerances: Tolerances | None = None,
+    verdicts: Collection[Verdict] = (),
+    ambiguous: Collection[UUID] = (),
+    confirmed: Collection[UUID] = (),
+) -> Result:
+    """Hold the documents of a cluster against one another.
+
+    `documents` are the cluster's, and contracts that they are linked to; `edges` the links between them. Without
+    `tolerances` the defaults apply. `verdicts` are the last that people said of its differences, `ambiguous` the
+    documents with an open review, `confirmed` those with a match that a person confirmed.
+    """
+    limits = tolerances or Tolerances()
+    case = Case(sorted(documents, key=lambda one: one.order_of_time), edges)
+    ledger = keep(case.counting, case.anchors, case.held_against, case.confirmed)
+    invoices = case.effective(DocumentType.INVOICE)
+    variances = [
+        *_duplicates(case),
+        *_missing_orders(case, ledger, invoices),
+        *_missing_deliveries(case, ledger, invoices),
+        *currency_variances(ledger, invoices),
+        *quantity_variances(ledger, limits),
+        *_never_ordered(ledger, invoices),
+        *_worth_more(ledger, invoices, limits),
+        *price_variances(ledger, limits),
+        *total_variances(invoices, limits),
+        *tax_variances(invoices, limits),
+    ]
+    found = list(hear(variances, verdicts))
+    found.sort(key=lambda one: (one.is_tolerated, one.settled_by is not None, *_place(one)))
+    outcome, reasons = _outcome(case, ledger, found)
+    rows = tuple(_rows(ledger))
+    review = list(_for_review(case, ambiguous, confirmed))
+    summary = summarize(
+        case,
+        rows,
+        found,
+        outcome,
+        incomparable=bool(ledger.incomparable),
+        needs_review=bool(review),
+        unordered=[one for one in invoices if _is_unordered(case, ledger, one)],
+    )
+    if summary.status is ClusterStatus.NEEDS_REVIEW:
+        reasons = review + reasons
+    return Result(outcome, tuple(reasons), tuple(found), rows, tuple(_remarks(case, ledger)), summary)
+
+
+def _place(variance: Variance) -> tuple[object, ...]:
+    return variance.document.order_of_time, _ORDER[variance.code], variance.line or "", variance.sentence
+
+
+# -- documents too many, documents missing -----------------------------------------------------------------------------
+
+
+def _duplicates(case: Case) -> Iterator[Variance]:
+    by_id = {document.id: document for document in case.documents}
+    settled = cancelled(case)
+    for id_, original in case.duplicates.items():
+        again = by_id[id_]
+        one, other = again.reference, original.reference
+        same_number = one is not None and other is not None and bool(one.folded & other.folded)
+        what = "is here already" if same_number else f"is {original.title} under another number"
+        dated = f" of {original.day.isoformat()}" if original.day else ""
+        worth = f" over {money(original.gross, original.currency)}" if original.gross is not None else ""
+        yield Variance(
+            code=Code.DUPLICATE_INVOICE,
+            document=again,
+            expected=original.number,
+            actual=again.number,
+            currency=again.currency,
+            sentence=f"{again.heading} {what}: the same bill{dated}{worth} came again.",
+            settled_by=settled.get(id_),
+        )
+
+
+def _missing_orders(case: Case, ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
+    orders = case.of(DocumentType.PURCHASE_ORDER)
+    for invoice in invoices:
+        held = [one for one in ledger.orders_of.get(invoice.id, ()) if one.type is DocumentType.PURCHASE_ORDER]
+        named = {reference.text: reference for reference in orders_named(invoice)}
+        unknown = [
+            text
+            for text, reference in named.items()
+            if not any(order.reference and reference.folded & order.reference.folded for order in orders)
+        ]
+        # An order that is here and is named by nobody may be what a damaged number means.
+        unnamed = [order for order in held if not names(invoice, order)]
+        if unknown and len(unknown) > len(unnamed):
+            numbers = ", ".join(map(short, unknown))
+            yield Variance(
+                code=Code.MISSING_PURCHASE_ORDER,
+                document=invoice,
+                expected=numbers,
+                sentence=f"{invoice.heading} names order {numbers}, which is not here.",
+            )
+
+
+def _missing_deliveries(case: Case, ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
+    for invoice in invoices:
+        for order in ledger.orders_of.get(invoice.id, ()):
+            billed = [item for item in ledger.of_order(order) if item.is_goods and _quantity(item, invoice) > 0]
+            if order.type is not DocumentType.PURCHASE_ORDER or not billed or ledger.deliveries(order):
+                continue
+            if any(order in ledger.orders_of.get(one.id, ()) for one in case.without_lines):
+                continue  # something was delivered, and nobody can read what
+            first = f"{measured(_quantity(billed[0], invoice), billed[0])} of {naming(billed[0])}"
+            more = f" and {len(billed) - 1} more" if len(billed) > 1 else ""
+            yield Variance(
+                code=Code.MISSING_DELIVERY,
+                document=invoice,
+                expected=order.number,
+                sentence=f"{invoice.heading} bills {first}{more}; there is no delivery note or receipt for "
+                f"{order.title}.",
+            )
+
+
+def _quantity(item: Item, invoice: Document) -> Decimal:
+    return sum((e.quantity for e in item.entries if e.document.id == invoice.id and e.quantity), Decimal(0))
+
+
+def _never_ordered(ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
+    """Goods and services that an invoice bills and no line of its orders has."""
+    for invoice in invoices:
+        orders = ledger.orders_of.get(invoice.id, ())
+        if not orders or any(one.type is not DocumentType.PURCHASE_ORDER or not one.lines for one in orders):
+            continue
+        for line in ledger.loose.get(invoice.id, ()):
+            if line.is_item and line.quantity and line.quantity > 0:
+                what = f"'{short(line.description or line.article_text or '')}'"
+                yield Variance(
+                    code=Code.BILLED_BEYOND_ORDER,
+                    document=invoice,
+                    line=line.label,
+                    expected=Decimal(0),
+                    actual=line.quantity,
+                    difference=line.quantity,
+                    unit=line.unit,
+                    sentence=f"{invoice.heading}, line {line.label}: {what} is billed and was not ordered.",
+                )
+
+
+def _worth_more(ledger: Ledger, invoices: Sequence[Document], tolerances: Tolerances) -> Iterator[Variance]:
+    """Invoices that name no article, and bill more than all of their orders are worth."""
+    for invoice in invoices:
+        orders = ledger.orders_of.get(invoice.id, ())
+        items = [item for order in orders for item in ledger.of_order(order)]
+        prices = [item.price * item.ordered for item in items if item.price is not None and item.ordered]
+        nets = [line.net for line in ledger.loose.get(invoice.id, ()) if line.net is not None and not line.is_item]
+        if not prices or len(nets) != len(invoice.lines) or any(one.currency != invoice.currency for one in orders):
+            continue
+        ordered, billed = sum(prices, Decimal(0)), sum(nets, Decimal(0))
+        limits = tolerances.limits(Key.TOTAL, suppliers=invoice.sellers)
+        if billed > ordered:
+            numbers = " and ".join(order.title for order in orders)
+            yield Variance(
+                code=Code.BILLED_BEYOND_ORDER,
+                document=invoice,
+                expected=ordered,
+                actual=billed,
+                difference=billed - ordered,
+                currency=invoice.currency,
+                limits=limits,
+                is_tolerated=limits.allow(ordered, billed),
+                sentence=f"{invoice.heading} bills {money(billed, invoice.currency)} without naming an article; "
+                f"{numbers} {'is' if len(orders) == 1 else 'are'} worth {money(ordered, invoice.currency)}.",
+            )
+
+
+# -- what it comes to --------------------------------------------------------------------------------------------------
+
+
+def _outcome(case: Case, ledger: Ledger, found: Sequence[Variance]) -> tuple[Outcome, list[str]]:
+    """The outcome, and why, the most important first."""
+    wrong = [one.sentence for one in found if one.is_open and not one.is_waiting]
+    wrong += [_incomparable(entry) for entry in ledger.incomparable]
+    waiting = [f"{one.sentence} {one.awaits or ''}".rstrip() for one in found if one.is_open and one.is_waiting]
+    waiting += _still_to_come(case, ledger)
+    tolerated = [f"{one.sentence[:-1]} (within the tolerance)." for one in found if one.is_tolerated]
+    settled = [f"{one.sentence} {one.settled_by}" for one in found if one.settled_by and not one.is_tolerated]
+    rest = tolerated + settled
+    if wrong:
+        return Outcome.EXCEPTION, wrong + waiting + rest
+    if waiting:
+        return Outcome.INCOMPLETE, waiting + rest
+    if tolerated:
+        return Outcome.WITHIN_TOLERANCE, rest
+    agreement = "Everything agrees." if ledger.items else "Nothing is wrong with it, and there is no order to compare."
+    return Outcome.MATCHED, rest or [agreement]
+
+
+def _for_review(case: Case, ambiguous: Collection[UUID], confirmed: Collection[UUID]) -> Iterator[str]:
+    """Yield a sentence for each document that a reviewer must decide about."""
+    for document in case.documents:
+        if document.type is DocumentType.CONTRACT:
+            continue
+        if document.id in ambiguous:
+            yield f"{document.heading}: its match is ambiguous, see Review."
+        elif not document.names_supplier and document.id not in confirmed:
+            yield f"{document.heading} names no supplier."
+
+
+def _incomparable(entry: Entry) -> str:
+    return (
+        f"{entry.document.heading}, line {entry.line.label}: its unit {entry.line.unit} cannot be compared with the "
+        f"order's; look at the quantity."
+    )
+
+
+def _still_to_come(case: Case, ledger: Ledger) -> Iterator[str]:
+    """What a complete case would have and this one has not, where no variance says so."""
+    invoices = case.effective(DocumentType.INVOICE)
+    orders = case.effective(DocumentType.PURCHASE_ORDER)
+    if not invoices:
+        yield "There is no invoice yet."
+        return
+    for invoice in invoices:
+        if _is_unordered(case, ledger, invoice) and not orders_named(invoice):
+            yield f"{invoice.heading} names no order, and none was found that it could be held against."
+    for delivery in case.without_lines:
+        yield f"{delivery.heading} states no lines: what was delivered cannot be counted."
+    for item in ledger.items:
+        if item.is_goods and ledger.delivered(item) is None:
+            for delivery in ledger.unsaid(item):
+                yield (
+                    f"{delivery.heading} states no quantity of {naming(item)}: what was delivered of it cannot be "
+                    "counted."
+                )
+    for order in orders:
+        open_ = [
+            item
+            for item in ledger.of_order(order)
+            if item.ordered is not None and (item.total(DocumentType.INVOICE) or Decimal(0)) < item.ordered
+        ]
+        if open_:
+            item = open_[0]
+            left = (item.ordered or Decimal(0)) - (item.total(DocumentType.INVOICE) or Decimal(0))
+            more = f", and more on {len(open_) - 1} other lines" if len(open_) > 1 else ""
+            yield f"{order.heading}: {measured(left, item)} of {naming(item)} not billed yet{more}."
+            yield from (_unnamed(invoice, order) for invoice in invoices if _names_nothing(ledger, invoice, order))
+
+
+def _is_unordered(case: Case, ledger: Ledger, invoice: Document) -> bool:
+    """Return True for an invoice without an order and without a contract."""
+    linked = {one.type for one in case.documents if one.id in case.neighbours.get(invoice.id, ())}
+    return not ledger.orders_of.get(invoice.id) and DocumentType.CONTRACT not in linked
+
+
+def _names_nothing(ledger: Ledger, invoice: Document, order: Document) -> bool:
+    """Whether an invoice for an order bills amounts alone, which no goods could be found for."""
+    return (
+        order in ledger.orders_of.get(invoice.id, ())
+        and len(ledger.loose.get(invoice.id, ())) == len(invoice.lines) > 0
+    )
+
+
+def _unnamed(invoice: Document, order: Document) -> str:
+    worth = money(invoice.net, invoice.currency) if invoice.net is not None else "what it bills"
+    return f"{invoice.heading} names no line of {order.title}: {worth} cannot be told apart by lines."
+
+
+def _remarks(case: Case, ledger: Ledger) -> Iterator[str]:
+    by_id = {document.id: document for document in case.documents}
+    for id_, last in case.changed.items():
+        yield f"{by_id[id_].heading} was changed or came again: the last form of it counts{_dated(last)}."
+    for id_, first in case.repeated.items():
+        yield f"{by_id[id_].heading} came more than once, and counts once{_dated(first)}."
+    for credit in case.effective(DocumentType.CREDIT_NOTE):
+        worth = money(abs(credit.gross), credit.currency) if credit.gross is not None else "an amount"
+        yield f"{credit.heading} credits {worth}."
+    for invoice in case.effective(DocumentType.INVOICE):
+        extra = _extra(ledger, invoice)
+        if extra:
+            worth = money(sum((line.net for line in extra if line.net is not None), Decimal(0)), invoice.currency)
+            named = ", ".join(f"'{short(line.description)}'" for line in extra[:3] if line.description)
+            yield f"{invoice.heading} bills {worth} that no order names: {named}."
+
+
+def _extra(ledger: Ledger, invoice: Document) -> list[Line]:
+    """Freight, surcharges and the like that an invoice bills beside what was ordered."""
+    loose = ledger.loose.get(invoice.id, ())
+    if not ledger.orders_of.get(invoice.id) or len(loose) == len(invoice.lines):
+        return []
+    return [line for line in loose if not line.is_item and line.description and line.net is not None and line.net > 0]
+
+
+def _dated(document: Document) -> str:
+    return f" ({document.day.isoformat()})" if document.day else ""
+
+
+def _rows(ledger: Ledger) -> Iterator[Row]:
+    for item in ledger.items:
+        document, line = item.document, item.line
+        ordered = (
+            []
+            if not item.is_ordered
+            else [Part(document.id, one.label, "ordered", one.quantity, one.cost) for one in item.lines]
+        )
+        entries = sorted(item.entries, key=lambda e: (e.document.order_of_time, e.line.place))
+        parts = ordered + [
+            Part(e.document.id, e.line.label, _ROLES[e.document.type], e.quantity, e.price) for e in entries
+        ]
+        has_receipts = bool(item.of(DocumentType.GOODS_RECEIPT))
+        yield Row(
+            order=document.id if item.is_ordered else None,
+            line=line.label,
+            article=line.article_text,
+            description=line.description,
+            unit=item.unit,
+            currency=document.currency,
+            ordered=item.ordered,
+            delivered=item.total(DocumentType.DELIVERY_NOTE),
+            received=item.total(DocumentType.GOODS_RECEIPT),
+            rejected=item.rejected if has_receipts else None,
+            billed=item.total(DocumentType.INVOICE),
+            credited=item.total(DocumentType.CREDIT_NOTE),
+            price=item.price if item.is_ordered else None,
+            parts=tuple(parts),
+        )
