@@ -10,6 +10,7 @@ from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
 from cli.failures import CommandError, UsageError
 from cli.terminal import page, print_json
+from cli.trail import By
 from counterfoil import aws
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.offers.schedule import current
@@ -51,14 +52,18 @@ def run(  # one for each option
     ] = None,
     timezone: Annotated[str, typer.Option(help="As IANA names it: Europe/Berlin.", show_default=False)],
     tenant: Annotated[str | None, typer.Option(help="Only this tenant's, by its slug.", show_default=False)] = None,
+    by: By,
     on_aws: Annotated[
         bool, typer.Option("--aws", help="On AWS, with the credentials and the region of the environment.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
 ) -> None:
-    """Queue the offers of a date that are not queued yet. Running it again adds nothing."""
+    """Queue the offers of a date that are not queued yet. Running it again adds nothing.
+
+    The audit trail records who queued them.
+    """
     date = current(timezone, datetime.now(UTC)).date if day is None else day.date()
-    asked = {"date": f"{date}", "timezone": timezone} | ({"tenant": tenant} if tenant is not None else {})
+    asked = {"date": f"{date}", "timezone": timezone, "by": by} | ({"tenant": tenant} if tenant is not None else {})
     done = ask(_lambda(context, on_aws=on_aws), asked)
     if as_json:
         print_json(asked | done)

@@ -26,6 +26,8 @@ class Asked(BaseModel):
     timezone: str = Field(min_length=1, max_length=64)
     tenant: str | None = None
     """Its slug; None: every tenant's."""
+    by: str = Field(min_length=1, max_length=254)
+    """The operator, for the audit trail."""
 
     @classmethod
     def of(cls, event: Any) -> "Asked":

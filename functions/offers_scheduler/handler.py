@@ -27,9 +27,10 @@ def function() -> Scheduler:
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Do what is due; or what `event` asks for, with `date`, `timezone` and perhaps the slug of a `tenant`.
+    """Queue the pools that are due, or those that `event` requests.
 
-    Returns what was done, in numbers; `refused` is a sentence that says why somebody cannot have what he asks for.
+    A request has `date`, `timezone`, `by`, and optionally the slug of a `tenant`. Returns the counts of pools, shards
+    and people, or `refused` with the reason.
 
     Raises:
         DatabaseUnavailableError: nothing was done; the next call does it.

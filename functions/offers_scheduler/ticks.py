@@ -9,6 +9,7 @@ from uuid import UUID
 
 from aws_lambda_powertools import Logger
 
+from counterfoil import audit
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.errors import TransientError, sentence
 from counterfoil.metrics import Metric, record
@@ -82,7 +83,7 @@ class Scheduler:
         return self._pin_all(self._tenants(None), wanted, time_left)
 
     def run(self, asked: Asked, time_left: TimeLeft) -> dict[str, int]:
-        """Do what is asked for: again, as often as somebody likes, for it is done once. Returns as `tick`.
+        """Pin the requested pools, with an audit entry for each. Pinned pools are skipped. Returns as `tick`.
 
         Raises as `tick`, and:
             RefusedError: nobody can have it.
@@ -100,7 +101,7 @@ class Scheduler:
             for _, people in pinning.waiting(connection, tenant.id, [one]):
                 yield Pool(tenant, one, is_late, people)
 
-        return self._pin_all(tenants, wanted, time_left)
+        return self._pin_all(tenants, wanted, time_left, asked.by)
 
     def _tenants(self, slug: str | None) -> list[Tenant]:
         with self._database.delivery() as connection:
@@ -115,6 +116,7 @@ class Scheduler:
         tenants: Sequence[Tenant],
         wanted: Callable[[Connection, Tenant], Iterator[Pool]],
         time_left: TimeLeft,
+        by: str | None = None,
     ) -> dict[str, int]:
         failed: list[str] = []
         left = shards = 0
@@ -131,7 +133,7 @@ class Scheduler:
                 left += 1
                 continue
             with _going_on(failed, tenant=pool.tenant.slug, zone=pool.due.zone, date=str(pool.due.date)):
-                sends = retry_conflicts(partial(self._pin, pool, time_left))
+                sends = retry_conflicts(partial(self._pin, pool, time_left, by))
                 done += [pool] if sends else []
                 shards += len(sends)
                 self._outbox.send(sends, time_left=time_left)
@@ -142,10 +144,17 @@ class Scheduler:
             raise UnfinishedError(f"Daily offers are not all queued: {len(failed)} pools failed and {left} are left")
         return told
 
-    def _pin(self, pool: Pool, time_left: TimeLeft) -> list[Send]:
-        by = pinning.pin_late if pool.is_late else pinning.pin
+    def _pin(self, pool: Pool, time_left: TimeLeft, by: str | None) -> list[Send]:
+        """Pin a pool. `by` is the operator who requested it; None: the schedule."""
+        pin = pinning.pin_late if pool.is_late else pinning.pin
+        tenant_id, due, now = pool.tenant.id, pool.due, self._clock()
         with self._transaction(pool.tenant, time_left) as connection:
-            return by(connection, pool.tenant.id, pool.due, self._rules, self._shard_users, self._clock())
+            sends = pin(connection, tenant_id, due, self._rules, self._shard_users, now)
+            if sends and by is not None:
+                detail = {"date": str(due.date), "timezone": due.zone, "late": pool.is_late}
+                targets = [str(pinning.pool_id(tenant_id, due))]
+                audit.record(connection, tenant_id, audit.Operation(by, "offers queued", targets, now, detail=detail))
+            return sends
 
     @contextmanager
     def _transaction(self, tenant: Tenant, time_left: TimeLeft) -> Iterator[Connection]:

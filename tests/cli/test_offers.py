@@ -19,7 +19,7 @@ from counterfoil.errors import RejectedRequestError
 from counterfoil.offers.schedule import current
 from infra.workers import WORKERS
 
-ASKED = ("run", "--date", "2026-01-05", "--timezone", "Europe/Berlin")
+ASKED = ("run", "--date", "2026-01-05", "--timezone", "Europe/Berlin", "--by", "ada")
 
 
 class Function:
@@ -63,7 +63,7 @@ def call(function: Function) -> Callable[..., str]:
 
 def test_the_scheduler_is_asked_for_a_date_and_a_zone(function: Function, call: Callable[..., str]):
     assert call(*ASKED) == "12,000 people of Europe/Berlin will have their offers of 2026-01-05, in 2 shards."
-    asked = {"date": "2026-01-05", "timezone": "Europe/Berlin"}
+    asked = {"date": "2026-01-05", "timezone": "Europe/Berlin", "by": "ada"}
     assert json.loads(call(*ASKED, "--tenant", "acme", "--json")) == {
         **asked,
         "tenant": "acme",
@@ -77,7 +77,7 @@ def test_the_scheduler_is_asked_for_a_date_and_a_zone(function: Function, call: 
 
 def test_default_date_is_the_last_one_due(function: Function, call: Callable[..., str]):
     before = current("Pacific/Kiritimati", datetime.now(UTC)).date
-    call("run", "--timezone", "Pacific/Kiritimati")
+    call("run", "--timezone", "Pacific/Kiritimati", "--by", "ada")
     after = current("Pacific/Kiritimati", datetime.now(UTC)).date
 
     assert function.calls[0][1]["date"] in {str(before), str(after)}

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from counterfoil import audit
 from counterfoil.db import Connection, Database
 from counterfoil.errors import ConflictError, DatabaseUnavailableError
 from counterfoil.offers import pinning
@@ -41,7 +42,7 @@ class Office:
         return self.scheduler.tick(left)
 
     def run(self, **asked: str) -> dict[str, int]:
-        return self.scheduler.run(Asked.of(asked), lambda: 800.0)
+        return self.scheduler.run(Asked.of({"by": "ada", **asked}), lambda: 800.0)
 
     def pools(self) -> set[tuple[str, str]]:
         found = self.admin.execute("SELECT timezone, date::text FROM offer_pool").fetchall()
@@ -232,6 +233,39 @@ def test_a_run_queues_one_date_of_one_zone_of_whoever_is_meant(office: Office):
     assert office.pools() == {("Europe/Berlin", "2026-01-04")}
 
 
+def test_requested_offers_reach_the_audit_trail(office: Office):
+    for tenant in ("acme", "umbrella"):
+        office.settle("Europe/Berlin", tenant)
+    office.tick()
+    office.settle("Europe/Berlin")
+    office.run(date="2026-01-05", timezone="Europe/Berlin", by="ada")
+    office.run(date="2026-01-04", timezone="Europe/Berlin", by="bob", tenant="umbrella")
+    office.run(date="2026-01-04", timezone="Europe/Berlin", by="cem", tenant="umbrella")
+
+    pools = {row["id"]: (row["tenant_id"], row["date"]) for row in rows(office.admin, "offer_pool")}
+    entries = rows(office.admin, "audit_entry")
+    acme, umbrella = office.tenants.values()
+    assert {(one["actor"], one["action"], *pools[one["targets"][0]]) for one in entries} == {
+        ("ada", "offers queued", str(acme), "2026-01-05"),
+        ("bob", "offers queued", str(umbrella), "2026-01-04"),
+    }
+    assert {one["actor"]: one["detail"]["late"] for one in entries} == {"ada": True, "bob": False}
+    assert len(entries) == 2
+
+
+def test_failed_audit_entry_queues_no_offers(office: Office, monkeypatch: pytest.MonkeyPatch):
+    office.settle("Europe/Berlin")
+
+    def refused(*_: Any) -> int:
+        raise ConflictError("The trail is locked")
+
+    monkeypatch.setattr(audit, "record", refused)
+    with pytest.raises(UnfinishedError):
+        office.run(date="2026-01-05", timezone="Europe/Berlin")
+    assert not office.pools()
+    assert not office.jobs()
+
+
 def test_a_run_adds_who_is_late_as_long_as_the_date_has_not_expired(office: Office):
     office.settle("Europe/Berlin")
     for day, people in (("2026-01-05", 1), ("2026-01-04", 0)):
@@ -265,6 +299,7 @@ def test_a_run_adds_who_is_late_as_long_as_the_date_has_not_expired(office: Offi
         ({"date": "2026-02-30", "timezone": "UTC"}, "date is wrong: Input should be a valid date"),
         ({"timezone": "UTC"}, "date is wrong: Field required"),
         ({"date": "2026-01-05", "timezone": "UTC", "tenants": "acme"}, "tenants is wrong: Extra inputs"),
+        ({"date": "2026-01-05", "timezone": "UTC", "by": ""}, "by is wrong: String should have at least 1 character"),
     ],
 )
 def test_what_cannot_be_had_is_refused_with_a_sentence(office: Office, asked: dict[str, str], sentence: str):
@@ -307,8 +342,10 @@ def handler(monkeypatch: pytest.MonkeyPatch, database_url: str, sqs: FakeSqs) ->
 def test_a_call_with_a_zone_is_somebodys_and_its_refusal_no_failure(handler: ModuleType, office: Office):
     office.settle("UTC")
     yesterday = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
-    assert handler.handle({"date": "2999-01-01", "timezone": "UTC"}, Context())["refused"].startswith("2999-01-01")
-    assert handler.handle({"date": yesterday, "timezone": "UTC"}, Context())["people"] == 1
+    assert handler.handle({"date": "2999-01-01", "timezone": "UTC", "by": "ada"}, Context())["refused"].startswith(
+        "2999-01-01"
+    )
+    assert handler.handle({"date": yesterday, "timezone": "UTC", "by": "ada"}, Context())["people"] == 1
     (pool,) = rows(office.admin, "offer_pool")
     assert pool["rules"] == {"offers": 3, "candidates": 1000, "most_offered": 12, "repeat_days": 30}
 
