@@ -24,8 +24,8 @@ TEMPLATE = "migrated"
 CLOUDS = ("tests/e2e/", "tests/e2e/console/", "tests/e2e/test_chaos.py", "tests/e2e/test_tasks.py")
 LONGEST = (*CLOUDS, "tests/tools/test_delivery_model.py", "tests/tools/simulation/test_simulation.py")
 """Tests that take longest, in this order."""
-SYNTHESIS = "tests/infra/"
-"""Tests that one process runs, because importing aws_cdk starts Node and takes 4 s."""
+TOGETHER = ("tests/infra/", "tests/tools/sample_generator/")
+"""Folders that one process runs: importing aws_cdk starts Node and takes 4 s, generating samples takes 5 s."""
 _numbers = count(1)
 _resolved: dict[str, set[str]] = {}
 
@@ -40,9 +40,8 @@ class ByCloud(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
     """Distributes tests by file, and end-to-end tests by cloud, so that each is deployed once."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith(SYNTHESIS):
-            return SYNTHESIS
-        return cloud_of(nodeid) or super()._split_scope(nodeid)
+        folder = next((folder for folder in TOGETHER if nodeid.startswith(folder)), None)
+        return folder or cloud_of(nodeid) or super()._split_scope(nodeid)
 
 
 def cloud_of(nodeid: str) -> str | None:

@@ -9,7 +9,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from tools.sample_generator import Sample, generate
+from tests.tools.sample_generator.conftest import sample_of
+from tools.sample_generator import Sample
 
 COUNT_DIGESTS = """
 import hashlib, json
@@ -46,14 +47,14 @@ def test_the_same_seed_gives_the_same_bytes_in_every_process() -> None:
         command = [sys.executable, "-c", COUNT_DIGESTS]
         run = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
         outputs.add(run.stdout)
-    sample = generate(3)
+    sample = sample_of(3)
     content = hashlib.sha256(b"".join(file.content for file in sample.files)).hexdigest()
     truth = hashlib.sha256(json.dumps(sample.truth, sort_keys=True).encode()).hexdigest()
     assert outputs == {f"{content} {truth} {len(sample.files)}\n"}
 
 
 def test_another_seed_gives_other_firms_numbers_and_files() -> None:
-    one, other = generate(1), generate(2)
+    one, other = sample_of(1), sample_of(2)
     assert not {file.sha256 for file in one.files if file.truth.state == "succeeded"} & {
         file.sha256 for file in other.files if file.truth.state == "succeeded"
     }
@@ -61,7 +62,7 @@ def test_another_seed_gives_other_firms_numbers_and_files() -> None:
 
 
 def test_counts_differ_between_seeds() -> None:
-    assert len({len(generate(seed).files) for seed in range(6)}) > 1
+    assert len({len(sample_of(seed).files) for seed in range(6)}) > 1
 
 
 def test_there_are_at_least_forty_documents_of_two_tenants(sample: Sample) -> None:
