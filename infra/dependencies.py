@@ -8,11 +8,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import uv
 
-from infra.packaging import BUILD, ROOT, Package, PackagingError, Target, archive, compile_all, interpreter
+from infra.packaging import BUILD, ROOT, Package, PackagingError, Target, archive, compile_all, interpreter, pack
 
 REQUIREMENTS = ROOT / "layers" / "dependencies" / "requirements.txt"
 
@@ -21,6 +22,8 @@ AWS_SERVICES = frozenset(
 )
 """Services that functions call. botocore describes 400 services in 25 MB: the other descriptions are left out."""
 
+LINK = "dependencies.pth"
+"""File in the layer for this machine that adds the folder of the packages to the import path."""
 _FORMAT = "1"
 """Part of the hash: raise it when this module builds the same lock differently."""
 _NOT_FOR_RUN_TIME = ("bin", "**/__pycache__", "**/tests", "**/*.pyi", "boto3/examples", "**/*.dist-info/RECORD")
@@ -29,6 +32,9 @@ _NOT_FOR_RUN_TIME = ("bin", "**/__pycache__", "**/tests", "**/*.pyi", "boto3/exa
 def dependency_layer(target: Target) -> Package:
     """The layer for `target`, built once for each lock, or found where it was built before.
 
+    On this machine it only names the folder of the unpacked packages: the local cloud unpacks the layers once for each
+    process of a function, and these are 4,700 files.
+
     Raises:
         PackagingError: a locked wheel cannot be fetched.
     """
@@ -36,24 +42,41 @@ def dependency_layer(target: Target) -> Package:
     described = (
         _FORMAT,
         target.python,
-        target.platform or sys.platform,
+        target.platform or f"{sys.platform} {BUILD}",
         str(compiler is not None),
         *sorted(AWS_SERVICES),
     )
     digest = hashlib.sha256("\n".join(described).encode() + REQUIREMENTS.read_bytes()).hexdigest()
-    package = Package(BUILD / f"dependencies-{digest[:16]}.zip", digest)
+    place = BUILD / f"dependencies-{digest[:16]}"
+    if target.platform is None:
+        if not place.exists():
+            _build(place, target, compiler)
+        link = f"python/lib/python{target.python}/site-packages/{LINK}"
+        return pack({link: place / LINK}, target, name="dependencies", runs_in="/opt")
+    package = Package(place.with_suffix(".zip"), digest)
     if not package.path.exists():
         if compiler is None:
             sys.stderr.write(
                 f"No Python {target.python} at hand: the layer is built without byte code, cold starts are slower.\n"
             )
         with tempfile.TemporaryDirectory() as folder:
-            site = Path(folder) / "python"
-            _install(site, target)
-            trim(site)
-            compile_all(Path(folder), compiler, runs_in="/opt")
-            archive(Path(folder), package.path)
+            _build(Path(folder) / "layer", target, compiler)
+            archive(Path(folder) / "layer", package.path)
     return package
+
+
+def _build(folder: Path, target: Target, compiler: str | None) -> None:
+    """Make the layer's `folder`, which is there only when it is complete."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
+        site = Path(partial) / "layer" / "python"
+        _install(site, target)
+        trim(site)
+        compile_all(site.parent, compiler, runs_in="/opt")
+        if target.platform is None:
+            (site.parent / LINK).write_text(f"{folder / 'python'}\n")
+        with suppress(OSError):  # another process was faster
+            site.parent.rename(folder)
 
 
 def _install(site: Path, target: Target) -> None:

@@ -126,8 +126,11 @@ def _start(place: Place, steps: Steps, port: int | None, database_port: int | No
 def _deploy(place: Place, state: State, tuning: Tuning, fingerprint: str, steps: Steps) -> State:
     began = time.monotonic()
     steps.begin("Deployment (cdk deploy)")
-    first = state.deployment is None
-    outputs = deployment.deploy(place, state.emulator, state.database_url, tuning, first=first, progress=steps.progress)
+    if state.deployment is None:
+        where = {"LocationConstraint": emulator.REGION}
+        s3 = Cloud(place, state).client("s3")
+        s3.create_bucket(Bucket=deployment.ASSETS_BUCKET, CreateBucketConfiguration=where)
+    outputs = deployment.deploy(place, state.emulator, state.database_url, tuning, steps.progress)
     state = state.deployed(fingerprint, time.monotonic() - began, outputs, tuning)
     state.save(place)
     return state

@@ -125,7 +125,7 @@ def test_syntheses_are_identical_under_any_umask(aws: Synthesis, dependencies: P
     cache.mkdir()
     cache.chmod(0o775)  # as a tool makes it under umask 0002, the default of many systems: jsii refuses such a cache
     environment = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(cache), "PYTHONHASHSEED": "4"}
-    environment.pop("JSII_RUNTIME_PACKAGE_CACHE", None)
+    environment.pop("JSII_RUNTIME_PACKAGE_CACHE_ROOT", None)
     command = [sys.executable, "-m", "tests.infra.synthesis", str(folder), str(dependencies.path), dependencies.hash]
 
     done = subprocess.run(command, env=environment, cwd=ROOT, umask=0o002, capture_output=True, text=True, check=False)

@@ -70,7 +70,7 @@ def test_what_the_app_was_told_is_remembered(tmp_path: Path):
 def test_without_the_cdk_command_line_there_is_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cdk, "COMMAND_LINE", tmp_path / "cdk")
     with pytest.raises(CloudError, match="make setup"):
-        deployment.deploy(Place(tmp_path), Emulator(1, 0, 1, ""), URL, Tuning(), first=True, progress=lambda *_: None)
+        deployment.deploy(Place(tmp_path), Emulator(1, 0, 1, ""), URL, Tuning(), lambda *_: None)
 
 
 @pytest.mark.parametrize(
