@@ -8,7 +8,7 @@ from types import MappingProxyType
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil import metrics
-from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.db import SHORT_SECONDS, Connection, Database, retry_conflicts
 from counterfoil.delivery import store
 from counterfoil.delivery.letters import Failure, audit, join_message, without_payload, write_dead_letter
 from counterfoil.delivery.settlement import enqueued_current, fail_exhausted, lease_left, unreadable_letter
@@ -98,7 +98,7 @@ class Archiver:
         # SQS keeps a message's id when it moves it, and the worker may have written it down before it came here.
         queue = record.event_source_arn.rsplit(":", 1)[-1].removesuffix(DEAD_LETTER_SUFFIX)
         letter = unreadable_letter(record, error, body=body, worker=worker, queue=queue, actor=ACTOR)
-        with self._database.delivery() as connection:
+        with self._database.delivery(seconds=SHORT_SECONDS) as connection:
             write_dead_letter(connection, letter, self._clock())
 
     def _is_about_to_expire(self, record: SQSRecord) -> bool:
@@ -116,7 +116,7 @@ class Archiver:
             lost.clear()
             unattempted.clear()
             sends: list[Send] = []
-            with self._database.delivery() as connection:
+            with self._database.delivery(seconds=SHORT_SECONDS) as connection:
                 if intake.register is not None:
                     intake.register(connection, now)
                 # Each work once, and in the order in which claims lock.

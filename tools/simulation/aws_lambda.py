@@ -7,6 +7,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from counterfoil.db import ANSWER_SECONDS, SHORT_SECONDS
 from tools.simulation.faults import Fault, Faults
 from tools.simulation.scheduler import Life, Process, Scheduler
 from tools.simulation.sqs import Message, Queue, Sqs, record
@@ -14,6 +15,8 @@ from tools.simulation.sqs import Message, Queue, Sqs, record
 CRASH_SECONDS = (600, 3 * 3600, 24 * 3600)
 """How long a release may crash at start."""
 IN_FLIGHT = "its invocation has not ended"
+LONGEST_ANSWER = SHORT_SECONDS + ANSWER_SECONDS
+"""Longest wait of a batch for the database, in seconds."""
 
 Handler = Callable[[dict[str, Any], LambdaContext], Any]
 
@@ -111,8 +114,15 @@ class Function:
         scheduler.spawn("main", main, process)
         scheduler.wait(lambda: bool(answers) or process.life is Life.DEAD, self.timeout)
         if not answers:
+            self._check_hung(process)
             scheduler.kill(process, "its invocation has run out of time")
         return answers[0] if answers else (False, None)
+
+    def _check_hung(self, process: Process) -> None:
+        """Fail if a batch waits for the database until Lambda ends it. The watchdog has no batch."""
+        since, now = process.hung.get(f"{process.name}/main"), self.scheduler.now
+        if self.name != "watchdog" and since is not None and now > max(since, process.paused_until) + LONGEST_ANSWER:
+            self.scheduler.fail(f"{process.name} waits for the database until Lambda ends it")
 
 
 class Mapping:

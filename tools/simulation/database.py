@@ -229,6 +229,8 @@ class SimulatedConnection:
         """Seconds that it would wait for a lock."""
         self._met: tuple[SimulatedConnection, ...] = ()
         self.number = 0
+        self.deadline = inf
+        """When the client stops waiting for an answer."""
         self.last_heard = world.scheduler.now
         process.on_death.append(self._die)
 
@@ -306,6 +308,19 @@ class SimulatedConnection:
         if world.faults.strikes(Fault.CONNECTION_LOST):
             self.lose("during a statement")
             raise psycopg.OperationalError("the connection was lost")
+        if world.faults.strikes(Fault.HUNG):
+            self._hang()
+
+    def _hang(self) -> None:
+        """Wait for an answer until the client's deadline. The server ends the silent transaction before that."""
+        scheduler, faults = self._world.scheduler, self._world.faults
+        faults.locked_until = max(faults.locked_until, scheduler.now + IDLE_SECONDS)
+        assert scheduler.current is not None
+        self._process.hung[scheduler.current.name] = scheduler.now
+        scheduler.sleep(self.deadline - scheduler.now)
+        del self._process.hung[scheduler.current.name]
+        self.lose("no answer")
+        raise psycopg.OperationalError("no answer before the deadline")
 
     def commit(self) -> None:
         """Commit, or lose the connection before or after it."""

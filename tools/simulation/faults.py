@@ -37,6 +37,7 @@ class Fault(StrEnum):
     MESSAGE_LOST = "a queue loses a message"
     CRASHES_AT_START = "a release crashes at start"
     TRANSACTION_LOST = "the database loses the transaction that sent a message"
+    HUNG = "the database does not answer"
 
 
 RATES = {
@@ -67,6 +68,7 @@ RATES = {
     Fault.MESSAGE_LOST: 0.05,
     Fault.TRANSACTION_LOST: 0.05,
     Fault.CRASHES_AT_START: 0.02,
+    Fault.HUNG: 0.03,
 }
 """Chance for each place where a fault can strike, in a history that has this kind of faults."""
 SHARE = 0.3
@@ -81,7 +83,8 @@ class Faults:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         random = scheduler.random
-        self._kinds = {fault for fault in Fault if random.random() < SHARE}
+        # HUNG has its own chance in the world, so that older seeds keep their histories.
+        self._kinds: set[Fault] = {fault for fault in Fault if fault is not Fault.HUNG and random.random() < SHARE}
         self._left = random.randint(0, MOST)
         self._factor = random.choice((0.5, 1, 3))
         self.struck: Counter[Fault] = Counter()

@@ -49,6 +49,8 @@ class Process:
     paused_until: float = -inf
     clock_ahead: timedelta = timedelta()
     """Error of its clock."""
+    hung: dict[str, float] = field(default_factory=dict)
+    """Tasks that wait for a database that does not answer, and since when."""
 
 
 @dataclass(eq=False)

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from math import inf
 from typing import Any, ClassVar
 from unittest import mock
 from uuid import UUID, uuid4, uuid5
 
-from counterfoil import outbox, work
+from counterfoil import db, outbox, work
 from counterfoil.db import DatabaseClock
 from counterfoil.delivery import Attempt, Outcome, batch, claims, consumer, settlement, store
 from counterfoil.delivery.received import Received
@@ -485,6 +486,12 @@ TWINS = (
         lambda: mock.patch.object(watchdog_uploads, "QUEUE_RETENTION", timedelta(0)),
     ),
     Twin("leases by process clocks", "the lease of", _process_clocks),
+    Twin(
+        "no deadline for the database",
+        "waits for the database until Lambda ends it",
+        lambda: mock.patch.object(db, "ANSWER_SECONDS", inf),
+        lambda world: world.faults.ensure(Fault.HUNG, 8),
+    ),
     Twin("lost try not told", "is written down 0 times", _forgets_the_lost),
     Twin(
         "returns without an attempt counted",

@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 from uuid import UUID
 
-from counterfoil import aws, messages, metrics
+from counterfoil import aws, db, messages, metrics
 from counterfoil.db import IDLE_SECONDS, Connection
 from counterfoil.delivery import Attempt, Consumer, Outcome, Settled, Works
 from counterfoil.delivery.attempt import Skip, Success, WorkTogether
@@ -64,6 +64,8 @@ WRONG_CLOCKS = 0.2
 """Share of the processes whose clock is wrong by an hour."""
 LOWERED_LIMIT = 0.1
 """Share of the histories in which a release lowers the limit of attempts."""
+HUNG_DATABASE = 0.2
+"""Share of the histories in which the database may hang."""
 UPLOAD_LOST_AFTER = timedelta(minutes=5)
 """Shorter than the latest S3 event takes, so that some arrive after the upload was reconciled."""
 RECONCILED_WITHIN = timedelta(hours=2)
@@ -210,6 +212,8 @@ class World:
         chance = Random(f"{self.seed}/limit")  # noqa: S311  # its own, so that older seeds keep their histories
         if chance.random() < LOWERED_LIMIT:
             self.lower_limit(chance.uniform(0, 4000))
+        if Random(f"{self.seed}/hung").random() < HUNG_DATABASE:  # noqa: S311  # its own, as above
+            self.faults.ensure(Fault.HUNG, 0)
         self.ended_at = 0
         """Lines of the history; what the checks do is none of it."""
 
@@ -625,6 +629,9 @@ def _product_in(world: World) -> Iterator[None]:
     """The product's seams, turned to this world."""
     clients = {"sqs": world.sqs, "s3": world.storage}
 
+    def monotonic() -> float:
+        return world.scheduler.now
+
     def archiver() -> Any:
         task = world.scheduler.current
         assert task is not None
@@ -633,6 +640,7 @@ def _product_in(world: World) -> Iterator[None]:
 
     with (
         mock.patch.object(aws, "client", clients.__getitem__),
+        mock.patch.object(db, "monotonic", monotonic),
         mock.patch.object(metrics, "record", _unmeasured),
         mock.patch.object(recovery, "record", _unmeasured),
         mock.patch.object(watchdog_uploads, "record", world.count_uploads_without_event),
