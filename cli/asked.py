@@ -12,8 +12,8 @@ from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
 from cli.tables import label
 from cli.terminal import page, print_json
-from counterfoil.documents.matching import judgements
-from counterfoil.documents.matching.judgements import Said
+from counterfoil.documents.matching import judge
+from counterfoil.documents.matching.judge import Said
 from counterfoil.documents.review_queue import Paper, papers
 
 Papers = Mapping[UUID, Paper]
@@ -37,8 +37,8 @@ def asked(
     cloud = Cloud.at(place_of(context.obj))
     tenant, id_ = ids.document(cloud, document)
     with cloud.database.tenant(tenant.id) as connection:
-        found = judgements.about(connection, id_)
-        known = papers(connection, {id_, *judgements.candidates(found)})
+        found = judge.about(connection, id_)
+        known = papers(connection, {id_, *judge.candidates(found)})
     if as_json:
         print_json({"document": id_, "tenant": tenant.slug, "questions": [record(said) for said in found]})
     elif not found:

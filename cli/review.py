@@ -21,8 +21,8 @@ from cli.trail import By, Reason
 from counterfoil.db import Connection, retry_conflicts
 from counterfoil.documents import review as acts
 from counterfoil.documents import review_queue
-from counterfoil.documents.matching import judgements, reviews
-from counterfoil.documents.matching.judgements import Said
+from counterfoil.documents.matching import judge, sql
+from counterfoil.documents.matching.judge import Said
 from counterfoil.documents.review import Answer, Done, Refused, Who
 from counterfoil.documents.review_queue import Item, Paper, Wanted
 from counterfoil.documents.structured import DocumentType
@@ -151,7 +151,7 @@ def show(context: typer.Context, document: Which, *, as_json: AsJson = False) ->
         print_json(found.record)
         return
     with cloud.database.tenant(tenant.id) as connection:
-        questions = judgements.about(connection, id_)
+        questions = judge.about(connection, id_)
     show_item(found, questions)
 
 
@@ -384,7 +384,7 @@ def _decide(  # who decides what
 
     def once() -> Answer:
         with cloud.database.tenant(tenant.id) as connection:
-            known = [one.id for one in reviews.decisions(connection, about)] if supersede else []
+            known = [one.id for one in sql.decisions(connection, about)] if supersede else []
             return act(connection, cloud.database.now(), Who(by, reason, known))
 
     answer = retry_conflicts(once)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.documents import acceptance, review, review_queue
 from counterfoil.documents.acceptance import Said, Which, Word
-from counterfoil.documents.matching.reviews import State
+from counterfoil.documents.matching.sql import State
 from counterfoil.documents.review import Answer, Done, Refused, Who
 from counterfoil.documents.review_queue import Wanted
 from counterfoil.documents.variances import Code

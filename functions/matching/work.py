@@ -14,7 +14,7 @@ from functools import partial
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Settled, Skip, Success
 from counterfoil.documents import diagnostics, matching
-from counterfoil.documents.matching import reviews
+from counterfoil.documents.matching import sql
 from counterfoil.documents.renewal import renew
 from counterfoil.llm import Llm
 from counterfoil.work import Send
@@ -93,7 +93,7 @@ def _skip(connection: Connection, attempt: Attempt, skip: matching.Skip) -> Sequ
     now = attempt.now()
     parts = matching.withdraw(connection, attempt.tenant_id, attempt.work_id, now)
     if skip.needs_review:
-        reviews.open_unmatched(connection, attempt.work_id, skip.reason, now)
+        sql.open_unmatched(connection, attempt.work_id, skip.reason, now)
     if parts is None:
         return ()
     sends = renew(connection, "matching", parts.touched, now, actor="matching", why=WITHDRAWN)

@@ -8,7 +8,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt
 from counterfoil.documents import browsing, review
-from counterfoil.documents.matching import reviews
+from counterfoil.documents.matching import sql
 from counterfoil.documents.review import Done, Who
 from functions.matching.work import match
 from tests.documents.matching.office import NOW, Office
@@ -68,7 +68,7 @@ def settle(office: Office, position: int) -> None:
 
 def state_of(office: Office, id_: UUID) -> str | None:
     with office.database.tenant(office.tenant_id) as connection:
-        found = reviews.reviews(connection, [id_])
+        found = sql.reviews(connection, [id_])
     return found[id_].state if id_ in found else None
 
 
@@ -116,7 +116,7 @@ def test_review_opens_again_when_its_match_is_rejected(office: Office, by_split:
         review.merge(connection, office.tenant_id, second, first, NOW, ANN)
 
     with office.database.tenant(office.tenant_id) as connection:
-        (decision,) = reviews.decisions(connection, [second])
+        (decision,) = sql.decisions(connection, [second])
         known = Who("ann", None, frozenset({decision.id}))
         if by_split:
             done = review.split(connection, office.tenant_id, second, NOW, known)

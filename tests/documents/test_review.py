@@ -7,7 +7,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents import matching, removal, review
-from counterfoil.documents.matching import reviews
+from counterfoil.documents.matching import sql
 from counterfoil.documents.review import Answer, Done, Refused, Who
 from tests.dead_letters.trail import recorded
 from tests.documents.matching.office import NOW, Office
@@ -102,7 +102,7 @@ def test_a_review_opens_again_when_the_doubt_comes_back(doubtful: Office) -> Non
 def test_of_very_many_candidates_any_can_be_confirmed(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reviews, "MAX_CANDIDATES", 2)
+    monkeypatch.setattr(sql, "MAX_CANDIDATES", 2)
     office = Office(database, admin, [*map(again, range(5)), TWICE[2]])
     office.match_all()
     row = admin.execute("SELECT doubts FROM document_review").fetchone()

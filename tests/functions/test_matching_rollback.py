@@ -9,7 +9,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Works
 from counterfoil.delivery import store as delivery_store
 from counterfoil.documents import diagnostics
-from counterfoil.documents.matching import store as matching_store
+from counterfoil.documents.matching import sql as matching_store
 from counterfoil.messages import Message
 from functions.matching.work import match, match_together
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows

@@ -16,7 +16,7 @@ from uuid import UUID
 from cli.terminal import Checklist
 from counterfoil.delivery.letters import DeadLetter, Failure
 from counterfoil.documents.extraction import extract
-from counterfoil.documents.matching import judgements
+from counterfoil.documents.matching import judge
 from counterfoil.documents.output import requests
 from counterfoil.documents.reading import ocr
 from counterfoil.documents.uploads import Upload, job_of_tenant
@@ -60,7 +60,7 @@ def identities() -> Values:
         "output_job_id": str(requests.job_id(_ID, "document", _ID)),
         "offer_pool_id": str(pinning.pool_id(_ID, Due("Europe/Berlin", date(2026, 1, 2), _AT, _AT))),
         "user_id": str(profiles.internal_id(_ID, _ID)),
-        "judge_question": judgements.hash_of("system", "user").hex(),
+        "judge_question": judge.hash_of("system", "user").hex(),
         "ocr_question": ocr.question("textract", b"content", 1).hex(),
     }
 

@@ -24,7 +24,7 @@ from cli.postgres import Server, temporary_server
 from cli.terminal import Checklist, aside, print_json
 from counterfoil.db import Database, retry_conflicts
 from counterfoil.documents import matching
-from counterfoil.documents.matching.weights import using
+from counterfoil.documents.matching.score import using
 from functions.migrate.runner import apply
 from tools.evaluation import variances
 from tools.evaluation.agreement import (

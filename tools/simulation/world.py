@@ -19,7 +19,7 @@ from counterfoil.delivery.attempt import Skip, Success, WorkTogether
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.documents import uploads
 from counterfoil.documents.matching import matcher
-from counterfoil.documents.matching.contents import Documents
+from counterfoil.documents.matching.reading import Documents
 from counterfoil.documents.sandbox import parsers
 from counterfoil.errors import CounterfoilError, ServiceUnavailableError
 from counterfoil.messages import Intake, read_message

@@ -8,8 +8,7 @@ from uuid import UUID, uuid5
 
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching.keys import PARENTS, SOUGHT, Key
-from counterfoil.documents.matching.normalise import Reference
-from counterfoil.documents.matching.profile import KINDS, Document, document
+from counterfoil.documents.matching.normalise import KINDS, Document, Reference, document
 from tools.evaluation.labeled_set import LabelledDocument, LabelledSet
 
 _NAMESPACE = UUID("5b0c2f3e-7a55-5a52-9d0e-0c1c7d5a4c11")

@@ -11,7 +11,7 @@ from cli.cloud.cloud import Cloud
 from cli.cloud.place import place_of
 from cli.failures import UsageError
 from cli.terminal import Checklist, aside, print_json
-from counterfoil.documents.matching.weights import FOUND
+from counterfoil.documents.matching.score import FOUND
 from counterfoil.errors import PermanentError
 from tools.evaluation.labeled_set import read_set
 from tools.training.candidates import Tenant, tenants

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from counterfoil.documents import matching
-from counterfoil.documents.matching.weights import Weights, parse
+from counterfoil.documents.matching.score import Weights, parse
 from counterfoil.errors import PermanentError
 
 

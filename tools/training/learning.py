@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from counterfoil.documents.matching.compare import Level, compare, length_of
-from counterfoil.documents.matching.score import chances, probability, score
-from counterfoil.documents.matching.weights import FOUND, PRIOR, Weights, parse, using
+from counterfoil.documents.matching.score import FOUND, PRIOR, Weights, chances, parse, probability, score, using
 from tools.training import start
 from tools.training.candidates import Group, Pair, Tenant
 from tools.training.regression import Case, Coefficient, fit

@@ -13,12 +13,12 @@ from uuid import UUID
 from cli.cloud.cloud import Cloud
 from cli.tenants import list_tenants
 from counterfoil.db import Connection
-from counterfoil.documents.matching import key_rows
 from counterfoil.documents.matching import keys as keyed
-from counterfoil.documents.matching.key_rows import Lookup
-from counterfoil.documents.matching.profile import KINDS, Document, document
+from counterfoil.documents.matching import sql
+from counterfoil.documents.matching.normalise import KINDS, Document, document
 from counterfoil.documents.matching.rules import ends, is_parent
-from counterfoil.documents.matching.weights import parse
+from counterfoil.documents.matching.score import parse
+from counterfoil.documents.matching.sql import Lookup
 from counterfoil.errors import PermanentError
 from tools.training.candidates import Group, Pair, Tenant
 from tools.training.learning import LEAST, LEAST_OF_AN_ANSWER, asked, counted, taught
@@ -126,9 +126,9 @@ def read_decided(connection: Connection, tenant_id: UUID, name: str) -> Reviewed
     decided = {frozenset((a, b)): true for a, b, true in connection.execute(_DECIDED)}
     known = _read(connection, {id_ for pair in decided for id_ in pair})
     keys = {one.id: keyed.waiting(one) for one in known}
-    most = key_rows.MAX_HOLDERS
+    most = sql.MAX_HOLDERS
     wanted = dict.fromkeys(frozenset().union(*keys.values()), most + 1)
-    holders = key_rows.holders(connection, Lookup(tenant_id, wanted))
+    holders = sql.holders(connection, Lookup(tenant_id, wanted))
     found = {key: ids for key, ids in holders.items() if len(ids) <= most}
     claims = {id_: {other for key in led for other in found.get(key, ())} - {id_} for id_, led in keys.items()}
     there = {one.id for one in known}

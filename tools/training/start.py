@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from counterfoil.documents.matching.compare import IDENTITIES, NAMES, Level
-from counterfoil.documents.matching.weights import PRIOR
+from counterfoil.documents.matching.score import PRIOR
 
 _PRIOR = -4.0
 """Candidates that share a key are partners about once in twenty."""

@@ -5,7 +5,7 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 
-from counterfoil.documents.matching.reviews import State
+from counterfoil.documents.matching.sql import State
 from counterfoil.documents.review_queue import Wanted
 from counterfoil.documents.structured import DocumentType
 from functions.admin_api import reviews

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from counterfoil.documents.matching.keys import PARENTS
-from counterfoil.documents.matching.profile import KINDS, Document, document
+from counterfoil.documents.matching.normalise import KINDS, Document, document
 from counterfoil.documents.matching.rules import arrival
 from counterfoil.documents.matching.score import chances, score
 from tools.evaluation.agreement import Edge

@@ -8,8 +8,7 @@ from typing import Any
 from rapidfuzz.distance import OSA
 
 from counterfoil.documents.matching.keys import PARENTS
-from counterfoil.documents.matching.normalise import Reference, words
-from counterfoil.documents.matching.profile import Document, Line, Party
+from counterfoil.documents.matching.normalise import Document, Line, Party, Reference, words
 from tools.evaluation.labeled_set import LabelledSet, read_set
 from tools.training.candidates import Pair, Tenant, tenants
 

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from counterfoil.documents.matching.score import probability, score
-from counterfoil.documents.matching.weights import parse, using
+from counterfoil.documents.matching.score import parse, probability, score, using
 from tests.benchmarks.matching.pairs import Half, read_half, whole_text
 from tests.documents.matching.whole import Whole
 from tools.training.candidates import id_of

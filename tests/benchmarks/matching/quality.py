@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from cli.terminal import Checklist
-from counterfoil.documents.matching.score import chances, score
-from counterfoil.documents.matching.weights import parse, using
+from counterfoil.documents.matching.score import chances, parse, score, using
 from tests.benchmarks.matching.errors import Mistake, mistakes
 from tests.benchmarks.matching.sets import Sample, by_tenant
 from tools.evaluation.agreement import Agreement, bills, edges_agreement, edges_agreement_of_bills, pairs_agreement

@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 from cli.postgres import Server
 from counterfoil.documents.matching import rules
 from counterfoil.documents.matching.keys import Key, keys, seeks
-from counterfoil.documents.matching.profile import DELIVERY, Document, document
+from counterfoil.documents.matching.normalise import DELIVERY, Document, document
 from counterfoil.documents.matching.rules import By
 from counterfoil.documents.matching.score import score
 from functions.migrate.runner import apply

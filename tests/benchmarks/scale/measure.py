@@ -17,10 +17,10 @@ from uuid import UUID
 from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Consumer, Works
-from counterfoil.documents.matching import key_rows
 from counterfoil.documents.matching import keys as keyed
+from counterfoil.documents.matching import sql
 from counterfoil.documents.matching.keys import PARENTS, SOUGHT, Key
-from counterfoil.documents.matching.profile import document
+from counterfoil.documents.matching.normalise import document
 from counterfoil.messages import Message
 from functions.matching.handler import collect_rarely
 from functions.matching.work import match, match_together
@@ -71,9 +71,7 @@ def search(url: str, children: Sequence[Paper]) -> Search:
 
 
 def _holders(connection: Connection, child: Paper, keys: Collection[Key]) -> Mapping[Key, list[UUID]]:
-    return key_rows.holders(
-        connection, key_rows.Lookup(tenant_id(child.tenant), dict.fromkeys(keys, key_rows.MAX_HOLDERS + 1))
-    )
+    return sql.holders(connection, sql.Lookup(tenant_id(child.tenant), dict.fromkeys(keys, sql.MAX_HOLDERS + 1)))
 
 
 def _sought(child: Paper) -> frozenset[Key]:

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.documents import matching
-from counterfoil.documents.matching import decisions, reviews
-from counterfoil.documents.matching.store import Pair
+from counterfoil.documents.matching import people, sql
+from counterfoil.documents.matching.sql import Pair
 from counterfoil.errors import DeferredError
 from tests import factories
 from tests.documents.matching.papers import Paper
@@ -75,13 +75,13 @@ class Office:
     def _search(self, position: int, judge: Callable[[], matching.Judge] | None) -> matching.Decided | matching.Skip:
         return matching.search_and_decide(self.database, self.tenant_id, self.ids[position], judge, self.embedder)
 
-    def decide(self, one: int, other: int, verdict: reviews.Verdict, by: str = "clerk") -> decisions.Settled:
+    def decide(self, one: int, other: int, verdict: sql.Verdict, by: str = "clerk") -> people.Settled:
         """Let a person decide about two documents."""
         pair = Pair.of(self.ids[one], self.ids[other])
 
-        def settle() -> decisions.Settled:
+        def settle() -> people.Settled:
             with self.database.tenant(self.tenant_id) as connection:
-                return decisions.settle(connection, self.tenant_id, [pair], verdict, NOW, by=by)
+                return people.settle(connection, self.tenant_id, [pair], verdict, NOW, by=by)
 
         return retry_conflicts(settle)
 

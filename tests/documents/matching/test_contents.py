@@ -3,7 +3,7 @@
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
-from counterfoil.documents.matching import contents
+from counterfoil.documents.matching import reading
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import order
 
@@ -20,7 +20,7 @@ def test_documents_are_kept_as_far_as_they_leave_room_the_latest_read_first(
             for id_, text in connection.execute("SELECT id, structured_data::text FROM document").fetchall()
         }
         assert sizes[a] == sizes[b] == sizes[c] < sizes[long] < 2 * sizes[a]
-        kept = contents.Documents(sizes[a] + sizes[b] + sizes[long])
+        kept = reading.Documents(sizes[a] + sizes[b] + sizes[long])
         for _ in range(2):  # what is read again is not counted twice
             kept.load(connection, [a, b, long])
         assert set(kept._kept) == {a, b, long}

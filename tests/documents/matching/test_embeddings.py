@@ -13,7 +13,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.documents import matching
 from counterfoil.documents.matching import meaning
-from counterfoil.documents.matching.profile import document
+from counterfoil.documents.matching.normalise import document
 from counterfoil.errors import BreakerOpenError, CancelledError
 from tests.documents.matching.embedding import answer, embedder, embedding_of, in_english, in_german, two_languages
 from tests.documents.matching.office import NOW, Office

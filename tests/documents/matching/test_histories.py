@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents import removal
-from counterfoil.documents.matching.reviews import Verdict
+from counterfoil.documents.matching.sql import Verdict
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import Paper, pile, read
 from tests.documents.matching.whole import Whole

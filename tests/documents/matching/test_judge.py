@@ -15,9 +15,7 @@ from pydantic import ValidationError
 from counterfoil.db import Connection, Database
 from counterfoil.documents import matching
 from counterfoil.documents.matching import judge as judging
-from counterfoil.documents.matching import judgements
-from counterfoil.documents.matching.judge import Case, form
-from counterfoil.documents.matching.judgements import Said
+from counterfoil.documents.matching.judge import Case, Said, form
 from counterfoil.errors import DeferredError, InvalidAnswerError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings
@@ -346,7 +344,7 @@ def test_the_first_of_two_answers_stands(office: Office, scripted: Server, admin
             found = super().decide(case, tenant_id, work_id)
             first = replace(found, answer={"matches": [CHOICE | {"candidate": "A2"}]}, model="another")
             with office.database.tenant(tenant_id) as connection:
-                judgements.keep(connection, tenant_id, first)
+                judging.keep(connection, tenant_id, first)
             return found
 
     made = asked()

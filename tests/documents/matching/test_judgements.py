@@ -9,12 +9,10 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents import matching, removal
-from counterfoil.documents.matching import judge, judgements
-from counterfoil.documents.matching.judge import PROMPT, SYSTEM, case, form
-from counterfoil.documents.matching.judgements import Said
+from counterfoil.documents.matching import judge
+from counterfoil.documents.matching.judge import PROMPT, SYSTEM, Said, case, form
 from counterfoil.documents.matching.rules import Choice, Doubt, Link
-from counterfoil.documents.matching.score import Score
-from counterfoil.documents.matching.weights import Evidence
+from counterfoil.documents.matching.score import Evidence, Score
 from counterfoil.errors import RejectedRequestError
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import invoice
@@ -39,7 +37,7 @@ PROMPTS = {"matching-1": "edf3447c3bf49801"}
 
 def about(office: Office, position: int) -> list[Said]:
     with office.database.tenant(office.tenant_id) as connection:
-        return list(judgements.about(connection, office.ids[position]))
+        return list(judge.about(connection, office.ids[position]))
 
 
 def test_other_instructions_or_another_form_are_another_version_of_the_prompt():
@@ -71,7 +69,7 @@ def test_asked_again_in_its_own_words_it_is_the_same_question(office: Office, sc
     assert said.user == scripted.requests[0].user
     assert said.system is not None
     assert said.user is not None
-    assert judgements.hash_of(said.system, said.user) == said.question
+    assert judge.hash_of(said.system, said.user) == said.question
 
 
 def test_an_edge_leads_to_the_question_that_made_it(office: Office, scripted: Server, admin: Connection):
@@ -119,7 +117,7 @@ def test_another_tenant_sees_none_of_it(office: Office, scripted: Server, admin:
     office.match(2)
     other = Office(database, admin, TWICE)
     with database.tenant(other.tenant_id) as connection:
-        assert judgements.about(connection, office.ids[2]) == []
+        assert judge.about(connection, office.ids[2]) == []
 
 
 def test_a_document_that_is_removed_while_the_model_thinks_is_asked_about_in_vain(

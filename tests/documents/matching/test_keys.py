@@ -4,7 +4,7 @@ from typing import Any
 
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching.keys import Key
-from counterfoil.documents.matching.profile import Document
+from counterfoil.documents.matching.normalise import Document
 from tests.documents.matching.papers import BUYER, SELLER, delivery, invoice, line, order, read
 
 

@@ -9,10 +9,9 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents import matching
-from counterfoil.documents.matching import contents, key_rows, matcher
-from counterfoil.documents.matching.neighbourhood import Neighbourhood
-from counterfoil.documents.matching.reading import Reading, finish
-from counterfoil.documents.matching.store import Pair
+from counterfoil.documents.matching import matcher, reading, sql
+from counterfoil.documents.matching.reading import Neighbourhood, Reading, finish
+from counterfoil.documents.matching.sql import Pair
 from counterfoil.errors import PermanentError
 from tests import factories
 from tests.documents.matching.office import NOW, Office
@@ -182,7 +181,7 @@ def test_an_edge_that_comes_while_edges_are_read_is_seen_from_the_end_that_is_re
     office.match(0)
     one, other = office.ids
     with database.tenant(office.tenant_id) as connection:
-        near = Neighbourhood(Reading(connection, office.tenant_id, contents.Documents()))
+        near = Neighbourhood(Reading(connection, office.tenant_id, reading.Documents()))
         finish(near.read_edges([one]))
         office.match(1)
         finish(near.read_edges([other]))
@@ -234,7 +233,7 @@ def test_a_try_that_was_killed_while_a_model_was_asked_leaves_a_document_that_ot
     office.match_all([0, 1])
     decided = office.search(2)
     with database.tenant(office.tenant_id) as connection:  # all that a try has committed when it waits for an answer
-        key_rows.write(connection, office.tenant_id, {office.ids[2]: decided.stated})
+        sql.write(connection, office.tenant_id, {office.ids[2]: decided.stated})
     office.match(1)
     office.match(2)
     fresh = Office(database, admin, [order("4711"), order("4711", 1, lines=[line("B")]), invoice(po_reference="4711")])
@@ -318,7 +317,7 @@ def test_one_by_one_comes_to_the_same_as_all_at_once(database: Database, admin: 
 def test_a_key_that_everybody_has_leads_to_nobody(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_rows, "MAX_HOLDERS", 2)
+    monkeypatch.setattr(sql, "MAX_HOLDERS", 2)
     unnamed = [{name: value for name, value in line("A").items() if name != "article_number"}]  # nor led to by articles
     papers = [order("4711", lines=unnamed), invoice(lines=unnamed)]
     papers += [order(f"B-{n}", lines=[line(f"Q-{n}")]) for n in range(2)]
@@ -336,11 +335,11 @@ def test_other_orders_of_the_supplier_are_counted_and_not_read(
 ) -> None:
     office = Office(database, admin, [order(str(number)) for number in range(4711, 4715)])
     office.match_all(range(3))
-    monkeypatch.setattr(matcher, "CACHE", contents.Documents())
+    monkeypatch.setattr(matcher, "CACHE", reading.Documents())
 
     decided = office.search(3)
 
-    assert set(decided.room.values()) == {key_rows.MAX_HOLDERS - 4}
+    assert set(decided.room.values()) == {sql.MAX_HOLDERS - 4}
     assert not matcher.CACHE._kept
 
 
@@ -348,7 +347,7 @@ def test_other_orders_of_the_supplier_are_counted_and_not_read(
 def test_crowded_keys_do_not_make_the_order_matter(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(key_rows, "MAX_HOLDERS", most)
+    monkeypatch.setattr(sql, "MAX_HOLDERS", most)
     papers = pile(11, 25)
     office, backwards = Office(database, admin, papers), Office(database, admin, papers)
     office.match_all()
@@ -363,9 +362,9 @@ def test_what_does_not_come_along_with_the_keys_is_read_by_itself(
     papers = pile(11, 25)
     along, apart = Office(database, admin, papers), Office(database, admin, papers)
     along.match_all()
-    monkeypatch.setattr(matcher, "CACHE", contents.Documents())
-    monkeypatch.setattr(contents, "MOST_WITH_CONTENTS", most)
-    monkeypatch.setattr(contents, "LONGEST_WITH_CONTENTS", longest)
+    monkeypatch.setattr(matcher, "CACHE", reading.Documents())
+    monkeypatch.setattr(reading, "MOST_WITH_CONTENTS", most)
+    monkeypatch.setattr(reading, "LONGEST_WITH_CONTENTS", longest)
     apart.match_all()
     assert along.links()
     assert (along.edges(), along.clusters()) == (apart.edges(), apart.clusters())

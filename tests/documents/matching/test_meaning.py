@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.documents.matching import keys, meaning
-from counterfoil.documents.matching.profile import Document, document
+from counterfoil.documents.matching.normalise import Document, document
 from tests.documents.matching.embedding import embedding_of, in_english, in_german, vector_of
 from tests.documents.matching.papers import Paper, invoice, line, order
 

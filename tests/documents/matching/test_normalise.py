@@ -4,16 +4,7 @@
 import pytest
 
 from counterfoil.documents.alphabets import plain
-from counterfoil.documents.matching.normalise import (
-    cents,
-    day,
-    identifier,
-    name,
-    quantity,
-    reference,
-    vat_id,
-    words,
-)
+from counterfoil.documents.matching.normalise import cents, day, identifier, name, quantity, reference, vat_id, words
 
 
 @pytest.mark.parametrize(

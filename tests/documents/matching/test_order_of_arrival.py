@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.documents.matching import reviews
+from counterfoil.documents.matching import sql
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import (
     Paper,
@@ -94,7 +94,7 @@ def test_matching_everything_again_changes_nothing(database: Database, admin: Co
     assert (office.edges(), office.clusters()) == (edges, clusters)
 
 
-Said = tuple[int, int, reviews.Verdict]
+Said = tuple[int, int, sql.Verdict]
 
 
 def said(papers: Sequence[Paper], seed: int, count: int) -> list[Said]:

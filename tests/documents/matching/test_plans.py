@@ -7,18 +7,18 @@ from uuid import uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.documents.matching import contents, key_rows, store
+from counterfoil.documents.matching import reading, sql
 from counterfoil.documents.matching.keys import PARENTS, SEEKS, Key
-from counterfoil.documents.matching.profile import ORDER
+from counterfoil.documents.matching.normalise import ORDER
 
 IDS = [uuid4(), uuid4()]
-LOOKUP = key_rows.Lookup(uuid4(), {Key("own:purchase_order", "4711"): 10}, ORDER)
+LOOKUP = sql.Lookup(uuid4(), {Key("own:purchase_order", "4711"): 10}, ORDER)
 ASKED: dict[str, tuple[str, Mapping[str, Any]]] = {
-    "what it begins with": (store._BEGIN, {"ids": IDS, "seeks": SEEKS}),
-    "edges": (store._EDGES, {"ids": IDS}),
-    "documents": (contents._CONTENTS, {"ids": IDS, "versions": [None, 1], "kinds": list(PARENTS)}),
+    "what it begins with": (sql._BEGIN, {"ids": IDS, "seeks": SEEKS}),
+    "edges": (sql._EDGES, {"ids": IDS}),
+    "documents": (reading._CONTENTS, {"ids": IDS, "versions": [None, 1], "kinds": list(PARENTS)}),
     "holders of keys": (
-        contents._HOLDERS,
+        reading._HOLDERS,
         {"kinds": list(PARENTS), "most": 50, "longest": 4_000, **LOOKUP.parameters},
     ),
 }

@@ -2,10 +2,8 @@
 
 import pytest
 
-from counterfoil.documents.matching.compare import Level
-from counterfoil.documents.matching.lines import match_lines
-from counterfoil.documents.matching.score import DOUBTFUL, SURE, Score, chances, score
-from counterfoil.documents.matching.weights import PRIOR, current
+from counterfoil.documents.matching.compare import Level, match_lines
+from counterfoil.documents.matching.score import DOUBTFUL, PRIOR, SURE, Score, chances, current, score
 from tests.documents.matching.papers import (
     BUYER,
     OTHER_SELLER,

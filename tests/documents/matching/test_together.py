@@ -11,7 +11,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents import matching
-from counterfoil.documents.matching import contents, key_rows, matcher
+from counterfoil.documents.matching import matcher, reading, sql
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import Paper, delivery, invoice, line, order, receipt
 
@@ -43,11 +43,11 @@ def outcome(office: Office) -> object:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("hands", [1, 3])
-@pytest.mark.parametrize("most", [key_rows.MAX_HOLDERS, 3])
+@pytest.mark.parametrize("most", [sql.MAX_HOLDERS, 3])
 def test_whatever_comes_together_the_edges_are_the_same(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, seed: int, hands: int, most: int
 ) -> None:
-    monkeypatch.setattr(key_rows, "MAX_HOLDERS", most)
+    monkeypatch.setattr(sql, "MAX_HOLDERS", most)
     one_by_one = Office(database, admin, cases())
     one_by_one.match_all()
 
@@ -81,7 +81,7 @@ def test_invoices_of_one_supplier_are_written_at_once(database: Database, admin:
 def test_of_one_suppliers_those_are_left_out_with_whom_a_key_comes_to_lead_to_nobody(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_rows, "MAX_HOLDERS", 3)
+    monkeypatch.setattr(sql, "MAX_HOLDERS", 3)
     office = Office(database, admin, [order(str(number)) for number in range(4711, 4716)])
 
     assert office.match_together(range(5)) == {0, 1, 2}
@@ -90,7 +90,7 @@ def test_of_one_suppliers_those_are_left_out_with_whom_a_key_comes_to_lead_to_no
 def test_those_that_together_make_a_key_lead_to_nobody_undo_what_only_that_key_had_found(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_rows, "MAX_HOLDERS", 2)
+    monkeypatch.setattr(sql, "MAX_HOLDERS", 2)
     unnumbered = [{name: value for name, value in line("A").items() if name != "article_number"}]
     others = [order(f"B-{n}", 30, lines=[line(f"Q-{n}", "3", "990.00")], currency="USD") for n in range(2)]
     office = Office(database, admin, [order("4711", lines=unnumbered), invoice(lines=unnumbered), *others])
@@ -108,7 +108,7 @@ def test_those_that_together_make_a_key_lead_to_nobody_undo_what_only_that_key_h
 def test_so_many_of_one_supplier_that_came_between_a_search_and_its_write_change_something(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, others: int, again: bool
 ) -> None:
-    monkeypatch.setattr(key_rows, "MAX_HOLDERS", 3)
+    monkeypatch.setattr(sql, "MAX_HOLDERS", 3)
     office = Office(database, admin, [order(str(number)) for number in range(4711, 4711 + others + 1)])
     decided = office.search(others)
     office.match_all(range(others))
@@ -203,7 +203,7 @@ def test_a_search_for_ten_asks_about_as_often_as_one(
 
         with monkeypatch.context() as patch:
             patch.setattr(psycopg.Cursor, "execute", execute)
-            patch.setattr(matcher, "CACHE", contents.Documents())
+            patch.setattr(matcher, "CACHE", reading.Documents())
             with database.tenant(office.tenant_id, by_index=True) as connection:
                 matching.search(connection, office.tenant_id, [office.ids[position] for position in positions])
         return len(asked)

@@ -11,7 +11,7 @@ from uuid import UUID
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching import rules
 from counterfoil.documents.matching.keys import Key
-from counterfoil.documents.matching.profile import DELIVERY, ORDER, Document
+from counterfoil.documents.matching.normalise import DELIVERY, ORDER, Document
 from counterfoil.documents.matching.rules import Choice, Link, Said
 from counterfoil.documents.matching.score import Score, score
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.documents.matching import profile, rules
+from counterfoil.documents.matching import normalise, rules
 from counterfoil.documents.variances import Key, Limits, Outcome, Result, Tolerance, Tolerances, case
 from tests.documents.variances.papers import (
     TWO,
@@ -454,17 +454,17 @@ def test_a_price_of_thirty_digits_is_said_to_be_more():
 
 def test_of_many_orders_each_is_read_once_and_only_compared_with_those_of_its_number(monkeypatch: pytest.MonkeyPatch):
     read, compared = list[UUID](), list[tuple[UUID, UUID]]()
-    profiled, is_same = profile.document, rules.same_again
+    profiled, is_same = normalise.document, rules.same_again
 
-    def counted(id_: UUID, *rest: Any) -> profile.Document:
+    def counted(id_: UUID, *rest: Any) -> normalise.Document:
         read.append(id_)
         return profiled(id_, *rest)
 
-    def noted(one: profile.Document, other: profile.Document) -> bool:
+    def noted(one: normalise.Document, other: normalise.Document) -> bool:
         compared.append((one.id, other.id))
         return is_same(one, other)
 
-    monkeypatch.setattr(profile, "document", counted)
+    monkeypatch.setattr(normalise, "document", counted)
     monkeypatch.setattr(case, "same_again", noted)
     forms = [order(day=day) for day in range(3)]
     forms = [replace(form, id=UUID(int=form.id.int + day)) for day, form in enumerate(forms)]

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from counterfoil.documents.matching.compare import Level, compare
-from counterfoil.documents.matching.weights import FOUND, PRIOR, parse
+from counterfoil.documents.matching.score import FOUND, PRIOR, parse
 from tests.tools.training.sets import orders_and_invoices
 from tools.training import start
 from tools.training.candidates import Tenant, tenants

@@ -13,7 +13,7 @@ from cli.cloud.cloud import Cloud
 from cli.failures import UsageError
 from cli.postgres import Server
 from counterfoil.db import Connection, Database
-from counterfoil.documents.matching.weights import parse
+from counterfoil.documents.matching.score import parse
 from tests.cli.test_tenants import CloudOf
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import confirmation, invoice, order

@@ -14,8 +14,7 @@ from uuid import UUID
 
 from counterfoil.db import Connection
 from counterfoil.documents import uploads
-from counterfoil.documents.matching.normalise import reference
-from counterfoil.documents.matching.profile import KINDS
+from counterfoil.documents.matching.normalise import KINDS, reference
 from counterfoil.documents.structured import ROLES, DocumentType, is_identified
 from counterfoil.documents.variances import ClusterStatus
 

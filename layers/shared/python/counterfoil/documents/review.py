@@ -16,7 +16,7 @@ from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection
 from counterfoil.documents import diagnostics, matching
-from counterfoil.documents.matching import Decision, Pair, Settled, Verdict, reviews
+from counterfoil.documents.matching import Decision, Pair, Settled, Verdict, sql
 from counterfoil.documents.renewal import renew
 from counterfoil.work import Send
 
@@ -170,14 +170,14 @@ def _refused(connection: Connection, pair: Pair, verdict: Verdict, who: Who, *, 
     """Why a pair cannot be decided as a person wants it; None where it can."""
     if pair.a == pair.b:
         return Refused("changed", "A document cannot be decided against itself: name two.")
-    last = next((one for one in reversed(reviews.decisions(connection, pair)) if one.pair == pair), None)
+    last = next((one for one in reversed(sql.decisions(connection, pair)) if one.pair == pair), None)
     if last is not None and last.verdict == verdict:
         return Refused("changed", f"{_told(last)}: there is nothing to be done.")
     if last is not None and last.id not in who.supersedes:
         return Refused("changed", f"{_told(last)} (decision {last.id}): say that you supersede it, or leave it.")
     if not in_question or last is not None or pair in matching.pairs_of(connection, pair.a):
         return None
-    doubts = reviews.reviews(connection, pair)
+    doubts = sql.reviews(connection, pair)
     if any(review.state == "open" and review.candidates.intersection(pair) for review in doubts.values()):
         return None
     return Refused("changed", "The two are not linked, and neither is in doubt about the other any more.")

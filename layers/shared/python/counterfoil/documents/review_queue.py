@@ -13,7 +13,7 @@ from uuid import UUID
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents.matching import Decision
-from counterfoil.documents.matching.reviews import Review, State, decisions, reviews
+from counterfoil.documents.matching.sql import Review, State, decisions, reviews
 from counterfoil.documents.structured import ROLES, DocumentType
 
 

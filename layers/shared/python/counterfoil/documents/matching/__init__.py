@@ -109,19 +109,7 @@ that arrives late finds none of them. And what a tenant has more than MAX_HOLDER
 quarter is matched by numbers only.
 """
 
-from counterfoil.documents.matching.decisions import (
-    Settled,
-    best_pair,
-    clusters,
-    matchable,
-    members,
-    pairs_of,
-    settle,
-)
-from counterfoil.documents.matching.departure import Leaving, leaving, left, withdraw
-from counterfoil.documents.matching.embeddings import Embedder
-from counterfoil.documents.matching.judge import Judge
-from counterfoil.documents.matching.key_rows import note_loss
+from counterfoil.documents.matching.judge import Embedder, Judge
 from counterfoil.documents.matching.matcher import (
     Decided,
     Skip,
@@ -132,8 +120,20 @@ from counterfoil.documents.matching.matcher import (
     write,
     write_together,
 )
-from counterfoil.documents.matching.reviews import Decision, Verdict
-from counterfoil.documents.matching.store import Pair, wait_for_lock
+from counterfoil.documents.matching.people import (
+    Leaving,
+    Settled,
+    best_pair,
+    clusters,
+    leaving,
+    left,
+    matchable,
+    members,
+    pairs_of,
+    settle,
+    withdraw,
+)
+from counterfoil.documents.matching.sql import Decision, Pair, Verdict, note_loss, wait_for_lock
 
 __all__ = [
     "Decided",

@@ -21,12 +21,11 @@ from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching import rules
 from counterfoil.documents.matching.judge import Case, settled
 from counterfoil.documents.matching.keys import PARENTS, Key
-from counterfoil.documents.matching.neighbourhood import Neighbourhood
-from counterfoil.documents.matching.profile import DELIVERY, ORDER, Document
-from counterfoil.documents.matching.reading import Steps, finish
+from counterfoil.documents.matching.normalise import DELIVERY, ORDER, Document
+from counterfoil.documents.matching.reading import Neighbourhood, Steps, finish
 from counterfoil.documents.matching.rules import Choice, Link
 from counterfoil.documents.matching.score import score
-from counterfoil.documents.matching.store import Pair
+from counterfoil.documents.matching.sql import Pair
 
 _OWN = ("reference", "content", "person")
 """Links that others can follow from."""

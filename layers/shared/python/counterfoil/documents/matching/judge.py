@@ -12,20 +12,306 @@ What a document says is untrusted. It goes into the question as data, and of the
 candidates that were offered; anything else fails the answer's form.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
+from hashlib import sha256
+from math import isfinite
 from threading import Event
 from typing import Any, Literal
 from uuid import UUID
 
+from aws_lambda_powertools import Logger
+from psycopg.types.json import Jsonb
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
-from counterfoil.documents.matching import judgements, rules
-from counterfoil.documents.matching.judgements import Said
+from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.documents.matching import meaning, rules, sql
+from counterfoil.documents.matching.keys import PARENTS
 from counterfoil.documents.matching.rules import Choice, Doubt, Judgement, Link
-from counterfoil.errors import ContextWindowError, sentence
-from counterfoil.llm import Answered, Consults, Question, RefusedQuestionError
+from counterfoil.errors import (
+    BreakerOpenError,
+    CancelledError,
+    ContextWindowError,
+    InvalidAnswerError,
+    RejectedRequestError,
+    ServiceUnavailableError,
+    sentence,
+)
+from counterfoil.llm import Answered, BudgetSpentError, Consults, Question, RefusedQuestionError, Vector
+from counterfoil.metrics import Metric, record
+
+_ANSWERS = """
+SELECT j.document_id, j.answer
+FROM unnest(%(ids)s::uuid[], %(questions)s::bytea[]) AS asked (id, question)
+JOIN judgement j ON j.document_id = asked.id AND j.question = asked.question
+"""
+
+# The first answer stands. Who asked at the same time and comes second finds it when it looks again. A document that was
+# removed while the model was asked has no answers: what is there is locked, in the order that all take.
+_KEEP_ANSWER = """
+WITH here AS (
+    SELECT id FROM document WHERE id = %(id)s OR id = ANY(%(candidates)s::uuid[]) ORDER BY id FOR KEY SHARE
+),
+kept AS (
+    INSERT INTO judgement (tenant_id, document_id, question, answer, model, judged_at, prompt, system, asked,
+                           temperature, input_tokens, output_tokens)
+    SELECT %(tenant)s, id, %(question)s, %(answer)s, %(model)s, %(now)s, %(prompt)s, %(system)s, %(asked)s,
+           %(temperature)s, %(input_tokens)s, %(output_tokens)s
+    FROM here WHERE id = %(id)s
+    ON CONFLICT (document_id, question) DO NOTHING
+    RETURNING document_id
+)
+INSERT INTO judgement_candidate (tenant_id, document_id, question, label, candidate_id, says)
+SELECT %(tenant)s, kept.document_id, %(question)s, offered.label, here.id, offered.says
+FROM kept, unnest(%(labels)s::text[], %(candidates)s::uuid[], %(says)s::text[]) AS offered (label, id, says)
+JOIN here ON here.id = offered.id
+"""
+
+_ASKED = """
+SELECT j.document_id, j.question, j.answer, j.model, j.judged_at, j.prompt, j.system, j.asked, j.temperature,
+       j.input_tokens, j.output_tokens, offered.labels, offered.ids, offered.says
+FROM judgement j
+CROSS JOIN LATERAL (
+    SELECT coalesce(array_agg(label ORDER BY label), '{}') AS labels,
+           coalesce(array_agg(candidate_id ORDER BY label), '{}') AS ids,
+           coalesce(array_agg(says ORDER BY label), '{}') AS says
+    FROM judgement_candidate c WHERE c.document_id = j.document_id AND c.question = j.question
+) AS offered
+WHERE j.document_id = %(id)s ORDER BY j.judged_at, j.question
+"""
+
+
+@dataclass(frozen=True)
+class Said:
+    """An answer, with all that it takes to ask again. `question` is the hash that it is kept under."""
+
+    child: UUID
+    question: bytes
+    answer: Any
+    model: str
+    at: datetime
+    prompt: str | None
+    """The version of the instructions; None where the question was not kept yet."""
+    system: str | None = field(repr=False)
+    asked: str | None = field(repr=False)
+    """The case as JSON, in which labels stand for the candidates."""
+    temperature: float | None
+    """None: the model's own."""
+    input_tokens: int | None
+    output_tokens: int | None
+    offered: Mapping[str, tuple[UUID, str]] = field(repr=False)
+    """Candidate, and what it says as JSON, by label; without those that were removed since."""
+
+    @property
+    def user(self) -> str | None:
+        """The text that was asked; None where it was not kept, or quoted a document that was removed since."""
+        if self.system is None or self.asked is None:
+            return None
+        text = _together(self.asked, {label: says for label, (_, says) in self.offered.items()})
+        return text if hash_of(self.system, text) == self.question else None
+
+
+def hash_of(system: str, user: str) -> bytes:
+    """What the answer to a question is kept under."""
+    return sha256(f"{system}\n{user}".encode()).digest()
+
+
+def told(case: Mapping[str, Any]) -> str:
+    """The text of a question. Nothing in a document can end the case: < is written as JSON writes any character."""
+    return f"<case>\n{_json(case).replace('<', chr(92) + 'u003c')}\n</case>"
+
+
+def apart(case: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    """A case as it is kept, as JSON: with labels for the candidates; and what they say, by label."""
+    groups = [
+        {**group, "candidates": [candidate["candidate"] for candidate in group["candidates"]]}
+        for group in case["groups"]
+    ]
+    says = {candidate["candidate"]: _json(candidate) for group in case["groups"] for candidate in group["candidates"]}
+    return _json({**case, "groups": groups}), says
+
+
+def _together(asked: str, says: Mapping[str, str]) -> str:
+    """The text of a question that was taken apart. Labels without words stay labels."""
+    case = json.loads(asked)
+    for group in case["groups"]:
+        group["candidates"] = [json.loads(says[label]) if label in says else label for label in group["candidates"]]
+    return told(case)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def answers(connection: Connection, questions: Mapping[UUID, bytes]) -> dict[UUID, Any]:
+    """The answers kept to questions, each about one document."""
+    rows = connection.execute(_ANSWERS, {"ids": list(questions), "questions": list(questions.values())})
+    return dict(rows.fetchall())
+
+
+def keep(connection: Connection, tenant_id: UUID, said: Said) -> None:
+    """Keep an answer, unless the question has one or its document is gone."""
+    values = {
+        "tenant": tenant_id,
+        "id": said.child,
+        "question": said.question,
+        "answer": Jsonb(said.answer),
+        "model": said.model,
+        "now": said.at,
+        "prompt": said.prompt,
+        "system": said.system,
+        "asked": said.asked,
+        "temperature": said.temperature,
+        "input_tokens": said.input_tokens,
+        "output_tokens": said.output_tokens,
+        "labels": list(said.offered),
+        "candidates": [id_ for id_, _ in said.offered.values()],
+        "says": [says for _, says in said.offered.values()],
+    }
+    connection.execute(_KEEP_ANSWER, values)
+
+
+def about(connection: Connection, document_id: UUID) -> Sequence[Said]:
+    """All that was asked about a document and is kept, the first question first."""
+    rows = connection.execute(_ASKED, {"id": document_id}).fetchall()
+    return [
+        Said(*(*row[:11], {label: (id_, says) for label, id_, says in zip(*row[11:], strict=True)})) for row in rows
+    ]
+
+
+def candidates(said: Collection[Said]) -> frozenset[UUID]:
+    """The documents that were offered, of those still there."""
+    return frozenset(id_ for one in said for id_, _ in one.offered.values())
+
+
+_FAILURES = (ServiceUnavailableError, InvalidAnswerError, RejectedRequestError, BreakerOpenError, BudgetSpentError)
+_SHARE = 0.5
+"""Of the time that a try has: what is left of it is for matching without the model's answer."""
+
+logger = Logger()
+
+# The vector of another document with the same text, else the one given, if any. A document that was removed meanwhile
+# has none. Who read this one without the vector has to look again (`key_loss`), but nobody has that could not find it.
+_KEEP_VECTOR = """
+WITH here AS (
+    SELECT id FROM document WHERE id = %(id)s FOR KEY SHARE
+),
+same AS (
+    SELECT signature, vector FROM document_embedding
+    WHERE tenant_id = %(tenant)s AND text_hash = %(text_hash)s AND model = %(model)s
+    ORDER BY document_id LIMIT 1
+),
+vectors AS (
+    SELECT * FROM same
+    UNION ALL
+    SELECT %(signature)s::bytea, %(vector)s::halfvec
+    WHERE %(signature)s::bytea IS NOT NULL AND NOT EXISTS (SELECT FROM same)
+),
+kept AS (
+    INSERT INTO document_embedding (tenant_id, document_id, text_hash, model, signature, vector)
+    SELECT %(tenant)s, here.id, %(text_hash)s, %(model)s, vectors.signature, vectors.vector FROM here, vectors
+    ON CONFLICT (document_id) DO UPDATE
+    SET text_hash = excluded.text_hash, model = excluded.model, signature = excluded.signature, vector = excluded.vector
+    WHERE (document_embedding.text_hash, document_embedding.model) <> (excluded.text_hash, excluded.model)
+    RETURNING document_id
+),
+noted AS (
+    INSERT INTO key_loss (tenant_id)
+    SELECT %(tenant)s FROM kept
+    WHERE EXISTS (SELECT FROM document_key k WHERE k.document_id = kept.document_id)
+       OR EXISTS (SELECT FROM match_decision d WHERE d.a = kept.document_id)
+       OR EXISTS (SELECT FROM match_decision d WHERE d.b = kept.document_id)
+    ON CONFLICT (tenant_id) DO UPDATE SET written_by = pg_current_xact_id()
+)
+SELECT EXISTS (SELECT FROM vectors)
+"""
+
+
+@dataclass(frozen=True)
+class Embedder:
+    """The embedding model as one try at one document uses it."""
+
+    model: str
+    """Its name, with its provider's: what vectors are kept under."""
+    make: Callable[[], Consults]
+    """Makes what is asked, where somebody is to be asked."""
+    time_left: Callable[[], float]
+    cancelled: Event
+    check: Callable[[], None] = lambda: None
+    """Raises where the try must not go on."""
+
+    def embed(self, database: Database, tenant_id: UUID, document_id: UUID) -> None:
+        """See to it that the vector of what a document says is kept, if it can be had.
+
+        Raises:
+            CancelledError: the try was stopped.
+            CounterfoilError: mapped from psycopg's errors, or what `check` raises. A model that fails raises nothing.
+        """
+        text = retry_conflicts(partial(_text_without_vector, database, tenant_id, document_id, self.model))
+        if not text:
+            return
+        try:
+            vector = self._ask(Question("", text, "embedding", tenant_id, document_id))
+        except (*_FAILURES, CancelledError) as error:
+            if isinstance(error, CancelledError) and self.cancelled.is_set():
+                raise
+            record({Metric.UNEMBEDDED: 1})
+            logger.warning(
+                "A document is matched without a vector", work_id=str(document_id), error=sentence(error, for_log=True)
+            )
+            return
+        retry_conflicts(partial(_keep_new, database, tenant_id, document_id, text, self.model, vector))
+
+    def _ask(self, question: Question) -> Vector:
+        """The vector of a text, in the share of the time left that is there for it."""
+        left = self.time_left()
+        reserved = left * (1 - _SHARE) if isfinite(left) else 0.0
+        model = self.make()
+        return model.consult(
+            question,
+            Vector,
+            time_left=lambda: self.time_left() - reserved,
+            cancelled=self.cancelled,
+            check=self.check,
+        ).said
+
+
+def _text_without_vector(database: Database, tenant_id: UUID, document_id: UUID, model: str) -> str:
+    """The text that a vector has to be asked for; empty where there is nothing to ask."""
+    with database.tenant(tenant_id, by_index=True) as connection:
+        content = sql.begin(connection, [document_id])[1].get(document_id)
+        if content is None:
+            return ""
+        kind, _, data, kept = content
+        text = meaning.text(data) if data and kind in PARENTS else ""
+        if kept is not None and kept[:2] == (meaning.text_hash(text), model):
+            return ""
+        return "" if text and _keep(connection, tenant_id, document_id, text, model) else text
+
+
+def _keep_new(database: Database, tenant_id: UUID, document_id: UUID, text: str, model: str, vector: Vector) -> None:
+    with database.tenant(tenant_id) as connection:
+        _keep(connection, tenant_id, document_id, text, model, vector)
+
+
+def _keep(
+    connection: Connection, tenant_id: UUID, document_id: UUID, text: str, model: str, vector: Vector | None = None
+) -> bool:
+    """Keep the vector of a text, or the one that another document has of it. False where there is none."""
+    unit = None if vector is None else vector.unit()
+    values: dict[str, Any] = {
+        "tenant": tenant_id,
+        "id": document_id,
+        "text_hash": meaning.text_hash(text),
+        "model": model,
+        "signature": None if unit is None else meaning.signature(unit),
+        "vector": None if unit is None else str(unit),
+    }
+    return bool(connection.execute(_KEEP_VECTOR, values).fetchall()[0][0])
+
 
 MAX_CANDIDATES = 8
 """Among more, a model chooses no better than chance: people are asked."""
@@ -99,7 +385,7 @@ class Case:
     @property
     def question(self) -> bytes:
         """What the answer is kept under."""
-        return judgements.hash_of(SYSTEM, self.text)
+        return hash_of(SYSTEM, self.text)
 
 
 # -- asking ---------------------------------------------------------------------------------------------------------
@@ -125,8 +411,8 @@ def case(child: UUID, choice: Choice, contents: Mapping[UUID, tuple[str, Mapping
                 "candidates": [_candidate(label, link, contents) for label, link in labels.items()],
             }
         )
-    told = {"document": _document(contents[child]), "groups": groups}
-    return Case(child, told, judgements.told(told), offered)
+    case = {"document": _document(contents[child]), "groups": groups}
+    return Case(child, case, told(case), offered)
 
 
 def _candidate(label: str, link: Link, contents: Mapping[UUID, tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
@@ -182,7 +468,7 @@ class Judge:
             if case.child == work_id:
                 raise
             found = Answered(Refusal(refused=sentence(error)))
-        asked, says = judgements.apart(case.told)
+        asked, says = apart(case.told)
         return Said(
             case.child,
             case.question,

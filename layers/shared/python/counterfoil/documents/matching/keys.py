@@ -26,8 +26,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from zlib import crc32
 
-from counterfoil.documents.matching.normalise import Reference, vat_end
-from counterfoil.documents.matching.profile import (
+from counterfoil.documents.matching.normalise import (
     CONFIRMATION,
     CONTRACT,
     CREDIT_NOTE,
@@ -37,6 +36,8 @@ from counterfoil.documents.matching.profile import (
     RECEIPT,
     Document,
     Party,
+    Reference,
+    vat_end,
 )
 
 PARENTS: dict[str, tuple[str, ...]] = {

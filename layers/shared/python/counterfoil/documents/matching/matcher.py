@@ -9,19 +9,15 @@ from typing import Any
 from uuid import UUID
 
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.documents.matching import judgements, key_rows, reviews, store
-from counterfoil.documents.matching.contents import Documents
+from counterfoil.documents.matching import judge, sql
 from counterfoil.documents.matching.decide import Outcome, decide
-from counterfoil.documents.matching.embeddings import Embedder
-from counterfoil.documents.matching.judge import Judge, unasked
-from counterfoil.documents.matching.judgements import Said
+from counterfoil.documents.matching.judge import Embedder, Judge, Said, unasked
 from counterfoil.documents.matching.keys import PARENTS, Key, keys
-from counterfoil.documents.matching.neighbourhood import Neighbourhood
-from counterfoil.documents.matching.profile import CONTRACT, Document, document
-from counterfoil.documents.matching.reading import Reading, Steps
+from counterfoil.documents.matching.normalise import CONTRACT, Document, document
+from counterfoil.documents.matching.reading import Documents, Neighbourhood, Reading, Steps
 from counterfoil.documents.matching.rules import Link
-from counterfoil.documents.matching.store import NewEdge, Pair
-from counterfoil.documents.matching.weights import current
+from counterfoil.documents.matching.score import current
+from counterfoil.documents.matching.sql import NewEdge, Pair
 from counterfoil.errors import CancelledError, DeferredError, PermanentError, StaleClaimError
 from counterfoil.llm import BudgetSpentError
 
@@ -62,7 +58,7 @@ class Decided:
     """Keys of which it mattered who holds them."""
     room: Mapping[Key, int]
     """Keys of which it only mattered that they do not lead to nobody: how many more documents may hold each."""
-    edges: Mapping[UUID, Mapping[Pair, store.Edge]]
+    edges: Mapping[UUID, Mapping[Pair, sql.Edge]]
     """Of each document whose edges were looked at."""
     seen: str
     """The database's snapshot before the first read."""
@@ -141,12 +137,12 @@ def search_and_decide(
 def _announce(database: Database, decided: Decided) -> None:
     """Let others find a document by what it says, however long the answers about it may take."""
     with database.tenant(decided.tenant_id) as connection:
-        key_rows.write(connection, decided.tenant_id, {decided.document.id: decided.stated})
+        sql.write(connection, decided.tenant_id, {decided.document.id: decided.stated})
 
 
 def _keep(database: Database, tenant_id: UUID, said: Said) -> None:
     with database.tenant(tenant_id) as connection:
-        judgements.keep(connection, tenant_id, said)
+        judge.keep(connection, tenant_id, said)
 
 
 def _search_for(database: Database, tenant_id: UUID, document_id: UUID) -> Decided | Skip:
@@ -163,7 +159,7 @@ def search(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> dict
         PermanentError: the tenant has no such document.
         psycopg.Error: unmapped; `Database.tenant` maps it.
     """
-    seen, contents, stored, edges = store.begin(connection, ids)
+    seen, contents, stored, edges = sql.begin(connection, ids)
     if not contents.keys() >= set(ids):
         message = "The document is not there any more."
         raise PermanentError(message)
@@ -218,7 +214,7 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
     standing, _ = _standing(connection, [decided])
     again = not standing
     if again:
-        if not store.is_there(connection, id_):
+        if not sql.is_there(connection, id_):
             message = f"The document {id_} was removed"
             raise StaleClaimError(message)
         found = search(connection, tenant_id, [id_])[id_]
@@ -300,7 +296,7 @@ class Applied:
     unlinked: int
     moves: Sequence[tuple[UUID | None, UUID]]
     """For each document that changed its cluster, which one it was in and is in."""
-    reviews: reviews.Changed
+    reviews: sql.Changed
 
     @property
     def clusters(self) -> frozenset[UUID]:
@@ -349,19 +345,19 @@ def apply(
     told = {id_: reason for change in changes for id_, reason in _reasons_of_others(change).items()}
     with connection.pipeline():
         if matched:
-            key_rows.write(connection, tenant_id, {one.document.id: one.stated for one in matched})
-            key_rows.delete(connection, tenant_id, {one.document.id: one.obsolete for one in matched})
+            sql.write(connection, tenant_id, {one.document.id: one.stated for one in matched})
+            sql.delete(connection, tenant_id, {one.document.id: one.obsolete for one in matched})
         sought = {id_: found for change in changes for id_, found in change.outcome.sought.items()}
-        key_rows.write_seeking(connection, tenant_id, sought, known)
-        unlinked = store.delete_edges(connection, [pair for change in changes for pair in change.outcome.gone])
-        linked = store.insert_edges(connection, tenant_id, [_edge(pair, made[pair]) for pair in sorted(made)], now)
-        became_alone = store.own_clusters(connection, [change.document_id for change in changes if change.is_alone])
+        sql.write_seeking(connection, tenant_id, sought, known)
+        unlinked = sql.delete_edges(connection, [pair for change in changes for pair in change.outcome.gone])
+        linked = sql.insert_edges(connection, tenant_id, [_edge(pair, made[pair]) for pair in sorted(made)], now)
+        became_alone = sql.own_clusters(connection, [change.document_id for change in changes if change.is_alone])
         seeds = {seed for change in changes if not change.is_alone for seed in _seeds(change)}
-        renamed = store.rename_clusters(connection, seeds)
-        store.tell_reasons(connection, told)
+        renamed = sql.rename_clusters(connection, seeds)
+        sql.tell_reasons(connection, told)
         unlinked_ends = {end for change in changes for pair in change.outcome.gone for end in pair}
-        store.note_alone(connection, unlinked_ends - choices.keys())
-        reviewed = reviews.keep(connection, choices, now, decided)
+        sql.note_alone(connection, unlinked_ends - choices.keys())
+        reviewed = sql.keep(connection, choices, now, decided)
     return Applied(linked(), unlinked(), became_alone() + renamed(), reviewed())
 
 
@@ -370,14 +366,14 @@ def _standing(connection: Connection, decided: Sequence[Decided]) -> tuple[list[
 
     And by how many documents each key that they looked at was written since.
     """
-    if not decided or store.lock(connection, decided[0].tenant_id, decided[0].seen):
+    if not decided or sql.lock(connection, decided[0].tenant_id, decided[0].seen):
         return list(decided), Counter()
     looked_at = {key for one in decided for key in (*one.followed, *one.room)}
     of = {id_ for one in decided for id_ in one.edges}
-    changes = store.changes_since(connection, decided[0].tenant_id, looked_at, of, decided[0].seen)
+    changes = sql.changes_since(connection, decided[0].tenant_id, looked_at, of, decided[0].seen)
     if changes.everything:
         return [], Counter()
-    edges: dict[UUID, dict[Pair, store.Edge]] = {}
+    edges: dict[UUID, dict[Pair, sql.Edge]] = {}
     for pair, edge in changes.edges.items():
         for end in pair:
             edges.setdefault(end, {})[pair] = edge

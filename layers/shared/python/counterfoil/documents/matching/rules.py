@@ -20,12 +20,10 @@ from itertools import combinations
 from typing import Literal
 from uuid import UUID
 
+from counterfoil.documents.matching.compare import close, match_lines
 from counterfoil.documents.matching.keys import COPIED, PARENTS, SOUGHT
-from counterfoil.documents.matching.lines import close, match_lines
-from counterfoil.documents.matching.normalise import Reference
-from counterfoil.documents.matching.profile import CONTRACT, DELIVERY, INVOICE, ORDER, RECEIPT, Document
-from counterfoil.documents.matching.score import DOUBTFUL, SURE, Score, chances, same_parties, score, settles
-from counterfoil.documents.matching.weights import Evidence
+from counterfoil.documents.matching.normalise import CONTRACT, DELIVERY, INVOICE, ORDER, RECEIPT, Document, Reference
+from counterfoil.documents.matching.score import DOUBTFUL, SURE, Evidence, Score, chances, same_parties, score, settles
 
 _COUNTS = {2: "Two", 3: "Three", 4: "Four"}
 

@@ -1,23 +1,121 @@
-"""How well two documents fit: a sum of match weights, each with its evidence. Pure.
+"""Match weights, and the score of two documents: a sum of weights, each with its evidence. Pure.
 
 The model is Fellegi and Sunter's (A Theory for Record Linkage, 1969): a feature that agrees or disagrees at some level
 adds bits, log2 of how much more often true pairs show that level than other candidates do. The bits are fitted together
-(logistic regression, see `counterfoil train`), so that features which depend on one another are not counted twice: with
-the prior the sum is the logarithm of the odds. What contradicts adds negative bits.
+(logistic regression, see `counterfoil train`), so that features which depend on each other are not counted twice: with
+the prior the sum is the logarithm of the odds. Contradictions add negative bits.
 
 Which of several candidates is meant is another question than whether any is. How completely a candidate names its
-parties does not tell it from its like, so agreement of parties is left out of that comparison (`Score.fit`). A value
-that many documents have alike (the number `34`) brings many candidates, and they share what it says.
+parties does not tell it from similar ones, so agreement of parties is left out of that comparison (`Score.fit`). Many
+candidates of a common value (the number `34`) share its weight.
+
+`weights.json` holds for every level a weight that counts for all kinds of pairs, and the difference by kind of pair.
+`counterfoil train` writes such a file.
 """
 
+import json
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache
+from importlib import resources
+from typing import Any, NamedTuple
 
-from counterfoil.documents.matching.compare import compare, parties
-from counterfoil.documents.matching.profile import Document
-from counterfoil.documents.matching.weights import PRIOR, Evidence, Weights, current
+from counterfoil.documents.matching.compare import Level, compare, parties
+from counterfoil.documents.matching.normalise import Document
+
+PRIOR = Level("prior", "candidates of these kinds")
+"""The level that every pair has: how often a candidate is a partner."""
+
+
+FOUND = {True: "by number", False: "by content"}
+"""How a child comes to a candidate, by whether it names its number."""
+
+
+class Evidence(NamedTuple):
+    """What one feature says: bits, positive for a match."""
+
+    feature: str
+    level: str
+    weight: float
+
+
+class Table(dict[Level, Evidence]):
+    """What each level says about one kind of pairs, to a hundredth of a bit. A level without bits says nothing."""
+
+    def __missing__(self, level: Level) -> Evidence:
+        self[level] = found = Evidence(*level, 0.0)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Bits by level. What was never seen says nothing."""
+
+    version: str
+    general: Mapping[bool, Mapping[Level, float]]
+    """By whether the child names the parent's number: dates and lines say less about whom a number points at."""
+    particular: Mapping[tuple[bool, str, str], Mapping[Level, float]]
+    """By that and by kinds of child and parent, what is added there."""
+    calibration: Mapping[bool, tuple[float, float]]
+    """By that: what to add to the bits of the best of several candidates, and what to multiply them by before, for the
+    odds that any of them is a partner (Platt, Probabilistic Outputs for Support Vector Machines, 1999)."""
+    _tables: dict[tuple[bool, str, str], Table] = field(default_factory=dict, init=False, repr=False)
+    """Those that were asked for."""
+
+    def table(self, child: str, parent: str, *, named: bool) -> Table:
+        """What levels say about a pair of these kinds."""
+        found = self._tables.get((named, child, parent))
+        if found is None:
+            general, particular = self.general[named], self.particular.get((named, child, parent), {})
+            found = self._tables[named, child, parent] = Table(
+                (level, Evidence(*level, round(general.get(level, 0.0) + particular.get(level, 0.0), 2)))
+                for level in {*general, *particular}
+            )
+        return found
+
+
+def parse(data: Mapping[str, Any]) -> Weights:
+    """Read the contents of a file of weights."""
+    return Weights(
+        data["version"],
+        {named: _levels(data[found]["general"]) for named, found in FOUND.items()},
+        {
+            (named, *kinds.split(">", 1)): _levels(levels)
+            for named, found in FOUND.items()
+            for kinds, levels in data[found]["particular"].items()
+        },
+        {named: tuple(data[found]["calibration"]) for named, found in FOUND.items()},
+    )
+
+
+def _levels(found: Mapping[str, Mapping[str, float]]) -> dict[Level, float]:
+    return {Level(feature, level): bits for feature, levels in found.items() for level, bits in levels.items()}
+
+
+@cache
+def _shipped() -> Weights:
+    return parse(json.loads(resources.files(__package__).joinpath("weights.json").read_text(encoding="utf-8")))
+
+
+_others: list[Weights] = []
+
+
+def current() -> Weights:
+    """The weights that come with the package, where `using` names no others."""
+    return _others[-1] if _others else _shipped()
+
+
+@contextmanager
+def using(weights: Weights) -> Iterator[None]:
+    """Weigh with other weights for a while, in all threads: to measure them."""
+    _others.append(weights)
+    try:
+        yield
+    finally:
+        _others.pop()
+
 
 SURE = 0.8
 """The probability from which a link is made without asking."""

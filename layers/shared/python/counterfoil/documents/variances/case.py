@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import cached_property
 from uuid import UUID
 
-from counterfoil.documents.matching import profile
+from counterfoil.documents.matching import normalise
 from counterfoil.documents.matching.normalise import Reference
 from counterfoil.documents.matching.rules import same_again
 from counterfoil.documents.structured import DocumentType
@@ -91,15 +91,15 @@ class Case:
         """Whether matching takes two documents for one."""
         return same_again(self._profile(one), self._profile(other))
 
-    def _profile(self, document: Document) -> profile.Document:
+    def _profile(self, document: Document) -> normalise.Document:
         known = self._profiles.get(document.id)
         if known is None:
-            known = profile.document(document.id, document.received_at, document.type.value, document.data)
+            known = normalise.document(document.id, document.received_at, document.type.value, document.data)
             self._profiles[document.id] = known
         return known
 
     @cached_property
-    def _profiles(self) -> dict[UUID, profile.Document]:
+    def _profiles(self) -> dict[UUID, normalise.Document]:
         """Documents as matching reads them, each read once."""
         return {}
 

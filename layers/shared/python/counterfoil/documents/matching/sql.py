@@ -1,0 +1,816 @@
+"""The SQL of matching: search and write, keys and who holds them, reviews and people's decisions.
+
+Each statement runs in a transaction of one tenant (`Database.tenant`). A review is a document in doubt, with the
+candidates of each doubt. It is written with the edges: it opens with a doubt, changes with it, and closes without one.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+from psycopg import Cursor
+from psycopg.rows import TupleRow
+from psycopg.types.json import Jsonb
+
+from counterfoil.db import BY_INDEX, Connection
+from counterfoil.documents.matching.keys import PARENTS, SEEKS, Key
+from counterfoil.documents.matching.meaning import Embedding
+from counterfoil.documents.matching.normalise import CONTRACT
+from counterfoil.documents.matching.rules import NO_PARTNER, By, Choice, Doubt, Link, open_doubts
+from counterfoil.documents.matching.score import current
+
+MAX_HOLDERS = 200
+"""Documents that may share a key. What more documents have alike says nothing about which two belong together: the key
+is not followed, by any of them."""
+MAX_WAITING = 1000
+"""Documents that may have waited for one number and are decided again when its bearer arrives."""
+NEAR_MAX_HOLDERS = 16
+"""How far beyond MAX_HOLDERS the holders of a key are decided again, so that none keeps a link that only the key found.
+More than documents being matched at the same time."""
+
+HOLDERS = """
+SELECT held.document_id, wanted.n, wanted.counted
+FROM unnest(%(types)s::text[], %(keys)s::text[], %(limits)s::int[], %(counted)s::bool[])
+     WITH ORDINALITY AS wanted (type, key, most, counted, n)
+CROSS JOIN LATERAL (
+    SELECT k.document_id FROM document_key k
+    WHERE k.tenant_id = %(tenant)s AND k.type = wanted.type AND k.key = wanted.key
+      AND (%(kind)s::text IS NULL OR %(kind)s = (SELECT d.type FROM document d WHERE d.id = k.document_id))
+    LIMIT wanted.most
+) AS held
+"""
+"""Documents, each with the number of a key that it holds and whether that is only counted, by the parameters of a
+`Lookup`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Keys of a tenant, each with how many of its holders are wanted at most."""
+
+    tenant_id: UUID
+    limits: Mapping[Key, int]
+    kind: str | None = None
+    """Of the holders, where only those of one kind are wanted."""
+    counted: Collection[Key] = ()
+    """Of the keys, those of which only the number of their holders matters."""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Those of HOLDERS."""
+        return {
+            "tenant": self.tenant_id,
+            "limits": list(self.limits.values()),
+            "counted": [key in self.counted for key in self.limits],
+            "kind": self.kind,
+            **columns(self.limits),
+        }
+
+    def by_key(self, held: Iterable[tuple[UUID, Iterable[int]]]) -> dict[Key, list[UUID]]:
+        """Who holds each key, by the numbers of the keys that each document holds; keys of nobody are left out."""
+        keys = list(self.limits)
+        found: dict[Key, list[UUID]] = {}
+        for id_, numbers in held:
+            for number in numbers:
+                found.setdefault(keys[number - 1], []).append(id_)
+        return found
+
+
+def holders(connection: Connection, lookup: Lookup) -> dict[Key, list[UUID]]:
+    """The documents that hold each key; keys that nobody holds are left out."""
+    rows = connection.execute(HOLDERS, lookup.parameters).fetchall()
+    return lookup.by_key((id_, (number,)) for id_, number, _ in rows)
+
+
+_WRITE = """
+INSERT INTO document_key (tenant_id, document_id, type, key)
+SELECT %(tenant)s, document_id, type, key
+FROM unnest(%(documents)s::uuid[], %(types)s::text[], %(keys)s::text[]) AS k (document_id, type, key)
+ON CONFLICT (document_id, type, key) DO UPDATE SET written_by = pg_current_xact_id()
+"""
+
+_DELETE = """
+DELETE FROM document_key stored
+USING unnest(%(documents)s::uuid[], %(types)s::text[], %(keys)s::text[]) AS k (document_id, type, key)
+WHERE (stored.document_id, stored.type, stored.key) = (k.document_id, k.type, k.key)
+"""
+
+_LOSS = """
+INSERT INTO key_loss (tenant_id) VALUES (%s)
+ON CONFLICT (tenant_id) DO UPDATE SET written_by = pg_current_xact_id()
+"""
+
+
+def write(connection: Connection, tenant_id: UUID, stated: Mapping[UUID, Collection[Key]]) -> None:
+    """Write the keys of what documents say.
+
+    A key that was there is marked as written anew: who searched before may have read other data behind it.
+    """
+    connection.execute(_WRITE, {"tenant": tenant_id, **_rows(stated)})
+
+
+# What the documents seek, and nothing else that they sought before.
+_WRITE_SEEKING = """
+WITH wanted AS (
+    SELECT * FROM unnest(%(documents)s::uuid[], %(types)s::text[], %(keys)s::text[]) AS w (document_id, type, key)
+), settled AS (
+    DELETE FROM document_key k
+    WHERE k.document_id = ANY(%(ids)s) AND starts_with(k.type, %(seeks)s)
+      AND NOT EXISTS (SELECT FROM wanted w WHERE (w.document_id, w.type, w.key) = (k.document_id, k.type, k.key))
+)
+INSERT INTO document_key (tenant_id, document_id, type, key)
+SELECT %(tenant)s, document_id, type, key FROM wanted ORDER BY document_id, type, key
+ON CONFLICT (document_id, type, key) DO NOTHING
+"""
+
+
+def write_seeking(
+    connection: Connection, tenant_id: UUID, sought: Mapping[UUID, Collection[Key]], known: Collection[UUID]
+) -> None:
+    """Write by which keys documents are found that no number led to a partner; `known` may have sought before."""
+    if not known and not any(sought.values()):
+        return
+    connection.execute(_WRITE_SEEKING, {"tenant": tenant_id, "ids": list(known), "seeks": SEEKS, **_rows(sought)})
+
+
+_STORED = "SELECT document_id, type, key FROM document_key WHERE document_id = ANY(%(ids)s)"
+
+
+def stored(connection: Connection, ids: Collection[UUID]) -> dict[UUID, set[Key]]:
+    """The keys that documents are found by now; documents that have none are left out."""
+    found: dict[UUID, set[Key]] = {}
+    for id_, *key in connection.execute(_STORED, {"ids": list(ids)}).fetchall():
+        found.setdefault(id_, set()).add(Key(*key))
+    return found
+
+
+def delete(connection: Connection, tenant_id: UUID, obsolete: Mapping[UUID, Collection[Key]]) -> None:
+    """Delete keys of documents, which a search that is under way notices."""
+    if any(obsolete.values()):
+        connection.execute(_DELETE, _rows(obsolete))
+        note_loss(connection, tenant_id)
+
+
+def note_loss(connection: Connection, tenant_id: UUID) -> None:
+    """Leave a trace of a document's having lost keys, under the tenant's matching lock."""
+    connection.execute(_LOSS, [tenant_id])
+
+
+def columns(keys: Iterable[Key]) -> dict[str, list[str]]:
+    """Keys as two arrays of one length, for `unnest`."""
+    listed = list(keys)
+    return {"types": [key.type for key in listed], "keys": [key.value for key in listed]}
+
+
+def _rows(keys: Mapping[UUID, Collection[Key]]) -> dict[str, list[Any]]:
+    """The keys of documents as three arrays of one length, for `unnest`, in an order that all writers lock rows in."""
+    rows = [(id_, *key) for id_ in sorted(keys) for key in sorted(keys[id_])]
+    documents, types, values = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
+    return {"documents": documents, "types": types, "keys": values}
+
+
+class Pair(NamedTuple):
+    """The two ends of an edge, a < b."""
+
+    a: UUID
+    b: UUID
+
+    @classmethod
+    def of(cls, one: UUID, other: UUID) -> "Pair":
+        """Put two ids in order."""
+        return cls(one, other) if one < other else cls(other, one)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A stored edge, seen from the child whose decision it is."""
+
+    child: UUID
+    parent: UUID
+    kind: str
+    """The parent's kind."""
+    by: By
+    by_person: bool
+    score: float
+    question: str | None
+    """The question that a language model answered with this edge; None where none was asked."""
+
+    @property
+    def pair(self) -> Pair:
+        """Its two ends in order."""
+        return Pair.of(self.child, self.parent)
+
+
+# -- reading --------------------------------------------------------------------------------------------------------
+
+# Among the keys is not what the documents seek. Most documents are new, and have no rows that `_EDGES` would find. With
+# OFFSET 0 PostgreSQL asks for each document, where it might put a whole table into a hash, or walk through a whole
+# index, `BY_INDEX` or not.
+_BEGIN = """
+SELECT pg_current_snapshot()::text, d.id, d.type, d.received_at, d.structured_data, stated.types, stated.keys,
+       EXISTS (SELECT FROM document_match m WHERE m.a = d.id OFFSET 0)
+       OR EXISTS (SELECT FROM document_match m WHERE m.b = d.id OFFSET 0)
+       OR EXISTS (SELECT FROM match_decision s WHERE s.a = d.id OFFSET 0)
+       OR EXISTS (SELECT FROM match_decision s WHERE s.b = d.id OFFSET 0),
+       e.text_hash, e.model, e.signature
+FROM document d
+LEFT JOIN LATERAL (SELECT * FROM document_embedding WHERE document_id = d.id OFFSET 0) AS e ON true
+CROSS JOIN LATERAL (
+    SELECT array_agg(k.type) AS types, array_agg(k.key) AS keys FROM document_key k
+    WHERE k.document_id = d.id AND NOT starts_with(k.type, %(seeks)s)
+) AS stated
+WHERE d.id = ANY(%(ids)s)
+"""
+
+# Both ends' kinds come along: they say which end is the child. So do pairs of which a person said last that they do not
+# belong together.
+_EDGES = """
+SELECT m.a, m.b, a.type, b.type, m.evidence ->> 'by', m.evidence ->> 'child', m.decided_by, m.score,
+       m.evidence ->> 'question'
+FROM (
+    SELECT * FROM document_match WHERE a = ANY(%(ids)s)
+    UNION
+    SELECT * FROM document_match WHERE b = ANY(%(ids)s)
+) AS m
+CROSS JOIN LATERAL (SELECT type FROM document WHERE id = m.a OFFSET 0) AS a
+CROSS JOIN LATERAL (SELECT type FROM document WHERE id = m.b OFFSET 0) AS b
+UNION ALL
+SELECT said.a, said.b, NULL, NULL, NULL, NULL, said.verdict, NULL, NULL
+FROM (
+    SELECT DISTINCT ON (a, b) a, b, verdict
+    FROM (
+        SELECT a, b, verdict, id FROM match_decision WHERE a = ANY(%(ids)s)
+        UNION ALL
+        SELECT a, b, verdict, id FROM match_decision WHERE b = ANY(%(ids)s)
+    ) AS d
+    ORDER BY a, b, id DESC
+) AS said
+WHERE said.verdict = 'rejected'
+"""
+
+
+class Content(NamedTuple):
+    """What a document says."""
+
+    kind: str | None
+    received_at: datetime
+    data: Mapping[str, Any] | None
+    embedding: Embedding | None
+    """What is kept of the vector of its words."""
+
+
+class Begun(NamedTuple):
+    """What a search begins with."""
+
+    seen: str
+    """A snapshot from before anything else was read: what is committed now, to be asked later what has been since.
+    Empty where none of the documents is there."""
+    contents: Mapping[UUID, Content]
+    keys: Mapping[UUID, set[Key]]
+    """By which documents are found. What they seek is not among them."""
+    edges: "Edges"
+    """Of the documents."""
+
+
+def begin(connection: Connection, ids: Collection[UUID]) -> Begun:
+    """Begin a search for documents: for new ones in one round trip."""
+    rows = connection.execute(_BEGIN, {"ids": list(ids), "seeks": SEEKS}).fetchall()
+    linked = [row[1] for row in rows if row[7]]
+    return Begun(
+        rows[0][0] if rows else "",
+        {id_: Content(kind, at, data, embedding(kept)) for _, id_, kind, at, data, _, _, _, *kept in rows},
+        {row[1]: set(map(Key, row[5], row[6])) for row in rows if row[5]},
+        edges(connection, linked) if linked else ({}, set()),
+    )
+
+
+_IS_THERE = "SELECT FROM document WHERE id = %s"
+
+
+def is_there(connection: Connection, id_: UUID) -> bool:
+    """Whether the tenant has such a document."""
+    return connection.execute(_IS_THERE, [id_]).fetchone() is not None
+
+
+def embedding(columns: Sequence[Any]) -> Embedding | None:
+    """What is kept of a vector, by the columns of its row."""
+    return None if columns[0] is None else Embedding(*columns)
+
+
+def edges(connection: Connection, ids: Collection[UUID]) -> "Edges":
+    """The edges of documents, and the pairs of which a person said that they do not belong together."""
+    return edges_from(select_edges(connection, ids).fetchall())
+
+
+def select_edges(connection: Connection, ids: Collection[UUID]) -> Cursor[TupleRow]:
+    """Ask for the rows of `edges`."""
+    return connection.execute(_EDGES, {"ids": list(ids)})
+
+
+Edges = tuple[dict[Pair, Edge], set[Pair]]
+
+
+def edges_from(rows: Iterable[tuple[Any, ...]]) -> Edges:
+    """The edges and pairs of such rows."""
+    found: dict[Pair, Edge] = {}
+    rejected: set[Pair] = set()
+    for row in rows:
+        if row[6] == "rejected":
+            rejected.add(Pair(*row[:2]))
+        else:
+            edge = _edge(row)
+            found[edge.pair] = edge
+    return found, rejected
+
+
+def _edge(row: tuple[Any, ...]) -> Edge:
+    a, b, kind_a, kind_b, by, child, decided_by, score, question = row
+    backwards = child == str(b) if kind_a == kind_b else kind_a in PARENTS.get(kind_b, ())
+    if backwards:
+        a, b, kind_b = b, a, kind_a
+    return Edge(a, b, kind_b, by or "reference", decided_by == "person", score, question)
+
+
+_SAYS = "SELECT id, type, structured_data FROM document WHERE id = ANY(%(ids)s) AND structured_data IS NOT NULL"
+
+
+def contents(connection: Connection, ids: Collection[UUID]) -> dict[UUID, tuple[str, Mapping[str, Any]]]:
+    """Type and structured data of documents, as they were extracted."""
+    return {id_: (kind, data) for id_, kind, data in connection.execute(_SAYS, {"ids": list(ids)})}
+
+
+# -- writing --------------------------------------------------------------------------------------------------------
+
+_LOCK = f"SELECT pg_advisory_xact_lock(hashtextextended('matching/' || %s::text, 0)), {BY_INDEX}"
+
+# Nothing was committed since the snapshot if no transaction that it saw running, or that came later, has ended.
+_QUIET = """
+SELECT pg_snapshot_xmax(seen) = pg_snapshot_xmax(now)
+   AND ARRAY(SELECT pg_snapshot_xip(seen)) = ARRAY(SELECT pg_snapshot_xip(now))
+FROM (SELECT %(seen)s::pg_snapshot AS seen, pg_current_snapshot() AS now) AS snapshots
+"""
+
+# Transactions older than a snapshot's xmin have ended before it. A row without a number: anything may be different now.
+_CHANGED = """
+SELECT followed.n, count(*)
+FROM unnest(%(types)s::text[], %(keys)s::text[]) WITH ORDINALITY AS followed (type, key, n)
+JOIN document_key k ON k.tenant_id = %(tenant)s AND k.type = followed.type AND k.key = followed.key
+WHERE NOT pg_visible_in_snapshot(k.written_by, %(seen)s::pg_snapshot)
+GROUP BY followed.n
+UNION ALL
+SELECT NULL, 0 WHERE EXISTS (
+    SELECT FROM document_removal r
+    WHERE r.tenant_id = %(tenant)s AND r.written_by >= pg_snapshot_xmin(%(seen)s::pg_snapshot)
+      AND NOT pg_visible_in_snapshot(r.written_by, %(seen)s::pg_snapshot)
+) OR EXISTS (
+    SELECT FROM key_loss l
+    WHERE l.tenant_id = %(tenant)s AND NOT pg_visible_in_snapshot(l.written_by, %(seen)s::pg_snapshot)
+) OR EXISTS (
+    SELECT FROM match_decision d
+    WHERE d.tenant_id = %(tenant)s AND d.written_by >= pg_snapshot_xmin(%(seen)s::pg_snapshot)
+      AND NOT pg_visible_in_snapshot(d.written_by, %(seen)s::pg_snapshot)
+)
+"""
+
+_DELETE_EDGES = """
+DELETE FROM document_match m USING unnest(%(a)s::uuid[], %(b)s::uuid[]) AS gone (a, b)
+WHERE m.a = gone.a AND m.b = gone.b AND m.decided_by <> 'person'
+"""
+
+_INSERT_EDGES = """
+INSERT INTO document_match (tenant_id, a, b, score, confidence, evidence, decided_by, reasoning, decided_at)
+SELECT %(tenant)s, a, b, score, confidence, evidence, decided_by, reasoning, %(now)s
+FROM unnest(%(a)s::uuid[], %(b)s::uuid[], %(scores)s::float8[], %(confidences)s::text[], %(evidence)s::jsonb[],
+            %(deciders)s::text[], %(reasonings)s::text[])
+     AS made (a, b, score, confidence, evidence, decided_by, reasoning)
+ON CONFLICT (a, b) DO UPDATE
+SET score = excluded.score, confidence = excluded.confidence, evidence = excluded.evidence,
+    reasoning = excluded.reasoning, decided_at = excluded.decided_at, decided_by = excluded.decided_by
+WHERE document_match.decided_by <> 'person'
+"""
+
+# The components that the seeds are in, edges to contracts left out; a component's name is its smallest document.
+# Rows are locked in the order of their ids before they change, as every statement that locks several documents does.
+_CLUSTERS = """
+WITH RECURSIVE reached (seed, id) AS (
+    SELECT id, id FROM document WHERE id = ANY(%(seeds)s) AND type <> %(contract)s
+    UNION
+    SELECT reached.seed, next.id
+    FROM reached
+    CROSS JOIN LATERAL (
+        SELECT b AS id FROM document_match WHERE a = reached.id
+        UNION ALL
+        SELECT a AS id FROM document_match WHERE b = reached.id
+    ) AS next
+    JOIN document ON document.id = next.id AND document.type <> %(contract)s
+),
+named AS (
+    SELECT DISTINCT id, first_value(id) OVER (PARTITION BY seed ORDER BY id) AS cluster_id FROM reached
+    UNION
+    SELECT id, id FROM document WHERE id = ANY(%(seeds)s) AND type = %(contract)s
+),
+moved AS (
+    SELECT document.id, named.cluster_id FROM document JOIN named USING (id)
+    WHERE document.cluster_id IS DISTINCT FROM named.cluster_id
+    ORDER BY document.id FOR NO KEY UPDATE OF document
+)
+UPDATE document SET cluster_id = moved.cluster_id FROM moved WHERE document.id = moved.id
+RETURNING old.cluster_id, new.cluster_id
+"""
+
+_OWN_CLUSTERS = """
+WITH moved AS (
+    SELECT id FROM document WHERE id = ANY(%(ids)s) AND cluster_id IS DISTINCT FROM id ORDER BY id FOR NO KEY UPDATE
+)
+UPDATE document SET cluster_id = document.id FROM moved WHERE document.id = moved.id
+RETURNING old.cluster_id, new.cluster_id
+"""
+
+_CLUSTERS_OF = "SELECT DISTINCT cluster_id FROM document WHERE id = ANY(%(ids)s) AND cluster_id IS NOT NULL"
+
+_REASONS = """
+UPDATE document SET matching_reason = told.reason
+FROM unnest(%(ids)s::uuid[], %(reasons)s::text[]) AS told (id, reason)
+WHERE document.id = told.id AND document.matching_status IS NOT DISTINCT FROM 'succeeded'  -- not by the index of states
+  AND document.matching_reason IS DISTINCT FROM told.reason
+"""
+
+
+_ALONE = """
+UPDATE document SET matching_reason = %(reason)s
+WHERE id = ANY(%(ids)s) AND matching_status IS NOT DISTINCT FROM 'succeeded' AND matching_reason IS NULL
+  AND NOT EXISTS (SELECT FROM document_match m WHERE m.a = document.id OFFSET 0)
+  AND NOT EXISTS (SELECT FROM document_match m WHERE m.b = document.id OFFSET 0)
+"""
+
+
+class NewEdge(NamedTuple):
+    """An edge to write. `score` is in bits."""
+
+    pair: Pair
+    score: float
+    confidence: str
+    evidence: Mapping[str, Any]
+    decided_by: Literal["rules", "llm"]
+    reasoning: str
+
+
+def lock(connection: Connection, tenant_id: UUID, seen: str) -> bool:
+    """Wait for the tenant's matching lock; it is held until the transaction ends.
+
+    Returns whether nothing at all, of any tenant, has been committed since a snapshot.
+    """
+    with connection.pipeline():
+        connection.execute(_LOCK, [tenant_id])
+        quiet = connection.execute(_QUIET, {"seen": seen})
+    return bool(_one(quiet.fetchone())[0])
+
+
+def wait_for_lock(connection: Connection, tenant_id: UUID) -> None:
+    """Wait for the tenant's matching lock; it is held until the transaction ends."""
+    connection.execute(_LOCK, [tenant_id])
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is different from what searches have read."""
+
+    everything: bool
+    """Whether a document was removed or lost keys, or a person decided about a pair: whoever searched before looks
+    again."""
+    keys: Mapping[Key, int]
+    """Of the keys that were followed, those that documents were written with, and how many."""
+    edges: Mapping[Pair, Edge]
+    """All edges of the documents whose edges were read, as they are now."""
+
+
+def changes_since(
+    connection: Connection, tenant_id: UUID, followed: Collection[Key], of: Collection[UUID], seen: str
+) -> Changes:
+    """What has been committed since a snapshot, or written in this transaction, of what searches read after it."""
+    keys = list(followed)
+    with connection.pipeline():
+        changed = connection.execute(_CHANGED, {"tenant": tenant_id, "seen": seen, **columns(keys)})
+        rows = select_edges(connection, of)
+    numbers: dict[int | None, int] = dict(changed.fetchall())
+    found = {keys[number - 1]: count for number, count in numbers.items() if number is not None}
+    return Changes(None in numbers, found, edges_from(rows.fetchall())[0])
+
+
+Count = Callable[[], int]
+"""How many rows a statement changed: to be asked after the pipeline that it was sent in."""
+
+
+def _counted(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Count:
+    cursor = connection.execute(statement.encode(), parameters)
+    return lambda: cursor.rowcount
+
+
+def delete_edges(connection: Connection, pairs: Collection[Pair]) -> Count:
+    """Delete edges, but none of a person's."""
+    if not pairs:
+        return int
+    return _counted(connection, _DELETE_EDGES, {"a": [pair.a for pair in pairs], "b": [pair.b for pair in pairs]})
+
+
+def insert_edges(connection: Connection, tenant_id: UUID, made: Collection[NewEdge], now: datetime) -> Count:
+    """Insert edges, or renew those that are there; a person's stay as they are."""
+    if not made:
+        return int
+    return _counted(
+        connection,
+        _INSERT_EDGES,
+        {
+            "tenant": tenant_id,
+            "now": now,
+            "a": [edge.pair.a for edge in made],
+            "b": [edge.pair.b for edge in made],
+            "scores": [edge.score for edge in made],
+            "confidences": [edge.confidence for edge in made],
+            "evidence": [Jsonb(edge.evidence) for edge in made],
+            "deciders": [edge.decided_by for edge in made],
+            "reasonings": [edge.reasoning for edge in made],
+        },
+    )
+
+
+Moves = Callable[[], list[tuple[UUID | None, UUID]]]
+"""For each document that changed its cluster, which one it was in and is in: to be asked as `Count`."""
+
+
+def own_clusters(connection: Connection, ids: Collection[UUID]) -> Moves:
+    """Make each of these documents its own cluster."""
+    return connection.execute(_OWN_CLUSTERS, {"ids": list(ids)}).fetchall if ids else list
+
+
+def rename_clusters(connection: Connection, seeds: Collection[UUID]) -> Moves:
+    """Name the components anew that the seeds are in."""
+    if not seeds:
+        return list
+    return connection.execute(_CLUSTERS, {"seeds": list(seeds), "contract": CONTRACT}).fetchall
+
+
+def clusters_of(connection: Connection, ids: Collection[UUID]) -> frozenset[UUID]:
+    """The clusters that documents are in."""
+    return frozenset(id_ for (id_,) in connection.execute(_CLUSTERS_OF, {"ids": list(ids)}))
+
+
+def tell_reasons(connection: Connection, reasons: Mapping[UUID, str | None]) -> None:
+    """Renew what documents that are done say about why they are alone."""
+    if reasons:
+        connection.execute(_REASONS, {"ids": list(reasons), "reasons": list(reasons.values())})
+
+
+def note_alone(connection: Connection, ids: Collection[UUID]) -> None:
+    """Note on settled documents without any match that they have no partner."""
+    if ids:
+        connection.execute(_ALONE, {"ids": list(ids), "reason": NO_PARTNER})
+
+
+def _one(row: tuple[Any, ...] | None) -> tuple[Any, ...]:
+    if row is None:
+        message = "a statement that always has one row had none"
+        raise AssertionError(message)
+    return row
+
+
+Verdict = Literal["confirmed", "rejected"]
+State = Literal["open", "decided", "gone"]
+MAX_CANDIDATES = 20
+"""Candidates of a doubt that are kept with their evidence, the likeliest first: nobody looks at more."""
+
+
+# -- the queue ------------------------------------------------------------------------------------------------------
+
+_OPEN = """
+INSERT INTO document_review AS review
+    (document_id, tenant_id, type, state, doubts, chance, weights, opened_at, changed_at)
+SELECT d.id, d.tenant_id, coalesce(d.type, 'other'), 'open', found.doubts, found.chance, %(weights)s, %(now)s, %(now)s
+FROM unnest(%(ids)s::uuid[], %(doubts)s::jsonb[], %(chances)s::float8[]) AS found (id, doubts, chance)
+JOIN document d ON d.id = found.id
+ON CONFLICT (document_id) DO UPDATE
+SET type = excluded.type, state = 'open', doubts = excluded.doubts, chance = excluded.chance,
+    weights = excluded.weights, changed_at = excluded.changed_at, closed_at = NULL,
+    opened_at = CASE WHEN review.state = 'open' THEN review.opened_at ELSE excluded.opened_at END
+WHERE (review.state, review.type, review.doubts, review.weights)
+    IS DISTINCT FROM ('open', excluded.type, excluded.doubts, excluded.weights)
+RETURNING document_id
+"""
+
+_CLOSE = """
+UPDATE document_review
+SET state = CASE WHEN document_id = ANY(%(decided)s) THEN 'decided' ELSE 'gone' END, changed_at = %(now)s,
+    closed_at = %(now)s
+WHERE document_id = ANY(%(ids)s) AND state = 'open'
+RETURNING document_id
+"""
+
+
+class Changed(NamedTuple):
+    """Documents whose reviews changed."""
+
+    open: frozenset[UUID]
+    """In doubt otherwise than before."""
+    closed: frozenset[UUID]
+
+
+def keep(
+    connection: Connection,
+    choices: Mapping[UUID, Choice],
+    now: datetime,
+    decided: Collection[UUID],
+) -> Callable[[], Changed]:
+    """Open, renew or close the reviews of documents that were decided again; `decided`: those that a person was at.
+
+    Call the result after the pipeline of the statement: it returns the changes.
+    """
+    doubtful = {id_: found for id_, choice in choices.items() if (found := open_doubts(choice))}
+    settled = choices.keys() - doubtful.keys()
+    closed = close(connection, settled, now, decided) if settled else frozenset
+    if not doubtful:
+        return lambda: Changed(frozenset(), closed())
+    cursor = connection.execute(
+        _OPEN,
+        {
+            "ids": list(doubtful),
+            "doubts": [Jsonb([_doubt(doubt) for doubt in found]) for found in doubtful.values()],
+            "chances": [
+                round(max(link.chance for one in found for link in one.candidates), 4) for found in doubtful.values()
+            ],
+            "weights": current().version,
+            "now": now,
+        },
+    )
+    return lambda: Changed(frozenset(id_ for (id_,) in cursor.fetchall()), closed())
+
+
+_HAS_MATCH = "SELECT FROM document_match WHERE a = %(id)s OR b = %(id)s LIMIT 1"
+
+
+def open_unmatched(connection: Connection, id_: UUID, reason: str, now: datetime) -> None:
+    """Open a review without candidates of a skipped document: a reviewer names its partner.
+
+    A document with a match needs none, because a reviewer confirmed that match.
+    """
+    if connection.execute(_HAS_MATCH, {"id": id_}).fetchone() is not None:
+        return
+    doubt: dict[str, Any] = {"kinds": [], "number": None, "reason": reason, "count": 0, "candidates": [], "others": []}
+    values = {"ids": [id_], "doubts": [Jsonb([doubt])], "chances": [0.0], "weights": current().version, "now": now}
+    connection.execute(_OPEN, values)
+
+
+def close(
+    connection: Connection, ids: Collection[UUID], now: datetime, decided: Collection[UUID] = ()
+) -> Callable[[], frozenset[UUID]]:
+    """Close the open reviews of documents. The result, called after the pipeline, returns which were open."""
+    cursor = connection.execute(_CLOSE, {"ids": list(ids), "decided": list(decided), "now": now})
+    return lambda: frozenset(id_ for (id_,) in cursor.fetchall())
+
+
+def _doubt(doubt: Doubt) -> dict[str, Any]:
+    return {
+        "kinds": list(doubt.kinds),
+        "number": doubt.number,
+        "reason": doubt.reason,
+        "count": len(doubt.candidates),
+        "candidates": [_candidate(link) for link in doubt.candidates[:MAX_CANDIDATES]],
+        "others": [str(link.parent) for link in doubt.candidates[MAX_CANDIDATES:]],
+        **({} if doubt.unasked is None else {"unasked": doubt.unasked}),
+    }
+
+
+def _candidate(link: Link) -> dict[str, Any]:
+    return {
+        "document": str(link.parent),
+        "type": link.kind,
+        "chance": round(link.chance, 4),
+        "bits": round(link.score.total, 2),
+        "evidence": [list(item) for item in link.score.evidence],
+    }
+
+
+@dataclass(frozen=True)
+class Review:
+    """A row of the queue."""
+
+    document_id: UUID
+    type: str
+    state: State
+    doubts: Sequence[dict[str, Any]]
+    """Each with `kinds`, `number`, `reason`, `count` and `candidates`, which have `document`, `type`, `chance`, `bits`
+    and `evidence` (feature, level, bits); `others` are candidates beyond those, and `unasked` says why a language
+    model was not asked that could have been."""
+    chance: float
+    weights: str
+    opened_at: datetime
+    changed_at: datetime
+    closed_at: datetime | None
+
+    @property
+    def candidates(self) -> frozenset[UUID]:
+        """The documents that are in question."""
+        shown = {one["document"] for doubt in self.doubts for one in doubt["candidates"]}
+        return frozenset(map(UUID, shown.union(*(doubt["others"] for doubt in self.doubts))))
+
+
+_REVIEWS = """
+SELECT document_id, type, state, doubts, chance, weights, opened_at, changed_at, closed_at
+FROM document_review WHERE document_id = ANY(%(ids)s)
+"""
+
+
+def reviews(connection: Connection, ids: Collection[UUID]) -> dict[UUID, Review]:
+    """The reviews of documents that have one."""
+    return {row[0]: Review(*row) for row in connection.execute(_REVIEWS, {"ids": list(ids)})}
+
+
+# -- decisions ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A row of the trail."""
+
+    id: int
+    pair: Pair
+    verdict: Verdict
+    by: str
+    reason: str | None
+    at: datetime
+
+
+_DECISIONS = """
+SELECT id, a, b, verdict, decided_by, reason, decided_at FROM match_decision
+WHERE a = ANY(%(ids)s) OR b = ANY(%(ids)s) ORDER BY id
+"""
+_DECIDE = """
+INSERT INTO match_decision (tenant_id, a, b, verdict, decided_by, reason, decided_at)
+VALUES (%(tenant)s, %(a)s, %(b)s, %(verdict)s, %(by)s, %(reason)s, %(now)s)
+RETURNING id
+"""
+
+
+def decisions(connection: Connection, ids: Collection[UUID]) -> list[Decision]:
+    """All that people decided about documents, in the order in which they did; the last one about a pair stands."""
+    rows = connection.execute(_DECISIONS, {"ids": list(ids)})
+    return [Decision(id_, Pair(a, b), verdict, by, reason, at) for id_, a, b, verdict, by, reason, at in rows]
+
+
+def record(
+    connection: Connection, tenant_id: UUID, pair: Pair, verdict: Verdict, now: datetime, *, by: str, reason: str | None
+) -> int:
+    """Add a decision to the trail. Returns its number."""
+    values = {"tenant": tenant_id, "a": pair.a, "b": pair.b, "verdict": verdict, "by": by, "reason": reason, "now": now}
+    ((id_,),) = connection.execute(_DECIDE, values).fetchall()
+    return int(id_)
+
+
+_CONFIRM = """
+INSERT INTO document_match (tenant_id, a, b, score, confidence, evidence, decided_by, reasoning, decided_at)
+VALUES (%(tenant)s, %(a)s, %(b)s, %(score)s, 'high', %(evidence)s, 'person', %(reasoning)s, %(now)s)
+ON CONFLICT (a, b) DO UPDATE
+SET score = excluded.score, confidence = excluded.confidence, evidence = excluded.evidence,
+    decided_by = excluded.decided_by, reasoning = excluded.reasoning, decided_at = excluded.decided_at
+"""
+
+# What is left is decided by rules again, which see it as an edge that was there.
+_RELEASE = "UPDATE document_match SET decided_by = 'rules' WHERE a = %(a)s AND b = %(b)s AND decided_by = 'person'"
+_UNLINK = "DELETE FROM document_match WHERE a = %(a)s AND b = %(b)s"
+
+# Nobody's partner, and not matched: in no cluster. Its keys are its own match's to write and to delete.
+_LEAVE_ALONE = """
+UPDATE document d SET cluster_id = NULL
+WHERE id = ANY(%(ids)s) AND NOT EXISTS (SELECT FROM document_match WHERE a = d.id OR b = d.id)
+"""
+
+
+def link(  # one for each column
+    connection: Connection,
+    tenant_id: UUID,
+    pair: Pair,
+    score: float,
+    evidence: Mapping[str, Any],
+    reasoning: str,
+    now: datetime,
+) -> None:
+    """Write a person's edge, in the place of what there is."""
+    values = {"tenant": tenant_id, "a": pair.a, "b": pair.b, "now": now}
+    values |= {"score": score, "evidence": Jsonb(evidence), "reasoning": reasoning}
+    connection.execute(_CONFIRM, values)
+
+
+def release(connection: Connection, pair: Pair) -> None:
+    """Leave a person's edge to rules."""
+    connection.execute(_RELEASE, {"a": pair.a, "b": pair.b})
+
+
+def unlink(connection: Connection, pair: Pair) -> bool:
+    """Delete an edge, whoever decided it. Returns whether there was one."""
+    return connection.execute(_UNLINK, {"a": pair.a, "b": pair.b}).rowcount > 0
+
+
+def leave_alone(connection: Connection, ids: Collection[UUID]) -> None:
+    """Take documents that are not matched out of their cluster, where they have no edge."""
+    if ids:
+        connection.execute(_LEAVE_ALONE, {"ids": list(ids)})
