@@ -18,6 +18,7 @@ from cli.failures import UsageError
 from cli.ids import short
 from cli.tables import label
 from cli.tenants import Tenant
+from counterfoil.documents.browsing import missing
 from counterfoil.documents.structured import ROLES
 from counterfoil.documents.variances import ClusterStatus
 from counterfoil.documents.variances.model import money
@@ -52,6 +53,8 @@ class Paper:
     date: str | None
     total: str | None
     """Gross where it is stated, else net, with the currency."""
+    missing: Sequence[str]
+    """Expected facts that were not read."""
 
     @property
     def title(self) -> str:
@@ -122,7 +125,7 @@ ORDER BY a, b
 _PAPERS = f"""
 SELECT id, coalesce(type, 'other'), file_name, {_NUMBER}, {_DATE},
        coalesce(structured_data ->> 'total_gross', structured_data ->> 'total_net')
-           || coalesce(' ' || (structured_data ->> 'currency'), '')
+           || coalesce(' ' || (structured_data ->> 'currency'), ''), structured_data
 FROM document WHERE cluster_id = %(cluster)s OR id = ANY(%(others)s)
 ORDER BY array_position(%(types)s, type), received_at, id
 """
@@ -146,7 +149,8 @@ def case_of(cloud: Cloud, tenant: Tenant, document_id: UUID) -> Case:
         links = [Link(*found) for found in connection.execute(_LINKS, about)]
         others = list({end for link in links for end in (link.a, link.b)})
         values = {**about, "others": others, "types": list(ORDER_OF_TYPES)}
-        papers = [Paper(*found) for found in connection.execute(_PAPERS.encode(), values)]
+        rows = connection.execute(_PAPERS.encode(), values)
+        papers = [Paper(*[*stated, missing(stated[1], data)]) for *stated, data in rows]
         computed = connection.execute(_RESULT, [row[0]]).fetchone() or (None, None, False, None, None, False)
     return Case(row[0], tenant.slug, papers, links, *computed)
 
@@ -198,10 +202,14 @@ def _heading(screen: Console, text: str) -> None:
 
 
 def _show_papers(screen: Console, case: Case) -> None:
-    table = Table("id", "document", "date", Column("total", justify="right"), Column("file", overflow="fold"), box=None)
+    unread = any(paper.missing for paper in case.papers)
+    table = Table("id", "document", "date", Column("total", justify="right"), box=None)
+    if unread:
+        table.add_column("not read")
+    table.add_column("file", overflow="fold")
     for paper in case.papers:
-        cells = (short(paper.id), paper.title, paper.date or "", paper.total or "", paper.file)
-        table.add_row(*(Text(cell) for cell in cells))
+        cells = [short(paper.id), paper.title, paper.date or "", paper.total or ""]
+        table.add_row(*map(Text, [*cells, *([", ".join(paper.missing)] if unread else []), paper.file]))
     screen.print(table)
 
 

@@ -108,13 +108,14 @@ def show_queue(found: Sequence[Item], state: State, *, has_more: bool) -> None:
     several = len({item.tenant for item in found}) > 1
     columns = [Column("tenant", no_wrap=True)] if several else []
     columns += [Column("id", no_wrap=True), Column("document", overflow="fold"), Column("seller", overflow="fold")]
-    columns += [Column("total", justify="right"), Column("may belong to", overflow="fold")]
+    columns += [Column("total", justify="right"), Column("not read"), Column("may belong to", overflow="fold")]
     table = Table(*columns, Column("chance", justify="right"), Column("since", no_wrap=True), box=None, pad_edge=False)
     for item in found:
         paper = item.papers.get(item.review.document_id)
         cells = [item.tenant] if several else []
         cells += [ids.short(item.review.document_id), title(paper), (paper and paper.seller) or ""]
-        cells += [(paper and paper.total) or "", _candidates(item), f"{item.review.chance:.0%}"]
+        cells += [(paper and paper.total) or "", ", ".join(paper.missing) if paper else ""]
+        cells += [_candidates(item), f"{item.review.chance:.0%}"]
         table.add_row(*map(Text, [*cells, f"{item.review.opened_at:%Y-%m-%d}"]))
     page().print(table)
     more = f"; the first {len(found)}, more with --limit" if has_more else ""
@@ -219,6 +220,8 @@ def _side_by_side(item: Item, doubt: dict[str, Any]) -> Table:
     for name in _ROWS:
         cells = [str(getattr(paper, name, None) or "") for paper in (mine, *papers)]
         table.add_row(Text(name, "dim"), *map(Text, cells))
+    unread = [", ".join(paper.missing) if paper else "" for paper in (mine, *papers)]
+    table.add_row(Text("not read", "dim"), *map(Text, unread))
     table.add_section()
     steps = [{feature: (level, bits) for feature, level, bits in one["evidence"]} for one in shown]
     for feature in dict.fromkeys(name for found in steps for name in found):

@@ -103,6 +103,9 @@ class Paper(BaseModel):
     seller: str | None = None
     buyer: str | None = None
     total: str | None = None
+    missing: list[str] = Field(
+        default=[], description="Expected facts that were not read: number, date, supplier, buyer, total."
+    )
 
 
 class Step(BaseModel):

@@ -102,6 +102,15 @@ def test_each_variance_has_its_sentence_and_each_link_its_reason(office: Office)
     assert "purchase order 4711 ↔ contract RV-60" in text
 
 
+def test_missing_facts_are_named(office: Office, admin: Connection):
+    assert not any("not read" in line for line in shown(office))
+    admin.execute("UPDATE document SET structured_data = structured_data - 'issuer' WHERE id = %s", [office.ids[2]])
+
+    heading, row = find(shown(office), "not", "read"), find(shown(office), "invoice", "2026-03-12")
+
+    assert row[heading.index("not read") :].startswith("supplier ")
+
+
 def test_what_waits_for_a_paper_is_told_apart_from_what_is_wrong(office: Office):
     compute(office)
     cluster = office.ids[0]

@@ -20,6 +20,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.documents import browsing
 from counterfoil.documents.removal import remove
 from functions.admin_api import documents as documents_of_api
+from tests.dead_letters.letters import dying
 from tests.delivery.harness import rows
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import invoice, order
@@ -153,6 +154,46 @@ def test_documents_are_found_by_number_and_words(office: Office, call: Callable[
     shown = call("list", "--type", "invoice", "--text", "tarnow")
     assert "R-81" in shown
     assert "4711" not in shown
+
+
+def test_list_names_missing_facts(office: Office, call: Callable[..., Any], admin: Connection):
+    admin.execute(
+        "UPDATE document SET structured_data = structured_data - 'issuer' - 'total_net' WHERE type = 'invoice'"
+    )
+
+    lines = [line.split() for line in call("list").splitlines()]
+
+    assert lines[0][-2:] == ["not", "read"]
+    (row,) = (line for line in lines if "invoice" in line)
+    assert row[-2:] == ["supplier,", "total"]
+    (complete,) = (line for line in lines if "purchase" in line)
+    assert "supplier," not in complete
+
+
+def test_failed_file_is_listed_within_the_limit_of_all_tenants(
+    office: Office, call: Callable[..., Any], admin: Connection
+):
+    other = Office(office.database, admin, [order(), invoice()])
+    admin.execute("UPDATE document SET received_at = '2026-03-01' WHERE tenant_id = %s", [other.tenant_id])
+    failed = [
+        admin.execute(
+            "INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at, status, error)"
+            " VALUES (gen_random_uuid(), %s, 'uploads', 'uploads/a/1/bad.pdf', %s, 1, %s, 'failed', 'It is empty')"
+            " RETURNING id::text",
+            [one.tenant_id, f"{day}", f"2027-01-0{day}"],
+        ).fetchall()[0][0]
+        for one, day in ((office, 1), (other, 2), (office, 3))
+    ]
+    for id_, one in zip(failed, (office, other, office), strict=True):
+        dying(office.database, one.tenant_id)(worker="acquisition", work_id=UUID(id_))
+
+    assert [one["id"] for one in call("list", "--limit", "2", "--json")] == failed[:0:-1]
+    found = call("list", "--limit", "4", "--json")
+    assert [one["id"] for one in found[:3]] == failed[::-1]
+    assert found[3]["id"] in {str(id_) for id_ in office.ids}
+    told = " ".join(call("list", "--limit", "1").split())
+    assert "bad.pdf" in told
+    assert "It is empty" in told
 
 
 def test_what_happened_to_a_document_is_told(office: Office, call: Callable[..., Any]):

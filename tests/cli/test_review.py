@@ -52,6 +52,17 @@ def test_the_list_says_what_may_belong_to_what(office: Office) -> None:
     assert [one["id"] for one in call()] == [str(office.ids[2])]
 
 
+def test_missing_facts_are_named(office: Office, admin: Connection) -> None:
+    change = "UPDATE document SET structured_data = structured_data - %s::text WHERE id = %s"
+    admin.execute(change, ["total_net", office.ids[2]])
+    admin.execute(change, ["buyer", office.ids[1]])
+
+    heading, row = (next(line for line in run().splitlines() if word in line) for word in ("not read", "invoice R-81"))
+    assert row[heading.index("not read") :].startswith("total ")
+    (shown,) = (line for line in run("show", office.ids[2]).splitlines() if line.startswith("not read"))
+    assert shown.split() == ["not", "read", "total", "buyer"]
+
+
 def test_one_is_shown_beside_its_candidates_with_the_evidence_in_bits(office: Office) -> None:
     shown = run("show", office.ids[2])
     assert "Two documents fit equally: order 4711, order 4711." in shown

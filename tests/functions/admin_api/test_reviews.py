@@ -65,6 +65,15 @@ def test_a_review_shows_both_sides_and_the_evidence_step_by_step(ask: Ask, offic
     assert ask("", method="GET", path=f"{PATH}/{office.ids[2]}", groups=EVERYWHERE).body == found
 
 
+def test_missing_facts_are_named(ask: Ask, office: Office) -> None:
+    office.admin.execute(
+        "UPDATE document SET structured_data = structured_data - 'issuer' WHERE id = %s", [office.ids[2]]
+    )
+    (found,) = listed(ask).body["reviews"]
+    assert found["document"]["missing"] == ["supplier"]
+    assert {*map(str, (one["document"]["missing"] for one in found["doubts"][0]["candidates"]))} == {"[]"}
+
+
 def test_pages_follow_one_another_without_gap(ask: Ask, database: Database, admin: Connection) -> None:
     expected = [str(doubtful(database, admin).ids[2]) for _ in range(5)]
     seen, query = [], {"limit": "2"}

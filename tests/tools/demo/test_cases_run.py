@@ -21,7 +21,7 @@ def shown(place: int, cases: Cases) -> Shown:
     """A cluster as it must be."""
     case = cases.cases[place]
     papers = [
-        ShownPaper(UUID(int=(place + 1) * 100 + n), paper.document.kind, "file", paper.document.number, None, None)
+        ShownPaper(UUID(int=(place + 1) * 100 + n), paper.document.kind, "file", paper.document.number, None, None, ())
         for n, paper in enumerate(case.papers)
     ]
     variances = [

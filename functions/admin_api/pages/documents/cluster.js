@@ -6,7 +6,7 @@ import { LIVE_SECONDS, useAnswer } from "../api.js";
 import { ClusterStatus } from "../clusters/status.js";
 import { DifferenceDialog, MergeDialog, SplitDialog } from "../reviews/decisions.js";
 import { Graph } from "./graph.js";
-import { PaperLink, paperOf, short, titleOf } from "./papers.js";
+import { PaperLink, paperOf, Seller, short, titleOf } from "./papers.js";
 import { Done, Failure, Notice, Pages, Status, useTitle, Waiting } from "../parts.js";
 import { go, usePlace } from "../place.js";
 import { may } from "../roles.js";
@@ -129,7 +129,7 @@ function Papers({ cluster, cursor, ask }) {
         ${cluster.documents.map(
           (paper) => html`<tr key=${paper.id}>
             <td data-label="Document"><${PaperLink} paper=${paper} tenant=${cluster.tenant} /></td>
-            <td data-label="Seller">${paper.seller}${paper.missing.length > 0 && html`<span class="unsure file-name">Not read: ${paper.missing.join(", ")}</span>`}</td>
+            <td data-label="Seller"><${Seller} paper=${paper} /></td>
             <td data-label="Date">${paper.date}</td>
             <td data-label="Total" class="count">${paper.total}</td>
             <td data-label="File" class="file-name">${paper.file}</td>

@@ -4,7 +4,7 @@ import { html } from "htm/preact";
 import { ask, LIVE_SECONDS, useAnswer } from "../api.js";
 import { AddDocuments } from "./drop.js";
 import { ANY, Choice, Days, useTyped } from "../fields.js";
-import { KINDS, label, paperOf, titleOf } from "./papers.js";
+import { KINDS, label, paperOf, Seller, titleOf } from "./papers.js";
 import { Failure, Notice, Pages, useTitle, Waiting } from "../parts.js";
 import { go, usePlace } from "../place.js";
 import { ClusterStatus } from "../clusters/status.js";
@@ -101,12 +101,12 @@ function Rows({ wanted, data }) {
     />`;
 }
 
-function Row({ one, tenant }) {
+export function Row({ one, tenant }) {
   const path = one.dead_letter ? `dead-letters/${one.dead_letter}` : `documents/${one.id}`;
   return html`<tr>
     <td data-label="Document"><a href=${go.href(path, { tenant })}>${one.type ? titleOf(one) : one.file}</a>
       ${one.type && html`<span class="quiet file-name">${one.file}</span>`}</td>
-    <td data-label="Seller">${one.seller}${one.missing.length > 0 && html`<span class="unsure file-name">Not read: ${one.missing.join(", ")}</span>`}</td>
+    <td data-label="Seller"><${Seller} paper=${one} /></td>
     <td data-label="Date" class="when">${one.date}</td>
     <td data-label="Total" class="count">${one.total}</td>
     <td data-label="State">${one.cluster_status && isDone(one.stages) ? html`<${ClusterStatus} status=${one.cluster_status} />` : html`<${Furthest} stages=${one.stages} />`}</td>

@@ -34,6 +34,12 @@ export function PaperLink({ paper, tenant }) {
   return html`<a href=${go.href(`documents/${paper.id}`, { tenant })}>${titleOf(paper)}</a>`;
 }
 
+// The seller of a document, and its missing facts.
+export function Seller({ paper }) {
+  const missing = paper.missing ?? [];
+  return html`${paper.seller}${missing.length > 0 && html`<span class="unsure file-name">Not read: ${missing.join(", ")}</span>`}`;
+}
+
 const SIDE_BY_SIDE = [
   ["Number", "number"],
   ["Date", "date"],

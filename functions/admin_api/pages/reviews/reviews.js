@@ -5,7 +5,7 @@ import { ask, LIVE_SECONDS, useAnswer } from "../api.js";
 import { Told } from "./decisions.js";
 import { ANY, Choice } from "../fields.js";
 import { useRowKeys } from "../keys.js";
-import { KINDS, label, titleOf } from "../documents/papers.js";
+import { KINDS, label, Seller, titleOf } from "../documents/papers.js";
 import { Failure, Notice, Pages, useTitle, Waiting } from "../parts.js";
 import { go, usePlace } from "../place.js";
 import { tenantOf } from "../tenant.js";
@@ -85,11 +85,11 @@ function Queue({ wanted, data }) {
     />`;
 }
 
-function Row({ review, wanted }) {
+export function Row({ review, wanted }) {
   return html`<tr>
     <td data-label="Document"><a href=${hrefOfQueue({ ...wanted, cursor: "" }, `reviews/${review.id}`)}
       >${titleOf(review.document)}</a></td>
-    <td data-label="Seller">${review.document.seller}</td>
+    <td data-label="Seller"><${Seller} paper=${review.document} /></td>
     <td data-label="Total" class="count">${review.document.total}</td>
     <td data-label="May belong to">${review.doubts.map(inShort).join("; ")}</td>
     <td data-label="Chance" class="count">${percent(review.chance)}</td>

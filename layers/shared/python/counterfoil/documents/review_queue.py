@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from counterfoil.db import Connection, Database
+from counterfoil.documents.browsing import missing
 from counterfoil.documents.matching import Decision
 from counterfoil.documents.matching.sql import Review, State, decisions, reviews
 from counterfoil.documents.structured import ROLES, DocumentType
@@ -91,6 +92,8 @@ class Paper:
     buyer: str | None
     total: str | None
     """Gross where it is stated, else net, with the currency."""
+    missing: tuple[str, ...]
+    """Expected facts that were not read."""
 
 
 @dataclass(frozen=True)
@@ -218,4 +221,5 @@ def _paper(id_: UUID, kind: str, file: str, data: Mapping[str, Any]) -> Paper:
         (data.get(roles.seller) or {}).get("name") if roles else None,
         (data.get(roles.buyer) or {}).get("name") if roles else None,
         " ".join(filter(None, (total, data.get("currency")))) if total else None,
+        missing(kind, data),
     )

@@ -1,0 +1,44 @@
+// Facts that were not read, in rows of lists. Run by test_page_missing.py.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { browser, CONSOLE } from "./browser.mjs";
+
+browser.begin(`${CONSOLE}/documents`);
+const { Seller } = await import(process.env.PAPERS_MODULE);
+const { Row: DocumentRow } = await import(process.env.DOCUMENTS_MODULE);
+const { Row: ReviewRow } = await import(process.env.REVIEWS_MODULE);
+
+// The text of a rendered element. It skips components other than Seller.
+function textOf(node) {
+  if (Array.isArray(node)) {
+    return node.map(textOf).join("");
+  }
+  if (typeof node !== "object" || node === null) {
+    return node ? String(node) : "";
+  }
+  if (typeof node.type === "function") {
+    return node.type.name === "Seller" ? textOf(node.type(node.props)) : "";
+  }
+  return textOf(node.props.children);
+}
+
+const paper = { id: "0190-1", type: "invoice", number: "R-81", file: "a.pdf", seller: null, missing: ["supplier", "total"] };
+
+test("missing facts follow the seller", () =>
+  assert.equal(textOf(Seller({ paper: { ...paper, seller: "Tarnow" } })), "TarnowNot read: supplier, total"));
+
+for (const whole of [{ missing: [] }, { missing: undefined }]) {
+  test(`nothing follows the seller if missing is ${whole.missing && "empty"}`, () =>
+    assert.equal(textOf(Seller({ paper: { ...paper, seller: "Tarnow", ...whole } })), "Tarnow"));
+}
+
+test("list of documents names missing facts", () => {
+  const one = { ...paper, stages: [], received_at: "2026-01-05T12:00:00Z" };
+  assert.match(textOf(DocumentRow({ one, tenant: "acme" })), /Not read: supplier, total/);
+});
+
+test("list of reviews names missing facts", () => {
+  const review = { id: paper.id, document: paper, doubts: [], chance: 0.5, opened_at: "2026-01-05T12:00:00Z" };
+  assert.match(textOf(ReviewRow({ review, wanted: { state: "open" } })), /Not read: supplier, total/);
+});

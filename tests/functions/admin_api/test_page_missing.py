@@ -1,0 +1,10 @@
+"""Facts that were not read, as the console's lists name them."""
+
+from pathlib import Path
+
+from tests.functions.admin_api.in_node import passed
+
+
+def test_lists_name_missing_facts(tmp_path: Path) -> None:
+    modules = {"PAPERS_MODULE": "documents/papers", "DOCUMENTS_MODULE": "documents/documents"}
+    assert passed("missing", tmp_path, **modules, REVIEWS_MODULE="reviews/reviews") == 5
