@@ -165,8 +165,8 @@ class Settlement:
                 sends += wake(connection, self._kind.worker, [claim.message.work_id], now)
             return sends
 
-        try:
-            self._commit(record, claim, settle)
+        try:  # the batch waits for it where no thread could be started
+            self._commit(record, claim, settle, seconds=SHORT_SECONDS)
         except CounterfoilError as unsettled:
             return self._unsettled(record, unsettled)
         if is_circling:
@@ -317,17 +317,24 @@ class Settlement:
         wait = waits[min(record.receives, len(waits)) - 1] if record.receives < MAX_RECEIVES else None
         return Verdict("unsettled", acknowledged=False, visible_in=wait, error=sentence(error))
 
-    def _commit(self, record: Received, claim: Claim, transaction: Callable[[Connection], Sequence[Send]]) -> None:
+    def _commit(
+        self,
+        record: Received,
+        claim: Claim,
+        transaction: Callable[[Connection], Sequence[Send]],
+        *,
+        seconds: float | None = None,
+    ) -> None:
         """Settle under a claim; look up what became of a commit whose outcome is unknown, and try once more."""
         try:
-            self._transact(record, claim, transaction)
+            self._transact(record, claim, transaction, seconds=seconds)
             return
         except CommitUnknownError:
             if self._is_settled(claim):
                 return  # what it owes is in the outbox, and the watchdog sends it
         except DatabaseUnavailableError:
             pass  # the connection broke before the commit: a fresh one may do
-        self._transact(record, claim, transaction)
+        self._transact(record, claim, transaction, seconds=seconds)
 
     def _transact(
         self,
@@ -351,7 +358,7 @@ class Settlement:
         self._outbox.send(retry_conflicts(once), trace=record.trace)
 
     def _is_settled(self, claim: Claim) -> bool:
-        with self._database.delivery() as connection:
+        with self._database.delivery(seconds=SHORT_SECONDS) as connection:
             running = store.holds(connection, self._kind, claim.message.work_id, claim.token)
         if running is None:
             message = f"A newer claim than {claim.token} exists on {claim.message.work_id}"
