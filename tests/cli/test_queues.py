@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.api import NotAllowedError
+from cli.cloud import commands
 from cli.failures import UsageError
 from cli.queues import app
 from counterfoil import aws
@@ -19,6 +20,7 @@ from counterfoil.queues import minutes
 from counterfoil.settings import settings
 from functions.admin_api.routes import queues as routes
 from tests.cli.reaching import let_them_ask
+from tests.dead_letters.letters import dying
 from tests.delivery.harness import FakeSqs
 from tests.factories import make_task
 from tests.functions.mappings import MAPPING, FakeLambda
@@ -85,6 +87,28 @@ def test_every_queue_is_a_line_with_what_is_in_it_and_what_was_done(
     assert lines[1].split() == ["tasks", "12", "1", "of", "24", "1", "0", "█", "3", "0"]
     assert lines[2] == "The alarm breaker-open has gone off"
     assert run("list") == run()
+
+
+def test_status_counts_dead_letters_as_queues_does(
+    queue: FakeSqs, admin: Connection, database: Database, keeper_database: Database, make_tenant: Callable[..., UUID]
+) -> None:
+    tenants = [make_tenant(slug) for slug in ("acme", "beta")]
+    for tenant in tenants:
+        for status in ("pending", "pending", "ignored", "resolved"):
+            job_id = dying(database, tenant)(worker="tasks")
+            admin.execute("UPDATE dead_letter SET status = %s WHERE job_id = %s", [status, job_id])
+    admin.execute("UPDATE dead_letter SET purged_at = now() WHERE status = 'ignored'")
+    dying(database, tenants[0])(worker="ingestion")
+    with keeper(keeper_database) as connection:
+        minutes.look(connection, ["tasks"], {}, datetime.now(UTC))
+    outputs = {"TasksQueueUrl": "q/counterfoil-tasks", "TasksDeadLetterQueueUrl": "q/counterfoil-tasks-dlq"}
+    queue.depths["q/counterfoil-tasks-dlq"] = 7
+    cloud: Any = SimpleNamespace(client=lambda _service: queue, database=database, outputs=outputs)
+
+    (shown,) = json.loads(run("--json"))["queues"]
+    counted = commands._queues(cloud)["counterfoil-tasks"]
+
+    assert (shown["dead"], counted["dead_letters"], counted["in_dlq"]) == (4, 4, 7)
 
 
 def test_a_tenants_own_work_is_shown_to_who_may_look_at_it(

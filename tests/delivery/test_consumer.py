@@ -79,6 +79,7 @@ def test_a_permanent_failure_is_dead_at_once_and_acknowledged(
     assert (letter["dlq_reason"], letter["status"], letter["attempts"]) == ("non_retriable_error", "pending", 1)
     assert letter["payload"]["file"]["key"].endswith(".xml")
     assert letter["metadata"]["last_error"]["type"] == "InvalidDocumentError"
+    assert "counterfoil.delivery.batch:" in letter["metadata"]["last_error"]["context"]["traceback"]
     assert [(entry["action"], entry["actor"]) for entry in rows(admin, "dead_letter_audit")] == [("dead", "matching")]
     (notification,) = rows(admin, "notification")
     assert (notification["job_id"], notification["tenant_id"]) == (letter["job_id"], str(tenant))

@@ -1,0 +1,117 @@
+"""The demo leaves nothing behind that waits, and names what to look at next."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.app import app
+from cli.cloud.cloud import Cloud
+from cli.failures import CloudError, CommandError
+from cli.onboarding import onboard
+from cli.postgres import Server
+from counterfoil.db import Connection, Database
+from tests.cli.test_tenants import CloudOf
+from tests.delivery.harness import rows
+from tools.demo import cases_run, command
+from tools.demo.cases_run import CasesRun
+from tools.demo.sample_run import Run
+
+
+def test_ended_run_leaves_no_destination(
+    postgres: Server, migrated_database: str, database: Database, admin: Connection, make_tenant: Callable[..., UUID]
+) -> None:
+    make_tenant("acme")
+    cloud: Any = CloudOf(postgres, migrated_database, database)
+    added = onboard(cloud, "cases", destinations=[("webhook", "receiver", "http://127.0.0.1:9/results")])
+    onboard(cloud, "acme", destinations=[("webhook", "receiver", "https://erp.example.com/hook")])
+    receiver: Any = SimpleNamespace()
+
+    CasesRun(cloud, SimpleNamespace(), added.tenant, receiver, set()).end()  # type: ignore[arg-type]  # not read
+
+    assert [row["url"] for row in rows(admin, "destination") if row["disabled_at"] is None] == [
+        "https://erp.example.com/hook"
+    ]
+
+
+class FakeRun:
+    """A run of the sample, or of the cases, that is done at once."""
+
+    tenant = SimpleNamespace(slug="cases-1")
+    cases = None
+
+    def __init__(self, failure: CommandError | None = None) -> None:
+        self.ended = 0
+        self._failure = failure
+
+    def watch(self, *_: Any) -> Any:
+        if self._failure is not None:
+            raise self._failure
+        return {}
+
+    def clusters(self) -> list[Any]:
+        return []
+
+    def end(self) -> None:
+        self.ended += 1
+
+
+@pytest.fixture
+def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
+    """Run the demo with `cases`, in a cloud that is up afterwards or not."""
+
+    @contextmanager
+    def nothing(*_: Any, **__: Any) -> Iterator[Any]:
+        yield SimpleNamespace()
+
+    def run(cases: FakeRun, *, stays_up: bool = True) -> str:
+        def at(_place: Any) -> None:
+            if not stays_up:
+                raise CloudError("There is no local cloud.")
+
+        monkeypatch.setattr(Cloud, "at", at)
+        monkeypatch.setattr(CasesRun, "begun", lambda *_: cases)
+        result = CliRunner().invoke(app, ["demo"])
+        if isinstance(result.exception, CommandError):
+            raise result.exception
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    for name in ("visited", "receiving"):
+        monkeypatch.setattr(command, name, nothing)
+    for name in ("_show", "_show_cases"):
+        monkeypatch.setattr(command, name, lambda *_: None)
+    for name in ("_report", "_cases_record"):
+        monkeypatch.setattr(command, name, lambda *_: {})
+    monkeypatch.setattr(command, "OUTPUT", tmp_path)
+    monkeypatch.setattr(command, "generate", lambda _seed: SimpleNamespace(files=[]))
+    monkeypatch.setattr(command, "deviations", lambda *_: [])
+    monkeypatch.setattr(cases_run, "deviations", lambda *_: [])
+    monkeypatch.setattr(Run, "prepared", lambda *_: FakeRun())
+    return run
+
+
+def test_destination_is_removed_after_each_run(demo: Callable[..., str]) -> None:
+    for cases in (FakeRun(), FakeRun(CommandError("not done in time"))):
+        try:
+            demo(cases)
+        except CommandError:
+            assert cases.ended == 1
+        assert cases.ended == 1
+
+
+@pytest.mark.parametrize("stays_up", [True, False])
+def test_demo_ends_with_next_steps(demo: Callable[..., str], stays_up: bool) -> None:
+    lines = demo(FakeRun(), stays_up=stays_up).splitlines()
+
+    steps = lines[lines.index("Next steps (the command is .venv/bin/counterfoil):") + 1 :]
+    named = [line.split()[1] for line in steps]
+    assert named == (["console", "clusters", "review", "dlq", "down"] if stays_up else ["demo", "up", "--help"])
+    assert stays_up is any("--tenant cases-1" in line for line in steps)
+    known = CliRunner().invoke(app, ["--help"]).output
+    assert all(name in known for name in named)
