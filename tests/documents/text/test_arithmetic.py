@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from counterfoil.documents.text.arithmetic import (
+from counterfoil.documents.text.totals import (
     gross_agrees,
     indices_of_sum,
     line_agrees,

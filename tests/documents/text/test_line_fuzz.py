@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterfoil.documents.text.page import Page, Word
-from counterfoil.documents.text.tables import read_lines
+from counterfoil.documents.text.table_lines import read_lines
 from tests.documents.text.paper import paper
 
 pytestmark = pytest.mark.slow

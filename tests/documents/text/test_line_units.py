@@ -1,6 +1,6 @@
 """A description may state the unit of its line."""
 
-from counterfoil.documents.text.line_units import stated_in
+from counterfoil.documents.text.table_fields import stated_in
 
 
 def test_a_description_may_state_the_unit():

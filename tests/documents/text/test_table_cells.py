@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from counterfoil.documents.text.tables import LineItem, read_lines
+from counterfoil.documents.text.table_lines import LineItem, read_lines
 from tests.documents.text.paper import paper
 from tests.documents.text.test_tables import GERMAN, fields
 

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from counterfoil.documents.text.tables import read_lines
+from counterfoil.documents.text.table_lines import read_lines
 from tests.documents.text.paper import paper
 
 

@@ -10,9 +10,11 @@ from types import MappingProxyType
 
 from lxml import etree
 
-from counterfoil.documents.einvoice.codes import CREDIT_NOTE_CODES, ORDER_CHANGE_CODE, ORDER_RESPONSE_CODE
-from counterfoil.documents.einvoice.reading import Reading
 from counterfoil.documents.einvoice.xml import (
+    CREDIT_NOTE_CODES,
+    ORDER_CHANGE_CODE,
+    ORDER_RESPONSE_CODE,
+    Reading,
     common_currency,
     iban,
     negated,

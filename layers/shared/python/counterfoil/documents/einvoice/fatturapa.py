@@ -5,8 +5,7 @@ from decimal import Decimal, InvalidOperation
 
 from lxml import etree
 
-from counterfoil.documents.einvoice.reading import Reading
-from counterfoil.documents.einvoice.xml import iban, negated, reference, stated, text, texts, use_local_names
+from counterfoil.documents.einvoice.xml import Reading, iban, negated, reference, stated, text, texts, use_local_names
 from counterfoil.documents.structured import ROLES, DocumentType
 
 _CREDIT_NOTE_CODES = frozenset({"TD04", "TD08"})

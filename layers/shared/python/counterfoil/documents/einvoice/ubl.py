@@ -10,9 +10,9 @@ from types import MappingProxyType
 
 from lxml import etree
 
-from counterfoil.documents.einvoice.codes import CREDIT_NOTE_CODES
-from counterfoil.documents.einvoice.reading import Reading
 from counterfoil.documents.einvoice.xml import (
+    CREDIT_NOTE_CODES,
+    Reading,
     common_currency,
     iban,
     negated,

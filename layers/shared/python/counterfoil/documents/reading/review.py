@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from counterfoil.documents.structured import ROLES, DocumentType
-from counterfoil.documents.text import arithmetic
+from counterfoil.documents.text import totals
 from counterfoil.documents.text.evidence import Evidence
 
 SURE = 0.6
@@ -70,7 +70,7 @@ def contradictions(fields: Mapping[str, Any]) -> Iterator[str]:
 def totals_agree(fields: Mapping[str, Any]) -> bool:
     """Whether net and tax make the gross total; true where one of them is not stated."""
     net, tax, gross = (_decimal(fields.get(name)) for name in ("total_net", "total_tax", "total_gross"))
-    return net is None or tax is None or gross is None or arithmetic.gross_agrees(net, tax, gross)
+    return net is None or tax is None or gross is None or totals.gross_agrees(net, tax, gross)
 
 
 def lines_agree(lines: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]) -> bool | None:
@@ -80,7 +80,7 @@ def lines_agree(lines: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]) -
     known = [amount for amount in amounts if amount is not None]
     if net is None or not known or len(known) < len(amounts):
         return None
-    return arithmetic.sum_agrees(known, net)
+    return totals.sum_agrees(known, net)
 
 
 def _at(fields: Mapping[str, Any], path: str) -> Any:

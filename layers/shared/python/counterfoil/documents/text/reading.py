@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from counterfoil.documents.structured import ROLES, DocumentType
-from counterfoil.documents.text import dates, headings, kind, line_numbers, parties, tables, totals
+from counterfoil.documents.text import dates, headings, kind, line_numbers, parties, table_lines, totals
 from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.headings import Headings, parse_reference
 from counterfoil.documents.text.labelled import Found
@@ -115,7 +115,7 @@ def _read_lines(
 ) -> None:
     net, gross = (Decimal(fields[name]) if name in fields else None for name in ("total_net", "total_gross"))
     is_credit_note = own is DocumentType.CREDIT_NOTE
-    lines = tables.read_lines(pages, is_credit_note=is_credit_note, total_net=net, total_gross=gross)
+    lines = table_lines.read_lines(pages, is_credit_note=is_credit_note, total_net=net, total_gross=gross)
     if own in _ORDERS and net is None and "total_tax" not in fields and gross is not None and lines.net == gross:
         # A sum of prices without tax is what an order calls its total.
         fields["total_net"], evidence["total_net"] = fields.pop("total_gross"), evidence.pop("total_gross")

@@ -1,4 +1,4 @@
-"""From the cells of a line to its fields, each with how sure it is. Pure."""
+"""Reads the fields of a line from its cells, each with its confidence. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,11 +7,24 @@ from decimal import Decimal
 from itertools import pairwise
 
 from counterfoil.documents import units
-from counterfoil.documents.text import arithmetic, line_units
-from counterfoil.documents.text.line_columns import Heading
+from counterfoil.documents.text import totals
 from counterfoil.documents.text.line_numbers import NumberFormat, Token, value
-from counterfoil.documents.text.line_rows import Piece, RawLine, is_position
 from counterfoil.documents.text.line_vocabulary import Kind
+from counterfoil.documents.text.table_layout import Heading, Piece, RawLine, is_position
+from counterfoil.documents.units import code
+
+_UNIT_IN_BRACKETS = re.compile(r"\(([^\W\d]+)\)\s*:?", re.UNICODE)
+_PER = re.compile(r"\b(?:pro|je|per|par|por)\s+([^\W\d]+)\s*:?$", re.IGNORECASE)
+
+
+def stated_in(description: str) -> str | None:
+    """Return the unit that a description states for its quantity: `Consulting (hours)`, `Hot air per litre`."""
+    for pattern in (_UNIT_IN_BRACKETS, _PER):
+        for match in pattern.finditer(description):
+            if (found := code(match[1])) is not None and len(match[1]) > 1:
+                return found
+    return None
+
 
 _PROVEN = 0.97
 _STATED = 0.8
@@ -270,7 +283,7 @@ def _put_quantities(found: Found, line: RawLine, cells: Mapping[Kind, Sequence[P
         found.put("unit", units.code(text) or units.code(first), 0.9)
     found.has_unknown_unit = any(near) and "unit" not in found.fields
     if quantity is not None and "unit" not in found.fields:
-        found.put("unit", line_units.stated_in(found.fields.get("description", "")), _ROUGH, "description")
+        found.put("unit", stated_in(found.fields.get("description", "")), _ROUGH, "description")
 
 
 def _put_prices(
@@ -310,13 +323,13 @@ def _prove(found: Found, values: Mapping[Kind, Token]) -> None:
     rebate = values.get(Kind.DISCOUNT)
     percent = rebate.value if rebate is not None and rebate.value is not None and 0 < rebate.value < 100 else None
     proven: tuple[str, ...] = ("quantity", "unit_price", "net_amount")
-    if not arithmetic.line_agrees(quantity, price, net, basis):
-        if percent is not None and arithmetic.line_agrees(quantity, price, net, basis, percent):
+    if not totals.line_agrees(quantity, price, net, basis):
+        if percent is not None and totals.line_agrees(quantity, price, net, basis, percent):
             found.fields["unit_price"] = plain(price * (100 - percent) / 100)
             found.sources["unit_price"] = "arithmetic"
         elif "price_basis_quantity" not in found.fields and (by := _basis_that_agrees(quantity, price, net)):
             found.put("price_basis_quantity", plain(by), _ROUGH, "arithmetic")
-        elif arithmetic.line_agrees(quantity, price, -net, basis, percent or Decimal(0)):
+        elif totals.line_agrees(quantity, price, -net, basis, percent or Decimal(0)):
             # A credit note may print what it credits as negative amounts of positive quantities.
             found.fields["unit_price"] = plain(price * (100 - percent) / 100 if percent else price)
             proven = ("quantity", "unit_price")
@@ -352,4 +365,4 @@ def _basis_that_agrees(quantity: Decimal, price: Decimal, net: Decimal) -> Decim
     """The power of ten that a price must be for; only where the net amount is not zero, which all agree with."""
     if not net:
         return None
-    return next((basis for basis in _BASES if arithmetic.line_agrees(quantity, price, net, basis)), None)
+    return next((basis for basis in _BASES if totals.line_agrees(quantity, price, net, basis)), None)
