@@ -68,16 +68,16 @@ def pdf_with_attachments() -> bytes:
     return _pdf(catalog, _PAGES, _PAGE, _stream(zlib.compress(b" "), [b"FlateDecode"]), *[attached] * count)
 
 
-def pdf_of_words() -> bytes:
-    """About 2 KB: 25 pages that share a content of 95,000 words of one letter each."""
+def pdf_of_words(pages: int) -> bytes:
+    """About 1 KB: pages that share a content of 95,000 words of one letter each."""
     line = b"0 -1.2 Td (" + b"a " * 500 + b") Tj "
     content = _stream(zlib.compress(b"BT /F 1 Tf 0 900 Td " + line * 190 + b" ET", 9), [b"FlateDecode"])
-    kids = b" ".join(b"3 0 R" for _ in range(25))
+    kids = b" ".join(b"3 0 R" for _ in range(pages))
     resources = b"/Resources << /Font << /F 5 0 R >> >>"
     page = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 2000 2000] /Contents 4 0 R %s >>" % resources
     font = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
-    pages = b"<< /Type /Pages /Kids [%s] /Count 25 >>" % kids
-    return _pdf(b"<< /Type /Catalog /Pages 2 0 R >>", pages, page, content, font)
+    tree = b"<< /Type /Pages /Kids [%s] /Count %d >>" % (kids, pages)
+    return _pdf(b"<< /Type /Catalog /Pages 2 0 R >>", tree, page, content, font)
 
 
 def xml_of_attributes() -> bytes:

@@ -34,7 +34,7 @@ from counterfoil.documents.recognition import FileKind, misnamed, recognise
 from counterfoil.documents.renewal import renew
 from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.sandbox.parsers import FileText
-from counterfoil.documents.splitting import Split, split
+from counterfoil.documents.splitting import Split
 from counterfoil.documents.structured import DocumentType
 from counterfoil.errors import CancelledError, DeferredError
 from counterfoil.llm import Llm
@@ -215,7 +215,7 @@ class _Ingestion:
 
     def _division(self, found: Recognition) -> Split:
         """Where the documents of a file begin, by rules and by a model where they doubt."""
-        division = split(found.pages)
+        division = parsers.split_pages(found.pages, self.attempt.check)
         if self.model is None:
             return division
         return boundaries.decide(self.model, self.attempt, found.pages, division)

@@ -1,12 +1,13 @@
 """One ingestion in a process of its own: `python -m tests.functions.ingest_once URL TENANT DOCUMENT FILE`.
 
-Prints, as JSON, the peaks in MiB of this process and of its largest child, how the ingestion ended, and how many files
-it stored.
+Prints, as JSON, the peaks in MiB of this process and of its largest child, the CPU seconds of this process and of its
+children, how the ingestion ended, and how many files it stored.
 """
 
 import argparse
 import io
 import json
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -85,8 +86,10 @@ def main() -> None:
         ended, told = type(outcome).__name__, reason or ""
     database.close()
     process.close_idle()
+    times = os.times()
+    seconds = {"cpu": times.user + times.system, "child_cpu": times.children_user + times.children_system}
     peaks = {"peak": peak_megabytes(), "child": peak_megabytes_of_children()}
-    print(json.dumps(peaks | {"outcome": ended, "reason": told, "written": folder.written}))  # noqa: T201
+    print(json.dumps(peaks | seconds | {"outcome": ended, "reason": told, "written": folder.written}))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -171,7 +171,7 @@ def test_what_an_earlier_splitting_found_stands(pipeline: Pipeline, admin: Conne
     admin.execute("UPDATE ingestion_job SET status = 'pending' WHERE status = 'succeeded'")
     pipeline.sqs.sent["ingestion"] = [message]
     otherwise = Split(3, (Boundary(2, True, 1.0), Boundary(3, False, 1.0)))
-    monkeypatch.setattr("functions.ingestion.work.split", lambda _pages: otherwise)
+    monkeypatch.setattr("counterfoil.documents.sandbox.parsers.split_pages", lambda *_: otherwise)
     assert pipeline.ingest() == DONE
     _, after = documents(admin)
     assert [(child["id"], child["key"]) for child in after] == [(child["id"], child["key"]) for child in before]

@@ -74,6 +74,27 @@ def test_decompression_bomb_is_rejected_in_little_memory(
     assert found["reason"] == TOO_COMPLEX
 
 
+def test_file_of_many_words_is_read_in_little_memory_by_a_child(
+    admin: Connection, make_tenant: Callable[..., UUID], database_url: str, tmp_path: Path
+):
+    found = ingested(bombs.pdf_of_words(3), admin, make_tenant("acme"), database_url, tmp_path)
+
+    assert found["outcome"] == "Skip"
+    assert found["peak"] < 300
+    assert found["child"] < MEMORY_BYTES / 1024**2
+    assert found["cpu"] < found["child_cpu"] / 2
+
+
+def test_file_of_too_many_words_is_rejected(
+    admin: Connection, make_tenant: Callable[..., UUID], database_url: str, tmp_path: Path
+):
+    found = ingested(bombs.pdf_of_words(4), admin, make_tenant("acme"), database_url, tmp_path)
+
+    assert found["outcome"] == "InvalidDocumentError"
+    assert found["reason"] == "The PDF holds more than 300000 words; send it in smaller parts."
+    assert found["peak"] < 150
+
+
 def ingested(content: bytes, admin: Connection, tenant_id: UUID, database_url: str, tmp_path: Path) -> dict[str, Any]:
     """Ingest one file in another process and return its figures. No temporary file may be left."""
     file, temporary = tmp_path / "long.pdf", tmp_path / "temporary"

@@ -203,7 +203,7 @@ def as_whole(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ingest, taking no file apart."""
     with monkeypatch.context() as patched:
         whole = Split(3, (Boundary(2, False, 1.0), Boundary(3, False, 1.0)))
-        patched.setattr("functions.ingestion.work.split", lambda _: whole)
+        patched.setattr(parsers, "split_pages", lambda *_: whole)
         assert pipeline.ingest() == DONE
 
 

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,20 @@ from typing import Any
 import psutil
 import pytest
 
+from counterfoil.documents import text
 from counterfoil.documents.extraction import extract_xml
 from counterfoil.documents.page_images import LIMITS
 from counterfoil.documents.reading import scans
 from counterfoil.documents.sandbox import parsers, process
 from counterfoil.documents.sandbox.process import Limits, run
-from counterfoil.documents.text.page import pages
+from counterfoil.documents.splitting import split
+from counterfoil.documents.text.page import Page, Word, pages
 from counterfoil.errors import CancelledError, InvalidDocumentError, ParserError
 from tests.documents.einvoice_samples import pdf, ubl_invoice
 from tests.documents.reading.papers import LASKU, bundle, printed, scanned, without_amounts
 from tests.documents.test_page_images import drawing_forever
+from tools.sample_generator.bulk import deals
+from tools.sample_generator.bundle import write_bundle
 
 pytestmark = pytest.mark.slow
 
@@ -53,6 +57,25 @@ def test_child_reads_the_same_as_its_parent(content: bytes) -> None:
     expected = pages(content)
     assert read.extraction == extract_xml(content)
     assert (read.pages, read.scans) == (expected, scans.find(content, expected))
+
+
+def test_child_applies_the_rules_like_its_parent() -> None:
+    for content in (printed(LASKU), printed(LASKU, LASKU), write_bundle([deal for _, deal in deals(1, 3)])):
+        read = pages(content)
+        assert parsers.split_pages(read) == split(read)
+        assert parsers.read_pages(read) == text.read(read)
+    assert parsers.read_pages([]) is None
+
+
+@pytest.mark.parametrize("rules", [parsers.split_pages, parsers.read_pages])
+def test_text_that_takes_long_is_rejected(
+    rules: Callable[[Sequence[Page]], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = tuple(Word("1,00", 4.0 * (number % 100), number // 100, 3.0, number // 100 + 0.9) for number in range(9000))
+    monkeypatch.setattr(parsers, "READ", Limits(cpu_seconds=1, seconds=900, answer_bytes=1000))
+
+    with pytest.raises(InvalidDocumentError, match="takes longer than 1 seconds"):
+        rules([Page(600.0, 800.0, words)] * 30)
 
 
 @pytest.mark.parametrize("mebibytes", [1, 3])
@@ -100,7 +123,7 @@ def test_child_is_limited_and_sees_only_the_import_path(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    "limits", [Limits(cpu_seconds=1, seconds=60, answer_bytes=1), Limits(cpu_seconds=60, seconds=1, answer_bytes=1)]
+    "limits", [Limits(cpu_seconds=1, seconds=900, answer_bytes=1), Limits(cpu_seconds=900, seconds=1, answer_bytes=1)]
 )
 def test_endless_file_is_rejected_and_next_is_read(limits: Limits) -> None:
     with pytest.raises(InvalidDocumentError, match="takes longer than 1 seconds"):

@@ -147,11 +147,22 @@ def test_lines_that_lean_into_each_other_stay_apart():
     assert [line.text for line in Page(100, 400, words).lines()] == [str(number) for number in range(30)]
 
 
-def test_a_file_with_more_text_than_is_read_is_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(text_page, "MAX_CHARACTERS", 8)
+@pytest.mark.parametrize(
+    ("limit", "most", "reason"),
+    [
+        ("MAX_CHARACTERS", 14, "The PDF holds more than 14 characters"),
+        ("MAX_CHARACTERS_OF_PAGE", 14, "Page 1 holds more than 14 characters"),
+        ("MAX_WORDS", 2, "The PDF holds more than 2 words"),
+    ],
+)
+def test_file_over_a_limit_of_text_is_rejected(limit: str, most: int, reason: str, monkeypatch: pytest.MonkeyPatch):
+    content = _pdf(lambda paper: paper.text(20, 50, "Rechnung Nr. 17"))
+    monkeypatch.setattr(text_page, limit, most + 1)
+    assert len(pages(content)) == 1
 
-    with pytest.raises(InvalidDocumentError, match="more than 8 characters"):
-        pages(_pdf(lambda paper: paper.text(20, 50, "Rechnung Nr. 17")))
+    monkeypatch.setattr(text_page, limit, most)
+    with pytest.raises(InvalidDocumentError, match=reason):
+        pages(content)
 
 
 def test_a_damaged_file_is_refused():

@@ -13,6 +13,7 @@ from counterfoil.documents.reading.grounds import Grounds
 from counterfoil.documents.reading.model import SOURCE, Inquiry, Said, counted, form
 from counterfoil.documents.reading.recognition import Recognition
 from counterfoil.documents.reading.review import Review, lines_agree, review
+from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.structured import ROLES, DocumentType, structure
 from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.page import Page
@@ -56,12 +57,13 @@ class Reader:
         """Read one document; outside any transaction.
 
         Raises:
+            InvalidDocumentError: the rules exceed `parsers.READ`.
             CounterfoilError: as `Llm.ask`, but for a refusal of this document or a budget. A model that fails decides
                 nothing.
         """
         if not recognition.has_words:
             return Outcome(None, "none", None, recognition.why_empty)
-        found = _by_rules(recognition.pages)
+        found = self._by_rules(recognition.pages)
         refused: str | None = None
         if self.model is not None and (found is None or not _reviewed(found).is_good):
             try:
@@ -71,6 +73,10 @@ class Reader:
             except (RefusedQuestionError, ContextWindowError) as error:
                 refused = _REFUSED if isinstance(error, RefusedQuestionError) else _TOO_LONG
         return _outcome(found, recognition, refused)
+
+    def _by_rules(self, pages: Sequence[Page]) -> Read | None:
+        read = parsers.read_pages(pages, self.check)
+        return None if read is None else Read(read.type, read.fields, read.evidence)
 
     def _ask(self, model: Remembering, recognition: Recognition, found: Read | None) -> tuple[Said, Grounds]:
         """What the model says, and what it is held against. Lines that are sure are not asked for, nor too many."""
@@ -93,11 +99,6 @@ class Reader:
 
 _REFUSED = "The language model refused to read the document."
 _TOO_LONG = "The document is too long for the language model."
-
-
-def _by_rules(pages: Sequence[Page]) -> Read | None:
-    read = text.read(pages)
-    return None if read is None else Read(read.type, read.fields, read.evidence)
 
 
 def _reviewed(read: Read) -> Review:

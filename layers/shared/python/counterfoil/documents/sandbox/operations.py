@@ -38,6 +38,22 @@ def _read(content: bytes) -> Iterator[Part]:
     yield {"pages": head, "scans": list(scans.find(content, read).items())}, words
 
 
+def _split_pages(content: bytes, *, pages: Any) -> Iterator[Part]:
+    from counterfoil.documents.sandbox.pages import unpack
+    from counterfoil.documents.splitting import split
+
+    found = split(unpack(pages, content))
+    yield {"boundaries": [asdict(boundary) for boundary in found.boundaries], "covers": sorted(found.covers)}, b""
+
+
+def _read_pages(content: bytes, *, pages: Any) -> Iterator[Part]:
+    from counterfoil.documents import text
+    from counterfoil.documents.sandbox.pages import unpack
+
+    found = text.read(unpack(pages, content))
+    yield None if found is None else asdict(found), b""
+
+
 def _as_json(found: "Extraction") -> dict[str, Any]:
     evidence = {path: asdict(one) for path, one in found.evidence.items()}
     return {
@@ -99,6 +115,8 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "extract": _extract,
         "mail": _mail,
         "read": _read,
+        "read_pages": _read_pages,
         "render": _render,
+        "split_pages": _split_pages,
     }
 )

@@ -1,4 +1,7 @@
-"""Parsing of untrusted files in child processes, within limits of memory and time. Parent side."""
+"""Parsing of untrusted files in child processes, within limits of memory and time. Parent side.
+
+The rules for pages run there as well: the time that they take depends on the words, which anyone can choose.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -9,11 +12,13 @@ from counterfoil.documents.mail.attachments import Attachment, Found, Skipped
 from counterfoil.documents.mail.authentication import SenderAuthentication
 from counterfoil.documents.mail.message import Envelope
 from counterfoil.documents.recognition import FileKind
-from counterfoil.documents.sandbox import pages
+from counterfoil.documents.sandbox import pages as packing
 from counterfoil.documents.sandbox.process import Frame, Limits, run
+from counterfoil.documents.splitting import Boundary, Split
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.page import Page
+from counterfoil.documents.text.reading import Reading
 
 _MEBIBYTE = 1024 * 1024
 READ = Limits(cpu_seconds=90, seconds=180, answer_bytes=64 * _MEBIBYTE)
@@ -53,7 +58,7 @@ def read(content: bytes, check: Check = _no_check) -> FileText:
         return FileText(extraction)
     (frame,) = rest
     scans = {number: (width, height) for number, (width, height) in frame.value["scans"]}
-    return FileText(extraction, pages.unpack(frame.value["pages"], frame.content), scans)
+    return FileText(extraction, packing.unpack(frame.value["pages"], frame.content), scans)
 
 
 def _extraction(value: Any) -> Extraction:
@@ -63,8 +68,28 @@ def _extraction(value: Any) -> Extraction:
         value["structured_data"],
         value["reason"],
         tuple(value["remarks"]),
-        {path: Evidence(**one) for path, one in value["evidence"].items()},
+        _evidence(value),
     )
+
+
+def _evidence(value: Any) -> dict[str, Evidence]:
+    return {path: Evidence(**one) for path, one in value["evidence"].items()}
+
+
+def split_pages(pages: Sequence[Page], check: Check = _no_check) -> Split:
+    """Do the same as `splitting.split`. Raises as `process.run`."""
+    head, words = packing.pack(pages)
+    (frame,) = run("split_pages", words, {"pages": head}, READ, check)
+    boundaries = (Boundary(**one | {"evidence": tuple(one["evidence"])}) for one in frame.value["boundaries"])
+    return Split(len(pages), tuple(boundaries), frozenset(frame.value["covers"]))
+
+
+def read_pages(pages: Sequence[Page], check: Check = _no_check) -> Reading | None:
+    """Do the same as `text.read`. Raises as `process.run`."""
+    head, words = packing.pack(pages)
+    (frame,) = run("read_pages", words, {"pages": head}, READ, check)
+    value = frame.value
+    return None if value is None else Reading(DocumentType(value["type"]), value["fields"], _evidence(value))
 
 
 def cut(content: bytes, ranges: Sequence[tuple[int, int]], check: Check = _no_check) -> Iterator[bytes]:
