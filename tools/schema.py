@@ -1,4 +1,4 @@
-"""Writes migrations/schema.sql, the sum of all migrations: `python -m tools.schema`."""
+"""Write migrations/schema.sql, the sum of all migrations: `python -m tools.schema`."""
 
 import re
 import subprocess
@@ -19,9 +19,9 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 def schema(url: str) -> str:
-    """The schema of a database in the words of pg_dump, without yoyo's tables, comments and settings of the session."""
+    """Return the output of pg_dump, without the runner's table, comments and settings of the session."""
     dumped = subprocess.run(
-        [installed_programs() / "pg_dump", "--schema-only", "--no-owner", "--exclude-table=_yoyo*", url],
+        [installed_programs() / "pg_dump", "--schema-only", "--no-owner", "--exclude-table=applied_migration", url],
         check=True,
         capture_output=True,
         text=True,
@@ -30,7 +30,7 @@ def schema(url: str) -> str:
 
 
 def sum_of_migrations() -> str:
-    """What schema.sql must hold: all migrations applied to an empty database of a server that is made for it."""
+    """Apply all migrations to an empty database of a temporary server, and return its schema."""
     with temporary_server() as server:
         url = server.create_database("schema")
         apply(url, MIGRATIONS)

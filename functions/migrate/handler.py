@@ -1,4 +1,4 @@
-"""Brings the database's schema up to date, called by the deployment before any other function changes."""
+"""Update the database's schema. The deployment calls it before any other function changes."""
 
 import json
 from pathlib import Path

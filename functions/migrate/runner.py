@@ -1,160 +1,199 @@
-"""Applies the numbered migrations to a database, and rolls them back.
+"""Apply the numbered migrations to a database, and roll them back.
 
-`NNNN.name.sql` goes up, `NNNN.name.rollback.sql` down. yoyo reads them, orders them by their `-- depends:` lines and
-keeps the list of those applied; `roles.sql` runs before them every time. Each migration and its entry in that list are
-one transaction, and one run at a time holds a lock that ends with its connection.
+`NNNN.name.sql` is a migration and `NNNN.name.rollback.sql` its rollback. The numbers decide the order. `roles.sql` runs
+before them each time. A migration and its row in `applied_migration` are one transaction. An advisory lock, which ends
+with its connection, allows one run at a time.
 """
 
-import glob
+import hashlib
 import logging
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
-from yoyo import read_migrations
-from yoyo.backends.core.postgresql import PostgresqlPsycopgBackend
-from yoyo.connections import DatabaseURI
-from yoyo.exceptions import BadMigration
-from yoyo.migrations import Migration, MigrationList, default_migration_table
 
-from counterfoil.db import LOCK_SECONDS, mapped
+from counterfoil.db import LOCK_SECONDS, Connection, mapped
 from counterfoil.errors import ConflictError, PermanentError
 
 OWNER = "counterfoil_owner"
+TABLE = "applied_migration"
 LOCK = 0x436F756E746572
-"""The advisory lock of a run. Any number that nothing else takes; this one is "Counter" in ASCII."""
+"""Key of the advisory lock: "Counter" in ASCII. Nothing else may use it."""
 WAIT_SECONDS = 300
 """Longest wait for another run to end."""
-ROLES_TRIES = 10
-"""Roles belong to the whole server: runs for two of its databases can meet at a role, and one of them begins again."""
+ROLES_ATTEMPTS = 10
+"""Roles belong to the whole server, so runs for two of its databases can conflict at a role. One of them retries."""
+
+_FILE = re.compile(r"\d{4}\.\w+\.sql")
 
 log = logging.getLogger(__name__)
 
 
 class MigrationError(PermanentError):
-    """The migrations of a folder cannot be applied or rolled back. The sentence names the file and says why."""
+    """A folder's migrations cannot be applied or rolled back. The message names the file and the reason."""
 
 
-class _Backend(PostgresqlPsycopgBackend):  # type: ignore[misc]  # yoyo has no types
-    """yoyo's bookkeeping, without its lock: that is a row, which a run that was killed would leave behind."""
+@dataclass(frozen=True)
+class Migration:
+    """A numbered file."""
 
-    def __init__(self, url: str) -> None:
-        arguments = conninfo_to_dict(url)
-        database = arguments.pop("dbname", None)
-        uri = DatabaseURI("postgresql", None, None, None, None, database, arguments)
-        super().__init__(uri, default_migration_table)
+    path: Path
+    sql: bytes
 
-    @contextmanager
-    def lock(self, timeout: float = 0) -> Iterator[None]:  # noqa: ARG002  # yoyo's signature
-        yield
+    @property
+    def name(self) -> str:
+        """File name without its ending: `0001.tenants`."""
+        return self.path.stem
+
+    @property
+    def number(self) -> str:
+        """The first four digits of the name."""
+        return self.name[:4]
+
+    @property
+    def checksum(self) -> bytes:
+        """SHA-256 of the file."""
+        return hashlib.sha256(self.sql).digest()
+
+    @property
+    def rollback(self) -> Path:
+        """Path of the file that undoes the migration."""
+        return self.path.with_suffix(".rollback.sql")
 
 
 def apply(url: str, folder: Path) -> list[str]:
-    """Apply what is not applied yet, in order. Returns the names of the migrations applied.
+    """Apply pending migrations in order. Returns their names.
 
-    `url` connects as a superuser or as RDS's master user.
+    `url` connects as a superuser or as RDS's master user. Applied migrations that the folder lacks are ignored, so that
+    the previous release can be deployed again.
 
     Raises:
-        MigrationError: the folder holds no migrations, or one that cannot be read.
-        CounterfoilError: mapped from psycopg's; the failed migration left nothing, those before it stay.
+        MigrationError: the folder has no migrations, an applied one has changed, or a pending one comes before it.
+        CounterfoilError: mapped from psycopg's; the failed migration left nothing, earlier ones stay applied.
     """
     migrations = _read(folder)
-    with _session(url, folder) as backend:
-        return [_move(backend, migration, "apply") for migration in backend.to_apply(migrations)]
+    with _session(url, folder) as connection:
+        pending = _pending(migrations, _applied(connection))
+        for migration in pending:
+            log.info("applying %s", migration.name)
+            _execute(connection, migration.name, migration.sql, _INSERT, [migration.name, migration.checksum])
+    return [migration.name for migration in pending]
 
 
 def roll_back(url: str, folder: Path, to: str | None = None) -> list[str]:
-    """Roll back, newest first, every migration after the one named `to`; without it, all. Returns their names.
+    """Roll back all migrations after `to`, or all without it, newest first. Returns their names.
 
     Raises:
-        MigrationError: `to` is not applied, or a migration to roll back is not in the folder or has no way down.
+        MigrationError: `to` is not applied, or a migration to roll back or its rollback is not in the folder.
         CounterfoilError: mapped from psycopg's; the failed migration is still applied as a whole.
     """
-    migrations = _read(folder)
-    with _session(url, folder) as backend:
-        applied = list(backend.to_rollback(migrations))
-        if len(applied) != len(backend.get_applied_migration_hashes()):
-            raise MigrationError(f"The database has migrations that {folder} lacks: roll back with the newer code.")
-        names = [migration.id for migration in applied]
+    migrations = {migration.name: migration for migration in _read(folder)}
+    with _session(url, folder) as connection:
+        names = list(_applied(connection))
         if to is not None and to not in names:
             raise MigrationError(f"{to} is not applied: nothing can be rolled back to it.")
-        undone = applied if to is None else applied[: names.index(to)]
-        for migration in undone:
-            if not _way_down(migration).exists():
-                raise MigrationError(f"{migration.id} has no way down: {_way_down(migration).name} is missing.")
-        return [_move(backend, migration, "rollback") for migration in undone]
+        undone = names[0 if to is None else names.index(to) + 1 :][::-1]
+        for name in undone:
+            if name not in migrations:
+                raise MigrationError(f"{folder} lacks {name}, which is applied. Roll back with the newer code.")
+            if not migrations[name].rollback.exists():
+                raise MigrationError(f"{name} cannot be rolled back: {migrations[name].rollback.name} is missing.")
+        for name in undone:
+            log.info("rolling back %s", name)
+            _execute(connection, name, migrations[name].rollback.read_bytes(), _DELETE, [name])
+    return undone
 
 
-def _read(folder: Path) -> MigrationList:
-    try:
-        migrations = read_migrations(glob.escape(str(folder))).filter(lambda migration: migration.id[0].isdigit())
-        for migration in migrations:
-            migration.load()  # now: yoyo looks dependencies up among all that the process has read last
-    except BadMigration as error:
-        raise MigrationError(str(error)) from error
+def _read(folder: Path) -> list[Migration]:
+    paths = sorted(path for path in folder.glob("*.sql") if _FILE.fullmatch(path.name))
+    migrations = [Migration(path, path.read_bytes()) for path in paths]
     if not migrations:
         raise MigrationError(f"{folder} holds no migrations.")
+    for earlier, later in pairwise(migrations):
+        if earlier.number == later.number:
+            raise MigrationError(f"{earlier.name} and {later.name} have the same number. Renumber one of them.")
     return migrations
 
 
-def _way_down(migration: Migration) -> Path:
-    return Path(migration.path).with_suffix(".rollback.sql")
+def _pending(migrations: list[Migration], applied: dict[str, bytes]) -> list[Migration]:
+    newest = max(applied, default="")
+    pending = []
+    for migration in migrations:
+        checksum = applied.get(migration.name)
+        if checksum is None and migration.name < newest:
+            raise MigrationError(f"{migration.name} comes before {newest}, which is applied. Give it a higher number.")
+        if checksum is None:
+            pending.append(migration)
+        elif checksum != migration.checksum:
+            raise MigrationError(
+                f"{migration.path.name} has changed since it was applied. Add a new migration instead."
+            )
+    return pending
+
+
+_CREATE = f"""
+CREATE TABLE IF NOT EXISTS {TABLE} (
+    name       text PRIMARY KEY,
+    checksum   bytea NOT NULL,  -- SHA-256 of the file
+    applied_at timestamptz NOT NULL DEFAULT now()
+)"""
+_INSERT = f"INSERT INTO {TABLE} (name, checksum) VALUES (%s, %s)"  # noqa: S608  # a constant
+_DELETE = f"DELETE FROM {TABLE} WHERE name = %s"  # noqa: S608  # a constant
+_SELECT = f'SELECT name, checksum FROM {TABLE} ORDER BY name COLLATE "C"'  # noqa: S608  # a constant
+
+
+def _applied(connection: Connection) -> dict[str, bytes]:
+    """Return the checksums of applied migrations by name, oldest first."""
+    return dict(connection.execute(_SELECT).fetchall())
 
 
 @contextmanager
-def _session(url: str, folder: Path) -> Iterator[_Backend]:
-    """One connection that holds the lock, has prepared the roles, and acts as the owner of the tables."""
+def _session(url: str, folder: Path) -> Iterator[Connection]:
+    """Open a connection that has the lock, has prepared the roles and acts as the owner of the tables."""
     try:
-        with _Backend(url) as backend:
-            connection: psycopg.Connection[Any] = backend.connection
+        with psycopg.connect(url, autocommit=True) as connection:
             _lock(connection)
             connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'".encode())
             _prepare_roles(connection, (folder / "roles.sql").read_bytes())
             # Not as a start-up option of the connection: RDS Proxy refuses those.
             connection.execute(f"SET ROLE {OWNER}".encode())
-            yield backend
+            connection.execute(_CREATE.encode())
+            yield connection
     except psycopg.Error as error:
         raise mapped(error) from error
 
 
-def _lock(connection: psycopg.Connection[Any]) -> None:
-    """Wait for the lock, asking again and again: a waiting statement would block CREATE INDEX CONCURRENTLY."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while connection.execute("SELECT pg_try_advisory_lock(%s)", [LOCK]).fetchone() != (True,):
-        if time.monotonic() > deadline:
-            raise ConflictError(f"Other migrations of this database did not end within {WAIT_SECONDS} s")
-        time.sleep(0.1)
+def _lock(connection: Connection) -> None:
+    connection.execute(f"SET lock_timeout = '{WAIT_SECONDS}s'".encode())
+    try:
+        connection.execute("SELECT pg_advisory_lock(%s)", [LOCK])
+    except psycopg.errors.LockNotAvailable:
+        raise ConflictError(f"Another run of migrations did not end within {WAIT_SECONDS} s.") from None
 
 
-def _prepare_roles(connection: psycopg.Connection[Any], roles: bytes) -> None:
-    for tries_left in reversed(range(ROLES_TRIES)):
+def _prepare_roles(connection: Connection, roles: bytes) -> None:
+    for attempts_left in reversed(range(ROLES_ATTEMPTS)):
         try:
             connection.execute(roles)
         except psycopg.errors.InternalError_ as error:
-            if "concurrently updated" not in str(error) or not tries_left:
+            if "concurrently updated" not in str(error) or not attempts_left:
                 raise
             time.sleep(0.05)
         else:
             return
 
 
-def _move(backend: _Backend, migration: Migration, direction: str) -> str:
-    """Apply or roll back one migration, and enter it in the list or strike it off."""
-    log.info("%s %s", direction, migration.id)
-    enter = backend.mark_one if direction == "apply" else backend.unmark_one
+def _execute(connection: Connection, name: str, sql: bytes, record: str, values: list[str | bytes]) -> None:
+    """Execute a file and record it, in one transaction."""
     try:
-        if migration.use_transactions:
-            with backend.transaction():
-                migration.process_steps(backend, direction)
-                enter(migration, log=False)
-        else:  # statements that refuse a transaction, such as CREATE INDEX CONCURRENTLY
-            migration.process_steps(backend, direction)
-            enter(migration, log=False)
+        with connection.transaction():
+            connection.execute(sql)
+            connection.execute(record.encode(), values)
     except psycopg.Error as error:
         cause = mapped(error)
-        raise type(cause)(f"{migration.id}: {cause}") from error
-    return str(migration.id)
+        raise type(cause)(f"{name}: {cause}") from error

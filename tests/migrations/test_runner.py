@@ -1,11 +1,9 @@
-"""Applying the migrations and rolling them back."""
+"""Applying migrations, rolling them back, and refusing unsafe ones."""
 
-import getpass
-import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from shutil import copytree
+from shutil import copy
 
 import psycopg
 import pytest
@@ -14,29 +12,11 @@ from cli.postgres import Server, temporary_server
 from counterfoil.errors import ConflictError, RejectedStatementError
 from functions.migrate import runner
 from functions.migrate.runner import MigrationError, apply, roll_back
-from tools.schema import MIGRATIONS, SCHEMA, sum_of_migrations
+from tools.schema import MIGRATIONS
 from tools.schema import schema as schema_of
 
-NAMES = sorted(
-    path.name.removesuffix(".sql") for path in MIGRATIONS.glob("[0-9]*.sql") if not path.name.endswith(".rollback.sql")
-)
-TRICKY = """
--- depends: 0001.first
--- A comment; with a semicolon, and it's got an apostrophe.
-CREATE FUNCTION tricky() RETURNS text LANGUAGE plpgsql AS $body$
-DECLARE
-    found text := '--'; -- neither ends; the statement
-BEGIN
-    IF found = '--' THEN
-        found := format($inner$%s; /* kept */ 100%%$inner$, found);
-    END IF;
-    RETURN CASE WHEN true THEN found ELSE '' END;
-END
-$body$;
-CREATE TABLE "odd;name" (value text DEFAULT 'a;--b');
-DO $do$ BEGIN INSERT INTO "odd;name" DEFAULT VALUES; END $do$;
--- a last comment
-"""
+NAMES = [path.stem for path in sorted(MIGRATIONS.glob("[0-9]*.sql")) if not path.name.endswith(".rollback.sql")]
+SECOND = "CREATE TABLE second (id int);"
 
 
 @pytest.fixture
@@ -47,13 +27,13 @@ def url(postgres: Server, empty_database: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the project's roles and one migration of its own."""
-    (tmp_path / "roles.sql").write_bytes((MIGRATIONS / "roles.sql").read_bytes())
+    """A folder with the project's roles and one small migration."""
+    copy(MIGRATIONS / "roles.sql", tmp_path)
     write(tmp_path, "0001.first", "CREATE TABLE first (id int);", "DROP TABLE first;")
     return tmp_path
 
 
-def write(folder: Path, name: str, up: str, down: str | None) -> None:
+def write(folder: Path, name: str, up: str, down: str | None = None) -> None:
     (folder / f"{name}.sql").write_text(up)
     if down is not None:
         (folder / f"{name}.rollback.sql").write_text(down)
@@ -61,100 +41,67 @@ def write(folder: Path, name: str, up: str, down: str | None) -> None:
 
 def tables(url: str) -> set[str]:
     with psycopg.connect(url) as connection:
-        rows = connection.execute(
-            "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename NOT LIKE '\\_yoyo%'"
-        ).fetchall()
-    return {name for (name,) in rows}
+        rows = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+    return {name for (name,) in rows} - {runner.TABLE}
 
 
-def test_every_migration_is_applied_in_order(url: str):
-    assert apply(url, MIGRATIONS) == NAMES
+def test_each_rollback_restores_the_previous_schema(url: str, tmp_path: Path):
+    copy(MIGRATIONS / "roles.sql", tmp_path)
+    write(tmp_path, "0000.nothing", "SELECT;")  # roles.sql alone changes the schema
+    apply(url, tmp_path)
+    schemas = [schema_of(url)]
+    for name in NAMES:
+        copy(MIGRATIONS / f"{name}.sql", tmp_path)
+        copy(MIGRATIONS / f"{name}.rollback.sql", tmp_path)
+        assert apply(url, tmp_path) == [name]
+        schemas.append(schema_of(url))
+    assert len(set(schemas)) == len(schemas)
+
+    earlier = ["0000.nothing", *NAMES]
+    for place in reversed(range(len(NAMES))):
+        assert roll_back(url, tmp_path, to=earlier[place]) == [NAMES[place]]
+        assert schema_of(url) == schemas[place], NAMES[place]
+
+    assert apply(url, tmp_path) == NAMES
+    assert schema_of(url) == schemas[-1]
 
 
-def test_applying_again_changes_nothing(url: str):
-    apply(url, MIGRATIONS)
-    before = schema_of(url)
-    assert apply(url, MIGRATIONS) == []
-    assert schema_of(url) == before
+def test_second_run_applies_nothing(url: str, folder: Path):
+    assert apply(url, folder) == ["0001.first"]
+    assert apply(url, folder) == []
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_each_way_down_restores_what_was_before(name: str, url: str, tmp_path: Path):
-    below = copytree(MIGRATIONS, tmp_path / "below")
-    write(below, "0000.nothing", "SELECT;", "SELECT;")  # roles.sql alone has changed the schema
-    for newer in NAMES[NAMES.index(name) + 1 :]:
-        (below / f"{newer}.sql").unlink()
-    here = copytree(below, tmp_path / "here")
-    (below / f"{name}.sql").unlink()
-
-    last_kept = apply(url, below)[-1]
-    before = schema_of(url)
-    assert apply(url, here) == [name]
-    after = schema_of(url)
-    assert after != before
-    assert roll_back(url, here, to=last_kept) == [name]
-    assert schema_of(url) == before
-    assert apply(url, here) == [name]
-    assert schema_of(url) == after
+def test_numbers_decide_the_order(url: str, folder: Path):
+    write(folder, "0010.last", "ALTER TABLE second ADD COLUMN note text;")
+    write(folder, "0002.second", SECOND)
+    assert apply(url, folder) == ["0001.first", "0002.second", "0010.last"]
 
 
-def test_up_down_and_up_again_ends_where_it_began(url: str):
-    apply(url, MIGRATIONS)
-    schema = schema_of(url)
-    assert roll_back(url, MIGRATIONS) == NAMES[::-1]
-    assert tables(url) == set()
-    assert apply(url, MIGRATIONS) == NAMES
-    assert schema_of(url) == schema
-
-
-def test_the_schema_file_is_the_sum_of_the_migrations():
-    assert SCHEMA.read_text() == sum_of_migrations(), "run: python -m tools.schema"
-
-
-def test_everything_belongs_to_the_owner(url: str):
-    apply(url, MIGRATIONS)
-    with psycopg.connect(url) as connection:
-        owners = connection.execute(
-            "SELECT DISTINCT pg_get_userbyid(relowner) FROM pg_class WHERE relnamespace = 'public'::regnamespace"
-        ).fetchall()
-    assert owners == [("counterfoil_owner",)]
-
-
-def test_semicolons_and_dashes_inside_bodies_and_strings_survive(url: str, folder: Path):
-    write(folder, "0002.tricky", TRICKY, 'DROP TABLE "odd;name"; -- gone;\nDROP FUNCTION tricky();')
-    assert apply(url, folder) == ["0001.first", "0002.tricky"]
-    with psycopg.connect(url, autocommit=True) as connection:
-        assert connection.execute("SELECT tricky()").fetchone() == ("--; /* kept */ 100%",)
-        assert connection.execute('SELECT value FROM "odd;name"').fetchone() == ("a;--b",)
-    roll_back(url, folder, to="0001.first")
-    assert tables(url) == {"first"}
-
-
-def test_a_migration_that_fails_leaves_nothing_and_can_be_corrected(url: str, folder: Path):
-    write(
-        folder, "0002.second", "-- depends: 0001.first\nCREATE TABLE second (id int); SELECT 1/0;", "DROP TABLE second;"
-    )
+def test_failed_migration_leaves_nothing(url: str, folder: Path):
+    write(folder, "0002.second", f"{SECOND} SELECT 1/0;")
     with pytest.raises(RejectedStatementError, match=r"^0002\.second: .*DivisionByZero"):
         apply(url, folder)
     assert tables(url) == {"first"}
-    write(folder, "0002.second", "-- depends: 0001.first\nCREATE TABLE second (id int);", "DROP TABLE second;")
+    write(folder, "0002.second", SECOND)  # corrected: it was never applied
     assert apply(url, folder) == ["0002.second"]
 
 
-def test_a_migration_and_its_entry_are_one_transaction(url: str, folder: Path):
-    ends = "CREATE TABLE second (id int); SELECT pg_terminate_backend(pg_backend_pid());"
-    write(folder, "0002.second", f"-- depends: 0001.first\n{ends}", "DROP TABLE second;")
+def test_failed_rollback_leaves_the_migration_applied(url: str, folder: Path):
+    write(folder, "0002.second", SECOND, "DROP TABLE second; SELECT 1/0;")
+    apply(url, folder)
+    with pytest.raises(RejectedStatementError, match=r"^0002\.second: .*DivisionByZero"):
+        roll_back(url, folder)
+    assert tables(url) == {"first", "second"}
+    assert apply(url, folder) == []
+
+
+def test_lost_connection_leaves_nothing(url: str, folder: Path):
+    write(folder, "0002.second", f"{SECOND} SELECT pg_terminate_backend(pg_backend_pid());")
     with pytest.raises(Exception, match=r"0002\.second"):
         apply(url, folder)
     assert tables(url) == {"first"}
-    assert roll_back(url, folder) == ["0001.first"]
-
-
-def test_a_statement_that_refuses_a_transaction_can_be_a_migration(url: str, folder: Path):
-    up = "-- depends: 0001.first\n-- transactional: false\nCREATE INDEX CONCURRENTLY first_id ON first (id);"
-    write(folder, "0002.index", up, "DROP INDEX CONCURRENTLY first_id;")
-    assert apply(url, folder) == ["0001.first", "0002.index"]
-    assert roll_back(url, folder) == ["0002.index", "0001.first"]
+    write(folder, "0002.second", SECOND)
+    assert apply(url, folder) == ["0002.second"]
 
 
 def test_concurrent_runs_apply_each_migration_once(url: str):
@@ -163,71 +110,91 @@ def test_concurrent_runs_apply_each_migration_once(url: str):
     assert sorted(applied) == [[], [], [], NAMES]
 
 
-def test_runs_for_two_databases_of_one_server_may_meet(postgres: Server, url: str):
+def test_runs_for_several_databases_of_a_server(postgres: Server, url: str, folder: Path):
     urls = [url, *(postgres.create_database(f"meeting_{number}") for number in range(3))]
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda each: apply(each, MIGRATIONS), urls)) == [NAMES] * 4
+        assert list(pool.map(lambda each: apply(each, folder), urls)) == [["0001.first"]] * 4
 
 
-def test_a_run_waits_for_another_one_and_gives_up_in_the_end(url: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(runner, "WAIT_SECONDS", 0)
+def test_run_stops_waiting_for_another_run(url: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(runner, "WAIT_SECONDS", 0.01)
     with psycopg.connect(url, autocommit=True) as other:
         other.execute("SELECT pg_advisory_lock(%s)", [runner.LOCK])
-        with pytest.raises(ConflictError, match="Other migrations"):
-            apply(url, MIGRATIONS)
-    assert apply(url, MIGRATIONS) == NAMES  # the lock went with its connection
+        with pytest.raises(ConflictError, match="Another run"):
+            apply(url, folder)
+    monkeypatch.undo()
+    assert apply(url, folder) == ["0001.first"]  # the lock ended with its connection
 
 
-def test_rolling_back_stops_at_the_migration_named(url: str):
-    apply(url, MIGRATIONS)
-    assert roll_back(url, MIGRATIONS, to=NAMES[0]) == NAMES[:0:-1]
-    assert roll_back(url, MIGRATIONS, to=NAMES[0]) == []
-
-
-def test_rolling_back_to_a_migration_that_is_not_applied_is_refused(url: str, folder: Path):
+def test_changed_migration_is_refused(url: str, folder: Path):
     apply(url, folder)
-    with pytest.raises(MigrationError, match=r"0009\.unknown is not applied"):
-        roll_back(url, folder, to="0009.unknown")
+    write(folder, "0001.first", "CREATE TABLE first (id bigint);")
+    write(folder, "0002.second", SECOND)
+    with pytest.raises(MigrationError, match=r"0001\.first\.sql has changed since it was applied"):
+        apply(url, folder)
+    assert tables(url) == {"first"}
 
 
-def test_a_migration_without_a_way_down_is_not_silently_struck_off(url: str, folder: Path):
-    write(folder, "0002.second", "-- depends: 0001.first\nCREATE TABLE second (id int);", None)
+def test_migration_before_an_applied_one_is_refused(url: str, folder: Path):
+    write(folder, "0003.third", "CREATE TABLE third (id int);")
     apply(url, folder)
-    with pytest.raises(MigrationError, match=r"0002\.second\.rollback\.sql is missing"):
-        roll_back(url, folder)
-    assert tables(url) == {"first", "second"}
+    write(folder, "0002.second", SECOND)
+    with pytest.raises(MigrationError, match=r"0002\.second comes before 0003\.third, which is applied"):
+        apply(url, folder)
 
 
-def test_older_code_does_not_roll_back_under_newer_migrations(url: str, folder: Path, tmp_path: Path):
-    write(folder, "0002.second", "-- depends: 0001.first\nCREATE TABLE second (id int);", "DROP TABLE second;")
+def test_two_migrations_with_one_number_are_refused(url: str, folder: Path):
+    write(folder, "0001.second", SECOND)
+    with pytest.raises(MigrationError, match=r"0001\.first and 0001\.second have the same number"):
+        apply(url, folder)
+
+
+def test_folder_without_migrations_is_refused(url: str, tmp_path: Path):
+    with pytest.raises(MigrationError, match="holds no migrations"):
+        apply(url, tmp_path)
+
+
+def test_previous_release_can_be_deployed_again(url: str, folder: Path):
+    write(folder, "0002.second", SECOND)
+    apply(url, folder)
+    (folder / "0002.second.sql").unlink()
+    assert apply(url, folder) == []
+
+
+def test_rollback_requires_the_migration(url: str, folder: Path):
+    write(folder, "0002.second", SECOND, "DROP TABLE second;")
     apply(url, folder)
     (folder / "0002.second.sql").unlink()
     with pytest.raises(MigrationError, match="newer code"):
         roll_back(url, folder)
 
 
-@pytest.mark.parametrize(
-    ("up", "reason"),
-    [(None, "holds no migrations"), ("-- depends: 0000.lost\nSELECT 1;", r"0001\.first\.sql")],
-    ids=["no migrations", "a lost dependency"],
-)
-def test_a_folder_that_cannot_be_read_is_refused(up: str | None, reason: str, url: str, folder: Path):
-    (folder / "0001.first.sql").unlink()
-    if up:
-        write(folder, "0001.first", up, None)
-    with pytest.raises(MigrationError, match=reason):
-        apply(url, folder)
+def test_rollback_stops_at_the_named_migration(url: str, folder: Path):
+    write(folder, "0002.second", SECOND, "DROP TABLE second;")
+    write(folder, "0003.third", "CREATE TABLE third (id int);", "DROP TABLE third;")
+    apply(url, folder)
+    assert roll_back(url, folder, to="0001.first") == ["0003.third", "0002.second"]
+    assert roll_back(url, folder, to="0001.first") == []
+    assert tables(url) == {"first"}
 
 
-def test_every_migration_has_a_way_down_and_names_what_it_depends_on():
-    for earlier, name in zip([None, *NAMES], NAMES, strict=False):
-        assert (MIGRATIONS / f"{name}.rollback.sql").exists(), name
-        assert earlier is None or f"-- depends: {earlier}" in (MIGRATIONS / f"{name}.sql").read_text(), name
+def test_rollback_to_an_unapplied_migration_is_refused(url: str, folder: Path):
+    apply(url, folder)
+    with pytest.raises(MigrationError, match=r"0009\.unknown is not applied"):
+        roll_back(url, folder, to="0009.unknown")
 
 
-@pytest.fixture(scope="module")
+def test_missing_rollback_file_is_refused(url: str, folder: Path):
+    write(folder, "0002.second", SECOND)
+    apply(url, folder)
+    with pytest.raises(MigrationError, match=r"0002\.second\.rollback\.sql is missing"):
+        roll_back(url, folder)
+    assert tables(url) == {"first", "second"}
+
+
+@pytest.fixture
 def rds() -> Iterator[str]:
-    """A server like one of RDS: its master user may create roles and owns the database, and is no superuser."""
+    """A server like RDS: its master user can create roles and owns the database, but is not a superuser."""
     with temporary_server() as server:
         with psycopg.connect(server.url(), autocommit=True) as connection:
             connection.execute("CREATE ROLE master LOGIN CREATEROLE CREATEDB")
@@ -235,27 +202,16 @@ def rds() -> Iterator[str]:
             connection.execute("GRANT rds_iam TO master WITH ADMIN TRUE")
             connection.execute("CREATE DATABASE counterfoil OWNER master")
         with psycopg.connect(server.url("counterfoil"), autocommit=True) as connection:
-            connection.execute("CREATE EXTENSION vector")  # which the master user of RDS is let to do itself
+            connection.execute("CREATE EXTENSION vector")  # RDS allows it to its master user
         yield server.url("counterfoil", "master")
 
 
-def test_a_master_user_who_is_no_superuser_can_migrate(rds: str):
+def test_master_user_of_rds_can_migrate(rds: str):
     assert apply(rds, MIGRATIONS) == NAMES
     assert apply(rds, MIGRATIONS) == []
     assert roll_back(rds, MIGRATIONS) == NAMES[::-1]
-    assert apply(rds, MIGRATIONS) == NAMES
     with psycopg.connect(rds) as connection:
         members = connection.execute(
             "SELECT member::regrole::text FROM pg_auth_members WHERE roleid = 'rds_iam'::regrole ORDER BY 1"
         ).fetchall()
     assert members == [("counterfoil_keeper",), ("counterfoil_worker",), ("master",)]
-
-
-def test_a_run_asks_neither_for_a_user_name_nor_for_a_host_name(url: str, monkeypatch: pytest.MonkeyPatch):
-    def unknown(*_: object) -> str:
-        raise KeyError  # as on a machine whose user has no entry, and that no name server knows
-
-    monkeypatch.setattr(getpass, "getuser", unknown)
-    monkeypatch.setattr(socket, "getfqdn", unknown)
-    assert apply(url, MIGRATIONS) == NAMES
-    assert roll_back(url, MIGRATIONS) == NAMES[::-1]

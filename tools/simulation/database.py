@@ -92,7 +92,8 @@ SELECT format('ALTER TABLE %I ALTER COLUMN %I SET DEFAULT simulation_uuid()', ta
 FROM information_schema.columns WHERE table_schema = 'public' AND column_default LIKE 'uuidv7()%'
 """
 _TABLES = """
-SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname NOT LIKE '%yoyo%'
+SELECT relname FROM pg_class
+WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'applied_migration'
 """
 _SEQUENCES = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'S'"
 
@@ -112,7 +113,7 @@ class Store:
         self.admin.execute(_LEDGER.replace("{columns}", _NOTED).encode(), prepare=False)
         for (statement,) in self.admin.execute(_OWN_DEFAULTS).fetchall():
             self.admin.execute(statement)
-        self._tables = [row[0] for row in self.admin.execute(_TABLES).fetchall() if "yoyo" not in row[0]]
+        self._tables = [row[0] for row in self.admin.execute(_TABLES).fetchall()]
         sequences = [row[0] for row in self.admin.execute(_SEQUENCES).fetchall()]
         deletes = "; ".join(f"DELETE FROM {table}" for table in self._tables)
         restarts = ", ".join(f"setval('{sequence}', 1, false)" for sequence in sequences)
