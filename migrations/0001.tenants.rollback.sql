@@ -1,2 +1,1 @@
-DROP TABLE tenant;
-DROP TABLE organization;
+DROP TABLE change_allowance, task_allowance, tenant_address, tenant_admin, tenant, organization;

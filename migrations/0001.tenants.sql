@@ -1,5 +1,6 @@
--- Organizations and their tenants. Every other table belongs to a tenant, and row-level security keeps tenants apart.
--- A transaction names its tenant with set_config('counterfoil.tenant', id, true); without one it sees nothing.
+-- Organizations and their tenants, with admins, mail addresses and rate limits. Every other table belongs to a tenant,
+-- and row-level security keeps tenants apart. A transaction names its tenant with
+-- set_config('counterfoil.tenant', id, true); without one it sees nothing.
 
 CREATE TABLE organization (
     id         uuid PRIMARY KEY DEFAULT uuidv7(),
@@ -12,15 +13,96 @@ CREATE TABLE tenant (
     organization_id uuid NOT NULL REFERENCES organization (id),
     slug            text NOT NULL UNIQUE CHECK (slug ~ '^[a-z0-9][a-z0-9-]{0,62}$'),
     name            text NOT NULL,
-    created_at      timestamptz NOT NULL DEFAULT now()
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    -- The audit trail hashes short texts that could be guessed. This secret keys the hashes and goes with the tenant.
+    audit_salt      bytea NOT NULL DEFAULT uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()),
+    -- For mail that fails DMARC.
+    dmarc_policy    text NOT NULL DEFAULT 'hold' CHECK (dmarc_policy IN ('hold', 'reject', 'accept'))
+);
+
+-- People who are notified of a tenant's failures by e-mail, besides those notified of every tenant's.
+CREATE TABLE tenant_admin (
+    tenant_id  uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    email      text NOT NULL CHECK (length(email) <= 254 AND email ~ '^[!-~]+@[!-~]+$'),
+    created_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant_id, email)
+);
+
+-- Addresses that receive a tenant's mail. Delivery finds the tenants of a mail by them, before any tenant is known.
+CREATE TABLE tenant_address (
+    address    text PRIMARY KEY
+               CHECK (address = lower(address) AND length(address) <= 254 AND address ~ '^[!-~]+@[!-~]+$'),
+    tenant_id  uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX tenant_address_by_tenant ON tenant_address (tenant_id);
+
+-- Rate limits: token buckets, which refill over time. No code reads this table; change_allowance replaced it.
+CREATE TABLE task_allowance (
+    tenant_id  uuid PRIMARY KEY REFERENCES tenant (id) ON DELETE CASCADE,
+    tokens     double precision NOT NULL CHECK (tokens >= 0),  -- at counted_at, one per task
+    counted_at timestamptz NOT NULL
+);
+
+-- Rate limits of the API, for each tenant and each of its users: token buckets, which refill over time.
+-- Reads and changes have separate buckets, so a program that polls leaves its tenant the tokens for changes.
+CREATE TABLE change_allowance (
+    tenant_id  uuid REFERENCES tenant (id) ON DELETE CASCADE,  -- NULL: changes that concern every tenant
+    user_hash  bytea CHECK (octet_length(user_hash) = 32),     -- SHA-256 of the caller; NULL: the whole tenant
+    tokens     double precision NOT NULL CHECK (tokens >= 0),  -- at counted_at, one per request
+    counted_at timestamptz NOT NULL,
+    purpose    text NOT NULL DEFAULT 'change' CHECK (purpose IN ('change', 'read')),
+    UNIQUE NULLS NOT DISTINCT (tenant_id, user_hash, purpose)
 );
 
 ALTER TABLE tenant ENABLE ROW LEVEL SECURITY;
 ALTER TABLE tenant FORCE ROW LEVEL SECURITY;
 CREATE POLICY own_tenant ON tenant FOR SELECT TO counterfoil_worker
     USING (id = nullif(current_setting('counterfoil.tenant', true), '')::uuid);
+-- Admins of a tenant set its DMARC policy through the API, which connects as a worker.
+CREATE POLICY own_tenant_settings ON tenant FOR UPDATE TO counterfoil_worker
+    USING (id = nullif(current_setting('counterfoil.tenant', true), '')::uuid);
 CREATE POLICY delivery ON tenant FOR SELECT TO counterfoil_delivery USING (true);
-CREATE POLICY onboarding ON tenant FOR ALL TO counterfoil_owner USING (true) WITH CHECK (true);
 
-GRANT SELECT ON tenant TO counterfoil_worker;
+DO $security$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['tenant_admin', 'tenant_address'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+        EXECUTE format($policy$CREATE POLICY own_tenant ON %I FOR SELECT TO counterfoil_worker
+            USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+    END LOOP;
+    -- The owner sets up tenants.
+    FOREACH name IN ARRAY ARRAY['tenant', 'tenant_admin', 'tenant_address'] LOOP
+        EXECUTE format('CREATE POLICY onboarding ON %I TO counterfoil_owner USING (true) WITH CHECK (true)', name);
+    END LOOP;
+END
+$security$;
+CREATE POLICY keeper ON tenant_admin TO counterfoil_keeper USING (true) WITH CHECK (true);
+CREATE POLICY delivery ON tenant_address FOR SELECT TO counterfoil_delivery USING (true);
+DO $security$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['task_allowance', 'change_allowance'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+        EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
+            USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+    END LOOP;
+END
+$security$;
+CREATE POLICY everybodys ON change_allowance TO counterfoil_delivery
+    USING (tenant_id IS NULL) WITH CHECK (tenant_id IS NULL);
+
+GRANT SELECT, UPDATE (dmarc_policy) ON tenant TO counterfoil_worker;
 GRANT SELECT (id, slug) ON tenant TO counterfoil_delivery;
+GRANT SELECT (name) ON tenant TO counterfoil_keeper;
+GRANT SELECT ON tenant_admin TO counterfoil_worker, counterfoil_keeper;
+GRANT SELECT ON tenant_address TO counterfoil_worker;
+GRANT SELECT (address, tenant_id) ON tenant_address TO counterfoil_delivery;
+GRANT SELECT, INSERT, UPDATE (tokens, counted_at) ON task_allowance TO counterfoil_worker;
+GRANT SELECT, INSERT, UPDATE (tokens, counted_at) ON change_allowance TO counterfoil_worker, counterfoil_delivery;

@@ -1,5 +1,3 @@
-DROP TABLE notification;
-DROP TABLE dead_letter_audit;
-DROP TABLE dead_letter;
-DROP TABLE outbox;
+DROP FUNCTION unassigned_attempts;
+DROP TABLE idempotency, mapping_pause, breaker, work_attempt, outbox;
 DROP SEQUENCE claim_token;

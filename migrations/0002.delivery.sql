@@ -1,11 +1,11 @@
--- depends: 0001.tenants
--- What delivery keeps for every worker: the outbox, dead letters with their audit trail, notifications.
+-- Delivery for every worker: the outbox, attempts, circuit breakers, idempotency.
 
 -- Claim tokens only grow, over all kinds of work: the newest claim always has the highest token.
 CREATE SEQUENCE claim_token AS bigint;
 GRANT USAGE ON SEQUENCE claim_token TO counterfoil_worker, counterfoil_delivery;
 
--- A row is a message owed to a worker's queue. The message says only which work, revision and send number it is.
+-- A row is a message to send to a worker's queue. The message contains the work item's id, revision and send number
+-- only.
 CREATE TABLE outbox (
     id          uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,
@@ -16,78 +16,138 @@ CREATE TABLE outbox (
     not_before  timestamptz NOT NULL,
     created_at  timestamptz NOT NULL,
     sent_at     timestamptz,
+    body        text,  -- of a message that named no work item and is sent again unchanged; work_id is its dead letter
     UNIQUE (worker, work_id, revision, send_number)
 );
 CREATE INDEX outbox_unsent ON outbox (worker, not_before) WHERE sent_at IS NULL;
 CREATE INDEX outbox_sent ON outbox (sent_at) WHERE sent_at IS NOT NULL;
+-- Deleting a tenant looks for its rows in every table that references it, in one statement.
+CREATE INDEX outbox_by_tenant ON outbox (tenant_id);
 
--- Work that ended in failure. job_id names one worker's job for ever: a second death re-opens its row.
-CREATE TABLE dead_letter (
-    job_id        uuid PRIMARY KEY,
-    tenant_id     uuid REFERENCES tenant (id) ON DELETE CASCADE,
-    worker        text NOT NULL,
-    work_id       uuid,
-    revision      integer,
-    task_type     text NOT NULL,
-    payload       jsonb NOT NULL,
-    metadata      jsonb NOT NULL,
-    attempts      integer NOT NULL,
-    fingerprint   text NOT NULL,
-    lineage       jsonb NOT NULL DEFAULT '[]',
-    dlq_reason    text NOT NULL CHECK (dlq_reason IN ('non_retriable_error', 'max_retries_exceeded')),
-    dlq_timestamp timestamptz NOT NULL,
-    status        text NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'retried', 'resolved', 'ignored')),
-    resolution    jsonb,
-    resolved_at   timestamptz,
-    resolved_by   text,
-    CHECK ((work_id IS NULL) = (revision IS NULL))
+-- A finished attempt, written when it is settled. A lost attempt is written when its loss is detected.
+CREATE TABLE work_attempt (
+    id              uuid PRIMARY KEY DEFAULT uuidv7(),
+    tenant_id       uuid REFERENCES tenant (id) ON DELETE CASCADE,
+    worker          text NOT NULL,
+    work_id         uuid NOT NULL,
+    revision        integer NOT NULL,
+    number          integer NOT NULL,  -- the attempt after a deferred one has the same number
+    began_at        timestamptz NOT NULL,
+    ended_at        timestamptz NOT NULL,
+    outcome         text NOT NULL CHECK (outcome IN ('succeeded', 'skipped', 'retry', 'deferred', 'failed', 'lost')),
+    error_type      text,
+    error           text,
+    next_attempt_at timestamptz,
+    trace_id        text CHECK (trace_id ~ '^1-[0-9a-f]{8}-[0-9a-f]{24}$')  -- of X-Ray
 );
-CREATE INDEX dead_letter_by_status ON dead_letter (status, dlq_timestamp DESC);
-CREATE INDEX dead_letter_by_type ON dead_letter (task_type, status);
+CREATE INDEX work_attempt_by_work ON work_attempt (work_id, worker, ended_at);
+CREATE INDEX work_attempt_by_age ON work_attempt (ended_at);
+CREATE INDEX work_attempt_by_tenant ON work_attempt (tenant_id);
 
--- Append-only: no role may change or delete a row. Ids and hashes only, no payload.
-CREATE TABLE dead_letter_audit (
-    id          uuid PRIMARY KEY DEFAULT uuidv7(),
-    tenant_id   uuid,
-    job_id      uuid NOT NULL,
-    action      text NOT NULL,
-    actor       text NOT NULL,
-    detail      jsonb NOT NULL DEFAULT '{}',
-    recorded_at timestamptz NOT NULL
+-- An unavailable service is unavailable for everyone: a circuit breaker belongs to no tenant. Every process reads and
+-- changes it in transactions of the delivery role; a worker's own role cannot see it.
+CREATE TABLE breaker (
+    name       text PRIMARY KEY,                -- llm:<provider>, webhook:<host>
+    generation bigint NOT NULL DEFAULT 0,       -- grows with each transition, which voids the results of older calls
+    failures   integer NOT NULL DEFAULT 0,      -- consecutive ones, while closed
+    openings   integer NOT NULL DEFAULT 0,      -- consecutive ones; each lasts twice as long as the previous one
+    opened_at  timestamptz,                     -- NULL: closed
+    open_until timestamptz,                     -- no call before; while probing, when another process may probe
+    probing    boolean NOT NULL DEFAULT false,
+    CHECK ((opened_at IS NULL) = (open_until IS NULL) AND (opened_at IS NULL) = (openings = 0)),
+    CHECK (opened_at IS NOT NULL OR NOT probing)
 );
-CREATE INDEX dead_letter_audit_by_job ON dead_letter_audit (job_id, recorded_at);
+GRANT SELECT, INSERT, UPDATE ON breaker TO counterfoil_delivery;
 
--- Exactly one for each failure; sending them is the outbox's kind of work: at least once.
-CREATE TABLE notification (
-    id          uuid PRIMARY KEY DEFAULT uuidv7(),
-    tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,
-    worker      text NOT NULL,
-    job_id      uuid NOT NULL,
-    revision    integer NOT NULL,  -- 0 for a message that names no work
-    fingerprint text NOT NULL,
-    payload     jsonb NOT NULL,
-    created_at  timestamptz NOT NULL,
-    sent_at     timestamptz,
-    UNIQUE (job_id, revision)
+-- The watchdog's pause of a worker's event source mapping. A mapping serves all tenants, so a row has none either.
+--   pausing: the watchdog is about to disable the mapping, or crashed after it did.
+--   paused: the watchdog disabled the mapping and must enable it again.
+--   released: the watchdog must not enable the mapping. It already did, or a person took over.
+CREATE TABLE mapping_pause (
+    mapping     uuid PRIMARY KEY,
+    status      text NOT NULL CHECK (status IN ('pausing', 'paused', 'released')),
+    opened_at   timestamptz NOT NULL,           -- the outage that caused it: the breaker's opened_at
+    intended_at timestamptz NOT NULL            -- when the mapping was last about to be disabled
 );
-CREATE INDEX notification_unsent ON notification (created_at) WHERE sent_at IS NULL;
+GRANT SELECT, INSERT, UPDATE ON mapping_pause TO counterfoil_delivery;
+
+-- Functions that ran for a key, so that none runs twice for it, with their results. All times are those of the
+-- database's clock, so that processes whose clocks differ agree on expiry. A result is stored until it expires, a
+-- summary for 30 more days.
+CREATE TABLE idempotency (
+    tenant_id         uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    key               text NOT NULL,               -- the function, and a hash of its arguments
+    status            text NOT NULL CHECK (status IN ('INPROGRESS', 'COMPLETED', 'EXPIRED')),
+    claim             uuid NOT NULL,               -- of the current run; results of an older run are void
+    claims            integer NOT NULL DEFAULT 1,  -- runs under this key
+    claimed_at        timestamptz NOT NULL,
+    in_progress_until timestamptz,                 -- when an unfinished run counts as lost; NULL: at expires_at
+    completed_at      timestamptz,
+    expires_at        timestamptz NOT NULL,        -- when the key is free again
+    payload_hash      text,                        -- of values that must be the same under one key
+    result            text,                        -- JSON, as Powertools writes it
+    result_hash       bytea,                       -- SHA-256; outlives the result
+    PRIMARY KEY (tenant_id, key),
+    CHECK ((status = 'COMPLETED') = (result IS NOT NULL))
+);
+CREATE INDEX idempotency_by_expiry ON idempotency (expires_at);
+CREATE INDEX idempotency_result ON idempotency (expires_at) WHERE status = 'COMPLETED';
 
 DO $security$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['outbox', 'dead_letter', 'dead_letter_audit', 'notification'] LOOP
+    FOREACH name IN ARRAY ARRAY['outbox', 'work_attempt', 'idempotency'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
             WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
-        EXECUTE format('CREATE POLICY delivery ON %I TO counterfoil_delivery USING (true) WITH CHECK (true)', name);
     END LOOP;
 END
 $security$;
 
--- A worker owes messages and notifications and writes dead letters; delivery sends, and settles what crashed.
-GRANT SELECT, INSERT ON outbox, dead_letter, dead_letter_audit, notification TO counterfoil_worker, counterfoil_delivery;
-GRANT UPDATE ON dead_letter TO counterfoil_worker, counterfoil_delivery;
+-- A worker enqueues messages; delivery sends them.
+CREATE POLICY delivery ON outbox TO counterfoil_delivery USING (true) WITH CHECK (true);
+GRANT SELECT, INSERT ON outbox TO counterfoil_worker, counterfoil_delivery;
 GRANT UPDATE (sent_at, not_before), DELETE ON outbox TO counterfoil_delivery;
+
+GRANT SELECT, INSERT ON work_attempt TO counterfoil_worker;
+-- Delivery writes the attempts that it settles for others.
+CREATE POLICY delivery ON work_attempt FOR INSERT TO counterfoil_delivery WITH CHECK (true);
+GRANT INSERT ON work_attempt TO counterfoil_delivery;
+-- The watchdog deletes attempts after their retention.
+CREATE POLICY past_keeping ON work_attempt TO counterfoil_keeper
+    USING (ended_at < now() - interval '90 days') WITH CHECK (false);
+GRANT SELECT (id, ended_at), DELETE ON work_attempt TO counterfoil_keeper;
+-- Delivery sees the outcomes of all tenants' attempts, and no errors.
+CREATE POLICY delivery_sees ON work_attempt FOR SELECT TO counterfoil_delivery USING (true);
+GRANT SELECT (id, worker, work_id, outcome) ON work_attempt TO counterfoil_delivery;
+
+GRANT SELECT, INSERT, DELETE,
+      UPDATE (status, claim, claims, claimed_at, in_progress_until, completed_at, expires_at, payload_hash, result,
+              result_hash)
+    ON idempotency TO counterfoil_worker;
+-- The watchdog clears expired results without seeing them, and deletes summaries after their retention.
+CREATE POLICY expired ON idempotency FOR SELECT TO counterfoil_keeper USING (expires_at < now());
+CREATE POLICY cleared ON idempotency FOR UPDATE TO counterfoil_keeper
+    USING (expires_at < now()) WITH CHECK (status = 'EXPIRED');
+CREATE POLICY past_keeping ON idempotency FOR DELETE TO counterfoil_keeper
+    USING (expires_at < now() - interval '30 days');
+GRANT SELECT (tenant_id, key, status, expires_at), UPDATE (status, result), DELETE ON idempotency TO counterfoil_keeper;
+
+-- The timeline of an unassigned dead letter shows the attempts of its work item. The delivery role may not read errors
+-- of attempts, because those of a tenant can quote its documents. This function returns attempts without a tenant only.
+CREATE POLICY composing ON work_attempt FOR SELECT TO counterfoil_owner USING (true);
+CREATE FUNCTION unassigned_attempts(of_worker text, of_work uuid, most integer)
+RETURNS TABLE (revision integer, number integer, began_at timestamptz, ended_at timestamptz, outcome text,
+               error_type text, error text, next_attempt_at timestamptz, trace_id text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $body$
+    SELECT a.revision, a.number, a.began_at, a.ended_at, a.outcome, a.error_type, a.error, a.next_attempt_at, a.trace_id
+    FROM work_attempt a
+    WHERE a.work_id = of_work AND a.worker = of_worker AND a.tenant_id IS NULL
+    ORDER BY a.ended_at DESC, a.id DESC LIMIT most
+$body$;
+REVOKE ALL ON FUNCTION unassigned_attempts FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION unassigned_attempts TO counterfoil_delivery;

@@ -1,5 +1,6 @@
 """The audit trail: a chain that does not fork, and that shows what was done to it."""
 
+import hmac
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -79,6 +80,18 @@ def test_what_was_done_is_told_with_who_and_when_and_no_words_of_the_note(
     assert entry.detail == {"revision": 2, "names": ["ä", "b"]}
     assert entry.note_hash is not None
     assert "IBAN" not in repr(entry)
+
+
+@pytest.mark.parametrize("is_assigned", [True, False])
+def test_note_hash_is_keyed_by_the_salt(is_assigned: bool, admin: Connection, database: Database, tenant_id: UUID):
+    tenant = tenant_id if is_assigned else None
+    with database.tenant(tenant_id) if is_assigned else database.delivery() as connection:
+        audit.record(connection, tenant, operation(note="typo"))
+        [entry] = audit.page(connection, tenant, limit=1)
+    salts = "SELECT audit_salt FROM tenant" if is_assigned else "SELECT salt FROM audit_salt_of_nobody"
+    [(salt,)] = admin.execute(salts).fetchall()
+    assert len(salt) == 32
+    assert entry.note_hash == hmac.digest(salt, b"typo", "sha256")
 
 
 def test_pages_are_of_the_newest_first(record: Record, database: Database, tenant_id: UUID):

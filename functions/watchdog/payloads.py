@@ -1,7 +1,7 @@
 """Removes the large payloads of tasks from S3 whose tasks are no more, or never came to be.
 
-Which these are is written down in PostgreSQL, before a payload is written and by the transactions that delete tasks
-(migration 0036): nothing has to look for what nobody knows of. What S3 does not delete now, it is asked for again.
+PostgreSQL lists these payloads before they are written, and in the transactions that delete tasks
+(migrations/0012.tasks.sql), so that no search of the bucket is needed. Failed deletions are repeated.
 """
 
 from collections.abc import Callable

@@ -45,7 +45,7 @@ DELETE FROM task WHERE id IN (SELECT id FROM task WHERE (status = 'succeeded' OR
                               ORDER BY ended_at LIMIT %s)
 """
 # What waits for an answer is not past keeping. One that is used in this very moment is looked at again by its policy.
-# What was said in it goes from its tasks, too (migration 0041), of which those that failed are kept for longer.
+# A trigger deletes the payloads of its tasks (migrations/0012.tasks.sql); failed tasks are stored longer.
 _SESSIONS = """
 DELETE FROM chat_session WHERE id IN (
     SELECT id FROM chat_session s WHERE used_at < %s AND NOT EXISTS (

@@ -1,4 +1,4 @@
-"""What the schema promises: the columns of work, its states, and what a row may hold."""
+"""The schema file, the columns and states of work items, and constraints of rows."""
 
 import psycopg
 import pytest
@@ -6,9 +6,21 @@ import pytest
 from counterfoil.db import Connection
 from counterfoil.work import KINDS, LIFE_CYCLE, Kind
 from tests.migrations.tenants import Tenant
+from tools.schema import HEADER, SCHEMA, schema
 
 
-def test_a_document_carries_exactly_the_matching_columns_promised(admin: Connection):
+def test_schema_file_is_the_sum_of_migrations(admin_database_url: str):
+    assert HEADER + schema(admin_database_url) == SCHEMA.read_text(), "run: python -m tools.schema"
+
+
+def test_everything_belongs_to_the_owner(admin: Connection):
+    owners = admin.execute(
+        "SELECT DISTINCT pg_get_userbyid(relowner) FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+    ).fetchall()
+    assert owners == [("counterfoil_owner",)]
+
+
+def test_document_has_the_required_matching_columns(admin: Connection):
     columns = admin.execute(
         """SELECT column_name, data_type, is_nullable, column_default FROM information_schema.columns
            WHERE table_name = 'document' AND column_name IN
@@ -23,7 +35,7 @@ def test_a_document_carries_exactly_the_matching_columns_promised(admin: Connect
     ]
 
 
-def test_the_partial_index_on_the_matching_status_is_exact(admin: Connection):
+def test_partial_index_on_matching_status_is_exact(admin: Connection):
     index = admin.execute("SELECT indexdef FROM pg_indexes WHERE indexname = 'idx_document_matching_status'").fetchall()
     expected = (
         "CREATE INDEX idx_document_matching_status ON public.document USING btree (matching_status) "
@@ -33,7 +45,7 @@ def test_the_partial_index_on_the_matching_status_is_exact(admin: Connection):
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_every_kind_of_work_has_the_life_cycle_in_the_same_form(kind: Kind, admin: Connection):
+def test_every_kind_of_work_has_the_same_life_cycle(kind: Kind, admin: Connection):
     found = admin.execute(
         "SELECT column_name, data_type, is_nullable FROM information_schema.columns WHERE table_name = %s", [kind.table]
     ).fetchall()
@@ -59,7 +71,7 @@ def test_every_kind_of_work_has_the_life_cycle_in_the_same_form(kind: Kind, admi
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_the_states_of_every_kind_of_work_are_those_of_the_design(kind: Kind, admin: Connection, ours: Tenant):
+def test_every_kind_of_work_has_the_same_states(kind: Kind, admin: Connection, ours: Tenant):
     if kind.table in {"ingestion_job", "output_job", "cluster_diagnostics", "task", "offer_shard"}:
         ours.insert(admin, kind.table)
     for state in (None, "pending", "in-progress", "succeeded", "failed"):
@@ -72,12 +84,12 @@ def test_the_states_of_every_kind_of_work_are_those_of_the_design(kind: Kind, ad
 @pytest.mark.parametrize(
     "address", ["Upper@example.com", "no at", "a b@example.com", "", "@", "x" * 250 + "@example.com"]
 )
-def test_an_address_that_no_mail_could_name_is_refused(address: str, admin: Connection, ours: Tenant):
+def test_invalid_mail_address_is_refused(address: str, admin: Connection, ours: Tenant):
     with pytest.raises(psycopg.errors.CheckViolation):
         admin.execute("INSERT INTO tenant_address (address, tenant_id) VALUES (%s, %s)", [address, ours.id])
 
 
-def test_one_object_is_one_job_of_nobody_and_one_of_each_tenant(admin: Connection, ours: Tenant, theirs: Tenant):
+def test_object_has_one_job_per_tenant_and_one_unassigned(admin: Connection, ours: Tenant, theirs: Tenant):
     job = """INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at)
              VALUES (gen_random_uuid(), %s, 'b', 'inbox/1', '0', 1, now())"""
     for owner in (None, ours.id, theirs.id):

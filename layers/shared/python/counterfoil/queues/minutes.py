@@ -1,6 +1,6 @@
 """Minutes of the queues: how much ended in each of them, and what waited at its end.
 
-Every end of a piece of work adds a row to `work_ended`, in the transaction that settles it (a trigger, migration 0047).
+A trigger adds a row to `work_ended` in the transaction that settles a work item (migrations/0015.queues.sql).
 The watchdog takes these rows away each minute and adds them up, of each tenant and of all together, and writes beside
 them what it sees waiting. Who looks reads sixty rows of each worker by an index, however much there is.
 

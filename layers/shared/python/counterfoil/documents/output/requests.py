@@ -40,7 +40,7 @@ RETURNING id, coalesce(old.status = 'failed', false)
 def job_id(destination_id: UUID, subject: Subject, subject_id: UUID) -> UUID:
     """The id of a new job that delivers a subject to a destination. It stays the same for ever.
 
-    PostgreSQL itself makes the jobs of documents, under ids of its own making (migration 0019).
+    Jobs of documents are inserted by a trigger, with other ids (migrations/0013.webhooks.sql).
     """
     return uuid5(JOB_NAMESPACE, f"{WORKER}/{destination_id}/{subject}/{subject_id}")
 

@@ -14,7 +14,7 @@ def delete(connection: Connection, session_id: UUID, user_id: str | None, now: d
     """Delete a conversation of this user, in a transaction of its tenant.
 
     Messages that wait for an answer are cancelled: a try under way finds its claim gone, and changes nothing any more.
-    Tasks stay as they ended, without their payloads and results, which go with any conversation (migration 0041).
+    Tasks stay without their payloads and results, which a trigger of chat_session deletes (migrations/0012.tasks.sql).
 
     Raises:
         NoSessionError: there is no such conversation of this user.

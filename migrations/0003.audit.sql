@@ -1,0 +1,106 @@
+-- The audit trail: a hash chain that shows whether an entry was changed or removed.
+
+-- Append-only. Ids and hashes only, because it outlives its tenant. Each entry contains the hash of the previous one
+-- and its own, over all of its fields (counterfoil.audit).
+CREATE TABLE audit_entry (
+    tenant_id      uuid,  -- NULL: about an unassigned dead letter or a queue
+    number         bigint NOT NULL CHECK (number >= 1),
+    recorded_at    timestamptz NOT NULL,
+    actor          text NOT NULL,
+    action         text NOT NULL,
+    targets        text[] NOT NULL,
+    version_before integer,
+    version_after  integer,
+    note_hash      bytea CHECK (octet_length(note_hash) = 32),
+    detail         jsonb NOT NULL DEFAULT '{}',
+    previous_hash  bytea CHECK (octet_length(previous_hash) = 32),
+    hash           bytea NOT NULL CHECK (octet_length(hash) = 32),
+    UNIQUE NULLS NOT DISTINCT (tenant_id, number),
+    CHECK ((number = 1) = (previous_hash IS NULL))
+);
+
+-- The last entry of each chain. Without it, removing the newest entries would go unnoticed.
+CREATE TABLE audit_head (
+    tenant_id uuid UNIQUE NULLS NOT DISTINCT,
+    number    bigint NOT NULL,
+    hash      bytea NOT NULL
+);
+
+-- Keys the hashes of the chain without a tenant. The delivery role, which writes that chain, reads it.
+CREATE TABLE audit_salt_of_nobody (
+    is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
+    salt    bytea NOT NULL DEFAULT uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())
+);
+INSERT INTO audit_salt_of_nobody DEFAULT VALUES;
+GRANT SELECT ON audit_salt_of_nobody TO counterfoil_delivery;
+
+DO $security$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['audit_entry', 'audit_head'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+        EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
+            USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+    END LOOP;
+END
+$security$;
+DO $security$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['audit_entry', 'audit_head'] LOOP
+        EXECUTE format('CREATE POLICY nobodys ON %I TO counterfoil_delivery USING (tenant_id IS NULL)
+                        WITH CHECK (tenant_id IS NULL)', name);
+        EXECUTE format('GRANT SELECT ON %I TO counterfoil_worker, counterfoil_delivery', name);
+    END LOOP;
+END
+$security$;
+GRANT INSERT ON audit_entry TO counterfoil_worker, counterfoil_delivery;
+-- Tenants, destinations and tolerances are changed as the owner of the tables. These changes belong in the audit trail,
+-- in the same transaction.
+CREATE POLICY recording ON audit_entry FOR INSERT TO counterfoil_owner WITH CHECK (true);
+
+-- Moves the head. It acts as the owner, for an entry that row-level security has accepted.
+CREATE POLICY following ON audit_head TO counterfoil_owner USING (true) WITH CHECK (true);
+CREATE FUNCTION follow_audit() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $body$
+BEGIN
+    IF NEW.number = 1 THEN
+        INSERT INTO audit_head (tenant_id, number, hash) VALUES (NEW.tenant_id, 1, NEW.hash);
+        RETURN NULL;
+    END IF;
+    UPDATE audit_head SET number = NEW.number, hash = NEW.hash
+    WHERE tenant_id IS NOT DISTINCT FROM NEW.tenant_id AND number = NEW.number - 1 AND hash = NEW.previous_hash;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'an entry of the audit trail follows the last one' USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NULL;
+END
+$body$;
+REVOKE ALL ON FUNCTION follow_audit FROM PUBLIC;
+CREATE TRIGGER follow AFTER INSERT ON audit_entry FOR EACH ROW EXECUTE FUNCTION follow_audit();
+
+-- Only the audit trail of a tenant that is being erased may be deleted.
+CREATE FUNCTION refuse_audit_change() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+AS $body$
+BEGIN
+    IF TG_OP = 'DELETE' AND EXISTS (
+        SELECT FROM tenant_erasure WHERE id = CASE TG_LEVEL
+            WHEN 'ROW' THEN OLD.tenant_id ELSE nullif(current_setting('counterfoil.tenant', true), '')::uuid END
+    ) THEN
+        RETURN OLD;
+    END IF;
+    RAISE EXCEPTION 'the audit trail is only added to' USING ERRCODE = 'insufficient_privilege';
+END
+$body$;
+REVOKE ALL ON FUNCTION refuse_audit_change FROM PUBLIC;
+CREATE TRIGGER refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_entry
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_audit_change();
+CREATE TRIGGER refuse BEFORE DELETE OR TRUNCATE ON audit_head FOR EACH STATEMENT EXECUTE FUNCTION refuse_audit_change();
+CREATE TRIGGER refuse_deletion BEFORE DELETE ON audit_entry FOR EACH ROW EXECUTE FUNCTION refuse_audit_change();
+CREATE TRIGGER refuse_deletion BEFORE DELETE ON audit_head FOR EACH ROW EXECUTE FUNCTION refuse_audit_change();

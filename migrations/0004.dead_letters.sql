@@ -1,0 +1,336 @@
+-- Dead letters: their groups, counts, words to search, bulk operations, exports and purges.
+
+-- Purges of closed dead letters: hidden at once, restored within a week on request, then deleted.
+CREATE TABLE dead_letter_purge (
+    id           uuid PRIMARY KEY DEFAULT uuidv7(),
+    tenant_id    uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    died_before  timestamptz NOT NULL,
+    statuses     text[] NOT NULL CHECK (statuses <@ '{retried,resolved,ignored}' AND cardinality(statuses) > 0),
+    requested_by text NOT NULL,
+    requested_at timestamptz NOT NULL,
+    hidden       bigint NOT NULL DEFAULT 0,
+    is_complete  boolean NOT NULL DEFAULT false,  -- whether all are hidden; after undone_at, whether all are restored
+    undone_by    text,
+    undone_at    timestamptz,
+    CHECK ((undone_by IS NULL) = (undone_at IS NULL)),
+    UNIQUE (tenant_id, id)
+);
+CREATE INDEX dead_letter_purge_to_do ON dead_letter_purge (requested_at) WHERE NOT is_complete;
+
+-- Work that failed permanently. job_id names one worker's job forever: a second failure reopens its row.
+CREATE TABLE dead_letter (
+    job_id         uuid PRIMARY KEY,
+    tenant_id      uuid REFERENCES tenant (id) ON DELETE CASCADE,
+    worker         text NOT NULL,
+    work_id        uuid,
+    revision       integer,
+    task_type      text NOT NULL,
+    payload        jsonb NOT NULL,
+    metadata       jsonb NOT NULL,
+    attempts       integer NOT NULL,
+    fingerprint    text NOT NULL,
+    lineage        jsonb NOT NULL DEFAULT '[]',
+    dlq_reason     text NOT NULL CHECK (dlq_reason IN ('non_retriable_error', 'max_retries_exceeded')),
+    dlq_timestamp  timestamptz NOT NULL,
+    status         text NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'retried', 'resolved', 'ignored')),
+    resolution     jsonb,
+    resolved_at    timestamptz,
+    resolved_by    text,
+    version        integer NOT NULL DEFAULT 1,  -- grows with each change; a caller sends the version that it saw
+    purged_at      timestamptz,  -- hidden; deleted permanently a week later
+    edited_payload jsonb,  -- of a failed task, corrected by a person; the task gets it when it is retried
+    edit           jsonb,  -- by, at, and the differences, with both values
+    purge_id       uuid,
+    kept_until     timestamptz,  -- an undone purge stores its dead letters for a week longer
+    CHECK ((work_id IS NULL) = (revision IS NULL)),
+    CHECK ((edited_payload IS NULL) = (edit IS NULL)),
+    FOREIGN KEY (tenant_id, purge_id) REFERENCES dead_letter_purge (tenant_id, id)
+);
+CREATE INDEX dead_letter_by_status ON dead_letter (status, dlq_timestamp DESC);
+CREATE INDEX dead_letter_by_type ON dead_letter (task_type, status);
+CREATE INDEX dead_letter_by_tenant ON dead_letter (tenant_id);
+-- Pages are read in this order, of one status at a time; a page of several statuses is merged from theirs.
+CREATE INDEX dead_letter_page ON dead_letter (tenant_id, status, dlq_timestamp DESC, job_id DESC) WHERE purged_at IS NULL;
+CREATE INDEX dead_letter_page_of_type ON dead_letter (tenant_id, task_type, status, dlq_timestamp DESC, job_id DESC)
+    WHERE purged_at IS NULL;
+CREATE INDEX dead_letter_page_of_group ON dead_letter (tenant_id, fingerprint, status, dlq_timestamp DESC, job_id DESC)
+    WHERE purged_at IS NULL;
+CREATE INDEX dead_letter_purged ON dead_letter (purged_at) WHERE purged_at IS NOT NULL;
+CREATE INDEX dead_letter_by_purge ON dead_letter (purge_id) WHERE purge_id IS NOT NULL;
+CREATE INDEX dead_letter_by_settlement ON dead_letter (resolved_at)
+    WHERE status <> 'pending' AND purged_at IS NULL AND kept_until IS NULL;
+CREATE INDEX dead_letter_kept ON dead_letter (kept_until, resolved_at) WHERE kept_until IS NOT NULL;
+-- People name a dead letter by the end of its id, as tables show it. This index finds it among ten million.
+CREATE INDEX dead_letter_by_end ON dead_letter (reverse(right(job_id::text, 8)) COLLATE "C") WHERE purged_at IS NULL;
+-- The document list includes files that failed before they became a document.
+CREATE INDEX dead_letter_of_file ON dead_letter (work_id) WHERE worker = 'acquisition' AND purged_at IS NULL;
+
+-- Append-only: no role may change or delete a row. Ids and hashes only, no payload.
+CREATE TABLE dead_letter_audit (
+    id          uuid PRIMARY KEY DEFAULT uuidv7(),
+    tenant_id   uuid,
+    job_id      uuid NOT NULL,
+    action      text NOT NULL,
+    actor       text NOT NULL,
+    detail      jsonb NOT NULL DEFAULT '{}',
+    recorded_at timestamptz NOT NULL
+);
+CREATE INDEX dead_letter_audit_by_job ON dead_letter_audit (job_id, recorded_at);
+
+-- Fields that all dead letters of a fingerprint share, written with the first of them.
+CREATE TABLE dead_letter_group (
+    tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,
+    fingerprint text NOT NULL,
+    worker      text NOT NULL,
+    error_type  text NOT NULL,
+    sentence    text NOT NULL,  -- of the error, without the parts that vary
+    words       text[] NOT NULL,  -- of all of these
+    first_seen  timestamptz NOT NULL,
+    settled_as  text CHECK (settled_as IN ('resolved', 'ignored')),  -- until a later dead letter joins the group
+    settled_at  timestamptz,
+    UNIQUE NULLS NOT DISTINCT (tenant_id, fingerprint),
+    CHECK ((settled_as IS NULL) = (settled_at IS NULL))
+);
+
+-- Words of a dead letter that its group does not have: of its file's name and of the varying parts of its error.
+CREATE TABLE dead_letter_word (
+    job_id        uuid NOT NULL REFERENCES dead_letter (job_id) ON DELETE CASCADE,
+    tenant_id     uuid,
+    word          text NOT NULL,
+    dlq_timestamp timestamptz NOT NULL,
+    PRIMARY KEY (job_id, word)
+);
+CREATE INDEX dead_letter_word_page ON dead_letter_word (tenant_id, word, dlq_timestamp DESC, job_id DESC);
+
+-- Number of dead letters of a group and a type in each status (hour NULL), and new ones in each hour (status NULL).
+-- A change adds rows, so that no transaction waits for another; the watchdog adds them up.
+CREATE TABLE dead_letter_count (
+    tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,
+    fingerprint text NOT NULL,
+    task_type   text NOT NULL,
+    status      text CHECK (status IN ('pending', 'retried', 'resolved', 'ignored')),
+    hour        timestamptz,
+    number      bigint NOT NULL,
+    last_at     timestamptz NOT NULL,  -- upper bound of dlq_timestamp in this status
+    is_sum      boolean NOT NULL DEFAULT false,
+    CHECK ((status IS NULL) <> (hour IS NULL))
+);
+CREATE INDEX dead_letter_count_by_state ON dead_letter_count (tenant_id, fingerprint, task_type, status)
+    INCLUDE (number, last_at) WHERE hour IS NULL;
+CREATE INDEX dead_letter_count_by_hour ON dead_letter_count (tenant_id, fingerprint, hour) INCLUDE (number)
+    WHERE hour IS NOT NULL;
+CREATE INDEX dead_letter_count_to_add ON dead_letter_count (tenant_id, fingerprint) WHERE NOT is_sum;
+CREATE INDEX dead_letter_count_by_tenant ON dead_letter_count (tenant_id);
+
+-- Bulk operations on many dead letters, carried out in steps.
+CREATE TABLE dead_letter_operation (
+    id               uuid PRIMARY KEY DEFAULT uuidv7(),
+    tenant_id        uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    action           text NOT NULL CHECK (action IN ('retry', 'resolve', 'ignore')),
+    filter           jsonb,  -- NULL: the caller listed the dead letters
+    note             text CHECK (length(note) BETWEEN 1 AND 2000),
+    rate             integer NOT NULL CHECK (rate BETWEEN 1 AND 500),  -- items per second
+    canary           integer CHECK (canary >= 1),  -- number of items to retry first and wait for
+    requested_by     text NOT NULL CHECK (requested_by <> ''),
+    requested_at     timestamptz NOT NULL,  -- later dead letters are excluded
+    state            text NOT NULL DEFAULT 'waiting'
+                     CHECK (state IN ('waiting', 'canary', 'running', 'paused', 'done', 'aborted', 'stopped')),
+    version          integer NOT NULL DEFAULT 1,  -- grows with each change of the state
+    reason           text,  -- why it was stopped
+    ended_at         timestamptz,
+    -- Dead letters are selected in descending order. The next ones come after this one.
+    cursor_at        timestamptz,
+    cursor_id        uuid,
+    is_selected      boolean NOT NULL DEFAULT false,  -- whether all are
+    selected         integer NOT NULL DEFAULT 0,
+    handled          integer NOT NULL DEFAULT 0,  -- items up to this number have a result
+    done             integer NOT NULL DEFAULT 0,
+    failed           integer NOT NULL DEFAULT 0,
+    skipped          integer NOT NULL DEFAULT 0,
+    canary_begun_at  timestamptz,  -- when the last canary item was begun
+    canary_passed_at timestamptz,
+    stepped_at       timestamptz NOT NULL,  -- the rate is used up until then
+    UNIQUE (tenant_id, id),
+    CHECK ((ended_at IS NULL) = (state IN ('waiting', 'canary', 'running', 'paused'))),
+    CHECK ((cursor_at IS NULL) = (cursor_id IS NULL)),
+    CHECK (done + failed + skipped = handled AND handled <= selected),
+    CHECK (canary IS NULL OR action = 'retry'),
+    CHECK (note IS NOT NULL OR action = 'retry')
+);
+CREATE INDEX dead_letter_operation_to_step ON dead_letter_operation (requested_at, id)
+    WHERE state IN ('waiting', 'canary', 'running');
+CREATE INDEX dead_letter_operation_by_tenant ON dead_letter_operation (tenant_id, requested_at DESC, id DESC);
+CREATE INDEX dead_letter_operation_ended ON dead_letter_operation (ended_at) WHERE ended_at IS NOT NULL;
+
+-- The items of a bulk operation, in the order of processing. They outlive the dead letters themselves.
+CREATE TABLE dead_letter_operation_item (
+    operation_id uuid NOT NULL,
+    number       integer NOT NULL,
+    tenant_id    uuid NOT NULL,
+    job_id       uuid NOT NULL,
+    result       text CHECK (result IN ('done', 'failed', 'skipped')),  -- NULL: not processed yet
+    reason       text,
+    version      integer,  -- of the dead letter at that time
+    revision     integer,  -- of the work that was begun
+    PRIMARY KEY (operation_id, number),
+    UNIQUE (operation_id, job_id),
+    FOREIGN KEY (tenant_id, operation_id) REFERENCES dead_letter_operation (tenant_id, id) ON DELETE CASCADE,
+    CHECK ((reason IS NULL) = (result IS NULL OR result = 'done'))
+) WITH (fillfactor = 80);
+
+-- Exports that are too large for one response: written to S3 in steps, stored for a week.
+CREATE TABLE dead_letter_export (
+    id           uuid PRIMARY KEY DEFAULT uuidv7(),
+    tenant_id    uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    format       text NOT NULL CHECK (format IN ('csv', 'json')),
+    selection    jsonb NOT NULL,  -- fixed at the request
+    filter_hash  bytea NOT NULL CHECK (octet_length(filter_hash) = 32),  -- of the request, for the audit trail
+    hides        boolean NOT NULL,  -- whether secrets are redacted, as for the person who requested it
+    requested_by text NOT NULL,
+    requested_at timestamptz NOT NULL,
+    expires_at   timestamptz NOT NULL,
+    state        text NOT NULL DEFAULT 'writing' CHECK (state IN ('writing', 'ready', 'failed')),
+    letters      bigint NOT NULL DEFAULT 0,
+    bytes        bigint NOT NULL DEFAULT 0,
+    upload_id    text,  -- of S3's multipart upload
+    parts        text[] NOT NULL DEFAULT '{}',  -- ETags of the parts
+    after_at     timestamptz,  -- where the last part ended: dlq_timestamp and job_id of the dead letter
+    after_id     uuid,
+    is_read      boolean NOT NULL DEFAULT false,  -- whether the last dead letter was read
+    leased_until timestamptz,  -- lease of the process that writes a part
+    taken_by     text[] NOT NULL DEFAULT '{}',  -- people who downloaded the file
+    CHECK ((after_at IS NULL) = (after_id IS NULL))
+);
+CREATE INDEX dead_letter_export_to_write ON dead_letter_export (leased_until NULLS FIRST) WHERE state = 'writing';
+CREATE INDEX dead_letter_export_by_tenant ON dead_letter_export (tenant_id);
+CREATE INDEX dead_letter_export_past_keeping ON dead_letter_export (expires_at);
+
+-- The version grows with every change, because workers settle dead letters in statements that do not set it.
+CREATE FUNCTION next_dead_letter_version() RETURNS trigger LANGUAGE plpgsql AS $next$
+BEGIN
+    NEW.version := OLD.version + 1;
+    RETURN NEW;
+END
+$next$;
+CREATE TRIGGER version_grows BEFORE UPDATE ON dead_letter
+    FOR EACH ROW WHEN (NEW.version = OLD.version AND OLD IS DISTINCT FROM NEW) EXECUTE FUNCTION next_dead_letter_version();
+
+-- The size of a transition table is unknown when a statement on it is planned, once per connection. A join of the new
+-- with the old rows becomes nested loops: twice the dead letters take four times as long. So the conditions use EXCEPT.
+CREATE FUNCTION count_dead_letters() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path = public, pg_temp
+    AS $$
+BEGIN
+    IF TG_OP <> 'DELETE' THEN
+        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, number, last_at)
+        SELECT tenant_id, fingerprint, task_type, status, count(*), max(dlq_timestamp) FROM new_rows
+        WHERE purged_at IS NULL GROUP BY 1, 2, 3, 4;
+    END IF;
+    IF TG_OP <> 'INSERT' THEN
+        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, number, last_at)
+        SELECT tenant_id, fingerprint, task_type, status, -count(*), min(dlq_timestamp) FROM old_rows o
+        WHERE purged_at IS NULL  -- what goes with its tenant has nowhere to be counted
+          AND (TG_OP = 'UPDATE' OR tenant_id IS NULL OR EXISTS (SELECT FROM tenant t WHERE t.id = o.tenant_id))
+        GROUP BY 1, 2, 3, 4;
+    END IF;
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, hour, number, last_at)
+        SELECT tenant_id, fingerprint, task_type, date_trunc('hour', dlq_timestamp, 'UTC'), count(*), max(dlq_timestamp)
+        FROM new_rows GROUP BY 1, 2, 3, 4;
+    ELSIF TG_OP = 'UPDATE' THEN
+        IF EXISTS (SELECT job_id, dlq_timestamp FROM new_rows EXCEPT SELECT job_id, dlq_timestamp FROM old_rows) THEN
+            INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, hour, number, last_at)
+            SELECT n.tenant_id, n.fingerprint, n.task_type, date_trunc('hour', n.dlq_timestamp, 'UTC'), count(*),
+                   max(n.dlq_timestamp)
+            FROM new_rows n JOIN old_rows o USING (job_id) WHERE n.dlq_timestamp > o.dlq_timestamp GROUP BY 1, 2, 3, 4;
+        END IF;
+        -- A letter that was nobody's until its tenant was known takes with it what it is found by.
+        IF EXISTS (SELECT job_id, tenant_id FROM new_rows EXCEPT SELECT job_id, tenant_id FROM old_rows) THEN
+            INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, sentence, words, first_seen)
+            SELECT n.tenant_id, g.fingerprint, g.worker, g.error_type, g.sentence, g.words, n.dlq_timestamp
+            FROM new_rows n JOIN old_rows o USING (job_id)
+            JOIN dead_letter_group g ON g.tenant_id IS NOT DISTINCT FROM o.tenant_id AND g.fingerprint = n.fingerprint
+            WHERE n.tenant_id IS DISTINCT FROM o.tenant_id
+            ON CONFLICT (tenant_id, fingerprint) DO NOTHING;
+            UPDATE dead_letter_word w SET tenant_id = n.tenant_id
+            FROM new_rows n JOIN old_rows o USING (job_id)
+            WHERE w.job_id = n.job_id AND n.tenant_id IS DISTINCT FROM o.tenant_id;
+        END IF;
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER counted_when_it_comes AFTER INSERT ON dead_letter
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_dead_letters();
+CREATE TRIGGER counted_when_it_changes AFTER UPDATE ON dead_letter
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_dead_letters();
+CREATE TRIGGER counted_when_it_goes AFTER DELETE ON dead_letter
+    REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_dead_letters();
+
+DO $security$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['dead_letter', 'dead_letter_audit', 'dead_letter_group', 'dead_letter_word',
+                                'dead_letter_count', 'dead_letter_purge', 'dead_letter_operation',
+                                'dead_letter_operation_item', 'dead_letter_export'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+        EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
+            USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+    END LOOP;
+END
+$security$;
+DO $security$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['dead_letter', 'dead_letter_audit', 'dead_letter_group', 'dead_letter_word',
+                                'dead_letter_count', 'dead_letter_purge', 'dead_letter_export'] LOOP
+        EXECUTE format('CREATE POLICY delivery ON %I TO counterfoil_delivery USING (true) WITH CHECK (true)', name);
+    END LOOP;
+END
+$security$;
+
+-- A worker writes dead letters; delivery settles crashed work.
+GRANT SELECT, INSERT, UPDATE ON dead_letter TO counterfoil_worker, counterfoil_delivery;
+GRANT SELECT, INSERT ON dead_letter_audit, dead_letter_group, dead_letter_word, dead_letter_count
+    TO counterfoil_worker, counterfoil_delivery;
+GRANT UPDATE (settled_as, settled_at) ON dead_letter_group TO counterfoil_worker;
+GRANT DELETE ON dead_letter_word TO counterfoil_worker, counterfoil_delivery;  -- of a dead letter that failed again
+GRANT UPDATE (tenant_id) ON dead_letter_word TO counterfoil_delivery;  -- of a dead letter that gets its tenant late
+GRANT DELETE ON dead_letter_count TO counterfoil_keeper;
+-- The watchdog deletes dead letters that were purged a week ago, or are closed and past their retention; never pending
+-- ones. It has the rights of the delivery role, which sees all rows, so the policy is restrictive.
+CREATE POLICY past_keeping ON dead_letter AS RESTRICTIVE FOR DELETE TO counterfoil_keeper
+    USING (status <> 'pending' AND (purged_at < now() - interval '7 days' OR purged_at IS NULL));
+GRANT DELETE ON dead_letter TO counterfoil_keeper;
+
+GRANT SELECT, INSERT, UPDATE (undone_by, undone_at, hidden, is_complete) ON dead_letter_purge TO counterfoil_worker;
+GRANT SELECT, UPDATE (hidden, is_complete) ON dead_letter_purge TO counterfoil_delivery;
+
+GRANT SELECT, INSERT, UPDATE (state, version, reason, ended_at, cursor_at, cursor_id, is_selected, selected, handled, done,
+                              failed, skipped, canary_begun_at, canary_passed_at, stepped_at)
+    ON dead_letter_operation TO counterfoil_worker;
+GRANT SELECT, INSERT, UPDATE (result, reason, version, revision) ON dead_letter_operation_item TO counterfoil_worker;
+-- The delivery role finds the unfinished operations of all tenants, without their content.
+CREATE POLICY delivery ON dead_letter_operation FOR SELECT TO counterfoil_delivery USING (true);
+GRANT SELECT (id, tenant_id, state, requested_at, ended_at) ON dead_letter_operation TO counterfoil_delivery;
+-- The watchdog deletes an operation 90 days after its end, and its items before it in steps: there may be millions.
+CREATE POLICY past_keeping ON dead_letter_operation FOR DELETE TO counterfoil_keeper
+    USING (ended_at < now() - interval '90 days');
+CREATE POLICY past_keeping ON dead_letter_operation_item TO counterfoil_keeper
+    USING (EXISTS (SELECT FROM dead_letter_operation o
+                   WHERE o.id = operation_id AND o.ended_at < now() - interval '90 days')) WITH CHECK (false);
+GRANT DELETE ON dead_letter_operation TO counterfoil_keeper;
+GRANT SELECT (operation_id, number), DELETE ON dead_letter_operation_item TO counterfoil_keeper;
+
+GRANT SELECT, INSERT, UPDATE (taken_by) ON dead_letter_export TO counterfoil_worker;
+GRANT SELECT, UPDATE (state, letters, bytes, upload_id, parts, after_at, after_id, is_read, leased_until)
+    ON dead_letter_export TO counterfoil_delivery;
+-- The watchdog deletes an export together with its file, and no sooner.
+CREATE POLICY past_keeping ON dead_letter_export AS RESTRICTIVE FOR DELETE TO counterfoil_keeper
+    USING (expires_at < now());
+GRANT DELETE ON dead_letter_export TO counterfoil_keeper;

@@ -1,2 +1,0 @@
-DROP TABLE document_match;
-DROP TABLE document_key;

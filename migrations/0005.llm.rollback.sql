@@ -1,2 +1,0 @@
-DROP TABLE judgement;
-DROP TABLE llm_call;

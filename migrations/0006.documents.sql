@@ -1,0 +1,174 @@
+-- Sources and documents, and the acquisition of their files.
+-- The life cycle of work has the same columns everywhere: status, error, attempts, failed_at, revision, claim_token,
+-- claimed_at, lease_expires_at, next_attempt_at, send_number, returns, reason. A document has them with the prefix
+-- matching_.
+
+-- One object in S3. The row is inserted with its first claim, because the event comes from outside.
+-- A mail is a job without a tenant, and one more for each tenant that it is addressed to.
+CREATE TABLE acquisition_job (
+    id               uuid PRIMARY KEY,
+    tenant_id        uuid REFERENCES tenant (id) ON DELETE CASCADE,  -- NULL: the key names no tenant that exists
+    bucket           text NOT NULL,
+    key              text NOT NULL,
+    version          text,  -- of the object, if the bucket is versioned
+    sequencer        text,  -- NULL: the event was lost, and the object was found by listing the bucket
+    size             bigint NOT NULL,
+    created_at       timestamptz NOT NULL,
+    status           text DEFAULT 'pending' CHECK (status IN ('pending', 'in-progress', 'succeeded', 'failed')),
+    error            text,
+    attempts         integer NOT NULL DEFAULT 0,
+    failed_at        timestamptz,
+    revision         integer NOT NULL DEFAULT 1,
+    claim_token      bigint NOT NULL DEFAULT 0,
+    claimed_at       timestamptz,
+    lease_expires_at timestamptz,
+    next_attempt_at  timestamptz,
+    send_number      integer NOT NULL DEFAULT 0,
+    returns          integer NOT NULL DEFAULT 0,
+    reason           text,
+    UNIQUE (tenant_id, id)
+);
+CREATE INDEX acquisition_job_status ON acquisition_job (status) WHERE status IN ('pending', 'in-progress');
+-- A listing has versions, but no sequencers.
+CREATE UNIQUE INDEX acquisition_job_object ON acquisition_job (bucket, key, coalesce(version, sequencer), tenant_id)
+    NULLS NOT DISTINCT;
+CREATE INDEX acquisition_job_failed ON acquisition_job (tenant_id, created_at DESC, id DESC) WHERE status = 'failed';
+CREATE INDEX acquisition_job_without_event ON acquisition_job (created_at) WHERE sequencer IS NULL;
+
+-- Origin of documents: one upload or one mail.
+CREATE TABLE source (
+    id           uuid PRIMARY KEY DEFAULT uuidv7(),
+    tenant_id    uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    job_id       uuid NOT NULL UNIQUE,
+    kind         text NOT NULL CHECK (kind IN ('upload', 'mail')),
+    bucket       text NOT NULL,
+    key          text NOT NULL,
+    received_at  timestamptz NOT NULL,
+    sender       text,
+    subject      text,
+    message_id   text,   -- without its angle brackets
+    parts        jsonb,  -- of a mail or an archive: each file in it, and its outcome
+    refusal      text,   -- why no file was accepted
+    spf          text,   -- results of RFC 8601, such as pass and fail, from Amazon SES; NULL: the mail has none
+    dkim         text,
+    dmarc        text,
+    hold         text CHECK (hold IN ('held', 'released', 'rejected')),
+    content_hash bytea CHECK (octet_length(content_hash) = 32),  -- NULL: a mail or an archive
+    UNIQUE (tenant_id, id),
+    FOREIGN KEY (tenant_id, job_id) REFERENCES acquisition_job (tenant_id, id) ON DELETE CASCADE
+);
+-- A refused mail does not reserve its Message-ID. The index is not unique: a person can declare that a mail with a
+-- known Message-ID and sender is a different one. Copies that arrive at the same time are serialized by a lock. The
+-- key is a hash, because an index entry has at most 2,704 bytes and both values can be longer.
+CREATE INDEX source_by_message ON source (tenant_id, md5(message_id || ' ' || coalesce(sender, '')))
+    WHERE message_id IS NOT NULL AND refusal IS NULL;
+CREATE INDEX source_by_hold ON source (tenant_id, hold, received_at, id) WHERE hold IS NOT NULL;
+-- Files with the same content are found by their sources: a duplicate upload creates no second document.
+CREATE INDEX source_by_content ON source (tenant_id, content_hash) WHERE content_hash IS NOT NULL;
+CREATE INDEX source_by_part ON source USING gin (parts jsonb_path_ops) WHERE parts IS NOT NULL;
+
+-- Later migrations add the columns of matching and of extraction.
+CREATE TABLE document (
+    id              uuid PRIMARY KEY DEFAULT uuidv7(),
+    tenant_id       uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    source_id       uuid NOT NULL,
+    bucket          text NOT NULL,
+    key             text NOT NULL,
+    version         text,
+    file_name       text NOT NULL,
+    size            bigint NOT NULL,
+    content_hash    bytea NOT NULL CHECK (length(content_hash) = 32),  -- SHA-256
+    received_at     timestamptz NOT NULL,
+    seen_again      integer NOT NULL DEFAULT 0,
+    last_seen_at    timestamptz NOT NULL,
+    type            text CHECK (type IN ('invoice', 'credit_note', 'purchase_order', 'order_confirmation', 'delivery_note',
+                                         'goods_receipt', 'contract', 'other')),
+    method          text,
+    structured_data jsonb,
+    cluster_id      uuid,
+    UNIQUE (tenant_id, id),
+    UNIQUE (tenant_id, content_hash),
+    FOREIGN KEY (tenant_id, source_id) REFERENCES source (tenant_id, id) ON DELETE CASCADE
+);
+CREATE INDEX document_by_cluster ON document (tenant_id, cluster_id);
+-- A repeated mail finds its documents by this index, and so does the deletion of a source.
+CREATE INDEX document_by_source ON document (source_id);
+CREATE INDEX document_by_receipt ON document (tenant_id, received_at, id);
+-- The same attachment of several mails is one object.
+CREATE INDEX document_by_key ON document (tenant_id, key);
+
+-- Progress of listing a prefix, which finds uploads whose S3 event was lost. It continues after the markers, and starts
+-- over when it is complete.
+CREATE TABLE upload_listing (
+    bucket         text NOT NULL,
+    prefix         text NOT NULL,
+    key_marker     text,  -- NULL: at the beginning
+    version_marker text,
+    begun_at       timestamptz NOT NULL,
+    is_complete    boolean NOT NULL,
+    complete_since timestamptz,  -- when the last complete listing began
+    PRIMARY KEY (bucket, prefix)
+);
+
+-- Progress of reading the S3 inventories of a prefix, instead of listing a large bucket. It continues after the rows
+-- read of the next file.
+CREATE TABLE upload_inventory (
+    bucket         text NOT NULL,
+    prefix         text NOT NULL,
+    manifest       text,  -- its key; NULL: no inventory was found yet
+    checksum       text,  -- MD5 of the manifest
+    files_read     integer NOT NULL,
+    rows_read      bigint NOT NULL,
+    begun_at       timestamptz NOT NULL,
+    is_complete    boolean NOT NULL,
+    complete_since timestamptz NOT NULL,  -- when the last complete inventory began, at first when the row was created
+    PRIMARY KEY (bucket, prefix)
+);
+
+-- Jobs of a bucket that were created until then, and have no event, are counted. An upload counts as without an event
+-- when its event can no longer arrive.
+CREATE TABLE upload_event_check (
+    bucket        text PRIMARY KEY,
+    counted_until timestamptz NOT NULL
+);
+GRANT SELECT, INSERT, UPDATE ON upload_listing, upload_inventory, upload_event_check TO counterfoil_delivery;
+
+DO $security$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['acquisition_job', 'source', 'document'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+        EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
+            USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+    END LOOP;
+END
+$security$;
+-- Delivery sees and moves the life cycle of all tenants' work, column by column, and no content.
+CREATE POLICY delivery ON acquisition_job TO counterfoil_delivery USING (true) WITH CHECK (true);
+CREATE POLICY delivery ON document TO counterfoil_delivery USING (true) WITH CHECK (true);
+
+GRANT SELECT, UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at,
+                      next_attempt_at, send_number, returns, reason) ON acquisition_job TO counterfoil_worker;
+-- An S3 event creates its job, with the tenant that its key names. A file can arrive before its tenant is created: the
+-- job gets the tenant when it is sent again. A late event adds its sequencer to the job.
+GRANT SELECT (id, tenant_id, bucket, key, version, sequencer, size, created_at, status, error, attempts, failed_at,
+              revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, returns, reason),
+      INSERT (id, tenant_id, bucket, key, version, sequencer, size, created_at),
+      UPDATE (tenant_id, sequencer, status, error, attempts, failed_at, revision, claim_token, claimed_at,
+              lease_expires_at, next_attempt_at, send_number, returns, reason)
+    ON acquisition_job TO counterfoil_delivery;
+
+-- A worker adds rows and changes extracted fields. The origin of a file stays as it was written, and a worker deletes
+-- nothing. A later revision of the job can find other files in the same mail.
+GRANT SELECT, INSERT, UPDATE (parts, refusal, hold) ON source TO counterfoil_worker;
+-- Delivery finds the tenant of a mail by its id, and nothing else.
+CREATE POLICY delivery ON source FOR SELECT TO counterfoil_delivery USING (true);
+GRANT SELECT (id, tenant_id) ON source TO counterfoil_delivery;
+
+GRANT SELECT, INSERT, UPDATE (seen_again, last_seen_at, type, method, structured_data, cluster_id) ON document
+    TO counterfoil_worker;
+-- A dead letter names its file, and when it was received.
+GRANT SELECT (id, tenant_id, bucket, key, file_name, received_at) ON document TO counterfoil_delivery;

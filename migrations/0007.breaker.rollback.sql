@@ -1,2 +1,0 @@
-DROP TABLE mapping_pause;
-DROP TABLE breaker;

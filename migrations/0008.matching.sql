@@ -1,0 +1,133 @@
+-- Matching: the rest of its life cycle, blocking keys, matches, and reviews by people. A row never spans two tenants,
+-- because the foreign keys contain the tenant.
+
+ALTER TABLE document
+    ADD COLUMN matching_revision         integer NOT NULL DEFAULT 0,
+    ADD COLUMN matching_claim_token      bigint NOT NULL DEFAULT 0,
+    ADD COLUMN matching_claimed_at       timestamptz,
+    ADD COLUMN matching_lease_expires_at timestamptz,
+    ADD COLUMN matching_next_attempt_at  timestamptz,
+    ADD COLUMN matching_send_number      integer NOT NULL DEFAULT 0,
+    ADD COLUMN matching_returns          integer NOT NULL DEFAULT 0,
+    ADD COLUMN matching_reason           text;
+GRANT UPDATE (matching_revision, matching_claim_token, matching_claimed_at, matching_lease_expires_at,
+              matching_next_attempt_at, matching_send_number, matching_returns, matching_reason)
+    ON document TO counterfoil_worker;
+GRANT SELECT (matching_revision, matching_claim_token, matching_claimed_at, matching_lease_expires_at,
+              matching_next_attempt_at, matching_send_number, matching_returns, matching_reason),
+      UPDATE (matching_revision, matching_claim_token, matching_claimed_at, matching_lease_expires_at,
+              matching_next_attempt_at, matching_send_number, matching_returns, matching_reason)
+    ON document TO counterfoil_delivery;
+
+-- Blocking keys of a document: its own number, the references in it, its parties. Candidates share a key.
+CREATE TABLE document_key (
+    tenant_id   uuid NOT NULL,
+    document_id uuid NOT NULL,
+    type        text NOT NULL,
+    key         text NOT NULL,
+    written_by  xid8 NOT NULL DEFAULT pg_current_xact_id(),  -- shows whether a search could have seen the row
+    PRIMARY KEY (document_id, type, key),
+    FOREIGN KEY (tenant_id, document_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE
+);
+CREATE INDEX document_key_by_key ON document_key (tenant_id, type, key) INCLUDE (document_id);
+
+-- When a document of a tenant last lost keys: a running match may have found it by one of them.
+CREATE TABLE key_loss (
+    tenant_id  uuid PRIMARY KEY REFERENCES tenant ON DELETE CASCADE,
+    written_by xid8 NOT NULL DEFAULT pg_current_xact_id()
+);
+
+-- Vectors of an embedding model, which find documents by their meaning. The first vector for a text and a model stays.
+-- Buckets are cut from the signature: the vector's sides of planes that never change. The vector itself is stored so
+-- that other planes can be tried. It is deleted with its document.
+CREATE TABLE document_embedding (
+    tenant_id   uuid NOT NULL,
+    document_id uuid PRIMARY KEY,
+    text_hash   bytea NOT NULL,    -- of the embedded words, which can change
+    model       text NOT NULL,     -- with its provider
+    signature   bytea NOT NULL,
+    vector      halfvec NOT NULL,  -- of length 1
+    FOREIGN KEY (tenant_id, document_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE
+);
+CREATE INDEX document_embedding_by_text ON document_embedding (tenant_id, text_hash);
+
+-- A match: two documents that belong together. a < b, so that a pair has one row.
+CREATE TABLE document_match (
+    tenant_id  uuid NOT NULL,
+    a          uuid NOT NULL,
+    b          uuid NOT NULL,
+    score      double precision NOT NULL,
+    confidence text NOT NULL CHECK (confidence IN ('high', 'medium', 'low')),
+    evidence   jsonb NOT NULL,
+    decided_by text NOT NULL CHECK (decided_by IN ('rules', 'llm', 'person')),
+    reasoning  text NOT NULL,
+    decided_at timestamptz NOT NULL,
+    PRIMARY KEY (a, b),
+    CHECK (a < b),
+    FOREIGN KEY (tenant_id, a) REFERENCES document (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, b) REFERENCES document (tenant_id, id) ON DELETE CASCADE
+);
+CREATE INDEX document_match_by_b ON document_match (b);
+
+-- Decisions of people about pairs of documents. Rows are only added: the last one about a pair counts. `written_by`
+-- shows a running match that it has not seen a decision.
+CREATE TABLE match_decision (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    tenant_id  uuid NOT NULL,
+    a          uuid NOT NULL,
+    b          uuid NOT NULL,
+    verdict    text NOT NULL CHECK (verdict IN ('confirmed', 'rejected')),
+    decided_by text NOT NULL CHECK (length(decided_by) BETWEEN 1 AND 254),
+    reason     text CHECK (length(reason) BETWEEN 1 AND 2000),
+    decided_at timestamptz NOT NULL,
+    written_by xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    CHECK (a < b),
+    FOREIGN KEY (tenant_id, a) REFERENCES document (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, b) REFERENCES document (tenant_id, id) ON DELETE CASCADE
+);
+CREATE INDEX match_decision_by_a ON match_decision (a, b, id);
+CREATE INDEX match_decision_by_b ON match_decision (b);
+CREATE INDEX match_decision_by_transaction ON match_decision (tenant_id, written_by);
+
+-- A document whose matches neither the rules nor a language model could decide: one row for each that was ever
+-- ambiguous, written with the matches.
+CREATE TABLE document_review (
+    document_id uuid PRIMARY KEY,
+    tenant_id   uuid NOT NULL,
+    type        text NOT NULL,  -- of the document at that time
+    state       text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'decided', 'gone')),
+    doubts      jsonb NOT NULL,  -- candidates, each with its evidence
+    chance      double precision NOT NULL CHECK (chance BETWEEN 0 AND 1),  -- match probability of the best candidate
+    weights     text NOT NULL,  -- version of the match weights
+    opened_at   timestamptz NOT NULL,
+    changed_at  timestamptz NOT NULL,
+    closed_at   timestamptz,
+    CHECK ((closed_at IS NULL) = (state = 'open')),
+    FOREIGN KEY (tenant_id, document_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE
+);
+CREATE INDEX document_review_in_order ON document_review (state, opened_at, document_id);
+
+DO $security$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['document_key', 'key_loss', 'document_embedding', 'document_match', 'match_decision',
+                                'document_review'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+        EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
+            USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+    END LOOP;
+END
+$security$;
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON document_key, document_match TO counterfoil_worker;
+GRANT SELECT, INSERT, UPDATE ON key_loss TO counterfoil_worker;
+GRANT SELECT, INSERT, UPDATE (text_hash, model, signature, vector) ON document_embedding TO counterfoil_worker;
+GRANT SELECT, INSERT ON match_decision TO counterfoil_worker;
+GRANT SELECT, INSERT, UPDATE (type, state, doubts, chance, weights, opened_at, changed_at, closed_at) ON document_review
+    TO counterfoil_worker;
+-- The list of all tenants' reviews is sorted without their content.
+CREATE POLICY delivery ON document_review TO counterfoil_delivery USING (true) WITH CHECK (true);
+GRANT SELECT (document_id, tenant_id, type, state, chance, opened_at) ON document_review TO counterfoil_delivery;

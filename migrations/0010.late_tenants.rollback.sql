@@ -1,1 +1,0 @@
-REVOKE UPDATE (tenant_id) ON acquisition_job FROM counterfoil_delivery;

@@ -1,0 +1,1 @@
+DROP TABLE judgement_candidate, judgement, llm_day, llm_call;

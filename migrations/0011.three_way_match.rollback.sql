@@ -1,0 +1,1 @@
+DROP TABLE variance_decision, tolerance, cluster_diagnostics;

@@ -1,0 +1,117 @@
+-- Three-way match: results for each cluster, tolerances, and decisions of people about variances.
+
+-- Its id is the cluster's: the id of its smallest document. There is no foreign key: a cluster that no longer exists
+-- keeps its row, so that its revision continues when the cluster exists again.
+CREATE TABLE cluster_diagnostics (
+    id               uuid PRIMARY KEY,
+    tenant_id        uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    created_at       timestamptz NOT NULL,
+    outcome          text CHECK (outcome IN ('matched', 'within-tolerance', 'exception', 'incomplete')),
+    result           jsonb,
+    computed_at      timestamptz,
+    status           text DEFAULT 'pending' CHECK (status IN ('pending', 'in-progress', 'succeeded', 'failed')),
+    error            text,
+    attempts         integer NOT NULL DEFAULT 0,
+    failed_at        timestamptz,
+    revision         integer NOT NULL DEFAULT 0,
+    claim_token      bigint NOT NULL DEFAULT 0,
+    claimed_at       timestamptz,
+    lease_expires_at timestamptz,
+    next_attempt_at  timestamptz,
+    send_number      integer NOT NULL DEFAULT 0,
+    returns          integer NOT NULL DEFAULT 0,
+    reason           text,
+    -- Clusters are listed by status, supplier, amount at stake and age. These columns are stored with the result, so
+    -- that a page reads one index and computes nothing.
+    cluster_status   text CHECK (cluster_status IN ('exception', 'needs-review', 'disputed', 'incomplete', 'accepted',
+                                                    'matched')),
+    supplier         text,
+    supplier_key     text COLLATE "C",  -- normalized words of the name, for a search by prefix
+    order_numbers    text[],
+    currency         text,
+    amount_ordered   numeric,
+    amount_delivered numeric,
+    amount_billed    numeric,
+    amount_at_stake  numeric,
+    -- Row-level security keeps comparisons of numeric out of index conditions: they are not leakproof.
+    at_stake_order   double precision GENERATED ALWAYS AS (amount_at_stake::double precision) STORED,
+    waiting_since    timestamptz,
+    documents        integer,
+    CHECK ((outcome IS NULL) = (result IS NULL)),
+    CHECK (num_nulls(cluster_status, amount_at_stake, waiting_since, documents) IN (0, 4)),
+    CHECK ((cluster_status IS NULL) = (result IS NULL))
+);
+CREATE INDEX cluster_diagnostics_status ON cluster_diagnostics (status) WHERE status IN ('pending', 'in-progress');
+CREATE INDEX cluster_diagnostics_by_age ON cluster_diagnostics (tenant_id, cluster_status, waiting_since, id);
+CREATE INDEX cluster_diagnostics_by_amount ON cluster_diagnostics (tenant_id, cluster_status, at_stake_order, id);
+CREATE INDEX cluster_diagnostics_by_supplier ON cluster_diagnostics (tenant_id, supplier_key);
+
+-- A limit that is NULL limits nothing; if both sorts are set, both must hold. The most specific row applies, whole.
+CREATE TABLE tolerance (
+    id             uuid PRIMARY KEY DEFAULT uuidv7(),
+    tenant_id      uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    key            text NOT NULL CHECK (key IN ('price', 'billed_quantity', 'delivered_quantity', 'total', 'tax')),
+    supplier       text CHECK (length(supplier) BETWEEN 1 AND 200),  -- VAT id or name; NULL: every supplier
+    article        text CHECK (length(article) BETWEEN 1 AND 200),   -- seller's or buyer's number; NULL: every article
+    lower_absolute numeric CHECK (lower_absolute >= 0),
+    lower_percent  numeric CHECK (lower_percent >= 0),
+    upper_absolute numeric CHECK (upper_absolute >= 0),
+    upper_percent  numeric CHECK (upper_percent >= 0),
+    created_at     timestamptz NOT NULL DEFAULT now(),
+    set_by         text CHECK (length(set_by) BETWEEN 1 AND 254),
+    reason         text CHECK (length(reason) BETWEEN 1 AND 2000),
+    evidence       jsonb,  -- the suggested tolerance that a person accepted; NULL: set without one
+    UNIQUE NULLS NOT DISTINCT (tenant_id, key, supplier, article)
+);
+
+-- Rows are only added: the last one about a variance counts. A decision is about these figures: when they change,
+-- because a document is extracted again or another one arrives, the new figures have no decision.
+CREATE TABLE variance_decision (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    tenant_id   uuid NOT NULL,
+    document_id uuid NOT NULL,
+    code        text NOT NULL,
+    line        text,
+    expected    numeric NOT NULL,
+    actual      numeric NOT NULL,
+    unit        text,
+    currency    text,
+    verdict     text NOT NULL CHECK (verdict IN ('accepted', 'disputed')),
+    decided_by  text NOT NULL CHECK (length(decided_by) BETWEEN 1 AND 254),
+    reason      text CHECK (length(reason) BETWEEN 1 AND 2000),
+    decided_at  timestamptz NOT NULL,
+    FOREIGN KEY (tenant_id, document_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE
+);
+CREATE INDEX variance_decision_by_document ON variance_decision (document_id, id);
+
+DO $security$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['cluster_diagnostics', 'tolerance', 'variance_decision'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+        EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
+            USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+    END LOOP;
+END
+$security$;
+
+GRANT SELECT, INSERT,
+      UPDATE (outcome, result, computed_at, cluster_status, supplier, supplier_key, order_numbers, currency, amount_ordered,
+              amount_delivered, amount_billed, amount_at_stake, waiting_since, documents, status, error, attempts,
+              failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, returns,
+              reason)
+    ON cluster_diagnostics TO counterfoil_worker;
+-- Delivery sees and moves the life cycle of all tenants' work, and no content.
+CREATE POLICY delivery ON cluster_diagnostics TO counterfoil_delivery USING (true) WITH CHECK (true);
+GRANT SELECT (id, tenant_id, created_at, status, error, attempts, failed_at, revision, claim_token, claimed_at,
+              lease_expires_at, next_attempt_at, send_number, returns, reason),
+      UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at,
+              send_number, returns, reason)
+    ON cluster_diagnostics TO counterfoil_delivery;
+-- The people of a tenant decide its tolerances: the owner sets them, and no worker does.
+GRANT SELECT ON tolerance TO counterfoil_worker;
+CREATE POLICY onboarding ON tolerance TO counterfoil_owner USING (true) WITH CHECK (true);
+GRANT SELECT, INSERT ON variance_decision TO counterfoil_worker;

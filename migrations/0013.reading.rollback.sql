@@ -1,2 +1,0 @@
-DROP TABLE reading;
-ALTER TABLE document DROP COLUMN evidence;

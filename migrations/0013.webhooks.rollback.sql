@@ -1,0 +1,11 @@
+DROP TRIGGER tell ON ingestion_job;
+DROP TRIGGER tell ON document;
+DROP FUNCTION tell_ingestion, tell_matching, tell_document;
+DROP POLICY telling ON dead_letter_count;
+DROP POLICY telling ON dead_letter_word;
+DROP POLICY telling ON dead_letter_group;
+DROP POLICY telling ON dead_letter_audit;
+DROP POLICY telling ON dead_letter;
+DROP POLICY telling ON outbox;
+DROP TABLE output_job, destination_secret, destination;
+DROP FUNCTION count_told;

@@ -1,0 +1,218 @@
+-- Destinations of a tenant's results, and the jobs that deliver them.
+
+-- A destination is disabled and never deleted: its jobs record deliveries, and no longer hold content.
+CREATE TABLE destination (
+    id          uuid PRIMARY KEY DEFAULT uuidv7(),
+    tenant_id   uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    name        text NOT NULL CHECK (name ~ '^[a-z0-9][a-z0-9-]{0,62}$'),
+    kind        text NOT NULL CHECK (kind IN ('webhook', 's3')),
+    url         text CHECK (length(url) <= 2048),
+    prefix      text CHECK (length(prefix) <= 200),  -- of keys, after exports/{tenant}/
+    events      text[] NOT NULL CHECK (events <@ ARRAY['cluster', 'document', 'offers'] AND cardinality(events) > 0),
+    created_at  timestamptz NOT NULL,
+    disabled_at timestamptz,
+    CHECK ((kind = 'webhook') = (url IS NOT NULL) AND (kind = 's3') = (prefix IS NOT NULL)),
+    UNIQUE (tenant_id, id)
+);
+CREATE UNIQUE INDEX destination_by_name ON destination (tenant_id, name) WHERE disabled_at IS NULL;
+-- Two destinations with one prefix would write the same files.
+CREATE UNIQUE INDEX destination_by_prefix ON destination (tenant_id, prefix) WHERE disabled_at IS NULL;
+
+-- Secrets that sign a webhook: the newest one, and the previous one while receivers change over.
+CREATE TABLE destination_secret (
+    id             uuid PRIMARY KEY DEFAULT uuidv7(),
+    tenant_id      uuid NOT NULL,
+    destination_id uuid NOT NULL,
+    secret         text NOT NULL CHECK (length(secret) >= 32),
+    created_at     timestamptz NOT NULL,
+    expires_at     timestamptz,  -- NULL: the newest
+    FOREIGN KEY (tenant_id, destination_id) REFERENCES destination (tenant_id, id) ON DELETE CASCADE
+);
+CREATE UNIQUE INDEX destination_secret_newest ON destination_secret (destination_id) WHERE expires_at IS NULL;
+CREATE UNIQUE INDEX destination_secret_expiring ON destination_secret (destination_id) WHERE expires_at IS NOT NULL;
+
+-- Delivery of one cluster, document or shard of offers to a destination. A newer state is a new revision of the same
+-- job.
+CREATE TABLE output_job (
+    id               uuid PRIMARY KEY,  -- UUIDv5 of destination and subject
+    tenant_id        uuid NOT NULL,
+    destination_id   uuid NOT NULL,
+    subject          text NOT NULL CHECK (subject IN ('cluster', 'document', 'offers')),
+    subject_id       uuid NOT NULL,  -- no foreign key: its removal is delivered too
+    schema_version   integer NOT NULL,  -- of the body of this revision
+    payload          jsonb NOT NULL,
+    told_revision    integer NOT NULL DEFAULT 1,  -- of the payload; unchanged when the same payload is sent again
+    requested_at     timestamptz NOT NULL,  -- when the payload last changed
+    delivered_at     timestamptz,
+    response_status  integer,
+    created_at       timestamptz NOT NULL,
+    status           text DEFAULT 'pending' CHECK (status IN ('pending', 'in-progress', 'succeeded', 'failed')),
+    error            text,
+    attempts         integer NOT NULL DEFAULT 0,
+    failed_at        timestamptz,
+    revision         integer NOT NULL DEFAULT 0,
+    claim_token      bigint NOT NULL DEFAULT 0,
+    claimed_at       timestamptz,
+    lease_expires_at timestamptz,
+    next_attempt_at  timestamptz,
+    send_number      integer NOT NULL DEFAULT 0,
+    returns          integer NOT NULL DEFAULT 0,
+    reason           text,
+    UNIQUE (destination_id, subject, subject_id),
+    FOREIGN KEY (tenant_id, destination_id) REFERENCES destination (tenant_id, id) ON DELETE CASCADE
+);
+CREATE INDEX output_job_status ON output_job (status) WHERE status IN ('pending', 'in-progress');
+CREATE INDEX output_job_by_subject ON output_job (tenant_id, subject_id);
+
+-- A changed payload raises told_revision; sending the same payload again, as for a retried dead letter, does not.
+CREATE FUNCTION count_told() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+BEGIN
+    NEW.told_revision := OLD.told_revision + 1;
+    RETURN NEW;
+END
+$body$;
+CREATE TRIGGER count_told BEFORE UPDATE OF payload ON output_job FOR EACH ROW
+WHEN (OLD.payload IS DISTINCT FROM NEW.payload) EXECUTE FUNCTION count_told();
+
+DO $security$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['destination', 'destination_secret', 'output_job'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+        EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
+            USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+    END LOOP;
+END
+$security$;
+DO $security$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['destination', 'destination_secret', 'output_job'] LOOP
+        EXECUTE format('CREATE POLICY onboarding ON %I TO counterfoil_owner USING (true) WITH CHECK (true)', name);
+        EXECUTE format('GRANT SELECT ON %I TO counterfoil_worker', name);
+    END LOOP;
+END
+$security$;
+GRANT INSERT, UPDATE (schema_version, payload, requested_at, delivered_at, response_status, status, error, attempts,
+                      failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number,
+                      returns, reason)
+    ON output_job TO counterfoil_worker;
+-- Delivery sees and moves the life cycle of all tenants' work, and no content. A dead letter names the subject and the
+-- destination.
+CREATE POLICY delivery ON output_job TO counterfoil_delivery USING (true) WITH CHECK (true);
+GRANT SELECT (id, tenant_id, created_at, destination_id, subject, subject_id, status, error, attempts, failed_at,
+              revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, returns, reason),
+      UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at,
+              send_number, returns, reason)
+    ON output_job TO counterfoil_delivery;
+CREATE POLICY delivery ON destination FOR SELECT TO counterfoil_delivery USING (true);
+GRANT SELECT (id, name) ON destination TO counterfoil_delivery;
+
+-- The functions below enqueue a delivery when the state of a document has changed permanently. Workers, the archiver
+-- and the watchdog change states, in roles that may not see a document's content. So the row itself enqueues it, in
+-- the transaction that changes it: no change is missed, and a change that is rolled back is not delivered.
+
+-- For the functions, which act as the owner, for one tenant at a time.
+DO $security$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['outbox', 'dead_letter', 'dead_letter_audit', 'dead_letter_group', 'dead_letter_word',
+                                'dead_letter_count'] LOOP
+        EXECUTE format($policy$CREATE POLICY telling ON %I TO counterfoil_owner
+            USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+    END LOOP;
+END
+$security$;
+
+-- Enqueues the delivery of a document's state. `subject_id` and destination always name the same job
+-- (counterfoil.documents.output). A new revision of it begins as that of any work item (counterfoil.work.begin),
+-- unless its payload is unchanged; it closes the dead letter of a failed one. A succeeded extraction is final for a
+-- file that was split; any other document is still to be matched.
+CREATE FUNCTION tell_document(told_tenant uuid, told_document uuid, told_stage text, told_state text, why text)
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
+DECLARE
+    callers_tenant text := current_setting('counterfoil.tenant', true);
+BEGIN
+    IF NOT EXISTS (SELECT FROM destination
+                   WHERE tenant_id = told_tenant AND disabled_at IS NULL AND 'document' = ANY (events)) THEN
+        RETURN;
+    END IF;
+    PERFORM set_config('counterfoil.tenant', told_tenant::text, true);
+    WITH told AS (
+        SELECT jsonb_build_object(
+            'id', id, 'type', type, 'file_name', file_name,
+            'received_at', to_char(received_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+            'state', told_state, 'stage', told_stage, 'reason', why, 'structured_data', structured_data
+        ) AS payload
+        FROM document WHERE id = told_document
+          AND (told_stage = 'matching' OR told_state <> 'succeeded' OR matching_status IS NULL)
+    ), owed AS (
+        INSERT INTO output_job AS job (id, tenant_id, destination_id, subject, subject_id, schema_version, payload,
+                                       requested_at, created_at, status, revision, claim_token)
+        SELECT md5(format('document_output/%s/document/%s', destination.id, told_document))::uuid, told_tenant,
+               destination.id, 'document', told_document, 1, told.payload, now(), now(), 'pending', 1,
+               nextval('claim_token')
+        FROM destination CROSS JOIN told
+        WHERE destination.tenant_id = told_tenant AND destination.disabled_at IS NULL
+          AND 'document' = ANY (destination.events)
+        ORDER BY 1
+        ON CONFLICT (destination_id, subject, subject_id) DO UPDATE SET schema_version = excluded.schema_version,
+            payload = excluded.payload, requested_at = excluded.requested_at, delivered_at = NULL,
+            response_status = NULL, status = 'pending', revision = job.revision + 1, send_number = 0,
+            claim_token = nextval('claim_token'), error = NULL, reason = NULL, failed_at = NULL, attempts = 0,
+            returns = 0, claimed_at = NULL, lease_expires_at = NULL, next_attempt_at = NULL
+        WHERE job.payload <> excluded.payload
+        RETURNING job.id, job.revision, job.send_number, old.status = 'failed' AS had_failed
+    ), settled AS (
+        UPDATE dead_letter SET status = 'retried', resolved_at = now(), resolved_by = worker, resolution =
+            '{"action": "retried", "notes": "There is something newer to tell, which is delivered instead."}'
+        FROM owed
+        WHERE owed.had_failed AND dead_letter.task_type = 'document_output' AND dead_letter.status = 'pending'
+          AND dead_letter.worker = 'document_output' AND dead_letter.work_id = owed.id
+        RETURNING dead_letter.tenant_id, dead_letter.job_id, dead_letter.worker, dead_letter.revision
+    ), audited AS (
+        INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, detail, recorded_at)
+        SELECT tenant_id, job_id, 'retried', worker, jsonb_build_object('revision', revision), now() FROM settled
+    )
+    INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
+    SELECT told_tenant, 'document_output', owed.id, owed.revision, owed.send_number, now(), now() FROM owed
+    ON CONFLICT (worker, work_id, revision, send_number) DO NOTHING;
+    PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
+END
+$body$;
+REVOKE ALL ON FUNCTION tell_document FROM PUBLIC;
+
+-- Only the owner may attach the trigger functions to a table, or a role could attach them to a temporary table and
+-- forge deliveries for any tenant. A trigger runs its function without this privilege.
+CREATE FUNCTION tell_matching() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
+BEGIN
+    PERFORM tell_document(NEW.tenant_id, NEW.id, 'matching', coalesce(NEW.matching_status, 'skipped'),
+                          coalesce(NEW.matching_error, NEW.matching_reason));
+    RETURN NULL;
+END
+$body$;
+REVOKE ALL ON FUNCTION tell_matching FROM PUBLIC;
+CREATE TRIGGER tell AFTER UPDATE OF matching_status ON document FOR EACH ROW
+WHEN (OLD.matching_status IS DISTINCT FROM NEW.matching_status
+      AND (NEW.matching_status IS NULL OR NEW.matching_status IN ('succeeded', 'failed')))
+EXECUTE FUNCTION tell_matching();
+
+CREATE FUNCTION tell_ingestion() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
+BEGIN
+    PERFORM tell_document(NEW.tenant_id, NEW.id, 'ingestion', coalesce(NEW.status, 'skipped'),
+                          coalesce(NEW.error, NEW.reason));
+    RETURN NULL;
+END
+$body$;
+REVOKE ALL ON FUNCTION tell_ingestion FROM PUBLIC;
+CREATE TRIGGER tell AFTER UPDATE OF status ON ingestion_job FOR EACH ROW
+WHEN (OLD.status IS DISTINCT FROM NEW.status AND (NEW.status IS NULL OR NEW.status IN ('succeeded', 'failed')))
+EXECUTE FUNCTION tell_ingestion();

@@ -1,2 +1,0 @@
-DROP TABLE tolerance;
-DROP TABLE cluster_diagnostics;

@@ -1,0 +1,431 @@
+-- Erasure of a document with its files, and of a tenant with all of its rows and objects, in bounded transactions.
+
+-- An erasure of a tenant, stored before anything is erased. The watchdog carries it out in steps. The finished row
+-- names no one: its hash recognizes late messages about the tenant's uploads until no queue can hold one.
+CREATE TABLE tenant_erasure (
+    slug_hash    bytea PRIMARY KEY CHECK (octet_length(slug_hash) = 32),
+    id           uuid UNIQUE,  -- of the tenant; NULL when finished, as the slug is
+    slug         text,
+    requested_at timestamptz NOT NULL,
+    row_count    bigint NOT NULL DEFAULT 0,
+    object_count bigint NOT NULL DEFAULT 0,
+    cleared_at   timestamptz,  -- when no row and no object was found for the first time
+    finished_at  timestamptz,
+    due_at       timestamptz NOT NULL,
+    failures     integer NOT NULL DEFAULT 0,  -- since it last succeeded
+    next_table   name,  -- where the erasure continues; the tables before it hold no more rows
+    next_page    bigint NOT NULL DEFAULT 0,  -- of a table without an index on tenant_id
+    CHECK (num_nulls(id, slug) = CASE WHEN finished_at IS NULL THEN 0 ELSE 2 END)
+);
+
+-- Objects to erase from S3. A key that ends with a slash stands for every object below it.
+CREATE TABLE object_erasure (
+    id              uuid PRIMARY KEY DEFAULT uuidv7(),
+    bucket          text NOT NULL,
+    key             text NOT NULL,
+    tenant          uuid,  -- whose documents may need the object; NULL: it is erased whatever needs it
+    version         text,  -- NULL: every version
+    modified_before timestamptz NOT NULL,  -- an object uploaded later is another file under the same key
+    due_at          timestamptz NOT NULL DEFAULT now(),
+    failures        integer NOT NULL DEFAULT 0,  -- since it last succeeded
+    UNIQUE NULLS NOT DISTINCT (bucket, key, version)
+);
+CREATE INDEX object_erasure_by_due ON object_erasure (due_at);
+
+GRANT SELECT, DELETE,
+      UPDATE (row_count, object_count, cleared_at, finished_at, id, slug, due_at, failures, next_table, next_page)
+    ON tenant_erasure TO counterfoil_keeper;
+GRANT SELECT, DELETE, UPDATE (due_at, failures) ON object_erasure TO counterfoil_keeper;
+
+-- Every table of tenants opens the rows of one tenant to the functions below, which run as the owner.
+DO $security$
+DECLARE
+    name text;
+BEGIN
+    FOR name IN
+        SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
+        WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' ORDER BY 1
+    LOOP
+        EXECUTE format($policy$CREATE POLICY erasing ON %I TO counterfoil_owner
+            USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+    END LOOP;
+END
+$security$;
+-- A mail is one object for several tenants: it stays until the last of them is erased. Its own job has no tenant.
+CREATE POLICY erasing_shared ON acquisition_job FOR SELECT TO counterfoil_owner USING (true);
+CREATE POLICY erasing_unassigned ON acquisition_job FOR UPDATE TO counterfoil_owner
+    USING (tenant_id IS NULL OR reason = 'The file was erased.') WITH CHECK (reason = 'The file was erased.');
+
+-- Salted, because slugs can be guessed.
+CREATE FUNCTION hash_of_slug(slug text) RETURNS bytea
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $body$ SELECT sha256(salt || convert_to(slug, 'UTF8')) FROM audit_salt_of_nobody $body$;
+REVOKE ALL ON FUNCTION hash_of_slug FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION hash_of_slug TO counterfoil_delivery;
+
+CREATE FUNCTION find_tenant_erasure(
+    erased_slug text, OUT requested_at timestamptz, OUT row_count bigint, OUT object_count bigint,
+    OUT finished_at timestamptz
+) RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $body$
+    SELECT requested_at, row_count, object_count, finished_at FROM tenant_erasure
+    WHERE slug_hash = hash_of_slug(erased_slug)
+$body$;
+REVOKE ALL ON FUNCTION find_tenant_erasure FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION find_tenant_erasure TO counterfoil_delivery;
+
+-- Stores the erasure and takes the slug and the addresses away, so that nothing new reaches the tenant. Returns the
+-- values for the audit trail; no row without such a tenant.
+CREATE FUNCTION begin_tenant_erasure(
+    erased_slug text, at timestamptz, OUT hash bytea, OUT chain_number bigint, OUT chain_hash bytea
+) RETURNS SETOF record
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $body$
+DECLARE
+    erased uuid;
+BEGIN
+    UPDATE tenant t SET slug = 'erased-' || t.id, name = '' WHERE t.slug = erased_slug RETURNING t.id INTO erased;
+    IF erased IS NULL THEN
+        RETURN;
+    END IF;
+    hash := hash_of_slug(erased_slug);
+    INSERT INTO tenant_erasure (slug_hash, id, slug, requested_at, due_at) VALUES (hash, erased, erased_slug, at, at);
+    DELETE FROM tenant_address WHERE tenant_id = erased;
+    SELECT h.number, h.hash INTO chain_number, chain_hash FROM audit_head h WHERE h.tenant_id = erased;
+    RETURN NEXT;
+END
+$body$;
+REVOKE ALL ON FUNCTION begin_tenant_erasure FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION begin_tenant_erasure TO counterfoil_delivery;
+
+-- Uploads of an erased tenant whose messages arrive late. Their objects are erased, and their keys returned.
+CREATE FUNCTION erase_late_uploads(
+    buckets text[], keys text[], slugs text[], at timestamptz
+) RETURNS SETOF text
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $body$
+    WITH late AS (
+        SELECT DISTINCT u.bucket, u.key FROM unnest(buckets, keys, slugs) AS u (bucket, key, slug)
+        JOIN tenant_erasure e ON e.slug_hash = hash_of_slug(u.slug)
+    ), owed AS (
+        INSERT INTO object_erasure (bucket, key, modified_before, due_at) SELECT bucket, key, at, at FROM late
+        ON CONFLICT (bucket, key, version)
+            DO UPDATE SET modified_before = excluded.modified_before, due_at = excluded.due_at
+    )
+    SELECT DISTINCT key FROM late
+$body$;
+REVOKE ALL ON FUNCTION erase_late_uploads FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION erase_late_uploads TO counterfoil_delivery;
+
+-- Tables with rows of tenants, referencing tables before referenced ones. The trigger leave_payload of task inserts
+-- into payload_removal, which comes last.
+CREATE FUNCTION tenant_tables() RETURNS SETOF name
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
+AS $body$
+    WITH RECURSIVE tenants AS (
+        SELECT c.oid, c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
+        WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r'
+    ), depth AS (
+        SELECT oid, 0 AS depth FROM tenants
+        UNION
+        SELECT f.conrelid, d.depth + 1 FROM depth d JOIN pg_constraint f ON f.confrelid = d.oid AND f.contype = 'f'
+            AND f.conrelid <> f.confrelid AND d.depth < 20
+    )
+    SELECT t.relname FROM depth d JOIN tenants t USING (oid) GROUP BY t.relname
+    ORDER BY t.relname = 'payload_removal', max(d.depth) DESC, t.relname
+$body$;
+REVOKE ALL ON FUNCTION tenant_tables FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION tenant_tables TO counterfoil_keeper;
+
+-- Deletes up to `at_most` rows of a table of a tenant being erased. Of a table without an index on tenant_id, it reads
+-- up to `at_most` pages. Returns whether the table is finished, NULL when other transactions lock rows.
+CREATE FUNCTION erase_tenant_rows(erased uuid, of_table name, at_most integer) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $body$
+DECLARE
+    callers_tenant text := current_setting('counterfoil.tenant', true);
+    page bigint;
+    pages bigint;
+    here text := 'tenant_id = $1';
+    deleted bigint;
+    is_locked boolean := false;
+    is_finished boolean := true;
+BEGIN
+    SELECT CASE WHEN next_table = of_table THEN next_page ELSE 0 END INTO page
+    FROM tenant_erasure WHERE id = erased FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN true;
+    END IF;
+    IF of_table NOT IN (SELECT tenant_tables()) THEN
+        RAISE EXCEPTION 'table % has no rows of tenants', of_table;
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_policies WHERE tablename = of_table AND policyname = 'erasing') THEN
+        RAISE EXCEPTION 'table % has no policy "erasing"', of_table;
+    END IF;
+    PERFORM set_config('counterfoil.tenant', erased::text, true);
+    IF NOT EXISTS (
+        SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+        WHERE i.indrelid = format('%I', of_table)::regclass AND a.attname = 'tenant_id'
+          AND i.indpred IS NULL AND i.indisvalid
+    ) THEN
+        pages := pg_relation_size(format('%I', of_table)::regclass) / current_setting('block_size')::integer;
+        here := here || format(' AND ctid >= ''(%s,0)'' AND ctid < ''(%s,0)''', page, page + at_most);
+        is_finished := page + at_most >= pages;
+    END IF;
+    IF of_table = 'destination' THEN
+        DELETE FROM breaker b USING destination d WHERE d.tenant_id = erased AND b.name = 'destination:' || d.id;
+    END IF;
+    IF of_table = 'acquisition_job' THEN
+        WITH gone AS (
+            DELETE FROM acquisition_job WHERE ctid = ANY(ARRAY(
+                SELECT ctid FROM acquisition_job WHERE tenant_id = erased LIMIT at_most FOR UPDATE SKIP LOCKED
+            )) RETURNING bucket, key
+        ), mails AS (
+            SELECT DISTINCT bucket, key FROM gone WHERE starts_with(key, 'inbox/') AND NOT EXISTS (
+                SELECT FROM acquisition_job other WHERE (other.bucket, other.key) = (gone.bucket, gone.key)
+                  AND other.tenant_id <> erased AND other.reason IS DISTINCT FROM 'The file was erased.'
+            )
+        ), owed AS (
+            INSERT INTO object_erasure (bucket, key, modified_before) SELECT bucket, key, now() FROM mails
+            ON CONFLICT DO NOTHING
+        ), unassigned AS (
+            UPDATE acquisition_job j SET status = NULL, error = NULL, reason = 'The file was erased.'
+            FROM mails WHERE (j.bucket, j.key) = (mails.bucket, mails.key) AND j.tenant_id IS NULL
+        )
+        SELECT count(*) INTO deleted FROM gone;
+    ELSE
+        EXECUTE format(
+            'WITH gone AS (DELETE FROM %1$I WHERE ctid = ANY(ARRAY(SELECT ctid FROM %1$I WHERE %2$s
+             LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING 1) SELECT count(*) FROM gone', of_table, here
+        ) INTO deleted USING erased, at_most;
+    END IF;
+    IF deleted < at_most THEN
+        EXECUTE format('SELECT EXISTS (SELECT FROM %I WHERE %s)', of_table, here) INTO is_locked USING erased;
+        page := page + CASE WHEN is_locked THEN 0 ELSE at_most END;
+    ELSE
+        is_finished := false;
+    END IF;
+    UPDATE tenant_erasure SET row_count = row_count + deleted, next_table = of_table, next_page = page WHERE id = erased;
+    PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
+    RETURN CASE WHEN NOT is_locked THEN is_finished END;
+END
+$body$;
+REVOKE ALL ON FUNCTION erase_tenant_rows FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION erase_tenant_rows TO counterfoil_keeper;
+
+-- Deletes a tenant being erased, after its rows, and its organization with the last tenant.
+CREATE FUNCTION erase_tenant(erased uuid) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $body$
+DECLARE
+    callers_tenant text := current_setting('counterfoil.tenant', true);
+    organization_id uuid;
+BEGIN
+    PERFORM FROM tenant_erasure WHERE id = erased FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    PERFORM set_config('counterfoil.tenant', erased::text, true);
+    DELETE FROM tenant t WHERE t.id = erased RETURNING t.organization_id INTO organization_id;
+    IF FOUND THEN
+        UPDATE tenant_erasure SET row_count = row_count + 1 WHERE id = erased;
+        DELETE FROM organization o WHERE o.id = organization_id
+            AND NOT EXISTS (SELECT FROM tenant t WHERE t.organization_id = o.id);
+    END IF;
+    PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
+END
+$body$;
+REVOKE ALL ON FUNCTION erase_tenant FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION erase_tenant TO counterfoil_keeper;
+
+-- Answers of the language model that quote the documents. Call it before the documents are deleted.
+CREATE FUNCTION erase_judgements(ids uuid[]) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $body$
+    DELETE FROM judgement j USING judgement_candidate c
+    WHERE c.candidate_id = ANY(ids) AND (j.document_id, j.question) = (c.document_id, c.question)
+      AND j.tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid
+$body$;
+REVOKE ALL ON FUNCTION erase_judgements FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION erase_judgements TO counterfoil_worker;
+
+-- Versions of a file that documents of the transaction's tenant need, other than `ids`. NULL: every version.
+CREATE FUNCTION needed_versions(of_bucket text, of_key text, ids uuid[]) RETURNS SETOF text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $body$
+    WITH own AS (SELECT nullif(current_setting('counterfoil.tenant', true), '')::uuid AS id)
+    SELECT d.version FROM own JOIN document d ON d.tenant_id = own.id
+    WHERE (d.bucket, d.key) = (of_bucket, of_key) AND d.id <> ALL(ids)
+    UNION
+    SELECT r.version FROM own JOIN document_removal r ON r.tenant_id = own.id
+    WHERE (r.bucket, r.key) = (of_bucket, of_key) AND r.document_id <> ALL(ids)
+    UNION
+    SELECT c.version FROM own JOIN document_copy c ON c.tenant_id = own.id
+    WHERE (c.bucket, c.key) = (of_bucket, of_key) AND c.document_id <> ALL(ids)
+$body$;
+REVOKE ALL ON FUNCTION needed_versions FROM PUBLIC;
+
+-- Erases the remains of deleted documents: files that no other document needs, and their names. `stale_until` is when
+-- every attempt in progress has ended. Returns the acquisition jobs whose file is erased, and how many sources stay.
+CREATE FUNCTION erase_documents(
+    ids uuid[], at timestamptz, stale_until timestamptz, OUT jobs uuid[], OUT retained integer
+)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $body$
+DECLARE
+    tenant uuid := nullif(current_setting('counterfoil.tenant', true), '')::uuid;
+    holding uuid[];
+    spent uuid[];
+BEGIN
+    holding := ARRAY(
+        SELECT source_id FROM document_removal WHERE document_id = ANY(ids) AND tenant_id = tenant
+        UNION SELECT source_id FROM document_copy WHERE document_id = ANY(ids) AND tenant_id = tenant
+        UNION SELECT s.id FROM document_removal r
+            JOIN source s ON s.tenant_id = r.tenant_id AND s.content_hash = r.content_hash
+            WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
+        UNION SELECT s.id FROM unnest(ids) AS gone (id)
+            JOIN source s ON s.parts @> jsonb_build_array(jsonb_build_object('document', gone.id))
+            WHERE s.tenant_id = tenant
+    );
+    spent := ARRAY(
+        SELECT s.id FROM source s WHERE s.id = ANY(holding)
+          AND NOT EXISTS (SELECT FROM document d WHERE d.source_id = s.id)
+          AND NOT EXISTS (SELECT FROM document_copy c JOIN document d ON d.id = c.document_id WHERE c.source_id = s.id)
+          AND NOT EXISTS (
+              SELECT FROM jsonb_array_elements(coalesce(s.parts, '[]')) AS part
+              JOIN document d ON d.id = (part ->> 'document')::uuid
+          )
+          -- Of a document that was replaced, the file is retained with its trail.
+          AND NOT EXISTS (
+              SELECT FROM document_removal r
+              WHERE r.source_id = s.id AND r.document_id <> ALL(ids) AND r.file_name <> '(erased)'
+          )
+    );
+    jobs := ARRAY(SELECT job_id FROM source WHERE id = ANY(spent));
+    retained := cardinality(holding) - cardinality(spent);
+    WITH file AS (
+        SELECT j.bucket, j.key, j.version FROM acquisition_job j WHERE j.id = ANY(jobs)
+        UNION
+        SELECT bucket, key, version FROM document_removal WHERE document_id = ANY(ids) AND tenant_id = tenant
+        UNION
+        SELECT bucket, key, version FROM document_copy WHERE document_id = ANY(ids) AND tenant_id = tenant
+    ), needed AS (
+        -- Other files may have been uploaded under the same key: then the versions of theirs stay.
+        SELECT f.*, EXISTS (
+            SELECT FROM acquisition_job j WHERE (j.bucket, j.key) = (f.bucket, f.key) AND j.tenant_id IS NOT NULL
+              AND j.id <> ALL(jobs) AND j.reason IS DISTINCT FROM 'The file was erased.'
+        ) OR EXISTS (SELECT FROM needed_versions(f.bucket, f.key, ids)) AS is_shared, EXISTS (
+            SELECT FROM acquisition_job j WHERE (j.bucket, j.key) = (f.bucket, f.key) AND j.tenant_id IS NOT NULL
+              AND j.version IS NOT DISTINCT FROM f.version
+              AND j.id <> ALL(jobs) AND j.reason IS DISTINCT FROM 'The file was erased.'
+        ) OR EXISTS (
+            SELECT FROM needed_versions(f.bucket, f.key, ids) AS needed (version)
+            WHERE needed.version IS NULL OR f.version IS NULL OR needed.version = f.version
+        ) AS is_needed FROM file f
+    ), wanted AS (
+        SELECT bucket, key, CASE WHEN is_shared THEN version END AS version,
+               CASE WHEN starts_with(key, 'attachments/') THEN stale_until ELSE at END AS modified_before
+        FROM needed WHERE NOT is_needed
+        UNION
+        SELECT r.bucket, format('children/%s/%s/', r.tenant_id, r.document_id), NULL, stale_until
+        FROM document_removal r WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
+        UNION
+        SELECT r.bucket, format('exports/%s/%s/documents/%s.%s', t.slug, d.prefix, r.document_id, ending), NULL, at
+        FROM document_removal r JOIN tenant t ON t.id = r.tenant_id
+        JOIN destination d ON d.tenant_id = r.tenant_id AND d.kind = 's3'
+        CROSS JOIN unnest(ARRAY['json', 'csv']) AS ending
+        WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
+    )
+    INSERT INTO object_erasure (bucket, key, tenant, version, modified_before, due_at)
+    SELECT DISTINCT ON (bucket, key, version) bucket, key, tenant, version, modified_before, at FROM wanted
+    ON CONFLICT (bucket, key, version)
+        DO UPDATE SET modified_before = excluded.modified_before, due_at = excluded.due_at;
+
+    DELETE FROM output_job j USING destination d
+    WHERE d.id = j.destination_id AND d.disabled_at IS NOT NULL AND j.tenant_id = tenant
+      AND (j.subject_id = ANY(ids) OR j.subject = 'cluster' AND EXISTS (
+          SELECT FROM unnest(ids) AS gone (id)
+          WHERE j.payload -> 'documents' @> jsonb_build_array(jsonb_build_object('id', gone.id))
+      ));
+    DELETE FROM document_replacement
+    WHERE tenant_id = tenant AND (document_id = ANY(ids) OR successor = ANY(ids)
+        OR EXISTS (SELECT FROM source s WHERE s.id = ANY(spent) AND (s.bucket, s.key) =
+                   (document_replacement.bucket, document_replacement.key)));
+    DELETE FROM work_attempt WHERE work_id = ANY(ids || jobs) AND tenant_id = tenant;
+    -- The rows stay: an event that is delivered again finds the work ended. The key goes with the objects.
+    UPDATE acquisition_job SET status = NULL, error = NULL, reason = 'The file was erased.'
+    WHERE id = ANY(jobs) AND tenant_id = tenant;
+    DELETE FROM source WHERE id = ANY(spent) AND tenant_id = tenant;
+    UPDATE source s SET parts = (
+        SELECT jsonb_agg(CASE WHEN (part ->> 'document')::uuid = ANY(ids)
+                              THEN part || '{"name": "(erased)", "sha256": null}' ELSE part END ORDER BY place)
+        FROM jsonb_array_elements(s.parts) WITH ORDINALITY AS listed (part, place)
+    ) WHERE s.id = ANY(holding) AND s.tenant_id = tenant AND s.parts IS NOT NULL AND jsonb_array_length(s.parts) > 0;
+    -- The hash keeps an erased document from being read again out of a file that stays.
+    UPDATE document_removal SET file_name = '(erased)', key = '(erased)', version = NULL, reason = NULL
+    WHERE document_id = ANY(ids) AND tenant_id = tenant;
+    UPDATE document_copy SET file_name = '(erased)', key = '(erased)', version = NULL
+    WHERE document_id = ANY(ids) AND tenant_id = tenant;
+END
+$body$;
+REVOKE ALL ON FUNCTION erase_documents FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION erase_documents TO counterfoil_worker;
+
+CREATE FUNCTION erase_dead_letters(job_ids uuid[]) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $body$
+    DELETE FROM notification WHERE job_id = ANY(job_ids)
+        AND tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid;
+    DELETE FROM dead_letter WHERE job_id = ANY(job_ids)
+        AND tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid;
+$body$;
+REVOKE ALL ON FUNCTION erase_dead_letters FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION erase_dead_letters TO counterfoil_worker;
+
+-- Limits of a due erasure: it erases versions last modified until `before`, without `needed` (NULL: every version is).
+-- No row while an attempt is in progress that may have stored the same attachment, but not its document.
+CREATE FUNCTION begin_object_erasure(
+    erased uuid, at timestamptz, OUT before timestamptz, OUT needed text[]
+) RETURNS SETOF record
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $body$
+DECLARE
+    callers_tenant text := current_setting('counterfoil.tenant', true);
+    second CONSTANT interval := '1 second';  -- S3 dates objects in whole seconds
+    erasure object_erasure;
+BEGIN
+    SELECT * INTO STRICT erasure FROM object_erasure WHERE id = erased;
+    PERFORM set_config('counterfoil.tenant', coalesce(erasure.tenant::text, ''), true);
+    before := erasure.modified_before;
+    IF starts_with(erasure.key, 'attachments/') THEN
+        before := least(before, at - second);
+        IF EXISTS (
+            SELECT FROM acquisition_job j
+            WHERE j.tenant_id = erasure.tenant AND j.status = 'in-progress' AND j.claimed_at <= before + second
+        ) THEN
+            RETURN;
+        END IF;
+    END IF;
+    needed := ARRAY(SELECT needed_versions(erasure.bucket, erasure.key, '{}'));  -- after the attempts: they may commit
+    PERFORM set_config('counterfoil.tenant', coalesce(callers_tenant, ''), true);
+    RETURN NEXT;
+END
+$body$;
+REVOKE ALL ON FUNCTION begin_object_erasure FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION begin_object_erasure TO counterfoil_keeper;
+
+-- Deletes the names of erased objects. An erasure with a later end runs once more then.
+CREATE FUNCTION end_object_erasure(erased uuid, at timestamptz) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $body$
+    UPDATE acquisition_job j SET key = '(erased)/' || j.id, version = NULL
+    FROM object_erasure o
+    WHERE o.id = erased AND (j.bucket, j.key) = (o.bucket, o.key) AND j.reason = 'The file was erased.'
+      AND (o.version IS NULL OR o.version = j.version);
+    UPDATE object_erasure SET due_at = modified_before, failures = 0 WHERE id = erased AND modified_before > at;
+    DELETE FROM object_erasure WHERE id = erased AND modified_before <= at;
+$body$;
+REVOKE ALL ON FUNCTION end_object_erasure FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION end_object_erasure TO counterfoil_keeper;

@@ -1,2 +1,0 @@
-DROP INDEX document_by_receipt;
-DROP TABLE operation;

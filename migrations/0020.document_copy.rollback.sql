@@ -1,2 +1,0 @@
-DROP FUNCTION hand_over_parts;
-DROP TABLE document_copy;

@@ -1,2 +1,0 @@
-DROP TABLE document_review;
-DROP TABLE match_decision;

@@ -1,1 +1,0 @@
-DROP TABLE dead_letter_export;

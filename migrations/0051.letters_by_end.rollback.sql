@@ -1,1 +1,0 @@
-DROP INDEX dead_letter_by_end;

@@ -1,1 +1,0 @@
-ALTER TABLE work_attempt DROP COLUMN trace_id;

@@ -1,1 +1,0 @@
-DROP TABLE audit_salt_of_nobody;

@@ -1,1 +1,0 @@
-ALTER TABLE task ALTER COLUMN idempotency_key DROP NOT NULL;

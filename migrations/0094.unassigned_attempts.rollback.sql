@@ -1,1 +1,0 @@
-DROP FUNCTION unassigned_attempts;

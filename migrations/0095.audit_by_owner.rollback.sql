@@ -1,1 +1,0 @@
-DROP POLICY recording ON audit_entry;

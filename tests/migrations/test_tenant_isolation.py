@@ -1,0 +1,147 @@
+"""Tenant isolation: a tenant sees, changes and references its own rows only."""
+
+from contextlib import suppress
+
+import psycopg
+import pytest
+from psycopg.sql import SQL, Identifier
+
+from counterfoil.db import Connection, Database
+from tests.migrations.tenants import ROWS, Tenant, rows
+
+
+def test_every_table_of_tenants_forces_row_level_security(admin: Connection):
+    found = admin.execute(
+        """SELECT c.relname, c.relrowsecurity, c.relforcerowsecurity,
+                  EXISTS (SELECT FROM pg_policy p
+                          WHERE p.polrelid = c.oid AND 'counterfoil_worker'::regrole = ANY (p.polroles)),
+                  EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid AND p.polname = 'erasing')
+           FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+           WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace
+             AND a.attname = 'tenant_id' AND NOT a.attisdropped"""
+    ).fetchall()
+    assert {name: tuple(secured) for name, *secured in found} == dict.fromkeys(ROWS, (True, True, True, True)), (
+        "a new table of tenants: add a row of it to ROWS"
+    )
+
+
+def test_tables_without_tenant_are_closed_to_functions(admin: Connection):
+    found = admin.execute(
+        """SELECT table_name FROM information_schema.tables t WHERE table_schema = 'public' AND NOT EXISTS
+               (SELECT FROM information_schema.columns c
+                WHERE c.table_name = t.table_name AND column_name = 'tenant_id')
+           ORDER BY 1"""
+    ).fetchall()
+    open_to = {
+        (name, role)
+        for (name,) in found
+        for role in ("counterfoil_worker", "counterfoil_delivery", "counterfoil_keeper")
+        if admin.execute("SELECT has_any_column_privilege(%s, %s, 'SELECT')", [role, name]).fetchone() == (True,)
+    }
+    assert open_to == {
+        *(("tenant", role) for role in ("counterfoil_worker", "counterfoil_delivery", "counterfoil_keeper")),
+        # Its id is the tenant: a test below shows that row-level security applies.
+        *(
+            (name, role)
+            for name in (
+                *("audit_salt_of_nobody", "breaker", "mapping_pause", "queue_pause"),
+                *("upload_event_check", "upload_inventory", "upload_listing"),
+            )
+            for role in ("counterfoil_delivery", "counterfoil_keeper")
+        ),
+        *((name, "counterfoil_keeper") for name in ("object_erasure", "tenant_erasure")),
+    }
+
+
+def test_worker_sees_rows_of_its_tenant_only(admin: Connection, database: Database, ours: Tenant, theirs: Tenant):
+    for table in ROWS:
+        ours.insert(admin, table)
+        theirs.insert(admin, table)
+    for tenant in (ours, theirs):
+        with database.tenant(tenant.id) as connection:
+            for table in ROWS:
+                query = SQL("SELECT DISTINCT tenant_id FROM {}").format(Identifier(table))
+                assert connection.execute(query).fetchall() == [(tenant.id,)], table
+
+
+def test_worker_without_tenant_sees_nothing(admin: Connection, worker: Connection, ours: Tenant):
+    for table in ROWS:
+        ours.insert(admin, table)
+    for table in (*ROWS, "tenant"):
+        assert worker.execute(SQL("SELECT count(*) FROM {}").format(Identifier(table))).fetchone() == (0,), table
+
+
+def test_worker_sees_its_own_tenant_only(database: Database, ours: Tenant, theirs: Tenant):
+    with database.tenant(ours.id) as connection:
+        assert connection.execute("SELECT slug FROM tenant").fetchall() == [("ours",)]
+
+
+def test_worker_writes_no_row_of_another_tenant(admin: Connection, worker: Connection, ours: Tenant, theirs: Tenant):
+    for table in ROWS:
+        theirs.insert(admin, table)
+    before = {table: rows(admin, table) for table in ROWS}
+    worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
+    for table in ROWS:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            theirs.insert(worker, table)
+        for statement in ("UPDATE {} SET tenant_id = tenant_id", "DELETE FROM {}"):
+            query = SQL(statement).format(Identifier(table)) + SQL(" WHERE tenant_id = %s")
+            try:
+                changed = worker.execute(query, [theirs.id])
+            except psycopg.errors.InsufficientPrivilege:
+                continue  # no rows at all, its tenant's included
+            assert changed.rowcount == 0, table
+        assert rows(admin, table) == before[table], table
+
+
+def test_worker_gives_no_row_to_another_tenant(admin: Connection, worker: Connection, ours: Tenant, theirs: Tenant):
+    for table in ROWS:
+        ours.insert(admin, table)
+    worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
+    moved = []
+    for table in ROWS:
+        with suppress(psycopg.errors.InsufficientPrivilege):
+            worker.execute(SQL("UPDATE {} SET tenant_id = %s").format(Identifier(table)), [theirs.id])
+            moved.append(table)
+    assert moved == []
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "source",
+        "document",
+        "ingestion_job",
+        "document_embedding",
+        "document_key",
+        "document_match",
+        "document_word",
+        "judgement",
+        "judgement_candidate",
+        "reading",
+    ],
+)
+def test_row_never_references_another_tenant(table: str, admin: Connection, ours: Tenant, theirs: Tenant):
+    with pytest.raises(psycopg.errors.ForeignKeyViolation):
+        ours.insert(admin, table, tenant=theirs.id)
+
+
+def test_match_never_spans_two_tenants(admin: Connection, ours: Tenant, theirs: Tenant):
+    ours.a, ours.b = sorted([ours.a, theirs.a])
+    for tenant in (ours, theirs):
+        with pytest.raises(psycopg.errors.ForeignKeyViolation):
+            ours.insert(admin, "document_match", tenant=tenant.id)
+
+
+def test_deleting_a_tenant_deletes_its_rows(admin: Connection, ours: Tenant, theirs: Tenant):
+    for table in ROWS:
+        ours.insert(admin, table)
+        theirs.insert(admin, table)
+    admin.execute("DELETE FROM tenant WHERE id = %s", [ours.id])
+    for table in ROWS:
+        left = admin.execute(SQL("SELECT DISTINCT tenant_id FROM {}").format(Identifier(table))).fetchall()
+        # The audit trail and objects in S3 outlive their tenant. Rows of work_ended have no content and are deleted
+        # within a minute.
+        kept = {"dead_letter_audit", "audit_entry", "audit_head", "payload_removal", "work_ended"}
+        expected = {ours.id, theirs.id} if table in kept else {theirs.id}
+        assert {tenant for (tenant,) in left} == expected, table
