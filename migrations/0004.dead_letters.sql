@@ -230,7 +230,7 @@ BEGIN
     IF TG_OP <> 'INSERT' THEN
         INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, number, last_at)
         SELECT tenant_id, fingerprint, task_type, status, -count(*), min(dlq_timestamp) FROM old_rows o
-        WHERE purged_at IS NULL  -- what goes with its tenant has nowhere to be counted
+        WHERE purged_at IS NULL  -- rows deleted with their tenant have no counts
           AND (TG_OP = 'UPDATE' OR tenant_id IS NULL OR EXISTS (SELECT FROM tenant t WHERE t.id = o.tenant_id))
         GROUP BY 1, 2, 3, 4;
     END IF;
@@ -245,7 +245,7 @@ BEGIN
                    max(n.dlq_timestamp)
             FROM new_rows n JOIN old_rows o USING (job_id) WHERE n.dlq_timestamp > o.dlq_timestamp GROUP BY 1, 2, 3, 4;
         END IF;
-        -- A letter that was nobody's until its tenant was known takes with it what it is found by.
+        -- The group and the words of an unassigned dead letter follow it to its tenant.
         IF EXISTS (SELECT job_id, tenant_id FROM new_rows EXCEPT SELECT job_id, tenant_id FROM old_rows) THEN
             INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, sentence, words, first_seen)
             SELECT n.tenant_id, g.fingerprint, g.worker, g.error_type, g.sentence, g.words, n.dlq_timestamp

@@ -151,7 +151,7 @@ CREATE FUNCTION forget_conversation() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
 BEGIN
-    -- A message stays in the place of what was said, for whoever sends the dead letter of such a task again.
+    -- A placeholder replaces the message, because the dead letter of such a task can be retried.
     UPDATE task SET payload = '{"message": "(deleted)"}', payload_key = NULL, result = NULL
     WHERE id IN (SELECT job_id FROM chat_message WHERE session_id = OLD.id AND role = 'user');
     RETURN OLD;

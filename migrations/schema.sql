@@ -1,4 +1,4 @@
--- The sum of all migrations, as PostgreSQL 18 tells it; written by `python -m tools.schema`, not by hand.
+-- The sum of all migrations, dumped by PostgreSQL 18. Written by `python -m tools.schema`; do not edit.
 -- Everything here belongs to counterfoil_owner.
 
 CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public;
@@ -64,7 +64,7 @@ BEGIN
     IF TG_OP <> 'INSERT' THEN
         INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, number, last_at)
         SELECT tenant_id, fingerprint, task_type, status, -count(*), min(dlq_timestamp) FROM old_rows o
-        WHERE purged_at IS NULL  -- what goes with its tenant has nowhere to be counted
+        WHERE purged_at IS NULL  -- rows deleted with their tenant have no counts
           AND (TG_OP = 'UPDATE' OR tenant_id IS NULL OR EXISTS (SELECT FROM tenant t WHERE t.id = o.tenant_id))
         GROUP BY 1, 2, 3, 4;
     END IF;
@@ -79,7 +79,7 @@ BEGIN
                    max(n.dlq_timestamp)
             FROM new_rows n JOIN old_rows o USING (job_id) WHERE n.dlq_timestamp > o.dlq_timestamp GROUP BY 1, 2, 3, 4;
         END IF;
-        -- A letter that was nobody's until its tenant was known takes with it what it is found by.
+        -- The group and the words of an unassigned dead letter follow it to its tenant.
         IF EXISTS (SELECT job_id, tenant_id FROM new_rows EXCEPT SELECT job_id, tenant_id FROM old_rows) THEN
             INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, sentence, words, first_seen)
             SELECT n.tenant_id, g.fingerprint, g.worker, g.error_type, g.sentence, g.words, n.dlq_timestamp
@@ -438,7 +438,7 @@ CREATE FUNCTION public.forget_conversation() RETURNS trigger
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
 BEGIN
-    -- A message stays in the place of what was said, for whoever sends the dead letter of such a task again.
+    -- A placeholder replaces the message, because the dead letter of such a task can be retried.
     UPDATE task SET payload = '{"message": "(deleted)"}', payload_key = NULL, result = NULL
     WHERE id IN (SELECT job_id FROM chat_message WHERE session_id = OLD.id AND role = 'user');
     RETURN OLD;
