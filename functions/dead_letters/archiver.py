@@ -19,7 +19,7 @@ from counterfoil.messages import Intake, Message, read_message
 from counterfoil.metrics import Metric
 from counterfoil.outbox import Outbox
 from counterfoil.retry import RedeliverPolicy, RetryPolicy
-from counterfoil.tasks.message import read_task_message
+from counterfoil.tasks.store import read_task_message
 from counterfoil.work import KINDS, Kind, Send
 
 ACTOR = "dead_letters"

@@ -7,7 +7,7 @@ from typing import Any
 from counterfoil.breaker import Breakers
 from counterfoil.db import Database
 from counterfoil.delivery import Consumer, Works
-from counterfoil.llm import Llm, embedding
+from counterfoil.llm import Llm, client
 from counterfoil.settings import settings
 from functions.matching.work import Embedding, match, match_together
 
@@ -16,7 +16,7 @@ from functions.matching.work import Embedding, match, match_together
 def consumer() -> Consumer:
     """The consumer of this function's queue, made at the first invocation."""
     judging = settings().llm_provider is not None
-    name = embedding.name_of(settings())
+    name = client.name_of(settings())
     alone = partial(
         match,
         language_model=language_model if judging else None,
@@ -47,7 +47,7 @@ def language_model(database: Database) -> Llm:
 
 def embedding_model(database: Database) -> Llm:
     """What makes vectors of what documents are about; made anew for each that has none, with the key as it is then."""
-    return embedding.embedding_model(settings(), database, breakers(database))
+    return client.embedding_model(settings(), database, breakers(database))
 
 
 @cache

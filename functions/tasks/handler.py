@@ -8,7 +8,7 @@ from counterfoil.db import Database
 from counterfoil.delivery import Attempt, Consumer, Outcome
 from counterfoil.llm import Llm
 from counterfoil.settings import settings
-from counterfoil.tasks.message import read_task_message
+from counterfoil.tasks.store import read_task_message
 from counterfoil.tasks.types import http_request
 from functions.tasks.work import Means, carry_out
 

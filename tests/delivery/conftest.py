@@ -12,7 +12,7 @@ from counterfoil.delivery import Attempt, Consumer, Outcome
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.messages import Message
 from counterfoil.outbox import Outbox
-from counterfoil.tasks.message import read_task_message
+from counterfoil.tasks.store import read_task_message
 from tests.delivery.harness import Clock, Context, FakeSqs, event, record, settings, task_body
 from tests.delivery.requeued import ARN, CHANCE, QUEUE, RETRY_QUEUE, Run, Task
 from tests.factories import NOW, make_task

@@ -8,7 +8,7 @@ from counterfoil.db import Connection
 from counterfoil.delivery import Attempt, Outcome
 from counterfoil.errors import BreakerOpenError
 from counterfoil.messages import Message
-from counterfoil.tasks.message import read_task_message
+from counterfoil.tasks.store import read_task_message
 from tests.delivery.harness import Context, FakeSqs, rows
 
 QUEUE, RETRY_QUEUE = (f"http://127.0.0.1:1/000000000000/counterfoil-tasks{suffix}" for suffix in ("", "-retry"))

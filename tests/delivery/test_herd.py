@@ -18,7 +18,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Consumer, Outcome
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.outbox import Outbox
-from counterfoil.tasks.message import read_task_message
+from counterfoil.tasks.store import read_task_message
 from counterfoil.work import KINDS, owe
 from tests.delivery.harness import Clock, Context, FakeSqs, done, event, fails, record, settings
 from tests.factories import make_task

@@ -13,7 +13,7 @@ from counterfoil.delivery.visibility import Visibility
 from counterfoil.errors import InvalidDocumentError
 from counterfoil.outbox import Outbox
 from counterfoil.retry import RedeliverPolicy, RequeuePolicy
-from counterfoil.tasks.message import read_task_message
+from counterfoil.tasks.store import read_task_message
 from functions.dead_letters.archiver import Archiver
 from tests.delivery.harness import (
     Clock,

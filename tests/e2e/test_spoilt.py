@@ -80,10 +80,10 @@ def test_clearing_up_after_another_takes_the_code_from_a_process_that_is_startin
     ("place", "missing", "is_so"),
     [
         ("httpcore._sync", "import nowhere_at_all", True),
-        ("counterfoil.llm.asking", "import nowhere_at_all", True),
-        ("counterfoil.llm.asking", "open('/nowhere/at/all')", True),
-        ("counterfoil.llm.asking", "1 / 0", False),
-        ("counterfoil.llm.asking", "None.nothing", False),
+        ("counterfoil.llm.client", "import nowhere_at_all", True),
+        ("counterfoil.llm.client", "open('/nowhere/at/all')", True),
+        ("counterfoil.llm.client", "1 / 0", False),
+        ("counterfoil.llm.client", "None.nothing", False),
         ("counterfoil.tasks.chat.completion", "import nowhere_at_all", False),
     ],
 )

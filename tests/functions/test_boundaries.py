@@ -15,7 +15,7 @@ from counterfoil.documents.splitting import Boundary, Split, split
 from counterfoil.documents.text.page import Page, Word
 from counterfoil.errors import ContextWindowError, CounterfoilError, InvalidAnswerError, ServiceUnavailableError
 from counterfoil.llm import Question, RefusedQuestionError
-from counterfoil.llm.answers import read
+from counterfoil.llm.client import read
 from functions.ingestion.boundaries import MAX_DOUBTS, decide, told
 
 M = TypeVar("M", bound=BaseModel)

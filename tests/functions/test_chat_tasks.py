@@ -25,7 +25,7 @@ from counterfoil.settings import Settings
 from counterfoil.tasks.chat import transcript
 from counterfoil.tasks.chat.completion import NAME
 from counterfoil.tasks.chat.deletion import delete
-from counterfoil.tasks.message import read_task_message
+from counterfoil.tasks.store import read_task_message
 from functions.dead_letters.archiver import Archiver
 from functions.tasks.work import Means
 from tests.delivery.harness import Clock, FakeSqs, record

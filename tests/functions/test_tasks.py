@@ -19,8 +19,8 @@ from counterfoil.egress import Egress
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.settings import Settings, settings
 from counterfoil.tasks import store
-from counterfoil.tasks.message import read_task_message
 from counterfoil.tasks.registry import TYPES, Done, TaskContext, TaskType
+from counterfoil.tasks.store import read_task_message
 from counterfoil.work import Send
 from functions.tasks import handler
 from functions.tasks.work import Means, carry_out

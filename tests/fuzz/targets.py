@@ -28,7 +28,7 @@ from counterfoil.errors import (
     InvalidMessageError,
     NewerSchemaError,
 )
-from counterfoil.llm import answers
+from counterfoil.llm import client
 from counterfoil.messages import Message
 from tests.documents.reading import papers
 from tools.sample_generator import generate
@@ -190,11 +190,11 @@ def _form() -> type[model.Said]:
 
 
 def _answer(content: bytes) -> None:
-    model.counted(answers.read(content.decode(errors="replace"), _form()), _grounds())
+    model.counted(client.read(content.decode(errors="replace"), _form()), _grounds())
 
 
 def _verdict(content: bytes) -> None:
-    answers.read(content.decode(errors="replace"), judge.form(["A", "B"]))
+    client.read(content.decode(errors="replace"), judge.form(["A", "B"]))
 
 
 def _message(content: bytes) -> None:

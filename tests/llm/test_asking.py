@@ -24,7 +24,7 @@ from counterfoil.errors import (
     RejectedStatementError,
     ServiceUnavailableError,
 )
-from counterfoil.llm import Llm, Question, RefusedQuestionError, Turn, asking, calls
+from counterfoil.llm import Llm, Question, RefusedQuestionError, Turn, client
 from counterfoil.settings import Settings
 from tests.factories import NOW
 from tests.llm.conftest import KEY, PROVIDERS, Guards, Time
@@ -370,7 +370,7 @@ def test_a_record_whose_commit_is_in_doubt_is_written_once(
     which: str, ask: Any, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
     written: list[Any] = []
-    write = getattr(calls, which)
+    write = getattr(client, which)
 
     def lose_the_first_answer(*about: Any) -> None:
         write(*about)
@@ -378,7 +378,7 @@ def test_a_record_whose_commit_is_in_doubt_is_written_once(
         if len(written) == 1:
             raise CommitUnknownError("The connection was lost")
 
-    monkeypatch.setattr(calls, which, lose_the_first_answer)
+    monkeypatch.setattr(client, which, lose_the_first_answer)
     ask(GOOD)
     assert len(written) == 2
     assert on_record(admin) == [("answered", 120, 30)]
@@ -408,7 +408,7 @@ def test_a_probe_is_one_small_call_behind_the_breaker(
     llm.probe()
     body = scripted.requests[0].body
     bound = body["inferenceConfig"]["maxTokens"] if provider == "bedrock" else body["max_tokens"]
-    assert (bound, guards.seen) == (asking.PROBE_TOKENS, [(f"llm:{provider}", "ok")])
+    assert (bound, guards.seen) == (client.PROBE_TOKENS, [(f"llm:{provider}", "ok")])
     assert admin.execute("SELECT tenant_id, work_id, purpose, outcome FROM llm_call").fetchall() == [
         (None, None, "probe", "answered")
     ]

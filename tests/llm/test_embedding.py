@@ -18,7 +18,7 @@ from counterfoil.errors import (
     ServiceUnavailableError,
 )
 from counterfoil.llm import Question, Vector
-from counterfoil.llm.embedding import embedding_model, name_of
+from counterfoil.llm.client import embedding_model, name_of
 from counterfoil.settings import Settings
 from tests.llm.conftest import KEY, Guards, Time
 from tests.llm.server import Answer, Failure, Raw, Server, Step

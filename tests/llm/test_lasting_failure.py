@@ -11,9 +11,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Success
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.llm import Llm, Question
-from counterfoil.llm.asking import Limits
-from counterfoil.llm.calls import Budget
-from counterfoil.llm.provider import Reply
+from counterfoil.llm.client import Budget, Limits, Reply
 from counterfoil.messages import Message
 from tests.delivery.conftest import clock, pending, sqs, tenant
 from tests.delivery.harness import Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from counterfoil.llm import provider as providers
-from counterfoil.llm.asking import _provider
-from counterfoil.llm.provider import RefusedQuestionError, Reply, is_about_the_temperature
+from counterfoil.llm import client as providers
+from counterfoil.llm.client import RefusedQuestionError, Reply, _provider, is_about_the_temperature
 from counterfoil.settings import Settings
 from tests.llm.conftest import PROVIDERS
 from tests.llm.server import Answer, Raw, Server

@@ -16,7 +16,7 @@ from counterfoil import aws
 from counterfoil.breaker import Breakers
 from counterfoil.db import Connection
 from counterfoil.errors import ServiceUnavailableError
-from counterfoil.notify import mail
+from counterfoil.notify import channels
 from counterfoil.notify.notifier import Notified, Notifier
 from tests.delivery.harness import Clock
 from tests.notify.conftest import Fail
@@ -125,7 +125,7 @@ def test_a_service_that_hangs_holds_nobody_up_for_long(
         def send_email(self, **_: Any) -> None:
             end.wait(10)
 
-    monkeypatch.setattr(mail, "TOTAL_SECONDS", 0.1)
+    monkeypatch.setattr(channels, "TOTAL_SECONDS", 0.1)
     monkeypatch.setattr(aws, "client", lambda _: Hanging())
     fail()
     assert run().failed == 1

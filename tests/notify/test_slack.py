@@ -11,7 +11,7 @@ from counterfoil import aws
 from counterfoil.breaker import Breakers
 from counterfoil.db import Connection
 from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
-from counterfoil.notify import slack
+from counterfoil.notify import channels
 from counterfoil.notify.notifier import Notified, Notifier
 from tests.delivery.harness import Clock
 from tests.notify.conftest import Fail
@@ -83,7 +83,7 @@ def test_a_webhook_that_throttles_is_left_alone_as_long_as_it_asks(
 def test_a_webhook_that_hangs_holds_nobody_up_for_long(
     fail: Fail, run: Run, webhook: Webhook, clock: Clock, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(slack, "TOTAL_SECONDS", 0.2)
+    monkeypatch.setattr(channels, "TOTAL_SECONDS", 0.2)
     fail()
     webhook.may_answer.clear()
     assert run().failed == 1
@@ -229,11 +229,11 @@ def test_a_secrets_manager_that_never_answers_holds_nobody_up_for_long(
         return {"SecretString": f'{{"SLACK_WEBHOOK_URL": "{webhook.url}"}}'}
 
     monkeypatch.setattr(manager, "get_secret_value", hang, raising=False)
-    monkeypatch.setattr(slack, "SECRET_SECONDS", 0.2)
+    monkeypatch.setattr(channels, "SECRET_SECONDS", 0.2)
     fail()
     notifier = make_notifier(slack=True, secrets_arn="arn:kept")
     assert notifier.run(lambda: 60).failed == 1
     may_answer.set()
-    monkeypatch.setattr(slack, "SECRET_SECONDS", 30)
+    monkeypatch.setattr(channels, "SECRET_SECONDS", 30)
     clock.pass_(minutes=1)
     assert notifier.run(lambda: 60).sent == 1

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.notify import mail, slack
+from counterfoil.notify import channels
 from counterfoil.notify.notice import SUBJECTS, Failure, Notice, Tenant, one_line, worded
 from counterfoil.work import KINDS
 
@@ -34,11 +34,11 @@ def notice(*first: Failure, count: int = 1, tenant: Tenant | None = ACME) -> Not
 
 
 def in_slack(one: Notice, console_url: str | None = CONSOLE) -> str:
-    return slack.layout(worded(one, console_url, 300))
+    return channels.layout(worded(one, console_url, 300))
 
 
 def in_mail(one: Notice, console_url: str | None = CONSOLE) -> str:
-    return mail.body(worded(one, console_url, 300))
+    return channels.body(worded(one, console_url, 300))
 
 
 def test_a_single_failure_in_slack():
@@ -146,9 +146,9 @@ def test_a_long_error_is_cut_before_it_is_escaped():
 )
 def test_no_name_begins_a_header(name: str):
     text = worded(notice(tenant=Tenant(ACME.id, "acme", name)), CONSOLE, 300)
-    assert mail.subject(text) == "Counterfoil: A document of Acme Bcc: everybody@example.com failed in matching"
-    assert len(mail.body(text).splitlines()) == len(in_mail(notice()).splitlines())
-    assert len(slack.layout(text).splitlines()) == len(in_slack(notice()).splitlines())
+    assert channels.subject(text) == "Counterfoil: A document of Acme Bcc: everybody@example.com failed in matching"
+    assert len(channels.body(text).splitlines()) == len(in_mail(notice()).splitlines())
+    assert len(channels.layout(text).splitlines()) == len(in_slack(notice()).splitlines())
 
 
 def test_nor_does_an_error_begin_a_line():
@@ -158,7 +158,7 @@ def test_nor_does_an_error_begin_a_line():
 
 def test_a_subject_is_short_whatever_the_name():
     text = worded(notice(tenant=Tenant(ACME.id, "acme", "Ä" * 5000)), CONSOLE, 300)
-    assert len(mail.subject(text)) <= 150
+    assert len(channels.subject(text)) <= 150
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.errors import InvalidMessageError, NewerSchemaError
 from counterfoil.tasks import store
-from counterfoil.tasks.message import read_task_message
+from counterfoil.tasks.store import read_task_message
 from counterfoil.tasks.types import TYPES
 from tests.factories import NOW
 

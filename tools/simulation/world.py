@@ -26,7 +26,7 @@ from counterfoil.messages import Intake, read_message
 from counterfoil.outbox import Outbox
 from counterfoil.retry import RedeliverPolicy, RequeuePolicy
 from counterfoil.settings import Settings
-from counterfoil.tasks.message import read_task_message
+from counterfoil.tasks.store import read_task_message
 from counterfoil.work import KINDS
 from functions.acquisition.work import acquire
 from functions.dead_letters import handler as dead_letters

@@ -11,7 +11,7 @@ from counterfoil.db import Database
 from counterfoil.documents import matching
 from counterfoil.documents.matching import meaning
 from counterfoil.llm import Llm, Vector
-from counterfoil.llm.embedding import embedding_model, name_of
+from counterfoil.llm.client import embedding_model, name_of
 from counterfoil.settings import Settings
 from tests.documents.matching.papers import Paper, invoice, order, pile
 from tests.llm.conftest import Guards, Time

@@ -26,8 +26,8 @@ from counterfoil.outbox import Outbox
 from counterfoil.retry import MAX_RECEIVES, RedeliverPolicy, RequeuePolicy
 from counterfoil.tasks import store as tasks
 from counterfoil.tasks.chat.completion import NAME
-from counterfoil.tasks.message import read_task_message
 from counterfoil.tasks.registry import TYPES
+from counterfoil.tasks.store import read_task_message
 from counterfoil.work import KINDS, Send
 from functions.dead_letters.archiver import Archiver
 from functions.tasks.work import Means, carry_out

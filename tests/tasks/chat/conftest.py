@@ -9,7 +9,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.llm import Question
-from counterfoil.llm.asking import Answered
+from counterfoil.llm.client import Answered
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
 from counterfoil.tasks.chat.completion import NAME

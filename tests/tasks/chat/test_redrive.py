@@ -12,7 +12,7 @@ from counterfoil.delivery import Attempt, Consumer, Outcome
 from counterfoil.errors import ContextWindowError, ServiceUnavailableError
 from counterfoil.llm import Question
 from counterfoil.outbox import Outbox
-from counterfoil.tasks.message import read_task_message
+from counterfoil.tasks.store import read_task_message
 from counterfoil.work import begin
 from functions.tasks.work import Means, carry_out
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record

@@ -9,8 +9,7 @@ from pydantic import BaseModel, Field
 
 from counterfoil import aws, http
 from counterfoil.errors import ContextWindowError, CounterfoilError, InvalidAnswerError, ServiceUnavailableError
-from counterfoil.llm.answers import read
-from counterfoil.llm.provider import (
+from counterfoil.llm.client import (
     FixedTemperatureError,
     RefusedQuestionError,
     Reply,
@@ -19,6 +18,7 @@ from counterfoil.llm.provider import (
     is_about_the_settings,
     is_about_the_temperature,
     is_too_long,
+    read,
     spoken,
     vector_reply,
 )

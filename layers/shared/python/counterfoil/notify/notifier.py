@@ -21,10 +21,8 @@ from counterfoil.db import Database, retry_conflicts
 from counterfoil.errors import BreakerOpenError, ServiceUnavailableError, sentence
 from counterfoil.metrics import Metric, record
 from counterfoil.notify import store
-from counterfoil.notify.channel import Channel, Factory
-from counterfoil.notify.mail import Mail
+from counterfoil.notify.channels import Channel, Factory, Mail, Slack
 from counterfoil.notify.notice import one_line, worded
-from counterfoil.notify.slack import Slack
 from counterfoil.notify.store import Delivery
 from counterfoil.settings import Settings
 

@@ -1,0 +1,846 @@
+"""Asks a language or embedding model: retries, waits, the circuit breaker, the form, and the record of each call.
+
+A tenant's call is recorded, and counted against a budget of its day (UTC), before it is made: one budget for
+documents and one for conversations. So a call of a process that dies has been counted. Each call is counted once,
+also if many are made at the same time or a commit is not acknowledged, because a call has an id before it is made. A
+vector is an answer in a form like any other.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, time, timedelta
+from threading import Event
+from time import monotonic
+from typing import Annotated, Generic, LiteralString, NamedTuple, Protocol, TypeVar
+from uuid import UUID, uuid4
+
+from aws_lambda_powertools import Logger
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+
+from counterfoil.db import CommitUnknownError, Connection, Database
+from counterfoil.errors import (
+    BreakerOpenError,
+    CancelledError,
+    ContextWindowError,
+    CounterfoilError,
+    DeferredError,
+    InvalidAnswerError,
+    InvalidSettingsError,
+    PermanentError,
+    RejectedRequestError,
+    ServiceUnavailableError,
+    sentence,
+)
+from counterfoil.metrics import Metric, record
+from counterfoil.secrets import Name, secret
+from counterfoil.settings import Settings
+from counterfoil.validation import Problem, validate_json
+
+TEMPERATURE = 0.0
+"""Of every call: what is wanted is the likeliest answer, and the same one again."""
+
+
+class RefusedQuestionError(RejectedRequestError):
+    """A model's API refused this question: there is something in it that it does not answer. Others may be answered."""
+
+
+class FixedTemperatureError(RejectedRequestError):
+    """A model's API refused to be told a temperature: this model takes none but its own."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a model said."""
+
+    text: str
+    is_complete: bool
+    """False where it stopped for want of room, not since it had said all."""
+    input_tokens: int
+    output_tokens: int
+    temperature: float | None = None
+    """That the model was told; None: its own."""
+    is_refused: bool = False
+    """Whether the model, or a filter around it, declined to answer. What it says then is no answer."""
+
+
+class Turn(NamedTuple):
+    """What was said before in a conversation, and what the model answered."""
+
+    user: str
+    assistant: str
+
+
+def spoken(user: str, history: Sequence[Turn]) -> list[tuple[str, str]]:
+    """A conversation as (role, text), `user` last."""
+    said = [pair for turn in history for pair in (("user", turn.user), ("assistant", turn.assistant))]
+    return [*said, ("user", user)]
+
+
+def vector_reply(vector: list[float], tokens: int) -> Reply:
+    """What a model of embeddings said, in the form of `embedding.Vector`."""
+    return Reply(json.dumps({"vector": vector}), True, tokens, 0)
+
+
+class Provider(Protocol):
+    """An API that has one model."""
+
+    @property
+    def name(self) -> str:
+        """As in LLM_PROVIDER."""
+
+    @property
+    def model(self) -> str:
+        """The model's name at the provider."""
+
+    def reply(self, system: str, user: str, *, history: Sequence[Turn] = (), max_tokens: int, total: float) -> Reply:
+        """Make one call, of `total` seconds at most; `history` comes before `user`, oldest first.
+
+        Raises:
+            ServiceUnavailableError: throttled, failed, or no answer in time.
+            InvalidAnswerError: what came back is no answer of this API.
+            ContextWindowError: the prompt is longer than the model can read.
+            RefusedQuestionError: refused for good, for what the question says.
+            RejectedRequestError: refused for good, as any other question would be.
+        """
+
+
+_FIXED: set[tuple[str, str]] = set()
+"""Models that were found to take no temperature, each with its API. Of the process: a call has told us."""
+
+
+def at_low_temperature(api: str, model: str, call: Callable[[float | None, float], Reply], total: float) -> Reply:
+    """A reply at TEMPERATURE, or at the model's own where it takes no other: newer ones refuse to be told any.
+
+    `call` is given the temperature and its longest time. It is made again where the temperature was refused; `total`
+    (seconds) is for both. Raises as `call`.
+    """
+    began = monotonic()
+    if (api, model) not in _FIXED:
+        try:
+            return replace(call(TEMPERATURE, total), temperature=TEMPERATURE)
+        except FixedTemperatureError:
+            pass
+    reply = call(None, max(0.001, total - (monotonic() - began)))
+    _FIXED.add((api, model))
+    return reply
+
+
+# Anthropic: invalid_request_error "prompt is too long: 208656 tokens > 200000 maximum", "input length and `max_tokens`
+#   exceed context limit: ..."; request_too_large.
+# OpenAI: code context_length_exceeded, "This model's maximum context length is ..."; vLLM: "the model's context length
+#   is only ..."; llama.cpp: exceed_context_size_error.
+# Bedrock: ValidationException "Input is too long for requested model.", "too many total text bytes", and what the
+#   model's maker says.
+_TOO_LONG = re.compile(
+    r"context[ _](length|window|size|limit)|(prompt|input) is too long|request_too_large"
+    r"|too many (total text bytes|(input )?tokens)|input token count",
+    re.IGNORECASE,
+)
+
+# The same status as a refused question, but with the key, the model or the bounds that the settings name.
+_OF_THE_SETTINGS = re.compile(
+    r"credit balance|max_(completion_|output_)?tokens|maximum tokens|model identifier|model id\b", re.IGNORECASE
+)
+
+
+def is_too_long(message: str) -> bool:
+    """Whether a refusal says that the prompt does not fit the model."""
+    return _TOO_LONG.search(message) is not None
+
+
+def is_about_the_settings(message: str) -> bool:
+    """Whether a refusal says that no question would be answered as things are set up. To be asked after the length."""
+    return _OF_THE_SETTINGS.search(message) is not None
+
+
+# OpenAI: "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is ..."
+# Anthropic, and Bedrock after it: "`temperature` is deprecated for this model."
+# LiteLLM: "gpt-5 models don't support temperature=0"; others: "`temperature` must be strictly positive".
+_OF_THE_TEMPERATURE = re.compile(
+    r"(support|only|remove|allow)[^.]{0,60}\btemperature\b"
+    r"|\btemperature\b[^.]{0,60}(support|deprecated|only|must|allow|cannot|remove)",
+    re.IGNORECASE,
+)
+
+
+def is_about_the_temperature(message: str) -> bool:
+    """Whether a refusal says that the model is not to be told a temperature, or not this one."""
+    return _OF_THE_TEMPERATURE.search(message) is not None
+
+
+M = TypeVar("M", bound=BaseModel)
+
+PREVIEW = 200
+"""Characters of an answer that its error quotes."""
+
+_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)```", re.DOTALL | re.IGNORECASE)
+
+_ESCAPES = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u(0000|[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+"""A character beyond U+FFFF in two halves; U+0000 or half a character, which PostgreSQL cannot hold; any other."""
+
+
+def read(text: str, form: type[M]) -> M:
+    """An answer in its form. A fenced block is taken out of the talk around it.
+
+    Characters that PostgreSQL cannot hold become U+FFFD: a page may ask a model for them, and its document would never
+    be stored.
+
+    Raises:
+        InvalidAnswerError: the answer is empty, not valid JSON, or fails schema validation. The message quotes its
+            first PREVIEW characters.
+    """
+    stripped = _storable(text).strip()
+    if not stripped:
+        raise InvalidAnswerError("The answer is empty")
+    fenced = None if stripped.startswith(("{", "[")) else _FENCED.search(stripped)
+
+    def wrong(problem: Problem) -> InvalidAnswerError:
+        fails = "is not valid JSON" if problem.type == "json_invalid" else f"failed schema validation ({problem.type})"
+        return InvalidAnswerError(f"The answer {fails}", preview=preview(stripped))
+
+    return validate_json(form, fenced.group(1) if fenced else stripped, wrong)
+
+
+def words(text: str) -> str:
+    """An answer that is asked for in no form: what the model said, as it is. Characters as in `read`.
+
+    Raises:
+        InvalidAnswerError: the answer is empty.
+    """
+    said = _characters(text).strip()
+    if not said:
+        raise InvalidAnswerError("The answer is empty")
+    return said
+
+
+def _characters(text: str) -> str:
+    return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+
+
+def _storable(text: str) -> str:
+    return _ESCAPES.sub(lambda found: "\\ufffd" if found[1] else found[0], _characters(text))
+
+
+def preview(text: str) -> str:
+    """The beginning of a text in one line, without what cannot be seen and without the quotation mark around it."""
+    seen = "".join(character if character.isprintable() else " " for character in text[:PREVIEW])
+    return seen.replace("'", "\N{RIGHT SINGLE QUOTATION MARK}")
+
+
+CHAT = "chat"
+"""The purpose of calls that are part of a conversation."""
+
+logger = Logger()
+
+_BEGIN = """
+INSERT INTO llm_call (id, tenant_id, work_id, purpose, provider, model, created_at)
+VALUES (%(id)s, %(tenant_id)s, %(work_id)s, %(purpose)s, %(provider)s, %(model)s, %(created_at)s)
+ON CONFLICT DO NOTHING RETURNING id
+"""
+
+# Whoever calls for the same tenant waits here until this is committed, or is no call after all.
+_COUNT = """
+INSERT INTO llm_day (tenant_id, day, calls) VALUES (%(tenant_id)s, %(day)s, 1)
+ON CONFLICT (tenant_id, day) DO UPDATE SET calls = llm_day.calls + 1
+RETURNING calls
+"""
+_COUNT_CHAT = """
+INSERT INTO llm_day (tenant_id, day, calls, chats) VALUES (%(tenant_id)s, %(day)s, 0, 1)
+ON CONFLICT (tenant_id, day) DO UPDATE SET chats = llm_day.chats + 1
+RETURNING chats
+"""
+_CHATS = "SELECT chats FROM llm_day WHERE tenant_id = %s AND day = %s"
+_OF_WORK = (
+    "SELECT count(*) FROM llm_call WHERE work_id = %(work_id)s AND created_at >= %(since)s AND created_at < %(until)s"
+)
+
+_END = """
+UPDATE llm_call
+SET outcome = %(outcome)s, input_tokens = %(input_tokens)s, output_tokens = %(output_tokens)s,
+    latency_ms = %(latency_ms)s, cost_usd = %(cost_usd)s
+WHERE id = %(id)s
+"""
+
+# What belongs to no tenant is delivery's own: the smallest call, to see whether the service is back.
+_WRITE = """
+INSERT INTO llm_call (id, purpose, provider, model, outcome, input_tokens, output_tokens, latency_ms, cost_usd,
+                      created_at)
+VALUES (%(id)s, %(purpose)s, %(provider)s, %(model)s, %(outcome)s, %(input_tokens)s, %(output_tokens)s, %(latency_ms)s,
+        %(cost_usd)s, %(created_at)s)
+ON CONFLICT DO NOTHING
+"""
+
+
+class BudgetSpentError(DeferredError):
+    """No question more may be asked before `until`. Who can do without an answer goes on; nothing has been asked."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Calls of one tenant on a day of UTC, at most."""
+
+    of_documents: int
+    of_one_document: int
+    """Of these."""
+    of_chats: int
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "Budget":
+        """The budget that the settings name."""
+        return cls(settings.llm_questions_per_day, settings.llm_questions_per_document, settings.chat_questions_per_day)
+
+    def counts(self, purpose: str) -> Sequence[tuple[LiteralString, int, str]]:
+        """What counts a call for this purpose, the bound of each count, and the words that tell it from others."""
+        if purpose == CHAT:
+            return ((_COUNT_CHAT, self.of_chats, " in conversations"),)
+        return ((_COUNT, self.of_documents, ""), (_OF_WORK, self.of_one_document, " for one document"))
+
+
+@dataclass(frozen=True)
+class _Day:
+    """A day of UTC."""
+
+    date: date
+
+    @classmethod
+    def of(cls, moment: datetime) -> "_Day":
+        return cls(moment.astimezone(UTC).date())
+
+    @property
+    def since(self) -> datetime:
+        return datetime.combine(self.date, time(), UTC)
+
+    @property
+    def until(self) -> datetime:
+        return self.since + timedelta(days=1)
+
+    def spent(self, limit: int, told: str) -> BudgetSpentError:
+        whose = f"today's budget of {limit} questions{told}"
+        message = f"The language model was not asked: {whose} is used up ({self.date:%Y-%m-%d}, UTC)."
+        return BudgetSpentError(message, until=self.until)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call, before it is made."""
+
+    id: UUID
+    tenant_id: UUID | None
+    work_id: UUID | None
+    purpose: str
+    provider: str
+    model: str
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class End:
+    """How a call ended. Tokens and cost are None where no answer said how many."""
+
+    outcome: str
+    input_tokens: int | None
+    output_tokens: int | None
+    latency_ms: int
+    cost_usd: float | None
+
+
+def refuse_spent_chats(connection: Connection, tenant_id: UUID, settings: Settings, now: datetime) -> None:
+    """Look whether a tenant may ask in a conversation today, of its transaction; nothing is counted.
+
+    Raises:
+        BudgetSpentError: it may not.
+    """
+    day = _Day.of(now)
+    row = connection.execute(_CHATS, [tenant_id, day.date]).fetchone()
+    ((_, limit, told),) = Budget.from_settings(settings).counts(CHAT)
+    if (0 if row is None else row[0]) >= limit:
+        raise day.spent(limit, told)
+
+
+def begin(database: Database, call: Call, budget: Budget) -> None:
+    """Put a tenant's call on record, and count it; one that belongs to no tenant is counted for nobody.
+
+    Raises:
+        BudgetSpentError: it must not be made. It is neither on record nor counted.
+        CounterfoilError: mapped from psycopg's errors. It must not be made.
+    """
+    if call.tenant_id is None:
+        return
+    try:
+        _begin(database, call.tenant_id, call, budget)
+    except CommitUnknownError:
+        _begin(database, call.tenant_id, call, budget)
+
+
+def _begin(database: Database, tenant_id: UUID, call: Call, budget: Budget) -> None:
+    day = _Day.of(call.created_at)
+    values = vars(call) | {"day": day.date, "since": day.since, "until": day.until}
+    with database.tenant(tenant_id) as connection:
+        if connection.execute(_BEGIN, values).fetchone() is None:
+            return  # the commit that was in doubt had happened
+        for count, limit, told in budget.counts(call.purpose):
+            ((spent,),) = connection.execute(count, values).fetchall()
+            if spent > limit:
+                raise day.spent(limit, told)
+
+
+def end(database: Database, call: Call, how: End) -> None:
+    """Write down how a call ended. What cannot be written is logged: the answer is worth more."""
+    try:
+        try:
+            _end(database, call, how)
+        except CommitUnknownError:
+            _end(database, call, how)
+    except CounterfoilError as error:
+        logger.warning(
+            "How a call to the language model ended is not on record", call_id=str(call.id), error=sentence(error)
+        )
+
+
+def _end(database: Database, call: Call, how: End) -> None:
+    if call.tenant_id is None:
+        with database.delivery() as connection:
+            connection.execute(_WRITE, vars(call) | vars(how))
+    else:
+        with database.tenant(call.tenant_id) as connection:
+            connection.execute(_END, {"id": call.id, **vars(how)})
+
+
+T = TypeVar("T")
+
+TRIES = 3
+LONGEST_PAUSE_SECONDS = 8.0
+LEAST_SECONDS = 1.0
+"""A call is not begun with less time than this: it would only be cut off."""
+PROBE_SECONDS = 10.0
+PROBE_TOKENS = 16
+
+_OUTCOMES: tuple[tuple[type[CounterfoilError], str], ...] = (
+    (InvalidAnswerError, "invalid_answer"),
+    (ContextWindowError, "too_long"),
+    (RejectedRequestError, "rejected"),
+    (ServiceUnavailableError, "unavailable"),
+    (CancelledError, "cancelled"),
+)
+
+
+class Breakers(Protocol):
+    """The circuit breakers."""
+
+    def guard(self, name: str) -> AbstractContextManager[None]:
+        """Around one call to a service."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked, what for, and for which work. `user` may hold untrusted text; neither part is logged."""
+
+    system: str = field(repr=False)
+    user: str = field(repr=False)
+    purpose: str
+    tenant_id: UUID | None = None
+    work_id: UUID | None = None
+    history: Sequence[Turn] = field(default=(), repr=False)
+    """What was said before, oldest first."""
+
+
+_PROBE = Question("Answer with one word.", "Are you there?", "probe")
+
+
+@dataclass(frozen=True)
+class Answered(Generic[T]):
+    """An answer, and how it was come by."""
+
+    said: T
+    temperature: float | None = None
+    """That the model was told; None: its own."""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds and prices. Seconds; US dollars for a million tokens."""
+
+    total_seconds: float
+    max_tokens: int
+    retry_base_seconds: float
+    input_usd: float
+    output_usd: float
+    budget: Budget
+
+
+class Asks(Protocol):
+    """What those see of a language model who put questions to it."""
+
+    def ask(
+        self,
+        question: Question,
+        answer: type[M],
+        *,
+        time_left: Callable[[], float],
+        cancelled: Event,
+        check: Callable[[], None],
+    ) -> M:
+        """An answer in this form. Raises as `Llm.ask`."""
+
+
+class Consults(Protocol):
+    """What those see of a language model who keep how an answer was come by, too."""
+
+    def consult(
+        self,
+        question: Question,
+        answer: type[M],
+        *,
+        time_left: Callable[[], float],
+        cancelled: Event,
+        check: Callable[[], None],
+    ) -> Answered[M]:
+        """An answer in this form. Raises as `Llm.ask`."""
+
+
+class Llm:
+    """The language model of this stage."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        database: Database,
+        breakers: Breakers,
+        limits: Limits,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        monotonic: Callable[[], float] = monotonic,
+        wait: Callable[[Event, float], bool] = Event.wait,
+    ) -> None:
+        """`wait(event, seconds)` says whether the event came before the seconds were over."""
+        self.provider = provider
+        self._database = database
+        self._breakers = breakers
+        self._limits = limits
+        self._clock = clock
+        self._monotonic = monotonic
+        self._wait = wait
+
+    @classmethod
+    def from_settings(cls, settings: Settings, database: Database, breakers: Breakers) -> "Llm | None":
+        """The model that the settings name; None where LLM_PROVIDER is not set.
+
+        It is cheap to make, and has the key as it is now: make it anew for each piece of work.
+
+        Raises:
+            InvalidSettingsError: LLM_MODEL is missing, or LLM_URL is none.
+            ServiceUnavailableError: there is no key that can be used. No work is to blame for that, and a person who
+                fills it in needs no deployment.
+        """
+        provider = _provider(settings)
+        if provider is None:
+            return None
+        limits = Limits(
+            settings.llm_total_timeout_seconds,
+            settings.llm_max_tokens,
+            settings.llm_retry_base_seconds,
+            settings.llm_input_usd_per_million_tokens,
+            settings.llm_output_usd_per_million_tokens,
+            Budget.from_settings(settings),
+        )
+        return cls(provider, database, breakers, limits)
+
+    def ask(
+        self,
+        question: Question,
+        answer: type[M],
+        *,
+        time_left: Callable[[], float],
+        cancelled: Event,
+        check: Callable[[], None] = lambda: None,
+    ) -> M:
+        """The model's answer, in the form of `answer`. TRIES calls at most, with pauses of base x 2^n between.
+
+        `check` is called before each of them, and raises where the caller must not go on: nobody pays for answers to
+        work that somebody else has. `cancelled` ends a pause at once.
+
+        An answer in another form is a failed try: the next one may be good. No try is begun, and no pause made, for
+        which `time_left` (seconds) is too short. A breaker that opens after a try has failed ends them with that
+        failure: a question that always fails, and opens the breaker itself, would else never be over.
+
+        Raises:
+            ServiceUnavailableError, InvalidAnswerError: the last try failed so.
+            RefusedQuestionError: the model, or its API, declines what the question says.
+            RejectedRequestError, ContextWindowError: no try can succeed.
+            BudgetSpentError: a day's budget does not last for this call, and no more calls were made.
+            BreakerOpenError: the service has failed too often of late, and no call was made.
+            CancelledError: `cancelled` was set, or there is no time left to ask at all.
+            CounterfoilError: what `check` raises.
+        """
+        return self.consult(question, answer, time_left=time_left, cancelled=cancelled, check=check).said
+
+    def consult(
+        self,
+        question: Question,
+        answer: type[M],
+        *,
+        time_left: Callable[[], float],
+        cancelled: Event,
+        check: Callable[[], None] = lambda: None,
+    ) -> Answered[M]:
+        """As `ask`: the answer, and how it was come by."""
+
+        def use(reply: Reply) -> Answered[M]:
+            _check(reply)
+            said = read(reply.text, answer)
+            return Answered(said, reply.temperature, reply.input_tokens, reply.output_tokens)
+
+        return self._answered(question, use, time_left, cancelled, check)
+
+    def converse(
+        self,
+        question: Question,
+        *,
+        time_left: Callable[[], float],
+        cancelled: Event,
+        check: Callable[[], None] = lambda: None,
+    ) -> Answered[str]:
+        """As `consult`, for an answer in the model's own words.
+
+        Raises:
+            CounterfoilError: as `ask`; an InvalidAnswerError says that the answer is empty.
+        """
+
+        def use(reply: Reply) -> Answered[str]:
+            _check(reply)
+            return Answered(words(reply.text), reply.temperature, reply.input_tokens, reply.output_tokens)
+
+        return self._answered(question, use, time_left, cancelled, check)
+
+    def _answered(
+        self,
+        question: Question,
+        use: Callable[[Reply], T],
+        time_left: Callable[[], float],
+        cancelled: Event,
+        check: Callable[[], None],
+    ) -> T:
+        pause = self._limits.retry_base_seconds
+        failure: CounterfoilError | None = None
+        for tries_left in reversed(range(TRIES)):
+            check()
+            if cancelled.is_set() or time_left() < LEAST_SECONDS:
+                raise CancelledError("There is no time left to ask the language model")
+            try:
+                return self._call(question, use, max_tokens=self._limits.max_tokens, time_left=time_left)
+            except BreakerOpenError:
+                if failure is None:
+                    raise
+                raise failure from None
+            except (ServiceUnavailableError, InvalidAnswerError) as error:
+                failure = error
+                asked_for = getattr(error, "retry_after", None) or 0.0
+                seconds = max(min(pause, LONGEST_PAUSE_SECONDS), asked_for)
+                if tries_left == 0 or seconds + LEAST_SECONDS > time_left():
+                    raise
+            if self._wait(cancelled, seconds):
+                raise CancelledError("Stopped while waiting to ask the language model again")
+            pause *= 2
+        raise AssertionError  # the last try returns or raises
+
+    def probe(self) -> None:
+        """The smallest possible call, once: whether the service is there. Raises as `ask`."""
+        self._call(_PROBE, lambda _reply: None, max_tokens=PROBE_TOKENS, time_left=lambda: PROBE_SECONDS)
+
+    def _call(
+        self, question: Question, use: Callable[[Reply], T], *, max_tokens: int, time_left: Callable[[], float]
+    ) -> T:
+        """One call behind the breaker, put on record."""
+        with self._breakers.guard(f"llm:{self.provider.name}"):
+            call = self._begin(question)
+            began, outcome = self._monotonic(), "failed"
+            reply: Reply | None = None
+            try:
+                reply = self._reply(question, max_tokens, time_left)
+                found = use(reply)
+                outcome = "answered"
+                return found
+            except CounterfoilError as error:
+                outcome = next((name for kind, name in _OUTCOMES if isinstance(error, kind)), outcome)
+                raise
+            finally:
+                self._end(call, outcome, reply, self._monotonic() - began)
+
+    def _reply(self, question: Question, max_tokens: int, time_left: Callable[[], float]) -> Reply:
+        total = min(self._limits.total_seconds, time_left())
+        try:
+            return self.provider.reply(
+                question.system, question.user, history=question.history, max_tokens=max_tokens, total=total
+            )
+        except ServiceUnavailableError:
+            if total < self._limits.total_seconds and time_left() <= 0:
+                # Cut off by our own lack of time, which says nothing about the service and must not open its breaker.
+                raise CancelledError("The time was over before the language model had answered") from None
+            raise
+
+    def _begin(self, question: Question) -> Call:
+        call = Call(
+            uuid4(),
+            question.tenant_id,
+            question.work_id,
+            question.purpose,
+            self.provider.name,
+            self.provider.model,
+            self._clock(),
+        )
+        try:
+            begin(self._database, call, self._limits.budget)
+        except BudgetSpentError:
+            record({Metric.LLM_OVER_BUDGET: 1}, provider=self.provider.name)
+            raise
+        return call
+
+    def _end(self, call: Call, outcome: str, reply: Reply | None, seconds: float) -> None:
+        record({Metric.LLM_CALLS: 1, Metric.LLM_FAILURES: int(outcome != "answered")}, provider=self.provider.name)
+        tokens: tuple[int | None, int | None] = (None, None)
+        cost = None
+        if reply is not None:
+            tokens = reply.input_tokens, reply.output_tokens
+            spent = reply.input_tokens * self._limits.input_usd + reply.output_tokens * self._limits.output_usd
+            cost = spent / 1_000_000
+        end(self._database, call, End(outcome, *tokens, round(seconds * 1000), cost))
+
+
+def _check(reply: Reply) -> None:
+    """Raise where what was said is no whole answer."""
+    if reply.is_refused:
+        raise RefusedQuestionError("The language model declined to answer")
+    if not reply.is_complete:
+        message = f"The answer was cut off, at {reply.output_tokens} tokens"
+        raise ContextWindowError(message)
+
+
+def _provider(settings: Settings) -> Provider | None:
+    """The provider by its settings; each is imported only where it is used."""
+    name = settings.llm_provider
+    if name is None:
+        return None
+    if not settings.llm_model:
+        message = f"LLM_MODEL is not set, and LLM_PROVIDER={name} needs it."
+        raise InvalidSettingsError(message)
+    if name == "bedrock":
+        if settings.llm_url is not None:
+            raise InvalidSettingsError("LLM_URL is not for Bedrock: AWS_ENDPOINT_URL_BEDROCK_RUNTIME is.")
+        from counterfoil.llm.bedrock import Bedrock
+
+        return Bedrock(settings.llm_model)
+    if settings.llm_url is not None and not settings.llm_url.startswith(("https://", "http://")):
+        raise InvalidSettingsError("LLM_URL is wrong: it must be an address of http or https.")
+    key = key_of(settings, "LLM_API_KEY", f"LLM_PROVIDER={name}")
+    if name == "anthropic":
+        from counterfoil.llm.providers import Anthropic
+
+        return Anthropic(settings, settings.llm_model, key)
+    from counterfoil.llm.providers import OpenAi
+
+    return OpenAi(settings, settings.llm_model, key)
+
+
+def key_of(settings: Settings, name: Name, needed_by: str) -> SecretStr:
+    """The key of an API.
+
+    Raises:
+        ServiceUnavailableError: there is none that can be used, and which setting needs it.
+    """
+    try:
+        key = secret(settings, name)
+    except PermanentError as error:  # the secret is not there, not to be read, or not what it should be
+        message = f"{name} could not be read, and {needed_by} needs it: {error}"
+        raise ServiceUnavailableError(message) from error
+    if key is None:
+        message = (
+            f"{name} is missing, and {needed_by} needs it: "
+            "fill it into the secret of SECRETS_ARN, or set it in the environment."
+        )
+        raise ServiceUnavailableError(message)
+    if not (key.get_secret_value().isascii() and key.get_secret_value().isprintable()):
+        message = f"{name} is wrong: it has characters that no key has."
+        raise ServiceUnavailableError(message)
+    return key
+
+
+LONGEST_CALL_SECONDS = 10.0
+"""A vector comes in a fraction of a second, and a document waits for it that can do without."""
+MAX_DIMENSIONS = 16_000
+"""What PostgreSQL can keep (pgvector's halfvec)."""
+
+
+class Vector(BaseModel):
+    """What a model makes of a text."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False, defer_build=True)
+
+    vector: Annotated[list[float], Field(min_length=1, max_length=MAX_DIMENSIONS)]
+
+    @field_validator("vector")
+    @classmethod
+    def _has_a_direction(cls, vector: list[float]) -> list[float]:
+        if not 0 < math.hypot(*vector) < math.inf:
+            raise ValueError("has no direction")
+        return vector
+
+    def unit(self) -> list[float]:
+        """The vector of length 1 in its direction."""
+        length = math.hypot(*self.vector)
+        return [component / length for component in self.vector]
+
+
+def name_of(settings: Settings) -> str | None:
+    """The embedding model that the settings name, behind its provider; None where EMBEDDING_PROVIDER is not set.
+
+    Raises:
+        InvalidSettingsError: EMBEDDING_MODEL is missing, or EMBEDDING_URL is none.
+    """
+    provider, url = settings.embedding_provider, settings.embedding_url
+    if provider is None:
+        return None
+    if not settings.embedding_model:
+        message = f"EMBEDDING_MODEL is not set, and EMBEDDING_PROVIDER={provider} needs it."
+        raise InvalidSettingsError(message)
+    if provider == "bedrock" and url is not None:
+        raise InvalidSettingsError("EMBEDDING_URL is not for Bedrock: AWS_ENDPOINT_URL_BEDROCK_RUNTIME is.")
+    if url is not None and not url.startswith(("https://", "http://")):
+        raise InvalidSettingsError("EMBEDDING_URL is wrong: it must be an address of http or https.")
+    return f"{provider}/{settings.embedding_model}"
+
+
+def embedding_model(settings: Settings, database: Database, breakers: Breakers) -> Llm:
+    """The embedding model of which `name_of` has the name, with the key as it is now.
+
+    Its calls count against the same budget as those of the language model; what they cost is not reckoned.
+
+    Raises:
+        ServiceUnavailableError: there is no key that can be used.
+    """
+    limits = Limits(
+        min(LONGEST_CALL_SECONDS, settings.llm_total_timeout_seconds),
+        0,
+        settings.llm_retry_base_seconds,
+        0.0,
+        0.0,
+        Budget.from_settings(settings),
+    )
+    return Llm(_embedding_provider(settings, settings.embedding_model or ""), database, breakers, limits)
+
+
+def _embedding_provider(settings: Settings, model: str) -> Provider:
+    if settings.embedding_provider == "bedrock":
+        from counterfoil.llm.bedrock import BedrockEmbeddings
+
+        return BedrockEmbeddings(model)
+    from counterfoil.llm.providers import OpenAiEmbeddings
+
+    return OpenAiEmbeddings(settings, model, key_of(settings, "EMBEDDING_API_KEY", "EMBEDDING_PROVIDER=openai"))

@@ -1,0 +1,240 @@
+"""Providers of language models over HTTP: Anthropic and every OpenAI-compatible endpoint."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar
+
+import httpx
+from pydantic import BaseModel, Field, SecretStr
+
+from counterfoil import http
+from counterfoil.errors import ContextWindowError
+from counterfoil.llm.client import (
+    FixedTemperatureError,
+    RefusedQuestionError,
+    Reply,
+    Turn,
+    at_low_temperature,
+    is_about_the_settings,
+    is_about_the_temperature,
+    is_too_long,
+    read,
+    spoken,
+    vector_reply,
+)
+from counterfoil.settings import Settings
+
+M = TypeVar("M", bound=BaseModel)
+
+_ABOUT_THE_QUESTION = (400, 413, 422)
+"""Any other refusal (a key, a bill, an address) would meet every question."""
+
+
+@dataclass(frozen=True)
+class Api:
+    """An API over HTTP."""
+
+    url: str
+    headers: dict[str, str] = field(repr=False)
+    """With the key."""
+    connect: float
+    read: float
+    """Seconds, both; see Settings."""
+
+    def post(self, body: Mapping[str, Any], form: type[M], *, total: float) -> M:
+        """One call, and its answer in the API's own form. Raises as `Provider.reply`, and FixedTemperatureError.
+
+        What is None in `body` is left out.
+        """
+        response = http.send(
+            "POST",
+            self.url,
+            headers=self.headers,
+            json={name: value for name, value in body.items() if value is not None},
+            connect=min(self.connect, total),
+            read=min(self.read, total),
+            total=total,
+            checked_by=_check,
+        )
+        return read(response.content.decode(errors="replace"), form)
+
+
+def _check(response: httpx.Response) -> None:
+    if response.status_code in _ABOUT_THE_QUESTION:
+        text = response.content.decode(errors="replace")
+        message = f"{response.request.url.host} answered with HTTP {response.status_code}"
+        if is_too_long(text):
+            told = f"{message}: the prompt is longer than the model reads"
+            raise ContextWindowError(told)
+        if is_about_the_temperature(text):
+            raise FixedTemperatureError(message)
+        if not is_about_the_settings(text):
+            raise RefusedQuestionError(message)
+    http.check(response)
+
+
+ANTHROPIC_URL = "https://api.anthropic.com"
+ANTHROPIC_VERSION = "2023-06-01"
+"""Of the API, not of a model."""
+
+
+class _Block(BaseModel):
+    type: str
+    text: str = ""
+
+
+class _AnthropicUsage(BaseModel):
+    input_tokens: int
+    output_tokens: int
+
+
+class _Message(BaseModel):
+    content: list[_Block]
+    stop_reason: str | None
+    usage: _AnthropicUsage
+
+
+class Anthropic:
+    """One of Anthropic's models."""
+
+    name = "anthropic"
+
+    def __init__(self, settings: Settings, model: str, key: SecretStr) -> None:
+        """LLM_URL is the API's address without `/v1`."""
+        self.model = model
+        self._api = Api(
+            f"{(settings.llm_url or ANTHROPIC_URL).rstrip('/')}/v1/messages",
+            {"x-api-key": key.get_secret_value(), "anthropic-version": ANTHROPIC_VERSION},
+            settings.llm_connect_timeout_seconds,
+            settings.llm_read_timeout_seconds,
+        )
+
+    def reply(self, system: str, user: str, *, history: Sequence[Turn] = (), max_tokens: int, total: float) -> Reply:
+        """See `Provider`."""
+        said = spoken(user, history)
+        return at_low_temperature(
+            self._api.url, self.model, lambda *how: self._reply(system, said, max_tokens, *how), total
+        )
+
+    def _reply(
+        self, system: str, said: list[tuple[str, str]], max_tokens: int, temperature: float | None, total: float
+    ) -> Reply:
+        body = {
+            "model": self.model,
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+            "system": system,
+            "messages": [{"role": role, "content": text} for role, text in said],
+        }
+        message = self._api.post(body, _Message, total=total)
+        return Reply(
+            "".join(block.text for block in message.content if block.type == "text"),
+            message.stop_reason not in ("max_tokens", "model_context_window_exceeded"),
+            message.usage.input_tokens,
+            message.usage.output_tokens,
+            is_refused=message.stop_reason == "refusal",
+        )
+
+
+OPENAI_URL = "https://api.openai.com/v1"
+_OWN_HOSTS = (".openai.com", ".azure.com")
+
+
+class _Said(BaseModel):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Said
+    finish_reason: str | None = None
+
+
+class _OpenAiUsage(BaseModel):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class _Completion(BaseModel):
+    choices: Annotated[list[_Choice], Field(min_length=1)]
+    usage: _OpenAiUsage | None = None
+
+
+class _Datum(BaseModel):
+    embedding: list[float]
+
+
+class _Embeddings(BaseModel):
+    data: Annotated[list[_Datum], Field(min_length=1)]
+    usage: _OpenAiUsage | None = None
+
+
+class OpenAi:
+    """A model behind an endpoint that speaks chat completions."""
+
+    name = "openai"
+
+    def __init__(self, settings: Settings, model: str, key: SecretStr) -> None:
+        """LLM_URL is the endpoint's address with its `/v1`, where it has one."""
+        self.model = model
+        base = (settings.llm_url or OPENAI_URL).rstrip("/")
+        # OpenAI's newer models refuse the old name of the bound, and several other servers do not know the new one.
+        is_own = httpx.URL(base).host.endswith(_OWN_HOSTS)
+        self._bound = "max_completion_tokens" if is_own else "max_tokens"
+        self._api = Api(
+            f"{base}/chat/completions",
+            {"authorization": f"Bearer {key.get_secret_value()}"},
+            settings.llm_connect_timeout_seconds,
+            settings.llm_read_timeout_seconds,
+        )
+
+    def reply(self, system: str, user: str, *, history: Sequence[Turn] = (), max_tokens: int, total: float) -> Reply:
+        """See `Provider`."""
+        said = spoken(user, history)
+        return at_low_temperature(
+            self._api.url, self.model, lambda *how: self._reply(system, said, max_tokens, *how), total
+        )
+
+    def _reply(
+        self, system: str, said: list[tuple[str, str]], max_tokens: int, temperature: float | None, total: float
+    ) -> Reply:
+        messages = [{"role": role, "content": text} for role, text in [("system", system), *said]]
+        body = {"model": self.model, self._bound: max_tokens, "temperature": temperature, "messages": messages}
+        completion = self._api.post(body, _Completion, total=total)
+        choice, usage = completion.choices[0], completion.usage or _OpenAiUsage()
+        return Reply(
+            choice.message.content or "",
+            choice.finish_reason != "length",
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            is_refused=choice.finish_reason == "content_filter" or bool(choice.message.refusal),
+        )
+
+
+class OpenAiEmbeddings:
+    """A model behind an endpoint that speaks OpenAI's embeddings."""
+
+    name = "openai-embeddings"
+
+    def __init__(self, settings: Settings, model: str, key: SecretStr) -> None:
+        """EMBEDDING_URL is the endpoint's address with its `/v1`, where it has one."""
+        self.model = model
+        self._api = Api(
+            f"{(settings.embedding_url or OPENAI_URL).rstrip('/')}/embeddings",
+            {"authorization": f"Bearer {key.get_secret_value()}"},
+            settings.llm_connect_timeout_seconds,
+            settings.llm_read_timeout_seconds,
+        )
+
+    def reply(  # it is no talk
+        self,
+        system: str,  # noqa: ARG002
+        user: str,
+        *,
+        history: Sequence[Turn] = (),  # noqa: ARG002
+        max_tokens: int,  # noqa: ARG002
+        total: float,
+    ) -> Reply:
+        """See `Provider`."""
+        found = self._api.post({"model": self.model, "input": user}, _Embeddings, total=total)
+        return vector_reply(found.data[0].embedding, found.usage.prompt_tokens if found.usage else 0)
