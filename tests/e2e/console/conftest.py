@@ -51,15 +51,16 @@ REQUIRED = "COUNTERFOIL_BROWSER_TESTS"
 """Set to `required`, a machine without a browser fails these tests instead of skipping them."""
 ACCOUNT = "DE89370400440532013000"
 """An account number that is the name of a file of `shown`: of those that look, an admin alone may see it."""
-PATIENCE = 30_000
+PATIENCE = 60_000
 """Milliseconds for which Playwright waits: a process that answers the API may have to start first."""
 _GIVE = """([name, value]) => {
     if (location.origin !== "null" && !sessionStorage.getItem("tests.given")) {
         sessionStorage.setItem("tests.given", "once");
+        localStorage.clear();
         sessionStorage.setItem(name, value);
     }
 }"""
-"""Each tab keeps tokens of its own, and a test may sign out: they are given once."""
+"""Give tokens once, because each tab stores its own and a test may sign out. Start without choices of earlier tests."""
 
 
 @dataclass
@@ -68,6 +69,8 @@ class Console:
 
     chromium: Browser
     people: People
+    shared: dict[Role, tuple[BrowserContext, Watch]]
+    """Contexts of people of every tenant. A new context takes a process and loads the console again: 1 s of CPU."""
     watches: dict[BrowserContext, Watch] = field(default_factory=dict)
 
     @property
@@ -87,13 +90,25 @@ class Console:
 
     def opened(self, role: Role, tenant: Tenant, at: str = "dead-letters", *, alone: bool = False) -> Page:
         """Open an address below the console's, signed in, for a tenant."""
-        context = self._context()
-        given = [SESSION, self._session(role, tenant.slug if alone else EVERY_TENANT)]
-        context.add_init_script(f"({_GIVE})({given!r})")
+        context = self._signed_in(role, tenant.slug) if alone else self._shared(role)
         page = context.new_page()
         page.goto(f"{self.url}/{at}{'&' if '?' in at else '?'}{urlencode({'tenant': tenant.slug})}")
         page.get_by_role("button", name="Sign out").wait_for()
         return page
+
+    def _shared(self, role: Role) -> BrowserContext:
+        if role not in self.shared:
+            context = self._signed_in(role, EVERY_TENANT)
+            self.shared[role] = context, self.watches[context]
+        context, watch = self.shared[role]
+        self.watches[context] = watch
+        return context
+
+    def _signed_in(self, role: Role, slug: str) -> BrowserContext:
+        session = self._session(role, slug)
+        context = self._context()
+        context.add_init_script(f"({_GIVE})({[SESSION, session]!r})")
+        return context
 
     def _session(self, role: Role, slug: str) -> str:
         """What the tab of such a person keeps, who signs in where nobody did."""
@@ -121,9 +136,18 @@ class Console:
 
     def close(self) -> list[str]:
         """Close every tab. Returns what went wrong unseen."""
+        shared = {context for context, _ in self.shared.values()}
         for context in self.watches:
-            context.close()
-        return [fault for watch in self.watches.values() for fault in watch.faults]
+            if context not in shared:
+                context.close()
+                continue
+            for page in context.pages:
+                page.close()
+            context.clear_cookies()
+        faults = [fault for watch in self.watches.values() for fault in watch.faults]
+        for watch in self.watches.values():
+            watch.faults.clear()
+        return faults
 
 
 @pytest.fixture(scope="session")
@@ -148,6 +172,12 @@ def chromium(fresh_pictures: None) -> Iterator[Browser]:
         launched.close()
 
 
+@pytest.fixture(scope="package")
+def shared(chromium: Browser) -> dict[Role, tuple[BrowserContext, Watch]]:
+    """Contexts that tests share, by role."""
+    return {}
+
+
 @pytest.fixture(scope="session")
 def people(cloud: Cloud) -> People:
     """Whoever signs in."""
@@ -164,9 +194,14 @@ def failing(cloud: Cloud, people: People) -> Iterator[Failing]:
 
 
 @pytest.fixture
-def console(chromium: Browser, people: People, request: pytest.FixtureRequest) -> Iterator[Console]:
+def console(
+    chromium: Browser,
+    people: People,
+    shared: dict[Role, tuple[BrowserContext, Watch]],
+    request: pytest.FixtureRequest,
+) -> Iterator[Console]:
     """The console, closed at the test's end, when nothing may have gone wrong unseen."""
-    console = Console(chromium, people)
+    console = Console(chromium, people, shared)
     yield console
     if len(faults := console.close()):
         pytest.fail("\n".join([f"{request.node.name}: the browser was not content.", *faults]), pytrace=False)

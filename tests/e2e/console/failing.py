@@ -81,8 +81,8 @@ class Failing:
         return task
 
     def _dead(self, tenant: Tenant, orders: Sequence[dict[str, Any]]) -> list[UUID]:
-        with self.people.api("operator", tenant) as api:
-            answers = [api.post("tasks", json=order) for order in orders]
+        with self.people.api("operator") as api:
+            answers = [api.post("tasks", json={**order, "tenant": tenant.slug}) for order in orders]
         tasks = [UUID(answer.json()["job_id"]) for answer in answers if answer.status_code == 202]
         assert len(tasks) == len(orders), [answer.text for answer in answers]
         self.letters(tasks)
@@ -100,7 +100,7 @@ class Failing:
                 letters: dict[UUID, UUID] = dict(admin.execute(_OF_TASKS, [list(tasks)]).fetchall())
                 return letters if len(letters) == len(tasks) else None
 
-            letters = until(found)
+            letters = until(found, 120)
         assert letters is not None
         return [letters[task] for task in tasks]
 

@@ -7,7 +7,7 @@ import httpx
 from playwright.sync_api import Page
 
 from cli.cloud.cloud import Cloud
-from cli.console import Person, Role, make_person
+from cli.console import EVERY_TENANT, Person, Role, make_person
 from cli.tenants import Tenant
 
 SESSION = "counterfoil.session"
@@ -24,6 +24,7 @@ class People:
     sessions: dict[tuple[Role, str], str] = field(default_factory=dict)
     """What the tab of somebody who signed in keeps, by role and the tenant's slug (`*`: every tenant)."""
     _made: dict[tuple[Role, str], Person] = field(default_factory=dict)
+    _tokens: dict[tuple[Role, str], str] = field(default_factory=dict)
 
     def person(self, role: Role, slug: str) -> Person:
         """Somebody of this role, for one tenant or for all of them."""
@@ -33,18 +34,24 @@ class People:
             self._made[key] = make_person(self.cloud, email, [role, f"tenant:{slug}"])
         return self._made[key]
 
-    def api(self, role: Role, tenant: Tenant) -> httpx.Client:
-        """A client of the API, for what programs do: as somebody of this role and tenant. To be closed."""
-        person = self.person(role, tenant.slug)
-        answer = self.cloud.client("cognito-idp").admin_initiate_auth(
-            UserPoolId=self.cloud.outputs["UserPoolId"],
-            ClientId=self.cloud.outputs["UserPoolClientId"],
-            AuthFlow="ADMIN_USER_PASSWORD_AUTH",
-            AuthParameters={"USERNAME": person.email, "PASSWORD": person.password},
-        )
-        token = answer["AuthenticationResult"]["IdToken"]
+    def api(self, role: Role, tenant: Tenant | None = None) -> httpx.Client:
+        """Return an API client of a user with this role, for one tenant or for every tenant. Close it."""
+        slug = tenant.slug if tenant else EVERY_TENANT
         make = partial(httpx.Client, base_url=f"{self.cloud.api_url}/api", timeout=PATIENCE)
-        return make(headers={"authorization": f"Bearer {token}"})
+        return make(headers={"authorization": f"Bearer {self._token(role, slug)}"})
+
+    def _token(self, role: Role, slug: str) -> str:
+        key = (role, slug)
+        if key not in self._tokens:
+            person = self.person(role, slug)
+            answer = self.cloud.client("cognito-idp").admin_initiate_auth(
+                UserPoolId=self.cloud.outputs["UserPoolId"],
+                ClientId=self.cloud.outputs["UserPoolClientId"],
+                AuthFlow="ADMIN_USER_PASSWORD_AUTH",
+                AuthParameters={"USERNAME": person.email, "PASSWORD": person.password},
+            )
+            self._tokens[key] = answer["AuthenticationResult"]["IdToken"]
+        return self._tokens[key]
 
 
 def sign_in(page: Page, person: Person) -> None:

@@ -33,8 +33,9 @@ def calls(cloud: Cloud) -> None:
 def call(people: People, failing: Failing, tenant: Tenant) -> UUID:
     """The letter of a call to a host that there is not."""
     payload = {"url": "https://orders.invalid/1", "method": "POST", "body": "amount=1.50"}
-    with people.api("operator", tenant) as api:
-        answer = api.post("tasks", json={"task_type": "http_request", "payload": payload, "max_retry": 0})
+    order = {"task_type": "http_request", "payload": payload, "max_retry": 0, "tenant": tenant.slug}
+    with people.api("operator") as api:
+        answer = api.post("tasks", json=order)
     assert answer.status_code == 202, answer.text
     return failing.letters([UUID(answer.json()["job_id"])])[0]
 
