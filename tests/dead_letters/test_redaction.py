@@ -322,6 +322,29 @@ PARTS = [
         "token\t=",
         "SG.aB-_",
     ),
+    *(
+        "password for a b c is ",
+        "password for ",
+        "password 4",
+        "echo 'a' | ",
+        "echo a ",
+        "zip ",
+        "mysql a -p",
+        "ldapx -w ",
+    ),
+    *("basic auth a:", "login a1:", 'variable "password" {', 'variable "password" {default = "', '<a name="password">'),
+    *("AUTH PLAIN ", "\nPASS a1", "PuTTY-User-Key-File-2:", "4111 ", "4111", "net use \\\\a ", "net use a ", "pin is "),
+    *("kind: Secret\ndata:\n a", "\ndata:\n", "LS0tLS1CRUdJTiB", '"kty" "d": "', "ACL SETUSER >", "curl -b ", "1//0"),
+    *(
+        "secret answer ",
+        "clave ",
+        "access code ",
+        "密码",
+        "AAAAabcDEF1:APA91b",
+        "smbget -U a%",
+        "https -a a:",
+        "<a name=",
+    ),
 ]
 
 

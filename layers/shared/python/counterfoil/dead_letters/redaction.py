@@ -4,8 +4,9 @@ Hidden are:
 
 - values under the name of a secret (password, token, API key, cookie, ...) and everything below them
 - values that a name beside them marks: `{"name": "X-Api-Key", "value": ...}`, `["Authorization", ...]`, `--password X`
+- private members of JSON Web Keys, and the data of Kubernetes secrets
 - secrets in texts and in names, see `text_redaction`
-- account numbers (IBAN, ISO 13616, by their check digits) except their last four characters
+- account numbers (IBAN, ISO 13616) and card numbers, by their check digits, except their last four characters
 - bodies of e-mails, of messages and of requests
 
 The shape stays: the same objects, lists and names. A hidden text replaces a secret.
@@ -100,8 +101,20 @@ _VALUES = {"value", "values", "val", "content", "data", "input", "text", "string
 _PAIR = 2
 
 
+_JWK = {"d", "p", "q", "dp", "dq", "qi", "oth", "k"}
+"""Private members of a JSON Web Key (RFC 7518, 6)."""
+
+
 def _marked_members(value: Mapping[str, Any]) -> set[str]:
-    """Members with a value whose name is the text of another member, or the end of its list."""
+    """Return the members that are secrets because of the members beside them.
+
+    They are the private parts of a JSON Web Key, the data of a Kubernetes secret, and values whose name is the text of
+    another member, or the end of its list.
+    """
+    if isinstance(value.get("kty"), str):
+        return _JWK
+    if value.get("kind") == "Secret":
+        return {"data", "stringData"}
     plain = {name: _plain(name) for name in value}
     if not any(
         labels_secret(one[-1] if isinstance(one, list) and one else one)

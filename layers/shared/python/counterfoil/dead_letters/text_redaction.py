@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from itertools import groupby
 from pathlib import Path
 
-from stdnum import iban
+from stdnum import iban, luhn
 
 HIDDEN = "[hidden]"
 CONVERSATION = "session_id"
@@ -24,24 +24,54 @@ _UUID = re.compile(r"\W*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\W*")
 
 # -- names of secrets -----------------------------------------------------------------------------------------------
 
-_PASSWORDS = (
-    r"passw(?:or)?d|passwort|pwd|passphrase|kennwort|mot[ _-]?de[ _-]?passe|contrase(?:ñ|n\u0303?)a|wachtwoord"
-    r"|l[oö]senord|adgangskode|salasana|(?<![a-z])(?:has[lł]o|heslo|senha|jelsz[oó])(?![a-z])"
+_PASSWORDS = "|".join(
+    (
+        *("passw(?:or)?d", "passord", "passwort", "pwd", "passphrase", "pass[ _-]?code", "kennwort", "lösungswort"),
+        *("mot[ _-]?de[ _-]?passe", r"(?<![a-z])mdp(?![a-z])", "contrase(?:ñ|n\u0303?)a", "contrasenya"),
+        *(r"(?<![a-z_])(?<!palabra )clave(?! de (?!acceso))(?![a-z_])", "palavra[ _-]?passe", "parola[ _-]d.ordine"),
+        *("wachtwoord", "l[oö]senord", "adgangskode", "kodeord", "salasana", "jelsz[oó]", "slapta[zž]od", "lozink"),
+        *(r"(?<![a-z])(?:has[lł]o|heslo|senha|geslo|parool|[sş]ifre|kata sandi|m[aậ]t kh[aẩ]u)(?![a-z])", "парол"),
+        *("κωδικ[οό]ς", "密码", "密碼", "口令", "パスワード", "暗証番号", "비밀번호", "암호", "كلمة المرور"),
+        *("(?:zugangs|zutritts|freischalt|entsperr|alarm)[ _-]?(?:code|pin)", "(?:access|unlock|gate|alarm)[ _-]code"),
+        *("code d.acc[eè]s", "codice d(?:.|i )accesso", "c[oó]digo de acceso", "toegangscode"),
+    )
 )
+"""Passwords and access codes in the languages of suppliers."""
 _NAMES = (
     rf"secret(?!ar)|{_PASSWORDS}|token|credential|signature|sess(?:ion)?[ _-]?id(?![a-z])|zugangsdaten"
     r"|client[ _-]?assertion|saml[ _-]?response|code[ _-]?verifier|(?:recovery|backup)[ _-]?code"
+    r"|(?:security|secret)[ _-]?answer|sicherheitsantwort|requirepass|masterauth"
+    r"|(?:api|wlan|wifi|wi-fi|netzwerk|zugangs|lizenz|zugriffs)[ -]?schlüssel"
+    r"|cl[ée][ ](?:d.)?(?:api|acc[èe]s|secr[èe]te)"
+    r"|(?:clave|chave|chiave)[ ](?:d[ae] )?(?:api|se[cg]reta|priva[dt]a)"
     r"|mnemonic(?![a-z])|(?:seed|recovery)[ _-]?phrase"
     r"|(?:api|access|account|auth|private|signing|encryption|service|client|consumer|master|storage|subscription|deploy"
     r"|function|webhook|hmac|ssh|session|license)[ _.-]?key"
 )
 _HINTS = (
-    *("secret", "passw", "pwd", "passphrase", "kennwort", "passe", "contrase", "wachtwoord", "senord", "adgangskode"),
-    *("salasana", "haslo", "hasło", "heslo", "senha", "jelsz", "token", "credential", "signature", "sess", "key"),
-    *("zugangsdaten", "assertion", "saml", "verifier", "recovery", "backup", "authorization", "cookie", "--pass"),
+    *("secret", "pass", "pwd", "wort", "mdp", "contrase", "clave", "parol", "wachtwoord", "senord", "adgangskod"),
+    *("kodeord", "salasana", "haslo", "hasło", "heslo", "senha", "geslo", "jelsz", "slapta", "lozink", "ifre", "sandi"),
+    *("t kh", "парол", "κωδικ", "密", "口令", "パスワード", "暗証", "비밀", "암호", "كلمة", "code", "acc"),
+    *("token", "credential", "signature", "sess", "key", "login"),
+    *("zugangsdaten", "assertion", "saml", "verifier", "recovery", "backup", "authorization", "cookie"),
+    *(
+        "schlüssel",
+        "answer",
+        "antwort",
+        "masterauth",
+        "clé ",
+        "cle ",
+        "chave",
+        "chiave",
+        "echo",
+        "net use",
+        "acl setuser",
+    ),
     *("mnemonic", "phrase"),
     *("ldap", "auth=(", "basicauth("),
-    *("identified", "securestring", "curl", "--user", "--proxy-user", "sshpass", "mysql", "mariadb"),
+    *("identified", "securestring", "curl", "--user", "--proxy-user", "basic"),
+    *("mysql", "mariadb", "mongo", "cqlsh", "rabbitmq", "docker", "podman", "vsql", "sqlcmd", "osql", "bcp", "unzip"),
+    *("mosquitto", "zip", "7z", "redis-cli", "plink", "pscp", "psftp", "rdp", "openssl", "smb", "lftp", "http -a"),
 )
 """Parts of names and commands, in lower case. Most texts have none, and most patterns need one."""
 _WORDS = {"pass", "pin", "sig", "pw", "auth", "otp", "totp", "psk", "cvv", "cvc", "jwt", "bearer"}
@@ -139,13 +169,20 @@ _MORE_TOKENS = "|".join(
     (
         *(r"gh[a-z]_[A-Za-z0-9]{20,}", r"hv[sbr]\.[\w-]{20,}", r"pypi-[\w-]{16,}", r"whsec_[A-Za-z0-9+/=]{10,}"),
         *(r"xox[a-z]-(?=[A-Za-z-]{0,20}[0-9])[A-Za-z0-9-]{10,}", r"SG\.[\w-]{16,}\.[\w-]{16,}", r"AIza[\w-]{30,}"),
+        *("key-[0-9a-f]{32}(?![0-9a-f])", "SK[0-9a-f]{32}(?![0-9a-f])", r"1//0[\w-]{20,}"),
+        *(
+            "NRAK-[A-Z0-9]{20,}",
+            r"AAAA[\w-]{7}:APA91b[\w-]{60,}",
+            "LS0tLS1CRUdJTiB(?!DRVJU|QVUJM)[A-Za-z0-9+/]{8,}={0,2}",
+        ),
         *(r"[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}", r"npm_[A-Za-z0-9]{30,}"),
     )
 )
 _OPENAI = re.compile(r"(?<![A-Za-z0-9_-])sk-(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{16,}")
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    r".*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
+    r".*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)"
+    r"|PuTTY-User-Key-File-[0-9]:.*?(?:Private-MAC: [0-9a-f]+|\Z)",
     re.DOTALL,
 )
 _JWT = re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]{2,}(?:\.[A-Za-z0-9_-]*)*")
@@ -189,6 +226,25 @@ _ONE_TIME_CODE = re.compile(
     re.IGNORECASE,
 )
 
+_PIN = re.compile(
+    r"(\b(?:pin|puk)(?:[ -]?(?:code|nummer|number))?\s(?:is|was|ist|war|lautet|est|es|è|é)\s?:?\s)[0-9]{4,12}\b",
+    re.IGNORECASE,
+)
+_COMMAND = re.compile(
+    r"(\bAUTH(?:ENTICATE)? (?:PLAIN|LOGIN|XOAUTH2|OAUTHBEARER|CRAM-MD5|DIGEST-MD5|NTLM) (?=[A-Z0-9+/=]*[a-z])"
+    r"|(?:^|[\n\"'>:] ?)(?:PASS|AUTH(?: [\w.@-]{1,64})?|[\w.]{1,10} LOGIN [\w.@\"-]{1,64}) (?=[^\s\"']*[0-9]))"
+    r"(?!\[hidden\])\"?[^\s\"']{4,}\"?"
+)
+"""Commands of SMTP, IMAP, POP3, FTP and Redis."""
+_USER_AND_PASSWORD = re.compile(
+    r"(\b(?:basic[ -]auth[a-z]{0,11}|credentials?|log(?:in|ged in)(?: (?:as|with))?|zugangsdaten)(?:\s|\s?[:=]\s?)"
+    r"[\"'(]?[A-Za-z][^\s:/\"'()]{0,63}:)(?![/[])(?=[^\s\"']*[0-9])(?=[^\s\"']*[A-Za-z])[^\s\"'),;]{4,}",
+    re.IGNORECASE,
+)
+_JWK = re.compile(r"(\\?[\"'](?:d|p|q|dp|dq|qi|k)\\?[\"']\s?:\s?\\?[\"'])[\w-]{16,}")
+"""Private members of a JSON Web Key (RFC 7518, 6)."""
+_KUBERNETES = re.compile(r"((?:^|\n)(?:data|stringData):[ \t]*\n[ \t]+)(?!\[hidden\])[^\n]*(?:\n[ \t]+[^\n]*)*")
+
 
 def _basic(match: re.Match[str]) -> str:
     """Hide credentials behind the word `basic`: the Base64 form of a name, a colon and a password."""
@@ -201,7 +257,7 @@ def _basic(match: re.Match[str]) -> str:
 
 # -- values behind names --------------------------------------------------------------------------------------------
 
-_SIGN = r"""["'\\]*\s*(?:={1,3}>?|:=|:|%3[AaDd])\s*"""
+_SIGN = r"""["'\\]*\]?\s*(?:={1,3}>?|:=|[:\uff1a]|%3[AaDd])\s*"""
 _STRING = (
     r"""\\"(?:[^"\\]|\\[^"])*(?:\\?"|\\?\Z)|\\'(?:[^'\\]|\\[^'])*(?:\\?'|\\?\Z)|"""
     r""""(?:[^"\\]|\\[\s\S]|"")*(?:"|\\?\Z)|'(?:[^'\\]|\\[\s\S]|'')*(?:'|\\?\Z)"""
@@ -241,10 +297,25 @@ _VALUE_FIRST = re.compile(
 _OPTION = re.compile(
     rf"((?<![\w-])--?[\w-]{{0,30}}(?:{_NAMES}|pass)[\w-]{{0,20}}[ \t]+)({_STRING}|[^\s\"'-]\S*)", re.IGNORECASE
 )
-_SHORT_OPTION = re.compile(
-    rf"(\b(?:sshpass|mysql|mysqldump|mysqladmin|mariadb)\b[^\n]{{0,200}}?\s-p[ ]?"
-    rf"|\bldap[a-z]{{3,9}}\b[^\n]{{0,200}}?\s-w[ ]?)({_STRING}|\S+)"
-)
+_FLAGS = {
+    r"sshpass|mysql\w{0,12}|mariadb\w{0,12}|mongo\w{0,10}|cqlsh|rabbitmqadmin": "-p ?",
+    "(?:docker|podman|az|helm registry) login": "-p ?",
+    r"ldap[a-z]{3,9}|vsql": "-w ?",
+    r"sqlcmd|osql|tsql|bcp|zip|unzip|mosquitto_[a-z]{2,3}": "-P ",
+    "7z[ar]?|rar|unrar": "-p",
+    "redis-cli": "-a ",
+    "ACL SETUSER": ">",
+    "curl": "(?:-b ?|--cookie[ =])",
+    "plink|pscp|psftp": "-pw ",
+    "[xw]l?freerdp|rdesktop": "(?:/p:|-p ?)",
+    "openssl": r"-(?:pass(?:in|out)?|k)\s(?:pass:)?",
+    "smb(?:client|map|cacls|get)": r"-U ?[\"']?[^\s%\"']{1,64}%",
+    "lftp": r"-u ?[\"']?[^\s,\"']{1,64},",
+    "https?": r"-a ?[\"']?[^\s:\"'/]{1,64}:",
+}
+"""The flags of commands in front of a password."""
+_FLAGGED = "|".join(rf"(?:{command})[ ](?:[^\n]{{0,200}}?[ ])?{flag}" for command, flag in _FLAGS.items())
+_SHORT_OPTION = re.compile(rf"((?<![\w/.])(?:{_FLAGGED}))({_STRING}|[^\s\"']+)")
 _QUOTED_BEHIND = re.compile(
     rf"((?:{_PASSWORDS}|identified by|securestring(?:\s+-string)?)\s+)({_STRING})", re.IGNORECASE
 )
@@ -253,12 +324,33 @@ _STRINGS = (_PAIR, _NAMED, _VALUE_FIRST, _OPTION, _SHORT_OPTION, _QUOTED_BEHIND)
 
 _BRACED = re.compile(rf"((?:{_NAMES})\s*=\s*)\{{(?:[^}}]|\}}\}})*(?:\}}|\Z)", re.IGNORECASE)
 """ODBC: between braces any character, a closing brace doubled."""
-_ELEMENT = re.compile(rf"(<[\w.:-]{{0,40}}?(?:{_NAMES})[\w.-]{{0,40}}(?:\s[^<>]{{0,200}})?>)([^<]+)", re.IGNORECASE)
+_ELEMENT = re.compile(
+    rf"(<[\w.:-]{{0,40}}?(?:{_NAMES})[\w.-]{{0,40}}(?:\s[^<>]{{0,200}})?>"
+    rf"|<[\w.:-]{{1,40}}\s[^<>]{{0,100}}?\b(?:name|key|id)=\"[\w .-]{{0,40}}(?:{_NAMES})[\w .-]{{0,40}}\""
+    r"[^<>]{0,100}>)([^<]+)",
+    re.IGNORECASE,
+)
 _HEADER_VALUE = re.compile(rf"(?<=header value:[ ])b?(?:{_STRING})|(?<=header value[ ])b?(?:{_STRING})", re.IGNORECASE)
 """A header that h11, http.client or requests refuses to send."""
 _QUOTED = re.compile(r"""(\\?["']).*?(\\?["']|)""", re.DOTALL)
 _END_OF_NAME = re.compile(r"([\w.-]{1,60})\W*\Z")
 _COUNT = re.compile(r"tokens\W*\Z", re.IGNORECASE)
+_NAMED_BEHIND = re.compile(rf"((?:{_NAMES})s?\s[\"'`(]?)([\w.+=~/-]{{8,}})(?=[\"'`)]?(?:[\s.,;:!?]|\Z))", re.IGNORECASE)
+"""A name and its value in prose: the API key x is invalid."""
+
+
+_IN_SENTENCE = re.compile(
+    rf"((?:{_NAMES})\w{{0,3}}(?:\s[^\s.:;=,]{{1,30}}){{1,4}}?\s(?:is|was|ist|war|lautet|est|es|è|é)\s?:?\s[\"'`(]?)"
+    r"([\w.+=~/-]{8,})(?=[\"'`)]?(?:[\s.,;:!?]|\Z))",
+    re.IGNORECASE,
+)
+"""The same with words between: the password for ada is x."""
+
+
+def _random(match: re.Match[str]) -> str:
+    return f"{match[1]}{HIDDEN}" if looks_random(match[2].rstrip(".")) else match[0]
+
+
 _IN_QUERY = re.compile(r"([?&#](?:auth|code|sig|pw|pass|key)=)([^\s&#\"'<>]+)", re.IGNORECASE)
 _SHORTEST_CODE = 6
 """Countries and currencies have shorter codes than sign-ins."""
@@ -271,6 +363,18 @@ def _query_value(match: re.Match[str]) -> str:
         name == "code" and len(value) < _SHORTEST_CODE
     )
     return match[0] if is_shown else f"{match[1]}{HIDDEN}"
+
+
+_CARD = re.compile(
+    r"(?<![\w.,/-])(?:(?:4[0-9]{3}|5[1-5][0-9]{2}|2[2-7][0-9]{2}|6011|65[0-9]{2}|35[2-8][0-9])"
+    r"([ -]?)[0-9]{4}\1[0-9]{4}\1|3[47][0-9]{2}([ -]?)[0-9]{6}\2[0-9])[0-9]{4}(?![\w/-]|[.,][0-9])"
+)
+"""Numbers of payment cards (ISO/IEC 7812), of 15 or 16 digits."""
+
+
+def _card(match: re.Match[str]) -> str:
+    """Hide a card number except its last digits, if its check digit is right."""
+    return f"{HIDDEN} {match[0][-LAST:]}" if luhn.is_valid(re.sub(r"[ -]", "", match[0])) else match[0]
 
 
 _Replacement = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
@@ -299,12 +403,18 @@ _PATTERNS: tuple[_Replacement, ...] = (
     (_IN_QUERY, _query_value),
     (_AWS_ID, HIDDEN),
     (_AWS_SECRET, _aws_secret),
+    (_CARD, _card),
 )
 _PATTERNS_WITH_WORD: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...] = (
     (re.compile(r"\$"), _PASSWORD_HASH, HIDDEN),
     (re.compile("oracle:|sqlplus"), _LOGIN, rf"\1{HIDDEN}"),
     (re.compile("://"), _LINK, rf"\1{HIDDEN}"),
     (re.compile("code|kennwort|tan"), _ONE_TIME_CODE, rf"\1{HIDDEN}"),
+    (re.compile("p[iu][nk]"), _PIN, rf"\1{HIDDEN}"),
+    (re.compile("auth|pass|login"), _COMMAND, rf"\1{HIDDEN}"),
+    (re.compile("basic|credential|login|zugangsdaten"), _USER_AND_PASSWORD, rf"\1{HIDDEN}"),
+    (re.compile("kty"), _JWK, rf"\1{HIDDEN}"),
+    (re.compile(r"kind:\s*secret"), _KUBERNETES, rf"\1{HIDDEN}"),
 )
 """Patterns with what the text must contain, in lower case."""
 _PATTERNS_WITH_HINT: tuple[_Replacement, ...] = (
@@ -361,6 +471,25 @@ _PATTERNS_WITH_HINT: tuple[_Replacement, ...] = (
         ),
         rf"\1{HIDDEN}",
     ),
+    (_NAMED_BEHIND, _random),
+    (_IN_SENTENCE, _random),
+    # HCL: variable "password" { default = "x" }.
+    (
+        re.compile(
+            rf"(\bvariable\s\"[\w-]{{0,40}}(?:{_NAMES})[\w-]{{0,40}}\"\s?\{{[^{{}}]{{0,300}}?\bdefault\s{{0,9}}=\s?)(?:{_STRING})",
+            re.IGNORECASE,
+        ),
+        rf'\1"{HIDDEN}"',
+    ),
+    # Shell: echo x | docker login --password-stdin.
+    (
+        re.compile(
+            rf"(\becho\s(?:-n\s)?)(?:{_STRING}|[^\s\"'|]+)"
+            r"(?=\s?\|\s?[^\n|]{0,200}?(?:--pass|sudo -S|chpasswd|passwd -i))"
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    (re.compile(r"(?i)(\bnet use\s[^\n]{0,200}?\\\\\S{1,200}\s)[^\s/]\S*(?=\s{1,3}/user:)"), rf"\1{HIDDEN}"),
     # A sentence: the password is x. Words without a digit are not values: the password is wrong.
     (
         re.compile(
