@@ -15,8 +15,8 @@ from tests.documents.matching.office import Office
 from tests.documents.matching.papers import invoice
 from tests.factories import NOW
 
-PROCESS_CLOCK = {"dlq.py", "evaluate.py", "offers.py"}
-"""Modules that show an age, compute in a temporary database, or choose a date."""
+PROCESS_CLOCK = {"dlq.py", "offers.py"}
+"""Modules that show an age or choose a date."""
 
 
 def test_commands_take_the_time_from_the_database() -> None:
