@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from cli.cloud import deployment, emulator, processes
+from cli.cloud.deployment import Progress
 from cli.cloud.place import Place
 from cli.cloud.processes import Part
 from cli.cloud.state import State, Tuning
@@ -125,12 +126,14 @@ def _start(place: Place, steps: Steps, port: int | None, database_port: int | No
 
 def _deploy(place: Place, state: State, tuning: Tuning, fingerprint: str, steps: Steps) -> State:
     began = time.monotonic()
-    steps.begin("Deployment (cdk deploy)")
+    steps.begin("Packages and template (cdk synth)")
     if state.deployment is None:
         where = {"LocationConstraint": emulator.REGION}
         s3 = Cloud(place, state).client("s3")
         s3.create_bucket(Bucket=deployment.ASSETS_BUCKET, CreateBucketConfiguration=where)
-    outputs = deployment.deploy(place, state.emulator, state.database_url, tuning, steps.progress)
+    outputs = deployment.deploy(
+        place, state.emulator, state.database_url, tuning, Progress(steps.begin, steps.progress)
+    )
     state = state.deployed(fingerprint, time.monotonic() - began, outputs, tuning)
     state.save(place)
     return state

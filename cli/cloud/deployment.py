@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from cli import cdk
@@ -26,9 +27,17 @@ SOURCES = ("functions", "infra", "layers", "migrations", "cdk.json", "package-lo
 ASSETS_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
 """The bucket that `cdk bootstrap` creates: all that the local stage uses of it."""
 _PROGRESS = re.compile(r"^\s*(?P<stack>\S+) \|\s*(?P<done>\d+)/(?P<all>\d+) \|")
+_SYNTHESIZED = "Synthesis time:"
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
-Progress = Callable[[int, int], None]
+
+@dataclass(frozen=True)
+class Progress:
+    """Callbacks of a deployment."""
+
+    begin: Callable[[str], None]
+    count: Callable[[int, int], None]
+    """Resources done, and all of them."""
 
 
 def fingerprint(database_url: str, tuning: Tuning) -> str:
@@ -52,7 +61,7 @@ def _sources() -> Iterator[Path]:
 def deploy(  # what is deployed where, what it is told, and who hears of it
     place: Place, target: Emulator, database_url: str, tuning: Tuning, progress: Progress
 ) -> dict[str, str]:
-    """Synthesise the app and deploy it. Returns the stacks' outputs. `progress` is told resources done and in all.
+    """Synthesise the app and deploy it. Returns the stacks' outputs.
 
     Raises:
         CloudError: with the reason that the CDK command line gives, and where all that it said is.
@@ -116,15 +125,17 @@ def _run(place: Place, command: list[str | Path], environment: dict[str, str], p
 
 
 def _follow(place: Place, process: subprocess.Popen[bytes], progress: Progress) -> None:
-    """Wait for the end of `process` and tell `progress` what the log says."""
+    """Wait for the end of `process` and report its log to `progress`."""
     heard = time.monotonic()
     with log(place).open(errors="replace") as said:
         said.seek(0, os.SEEK_END)
         while process.poll() is None:
             for line in said:
                 heard = time.monotonic()
+                if _SYNTHESIZED in line:
+                    progress.begin("Resources (cdk deploy)")
                 if found := _PROGRESS.match(line):
-                    progress(min(int(found["done"]), int(found["all"])), int(found["all"]))
+                    progress.count(min(int(found["done"]), int(found["all"])), int(found["all"]))
             if time.monotonic() - heard > SILENCE_SECONDS:
                 raise CloudError(
                     f"The deployment says nothing for {SILENCE_SECONDS} s and was ended. What it said is in "

@@ -6,6 +6,7 @@ import pytest
 
 from cli import cdk
 from cli.cloud import deployment
+from cli.cloud.deployment import Progress
 from cli.cloud.emulator import Emulator
 from cli.cloud.place import Place
 from cli.cloud.state import State, Tuning
@@ -70,7 +71,9 @@ def test_what_the_app_was_told_is_remembered(tmp_path: Path):
 def test_without_the_cdk_command_line_there_is_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cdk, "COMMAND_LINE", tmp_path / "cdk")
     with pytest.raises(CloudError, match="make setup"):
-        deployment.deploy(Place(tmp_path), Emulator(1, 0, 1, ""), URL, Tuning(), lambda *_: None)
+        deployment.deploy(
+            Place(tmp_path), Emulator(1, 0, 1, ""), URL, Tuning(), Progress(lambda _: None, lambda *_: None)
+        )
 
 
 @pytest.mark.parametrize(
