@@ -1,13 +1,14 @@
 # What can be done with this project. Each line calls one thing; everything begins with `setup`, which is quick the second time.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test test-unit lint format check bench-extraction bench-splitting bench-matching bench-tasks bench-dead-letters bench-bulk-retry bench-offers bench-console fuzz clean
+.PHONY: help setup demo up down test test-unit soak lint format check bench-extraction bench-splitting bench-matching bench-dead-letters bench-bulk-retry bench-offers bench-console fuzz clean
 PYTHON := python3
 SEED := 1
 SECONDS := 600
-TASKS := 2000
 LETTERS := 1000000
 # Folders of tests with databases, clouds, servers or much computation.
 SLOW := benchmarks e2e fuzz golden idempotency infra migrations tools
+# Tests under load, which `make test` runs for 45 seconds each.
+SOAK := $(foreach name,chaos offers replay tasks,tests/e2e/test_$(name).py)
 # Without compiled modules, every process starts several seconds later.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -32,6 +33,9 @@ test: setup  ## Run every test, end-to-end tests on a local cloud of their own a
 test-unit: setup  ## Run the quick tests: no database, no cloud, nothing that takes a second
 	@.venv/bin/python -m pytest --numprocesses 2 -m "not database and not slow" $(SLOW:%=--ignore=tests/%)
 
+soak: setup  ## Run the end-to-end tests under load and kills for long (SECONDS=600 for each)
+	@COUNTERFOIL_SOAK_SECONDS=$(SECONDS) .venv/bin/python -m pytest $(SOAK)
+
 lint: setup  ## Check style, types, import contracts, spelling and dependencies
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
@@ -55,9 +59,6 @@ bench-splitting: setup  ## Measure how files of many documents are taken apart, 
 bench-matching: setup  ## Measure matching on labelled sets, beside others (DATA=folder), and among a million documents
 	@.venv/bin/python -m tests.benchmarks.matching $(DATA)
 	@.venv/bin/python -m tests.benchmarks.scale
-
-bench-tasks: setup  ## Talk to a failing model on the local cloud while workers are killed (TASKS=2000 messages)
-	@COUNTERFOIL_CHAT_TASKS=$(TASKS) .venv/bin/python -m pytest tests/e2e/test_tasks.py
 
 bench-dead-letters: setup  ## Ask for pages, searches and groups of ten million dead letters that are made up, and export a million
 	@.venv/bin/python -m tests.benchmarks.dead_letters

@@ -1,7 +1,8 @@
 """Whatever is killed, and whenever: every accepted document ends once, and right.
 
 Functions' processes and PostgreSQL end by SIGKILL while documents come in, and one in five calls of the language model
-fails. COUNTERFOIL_CHAOS_SEED repeats who is killed after what pause; the rest is up to the machine.
+fails. COUNTERFOIL_CHAOS_SEED repeats the order of kills and pauses; the rest depends on the machine. `make soak` does
+the same with more documents and more kills.
 """
 
 import json
@@ -28,7 +29,7 @@ from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import Paper
 from tests.e2e.chaos import Chaos, own_cloud, watched
 from tests.e2e.found import Found, look, queued
-from tests.e2e.load import DOCUMENTS, File, Model, Truth, answer, load
+from tests.e2e.load import DOCUMENTS, DOUBTFUL, LOAD_SECONDS, File, Model, Truth, answer, load
 from tests.e2e.verdict import faults
 from tests.e2e.waiting import until
 from tests.llm.server import Request, Server
@@ -43,12 +44,12 @@ pytestmark = [
 SEED = int(os.environ.get("COUNTERFOIL_CHAOS_SEED") or time.time_ns() % 1_000_000)
 LOAD = 1
 """Which documents. Their truth is checked against a calm, and need not be checked for every seed of kills."""
-WORKER_KILLS = 32
-DATABASE_KILLS = 6
-BACKLOG = 100
+WORKER_KILLS = LOAD_SECONDS // 5
+DATABASE_KILLS = WORKER_KILLS // 4
+BACKLOG = DOCUMENTS // 5
 """Documents that are there before the first kill, so that there is always work to be hit."""
 FAILING = 0.2
-SPOILT_AT_MOST = 25
+SPOILT_AT_MOST = DOCUMENTS // 20
 """Documents that three real failures in a row may end, with what hangs on them. Usually there are none."""
 ANSWER_SECONDS = 0.3
 SETTINGS = {
@@ -65,8 +66,7 @@ SETTINGS = {
     "BREAKER_OPEN_SECONDS": "2",
 }
 SECONDS = 300
-"""Within which everything must have ended after the last kill. A message that was lost before it was protected comes
-back after 120 s."""
+"""Timeout for everything to end after the last kill."""
 
 
 @pytest.fixture(scope="module")
@@ -136,12 +136,12 @@ def test_in_chaos_every_document_ends_once_and_right(
     share = -(-len(rest) // WORKER_KILLS)
     began = time.monotonic()
     upload(cloud, tenant, files[:BACKLOG])
-    with watched(cloud):
+    with watched(cloud, every=3):
         for kill in range(WORKER_KILLS):
             upload(cloud, tenant, rest[kill * share : (kill + 1) * share])
             chaos.pause()
             chaos.kill_worker()
-            if kill % (WORKER_KILLS // DATABASE_KILLS) == 0:
+            if kill % 4 == 0:
                 chaos.kill_database()
         storm = time.monotonic() - began
         with suppress(AssertionError):  # the verdict tells what has not ended by then
@@ -152,11 +152,11 @@ def test_in_chaos_every_document_ends_once_and_right(
         print(json.dumps(_figures(found, chaos, model, storm, time.monotonic() - began)))  # noqa: T201
     assert faults(found, [file.name for file in files], truth, spoilt_at_most=SPOILT_AT_MOST) == []
     assert left == {}
-    assert chaos.workers.total() >= 30
-    assert chaos.databases >= 5
-    assert chaos.amid >= 5
+    assert chaos.workers.total() == WORKER_KILLS >= 9
+    assert chaos.databases >= DATABASE_KILLS >= 2
+    assert chaos.amid >= WORKER_KILLS // 6 >= 1
     assert found.begun_again >= 1
-    assert len(model.requests) >= 40
+    assert len(model.requests) >= DOUBTFUL
 
 
 def _figures(found: Found, chaos: Chaos, model: Server, storm: float, seconds: float) -> dict[str, object]:

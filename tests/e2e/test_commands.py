@@ -1,4 +1,7 @@
-"""What people do about dead letters and queues on the command line goes over HTTP: here, and as in a deployment."""
+"""Commands for dead letters and queues go over HTTP: here, and as in a deployment.
+
+The commands themselves are tested in tests/cli, with the API in the same process.
+"""
 
 import json
 import os
@@ -13,6 +16,7 @@ import pytest
 from cli.cloud.cloud import Cloud
 from cli.outcomes import Outcome, State
 from cli.tenants import Tenant
+from tests.e2e.chaos import watched
 from tests.e2e.conftest import COMMAND, CommandLine, SignIn
 from tests.e2e.test_queues import mappings
 
@@ -29,41 +33,30 @@ def letters(ingest: Callable[..., list[Outcome]], tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("letters")
-def test_letters_are_found_settled_and_taken_out(command_line: CommandLine, tenant: Tenant, tmp_path: Path) -> None:
+def test_dead_letters_are_closed_and_exported(
+    cloud: Cloud, command_line: CommandLine, tenant: Tenant, tmp_path: Path
+) -> None:
     of_tenant = ("--tenant", tenant.slug)
     first, second = (letter["job_id"] for letter in told(command_line, "list", *of_tenant))
-    (group,) = told(command_line, "groups", *of_tenant)
-    assert group["count"] == 2
 
     settled = told(command_line, "resolve", first[-12:], "--reason", "It was sent again", "--by", "Kim Ö.")
     assert (settled["job_id"], settled["status"]) == (first, "resolved")
-    assert "resolved already" in command_line.run("dlq", "resolve", first, "--reason", "x", code=2).stderr
 
-    dry = told(command_line, "bulk-ignore", *of_tenant, "--group", group["fingerprint"][:12])
-    assert [letter["job_id"] for letter in dry["sample"]] == [second]
-    done = told(command_line, "bulk-ignore", second[-12:], "--reason", "A trial", "--yes")
+    with watched(cloud, worker="Bulk"):
+        done = told(command_line, "bulk-ignore", second[-12:], "--reason", "A trial", "--yes")
     assert (done["state"], done["done"]) == ("done", 1)
 
     file = tmp_path / "letters.csv"
     assert told(command_line, "export", str(file), *of_tenant)["letters"] == 2
     assert first in file.read_text()
-    purge = told(
-        command_line, "purge", *of_tenant, "--before", "2999-01-01", "--status", "ignored", "--confirm", tenant.slug
-    )
-    assert (purge["hidden"], len(told(command_line, "list", *of_tenant))) == (1, 1)
-    assert told(command_line, "purges", "undo", purge["purge_id"][-12:])["undone_by"] is not None
-
-    people = command_line.run("dlq", "audit", *of_tenant).stdout
-    assert "Kim Ö." in people
-    actions = [entry["action"] for entry in told(command_line, "audit", *of_tenant)]
-    assert {"resolved", "bulk-ignore", "exported"} <= set(actions)
+    shown = command_line.run("dlq", "audit", *of_tenant).stdout
+    assert all(word in shown for word in ("Kim Ö.", "resolved", "bulk-ignore", "exported")), shown
 
 
 def test_a_queue_is_paused_and_resumed(command_line: CommandLine, cloud: Cloud) -> None:
     command_line.run("queues", "pause", "tasks", "--reason", "A trial", "--by", "ann")
     try:
         assert mappings(cloud) == {"Disabled"}
-        assert "by ann: A trial" in command_line.run("queues").stdout
     finally:
         command_line.run("queues", "resume", "tasks", "--reason", "It was a trial")
     assert mappings(cloud) == {"Enabled"}
@@ -84,7 +77,6 @@ def test_with_an_address_and_a_token_a_command_may_what_the_token_allows(
 
     listed = json.loads(run("dlq", "list", "--json").stdout)
     assert {letter["tenant"] for letter in listed} == {tenant.slug}
-    assert run("audit", "verify").stdout == f"{tenant.slug}: whole, 1 entry\n"
     refused = run("dlq", "resolve", listed[0]["job_id"][-12:], "--reason", "x")
     assert (refused.returncode, "takes the role operator" in refused.stderr) == (2, True)
     forged = run("dlq", "list", with_token=f"{token[:-8]}AAAAAAAA")

@@ -20,6 +20,7 @@ from cli.tenants import Tenant, change_addresses
 from counterfoil import aws, tenant_erasure
 from counterfoil.db import Connection, Database
 from counterfoil.documents.erasure import LONGEST_ATTEMPT
+from tests.e2e.chaos import watched
 from tests.e2e.conftest import CommandLine, SignIn
 from tests.e2e.waiting import until
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
@@ -132,10 +133,11 @@ def test_erased_tenant_leaves_nothing(
     done = command_line.run("tenants", "delete", tenant.slug, "--confirm", tenant.slug, "--by", "ann", "--json")
     assert json.loads(done.stdout)["tenant"] == tenant.slug
     began = datetime.now(UTC)
-    until(lambda: admin.execute(_IS_CLEARED, [tenant.id]).fetchone() == (True,), seconds=300)
-    seconds = (datetime.now(UTC) - began).total_seconds()
-    assert not any(rows_left(admin, tenant).values())
-    until(lambda: versions(cloud, mail_key) == 0, seconds=300)
+    with watched(cloud):
+        until(lambda: admin.execute(_IS_CLEARED, [tenant.id]).fetchone() == (True,), seconds=300)
+        seconds = (datetime.now(UTC) - began).total_seconds()
+        assert not any(rows_left(admin, tenant).values())
+        until(lambda: versions(cloud, mail_key) == 0, seconds=300)
     for prefix in prefixes[:-1]:  # a late write of an attempt
         cloud.client("s3").put_object(Bucket=cloud.outputs["UploadsBucketName"], Key=f"{prefix}late", Body=b"late")
 

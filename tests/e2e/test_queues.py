@@ -9,6 +9,7 @@ import pytest
 from cli.cloud.cloud import Cloud
 from cli.tenants import Tenant
 from counterfoil.db import Connection
+from tests.e2e.chaos import watched
 from tests.e2e.conftest import SignIn
 from tests.e2e.test_api import PATIENCE, post
 from tests.e2e.waiting import until
@@ -75,8 +76,8 @@ def test_a_task_waits_while_its_queue_is_paused_and_is_carried_out_when_it_is_re
 
     assert (resumed.status_code, mappings(cloud)) == (200, {"Enabled"}), resumed.text
     until(lambda: httpx.get(job, headers=operator, timeout=PATIENCE).json()["status"] == "succeeded")
-    counted = until(lambda: _succeeded(admin), 150)  # the watchdog's next round
-    assert counted > 0
+    with watched(cloud):
+        until(lambda: _succeeded(admin))
     trail = admin.execute("SELECT action, targets FROM audit_entry WHERE tenant_id IS NULL ORDER BY number").fetchall()
     assert trail[-2:] == [("queue-paused", ["tasks"]), ("queue-resumed", ["tasks"])]
 
@@ -87,7 +88,8 @@ def test_the_watchdog_disables_what_somebody_enables_past_a_pause(cloud: Cloud, 
 
     aws_lambda.update_event_source_mapping(UUID=cloud.outputs["TasksMappingId"], Enabled=True)
 
-    until(lambda: mappings(cloud) == {"Disabled"}, 150)
+    with watched(cloud):
+        until(lambda: mappings(cloud) == {"Disabled"})
 
 
 def _succeeded(admin: Connection) -> int:

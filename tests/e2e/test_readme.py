@@ -16,6 +16,7 @@ import pytest
 from cli.cloud.cloud import Cloud
 from cli.cloud.place import ROOT
 from cli.tenants import chosen
+from tests.e2e.chaos import watched
 from tests.e2e.conftest import COMMAND, UP_SECONDS, CommandLine
 from tests.e2e.waiting import until
 from tools.sample_generator.cases import generate_cases
@@ -93,7 +94,8 @@ class Newcomer:
 def test_readme_examples_run_in_order(cloud: Cloud, command_line: CommandLine, tmp_path: Path) -> None:
     newcomer = Newcomer(cloud, tmp_path, command_line.folder)
 
-    shown = {example: newcomer.types(example) for example in EXAMPLES if example not in ELSEWHERE}
+    with watched(cloud, worker="Bulk"):
+        shown = {example: newcomer.types(example) for example in EXAMPLES if example not in ELSEWHERE}
 
     assert len(shown) == len(EXAMPLES) - len(ELSEWHERE)
     assert re.search(r"3 succeeded", shown["counterfoil ingest ~/invoices --tenant acme --wait"])

@@ -19,6 +19,7 @@ from cli.ingest import upload
 from cli.outcomes import Outcome, Stage, State
 from cli.tenants import Tenant
 from counterfoil.db import Connection
+from tests.e2e.chaos import watched
 from tests.e2e.waiting import until
 from tools.demo.sample_run import Run
 
@@ -116,11 +117,8 @@ def test_work_whose_process_is_killed_and_whose_message_is_lost_is_done_by_anoth
                 assert kill(cloud, "ingestion")
                 cloud.client("sqs").purge_queue(QueueUrl=cloud.outputs["IngestionQueueUrl"])
 
-        def finished() -> list[Outcome]:
-            cloud.client("lambda").invoke(FunctionName=cloud.outputs["WatchdogFunctionName"], Payload="{}")
-            return [one for one in outcomes.of_tenant(cloud, tenant) if one.state.is_final]
-
-        (outcome,) = until(finished)
+        with watched(cloud):
+            (outcome,) = until(lambda: [one for one in outcomes.of_tenant(cloud, tenant) if one.state.is_final])
     assert outcome.state is State.SUCCEEDED
     attempts = admin.execute("SELECT attempts FROM ingestion_job WHERE tenant_id = %s", [tenant.id]).fetchall()
     assert attempts == [(2,)]

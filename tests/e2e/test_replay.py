@@ -1,4 +1,7 @@
-"""The replay on the deployed app: everything holds, and afterwards everything is as it was, however it ended."""
+"""The replay on the deployed app, which restores all settings, also when it is interrupted.
+
+`make soak` replays more invoices.
+"""
 
 import json
 import signal
@@ -8,11 +11,13 @@ import pytest
 
 from cli.cloud.cloud import Cloud
 from tests.e2e.conftest import CommandLine
+from tests.e2e.load import LOAD_SECONDS
 from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-OPTIONS = ("--invoices", "23", "--gate", "3", "--work-seconds", "2", "--visibility", "3")
+INVOICES = max(12, LOAD_SECONDS // 4)
+OPTIONS = ("--gate", "3", "--work-seconds", "1.5", "--visibility", "3")
 
 
 def deployed(cloud: Cloud) -> dict[str, Any]:
@@ -38,7 +43,7 @@ def replayed(cloud: Cloud, command_line: CommandLine) -> dict[str, Any]:
     which a replay wants for itself, for as long as the leases of what it was at.
     """
     before = deployed(cloud)
-    report = json.loads(command_line.run("replay", *OPTIONS, "--json").stdout)
+    report = json.loads(command_line.run("replay", "--invoices", str(INVOICES), *OPTIONS, "--json").stdout)
     return {"before": before, "report": report, "after": deployed(cloud)}
 
 

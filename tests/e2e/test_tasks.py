@@ -1,7 +1,7 @@
 """Conversations on the local cloud: with a model that fails and workers that are killed, each answer once and in order.
 
-COUNTERFOIL_CHAT_TASKS says how many messages, COUNTERFOIL_CHAOS_SEED who is killed after what pause; the rest is up to
-the machine.
+COUNTERFOIL_CHAOS_SEED repeats the order of kills and pauses; the rest depends on the machine. `make soak` does the same
+with more messages and more kills.
 """
 
 import json
@@ -30,6 +30,7 @@ from counterfoil.tasks import store
 from counterfoil.tasks.chat.completion import NAME
 from counterfoil.tasks.types import TYPES
 from tests.e2e.chaos import Chaos, is_spoilt, own_cloud, watched
+from tests.e2e.load import LOAD_SECONDS
 from tests.e2e.waiting import until
 from tests.llm.server import Failure, Request, Server, Step
 
@@ -40,7 +41,7 @@ pytestmark = [
 ]
 
 SEED = int(os.environ.get("COUNTERFOIL_CHAOS_SEED") or time.time_ns() % 1_000_000)
-TASKS = int(os.environ.get("COUNTERFOIL_CHAT_TASKS") or 400)
+TASKS = 10 * (LOAD_SECONDS // 4)
 MESSAGES = 10
 """Of one session."""
 KILLS = max(6, TASKS // 50)
@@ -63,8 +64,7 @@ SETTINGS = {
     "BREAKER_FAILURES": "1000",  # what is to be seen here is the policy of the tasks
 }
 SECONDS = 300
-"""Within which everything must have ended after the last kill. A message that was lost before it was protected comes
-back after 120 s."""
+"""Timeout for everything to end after the last kill."""
 
 
 SPOILT_AT_MOST = max(20, TASKS // 50)
@@ -202,7 +202,7 @@ def test_every_message_is_answered_once_and_in_order_while_the_model_fails_and_w
     tenant, _ = add_tenant(cloud, f"chat-{uuid4().hex[:8]}")
     talk, chaos = Talk(cloud, tenant, outbox), Chaos(cloud, Random(SEED), {"tasks": 1})
     began = time.monotonic()
-    with watched(cloud), psycopg.connect(cloud.database_url("postgres"), autocommit=True) as admin:
+    with watched(cloud, every=3), psycopg.connect(cloud.database_url("postgres"), autocommit=True) as admin:
         with ThreadPoolExecutor(4) as users:
             list(users.map(talk.session, range(TASKS // MESSAGES)))
         said = time.monotonic() - began
@@ -238,8 +238,8 @@ def test_every_message_is_answered_once_and_in_order_while_the_model_fails_and_w
         assert talk.faults(admin, spoilt) == {}
     assert talk.shown_wrongly(model.shown, spoilt) == []
     assert waiting(cloud) == {}
-    assert chaos.workers.total() == KILLS
-    assert chaos.amid >= KILLS // 3
+    assert chaos.workers.total() == KILLS >= 6
+    assert chaos.amid >= KILLS // 3 >= 2
     waits.check()
 
 
@@ -279,7 +279,7 @@ class Waits:
 
     def check(self) -> None:
         """Each wait follows the policy, and no retry began sooner than SQS's whole second allows."""
-        assert len(self.rows) >= FAILING * TASKS / 2
+        assert len(self.rows) >= FAILING * TASKS / 4
         for number, due, was in self.rows:
             assert BASE * FACTOR**number - WRITTEN_LATER < due < BASE * FACTOR**number + JITTER
             assert was > due - 1
