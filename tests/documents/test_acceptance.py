@@ -10,8 +10,9 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.documents import acceptance, clusters, diagnostics
+from counterfoil.documents import acceptance, cluster_list, clusters, diagnostics
 from counterfoil.documents.acceptance import Said, Which, Word
+from counterfoil.documents.cluster_list import ClusterFilter
 from counterfoil.documents.review import Refused, Who
 from counterfoil.documents.variances import Code
 from counterfoil.documents.variances.tolerances import Key
@@ -100,8 +101,10 @@ def test_large_cluster_is_left_to_the_worker(office: Office, monkeypatch: pytest
 
     with office.database.tenant(office.tenant_id) as connection:
         found = clusters.show(connection, office.tenant_id, office.ids[0], limit=10)
+        (listed,) = cluster_list.page(connection, office.tenant_id, ClusterFilter(), limit=5).clusters
     assert found is not None
     assert (found.status, found.is_being_computed) == ("exception", True)
+    assert (listed.status, listed.is_being_computed) == ("exception", True)
     assert compute(office)["outcome"] == "matched"
 
 
