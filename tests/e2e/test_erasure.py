@@ -31,6 +31,42 @@ from tools.sample_generator.bundle import write_bundle
 
 pytestmark = pytest.mark.e2e
 
+FILLED = frozenset(
+    {
+        "acquisition_job",
+        "audit_entry",
+        "audit_head",
+        "change_allowance",
+        "chat_message",
+        "chat_session",
+        "cluster_diagnostics",
+        "dead_letter",
+        "dead_letter_audit",
+        "dead_letter_count",
+        "dead_letter_group",
+        "dead_letter_word",
+        "destination",
+        "document",
+        "document_key",
+        "document_word",
+        "ingestion_job",
+        "matchmaking_jobs",
+        "notification",
+        "offer_pool",
+        "offer_shard",
+        "offers",
+        "outbox",
+        "output_job",
+        "profile",
+        "source",
+        "task",
+        "tenant_address",
+        "work_attempt",
+        "work_ended",
+    }
+)
+"""Tables with rows of the tenant before the erasure. tests/functions/test_tenant_erasure.py fills every table."""
+
 _SESSION = """
 WITH begun AS (
     INSERT INTO chat_session (id, tenant_id, user_id, created_at, last_number)
@@ -38,6 +74,11 @@ WITH begun AS (
 )
 INSERT INTO chat_message (tenant_id, session_id, number, role, content, job_id, tokens, created_at)
 SELECT tenant_id, id, 1, 'user', 'Hello', gen_random_uuid(), 1, now() FROM begun
+"""
+
+_OFFER = """
+INSERT INTO offers (date, user_id, candidate_id, tenant_id, id, rank, score, offered_at, expires_at)
+VALUES (%(date)s, %(user)s, %(candidate)s, %(tenant)s, gen_random_uuid(), 1, 1, now(), now())
 """
 
 _IS_CLEARED = "SELECT cleared_at IS NOT NULL FROM tenant_erasure WHERE id = %s"
@@ -54,6 +95,11 @@ def rows_left(admin: Connection, tenant: Tenant) -> dict[str, int]:
         count = SQL("SELECT count(*) FROM {} WHERE tenant_id = %s").format(Identifier(table))
         ((found[table],),) = admin.execute(count, [tenant.id]).fetchall()
     return found
+
+
+def missing_rows(admin: Connection, tenant: Tenant) -> set[str]:
+    """Tables of FILLED without a row of the tenant."""
+    return {table for table, number in rows_left(admin, tenant).items() if table in FILLED and not number}
 
 
 def mentions(admin: Connection, *texts: str) -> dict[str, int]:
@@ -105,9 +151,9 @@ def fill(cloud: Cloud, tenant: Tenant, admin: Connection, sign_in: SignIn, folde
         httpx.post(f"{cloud.api_url}/api/tasks", json=task, headers=token, timeout=60).raise_for_status()
     admin.execute(_SESSION, {"tenant": tenant.id})
     users = [make_profile(admin, tenant.id) for _ in range(3)]
-    make_jobs(
-        admin, make_shard(admin, tenant.id, users, pool_id=make_pool(admin, tenant.id, date=datetime.now(UTC).date()))
-    )
+    today = datetime.now(UTC).date()
+    make_jobs(admin, make_shard(admin, tenant.id, users, pool_id=make_pool(admin, tenant.id, date=today)))
+    admin.execute(_OFFER, {"tenant": tenant.id, "date": today, "user": users[0], "candidate": users[1]})
     s3.put_object(Bucket=bucket, Key=f"dead-letters/{tenant.id}/export.csv", Body=b"job_id")
     return [folder / name for name in files], mailed.key
 
@@ -128,6 +174,7 @@ def test_erased_tenant_leaves_nothing(
     until(lambda: rows_left(admin, tenant)["source"] == len([*files, "letter.eml"]), seconds=300)
     until(lambda: versions(cloud, f"exports/{tenant.slug}/") > 0, seconds=300)
     until(lambda: rows_left(admin, tenant)["dead_letter"] > 0, seconds=300)
+    until(lambda: not missing_rows(admin, tenant), seconds=60)
     rows_before, objects_before = rows_left(admin, tenant), {prefix: versions(cloud, prefix) for prefix in prefixes}
 
     done = command_line.run("tenants", "delete", tenant.slug, "--confirm", tenant.slug, "--by", "ann", "--json")

@@ -129,6 +129,24 @@ def test_alarms_about_a_single_value(pipeline: Template, name: str, metric: str,
     assert goes_off(alarm(pipeline, name), {(metric, ""): [loud] * 10})[-1]
 
 
+def test_outdated_upload_listing_is_raised_until_the_next_one(pipeline: Template):
+    day = 86_400.0
+    ages = [0.0, day, day + 60, None, day + 180, 0.0, None, None]
+
+    raised = goes_off(alarm(pipeline, "upload-listing"), {("UploadListingSeconds", ""): ages})
+
+    assert raised == [False, False, True, False, True, False, False, False]
+
+
+def test_unattempted_returns_are_raised_for_five_minutes(pipeline: Template):
+    returns = [None] * 5 + [1.0] + [None] * 9
+    attempted: Series = {("ReturnedUnattempted", "matching"): [1.0] * len(returns)}
+
+    raised = goes_off(alarm(pipeline, "returned-unattempted"), {("ReturnedUnattempted", ""): returns, **attempted})
+
+    assert [minute for minute, is_raised in enumerate(raised) if is_raised] == [5, 6, 7, 8, 9]
+
+
 @pytest.mark.parametrize("name", ["dead-letter-rate", "failed-offers", "incomplete-offers", "late-offers"])
 def test_critical_alarms_notify_the_critical_topic(pipeline: Template, name: str):
     assert pipeline.resolved(alarm(pipeline, name)["AlarmActions"]) == ["counterfoil-alarms-critical"]

@@ -90,6 +90,16 @@ def test_the_list_is_gone_through_by_keyboard(console: Console, shown: Tenant) -
     expect(page.locator("main")).to_be_focused()
 
 
+def test_unassigned_letter_is_shown_with_its_timeline(console: Console, failing: Failing, tenant: Tenant) -> None:
+    letter = failing.poison(f"word-{tenant.slug}")
+    page = console.opened("viewer", tenant)
+
+    page.goto(f"{console.url}/dead-letters/{letter}?tenant=-")
+
+    expect(page.get_by_role("region", name="What happened").get_by_role("listitem").first).to_be_visible()
+    expect(page.get_by_role("main")).to_contain_text("The message")
+
+
 def test_nobodys_letters_are_settled_one_by_one_and_stay_apart(
     console: Console, failing: Failing, tenant: Tenant
 ) -> None:
