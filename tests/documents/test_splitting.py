@@ -1,6 +1,7 @@
 """A file of many documents falls into the pages of each; where that cannot be told for sure it stays whole."""
 
 from collections.abc import Sequence
+from time import process_time
 from typing import Any
 
 import pytest
@@ -356,3 +357,12 @@ def test_the_same_pages_are_the_same_bytes(invoices: list[Document]):
 
 def test_a_part_carries_no_file_that_was_embedded_in_the_whole(invoices: list[Document]):
     assert [pdf.embedded_xml(part) for part in pdf.cut(write_hybrid(invoices[0]), [(1, 1)])] == [[]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["1", "a", "A-1", "a1.", "DE89"])
+def test_long_word_takes_time_in_proportion_to_its_length(part: str):
+    word = Word(part * (50_000 // len(part)), 110, 10, 500, 20)
+    before = process_time()
+    split([Page(600, 800, (Word("Rechnungsnummer:", 10, 10, 100, 20), word))])
+    assert process_time() - before < 10  # 0.1 s; with the square it was more than 90 s

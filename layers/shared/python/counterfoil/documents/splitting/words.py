@@ -255,7 +255,8 @@ ANNEX = re.compile(
 )
 
 FIRM = re.compile(
-    r"[\w&.'-]+(?: [\w&.'+-]+){0,5}?,? (?:gmbh(?: & co\.? ?kg)?|ag|kg|ohg|e\.? ?k\.?|mbh|ltd|limited|plc|llc|"
+    r"(?<![\w&.'-])[\w&.'-]+(?: [\w&.'+-]+){0,5}?,? (?:gmbh(?: & co\.? ?kg)?"
+    r"|ag|kg|ohg|e\.? ?k\.?|mbh|ltd|limited|plc|llc|"
     r"inc|sarl|sas|sa|"
     r"eurl|s\.?p\.?a|s\.?r\.?l|s\.?l|b\.?v|n\.?v|v\.?o\.?f|a/s|aps|as)\b"
 )
