@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -105,16 +106,59 @@ def empty_database(maintenance: Connection) -> Iterator[str]:
 
 
 @pytest.fixture
-def migrated_database(maintenance: Connection, migrated_template: str) -> Iterator[str]:
+def migrated_database(clones: "Clones") -> Iterator[str]:
     """The name of a new database with every migration applied."""
-    yield from _database(maintenance, migrated_template)
+    name = clones.take()
+    yield name
+    clones.drop(name)
+
+
+@pytest.fixture(scope="session")
+def clones(maintenance: Connection, migrated_template: str) -> Iterator["Clones"]:
+    """Clones of the migrated database."""
+    with ThreadPoolExecutor(1) as thread:
+        clones = Clones(maintenance, migrated_template, thread)
+        yield clones
+    for drop in clones.drops:
+        drop.result()  # raises its error
+
+
+class Clones:
+    """Databases created and dropped in a thread.
+
+    Both operations mostly wait for checkpoints, so the next clone is created while a test runs.
+    """
+
+    def __init__(self, maintenance: Connection, template: str, thread: Executor) -> None:
+        self._maintenance, self._template, self._thread = maintenance, template, thread
+        self._next = thread.submit(_create, maintenance, template)
+        self.drops: list[Future[None]] = []
+
+    def take(self) -> str:
+        """Return a new database that no other test uses."""
+        name = self._next.result()
+        self._next = self._thread.submit(_create, self._maintenance, self._template)
+        return name
+
+    def drop(self, name: str) -> None:
+        """Drop a database in the thread."""
+        self.drops.append(self._thread.submit(_drop, self._maintenance, name))
 
 
 def _database(maintenance: Connection, template: str) -> Iterator[str]:
+    name = _create(maintenance, template)
+    yield name
+    _drop(maintenance, name)
+
+
+def _create(maintenance: Connection, template: str) -> str:
     name = f"test_{next(_numbers)}"
     create = SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
     maintenance.execute(create.format(Identifier(name), Identifier(template)))
-    yield name
+    return name
+
+
+def _drop(maintenance: Connection, name: str) -> None:
     maintenance.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
 
 
