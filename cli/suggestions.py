@@ -95,7 +95,7 @@ def _show_proposal(one: Proposal) -> None:
         f"Tolerated now: {one.before.words}. Proposed: {one.limits.words}.",
         f"Accepted in {found.accepted} documents by {who}, {days}: 95 of 100 within {told(one.limit, one.sort)}, the "
         f"largest {told(found.largest_accepted, one.sort)}; {disputed}.",
-        f"{found.newly_tolerated} of them would have needed nobody. At a confidence of 95 % people accept at least "
+        f"{found.newly_tolerated} of them would have needed no review. At a confidence of 95 % people accept at least "
         f"{found.at_least:.0%} of such differences.",
     ]
     for line in lines:
