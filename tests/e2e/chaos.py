@@ -41,7 +41,7 @@ _PATIENCE = 5.0
 """Seconds to wait for a process, and for such a moment."""
 _TIMEOUT = 20
 """Seconds of each function."""
-_VISIBILITY = 60
+_VISIBILITY = 30
 """Seconds until a message returns whose process was killed before it extended the visibility. Deployed: 120."""
 _SPOILT = re.compile(
     r"Unexpected (ModuleNotFound|FileNotFound|Import)Error at (httpx|httpcore|h11|anyio|counterfoil\.llm)"
