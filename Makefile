@@ -5,10 +5,11 @@ PYTHON := python3
 SEED := 1
 SECONDS := 600
 LETTERS := 1000000
+HISTORIES := 10000
 # Folders of tests with databases, clouds, servers or much computation.
 SLOW := benchmarks e2e fuzz golden idempotency infra migrations tools
-# Tests under load, which `make test` runs for 45 seconds each.
-SOAK := $(foreach name,chaos offers replay tasks,tests/e2e/test_$(name).py)
+# Tests under load, which `make test` runs for 45 seconds each, and the simulation, of which it runs 200 histories.
+SOAK := $(foreach name,chaos offers replay tasks,tests/e2e/test_$(name).py) tests/tools/simulation/test_simulation.py
 # Without compiled modules, every process starts several seconds later.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -33,8 +34,8 @@ test: setup  ## Run every test, end-to-end tests on a local cloud of their own a
 test-unit: setup  ## Run the quick tests: no database, no cloud, nothing that takes a second
 	@.venv/bin/python -m pytest --numprocesses 2 -m "not database and not slow" $(SLOW:%=--ignore=tests/%)
 
-soak: setup  ## Run the end-to-end tests under load and kills for long (SECONDS=600 for each)
-	@COUNTERFOIL_SOAK_SECONDS=$(SECONDS) .venv/bin/python -m pytest $(SOAK)
+soak: setup  ## Run the tests under load and kills (SECONDS=600 for each), and the simulation (HISTORIES=10000)
+	@COUNTERFOIL_SOAK_SECONDS=$(SECONDS) COUNTERFOIL_HISTORIES=$(HISTORIES) .venv/bin/python -m pytest $(SOAK)
 
 lint: setup  ## Check style, types, import contracts, spelling and dependencies
 	@.venv/bin/ruff check
