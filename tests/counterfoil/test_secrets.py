@@ -8,9 +8,9 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from counterfoil import aws, secrets
+from counterfoil import aws
+from counterfoil.aws import secret
 from counterfoil.errors import InvalidSettingsError, RejectedRequestError, ServiceUnavailableError
-from counterfoil.secrets import secret
 from counterfoil.settings import Settings
 
 ARN = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:counterfoil"
@@ -21,7 +21,7 @@ STORED = Settings.from_environment({"SECRETS_ARN": ARN})
 def manager(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stubber]:
     client: Any = boto3.client("secretsmanager", "eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
     monkeypatch.setattr(aws, "client", {"secretsmanager": client}.__getitem__)
-    monkeypatch.setattr(secrets, "_read", {})
+    monkeypatch.setattr(aws, "_read", {})
     with Stubber(client) as stubber:
         yield stubber
         stubber.assert_no_pending_responses()

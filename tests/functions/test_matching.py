@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 from botocore.exceptions import ClientError
 
-from counterfoil import aws, secrets
+from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Success
 from counterfoil.errors import CancelledError, ServiceUnavailableError, StaleClaimError
@@ -174,8 +174,8 @@ def test_a_key_that_is_not_there_yet_is_asked_for_again_and_so_is_one_that_was_c
     manager = Mock()
     monkeypatch.setattr(handler, "settings", lambda: chosen)
     monkeypatch.setattr(aws, "client", lambda _: manager)
-    monkeypatch.setattr(secrets, "_read", {})
-    monkeypatch.setattr(secrets, "REMEMBERED_SECONDS", 0)  # its time is always over
+    monkeypatch.setattr(aws, "_read", {})
+    monkeypatch.setattr(aws, "REMEMBERED_SECONDS", 0)  # its time is always over
 
     def stored(what: str | Exception) -> None:
         manager.get_secret_value.side_effect = [what if isinstance(what, Exception) else {"SecretString": what}] * 2

@@ -22,12 +22,7 @@ from counterfoil.documents.reading.grounds import Grounds
 from counterfoil.documents.recognition import FileKind, recognise
 from counterfoil.documents.splitting import split
 from counterfoil.documents.text.page import Page, Word, pages
-from counterfoil.errors import (
-    InvalidAnswerError,
-    InvalidDocumentError,
-    InvalidMessageError,
-    NewerSchemaError,
-)
+from counterfoil.errors import InvalidAnswerError, InvalidDocumentError, InvalidMessageError, NewerSchemaError
 from counterfoil.llm import client
 from counterfoil.messages import Message
 from tests.documents.reading import papers

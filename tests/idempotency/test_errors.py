@@ -19,13 +19,7 @@ from psycopg_pool import PoolTimeout
 
 from counterfoil.db import CommitUnknownError, Connection, Database
 from counterfoil.delivery import Attempt, Success
-from counterfoil.errors import (
-    ConflictError,
-    DatabaseUnavailableError,
-    DeferredError,
-    RejectedStatementError,
-    sentence,
-)
+from counterfoil.errors import ConflictError, DatabaseUnavailableError, DeferredError, RejectedStatementError, sentence
 from counterfoil.idempotency import GRACE_SECONDS, WAIT, Config, InvalidKeyError, PostgresPersistence, errors_mapped
 from counterfoil.messages import Message
 from counterfoil.retry import GiveUp, Redeliver, RedeliverPolicy

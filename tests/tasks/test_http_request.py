@@ -10,12 +10,7 @@ import pytest
 
 from counterfoil.db import Database
 from counterfoil.egress import Egress
-from counterfoil.errors import (
-    CancelledError,
-    InvalidSettingsError,
-    RejectedRequestError,
-    ServiceUnavailableError,
-)
+from counterfoil.errors import CancelledError, InvalidSettingsError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.settings import Settings
 from counterfoil.tasks.claim_check import MAX_PAYLOAD_BYTES, checked
 from counterfoil.tasks.registry import TYPES, InvalidPayloadError, TaskContext

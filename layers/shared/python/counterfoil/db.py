@@ -441,7 +441,7 @@ def keeper(database: Database, *, seconds: float | None = None) -> Iterator[Conn
 
 def iam_conninfo(settings: Settings) -> str:
     """How to connect to RDS Proxy with a fresh IAM token. TLS is required and the server's certificate verified."""
-    from counterfoil import aws  # an AWS client is only needed on AWS
+    from counterfoil import aws
 
     token = aws.client("rds").generate_db_auth_token(
         DBHostname=settings.database_host, Port=settings.database_port, DBUsername=settings.database_user

@@ -8,7 +8,13 @@ from botocore.exceptions import ClientError
 from pydantic import BaseModel, Field
 
 from counterfoil import aws, http
-from counterfoil.errors import ContextWindowError, CounterfoilError, InvalidAnswerError, ServiceUnavailableError
+from counterfoil.errors import (
+    ContextWindowError,
+    CounterfoilError,
+    InvalidAnswerError,
+    ServiceUnavailableError,
+    validate,
+)
 from counterfoil.llm.client import (
     FixedTemperatureError,
     RefusedQuestionError,
@@ -22,7 +28,6 @@ from counterfoil.llm.client import (
     spoken,
     vector_reply,
 )
-from counterfoil.validation import validate
 
 
 class _Block(BaseModel):

@@ -21,6 +21,7 @@ from uuid import UUID, uuid4
 from aws_lambda_powertools import Logger
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
+from counterfoil.aws import Name, secret
 from counterfoil.db import CommitUnknownError, Connection, Database
 from counterfoil.errors import (
     BreakerOpenError,
@@ -31,14 +32,14 @@ from counterfoil.errors import (
     InvalidAnswerError,
     InvalidSettingsError,
     PermanentError,
+    Problem,
     RejectedRequestError,
     ServiceUnavailableError,
     sentence,
+    validate_json,
 )
 from counterfoil.metrics import Metric, record
-from counterfoil.secrets import Name, secret
 from counterfoil.settings import Settings
-from counterfoil.validation import Problem, validate_json
 
 TEMPERATURE = 0.0
 """Of every call: what is wanted is the likeliest answer, and the same one again."""

@@ -5,11 +5,11 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from counterfoil import aws, http
+from counterfoil.aws import secret
 from counterfoil.breaker import Breakers
 from counterfoil.errors import CounterfoilError, InvalidSettingsError, ServiceUnavailableError
 from counterfoil.http import within
 from counterfoil.notify.notice import Fact, Text, one_line
-from counterfoil.secrets import secret
 from counterfoil.settings import Settings
 
 
