@@ -9,8 +9,7 @@ from typing import Any
 from aws_cdk import App, CliCredentialsStackSynthesizer
 
 from infra.context import Deployment
-from infra.data import DataStack
-from infra.database import LocalDatabase
+from infra.data import DataStack, LocalDatabase
 from infra.inventory import INVENTORY_THRESHOLDS
 from infra.network import NetworkStack
 from infra.outside import Outside

@@ -1,12 +1,13 @@
-"""The database on AWS: RDS PostgreSQL 18 and its proxy.
+"""The database on AWS, RDS PostgreSQL 18 behind its proxy, and how functions connect to it.
 
-Functions sign in to the proxy with an IAM token, and the proxy signs in to PostgreSQL with one of its own: no worker
-has a password anywhere. That rests on `GRANT rds_iam` for the workers' roles, which the migrations make. The first
-migration finds no such roles: `migrate` goes past the proxy, as the master user, whose password is a secret.
+Functions sign in to the proxy with an IAM token, and the proxy signs in to PostgreSQL with its own: no worker has a
+password. That relies on `GRANT rds_iam` for the workers' roles, which the migrations make. The first migration finds no
+such roles: `migrate` goes past the proxy, as the master user, whose password is a secret.
 """
 
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
+from urllib.parse import urlsplit, urlunsplit
 
 from aws_cdk import Aws, Duration, Fn, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -14,9 +15,44 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_rds as rds
 from constructs import Construct
 
-from infra.database import NAME
 from infra.network import SUBNETS, NetworkStack
 from infra.workers import DatabaseUser, Row
+
+NAME = "counterfoil"
+
+
+class Database(Protocol):
+    """What the construct of a worker asks of a database."""
+
+    def environment(self, row: Row) -> dict[str, str]:
+        """The environment variables that tell `row`'s function where the database is, and as whom to sign in."""
+
+    def statements(self, row: Row) -> list[iam.PolicyStatement]:
+        """What `row`'s function must be allowed in order to sign in."""
+
+
+@dataclass(frozen=True)
+class LocalDatabase:
+    """The embedded server of the local cloud: each function signs in as the user of its row, without a password."""
+
+    url: str
+    """As the server's superuser, which is the master user."""
+
+    def environment(self, row: Row) -> dict[str, str]:
+        """DATABASE_URL, with the row's user put in."""
+        return {"DATABASE_URL": self.url if row.database_user == "master" else with_user(self.url, row.database_user)}
+
+    def statements(self, row: Row) -> list[iam.PolicyStatement]:  # noqa: ARG002 - the embedded server knows no IAM
+        """Nothing: IAM has no part in it."""
+        return []
+
+
+def with_user(url: str, user: str) -> str:
+    """The same PostgreSQL URL for another user. A password in it belonged to the user who was there, and is dropped."""
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{user}@{place}"))
+
 
 PORT = 5432
 TRUSTED_CERTIFICATES = "/etc/pki/tls/certs/ca-bundle.crt"

@@ -16,7 +16,7 @@ from infra import packaging
 from infra.alarm import Bell, watch_over
 from infra.api import Address, Api
 from infra.context import Issuer
-from infra.database import Database
+from infra.data import Database
 from infra.faults import validate
 from infra.inventory import inventory_of
 from infra.mail import Inbox

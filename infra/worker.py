@@ -16,7 +16,7 @@ from constructs import Construct
 
 from infra.alarm import Bell, Rule
 from infra.alarms import THRESHOLDS, Severity
-from infra.database import Database
+from infra.data import Database
 from infra.network import NetworkStack
 from infra.outside import Outside
 from infra.workers import (

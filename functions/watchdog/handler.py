@@ -16,17 +16,14 @@ from counterfoil.notify.notifier import Notifier
 from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings, settings
 from functions.watchdog.breakers import Dependent, Pauses
-from functions.watchdog.dead_letters import keep_dead_letters
 from functions.watchdog.erasures import erase
 from functions.watchdog.exports import write_exports
-from functions.watchdog.measures import measure
-from functions.watchdog.offers import OffersWatch
+from functions.watchdog.measures import OffersWatch, measure
 from functions.watchdog.operations import Operations
 from functions.watchdog.parts import run_each
-from functions.watchdog.payloads import remove_payloads
-from functions.watchdog.purge import purge
 from functions.watchdog.queues import look_after_queues
 from functions.watchdog.recovery import Watchdog
+from functions.watchdog.retention import keep_dead_letters, purge, remove_payloads
 from functions.watchdog.uploads import inventories_of, is_empty, reconcile_uploads
 
 PROBE_SECONDS = 8.0

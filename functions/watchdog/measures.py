@@ -1,16 +1,18 @@
-"""What the watchdog measures in PostgreSQL each minute: work that stands still, and work that nobody looks after.
+"""Measures in PostgreSQL what alarms watch: work that does not move, and daily offers.
 
 Ages and numbers of waiting work come from here: SQS's own age leaves out messages that were received three times, and
-knows nothing of work whose message is gone.
+does not count work whose message is gone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 
 from psycopg.sql import SQL, Composed, Literal
 
 from counterfoil.db import Database
 from counterfoil.metrics import Metric, record
+from counterfoil.offers import pool_list
 from counterfoil.work import KINDS, Kind
 
 STUCK_AFTER = timedelta(minutes=10)
@@ -92,3 +94,51 @@ def measure(database: Database, workers: Sequence[str], *, now: datetime, unsent
 
 def _of(kind: Kind) -> Composed:
     return SQL(_WORK).format(worker=Literal(kind.worker), **kind.names)
+
+
+EVERY = timedelta(hours=1)
+"""Offers are looked through for duplicates so often, and when the process is new."""
+
+
+class OffersWatch:
+    """Counts, of all tenants together."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        """`database` is signed in to as counterfoil_keeper."""
+        self._database = database
+        self._clock = clock
+        self._looked_through: datetime | None = None
+
+    def run(self, time_left: Callable[[], float]) -> dict[str, int]:
+        """Measure and record, within these seconds. Returns what was recorded.
+
+        Raises:
+            DatabaseUnavailableError: it is done by the next round; to look through offers takes too long, in an hour.
+        """
+        now = self._clock()
+        with self._database.delivery() as connection:
+            found = pool_list.standing(connection, now)
+            incomplete = pool_list.incomplete_percent(connection, now)
+            user_seconds = pool_list.user_seconds(connection, now)
+        record(
+            {
+                Metric.OFFERS_INCOMPLETE_PERCENT: incomplete,
+                Metric.OFFERS_COMPLETED: found.completed,
+                Metric.OFFERS_PENDING: found.pending,
+                Metric.OFFERS_FAILED: found.failed,
+                Metric.OFFERS_LATE: found.late,
+                Metric.OFFERS_USER_SECONDS: [] if user_seconds is None else user_seconds,
+            }
+        )
+        told = {f"offers_{name}": number for name, number in asdict(found).items()}
+        return told if not self._is_hour_over(now) else told | {"offers_twice": self._look_through(now, time_left())}
+
+    def _is_hour_over(self, now: datetime) -> bool:
+        return self._looked_through is None or now - self._looked_through >= EVERY
+
+    def _look_through(self, now: datetime, seconds: float) -> int:
+        with self._database.delivery() as connection:
+            self._looked_through = now  # what takes too long does not take each round's time
+            number = pool_list.duplicates(connection, now, seconds)
+        record({Metric.DUPLICATE_OFFERS: number})
+        return number

@@ -9,7 +9,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import keeping
-from functions.watchdog.dead_letters import keep_dead_letters
+from functions.watchdog.retention import keep_dead_letters
 from tests.dead_letters.conftest import NOON, Die
 
 NOW = NOON + timedelta(days=1)

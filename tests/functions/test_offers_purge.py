@@ -7,7 +7,7 @@ import pytest
 
 from counterfoil.db import Connection, Database, keeper
 from counterfoil.errors import RejectedStatementError
-from functions.watchdog.purge import OFFERS_RETENTION, Purged, purge
+from functions.watchdog.retention import OFFERS_RETENTION, Purged, purge
 from tests.delivery.harness import rows
 from tests.factories import make_profile, make_tenant
 from tests.offers.harness import pin

@@ -14,8 +14,7 @@ from counterfoil.errors import InvalidSettingsError, ServiceUnavailableError
 from counterfoil.tasks import store
 from counterfoil.tasks.claim_check import INLINE_BYTES
 from counterfoil.tasks.types import TYPES
-from functions.watchdog.payloads import remove_payloads
-from functions.watchdog.purge import TASK_RETENTION, purge
+from functions.watchdog.retention import TASK_RETENTION, purge, remove_payloads
 from tests.tasks.conftest import BUCKET, FakeS3, s3, tenant
 
 __all__ = ["s3", "tenant"]

@@ -10,7 +10,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.tasks.chat import NoSessionError, sessions
-from functions.watchdog.purge import (
+from functions.watchdog.retention import (
     CALL_RETENTION,
     KEY_RETENTION,
     OUTBOX_RETENTION,

@@ -24,7 +24,7 @@ from counterfoil.tasks.store import read_task_message
 from counterfoil.work import Send
 from functions.tasks import handler
 from functions.tasks.work import Means, carry_out
-from functions.watchdog.purge import purge
+from functions.watchdog.retention import purge
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
 from tests.factories import NOW
 from tests.llm.server import Raw, Server

@@ -12,7 +12,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.offers import pool_list
 from counterfoil.offers.pool_list import LOOKED_BACK
-from functions.watchdog.offers import OffersWatch
+from functions.watchdog.measures import OffersWatch
 from tests.delivery.harness import Clock
 from tests.factories import NOW, make_jobs, make_pool, make_profile, make_shard
 

@@ -14,9 +14,8 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import keeping
 from counterfoil.errors import ConflictError, DatabaseUnavailableError
 from counterfoil.settings import settings
-from functions.watchdog.dead_letters import keep_dead_letters
 from functions.watchdog.parts import PartsError, run_each
-from functions.watchdog.purge import purge
+from functions.watchdog.retention import keep_dead_letters, purge
 from tests.dead_letters.letters import NOON, dying
 from tests.delivery.harness import Context
 from tests.functions.test_purge import NOW, called, sent

@@ -15,7 +15,7 @@ from cli.postgres import Server
 from counterfoil.db import Connection, Database
 from counterfoil.idempotency import PostgresPersistence
 from counterfoil.settings import settings
-from functions.watchdog.purge import AT_ONCE, KEY_RETENTION
+from functions.watchdog.retention import AT_ONCE, KEY_RETENTION
 from tests.delivery.conftest import clock, pending, sqs
 from tests.delivery.harness import Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
 from tests.idempotency.orders import ORDER, PLACED, Orders

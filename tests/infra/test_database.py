@@ -15,6 +15,6 @@ import pytest
     ],
 )
 def test_a_url_is_rewritten_for_another_user_without_the_first_ones_password(url: str, wanted: str):
-    from infra.database import with_user
+    from infra.data import with_user
 
     assert with_user(url, "worker") == wanted

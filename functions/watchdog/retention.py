@@ -1,14 +1,23 @@
-"""Deletes what nobody needs any more, so that no table grows for ever.
+"""Deletes what is past its retention: rows, settled dead letters, and payloads of tasks.
 
-Each statement takes the oldest rows by an index, and a bounded number of them: a round that comes late, or the first
-after a long stop, is as short as any other. The audit trail of dead letters is append-only on purpose, and is kept.
+Each statement takes the oldest rows by an index, and a bounded number of them: a late run, or the first after a long
+stop, is as short as any other. The audit trail of dead letters is append-only on purpose, and is kept.
+
+PostgreSQL lists payloads of tasks in S3 before they are written, and in the transactions that delete tasks
+(migrations/0012.tasks.sql), so that no search of the bucket is needed. Failed deletions are repeated.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
+from counterfoil import aws
 from counterfoil.db import Database, keeper
+from counterfoil.dead_letters import bulk, groups, keeping
+from counterfoil.errors import InvalidSettingsError, ServiceUnavailableError
+from counterfoil.http import within
+from counterfoil.tasks import claim_check
 from functions.watchdog.parts import run_each
 
 OUTBOX_RETENTION = timedelta(days=14)
@@ -127,3 +136,86 @@ def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = A
         "offer_shard": forget_people,
     }
     return Purged(**run_each(parts))
+
+
+PAYLOADS_AT_ONCE = 1000
+"""Payloads in one round: as many as S3 deletes in one call."""
+
+_DUE = "SELECT key FROM payload_removal WHERE due_at < now() ORDER BY due_at LIMIT %s"
+
+
+def remove_payloads(
+    database: Database, bucket: str | None, time_left: Callable[[], float], *, at_once: int = PAYLOADS_AT_ONCE
+) -> int:
+    """Remove what is due, those that are due longest first. `database` is signed in to as counterfoil_keeper.
+
+    Returns how many are removed.
+
+    Raises:
+        ServiceUnavailableError, RejectedRequestError: S3 did not delete all of them. The others are tried again.
+        InvalidSettingsError: there is something to be removed, and no bucket.
+        DatabaseUnavailableError: what was removed is removed again later.
+    """
+    with keeper(database) as connection:
+        keys = [key for (key,) in connection.execute(_DUE, [at_once])]
+    if not keys:
+        return 0
+    if bucket is None:
+        raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads are in.")
+    with aws.errors_mapped():
+        refused = within(time_left(), partial(claim_check.remove, bucket, keys))
+    removed = [key for key in keys if key not in refused]
+    with keeper(database) as connection:
+        connection.execute("DELETE FROM payload_removal WHERE key = ANY(%s)", [removed])
+    if refused:
+        codes = ", ".join(sorted(set(refused.values())))
+        raise ServiceUnavailableError(f"S3 did not delete {len(refused)} of {len(keys)} payloads: {codes}")
+    return len(removed)
+
+
+GROUPS_AT_ONCE = 2_000
+"""Groups whose counts are added up in a round."""
+LEAST_SECONDS = 3.0
+"""Of a step: with less, it is left to the next round."""
+
+
+def keep_dead_letters(
+    database: Database, clock: Callable[[], datetime], retention: timedelta, time_left: Callable[[], float]
+) -> dict[str, int]:
+    """Take steps of purges while there is time, then delete and add up, signed in as counterfoil_keeper.
+
+    Returns numbers: steps, letters and operations deleted, rows of counts.
+
+    Raises:
+        PartsError, DatabaseUnavailableError: the next round goes on. See `run_each`.
+    """
+
+    def hide() -> int:
+        steps = 0
+        while time_left() > LEAST_SECONDS:
+            with database.delivery() as connection:
+                if not keeping.step(connection, clock()):
+                    break
+            steps += 1
+        return steps
+
+    def delete() -> int:
+        with keeper(database) as connection:
+            return keeping.delete(connection, clock(), retention)
+
+    def forget() -> int:
+        with keeper(database) as connection:
+            return bulk.forget(connection, clock())
+
+    def add_up() -> int:
+        with keeper(database) as connection:
+            return groups.add_up(connection, clock(), groups=GROUPS_AT_ONCE)
+
+    return run_each(
+        {
+            "dead_letter_purge": hide,
+            "dead_letter": delete,
+            "dead_letter_operation": forget,
+            "dead_letter_count": add_up,
+        }
+    )
