@@ -17,7 +17,7 @@ from counterfoil.db import retry_conflicts
 from counterfoil.documents import acceptance, diagnostics
 from counterfoil.documents.acceptance import Said, Which, Word
 from counterfoil.documents.review import Refused, Who
-from counterfoil.documents.variances import Code
+from counterfoil.documents.three_way_match import Code
 
 Id = Annotated[
     str,

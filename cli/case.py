@@ -20,8 +20,8 @@ from cli.tables import label
 from cli.tenants import Tenant
 from counterfoil.documents.browsing import missing
 from counterfoil.documents.structured import ROLES
-from counterfoil.documents.variances import ClusterStatus
-from counterfoil.documents.variances.model import money
+from counterfoil.documents.three_way_match import ClusterStatus
+from counterfoil.documents.three_way_match.model import money
 
 ORDER_OF_TYPES = (
     "contract",

@@ -21,7 +21,7 @@ from cli.tables import label
 from cli.tenants import Tenant
 from cli.terminal import page, print_json
 from counterfoil.documents import acceptance
-from counterfoil.documents.variances import ClusterStatus
+from counterfoil.documents.three_way_match import ClusterStatus
 
 EXAMPLE_SIZE = 3
 """Documents of a cluster that shows what a link is made of, and still fits on a screen."""

@@ -12,8 +12,8 @@ from cli.tenants import Tenant, as_owner
 from cli.terminal import page
 from cli.tolerance_table import lock, put
 from counterfoil.documents import acceptance, diagnostics
-from counterfoil.documents.variances import Key, Tolerances
-from counterfoil.documents.variances.decisions import Found, Label, Proposal, Withheld, propose, told
+from counterfoil.documents.three_way_match import Key, Tolerances
+from counterfoil.documents.three_way_match.decisions import Found, Label, Proposal, Withheld, propose, told
 
 _ABOUT = {
     Key.PRICE: "prices",

@@ -10,7 +10,7 @@ from cli.failures import UsageError
 from cli.tenants import Tenant, record
 from counterfoil import audit
 from counterfoil.db import Connection
-from counterfoil.documents.variances import Key, Limits, Tolerance
+from counterfoil.documents.three_way_match import Key, Limits, Tolerance
 
 
 @dataclass(frozen=True)

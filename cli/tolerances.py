@@ -18,8 +18,8 @@ from cli.terminal import page, print_json
 from cli.tolerance_table import Entry, scope
 from cli.trail import By, Reason
 from counterfoil.documents import diagnostics
-from counterfoil.documents.variances import Key, Limits, Tolerance
-from counterfoil.documents.variances.tolerances import DEFAULTS
+from counterfoil.documents.three_way_match import Key, Limits, Tolerance
+from counterfoil.documents.three_way_match.tolerances import DEFAULTS
 
 KEYS = ", ".join(Key)
 ANY = "any"

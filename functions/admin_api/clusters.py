@@ -15,7 +15,7 @@ from counterfoil.db import Database
 from counterfoil.documents import cluster_list, clusters
 from counterfoil.documents.browsing import Place
 from counterfoil.documents.cluster_list import ClusterSummary, Sort
-from counterfoil.documents.variances import ClusterStatus
+from counterfoil.documents.three_way_match import ClusterStatus
 from functions.admin_api import request
 from functions.admin_api.caller import Caller
 from functions.admin_api.documents import DocumentSummary, owner, summary

@@ -16,8 +16,8 @@ from counterfoil.documents.browsing import STAGES, STATES, Place, StageName, Sta
 from counterfoil.documents.files import File
 from counterfoil.documents.page_images import Picture
 from counterfoil.documents.particulars import Details
+from counterfoil.documents.three_way_match import ClusterStatus
 from counterfoil.documents.timeline import Kind
-from counterfoil.documents.variances import ClusterStatus
 from counterfoil.errors import InvalidDocumentError, RejectedRequestError
 from functions.admin_api import request
 from functions.admin_api.caller import Caller

@@ -19,7 +19,7 @@ from counterfoil.documents.acceptance import Said, Which, Word
 from counterfoil.documents.matching.sql import State
 from counterfoil.documents.review import Answer, Done, Refused, Who
 from counterfoil.documents.review_queue import Wanted
-from counterfoil.documents.variances import Code
+from counterfoil.documents.three_way_match import Code
 from functions.admin_api import request
 from functions.admin_api.allowance import Change
 from functions.admin_api.caller import EVERY_TENANT, Caller, Role

@@ -19,7 +19,7 @@ from cli.tenancy import app
 from counterfoil import audit
 from counterfoil.db import Connection, Database
 from counterfoil.documents import diagnostics
-from counterfoil.documents.variances import Limits
+from counterfoil.documents.three_way_match import Limits
 from tests.cli.test_tenants import CloudOf
 from tests.dead_letters.trail import recorded
 from tests.delivery.harness import rows

@@ -14,8 +14,8 @@ from counterfoil.documents import acceptance, cluster_list, clusters, diagnostic
 from counterfoil.documents.acceptance import Said, Which, Word
 from counterfoil.documents.cluster_list import ClusterFilter
 from counterfoil.documents.review import Refused, Who
-from counterfoil.documents.variances import Code
-from counterfoil.documents.variances.tolerances import Key
+from counterfoil.documents.three_way_match import Code
+from counterfoil.documents.three_way_match.tolerances import Key
 from counterfoil.errors import StaleClaimError
 from tests.dead_letters.trail import recorded
 from tests.delivery.harness import rows

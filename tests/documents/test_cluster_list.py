@@ -10,7 +10,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.documents import cluster_list, diagnostics
 from counterfoil.documents.cluster_list import SORTS, ClusterFilter, ClusterSummary, Cursor, Sort
-from counterfoil.documents.variances import ClusterStatus
+from counterfoil.documents.three_way_match import ClusterStatus
 from tests import factories
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import OTHER_SELLER, delivery, invoice, line, order

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.variances import Code
+from counterfoil.documents.three_way_match import Code
 from counterfoil.errors import PermanentError
 
 DOCUMENTS = "documents.jsonl"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.variances import examine, read_document
+from counterfoil.documents.three_way_match import examine, read_document
 from tools.evaluation.agreement import Edge, bills
 from tools.evaluation.labeled_set import LabelledDocument
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from rapidfuzz import fuzz
 
-from counterfoil.documents.variances.alignment import assign
+from counterfoil.documents.three_way_match.alignment import assign
 from tests.benchmarks.extraction.stated import letters
 
 _SAME_UNITS = frozenset({"C62", "H87"})

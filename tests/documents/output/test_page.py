@@ -8,7 +8,7 @@ from uuid import UUID
 
 from counterfoil.documents.output import destinations, exports, signing
 from counterfoil.documents.output.payload import SCHEMA_VERSION, Job, body
-from counterfoil.documents.variances.checks import examine
+from counterfoil.documents.three_way_match.checks import examine
 from counterfoil.egress import PORTS, TOTAL_SECONDS
 from counterfoil.retry import LONGEST_RETRY_AFTER, RedeliverPolicy
 from counterfoil.settings import Settings

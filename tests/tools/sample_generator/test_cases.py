@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from counterfoil.documents.extraction import extract_xml
-from counterfoil.documents.variances import Code, examine, read_document
-from counterfoil.documents.variances.model import Document
+from counterfoil.documents.three_way_match import Code, examine, read_document
+from counterfoil.documents.three_way_match.model import Document
 from tools.sample_generator.cases import INVOICES_IN_ONE_FILE, Case, Cases, Paper, generate_cases
 
 ADDRESS = "rechnung@cases.example"

@@ -17,9 +17,9 @@ from counterfoil.audit import Operation
 from counterfoil.db import Connection
 from counterfoil.documents import diagnostics
 from counterfoil.documents.review import Refused, Who
-from counterfoil.documents.variances import Code, Verdict, read_document
-from counterfoil.documents.variances.decisions import About, Label
-from counterfoil.documents.variances.model import number_of
+from counterfoil.documents.three_way_match import Code, Verdict, read_document
+from counterfoil.documents.three_way_match.decisions import About, Label
+from counterfoil.documents.three_way_match.model import number_of
 from counterfoil.work import Send
 
 Word = Literal["accepted", "disputed"]

@@ -16,7 +16,7 @@ from counterfoil.db import Connection
 from counterfoil.documents import uploads
 from counterfoil.documents.matching.normalise import KINDS, reference
 from counterfoil.documents.structured import ROLES, DocumentType, is_identified
-from counterfoil.documents.variances import ClusterStatus
+from counterfoil.documents.three_way_match import ClusterStatus
 
 StageName = Literal["source", "ingestion", "matching", "output"]
 StageState = Literal["none", "pending", "in-progress", "succeeded", "failed", "skipped"]

@@ -14,7 +14,7 @@ from uuid import UUID
 from counterfoil.db import Connection
 from counterfoil.documents import browsing
 from counterfoil.documents.matching.normalise import words
-from counterfoil.documents.variances import ClusterStatus
+from counterfoil.documents.three_way_match import ClusterStatus
 
 Sort = Literal["oldest", "newest", "amount"]
 """`oldest` and `newest` by `waiting_since`; `amount`: the largest amount at stake first, whatever its currency."""

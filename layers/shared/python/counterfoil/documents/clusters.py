@@ -17,7 +17,7 @@ from counterfoil.documents import browsing
 from counterfoil.documents.browsing import Place, Summary
 from counterfoil.documents.particulars import steps
 from counterfoil.documents.review_queue import Step
-from counterfoil.documents.variances import ClusterStatus
+from counterfoil.documents.three_way_match import ClusterStatus
 
 MOST_EDGES = 300
 MOST_LINES = 300

@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection
 from counterfoil.documents.matching.normalise import words
 from counterfoil.documents.renewal import settle_letters
-from counterfoil.documents.variances import (
+from counterfoil.documents.three_way_match import (
     Code,
     Document,
     Key,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfoil.documents.variances import Code, Key, Limits, Tolerance, Tolerances, Verdict
-from counterfoil.documents.variances.decisions import LEAST, Label, Proposal, Withheld, propose
-from counterfoil.documents.variances.tolerances import both_ways
+from counterfoil.documents.three_way_match import Code, Key, Limits, Tolerance, Tolerances, Verdict
+from counterfoil.documents.three_way_match.decisions import LEAST, Label, Proposal, Withheld, propose
+from counterfoil.documents.three_way_match.tolerances import both_ways
 
 SELLER = ("DE136695976", "Tarnow Schrauben AG")
 OTHER = ("DE129273398", "Vossberg Papier KG")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from counterfoil.documents.variances import Outcome
-from tests.documents.variances.papers import TWO, codes, delivery, invoice, line, order, receipt, result
+from counterfoil.documents.three_way_match import Outcome
+from tests.documents.three_way_match.papers import TWO, codes, delivery, invoice, line, order, receipt, result
 
 BOX = [line(quantity="1", unit="BX"), TWO[1]]
 UNSAID = [{name: value for name, value in line().items() if name != "quantity"}, TWO[1]]

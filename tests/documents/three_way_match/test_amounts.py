@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from counterfoil.documents.variances import Document, Outcome
-from tests.documents.variances.papers import TWO, codes, delivery, invoice, line, order, result
+from counterfoil.documents.three_way_match import Document, Outcome
+from tests.documents.three_way_match.papers import TWO, codes, delivery, invoice, line, order, result
 
 
 def only(*documents: Document, code: str) -> str:

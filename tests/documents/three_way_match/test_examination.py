@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from counterfoil.documents.matching import normalise, rules
-from counterfoil.documents.variances import Key, Limits, Outcome, Result, Tolerance, Tolerances, case
-from tests.documents.variances.papers import (
+from counterfoil.documents.three_way_match import Key, Limits, Outcome, Result, Tolerance, Tolerances, case
+from tests.documents.three_way_match.papers import (
     TWO,
     again,
     codes,

@@ -18,7 +18,7 @@ from uuid import UUID
 from counterfoil.documents import units
 from counterfoil.documents.matching.normalise import Reference, code, reference, words
 from counterfoil.documents.structured import ROLES, DocumentType, is_identified
-from counterfoil.documents.variances.tolerances import Limits
+from counterfoil.documents.three_way_match.tolerances import Limits
 
 _FACTORS = {
     unit: (dimension, Decimal(factor))

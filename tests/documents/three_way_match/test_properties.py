@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterfoil.documents.structured import ROLES, DocumentType
-from counterfoil.documents.variances import (
+from counterfoil.documents.three_way_match import (
     Document,
     Key,
     Outcome,
@@ -20,8 +20,19 @@ from counterfoil.documents.variances import (
     examine,
     read_document,
 )
-from counterfoil.documents.variances.tolerances import NONE, UNLIMITED, both_ways
-from tests.documents.variances.papers import TWO, codes, credit, delivery, invoice, line, links, order, receipt, result
+from counterfoil.documents.three_way_match.tolerances import NONE, UNLIMITED, both_ways
+from tests.documents.three_way_match.papers import (
+    TWO,
+    codes,
+    credit,
+    delivery,
+    invoice,
+    line,
+    links,
+    order,
+    receipt,
+    result,
+)
 
 articles = st.sampled_from(["A-1", "B-2", "C-3", "D-4"])
 quantities = st.integers(1, 40)

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.documents.variances import Document, Outcome
-from tests.documents.variances.papers import TWO, codes, credit, delivery, invoice, line, links, order, result
+from counterfoil.documents.three_way_match import Document, Outcome
+from tests.documents.three_way_match.papers import TWO, codes, credit, delivery, invoice, line, links, order, result
 
 DEAR = invoice(lines=[line(price="8.40"), TWO[1]])
 """10 pieces at 8.40 that were ordered at 4.20."""

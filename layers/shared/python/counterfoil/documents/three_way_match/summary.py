@@ -10,8 +10,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from uuid import UUID
 
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.variances.case import Case
-from counterfoil.documents.variances.model import ClusterStatus, Code, Document, Outcome, Row, Summary, Variance
+from counterfoil.documents.three_way_match.case import Case
+from counterfoil.documents.three_way_match.model import ClusterStatus, Code, Document, Outcome, Row, Summary, Variance
 
 _CENT = Decimal("0.01")
 _EXACT = Context(prec=200, rounding=ROUND_HALF_UP)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from counterfoil.documents.matching.normalise import Reference
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.variances.case import (
+from counterfoil.documents.three_way_match.case import (
     Case,
     Edges,
     cancelled,
@@ -16,9 +16,9 @@ from counterfoil.documents.variances.case import (
     orders_named,
     price_credited,
 )
-from counterfoil.documents.variances.decisions import Verdict, hear
-from counterfoil.documents.variances.ledger import Entry, Item, Ledger, keep, measured, naming, total, verb
-from counterfoil.documents.variances.model import (
+from counterfoil.documents.three_way_match.decisions import Verdict, hear
+from counterfoil.documents.three_way_match.ledger import Entry, Item, Ledger, keep, measured, naming, total, verb
+from counterfoil.documents.three_way_match.model import (
     ClusterStatus,
     Code,
     Document,
@@ -33,8 +33,8 @@ from counterfoil.documents.variances.model import (
     short,
     spoken,
 )
-from counterfoil.documents.variances.summary import summarize
-from counterfoil.documents.variances.tolerances import Key, Tolerances
+from counterfoil.documents.three_way_match.summary import summarize
+from counterfoil.documents.three_way_match.tolerances import Key, Tolerances
 
 _SHOWN = Decimal("0.0001")
 _EXACT = Context(prec=200)

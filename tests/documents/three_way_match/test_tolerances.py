@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from counterfoil.documents.variances import Key, Limits, Tolerance, Tolerances
-from counterfoil.documents.variances.tolerances import DEFAULTS, both_ways
+from counterfoil.documents.three_way_match import Key, Limits, Tolerance, Tolerances
+from counterfoil.documents.three_way_match.tolerances import DEFAULTS, both_ways
 
 
 def percent(number: int) -> Limits:

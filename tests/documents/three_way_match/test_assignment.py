@@ -5,7 +5,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterfoil.documents.variances.alignment import Pairs, assign
+from counterfoil.documents.three_way_match.alignment import Pairs, assign
 
 weights = st.dictionaries(st.tuples(st.integers(0, 4), st.integers(0, 4)), st.integers(-3, 9).map(float), max_size=25)
 

@@ -9,9 +9,9 @@ are the checks, `credits` what settles them, `tolerances` the limits, `verdicts`
 `wording` how sentences name things.
 """
 
-from counterfoil.documents.variances.checks import examine
-from counterfoil.documents.variances.decisions import Verdict
-from counterfoil.documents.variances.model import (
+from counterfoil.documents.three_way_match.checks import examine
+from counterfoil.documents.three_way_match.decisions import Verdict
+from counterfoil.documents.three_way_match.model import (
     ClusterStatus,
     Code,
     Document,
@@ -21,7 +21,7 @@ from counterfoil.documents.variances.model import (
     Variance,
     read_document,
 )
-from counterfoil.documents.variances.tolerances import Key, Limits, Tolerance, Tolerances
+from counterfoil.documents.three_way_match.tolerances import Key, Limits, Tolerance, Tolerances
 
 __all__ = [
     "ClusterStatus",

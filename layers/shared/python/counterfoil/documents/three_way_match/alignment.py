@@ -24,7 +24,7 @@ from uuid import UUID
 
 from rapidfuzz.fuzz import ratio
 
-from counterfoil.documents.variances.model import Document, Line, factor
+from counterfoil.documents.three_way_match.model import Document, Line, factor
 
 Pairs = Mapping[tuple[int, int], float]
 

@@ -12,8 +12,8 @@ from decimal import Context, Decimal
 from uuid import UUID
 
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.variances.alignment import Anchor, Place, align_all, anchors
-from counterfoil.documents.variances.model import Document, Line, factor, is_goods, plain, short, spoken
+from counterfoil.documents.three_way_match.alignment import Anchor, Place, align_all, anchors
+from counterfoil.documents.three_way_match.model import Document, Line, factor, is_goods, plain, short, spoken
 
 DELIVERIES = (DocumentType.DELIVERY_NOTE, DocumentType.GOODS_RECEIPT)
 BILLS = (DocumentType.INVOICE, DocumentType.CREDIT_NOTE)

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any
 from uuid import UUID
 
-from counterfoil.documents.variances import Document, Result, Tolerances, examine, read_document
+from counterfoil.documents.three_way_match import Document, Result, Tolerances, examine, read_document
 
 START = datetime(2026, 3, 2, 8, tzinfo=UTC)
 SELLER = {"name": "Tarnow Schrauben AG", "vat_id": "DE136695976"}

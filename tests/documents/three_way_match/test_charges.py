@@ -3,9 +3,9 @@
 import pytest
 
 from counterfoil.documents.matching.normalise import words
-from counterfoil.documents.variances import Outcome
-from counterfoil.documents.variances.model import is_charge
-from tests.documents.variances.papers import TWO, codes, delivery, invoice, order, receipt, result
+from counterfoil.documents.three_way_match import Outcome
+from counterfoil.documents.three_way_match.model import is_charge
+from tests.documents.three_way_match.papers import TWO, codes, delivery, invoice, order, receipt, result
 
 
 def charge(description: str, amount: str = "50.00", quantity: str = "1") -> dict[str, str]:

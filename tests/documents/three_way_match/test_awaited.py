@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from counterfoil.documents.variances import Document, Outcome, Result
-from tests.documents.variances.papers import TWO, codes, delivery, invoice, line, order, receipt, result
+from counterfoil.documents.three_way_match import Document, Outcome, Result
+from tests.documents.three_way_match.papers import TWO, codes, delivery, invoice, line, order, receipt, result
 
 SIX = [line(quantity="6"), TWO[1]]
 FOUR = [line(quantity="4")]

@@ -15,8 +15,8 @@ from counterfoil.documents.matching import normalise
 from counterfoil.documents.matching.normalise import Reference
 from counterfoil.documents.matching.rules import same_again
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.variances.ledger import Entry, Item, measured, total
-from counterfoil.documents.variances.model import Document, money
+from counterfoil.documents.three_way_match.ledger import Entry, Item, measured, total
+from counterfoil.documents.three_way_match.model import Document, money
 
 Edges = Collection[tuple[UUID, UUID]]
 

@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.documents.variances import Code, Document, Outcome, Result, Tolerances, Verdict, examine
-from counterfoil.documents.variances.decisions import about, is_difference
-from counterfoil.documents.variances.model import Variance
-from tests.documents.variances.papers import line, links, paper, result
+from counterfoil.documents.three_way_match import Code, Document, Outcome, Result, Tolerances, Verdict, examine
+from counterfoil.documents.three_way_match.decisions import about, is_difference
+from counterfoil.documents.three_way_match.model import Variance
+from tests.documents.three_way_match.papers import line, links, paper, result
 
 AT = datetime(2026, 4, 1, 9, tzinfo=UTC)
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterfoil.documents.variances import model
-from counterfoil.documents.variances.model import factor, is_goods, spoken
+from counterfoil.documents.three_way_match import model
+from counterfoil.documents.three_way_match.model import factor, is_goods, spoken
 
 
 @pytest.mark.parametrize(

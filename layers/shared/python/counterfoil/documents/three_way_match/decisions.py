@@ -22,8 +22,8 @@ from json import dumps
 from typing import Any, Literal
 from uuid import UUID
 
-from counterfoil.documents.variances.model import Code, Variance
-from counterfoil.documents.variances.tolerances import Key, Limits, Tolerance, Tolerances
+from counterfoil.documents.three_way_match.model import Code, Variance
+from counterfoil.documents.three_way_match.tolerances import Key, Limits, Tolerance, Tolerances
 
 About = tuple[UUID, Code, str | None, Decimal, Decimal]
 """A variance by its document, code and line, and what was expected and found."""

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from counterfoil.documents.variances import ClusterStatus, Document, Result, Verdict, examine
-from counterfoil.documents.variances.decisions import about, is_difference
-from tests.documents.variances.papers import (
+from counterfoil.documents.three_way_match import ClusterStatus, Document, Result, Verdict, examine
+from counterfoil.documents.three_way_match.decisions import about, is_difference
+from tests.documents.three_way_match.papers import (
     TWO,
     credit,
     delivery,
