@@ -8,7 +8,7 @@ from threading import Barrier, Semaphore, Thread
 
 import pytest
 
-from counterfoil.breaker import KNOWN_FOR, Breakers, open_for
+from counterfoil.circuit_breaker import KNOWN_FOR, Breakers, open_for
 from counterfoil.db import Connection, Database
 from counterfoil.errors import (
     BreakerOpenError,

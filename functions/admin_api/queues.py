@@ -16,7 +16,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from counterfoil.breaker import DESTINATION
+from counterfoil.circuit_breaker import DESTINATION
 from counterfoil.db import Connection, Database
 from counterfoil.queues import minutes, pauses
 from counterfoil.queues.measures import Alarm, Depth

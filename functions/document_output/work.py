@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
 
-from counterfoil.breaker import DESTINATION, Breakers
+from counterfoil.circuit_breaker import DESTINATION, Breakers
 from counterfoil.db import Connection
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
 from counterfoil.documents.output import destinations, exports, signing

@@ -3,7 +3,7 @@
 from functools import cache, partial
 from typing import Any
 
-from counterfoil.breaker import Breakers
+from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Database
 from counterfoil.delivery import Consumer
 from counterfoil.documents.reading.ocr import Ocr, Textract

@@ -4,7 +4,7 @@ import gc
 from functools import cache, partial
 from typing import Any
 
-from counterfoil.breaker import Breakers
+from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Database
 from counterfoil.delivery import Consumer, Works
 from counterfoil.llm import Llm, client

@@ -30,7 +30,7 @@ from aws_lambda_powertools import Logger
 from botocore.exceptions import ClientError
 
 from counterfoil import aws
-from counterfoil.breaker import DESTINATION, Breakers, Outage
+from counterfoil.circuit_breaker import DESTINATION, Breakers, Outage
 from counterfoil.db import Database
 from counterfoil.errors import CounterfoilError, RejectedRequestError, ServiceUnavailableError, sentence
 from counterfoil.metrics import Metric, record

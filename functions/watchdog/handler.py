@@ -8,11 +8,11 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from counterfoil.breaker import Breakers
+from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Database
 from counterfoil.errors import TransientError, sentence
 from counterfoil.http import within
-from counterfoil.notify.notifier import Notifier
+from counterfoil.notifications.notifier import Notifier
 from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings, settings
 from functions.watchdog.breakers import Dependent, Pauses

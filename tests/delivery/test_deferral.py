@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.breaker import Breakers
+from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Success
 from counterfoil.errors import BreakerOpenError, DeferredError, ServiceUnavailableError

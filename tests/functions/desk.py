@@ -13,7 +13,7 @@ from botocore.config import Config
 from moto import mock_aws
 
 from counterfoil import aws
-from counterfoil.breaker import Breakers
+from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Consumer
 from counterfoil.delivery.visibility import Visibility

@@ -6,7 +6,7 @@ from threading import Thread
 from typing import Any
 from uuid import UUID, uuid4
 
-from counterfoil.breaker import Breakers
+from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome
 from counterfoil.documents.output import destinations, request

@@ -12,7 +12,7 @@ import pytest
 from botocore.stub import Stubber
 
 from counterfoil import aws
-from counterfoil.breaker import Outage
+from counterfoil.circuit_breaker import Outage
 from counterfoil.db import Connection, Database
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.queues import pauses

@@ -15,8 +15,8 @@ from botocore.exceptions import ClientError
 
 from counterfoil import aws, outbox
 from counterfoil.db import Connection
-from counterfoil.notify import notifier
-from counterfoil.notify.notifier import Notified
+from counterfoil.notifications import notifier
+from counterfoil.notifications.notifier import Notified
 from counterfoil.settings import settings
 from functions.watchdog import breakers, recovery
 from infra.workers import WORKERS

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from counterfoil.breaker import Breakers
+from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import CommitUnknownError, Connection, Database
 from counterfoil.errors import (
     BreakerOpenError,

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 from pydantic import BaseModel
 
-from counterfoil.breaker import Breakers
+from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
 from counterfoil.errors import BreakerOpenError, ServiceUnavailableError
 from counterfoil.llm import CHAT, BudgetSpentError, Llm, Question

@@ -6,7 +6,7 @@ from threading import Event
 
 from pydantic import BaseModel
 
-from counterfoil.breaker import Breakers
+from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Success
 from counterfoil.errors import ServiceUnavailableError

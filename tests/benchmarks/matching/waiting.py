@@ -14,7 +14,7 @@ import psycopg
 
 from cli.postgres import temporary_server
 from counterfoil import aws
-from counterfoil.breaker import Breakers
+from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Consumer
 from counterfoil.delivery.visibility import Visibility

@@ -23,8 +23,8 @@ from counterfoil.dead_letters.actions import LONGEST_NOTE, VersionError
 from counterfoil.dead_letters.bulk_selection import Selection
 from counterfoil.dead_letters.entries import Entry
 from counterfoil.errors import RejectedRequestError
-from counterfoil.notify.notice import OPERATION, Failure
-from counterfoil.notify.store import owe
+from counterfoil.notifications.notice import OPERATION, Failure
+from counterfoil.notifications.store import owe
 
 Action = Literal["retry", "resolve", "ignore"]
 State = Literal["waiting", "canary", "running", "paused", "done", "aborted", "stopped"]

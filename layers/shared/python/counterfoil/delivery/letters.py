@@ -13,8 +13,8 @@ from pydantic_core import from_json
 
 from counterfoil.db import Connection
 from counterfoil.messages import Message
-from counterfoil.notify import notice
-from counterfoil.notify.store import owe
+from counterfoil.notifications import notice
+from counterfoil.notifications.store import owe
 from counterfoil.work import Kind
 
 MAX_OWN_WORDS = 40

@@ -16,14 +16,14 @@ from datetime import datetime, timedelta
 
 from aws_lambda_powertools import Logger
 
-from counterfoil.breaker import Breakers
+from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Database, retry_conflicts
 from counterfoil.errors import BreakerOpenError, ServiceUnavailableError, sentence
 from counterfoil.metrics import Metric, record
-from counterfoil.notify import store
-from counterfoil.notify.channels import Channel, Factory, Mail, Slack
-from counterfoil.notify.notice import one_line, worded
-from counterfoil.notify.store import Delivery
+from counterfoil.notifications import store
+from counterfoil.notifications.channels import Channel, Factory, Mail, Slack
+from counterfoil.notifications.notice import one_line, worded
+from counterfoil.notifications.store import Delivery
 from counterfoil.settings import Settings
 
 CHANNELS: Mapping[str, Factory] = {"slack": Slack.from_settings, "email": Mail.from_settings}

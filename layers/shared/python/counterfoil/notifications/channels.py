@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 
 from counterfoil import aws, http
 from counterfoil.aws import secret
-from counterfoil.breaker import Breakers
+from counterfoil.circuit_breaker import Breakers
 from counterfoil.errors import CounterfoilError, InvalidSettingsError, ServiceUnavailableError
 from counterfoil.http import within
-from counterfoil.notify.notice import Fact, Text, one_line
+from counterfoil.notifications.notice import Fact, Text, one_line
 from counterfoil.settings import Settings
 
 

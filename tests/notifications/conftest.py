@@ -6,13 +6,13 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.breaker import Breakers
+from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
-from counterfoil.notify.notifier import CHANNELS, Notified, Notifier
+from counterfoil.notifications.notifier import CHANNELS, Notified, Notifier
 from counterfoil.settings import Settings
 from tests.delivery.harness import Clock
-from tests.notify import harness
-from tests.notify.harness import FakeChannel, Webhook
+from tests.notifications import harness
+from tests.notifications.harness import FakeChannel, Webhook
 
 Run = Callable[..., Notified]
 Fail = Callable[..., list[UUID]]

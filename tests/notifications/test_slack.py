@@ -8,14 +8,14 @@ from threading import Event
 import pytest
 
 from counterfoil import aws
-from counterfoil.breaker import Breakers
+from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection
 from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
-from counterfoil.notify import channels
-from counterfoil.notify.notifier import Notified, Notifier
+from counterfoil.notifications import channels
+from counterfoil.notifications.notifier import Notified, Notifier
 from tests.delivery.harness import Clock
-from tests.notify.conftest import Fail
-from tests.notify.harness import Answer, Webhook, deliveries
+from tests.notifications.conftest import Fail
+from tests.notifications.harness import Answer, Webhook, deliveries
 
 
 @pytest.fixture

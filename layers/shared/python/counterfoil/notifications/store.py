@@ -8,7 +8,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database, keeper
-from counterfoil.notify.notice import Failure, Notice, Tenant
+from counterfoil.notifications.notice import Failure, Notice, Tenant
 
 SHOWN = 5
 """How many failures a notice names."""

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from counterfoil.db import Connection
 from counterfoil.delivery.letters import DeadLetter, Failure, write_dead_letter
 from counterfoil.messages import Message
-from counterfoil.notify.notice import Text
+from counterfoil.notifications.notice import Text
 from counterfoil.work import KINDS
 from tests.delivery.harness import Clock
 

@@ -14,8 +14,8 @@ from counterfoil.delivery import Attempt
 from counterfoil.errors import InvalidAnswerError
 from counterfoil.messages import Message
 from tests.delivery.harness import Clock, Context, FakeSqs, event, life_cycle, make_consumer, record
-from tests.notify.conftest import Run
-from tests.notify.harness import FakeChannel
+from tests.notifications.conftest import Run
+from tests.notifications.harness import FakeChannel
 
 # What a model may say of a document, with an apostrophe in it.
 ANSWERS = ['{"matches": ["O\'Hara, salary 4,200"', "I can't say: O'Brien owes 77 EUR"]
@@ -59,13 +59,13 @@ def test_people_are_told_of_a_model_s_bad_answer_without_what_it_quotes(
     assert facts["Document"] == str(message.work_id)
 
 
-def test_a_worker_says_that_something_failed_and_loads_nothing_that_tells_people():
-    program = (
-        "import counterfoil.delivery, sys; told = [f'counterfoil.notify.{how}' for how in ('slack', 'mail', 'store')]\n"
-        "print([name for name in told if name in sys.modules])"
-    )
+def test_workers_import_no_channels():
+    program = """
+import counterfoil.delivery, sys
+print([name for name in ("channels", "notifier", "store") if f"counterfoil.notifications.{name}" in sys.modules])
+"""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "['counterfoil.notify.store']\n"
+    assert done.stdout == "['store']\n"
 
 
 def test_bad_answers_are_of_one_kind_whatever_they_say(

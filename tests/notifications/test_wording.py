@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.notify import channels
-from counterfoil.notify.notice import SUBJECTS, Failure, Notice, Tenant, one_line, worded
+from counterfoil.notifications import channels
+from counterfoil.notifications.notice import SUBJECTS, Failure, Notice, Tenant, one_line, worded
 from counterfoil.work import KINDS
 
 DOCUMENT = UUID("0198c0de-0000-7000-8000-000000000001")

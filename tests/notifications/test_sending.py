@@ -11,11 +11,11 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.errors import BreakerOpenError, DatabaseUnavailableError, RejectedRequestError, ServiceUnavailableError
-from counterfoil.notify import store
-from counterfoil.notify.notifier import LEASE, LONGEST_WAIT, RETENTION, TRIED_FOR, Notifier, wait_after
+from counterfoil.notifications import store
+from counterfoil.notifications.notifier import LEASE, LONGEST_WAIT, RETENTION, TRIED_FOR, Notifier, wait_after
 from tests.delivery.harness import Clock
-from tests.notify.conftest import Fail, Run
-from tests.notify.harness import Failing, FakeChannel, deliveries, metrics
+from tests.notifications.conftest import Fail, Run
+from tests.notifications.harness import Failing, FakeChannel, deliveries, metrics
 
 AWAY = ServiceUnavailableError("hooks.example.com answered with HTTP 503")
 MakeNotifier = Callable[..., Notifier]
@@ -235,7 +235,7 @@ def test_whatever_a_channel_raises_is_its_own_affair(
     fail()
     assert make_notifier({"broken": broken, "pager": channel}).run(lambda: 60).sent == 1
     ((error,), _) = deliveries(admin, "error")
-    assert error.startswith("Unexpected KeyError at tests.notify")
+    assert error.startswith("Unexpected KeyError at tests.notifications")
     assert "secret" not in error
 
 

@@ -13,14 +13,14 @@ from moto import mock_aws
 from moto.sesv2.models import sesv2_backends
 
 from counterfoil import aws
-from counterfoil.breaker import Breakers
+from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection
 from counterfoil.errors import ServiceUnavailableError
-from counterfoil.notify import channels
-from counterfoil.notify.notifier import Notified, Notifier
+from counterfoil.notifications import channels
+from counterfoil.notifications.notifier import Notified, Notifier
 from tests.delivery.harness import Clock
-from tests.notify.conftest import Fail
-from tests.notify.harness import deliveries
+from tests.notifications.conftest import Fail
+from tests.notifications.harness import deliveries
 
 SENDER = "counterfoil@example.com"
 Run = Callable[[], Notified]

@@ -6,10 +6,10 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection
-from counterfoil.notify.notifier import Notifier
+from counterfoil.notifications.notifier import Notifier
 from tests.delivery.harness import Clock
-from tests.notify.conftest import Fail, Run
-from tests.notify.harness import FakeChannel
+from tests.notifications.conftest import Fail, Run
+from tests.notifications.harness import FakeChannel
 
 
 def test_the_first_failure_is_told_at_once(fail: Fail, run: Run, channel: FakeChannel):
