@@ -2,12 +2,15 @@
 
 import re
 from pathlib import Path
+from unittest.mock import Mock
 
 import psycopg
 import pytest
 
 import infra.context
 from counterfoil.metrics import Metric
+from counterfoil.tasks import registry
+from counterfoil.tasks.registry import Registry
 from infra.alarms import WATCHES, Scope, Watch
 from infra.workers import WORKERS, Row
 
@@ -95,7 +98,18 @@ def test_every_context_of_a_deployment_is_in_the_runbook_and_is_one() -> None:
     assert listed == set(re.findall(r"^\| `(\w+)` \|", infra.context.__doc__ or "", re.MULTILINE)) - LOCAL_CONTEXT
 
 
-PAGES = ["README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
+def test_example_of_a_task_type_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    (example,) = re.findall(r"^```python\n(.+?)^```", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL)
+    monkeypatch.setattr(registry, "task", (types := Registry()).register)
+
+    exec(example, {"__name__": "example"})
+
+    kind = types.get("repeat")
+    assert kind is not None
+    assert kind.run(Mock(), kind.read({"text": "ab", "times": 2})) == {"text": "abab"}
+
+
+PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES)
