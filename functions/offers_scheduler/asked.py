@@ -5,8 +5,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from counterfoil.errors import PermanentError, Problem, validate
+from counterfoil.errors import PermanentError
 from counterfoil.offers.schedule import Due, NoSuchDateError, UnknownZoneError, of_date, zone_info
+from counterfoil.validation import Problem, validate
 
 LONGEST_AGO = timedelta(days=7)
 """What was missed for longer is of no use to anybody."""

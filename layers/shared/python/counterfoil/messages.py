@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import from_json
 
 from counterfoil.db import Connection
-from counterfoil.errors import InvalidMessageError, NewerSchemaError, Problem, validate
+from counterfoil.errors import InvalidMessageError, NewerSchemaError
+from counterfoil.validation import Problem, validate
 
 NEWEST_SCHEMA = 1
 LARGEST = 2**31 - 1

@@ -10,7 +10,8 @@ from uuid import UUID
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 from pydantic_core import from_json
 
-from counterfoil.errors import InvalidSettingsError, Problem, validate
+from counterfoil.errors import InvalidSettingsError
+from counterfoil.validation import Problem, validate
 
 
 def _from_json(value: Any) -> Any:

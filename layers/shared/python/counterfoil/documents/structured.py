@@ -17,7 +17,8 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from counterfoil.errors import InvalidDocumentError, Problem, validate
+from counterfoil.errors import InvalidDocumentError
+from counterfoil.validation import Problem, validate
 
 _DECIMAL = re.compile(r"[+-]?(\d{1,30}(\.\d{0,20})?|\.\d{1,20})([eE][+-]?\d{1,2})?", re.ASCII)
 _DATE = re.compile(r"(\d{4}-\d{2}-\d{2})(T[0-9:.]+)?(Z|[+-]\d{2}:\d{2})?", re.ASCII)

@@ -8,13 +8,7 @@ from botocore.exceptions import ClientError
 from pydantic import BaseModel, Field
 
 from counterfoil import aws, http
-from counterfoil.errors import (
-    ContextWindowError,
-    CounterfoilError,
-    InvalidAnswerError,
-    ServiceUnavailableError,
-    validate,
-)
+from counterfoil.errors import ContextWindowError, CounterfoilError, InvalidAnswerError, ServiceUnavailableError
 from counterfoil.llm.client import (
     FixedTemperatureError,
     RefusedQuestionError,
@@ -28,6 +22,7 @@ from counterfoil.llm.client import (
     spoken,
     vector_reply,
 )
+from counterfoil.validation import validate
 
 
 class _Block(BaseModel):

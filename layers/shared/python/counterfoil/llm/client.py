@@ -32,14 +32,13 @@ from counterfoil.errors import (
     InvalidAnswerError,
     InvalidSettingsError,
     PermanentError,
-    Problem,
     RejectedRequestError,
     ServiceUnavailableError,
     sentence,
-    validate_json,
 )
 from counterfoil.metrics import Metric, record
 from counterfoil.settings import Settings
+from counterfoil.validation import Problem, validate_json
 
 TEMPERATURE = 0.0
 """Of every call: what is wanted is the likeliest answer, and the same one again."""

@@ -22,9 +22,10 @@ from pydantic import BaseModel, JsonValue
 
 from counterfoil.db import Connection, Database
 from counterfoil.egress import Egress
-from counterfoil.errors import PermanentError, Problem, RejectedRequestError, validate
+from counterfoil.errors import PermanentError, RejectedRequestError
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings
+from counterfoil.validation import Problem, validate
 from counterfoil.work import Send
 
 

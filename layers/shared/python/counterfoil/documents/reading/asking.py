@@ -12,8 +12,9 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from counterfoil.documents.reading.memory import Memory
-from counterfoil.errors import InvalidAnswerError, validate
+from counterfoil.errors import InvalidAnswerError
 from counterfoil.llm import BudgetSpentError, Llm, Question
+from counterfoil.validation import validate
 
 M = TypeVar("M", bound=BaseModel)
 

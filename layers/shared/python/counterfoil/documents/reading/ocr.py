@@ -13,7 +13,8 @@ from pydantic import BaseModel, Field
 
 from counterfoil import aws, http
 from counterfoil.documents.text.page import Page, Word
-from counterfoil.errors import CancelledError, ServiceUnavailableError, validate
+from counterfoil.errors import CancelledError, ServiceUnavailableError
+from counterfoil.validation import validate
 
 MAX_BYTES = 10 * 1024 * 1024
 """Of one page: Textract's own bound for a call that is answered at once."""
