@@ -19,7 +19,7 @@ from cli.terminal import page, print_json
 from cli.trail import By
 from counterfoil import audit
 from counterfoil.db import Connection, mapped
-from counterfoil.documents.mail.recipients import recipients
+from counterfoil.documents.mail.message import recipients
 from counterfoil.tenant_erasure import SLUG_RETENTION
 
 OWNER = "counterfoil_owner"

@@ -8,7 +8,7 @@ from counterfoil.delivery import Attempt, Outcome, Skip, Success
 from counterfoil.documents import files, uploads
 from counterfoil.documents.extraction import check_size
 from counterfoil.documents.files import File
-from counterfoil.documents.mail.recipients import recipients
+from counterfoil.documents.mail.message import recipients
 from counterfoil.documents.uploads import INBOX, PREFIX
 from counterfoil.errors import UnknownTenantError
 

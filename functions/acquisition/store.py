@@ -15,9 +15,8 @@ from counterfoil.db import Connection
 from counterfoil.delivery import Attempt
 from counterfoil.documents.files import File
 from counterfoil.documents.mail.attachments import Skipped
-from counterfoil.documents.mail.authentication import NO_RESULTS, SenderAuthentication
 from counterfoil.documents.mail.holds import Hold
-from counterfoil.documents.mail.message import Envelope
+from counterfoil.documents.mail.message import NO_RESULTS, Envelope, SenderAuthentication
 from counterfoil.errors import InvalidDocumentError
 from counterfoil.work import KINDS
 from functions.acquisition.parts import Stored, not_taken

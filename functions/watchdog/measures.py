@@ -1,7 +1,7 @@
 """Measures in PostgreSQL what alarms watch: work that does not move, and daily offers.
 
-Ages and numbers of waiting work come from here: SQS's own age leaves out messages that were received three times, and
-does not count work whose message is gone.
+Ages and numbers of waiting work come from here: the age that SQS measures leaves out messages that were received three
+times, and work whose message was lost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -110,7 +110,7 @@ class OffersWatch:
         self._looked_through: datetime | None = None
 
     def run(self, time_left: Callable[[], float]) -> dict[str, int]:
-        """Measure and record, within these seconds. Returns what was recorded.
+        """Measure and record, within these seconds. Returns the measured values by name.
 
         Raises:
             DatabaseUnavailableError: it is done by the next round; to look through offers takes too long, in an hour.

@@ -1,7 +1,7 @@
-"""Deletes what is past its retention: rows, settled dead letters, and payloads of tasks.
+"""Deletes rows, settled dead letters and payloads of tasks when their retention ends.
 
-Each statement takes the oldest rows by an index, and a bounded number of them: a late run, or the first after a long
-stop, is as short as any other. The audit trail of dead letters is append-only on purpose, and is kept.
+Each statement deletes a bounded number of the oldest rows by an index, so a late run, or the first after a long stop,
+is as short as any other. The audit trail of dead letters is append-only; nothing here deletes from it.
 
 PostgreSQL lists payloads of tasks in S3 before they are written, and in the transactions that delete tasks
 (migrations/0012.tasks.sql), so that no search of the bucket is needed. Failed deletions are repeated.
@@ -147,14 +147,14 @@ _DUE = "SELECT key FROM payload_removal WHERE due_at < now() ORDER BY due_at LIM
 def remove_payloads(
     database: Database, bucket: str | None, time_left: Callable[[], float], *, at_once: int = PAYLOADS_AT_ONCE
 ) -> int:
-    """Remove what is due, those that are due longest first. `database` is signed in to as counterfoil_keeper.
+    """Delete the payloads whose removal is due, oldest first, as counterfoil_keeper.
 
-    Returns how many are removed.
+    Returns the number of deleted payloads.
 
     Raises:
-        ServiceUnavailableError, RejectedRequestError: S3 did not delete all of them. The others are tried again.
-        InvalidSettingsError: there is something to be removed, and no bucket.
-        DatabaseUnavailableError: what was removed is removed again later.
+        ServiceUnavailableError, RejectedRequestError: S3 did not delete all of them. The rest is retried.
+        InvalidSettingsError: payloads are due, and UPLOADS_BUCKET is not set.
+        DatabaseUnavailableError: the deletions are repeated by the next run.
     """
     with keeper(database) as connection:
         keys = [key for (key,) in connection.execute(_DUE, [at_once])]
@@ -176,13 +176,13 @@ def remove_payloads(
 GROUPS_AT_ONCE = 2_000
 """Groups whose counts are added up in a round."""
 LEAST_SECONDS = 3.0
-"""Of a step: with less, it is left to the next round."""
+"""Seconds that a step needs; with less time left, the next round takes it."""
 
 
 def keep_dead_letters(
     database: Database, clock: Callable[[], datetime], retention: timedelta, time_left: Callable[[], float]
 ) -> dict[str, int]:
-    """Take steps of purges while there is time, then delete and add up, signed in as counterfoil_keeper.
+    """Run steps of purges while there is time, then delete and count, as counterfoil_keeper.
 
     Returns numbers: steps, letters and operations deleted, rows of counts.
 

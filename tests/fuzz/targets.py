@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import UUID
 
 from counterfoil.documents import extraction, text, uploads
-from counterfoil.documents.mail import archive, attachments, message, recipients
+from counterfoil.documents.mail import archive, attachments, message
 from counterfoil.documents.matching import judge
 from counterfoil.documents.reading import images, model, tiff
 from counterfoil.documents.reading.grounds import Grounds
@@ -153,7 +153,7 @@ def _archive(content: bytes) -> None:
 
 
 def _recipients(content: bytes) -> None:
-    for address in recipients.recipients(content):
+    for address in message.recipients(content):
         assert address == address.lower()
         assert address.count("@") == 1
 

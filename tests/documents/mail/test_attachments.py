@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from counterfoil.documents.mail import attachments, message
 from counterfoil.documents.mail.archive import Archive
 from counterfoil.documents.mail.attachments import MAX_DEPTH, Attachment, Found, Skipped, of_archive, of_mail
-from counterfoil.documents.mail.message import envelope, parse
-from counterfoil.documents.mail.recipients import recipients
+from counterfoil.documents.mail.message import envelope, parse, recipients
 from counterfoil.errors import CounterfoilError, InvalidDocumentError
 from tests.documents.mail.test_archive import packed
 from tests.mails import LOGO, PDF, SCAN, XML, mail, received
@@ -205,7 +204,7 @@ def test_a_hostile_mail_takes_no_more_than_512_mb_and_10_s(name: str):
     script = f"""
         import time
         from base64 import b64encode
-        from counterfoil.documents.mail import attachments, message, recipients
+        from counterfoil.documents.mail import attachments, message
         from counterfoil.errors import CounterfoilError
         from tests.memory import peak_megabytes
 
@@ -214,7 +213,7 @@ def test_a_hostile_mail_takes_no_more_than_512_mb_and_10_s(name: str):
         assert len(content) <= message.MAX_MAIL_BYTES
         began = time.process_time()
         try:
-            recipients.recipients(content)
+            message.recipients(content)
             parsed = message.parse(content)
             message.envelope(parsed)
             for found in attachments.of_mail(parsed):

@@ -2,15 +2,14 @@
 
 import pytest
 
-from counterfoil.documents.mail.authentication import NO_RESULTS, SenderAuthentication, read
-from counterfoil.documents.mail.message import parse
+from counterfoil.documents.mail.message import NO_RESULTS, SenderAuthentication, parse, sender_authentication
 from tests.mails import mail, received, results_of
 
 FORGED = results_of() + "X-SES-RECEIPT: AEFBQUFBQUFBQUFH\r\n"
 
 
 def results(content: bytes) -> SenderAuthentication:
-    return read(parse(content))
+    return sender_authentication(parse(content))
 
 
 @pytest.mark.parametrize("dmarc", ["pass", "fail", "none", "temperror"])

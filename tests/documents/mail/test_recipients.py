@@ -2,7 +2,7 @@
 
 import pytest
 
-from counterfoil.documents.mail.recipients import MAX_RECIPIENTS, recipients
+from counterfoil.documents.mail.message import MAX_RECIPIENTS, recipients
 
 
 def found(*fields: str) -> tuple[str, ...]:

@@ -1,5 +1,4 @@
-"""Files that hold files, mail and archives: what they say of themselves, and the documents in them.
+"""Mail and archives: their headers, the documents in them, and mail that waits for a decision.
 
-Everything here is pure: bytes in, values out. `message` reads a mail, `archive` a ZIP, `attachments` walks through
-both; `recipients` finds out whom a mail is for.
+`message` and `attachments` are pure: bytes in, values out. `holds` stores what waits.
 """

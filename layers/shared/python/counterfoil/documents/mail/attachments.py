@@ -1,15 +1,48 @@
 """The documents in a mail or an archive, one after another, each recognised by its content."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from email.message import EmailMessage, Message
 
-from counterfoil.documents.mail import names
 from counterfoil.documents.mail.archive import Archive
 from counterfoil.documents.mail.images import is_small
-from counterfoil.documents.mail.message import children, content_of, is_mail, name_of, parse
+from counterfoil.documents.mail.message import children, content_of, is_mail, is_shown, name_of, parse
 from counterfoil.documents.recognition import FileKind, recognise
 from counterfoil.errors import InvalidDocumentError
+
+LONGEST_NAME = 150
+"""Maximum number of characters of a name, including its extension."""
+_ENDINGS = {FileKind.PDF: ".pdf", FileKind.XML: ".xml", FileKind.ZIP: ".zip"}
+_IMAGES = ((b"\x89PNG", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"GIF8", ".gif"), (b"BM", ".bmp"), (b"RIFF", ".webp"))
+_ENDING = re.compile(r"\.[A-Za-z0-9]{1,8}\Z")
+
+
+def sanitize_name(stated: str) -> str:
+    """Return the last component of a path as a safe file name; empty if no character remains.
+
+    Path separators of any system end a component. Control characters, bidirectional controls and characters that
+    PostgreSQL cannot store are removed. A long name loses its middle.
+    """
+    last = re.split(r"[/\\]", stated)[-1]
+    plain = "".join(" " if character.isspace() else character for character in last if is_shown(character))
+    # Windows' own separator of drives, and what no file system takes.
+    plain = re.sub(r'[<>:"|?*]', "_", re.sub(r"^[A-Za-z]:", "", plain))
+    plain = re.sub(r" +", " ", plain).strip(" .")
+    if len(plain) > LONGEST_NAME:
+        ending = _ENDING.search(plain)
+        kept = ending[0] if ending else ""
+        plain = plain[: LONGEST_NAME - len(kept)].rstrip(" .") + kept
+    return plain
+
+
+def generated_name(number: int, kind: FileKind, content: bytes) -> str:
+    """Name an unnamed file by its position in the mail and its content, such as `attachment 2.pdf`."""
+    ending = _ENDINGS.get(kind, "")
+    if kind is FileKind.IMAGE:
+        ending = next((ending for start, ending in _IMAGES if content.startswith(start)), ".img")
+    return f"attachment {number}{ending}"
+
 
 MAX_FILES = 1000
 """Files in one mail or archive, whatever they are and however deep."""
@@ -157,11 +190,11 @@ class _Walk:
 
     def _taken(self, content: bytes, stated: str, kind: FileKind) -> Attachment:
         number = self._next()
-        return Attachment(names.clean(stated) or names.made_up(number, kind, content), kind, content)
+        return Attachment(sanitize_name(stated) or generated_name(number, kind, content), kind, content)
 
     def _skipped(self, stated: str, size: int, reason: str) -> Skipped:
         number = self._next()
-        return Skipped(names.clean(stated) or f"attachment {number}", size, reason)
+        return Skipped(sanitize_name(stated) or f"attachment {number}", size, reason)
 
     def _next(self) -> int:
         self._check()

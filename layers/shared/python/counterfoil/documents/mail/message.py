@@ -1,12 +1,17 @@
-"""A mail as RFC 5322 writes it: parsed with bounds, and what it says of itself.
+"""Parses mail (RFC 5322) within bounds: headers, sender authentication and recipients.
 
-The standard library's parser takes anything, and a mail made for the purpose makes it slow: multiparts nested in one
-another are looked for at every line, and the header parser of its modern policy takes time by the square of a header's
-length, where it does not raise. So the number of lines, boundaries and multiparts is bounded, and header fields stay
-text, cut at `LONGEST_HEADER`; the words and parameters that are needed are decoded one by one (RFC 2047, RFC 2231).
+The standard library's parser accepts anything, and a hostile mail makes it slow. At every line it looks for the ends of
+nested multiparts; the header parser of its modern policy takes quadratic time, if it does not raise. So the number of
+lines, boundaries and multiparts is bounded, and header fields stay text, cut at `LONGEST_HEADER`. Only the words and
+parameters that are needed are decoded (RFC 2047, RFC 2231).
+
+Amazon SES writes its fields above the sender's header: Return-Path, Received, X-SES-Spam-Verdict, X-SES-Virus-Verdict,
+Received-SPF, Authentication-Results (RFC 8601) with the id amazonses.com, and X-SES-RECEIPT. The sender wrote
+everything below X-SES-RECEIPT, so results of SPF, DKIM and DMARC there prove nothing.
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,9 +21,8 @@ from email.message import EmailMessage, Message
 from email.parser import BytesFeedParser
 from email.policy import EmailPolicy
 from email.utils import collapse_rfc2231_value
-from typing import Any
+from typing import Any, NamedTuple
 
-from counterfoil.documents.mail.names import is_shown
 from counterfoil.errors import CounterfoilError, InvalidDocumentError
 
 MAX_MAIL_BYTES = 40 * 1024 * 1024
@@ -180,6 +184,11 @@ def text_of(value: Any) -> str:
     return "".join(filter(is_shown, line)).strip()
 
 
+def is_shown(character: str) -> bool:
+    """False for control, format, surrogate, private and unassigned characters."""
+    return character.isspace() or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Cn"}
+
+
 def decoded(raw: str) -> str:
     """Text of a header with its encoded words decoded, whatever comes out."""
     with suppress(HeaderParseError, ValueError, LookupError):  # what cannot be decoded is shown as it is written
@@ -248,3 +257,154 @@ def children(part: Message) -> Iterator[Message]:
     payload = part.get_payload()
     if isinstance(payload, list):
         yield from (child for child in payload if isinstance(child, Message))
+
+
+RECIPIENT_HEAD_BYTES = 1024 * 1024
+"""Bytes of a mail that are searched for recipients. In practice, no header is longer."""
+MAX_RECIPIENTS = 1000
+LONGEST_ADDRESS = 254
+
+DELIVERED = ("delivered-to", "x-original-to", "envelope-to")
+"""Fields in which servers record the addresses that they deliver to."""
+ADDRESSED = ("to", "cc", "bcc", "resent-to", "resent-cc", "resent-bcc")
+"""Fields in which the sender names recipients."""
+
+# Both parts have a longest length (RFC 5321, 4.5.3.1), without which the search would take time by the square.
+_ADDRESS = r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}"
+_MAILBOX = re.compile(rf"[^<>]*<\s*({_ADDRESS})\s*>|(?:[^<>:]*:)?\s*({_ADDRESS})")
+"""`name <address>`, or an address alone, behind the name of a group or not (RFC 5322, 3.4)."""
+_FOR = re.compile(rf"\bfor\s{{1,10}}<?({_ADDRESS})(?=[>;\s]|$)", re.IGNORECASE)
+_PIECE = re.compile(r"\\.|[\"()]|[^\\\"()]+|\\", re.DOTALL)
+
+
+def recipients(head: bytes) -> tuple[str, ...]:
+    """Return the addresses of a mail that begins with `head`: lower case, unique, at most MAX_RECIPIENTS.
+
+    Addresses that servers delivered to come first: Delivered-To, X-Original-To, and the `for` of Received, which shows
+    blind copies. To, Cc, Bcc and the fields of a resender follow.
+
+    Raises:
+        InvalidDocumentError: the header is more intricate than one that people send.
+    """
+    found: dict[str, None] = {}
+    for address in _named_addresses(head[:RECIPIENT_HEAD_BYTES]):
+        if len(address) <= LONGEST_ADDRESS:
+            found[address.lower()] = None
+        if len(found) == MAX_RECIPIENTS:
+            break
+    return tuple(found)
+
+
+def _named_addresses(head: bytes) -> Iterator[str]:
+    header = head_of(head)
+    for name in DELIVERED:
+        for value in header.get_all(name, []):
+            yield from _addresses(str(value))
+    for value in header.get_all("received", []):
+        yield from _FOR.findall(_without_comments(str(value)))
+    for name in ADDRESSED:
+        for value in header.get_all(name, []):
+            yield from _addresses(str(value))  # an encoded word holds no address: RFC 2047, 5
+
+
+def _addresses(value: str) -> Iterator[str]:
+    """The addresses of a field of addresses.
+
+    A name or a comment is none, whatever it looks like: by it a mail must not get to another tenant.
+    """
+    for mailbox in re.split("[,;]", _without_comments(value)):
+        found = _MAILBOX.fullmatch(mailbox.strip())
+        if found is not None:
+            yield found[1] or found[2]
+
+
+def _without_comments(value: str) -> str:
+    """Remove comments and quoted strings from a structured field (RFC 5322, 3.2.2 and 3.2.4)."""
+    kept: list[str] = []
+    comments, quoted = 0, False
+    for found in _PIECE.finditer(value):
+        piece = found[0]
+        if quoted:
+            quoted = piece != '"'
+        elif comments:
+            comments += (piece == "(") - (piece == ")")
+        elif piece == "(":
+            comments = 1
+            kept.append(" ")
+        else:
+            quoted = piece == '"'
+            kept.append(piece)  # one quote stays, so that the text after the string does not become an address
+    return "".join(kept)
+
+
+FAIL = "fail"
+
+_SERVER = re.compile(r"\bby\s+inbound-smtp\.[a-z0-9-]+\.amazonaws\.com\b", re.IGNORECASE)
+_QUOTED = re.compile(r'"[^"]*"')
+_COMMENT = re.compile(r"\([^()]*\)")
+_AUTHORITY = re.compile(r"\s*amazonses\.com(\s+1)?\s*")
+_RESULT = re.compile(r"\s*(spf|dkim|dmarc)\s*=\s*([a-z]{1,20})\b", re.IGNORECASE)
+_DMARC_FAIL = re.compile(r"\bdmarc\s*=\s*fail\b", re.IGNORECASE)
+
+
+class SenderAuthentication(NamedTuple):
+    """Results of RFC 8601, such as pass and fail, in lower case. None: the mail has no such result."""
+
+    spf: str | None = None
+    dkim: str | None = None
+    dmarc: str | None = None
+
+    @property
+    def is_failed(self) -> bool:
+        """True if the mail fails DMARC, so that its From field may be forged."""
+        return self.dmarc == FAIL
+
+
+NO_RESULTS = SenderAuthentication()
+
+
+def sender_authentication(mail: Message) -> SenderAuthentication:
+    """Return the results in the fields that SES added; none if SES did not receive the mail.
+
+    The sender chooses some text inside SES's field, such as the envelope address. So DMARC fails wherever the field
+    states it, and if the field is too long to be read completely.
+    """
+    value = _results_field(mail)
+    if value is None:
+        return NO_RESULTS
+    authority, *clauses = _unquoted(value).split(";")
+    if not _AUTHORITY.fullmatch(authority):
+        return NO_RESULTS
+    found: dict[str, str] = {}
+    for clause in clauses:
+        if match := _RESULT.match(clause):
+            method, result = match[1].lower(), match[2].lower()
+            # A mail can have several DKIM signatures; one valid signature is enough.
+            if method not in found or (method == "dkim" and result == "pass"):
+                found[method] = result
+    is_cut = len(value) >= LONGEST_HEADER and "dmarc" not in found
+    if is_cut or _DMARC_FAIL.search(value):
+        found["dmarc"] = FAIL
+    return SenderAuthentication(**found)
+
+
+def _results_field(mail: Message) -> str | None:
+    """Authentication-Results above the first X-SES-RECEIPT, if a server of SES received the mail last."""
+    server = results = None
+    for name, value in mail.raw_items():
+        match name.lower():
+            case "received" if server is None:
+                server = str(value)
+            case "authentication-results" if results is None:
+                results = str(value)
+            case "x-ses-receipt":
+                return results if server is not None and _SERVER.search(server) else None
+    return None
+
+
+def _unquoted(value: str) -> str:
+    """The field without quoted strings and comments."""
+    value = _QUOTED.sub("", re.sub(r"[\r\n]+", "", value))
+    while (shorter := _COMMENT.sub(" ", value)) != value:
+        value = shorter
+    return value

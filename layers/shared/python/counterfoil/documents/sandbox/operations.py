@@ -81,11 +81,11 @@ def _render(content: bytes, *, kind: Any, number: int) -> Iterator[Part]:
 
 
 def _mail(content: bytes) -> Iterator[Part]:
-    from counterfoil.documents.mail import attachments, authentication, message
+    from counterfoil.documents.mail import attachments, message
 
     mail = message.parse(content)
     envelope = message.envelope(mail)
-    yield {"envelope": asdict(envelope), "authentication": authentication.read(mail)._asdict()}, b""
+    yield {"envelope": asdict(envelope), "authentication": message.sender_authentication(mail)._asdict()}, b""
     if envelope.refusal is None:
         yield from map(_found, attachments.of_mail(mail))
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from counterfoil.documents.extraction import Extraction
 from counterfoil.documents.mail.attachments import Attachment, Found, Skipped
-from counterfoil.documents.mail.authentication import SenderAuthentication
-from counterfoil.documents.mail.message import Envelope
+from counterfoil.documents.mail.message import Envelope, SenderAuthentication
 from counterfoil.documents.recognition import FileKind
 from counterfoil.documents.sandbox import pages as packing
 from counterfoil.documents.sandbox.process import Frame, Limits, run
