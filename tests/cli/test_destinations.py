@@ -171,3 +171,4 @@ def test_an_unknown_tenant_is_said_to_be_unknown():
 @pytest.mark.usefixtures("cloud")
 def test_a_receiver_of_this_machine_may_be_added():
     call("acme", "--add-webhook", "here", "http://127.0.0.1:8099/")
+    assert [one["address"] for one in call("acme")] == ["http://127.0.0.1:8099/"]

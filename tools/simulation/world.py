@@ -1,7 +1,7 @@
 """One history: composes the product's parts with the simulated world, runs it to rest, and checks what came of it."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -182,22 +182,7 @@ class World:
             self.scheduler, self.faults, "dead_letters", 60, 6, self._dead_letters
         )
         self.functions["watchdog"] = Function(self.scheduler, self.faults, "watchdog", 55, 1, self._watchdog)
-        self.mappings = [
-            Mapping(
-                self.sqs, self.faults, queue, self.functions[queue.worker],
-                batch_size=self.rows[queue.worker].batch_size,
-                maximum_concurrency=self.rows[queue.worker].maximum_concurrency,
-            )
-            for queue in self.sqs.feeding
-        ]  # fmt: skip
-        for queue in queues.values():
-            assert queue.dead is not None
-            self.mappings.append(
-                Mapping(
-                    self.sqs, self.faults, queue.dead, self.functions["dead_letters"],
-                    batch_size=10, maximum_concurrency=2,
-                )
-            )  # fmt: skip
+        self.mappings = self._mappings(queues.values())
         self.scheduler.actions = [(mapping.can_poll, mapping.poll) for mapping in self.mappings]
         self._schedule = Schedule(self.scheduler, self.functions["watchdog"], self._watchdog_due)
         self.scheduler.before_time_passes = [self._messages_show, self.transactions.pass_time, self._schedule.pass_time]
@@ -216,6 +201,22 @@ class World:
             self.faults.ensure(Fault.HUNG, 0)
         self.ended_at = 0
         """Lines of the history; what the checks do is none of it."""
+
+    def _mappings(self, queues: Iterable[Queue]) -> list[Mapping]:
+        """The event source mappings of all queues and of the dead-letter queues of `queues`."""
+        found = [
+            Mapping(
+                self.sqs, self.faults, queue, self.functions[queue.worker],
+                batch_size=self.rows[queue.worker].batch_size,
+                maximum_concurrency=self.rows[queue.worker].maximum_concurrency,
+            )
+            for queue in self.sqs.feeding
+        ]  # fmt: skip
+        for queue in queues:
+            assert queue.dead is not None
+            function = self.functions["dead_letters"]
+            found.append(Mapping(self.sqs, self.faults, queue.dead, function, batch_size=10, maximum_concurrency=2))
+        return found
 
     def lower_limit(self, at: float) -> None:
         """Have a release replace every idle process at this time and allow one attempt less."""
