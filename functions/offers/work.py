@@ -18,7 +18,7 @@ from counterfoil.delivery import Attempt, Outcome, Success
 from counterfoil.documents import output
 from counterfoil.errors import DeferredError, InconsistentDataError, StaleClaimError
 from counterfoil.offers import store
-from counterfoil.offers.cap import Ints, places
+from counterfoil.offers.capped import Ints, places
 from counterfoil.offers.compute import Computed, Pool, compute
 from counterfoil.offers.pool import EXCLUSION, People, documents, inputs_hashes
 from counterfoil.offers.schedule import VERSION, Rules, nine_oclock

@@ -7,8 +7,7 @@ from counterfoil.db import Database
 from counterfoil.offers.schedule import Rules
 from counterfoil.outbox import Outbox
 from counterfoil.settings import settings
-from functions.offers_scheduler.asked import Asked, RefusedError
-from functions.offers_scheduler.ticks import Scheduler
+from functions.offers_scheduler.scheduler import OffersRequest, RefusedError, Scheduler
 
 
 @cache
@@ -43,6 +42,6 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
     if "timezone" not in event:
         return function().tick(time_left)
     try:
-        return function().run(Asked.of(event), time_left)
+        return function().run(OffersRequest.of(event), time_left)
     except RefusedError as error:
         return {"refused": str(error)}

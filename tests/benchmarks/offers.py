@@ -21,7 +21,7 @@ import psycopg
 import typer
 
 from cli.postgres import Server, temporary_server
-from counterfoil.offers.cap import LAST
+from counterfoil.offers.capped import LAST
 from counterfoil.offers.compute import Columns, Pool, compute, kinds
 from counterfoil.offers.pool import MATCHMAKING_NAMESPACE, People, documents
 from tests.offers.generated import DAY, NINE, RULES, generated, nobody, written

@@ -33,7 +33,7 @@ from counterfoil.offers.pinning import WORKER
 from counterfoil.offers.store import Given, Results, Written
 from counterfoil.outbox import Outbox
 from functions.offers.work import Pools, serve
-from functions.offers_scheduler.ticks import Scheduler
+from functions.offers_scheduler.scheduler import Scheduler
 from infra.workers import WORKERS
 from tests.benchmarks.scale import database
 from tests.benchmarks.scale.database import tenant_id

@@ -17,8 +17,7 @@ from counterfoil.offers import pinning
 from counterfoil.offers.schedule import Rules
 from counterfoil.outbox import Outbox
 from counterfoil.settings import settings
-from functions.offers_scheduler.asked import Asked, RefusedError
-from functions.offers_scheduler.ticks import LEAST_SECONDS, Scheduler, UnfinishedError
+from functions.offers_scheduler.scheduler import LEAST_SECONDS, OffersRequest, RefusedError, Scheduler, UnfinishedError
 from tests.delivery.harness import Context, FakeSqs, rows
 from tests.factories import make_profile
 
@@ -42,7 +41,7 @@ class Office:
         return self.scheduler.tick(left)
 
     def run(self, **asked: str) -> dict[str, int]:
-        return self.scheduler.run(Asked.of({"by": "ada", **asked}), lambda: 800.0)
+        return self.scheduler.run(OffersRequest.of({"by": "ada", **asked}), lambda: 800.0)
 
     def pools(self) -> set[tuple[str, str]]:
         found = self.admin.execute("SELECT timezone, date::text FROM offer_pool").fetchall()
@@ -217,7 +216,7 @@ def test_a_large_pool_may_take_longer_than_other_transactions(office: Office, mo
     monkeypatch.setattr(pinning, "pin", takes_its_time)
     assert office.tick()["pools"] == 1
     office.settle("Europe/Lisbon")
-    monkeypatch.setattr("functions.offers_scheduler.ticks.KEPT_SECONDS", 799)
+    monkeypatch.setattr("functions.offers_scheduler.scheduler.KEPT_SECONDS", 799)
     with pytest.raises(UnfinishedError):
         office.tick()
 

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
-from counterfoil.offers.cap import LAST, NOBODY, Ints, capped
+from counterfoil.offers.capped import LAST, NOBODY, Ints, capped
 from counterfoil.offers.pool import UNIT, People
 from counterfoil.offers.schedule import Rules
 

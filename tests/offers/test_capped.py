@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfoil.offers.cap import LAST, NOBODY, capped, places
+from counterfoil.offers.capped import LAST, NOBODY, capped, places
 from counterfoil.offers.compute import Pool, compute
 from counterfoil.offers.pool import EXCLUSION
 from counterfoil.offers.schedule import Rules

@@ -1,23 +1,82 @@
-"""A tick of daily offers: pools that are due are pinned and queued, those who came late are added to pools of today."""
+"""Pins and queues daily offers: due pools, late people of today's pools, operators' requests."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from aws_lambda_powertools import Logger
+from pydantic import BaseModel, ConfigDict, Field
 
 from counterfoil import audit
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.errors import TransientError, sentence
+from counterfoil.errors import PermanentError, TransientError, sentence
 from counterfoil.metrics import Metric, record
 from counterfoil.offers import pinning
-from counterfoil.offers.schedule import Due, Rules, current, due
+from counterfoil.offers.schedule import Due, NoSuchDateError, Rules, UnknownZoneError, current, due, of_date, zone_info
 from counterfoil.outbox import Outbox, TimeLeft
+from counterfoil.validation import Problem, validate
 from counterfoil.work import Send
-from functions.offers_scheduler.asked import Asked, RefusedError
+
+LONGEST_AGO = timedelta(days=7)
+"""Longest time after which missed offers are still computed."""
+
+
+class RefusedError(PermanentError):
+    """The requested offers cannot be queued. The message gives the reason."""
+
+
+class OffersRequest(BaseModel):
+    """An operator's request for the daily offers of one date in one time zone."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    day: date = Field(alias="date")
+    timezone: str = Field(min_length=1, max_length=64)
+    tenant: str | None = None
+    """Slug of a tenant; None: all tenants."""
+    by: str = Field(min_length=1, max_length=254)
+    """The operator, for the audit trail."""
+
+    @classmethod
+    def of(cls, event: Any) -> "OffersRequest":
+        """Validate an event.
+
+        Raises:
+            RefusedError: the event is not a request.
+        """
+        return validate(cls, event, _to_refusal)
+
+    def due(self, now: datetime) -> Due:
+        """Return the requested date of offers.
+
+        Raises:
+            RefusedError: no such zone or date, or its 9:00 is in the future or more than LONGEST_AGO ago.
+        """
+        try:
+            found = self._found(now)
+        except (UnknownZoneError, NoSuchDateError) as error:
+            raise RefusedError(str(error)) from None
+        if found.offered_at > now:
+            raise RefusedError(
+                f"{self.day} is not due yet in {self.timezone}: "
+                f"its 9:00 is at {found.offered_at:%Y-%m-%d %H:%M} UTC, and it is {now:%Y-%m-%d %H:%M} UTC"
+            )
+        return found
+
+    def _found(self, now: datetime) -> Due:
+        today = now.astimezone(zone_info(self.timezone)).date()
+        if abs(self.day - today) > LONGEST_AGO:  # the difference of two valid dates cannot overflow
+            when = "long over" if self.day < today else "not there yet"
+            raise RefusedError(f"{self.day} is {when} in {self.timezone}: it is {today} there")
+        return of_date(self.timezone, self.day)
+
+
+def _to_refusal(problem: Problem) -> RefusedError:
+    return RefusedError(f"{'.'.join(map(str, problem.place)) or 'The request'} is wrong: {problem.message}")
+
 
 LEAST_SECONDS = 30.0
 """Of a tenant or pool: with less, it is left to the next call."""
@@ -82,7 +141,7 @@ class Scheduler:
 
         return self._pin_all(self._tenants(None), wanted, time_left)
 
-    def run(self, asked: Asked, time_left: TimeLeft) -> dict[str, int]:
+    def run(self, asked: OffersRequest, time_left: TimeLeft) -> dict[str, int]:
         """Pin the requested pools, with an audit entry for each. Pinned pools are skipped. Returns as `tick`.
 
         Raises as `tick`, and:
