@@ -2,15 +2,16 @@
 
 Check digits come from python-stdnum where it can compute them, else from drawing until its validation accepts the
 number. Mail addresses end in `.example` (RFC 2606), and telephone numbers use ranges kept free for fiction where a
-country has one.
+country has one. Their names and addresses are made of the words in `countries.toml`.
 """
 
-# ruff: noqa: RUF001 - names and addresses in their own typography
-
+import tomllib
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
+from typing import Any
 
 from stdnum import iban, luhn
 from stdnum.ch import uid
@@ -42,63 +43,14 @@ class Country:
     house_number_first: bool = False
 
 
+def _country(section: Mapping[str, Any]) -> Country:
+    stems, streets = tuple(section["stems"]), tuple(section["streets"])
+    return Country(**{**section, "stems": stems, "streets": streets, "places": tuple(map(tuple, section["places"]))})
+
+
 _COUNTRIES = {
-    "DE": Country(
-        ("Wiesenbrück", "Nordhügel", "Kößling", "Ährental", "Süderholz", "Tannwörth"),
-        ("Gewerbestraße", "Am Güterbahnhof", "Lindenallee", "Hafenstraße"),
-        (("28195", "Bremen"), ("90402", "Nürnberg"), ("48143", "Münster"), ("04109", "Leipzig"), ("50667", "Köln")),
-        "{stem} Maschinenbau GmbH & Co. KG",
-        "HRB",
-        "+49 30 23125 {n:03d}",
-        "Bankhaus Eibenthal, {city}",
-    ),
-    "FR": Country(
-        ("Valdorée", "Clairépine", "Montfléau", "Brévençal", "Hautefougère", "Sèvremont"),
-        ("rue des Tanneurs", "avenue de la Gare", "boulevard de l’Étang", "chemin des Prés"),
-        (("69002", "Lyon"), ("67000", "Strasbourg"), ("42000", "Saint-Étienne"), ("38000", "Grenoble")),
-        "Ateliers {stem} SA",
-        "RCS",
-        "+33 1 99 00 {n:02d} 37",
-        "Banque Ventarelle, {city}",
-        house_number_first=True,
-    ),
-    "IT": Country(
-        ("Roccalba", "Vetralù", "Montefiorìn", "Pietrachiara", "Valsorda", "Cadelsasso"),
-        ("via dell’Artigianato", "viale Città di Ferro", "via San Rocco", "via del Mulino"),
-        (("41121", "Modena"), ("25121", "Brescia"), ("10121", "Torino"), ("36100", "Vicenza")),
-        "{stem} Impianti S.p.A.",
-        "REA",
-        "+39 02 5550 {n:04d}",
-        "Banca Ponterosso, {city}",
-    ),
-    "NL": Country(
-        ("Zeedrecht", "Kruiswaard", "Veenhoeve", "Lindestein", "Oostkapel & Zn.", "Reeënburg"),
-        ("Industrieweg", "Havenkade", "Kanaaldijk", "Stationsplein"),
-        (("3011 AB", "Rotterdam"), ("5611 CD", "Eindhoven"), ("9711 EF", "Groningen"), ("7511 GH", "Enschede")),
-        "{stem} Techniek B.V.",
-        "KvK",
-        "+31 10 555 {n:04d}",
-        "Merelbank, {city}",
-    ),
-    "GB": Country(
-        ("Withergate", "Colneworth", "Thornwick", "Ashmere", "Brackenhall", "Penhallow & Sons"),
-        ("Foundry Lane", "Station Approach", "Canal Street", "Mill Hill"),
-        (("M2 5DB", "Manchester"), ("LS1 4AP", "Leeds"), ("BS1 6QF", "Bristol"), ("S1 2HE", "Sheffield")),
-        "{stem} Engineering plc",
-        "Companies House",
-        "+44 161 496 0{n:03d}",
-        "Larkfield Bank, {city}",
-        house_number_first=True,
-    ),
-    "CH": Country(
-        ("Grünalp", "Seefluh", "Rütiberg", "Wyssbach"),
-        ("Bahnhofstrasse", "Fabrikweg", "Rorschacher Strasse"),
-        (("9000", "St. Gallen"), ("8400", "Winterthur"), ("8500", "Frauenfeld")),
-        "{stem} Apparatebau AG",
-        "Handelsregister",
-        "+41 71 555 {n:02d} 10",
-        "Sparkasse Falkenegg, {city}",
-    ),
+    code: _country(section)
+    for code, section in tomllib.loads(Path(__file__).with_name("countries.toml").read_text("utf-8")).items()
 }
 
 
