@@ -17,7 +17,8 @@ from cli.failures import UsageError
 from cli.tables import of_tenants
 from cli.terminal import aside, page, print_json
 from cli.trail import By
-from counterfoil.dead_letters.keeping import SETTLED, UNDO_WITHIN, Settled
+from counterfoil.dead_letters.keeping import SETTLED, UNDO_WITHIN
+from counterfoil.delivery.letters import ClosedStatus
 from functions.admin_api.purging import LetterPurge, LetterPurgePage, LetterPurgePlan
 
 _PURGE = "/api/admin/dlq/purge"
@@ -121,7 +122,7 @@ def undo(
         page().print(f"The purge {_short(undone)} is undone: what it took of {undone.tenant} {comes} back in sight.")
 
 
-def _settled(given: list[str]) -> list[Settled]:
+def _settled(given: list[str]) -> list[ClosedStatus]:
     for name in given:
         if name not in SETTLED:
             raise UsageError(f"'{name}' is no state that is purged: there are {_STATES}.")

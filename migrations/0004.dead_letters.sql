@@ -205,16 +205,6 @@ CREATE INDEX dead_letter_export_to_write ON dead_letter_export (leased_until NUL
 CREATE INDEX dead_letter_export_by_tenant ON dead_letter_export (tenant_id);
 CREATE INDEX dead_letter_export_past_keeping ON dead_letter_export (expires_at);
 
--- The version grows with every change, because workers settle dead letters in statements that do not set it.
-CREATE FUNCTION next_dead_letter_version() RETURNS trigger LANGUAGE plpgsql AS $next$
-BEGIN
-    NEW.version := OLD.version + 1;
-    RETURN NEW;
-END
-$next$;
-CREATE TRIGGER version_grows BEFORE UPDATE ON dead_letter
-    FOR EACH ROW WHEN (NEW.version = OLD.version AND OLD IS DISTINCT FROM NEW) EXECUTE FUNCTION next_dead_letter_version();
-
 -- The size of a transition table is unknown when a statement on it is planned, once per connection. A join of the new
 -- with the old rows becomes nested loops: twice the dead letters take four times as long. So the conditions use EXCEPT.
 CREATE FUNCTION count_dead_letters() RETURNS trigger

@@ -170,15 +170,16 @@ BEGIN
         WHERE job.payload <> excluded.payload
         RETURNING job.id, job.revision, job.send_number, old.status = 'failed' AS had_failed
     ), settled AS (
-        UPDATE dead_letter SET status = 'retried', resolved_at = now(), resolved_by = worker, resolution =
-            '{"action": "retried", "notes": "There is something newer to tell, which is delivered instead."}'
+        UPDATE dead_letter SET status = 'retried', version = version + 1, resolved_at = now(), resolved_by = worker,
+            resolution = '{"action": "retried", "notes": "There is something newer to tell, which is delivered instead."}'
         FROM owed
         WHERE owed.had_failed AND dead_letter.task_type = 'document_output' AND dead_letter.status = 'pending'
           AND dead_letter.worker = 'document_output' AND dead_letter.work_id = owed.id
-        RETURNING dead_letter.tenant_id, dead_letter.job_id, dead_letter.worker, dead_letter.revision
+        RETURNING dead_letter.tenant_id, dead_letter.job_id, dead_letter.worker, dead_letter.revision, dead_letter.version
     ), audited AS (
         INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, detail, recorded_at)
-        SELECT tenant_id, job_id, 'retried', worker, jsonb_build_object('revision', revision), now() FROM settled
+        SELECT tenant_id, job_id, 'retried', worker, jsonb_build_object('revision', revision, 'version', version), now()
+        FROM settled
     )
     INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
     SELECT told_tenant, 'document_output', owed.id, owed.revision, owed.send_number, now(), now() FROM owed

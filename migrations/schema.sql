@@ -518,15 +518,6 @@ CREATE FUNCTION public.needed_versions(of_bucket text, of_key text, ids uuid[]) 
     WHERE (c.bucket, c.key) = (of_bucket, of_key) AND c.document_id <> ALL(ids)
 $$;
 
-CREATE FUNCTION public.next_dead_letter_version() RETURNS trigger
-    LANGUAGE plpgsql
-    AS $$
-BEGIN
-    NEW.version := OLD.version + 1;
-    RETURN NEW;
-END
-$$;
-
 CREATE FUNCTION public.packed_person(user_id uuid, external_id uuid, born date, gender text, seeks text[], min_age integer, max_age integer, latitude double precision, longitude double precision, reach_km integer, traits real[]) RETURNS bytea
     LANGUAGE plpgsql IMMUTABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -662,15 +653,16 @@ BEGIN
         WHERE job.payload <> excluded.payload
         RETURNING job.id, job.revision, job.send_number, old.status = 'failed' AS had_failed
     ), settled AS (
-        UPDATE dead_letter SET status = 'retried', resolved_at = now(), resolved_by = worker, resolution =
-            '{"action": "retried", "notes": "There is something newer to tell, which is delivered instead."}'
+        UPDATE dead_letter SET status = 'retried', version = version + 1, resolved_at = now(), resolved_by = worker,
+            resolution = '{"action": "retried", "notes": "There is something newer to tell, which is delivered instead."}'
         FROM owed
         WHERE owed.had_failed AND dead_letter.task_type = 'document_output' AND dead_letter.status = 'pending'
           AND dead_letter.worker = 'document_output' AND dead_letter.work_id = owed.id
-        RETURNING dead_letter.tenant_id, dead_letter.job_id, dead_letter.worker, dead_letter.revision
+        RETURNING dead_letter.tenant_id, dead_letter.job_id, dead_letter.worker, dead_letter.revision, dead_letter.version
     ), audited AS (
         INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, detail, recorded_at)
-        SELECT tenant_id, job_id, 'retried', worker, jsonb_build_object('revision', revision), now() FROM settled
+        SELECT tenant_id, job_id, 'retried', worker, jsonb_build_object('revision', revision, 'version', version), now()
+        FROM settled
     )
     INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, not_before, created_at)
     SELECT told_tenant, 'document_output', owed.id, owed.revision, owed.send_number, now(), now() FROM owed
@@ -2548,8 +2540,6 @@ CREATE TRIGGER take_payload_away AFTER UPDATE OF payload_key ON public.task FOR 
 CREATE TRIGGER tell AFTER UPDATE OF matching_status ON public.document FOR EACH ROW WHEN (((old.matching_status IS DISTINCT FROM new.matching_status) AND ((new.matching_status IS NULL) OR (new.matching_status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.tell_matching();
 
 CREATE TRIGGER tell AFTER UPDATE OF status ON public.ingestion_job FOR EACH ROW WHEN (((old.status IS DISTINCT FROM new.status) AND ((new.status IS NULL) OR (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.tell_ingestion();
-
-CREATE TRIGGER version_grows BEFORE UPDATE ON public.dead_letter FOR EACH ROW WHEN (((new.version = old.version) AND (old.* IS DISTINCT FROM new.*))) EXECUTE FUNCTION public.next_dead_letter_version();
 
 CREATE TRIGGER words_when_it_comes AFTER INSERT ON public.document FOR EACH ROW EXECUTE FUNCTION public.write_document_words();
 

@@ -16,7 +16,8 @@ from pydantic import BaseModel, Field
 from counterfoil.db import Database, retry_conflicts
 from counterfoil.dead_letters import keeping
 from counterfoil.dead_letters.actions import VersionError
-from counterfoil.dead_letters.keeping import Purge, Settled
+from counterfoil.dead_letters.keeping import Purge
+from counterfoil.delivery.letters import ClosedStatus
 from counterfoil.errors import RejectedRequestError, TransientError, sentence
 from functions.admin_api import request
 from functions.admin_api.allowance import Change
@@ -35,7 +36,7 @@ class LetterPurgePlan(BaseModel):
 
     tenant: str
     died_before: datetime
-    statuses: list[Settled]
+    statuses: list[ClosedStatus]
     count: int = Field(description="How many letters it would take: the ETag that has to be named for it to be done.")
     confirm: str = Field(description="What the parameter `confirm` has to say for it to be done.")
 
@@ -46,7 +47,7 @@ class LetterPurge(BaseModel):
     purge_id: UUID
     tenant: str
     died_before: datetime
-    statuses: list[Settled]
+    statuses: list[ClosedStatus]
     requested_by: str
     requested_at: datetime
     hidden: int = Field(description="How many letters are out of sight because of it.")
@@ -70,7 +71,7 @@ class Wanted:
 
     tenant: str | None
     died_before: datetime
-    statuses: Sequence[Settled]
+    statuses: Sequence[ClosedStatus]
     confirm: str | None
     """The tenant's slug, as a person typed it."""
     condition: str | None

@@ -21,6 +21,7 @@ from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
+from counterfoil.delivery.letters import renew
 from counterfoil.documents import files, replacement
 from counterfoil.documents.extraction import Extraction
 from counterfoil.documents.files import File
@@ -31,7 +32,6 @@ from counterfoil.documents.reading.ocr import Ocr
 from counterfoil.documents.reading.reader import Reader
 from counterfoil.documents.reading.recognition import Recogniser, Recognition
 from counterfoil.documents.recognition import FileKind, misnamed, recognise
-from counterfoil.documents.renewal import renew
 from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.sandbox.parsers import FileText
 from counterfoil.documents.splitting import Split

@@ -13,9 +13,9 @@ from functools import partial
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Settled, Skip, Success
+from counterfoil.delivery.letters import renew
 from counterfoil.documents import diagnostics, matching
 from counterfoil.documents.matching import sql
-from counterfoil.documents.renewal import renew
 from counterfoil.llm import Llm
 from counterfoil.work import Send
 

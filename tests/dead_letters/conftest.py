@@ -33,6 +33,6 @@ def settle(admin: Connection) -> Callable[[UUID, str], None]:
     """Give a letter another state."""
 
     def change(job_id: UUID, status: str) -> None:
-        admin.execute("UPDATE dead_letter SET status = %s WHERE job_id = %s", [status, job_id])
+        admin.execute("UPDATE dead_letter SET status = %s, version = version + 1 WHERE job_id = %s", [status, job_id])
 
     return change

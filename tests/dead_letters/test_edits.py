@@ -182,7 +182,7 @@ def test_a_letter_that_was_changed_or_settled_takes_no_edit(fail: Fail, edit: Ed
     job_id = fail()
     with pytest.raises(VersionError):
         edit(job_id, {"say": "bye"}, 2)
-    admin.execute("UPDATE dead_letter SET status = 'ignored'")
+    admin.execute("UPDATE dead_letter SET status = 'ignored', version = version + 1")
     with pytest.raises(NotPendingError):
         edit(job_id, {"say": "bye"}, 2)
 

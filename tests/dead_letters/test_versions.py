@@ -1,33 +1,84 @@
-"""A dead letter's version grows with whatever changes it, so that nobody decides about what he has not seen."""
+"""The version of a dead letter grows with each change, and each way of settling one does the same."""
 
 from collections.abc import Callable
 from datetime import timedelta
-from uuid import UUID, uuid4
+from typing import Any
+from uuid import UUID
+
+import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.documents.renewal import settle_letters
+from counterfoil.dead_letters import actions
+from counterfoil.delivery.letters import join_message, renew, settle
+from tests.dead_letters.bulking import Yard
 from tests.dead_letters.letters import NOON, Die
+from tests.factories import make_task
+
+LATER = NOON + timedelta(hours=1)
+Settle = Callable[[UUID], None]
 
 
-def version(admin: Connection, job_id: UUID) -> int:
-    [(found,)] = admin.execute("SELECT version FROM dead_letter WHERE job_id = %s", [job_id]).fetchall()
-    return int(found)
+@pytest.fixture
+def ways(database: Database, tenant_id: UUID, yard: Yard) -> dict[str, Settle]:
+    """Each way to retry the task of a dead letter."""
+
+    def by_person(job_id: UUID) -> None:
+        wish = actions.Wish(job_id, 2, "kim", LATER, "The service recovered")
+        actions.retry(database, tenant_id, wish, bucket=None)
+
+    def by_operation(job_id: UUID) -> None:
+        yard.run(yard.request(job_ids=[job_id], note="The service recovered"))
+
+    def by_worker(job_id: UUID) -> None:
+        with database.tenant(tenant_id) as connection:
+            row = connection.execute("SELECT work_id FROM dead_letter WHERE job_id = %s", [job_id]).fetchone()
+            assert row is not None
+            renew(connection, "tasks", row, LATER, actor="kim", why="The service recovered")
+
+    return {"person": by_person, "operation": by_operation, "worker": by_worker}
 
 
-def test_a_letter_that_a_worker_settles_has_another_version(
-    database: Database, tenant_id: UUID, die: Die, admin: Connection
+@pytest.mark.parametrize("way", ["person", "operation", "worker"])
+def test_every_way_of_settling_leaves_the_same(
+    ways: dict[str, Settle], way: str, die: Die, admin: Connection, tenant_id: UUID
 ):
-    work_id = uuid4()
-    job_id = die(worker="matching", work_id=work_id)
-    later = NOON + timedelta(hours=1)
+    task = make_task(admin, tenant_id, status="failed", error="It failed", attempts=6, failed_at=NOON)
+    job_id = die(worker="tasks", task_type="echo", work_id=task)
+    admin.execute(
+        """
+        UPDATE dead_letter SET edited_payload = '{"say": "hi"}', edit = '{"by": "kim"}', version = 2
+        WHERE job_id = %s
+        """,
+        [job_id],
+    )
+    ways[way](job_id)
+    left: dict[str, Any] = {}
+    left["status"], left["version"], left["resolution"], left["by"], left["edit"] = admin.execute(
+        "SELECT status, version, resolution, resolved_by, edit FROM dead_letter WHERE job_id = %s", [job_id]
+    ).fetchall()[0]
+    [(detail,)] = admin.execute(
+        "SELECT detail - 'operation' FROM dead_letter_audit WHERE job_id = %s AND action = 'retried'", [job_id]
+    ).fetchall()
+    assert left == {
+        "status": "retried",
+        "version": 3,
+        "resolution": {"action": "retried", "notes": "The service recovered"},
+        "by": "kim",
+        "edit": {"by": "kim", "settled": "retried"},
+    }
+    assert detail == {"revision": 1, "version": 3}
+
+
+def test_settled_dead_letters_are_not_settled_again(database: Database, tenant_id: UUID, die: Die):
+    first, second = die(), die()
     with database.tenant(tenant_id) as connection:
-        settle_letters(connection, "matching", [work_id], "retried", later, actor="matching", notes="Read anew.")
-    assert version(admin, job_id) == 2
+        assert settle(connection, [first], "ignored", NOON, actor="kim", note="Not needed") == {first: 2}
+        settled = settle(connection, [first, second], "resolved", LATER, actor="kim", note="Done by hand")
+    assert settled == {second: 2}
 
 
-def test_a_change_that_names_its_version_counts_once(die: Die, admin: Connection, settle: Callable[[UUID, str], None]):
+def test_joined_message_raises_the_version_once(database: Database, tenant_id: UUID, die: Die, admin: Connection):
     job_id = die()
-    admin.execute("UPDATE dead_letter SET status = 'resolved', version = version + 1 WHERE job_id = %s", [job_id])
-    assert version(admin, job_id) == 2
-    settle(job_id, "ignored")
-    assert version(admin, job_id) == 3
+    with database.tenant(tenant_id) as connection:
+        assert all(join_message(connection, job_id, 1, "a", "{}") for _ in range(2))
+    assert admin.execute("SELECT version FROM dead_letter").fetchall() == [(2,)]

@@ -11,9 +11,9 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
+from counterfoil.delivery.letters import renew
 from counterfoil.documents import output
 from counterfoil.documents.operations import WHY
-from counterfoil.documents.renewal import renew
 from counterfoil.errors import InvalidDocumentError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.messages import Message
 from functions.matching.work import match
@@ -232,6 +232,6 @@ def test_the_dead_letter_of_what_could_not_be_told_is_settled_when_something_new
     assert letters["document_output"]["status"] == "retried"
     assert letters["document_output"]["resolved_by"] == "document_output"
     audit = [(entry["actor"], entry["action"], entry["detail"]) for entry in rows(admin, "dead_letter_audit")]
-    assert audit.count(("document_output", "retried", {"revision": 1})) == 1
+    assert audit.count(("document_output", "retried", {"revision": 1, "version": 2})) == 1
     (job,) = rows(admin, "output_job")
     assert (job["status"], job["revision"]) == ("pending", 2)

@@ -6,6 +6,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Header, Query
 
 from counterfoil.dead_letters import keeping
+from counterfoil.delivery.letters import ClosedStatus
 from functions.admin_api import purging
 from functions.admin_api.etags import etag
 from functions.admin_api.problems import responses
@@ -27,7 +28,7 @@ from functions.admin_api.routes.common import (
 )
 
 routes = routes_of()
-_UNLESS_SAID: list[keeping.Settled] = ["resolved", "ignored"]
+_UNLESS_SAID: list[ClosedStatus] = ["resolved", "ignored"]
 """Of states: what was tried again may die again, and its letter then tells what was done."""
 _ASKED = responses(
     {
@@ -53,7 +54,7 @@ _UNDONE[200]["headers"] = _UNDONE[202]["headers"] = VERSIONED
 def purge_dead_letters(
     before_date: Annotated[Moment, Query(description=f"Those that died before. {IN_UTC}")],
     status: Annotated[
-        list[keeping.Settled], Query(min_length=1, description="Repeated, or several with commas.")
+        list[ClosedStatus], Query(min_length=1, description="Repeated, or several with commas.")
     ] = _UNLESS_SAID,
     tenant: OneTenant = None,
     confirm: Annotated[

@@ -14,13 +14,12 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from psycopg.types.json import Jsonb
-
 from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.dead_letters.entries import Status, transaction
 from counterfoil.delivery import letters
+from counterfoil.delivery.letters import ClosedStatus
 from counterfoil.errors import RejectedRequestError
 from counterfoil.tasks import store as tasks
 from counterfoil.tasks.types import TYPES
@@ -92,25 +91,26 @@ FROM dead_letter WHERE job_id = %s AND tenant_id IS NOT DISTINCT FROM %s::uuid A
 """
 
 
-def find(connection: Connection, tenant_id: UUID | None, job_id: UUID) -> Letter:
-    """A letter as it is.
+def find(connection: Connection, tenant_id: UUID | None, job_id: UUID, *, lock: bool = False) -> Letter:
+    """A letter as it is; with `lock` as it stays until the transaction ends.
 
     Raises:
         NoLetterError: the tenant has none of this id.
     """
-    row = connection.execute(_LETTER, [job_id, tenant_id]).fetchone()
+    statement = f"{_LETTER} FOR NO KEY UPDATE" if lock else _LETTER
+    row = connection.execute(statement.encode(), [job_id, tenant_id]).fetchone()
     if row is None:
         raise NoLetterError("There is no such dead letter.")
     return Letter(*row)
 
 
-def look_at(connection: Connection, tenant_id: UUID | None, wish: Wish) -> Letter:
-    """The letter that is to be changed.
+def look_at(connection: Connection, tenant_id: UUID | None, wish: Wish, *, lock: bool = False) -> Letter:
+    """Return the dead letter to change; with `lock` it stays the same until the transaction ends.
 
     Raises:
         NoLetterError, VersionError, NotPendingError: it is not to be changed.
     """
-    letter = find(connection, tenant_id, wish.job_id)
+    letter = find(connection, tenant_id, wish.job_id, lock=lock)
     if letter.version != wish.version:
         raise VersionError(f"The dead letter was changed meanwhile: it is at version {letter.version}.")
     if letter.status != "pending":
@@ -177,7 +177,7 @@ def send_again(
         return Done(version, [owe_body(connection, *to, body, wish.now, not_before=not_before)])
     work_id = letter.work_id
     state, revision = _locked(connection, letter.worker, work_id)
-    letter = look_at(connection, tenant_id, wish)  # as it is, now that nobody else changes it
+    letter = look_at(connection, tenant_id, wish, lock=True)
     if (state, revision) != ("failed", letter.revision):
         raise NotRetriableError(why_not_failed(state))
     if letter.edited_payload is not None:
@@ -260,41 +260,15 @@ def _settled(database: Database, tenant_id: UUID | None, wish: Wish, status: Lit
     return retry_conflicts(once)
 
 
-# An edit that waited for the retry is history with it.
-_SETTLE = """
-UPDATE dead_letter SET status = %(status)s, resolved_at = %(now)s, resolved_by = %(actor)s, version = version + 1,
-    resolution = %(resolution)s, edit = edit || jsonb_build_object('settled', %(status)s::text)
-WHERE job_id = %(job_id)s AND tenant_id IS NOT DISTINCT FROM %(tenant)s::uuid AND version = %(version)s
-  AND status = 'pending' AND purged_at IS NULL
-RETURNING version, revision
-"""
-
-
-def settle(
-    connection: Connection, tenant_id: UUID | None, wish: Wish, status: Literal["retried", "resolved", "ignored"]
-) -> int:
+def settle(connection: Connection, tenant_id: UUID | None, wish: Wish, status: ClosedStatus) -> int:
     """Give a letter its end, and write it into its history, in the caller's transaction. Returns its new version.
 
     No entry of the audit trail is written. Raises as `resolve`.
     """
     _check_note(wish.note, is_needed=status != "retried")
-    values = {
-        "job_id": wish.job_id,
-        "tenant": tenant_id,
-        "version": wish.version,
-        "status": status,
-        "now": wish.now,
-        "actor": wish.actor,
-        "resolution": Jsonb({"action": status, "notes": wish.note}),
-    }
-    row = connection.execute(_SETTLE, values).fetchone()
-    if row is None:
-        look_at(connection, tenant_id, wish)
-        raise VersionError("The dead letter was changed meanwhile.")
-    version, revision = row
-    detail = {"revision": revision, "version": version}
-    letters.audit(connection, wish.job_id, tenant_id, status, wish.actor, detail, wish.now)
-    return int(version)
+    look_at(connection, tenant_id, wish, lock=True)
+    settled = letters.settle(connection, [wish.job_id], status, wish.now, actor=wish.actor, note=wish.note)
+    return settled[wish.job_id]
 
 
 def _check_note(note: str | None, *, is_needed: bool) -> None:

@@ -16,14 +16,13 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from psycopg.types.json import Jsonb
-
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import actions, bulk_canary, bulk_selection
 from counterfoil.dead_letters.actions import NoLetterError, NotPendingError, NotRetriableError, VersionError, Wish
 from counterfoil.dead_letters.bulk import COLUMNS, BulkOperation, Result, State, note_selected, notify, tell
 from counterfoil.dead_letters.bulk_selection import Selection
 from counterfoil.dead_letters.entries import Status
+from counterfoil.delivery.letters import ClosedStatus, settle
 from counterfoil.errors import ConflictError, InvalidSettingsError, PermanentError
 from counterfoil.tasks.registry import InvalidPayloadError
 from counterfoil.work import KINDS, Send, begin
@@ -38,7 +37,11 @@ ROUNDED = timedelta(milliseconds=1)
 """More than what the thirds of many steps lose to whole microseconds."""
 ACTOR = "bulk"
 """Who an operation is ended by, where it was no person."""
-_BECOMES: Mapping[str, Status] = {"retry": "retried", "resolve": "resolved", "ignore": "ignored"}
+_BECOMES: Mapping[str, ClosedStatus] = {
+    "retry": "retried",
+    "resolve": "resolved",
+    "ignore": "ignored",
+}
 
 
 @dataclass(frozen=True)
@@ -189,7 +192,17 @@ def _handle(connection: Connection, operation: BulkOperation, now: datetime, at_
         begun += found[letter.number].result == "done"
         sends += owed
     plain = [letter for letter in good if letter not in special]
-    versions = _settle(connection, operation, plain, now)
+    versions: dict[UUID, int] = {}
+    if plain:
+        versions = settle(
+            connection,
+            [letter.job_id for letter in plain],
+            _BECOMES[operation.action],
+            now,
+            actor=operation.requested_by,
+            note=operation.note,
+            detail={"operation": str(operation.id)},
+        )
     revisions: dict[UUID, int] = {}
     if operation.action == "retry":
         owed = _begin(connection, operation, plain, now, start, begun)
@@ -290,41 +303,6 @@ def _locked(
         else:
             refused[letter.number] = verdict
     return good, refused
-
-
-_SETTLE = """
-WITH settled AS (
-    UPDATE dead_letter SET status = %(status)s, resolved_at = %(now)s, resolved_by = %(actor)s, version = version + 1,
-        resolution = %(resolution)s, edit = edit || jsonb_build_object('settled', %(status)s::text)
-    WHERE job_id = ANY(%(ids)s) AND tenant_id = %(tenant)s AND status = 'pending' AND purged_at IS NULL
-    RETURNING job_id, tenant_id, version, revision
-), told AS (
-    INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, detail, recorded_at)
-    SELECT tenant_id, job_id, %(status)s, %(actor)s,
-           jsonb_build_object('revision', revision, 'version', version, 'operation', %(operation)s::text), %(now)s
-    FROM settled
-)
-SELECT job_id, version FROM settled
-"""
-
-
-def _settle(
-    connection: Connection, operation: BulkOperation, letters: Sequence[_Letter], now: datetime
-) -> dict[UUID, int]:
-    """As `actions.settle`, many letters at once, which are locked. Returns their new versions."""
-    if not letters:
-        return {}
-    status = _BECOMES[operation.action]
-    values = {
-        "ids": [letter.job_id for letter in letters],
-        "tenant": operation.tenant_id,
-        "status": status,
-        "now": now,
-        "actor": operation.requested_by,
-        "resolution": Jsonb({"action": status, "notes": operation.note}),
-        "operation": operation.id,
-    }
-    return dict(connection.execute(_SETTLE, values).fetchall())
 
 
 def _turn(operation: BulkOperation, start: datetime, place: int, now: datetime) -> datetime:

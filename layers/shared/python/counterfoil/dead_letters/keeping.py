@@ -9,16 +9,15 @@ transaction.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
 from uuid import UUID
 
 from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection
 from counterfoil.dead_letters.actions import VersionError
+from counterfoil.delivery.letters import ClosedStatus
 
-Settled = Literal["retried", "resolved", "ignored"]
-SETTLED: tuple[Settled, ...] = ("retried", "resolved", "ignored")
+SETTLED: tuple[ClosedStatus, ...] = ("retried", "resolved", "ignored")
 UNDO_WITHIN = timedelta(days=7)
 """Of a purge. The database lets nothing be deleted sooner."""
 AT_ONCE = 5_000
@@ -32,7 +31,7 @@ class Purge:
     id: UUID
     tenant_id: UUID
     died_before: datetime
-    statuses: Sequence[Settled]
+    statuses: Sequence[ClosedStatus]
     requested_by: str
     requested_at: datetime
     hidden: int
@@ -59,7 +58,7 @@ WHERE tenant_id = %(tenant)s AND status = ANY(%(statuses)s) AND dlq_timestamp < 
 """
 
 
-def count(connection: Connection, tenant_id: UUID, died_before: datetime, statuses: Sequence[Settled]) -> int:
+def count(connection: Connection, tenant_id: UUID, died_before: datetime, statuses: Sequence[ClosedStatus]) -> int:
     """How many letters a purge would take. Nothing is changed; every one of them is looked at, in an index alone."""
     values = {"tenant": tenant_id, "statuses": list(statuses), "before": died_before}
     ((number,),) = connection.execute(_MEANT, values).fetchall()
@@ -77,7 +76,7 @@ def request(
     connection: Connection,
     tenant_id: UUID,
     died_before: datetime,
-    statuses: Sequence[Settled],
+    statuses: Sequence[ClosedStatus],
     *,
     by: str,
     now: datetime,

@@ -1,11 +1,13 @@
-"""Dead letters: what is written when work ends in failure, with its audit trail and the notification that it owes."""
+"""Dead letters: written, with audit entry and notification, when work fails permanently, and settled."""
 
 import hashlib
 import json
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -15,8 +17,9 @@ from counterfoil.db import Connection
 from counterfoil.messages import Message
 from counterfoil.notifications import notice
 from counterfoil.notifications.store import owe
-from counterfoil.work import Kind
+from counterfoil.work import KINDS, Kind, Send, begin
 
+ClosedStatus = Literal["retried", "resolved", "ignored"]
 MAX_OWN_WORDS = 40
 """Of a letter: by more it is not searched for."""
 LONGEST_WORD = 64
@@ -178,6 +181,61 @@ def _describe(connection: Connection, letter: DeadLetter, now: datetime) -> None
     connection.execute(_WORDS, named)
 
 
+# An edit that waited for the retry becomes history.
+_SETTLE = """
+WITH settled AS (
+    UPDATE dead_letter SET status = %(status)s, resolved_at = %(now)s, resolved_by = %(actor)s, version = version + 1,
+        resolution = %(resolution)s, edit = edit || jsonb_build_object('settled', %(status)s::text)
+    WHERE job_id = ANY(%(job_ids)s) AND status = 'pending' AND purged_at IS NULL
+    RETURNING job_id, tenant_id, version, revision
+), audited AS (
+    INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, detail, recorded_at)
+    SELECT tenant_id, job_id, %(status)s, %(actor)s,
+           jsonb_build_object('revision', revision, 'version', version) || %(detail)s, %(now)s
+    FROM settled
+)
+SELECT job_id, version FROM settled
+"""
+
+
+def settle(
+    connection: Connection,
+    job_ids: Collection[UUID],
+    status: ClosedStatus,
+    now: datetime,
+    *,
+    actor: str,
+    note: str | None,
+    detail: Mapping[str, str] = MappingProxyType({}),
+) -> dict[UUID, int]:
+    """Close those of the dead letters that are pending, each with an audit entry that includes `detail`.
+
+    Returns their new versions. A caller that requires a version locks the dead letter and checks it first.
+    """
+    values = {
+        "job_ids": list(job_ids),
+        "status": status,
+        "now": now,
+        "actor": actor,
+        "resolution": Jsonb({"action": status, "notes": note}),
+        "detail": Jsonb(dict(detail)),
+    }
+    return dict(connection.execute(_SETTLE, values).fetchall())
+
+
+def renew(
+    connection: Connection, worker: str, ids: Collection[UUID], now: datetime, *, actor: str, why: str
+) -> list[Send]:
+    """Begin a new revision of each work item and enqueue its message, in the caller's transaction.
+
+    A pending dead letter of such a work item is settled as retried, as by a person's retry.
+    """
+    sends = begin(connection, worker, sorted(ids), now)
+    if ids:
+        settle(connection, [KINDS[worker].job_id(id_) for id_ in ids], "retried", now, actor=actor, note=why)
+    return sends
+
+
 LEFT_OUT = {"$left_out": "The task has it."}
 """In the place of a payload, where the body of a message is kept: it can still be read, and sent again."""
 
@@ -194,7 +252,8 @@ def without_payload(kind: Kind, body: str) -> str:
 
 _JOIN = """
 UPDATE dead_letter SET payload = payload || jsonb_build_object('dead_letter_queue_message', %(message_id)s::text,
-                                                               'dead_letter_queue_body', %(body)s::text)
+                                                               'dead_letter_queue_body', %(body)s::text),
+    version = version + (payload ->> 'dead_letter_queue_message' IS DISTINCT FROM %(message_id)s)::int
 WHERE job_id = %(job_id)s AND revision = %(revision)s AND status = 'pending'
 """
 

@@ -8,8 +8,8 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection
+from counterfoil.delivery.letters import settle
 from counterfoil.documents.matching.normalise import words
-from counterfoil.documents.renewal import settle_letters
 from counterfoil.documents.three_way_match import (
     Code,
     Document,
@@ -89,7 +89,7 @@ def request(
     ).fetchall()
     failed = [row[3] for row in found if row[-1]]
     if failed:
-        settle_letters(connection, WORKER, failed, "retried", now, actor=WORKER, notes=CHANGED)
+        settle(connection, [KINDS[WORKER].job_id(id_) for id_ in failed], "retried", now, actor=WORKER, note=CHANGED)
     return [
         Send(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due)
         for id_, worker, tenant, work, revision, send, due, _ in found

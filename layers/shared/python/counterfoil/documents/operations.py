@@ -12,7 +12,7 @@ from uuid import UUID
 
 from counterfoil import audit
 from counterfoil.db import Connection
-from counterfoil.documents.renewal import renew
+from counterfoil.delivery.letters import renew
 from counterfoil.work import Send
 
 Kind = Literal["extract", "match"]

@@ -17,9 +17,9 @@ from datetime import datetime
 from uuid import UUID
 
 from counterfoil.db import Connection
+from counterfoil.delivery.letters import renew, settle
 from counterfoil.documents import diagnostics, matching, output
-from counterfoil.documents.renewal import renew, settle_letters
-from counterfoil.work import Send
+from counterfoil.work import KINDS, Send
 
 _JOBS = ("ingestion", "matching")
 """Whose work about a document goes with it."""
@@ -73,7 +73,7 @@ def remove(
     leaving = matching.leaving(connection, tenant_id, ids)
     for worker in _JOBS:
         notes = "The document was removed." if reason is None else f"The document was removed: {reason}"
-        settle_letters(connection, worker, ids, "resolved", now, actor=by, notes=notes)
+        settle(connection, [KINDS[worker].job_id(id_) for id_ in ids], "resolved", now, actor=by, note=notes)
     if erase:
         connection.execute(_ERASE_JUDGMENTS, [ids])
     connection.execute(_REMOVE, {"ids": ids, "by": by, "reason": reason, "replaced_by": replaced_by, "now": now})

@@ -16,10 +16,10 @@ from uuid import UUID
 from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection
+from counterfoil.delivery.letters import renew
 from counterfoil.documents import matching
 from counterfoil.documents.files import File
 from counterfoil.documents.removal import remove
-from counterfoil.documents.renewal import renew
 from counterfoil.work import Send
 
 STAYS = "The document that it is to replace stays until it has been read."

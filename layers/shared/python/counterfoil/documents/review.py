@@ -15,9 +15,9 @@ from uuid import UUID
 from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection
+from counterfoil.delivery.letters import renew
 from counterfoil.documents import diagnostics, matching
 from counterfoil.documents.matching import Decision, Pair, Settled, Verdict, sql
-from counterfoil.documents.renewal import renew
 from counterfoil.work import Send
 
 WHY = "A person decided what a document belongs to."

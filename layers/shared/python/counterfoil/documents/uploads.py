@@ -139,7 +139,7 @@ WITH late AS (
     WHERE j.id = ANY(%(ids)s) AND j.tenant_id IS NULL AND t.slug = split_part(j.key, '/', 2) AND j.key LIKE %(pattern)s
     RETURNING j.id, j.tenant_id
 )
-UPDATE dead_letter d SET tenant_id = late.tenant_id
+UPDATE dead_letter d SET tenant_id = late.tenant_id, version = version + 1
 FROM late JOIN unnest(%(ids)s, %(letters)s::uuid[]) AS l (id, letter) ON l.id = late.id
 WHERE d.job_id = l.letter AND d.tenant_id IS NULL
 """

@@ -7,10 +7,10 @@ from typing import Any, Literal
 from uuid import UUID, uuid5
 
 from counterfoil.db import Connection
+from counterfoil.delivery.letters import settle
 from counterfoil.documents.output.payload import SCHEMA_VERSION
 from counterfoil.documents.output.subjects import cluster
-from counterfoil.documents.renewal import settle_letters
-from counterfoil.work import JOB_NAMESPACE, Send, begin
+from counterfoil.work import JOB_NAMESPACE, KINDS, Send, begin
 
 WORKER = "document_output"
 CHANGED = "There is something newer to tell, which is delivered instead."
@@ -83,5 +83,5 @@ def request(  # who is told what about whom
     ).fetchall()
     failed = [id_ for id_, had_failed in changed if had_failed]
     if failed:
-        settle_letters(connection, WORKER, failed, "retried", now, actor=WORKER, notes=CHANGED)
+        settle(connection, [KINDS[WORKER].job_id(id_) for id_ in failed], "retried", now, actor=WORKER, note=CHANGED)
     return begin(connection, WORKER, [row[0] for row in changed], now) if changed else []
