@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from cli.api import Api
 from cli.failures import UsageError
 from counterfoil.dead_letters.entries import STATUSES, Status
-from functions.admin_api.request import Moment
+from counterfoil.validation import Moment
 
 FINGERPRINT_SHOWN = 8
 _MOMENT = TypeAdapter[datetime](Moment)

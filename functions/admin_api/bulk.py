@@ -9,23 +9,20 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from counterfoil.db import Database, retry_conflicts
 from counterfoil.dead_letters import bulk, entries
 from counterfoil.dead_letters.bulk import Action, Asked, BulkOperation, Item, Result, State, Steer
-from counterfoil.dead_letters.bulk_selection import Selection
-from counterfoil.dead_letters.entries import Status
+from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.errors import RejectedRequestError
 from functions.admin_api import request
 from functions.admin_api.allowance import Change
 from functions.admin_api.caller import NOBODY, Caller, Role
-from functions.admin_api.dead_letters import LONGEST_TEXT, Fingerprint, LetterSummary, Pointers, hidden, summary
+from functions.admin_api.dead_letters import LetterSummary, Pointers, hidden, summary
 from functions.admin_api.etags import seen
 from functions.admin_api.letter_changes import Note
 from functions.admin_api.problems import NotFoundError
-from functions.admin_api.request import IN_UTC, Moment
-from functions.admin_api.tasks import LONGEST_TYPE, PrintableText
 from functions.admin_api.tenancy import ONE_BY_ONE, Somebody, owned, slug_of, viewed
 
 RETRY_RATE = 50
@@ -34,29 +31,10 @@ NO_OPERATION = "There is no such operation."
 Rate = Annotated[int, Field(ge=1, le=bulk.MAX_RATE, description="Letters a second.")]
 
 
-def _as_text(value: object) -> object:
-    if value is not None and not isinstance(value, str):
-        raise ValueError(
-            "should be a text with a date, such as 2026-01-31, or with a time, such as 2026-01-31T09:00:00Z"
-        )
-    return value
-
-
-WrittenMoment = Annotated[Moment, BeforeValidator(_as_text)]
-
-
-class BulkFilter(BaseModel):
-    """Pending letters, as the list is asked for them. What dies after the request is not meant."""
-
-    model_config = ConfigDict(extra="forbid")
+class BulkFilter(DeadLetterFilter):
+    """Pending dead letters at the time of the request."""
 
     tenant: Somebody | None = None
-    status: list[Status] | None = Field(default=None, description="Pending ones are meant, whatever else is said.")
-    task_type: Annotated[PrintableText, StringConstraints(max_length=LONGEST_TYPE)] | None = None
-    from_date: WrittenMoment | None = Field(default=None, description=f"Died then or later. {IN_UTC}")
-    to_date: WrittenMoment | None = Field(default=None, description=f"Died before. {IN_UTC}")
-    text: Annotated[PrintableText, StringConstraints(min_length=1, max_length=LONGEST_TEXT)] | None = None
-    fingerprint: Fingerprint | None = None
 
 
 class Bulk(BaseModel):
@@ -164,7 +142,7 @@ class _Meant:
 
     tenant_id: UUID
     slug: str
-    selection: Selection | None
+    selection: DeadLetterFilter | None
     job_ids: Sequence[UUID]
 
 
@@ -203,7 +181,7 @@ def _meant(action: Action, wanted: Bulk, change: Change) -> _Meant:
     if wanted.filter is not None:
         slug = slug_of(wanted.filter.tenant, change.caller)
         tenant_id = change.admit(DOING[action], slug)
-        return _Meant(tenant_id, slug, _selection(wanted.filter), ())
+        return _Meant(tenant_id, slug, _pending(wanted.filter), ())
     ids = wanted.job_ids or []
     with change.database.delivery() as connection:
         found = entries.owners(connection, ids)
@@ -219,10 +197,10 @@ def _meant(action: Action, wanted: Bulk, change: Change) -> _Meant:
     return _Meant(owner, name, None, ids)
 
 
-def _selection(wanted: BulkFilter) -> Selection:
-    if wanted.status is not None and "pending" not in wanted.status:
+def _pending(wanted: BulkFilter) -> DeadLetterFilter:
+    if "pending" not in wanted.status:
         raise RejectedRequestError("Only pending letters can be tried again or settled: status leaves them out.")
-    return Selection(wanted.task_type, wanted.fingerprint, wanted.from_date, wanted.to_date, wanted.text)
+    return DeadLetterFilter(**wanted.model_dump(exclude={"tenant", "status"}))
 
 
 def listed(
@@ -300,17 +278,12 @@ def steered(operation_id: str, how: Steer, condition: str | None, change: Change
     return _told(retry_conflicts(once), slug, change.caller)
 
 
-_NAMED = {"since": "from_date", "until": "to_date"}
-"""What a filter says, in the words of the API."""
-
-
 def _told(operation: BulkOperation, slug: str, caller: Caller) -> LetterOperation:
-    wanted = operation.filter and {_NAMED.get(name, name): value for name, value in operation.filter.items()}
     told: dict[str, Any] = {
         **vars(operation),
         "operation_id": operation.id,
         "tenant": slug,
-        **hidden({"filter": wanted, "notes": operation.note, "reason": operation.reason}, caller),
+        **hidden({"filter": operation.filter, "notes": operation.note, "reason": operation.reason}, caller),
         "requested_at": operation.requested_at.isoformat(),
         "ended_at": operation.ended_at and operation.ended_at.isoformat(),
         "total": operation.selected if operation.is_selected else None,

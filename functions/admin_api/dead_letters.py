@@ -11,11 +11,11 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import entries, groups, search, timeline
-from counterfoil.dead_letters.entries import STATUSES, Details, Entry, Place, Status, Wanted
+from counterfoil.dead_letters.entries import STATUSES, DeadLetterFilter, Details, Entry, Place, Status
 from counterfoil.dead_letters.redaction import redact, without_traceback
 from counterfoil.errors import RejectedRequestError
 from functions.admin_api import request
@@ -26,13 +26,11 @@ from functions.admin_api.tenancy import id_of, viewed_or_nobodys
 
 DEEPEST = 10_000
 """Letters that are paged through by number; behind them the cursor goes on."""
-LONGEST_TEXT = 200
 LAST_EVENTS = 100
 """Of each kind in a timeline: with the longest errors they are within the 6 MB of Lambda's answers."""
 LAST_DEATHS = 50
 """Of a letter's earlier ones that are shown."""
 
-Fingerprint = Annotated[str, StringConstraints(pattern="^[0-9a-f]{16}$")]
 Pointers = Annotated[list[str], Field(description="JSON pointers (RFC 6901) to what was hidden.")]
 
 
@@ -211,28 +209,17 @@ class LetterTimeline(BaseModel):
 
 
 @dataclass(frozen=True)
-class Filter:
-    """What a list is asked for."""
+class Listing:
+    """A page of a list."""
 
     tenant: str | None
-    wanted: Wanted
-    text: str | None
+    wanted: DeadLetterFilter
     page: int
     limit: int
     cursor: str | None
 
 
-@dataclass(frozen=True)
-class Grouping:
-    """What a list of groups is asked for: those that have letters in one of the states."""
-
-    tenant: str | None
-    statuses: Sequence[Status]
-    cursor: str | None
-    limit: int
-
-
-def listed(asked: Filter, caller: Caller, database: Database) -> LetterPage:
+def listed(asked: Listing, caller: Caller, database: Database) -> LetterPage:
     """A page of a tenant's dead letters.
 
     Raises:
@@ -256,36 +243,36 @@ def summary(letter: Entry, slug: str, caller: Caller) -> LetterSummary:
     return LetterSummary.model_validate(_told(letter, slug, caller))
 
 
-def _check_page(asked: Filter) -> None:
+def _check_page(asked: Listing) -> None:
     if asked.page == 1:
         return
     if asked.cursor is not None:
         raise RejectedRequestError("page and cursor say two things: leave one of them out.")
-    if asked.text is not None:
+    if asked.wanted.text is not None:
         raise RejectedRequestError("A search has no pages by number: go on with cursor, which is 'next' of a page.")
     if asked.page * asked.limit > DEEPEST:
         raise RejectedRequestError(f"page goes {DEEPEST} letters deep: go on with cursor, which is 'next' of a page.")
 
 
 def _page(
-    connection: Connection, tenant_id: UUID | None, asked: Filter, after: Place | None
+    connection: Connection, tenant_id: UUID | None, asked: Listing, after: Place | None
 ) -> tuple[Sequence[Entry], Place | None]:
     """Letters, and where they end if there is more."""
-    if asked.text is not None:
-        found = search.page(connection, tenant_id, asked.text, asked.wanted, limit=asked.limit, after=after)
-        return found.entries, found.next
     offset = (asked.page - 1) * asked.limit
+    if offset == 0:
+        found = search.page(connection, tenant_id, asked.wanted, limit=asked.limit, after=after)
+        return found.entries, found.next
     more = entries.page(connection, tenant_id, asked.wanted, limit=asked.limit + 1, after=after, offset=offset)
     shown = more[: asked.limit]
     return shown, Place(shown[-1].dlq_timestamp, shown[-1].job_id) if len(more) > asked.limit else None
 
 
-def grouped(asked: Grouping, caller: Caller, database: Database, now: datetime) -> LetterGroupPage:
+def grouped(asked: Listing, caller: Caller, database: Database, now: datetime) -> LetterGroupPage:
     """A page of a tenant's groups. Raises as `listed`."""
     after = None if asked.cursor is None else request.after(asked.cursor, str)
     tenant_id, _ = viewed_or_nobodys(database, asked.tenant, caller)
     with entries.transaction(database, tenant_id) as connection:
-        found = groups.page(connection, tenant_id, asked.statuses, now, limit=asked.limit + 1, after=after)
+        found = groups.page(connection, tenant_id, asked.wanted.status, now, limit=asked.limit + 1, after=after)
     shown = found[: asked.limit]
     last = shown[-1] if len(found) > asked.limit else None
     return LetterGroupPage(

@@ -16,7 +16,8 @@ from pydantic import BaseModel, Field
 from counterfoil import audit
 from counterfoil.db import Database, retry_conflicts
 from counterfoil.dead_letters import export, exports
-from counterfoil.dead_letters.export import MEDIA_TYPES, Format, Selection
+from counterfoil.dead_letters.entries import DeadLetterFilter
+from counterfoil.dead_letters.export import MEDIA_TYPES, Format
 from counterfoil.dead_letters.exports import LINK_SECONDS, Export, State, Wish
 from functions.admin_api import request
 from functions.admin_api.caller import Caller, Role
@@ -73,7 +74,7 @@ class Asked:
     """What is to be exported."""
 
     tenant: str | None
-    selection: Selection
+    selection: DeadLetterFilter
     format: Format
 
 
@@ -108,7 +109,7 @@ class Bench:
         """The file, if it is soon read, and small."""
         until = self.time_left() - AT_ONCE_SECONDS
         content, letters = bytearray(export.head(wish.format)), 0
-        selection = wish.selection.until(wish.now)
+        selection = wish.selection.before(wish.now)
         for batch in export.batches(lambda: self.database.tenant(wish.tenant_id), wish.tenant_id, selection):
             content += export.encoded(batch.letters, slug, wish.format, hides=wish.hides)
             letters += len(batch.letters)

@@ -3,14 +3,13 @@
 import base64
 import binascii
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from math import isfinite
-from typing import Annotated, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 from uuid import UUID
 
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator
 from pydantic_core import from_json
 
 from counterfoil.errors import RejectedRequestError
@@ -24,7 +23,6 @@ JSON = "application/json"
 NO_OBJECT = "The body must be JSON, an object."
 NO_LIST = 'The body must be JSON, an object: a list stands in it under its name, as in {"job_ids": ["..."]}.'
 TWICE = "The body must be JSON, an object, in which no name stands twice."
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ]|\Z)")
 _AS_JSON = {"", JSON, "application/x-www-form-urlencoded"}
 """What a body may be declared as. The last one is what curl says of everything; no route takes forms."""
 
@@ -39,27 +37,6 @@ def _whole(value: object) -> object:
 
 whole = BeforeValidator(_whole)
 """For a number in a body: whole as JSON Schema has it, 5 and 5.0, and no text. It goes behind the number's bounds."""
-
-
-def _written_out(value: object) -> object:
-    if isinstance(value, str) and not _DATE.match(value):
-        raise ValueError("should be a date or a date and a time, such as 2026-01-31 or 2026-01-31T09:00:00Z")
-    return value
-
-
-def _in_utc(found: datetime) -> datetime:
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-Moment = Annotated[
-    datetime,
-    BeforeValidator(_written_out),
-    AfterValidator(_in_utc),
-    WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "format": "date"}]}),
-]
-"""A time (RFC 3339), and no bare number: in UTC where it says nothing else, a date's midnight where it has no time."""
-IN_UTC = "A date alone is its midnight, and a time without an offset is one of UTC."
-"""Of Moment, for descriptions."""
 
 
 class UnreadableError(RejectedRequestError):

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from counterfoil.db import Database, retry_conflicts
 from counterfoil.outbox import Outbox
@@ -18,6 +18,7 @@ from counterfoil.settings import Settings
 from counterfoil.tasks import store
 from counterfoil.tasks.store import LARGEST_MAX_RETRY, LONGEST_KEY, Status, Task, Wanted
 from counterfoil.tasks.types import TYPES
+from counterfoil.validation import PrintableText
 from counterfoil.work import Send
 from functions.admin_api import request
 from functions.admin_api.allowance import Change
@@ -29,8 +30,6 @@ from functions.admin_api.uploads import Slug
 LONGEST_TYPE = 100
 LAST_TRIES = 200
 """Of a task that is shown: with the longest errors and result they are within the 6 MB of Lambda's answers."""
-
-PrintableText = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
 class TaskOrder(BaseModel):

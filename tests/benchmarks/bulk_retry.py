@@ -30,7 +30,7 @@ from counterfoil.db import Database
 from counterfoil.dead_letters import actions, bulk
 from counterfoil.dead_letters.actions import Wish
 from counterfoil.dead_letters.bulk import MAX_RATE, Asked, BulkOperation
-from counterfoil.dead_letters.bulk_selection import Selection
+from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.errors import RejectedRequestError
 from counterfoil.outbox import Outbox
 from functions.bulk.rounds import Rounds
@@ -166,7 +166,7 @@ def make(url: str, letters: int) -> None:
 
 def request(found: Database, now: datetime) -> BulkOperation:
     """An operation about one tenant's letters of one type."""
-    asked = Asked("retry", Selection(task_type="echo"), (), "The service is back", MAX_RATE, None, "bench", now)
+    asked = Asked("retry", DeadLetterFilter(task_type="echo"), (), "The service is back", MAX_RATE, None, "bench", now)
     with found.tenant(tenant_id(0)) as connection:
         return bulk.request(connection, tenant_id(0), asked)
 

@@ -22,7 +22,7 @@ import typer
 from cli.postgres import PostgresServer
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import entries, groups, search
-from counterfoil.dead_letters.entries import STATUSES, Place, Wanted
+from counterfoil.dead_letters.entries import STATUSES, DeadLetterFilter, Place, Status
 from tests.benchmarks import letters_export
 from tests.benchmarks.scale import database
 from tests.benchmarks.scale.database import tenant_id
@@ -199,28 +199,32 @@ def calls(tenant: UUID, letters: int, random: Random, fingerprints: Sequence[str
     def some_time() -> datetime:
         return now - timedelta(days=random.uniform(1, DAYS))
 
-    def page(wanted: Callable[[], Wanted], *, deep: bool = False) -> Call:
+    def page(wanted: Callable[[], DeadLetterFilter], *, deep: bool = False) -> Call:
         return lambda connection: entries.page(
             connection, tenant, wanted(), limit=21, after=Place(some_time(), UUID(int=0)) if deep else None
         )
 
-    def found(text: Callable[[], str], wanted: Wanted = Wanted(), *, deep: bool = False) -> Call:  # noqa: B008
+    def found(text: Callable[[], str], *, status: tuple[Status, ...] = STATUSES, deep: bool = False) -> Call:
         return lambda connection: search.page(
-            connection, tenant, text(), wanted, limit=20, after=Place(some_time(), UUID(int=0)) if deep else None
+            connection,
+            tenant,
+            DeadLetterFilter(text=text(), status=status),
+            limit=20,
+            after=Place(some_time(), UUID(int=0)) if deep else None,
         )
 
     def number() -> str:
         return str(random.randrange(letters))
 
     return {
-        "list": page(Wanted),
-        "list, deep": page(Wanted, deep=True),
-        "list, pending": page(lambda: Wanted(statuses=["pending"]), deep=True),
-        "list, of a type": page(lambda: Wanted(task_type="tasks"), deep=True),
-        "list, of a group": page(lambda: Wanted(fingerprint=random.choice(fingerprints)), deep=True),
-        "list, of a time": page(lambda: Wanted(since=some_time(), until=now)),
+        "list": page(DeadLetterFilter),
+        "list, deep": page(DeadLetterFilter, deep=True),
+        "list, pending": page(lambda: DeadLetterFilter(status=("pending",)), deep=True),
+        "list, of a type": page(lambda: DeadLetterFilter(task_type="tasks"), deep=True),
+        "list, of a group": page(lambda: DeadLetterFilter(fingerprint=random.choice(fingerprints)), deep=True),
+        "list, of a time": page(lambda: DeadLetterFilter(from_date=some_time(), to_date=now)),
         "list, five hundredth page": lambda connection: entries.page(
-            connection, tenant, Wanted(), limit=20, offset=9_980
+            connection, tenant, DeadLetterFilter(), limit=20, offset=9_980
         ),
         "search, a file": found(lambda: f"invoice-{number()}.pdf"),
         "search, every letter's words": found(lambda: "invoice pdf", deep=True),
@@ -228,7 +232,7 @@ def calls(tenant: UUID, letters: int, random: Random, fingerprints: Sequence[str
         "search, two frequent words": found(lambda: f"p{random.randrange(997)} matching", deep=True),
         "search, an error": found(lambda: "timed out", deep=True),
         "search, an error and a page": found(lambda: f"timed out p{random.randrange(997)}", deep=True),
-        "search, an error, pending": found(lambda: "timed out", Wanted(statuses=["pending"]), deep=True),
+        "search, an error, pending": found(lambda: "timed out", status=("pending",), deep=True),
         "search, nothing": found(lambda: "nowhere"),
         "groups": lambda connection: groups.page(connection, tenant, STATUSES, now, limit=50),
         "groups, pending": lambda connection: groups.page(connection, tenant, ["pending"], now, limit=50),

@@ -12,8 +12,8 @@ from counterfoil.audit import AuditEntry
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import bulk, bulk_steps
 from counterfoil.dead_letters.bulk import Asked, BulkOperation, Item
-from counterfoil.dead_letters.bulk_selection import Selection
 from counterfoil.dead_letters.bulk_steps import Step
+from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.work import Send
 from tests.dead_letters.letters import NOON, Die
 from tests.dead_letters.trail import broken
@@ -61,7 +61,7 @@ class Yard:
         **selection: Any,
     ) -> BulkOperation:
         """An operation, of the letters that are named or else of all that are pending."""
-        chosen = Selection(**selection) if job_ids is None else None
+        chosen = DeadLetterFilter(**selection) if job_ids is None else None
         asked = Asked(action, chosen, job_ids or (), note, rate, canary, "kim", self.now)
         with self.database.tenant(self.tenant_id) as connection:
             return bulk.request(connection, self.tenant_id, asked)

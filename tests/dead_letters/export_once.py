@@ -16,8 +16,7 @@ from uuid import UUID
 from counterfoil import aws
 from counterfoil.db import Database
 from counterfoil.dead_letters import exports
-from counterfoil.dead_letters.entries import Wanted
-from counterfoil.dead_letters.export import Selection
+from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.dead_letters.export_steps import Bench
 from counterfoil.dead_letters.exports import Wish
 from tests.memory import peak_megabytes
@@ -56,7 +55,7 @@ def main() -> None:
     now = datetime.now(UTC)
     asking = Database(given.worker_url)
     with asking.tenant(given.tenant) as connection:
-        selection = Selection(Wanted(since=given.since))
+        selection = DeadLetterFilter(from_date=given.since)
         wish = Wish(given.tenant, selection, given.format, hides=given.hides, by="ann", now=now)
         wanted = exports.request(connection, wish).id
     asking.close()

@@ -12,7 +12,7 @@ from counterfoil.db import Database, keeper
 from counterfoil.dead_letters import bulk, bulk_selection, groups
 from counterfoil.dead_letters.actions import VersionError
 from counterfoil.dead_letters.bulk import NoOperationError, OperationStateError
-from counterfoil.dead_letters.bulk_selection import Selection
+from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.errors import RejectedRequestError
 from tests.dead_letters.bulking import LATER, Yard, steer
 from tests.dead_letters.letters import NOON
@@ -127,7 +127,7 @@ def test_a_group_that_is_settled_as_a_whole_is_so_until_a_letter_of_it_dies_late
 def test_a_group_of_which_only_a_part_was_settled_stays_open(yard: Yard):
     yard.fail(3)
     [(fingerprint,)] = yard.admin.execute("SELECT DISTINCT fingerprint FROM dead_letter").fetchall()
-    yard.run(yard.request("resolve", fingerprint=fingerprint, since=NOON + timedelta(minutes=1)))
+    yard.run(yard.request("resolve", fingerprint=fingerprint, from_date=NOON + timedelta(minutes=1)))
     assert state(yard) == "open"
     yard.run(yard.request("retry", fingerprint=fingerprint))
     yard.run(yard.request("resolve"))
@@ -142,17 +142,17 @@ def test_a_preview_tells_how_many_and_shows_the_newest(yard: Yard, monkeypatch: 
     newest = letters[::-1][: bulk.SAMPLE]
     monkeypatch.setattr(bulk_selection, "SEARCHED", 5)
 
-    def preview(selection: Selection | None, ids: Any = ()) -> tuple[int, bool, list[UUID]]:
+    def preview(selection: DeadLetterFilter | None, ids: Any = ()) -> tuple[int, bool, list[UUID]]:
         with yard.database.tenant(yard.tenant_id) as connection:
             found = bulk.preview(connection, yard.tenant_id, selection, ids, LATER)
         return found.count, found.is_exact, [entry.job_id for entry in found.sample]
 
-    assert preview(Selection()) == (12, True, newest)
-    assert preview(Selection(text="step")) == (12, True, newest)
-    assert preview(Selection(text="nowhere")) == (0, True, [])
+    assert preview(DeadLetterFilter()) == (12, True, newest)
+    assert preview(DeadLetterFilter(text="step")) == (12, True, newest)
+    assert preview(DeadLetterFilter(text="nowhere")) == (0, True, [])
     assert preview(None, [*letters[:2], uuid4()]) == (2, True, letters[1::-1])
     monkeypatch.setattr(bulk, "COUNTED", 10)
-    assert preview(Selection(text="step")) == (10, False, newest)
+    assert preview(DeadLetterFilter(text="step")) == (10, False, newest)
     assert rows(yard.admin, "dead_letter_operation") == []
 
 

@@ -26,8 +26,8 @@ def test_only_letters_that_are_meant_are_selected(yard: Yard, make_tenant: Calla
         "group": yard.request(fingerprint=found["Step a"]),
         "type": yard.request(task_type="echo"),
         "no type": yard.request(task_type="mail"),
-        "time": yard.request(since=NOON + timedelta(minutes=1)),
-        "before": yard.request(until=NOON + timedelta(minutes=1)),
+        "time": yard.request(from_date=NOON + timedelta(minutes=1)),
+        "before": yard.request(to_date=NOON + timedelta(minutes=1)),
         "text": yard.request(text="other WORDS"),
         "named": yard.request(job_ids=[alike[0], alike[0], other[1]]),
     }

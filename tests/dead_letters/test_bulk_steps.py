@@ -116,7 +116,7 @@ def test_work_that_has_not_failed_any_more_is_told_as_failed_and_left(yard: Yard
     (gone,) = yard.fail(first=9)
     yard.admin.execute("UPDATE task SET status = 'pending', revision = 2 WHERE id = (%s)", [yard.work_of(begun)])
     yard.admin.execute("DELETE FROM task WHERE id = %s", [yard.work_of(gone)])
-    operation = yard.request(since=NOON + timedelta(minutes=5))
+    operation = yard.request(from_date=NOON + timedelta(minutes=5))
     yard.run(operation)
     assert yard.results(operation) == {begun: "failed", good: "done", gone: "failed"}
     assert {item.reason for item in yard.items(operation)} == {

@@ -1,7 +1,6 @@
 """Pages of dead letters."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -9,17 +8,22 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import entries
-from counterfoil.dead_letters.entries import Entry, Place, Wanted
+from counterfoil.dead_letters.entries import DeadLetterFilter, Entry, Place
 from tests.dead_letters.conftest import NOON, Die
 
 Settle = Callable[[UUID, str], None]
 
 
 def page(
-    database: Database, tenant_id: UUID, wanted: Wanted | None = None, *, limit: int = 20, after: Place | None = None
+    database: Database,
+    tenant_id: UUID,
+    wanted: DeadLetterFilter | None = None,
+    *,
+    limit: int = 20,
+    after: Place | None = None,
 ) -> list[Entry]:
     with database.tenant(tenant_id) as connection:
-        return entries.page(connection, tenant_id, wanted or Wanted(), limit=limit, after=after)
+        return entries.page(connection, tenant_id, wanted or DeadLetterFilter(), limit=limit, after=after)
 
 
 def ids(found: Sequence[Entry]) -> list[UUID]:
@@ -49,24 +53,24 @@ def test_pages_follow_one_another_and_leave_nothing_out(database: Database, tena
 def test_a_page_may_begin_further_behind(database: Database, tenant_id: UUID, die: Die):
     died = [die(minute=minute) for minute in range(6)]
     with database.tenant(tenant_id) as connection:
-        found = entries.page(connection, tenant_id, Wanted(), limit=2, offset=3)
+        found = entries.page(connection, tenant_id, DeadLetterFilter(), limit=2, offset=3)
     assert ids(found) == [died[2], died[1]]
 
 
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [
-        (Wanted(statuses=["pending"]), {1, 2, 3}),
-        (Wanted(statuses=["resolved", "ignored"]), {0}),
-        (Wanted(task_type="echo"), {2}),
-        (Wanted(since=NOON + timedelta(minutes=1)), {1, 2, 3}),
-        (Wanted(until=NOON + timedelta(minutes=2)), {0, 1}),
-        (Wanted(since=NOON + timedelta(minutes=1), until=NOON + timedelta(minutes=3)), {1, 2}),
-        (Wanted(task_type="echo", statuses=["ignored"]), set()),
+        (DeadLetterFilter(status=("pending",)), {1, 2, 3}),
+        (DeadLetterFilter(status=("resolved", "ignored")), {0}),
+        (DeadLetterFilter(task_type="echo"), {2}),
+        (DeadLetterFilter(from_date=NOON + timedelta(minutes=1)), {1, 2, 3}),
+        (DeadLetterFilter(to_date=NOON + timedelta(minutes=2)), {0, 1}),
+        (DeadLetterFilter(from_date=NOON + timedelta(minutes=1), to_date=NOON + timedelta(minutes=3)), {1, 2}),
+        (DeadLetterFilter(task_type="echo", status=("ignored",)), set()),
     ],
 )
 def test_a_page_has_what_is_wanted(
-    wanted: Wanted, expected: set[int], database: Database, tenant_id: UUID, die: Die, settle: Settle
+    wanted: DeadLetterFilter, expected: set[int], database: Database, tenant_id: UUID, die: Die, settle: Settle
 ):
     died = [die(minute=minute, worker="tasks", task_type="echo" if minute == 2 else "call") for minute in range(4)]
     settle(died[0], "resolved")
@@ -78,7 +82,8 @@ def test_letters_of_one_fingerprint_make_a_page(database: Database, tenant_id: U
     second = die("Reading page 4 timed out", minute=1)
     die("The disk is full", minute=2)
     [letter] = page(database, tenant_id, limit=1, after=Place(NOON + timedelta(minutes=2), UUID(int=0)))
-    assert ids(page(database, tenant_id, replace(Wanted(), fingerprint=letter.fingerprint))) == [second, first]
+    alike = DeadLetterFilter(fingerprint=letter.fingerprint)
+    assert ids(page(database, tenant_id, alike)) == [second, first]
 
 
 def test_a_letter_is_shown_with_its_payload_and_its_earlier_deaths(database: Database, tenant_id: UUID, die: Die):
@@ -101,7 +106,7 @@ def test_nobody_sees_another_tenants_letters(
     job_id = die(tenant=theirs)
     assert page(database, tenant_id) == []
     with database.tenant(tenant_id) as connection:
-        assert entries.page(connection, theirs, Wanted(), limit=20) == []
+        assert entries.page(connection, theirs, DeadLetterFilter(), limit=20) == []
         assert entries.show(connection, job_id) is None
     assert ids(page(database, theirs)) == [job_id]
 

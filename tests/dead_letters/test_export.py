@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import entries, export
-from counterfoil.dead_letters.entries import STATUSES, Details, Wanted
-from counterfoil.dead_letters.export import COLUMNS, FIELDS, Selection
+from counterfoil.dead_letters.entries import STATUSES, DeadLetterFilter, Details
+from counterfoil.dead_letters.export import COLUMNS, FIELDS
 from tests.dead_letters.conftest import NOON, Die
 
-ALL = Selection(Wanted())
+ALL = DeadLetterFilter()
 SECRET = "Bearer abcdefgh12345678"
 LETTER = Details(
     job_id=UUID(int=1),
@@ -55,7 +55,7 @@ LETTER = Details(
 )
 
 
-def read(database: Database, tenant_id: UUID, selection: Selection = ALL, **how: Any) -> list[UUID]:
+def read(database: Database, tenant_id: UUID, selection: DeadLetterFilter = ALL, **how: Any) -> list[UUID]:
     begin = partial(database.tenant, tenant_id)
     return [letter.job_id for batch in export.batches(begin, tenant_id, selection, **how) for letter in batch.letters]
 
@@ -73,11 +73,11 @@ def test_every_letter_is_read_once_the_newest_first(
 ) -> None:
     died = [die(minute=minute // 2) for minute in range(number)]
 
-    found = read(database, tenant_id, Selection(Wanted(), text))
+    found = read(database, tenant_id, DeadLetterFilter(text=text))
 
     assert sorted(found) == sorted(died)
     with database.tenant(tenant_id) as connection:
-        assert found == [entry.job_id for entry in entries.page(connection, tenant_id, Wanted(), limit=100)]
+        assert found == [entry.job_id for entry in entries.page(connection, tenant_id, DeadLetterFilter(), limit=100)]
 
 
 @pytest.mark.usefixtures("small_pages")
@@ -105,9 +105,9 @@ def test_only_what_is_meant_is_read_and_nothing_of_another_tenant(
     foreign = die(minute=5, tenant=make_tenant("other"))
     since, until = NOON + timedelta(minutes=1), NOON + timedelta(minutes=9)
 
-    assert read(database, tenant_id, Selection(Wanted(since=since, until=until))) == [wanted]
-    assert read(database, tenant_id, Selection(Wanted(statuses=("pending",)))) == [late, old]
-    assert read(database, tenant_id, Selection(Wanted(), str(foreign))) == []
+    assert read(database, tenant_id, DeadLetterFilter(from_date=since, to_date=until)) == [wanted]
+    assert read(database, tenant_id, DeadLetterFilter(status=("pending",))) == [late, old]
+    assert read(database, tenant_id, DeadLetterFilter(text=str(foreign))) == []
     # The watchdog sees the letters of all.
     batches = export.batches(keeper_database.delivery, tenant_id, ALL)
     assert [letter.job_id for batch in batches for letter in batch.letters] == [late, wanted, old]
@@ -148,32 +148,37 @@ def test_what_goes_while_it_is_read_is_left_out(
     "selection",
     [
         ALL,
-        Selection(Wanted(("pending",), "echo", "0123456789abcdef", NOON, NOON + timedelta(days=1)), "timed out"),
+        DeadLetterFilter(
+            status=("pending",),
+            task_type="echo",
+            fingerprint="0123456789abcdef",
+            from_date=NOON,
+            to_date=NOON + timedelta(days=1),
+            text="timed out",
+        ),
     ],
 )
-def test_a_selection_is_stored_and_found_as_it_was(selection: Selection) -> None:
-    stored = json.loads(json.dumps(selection.stored))
-    assert Selection.of(stored).stored == selection.stored
-    assert Selection.of(stored).hash == selection.hash
+def test_a_selection_is_stored_and_found_as_it_was(selection: DeadLetterFilter) -> None:
+    assert DeadLetterFilter(**json.loads(json.dumps(selection.stored))) == selection
     assert len(selection.hash) == 32
 
 
 def test_another_filter_has_another_hash() -> None:
     others = [
-        Wanted(statuses=("pending",)),
-        Wanted(task_type="echo"),
-        Wanted(fingerprint="0123456789abcdef"),
-        Wanted(since=NOON),
-        Wanted(until=NOON),
+        DeadLetterFilter(status=("pending",)),
+        DeadLetterFilter(task_type="echo"),
+        DeadLetterFilter(fingerprint="0123456789abcdef"),
+        DeadLetterFilter(from_date=NOON),
+        DeadLetterFilter(to_date=NOON),
     ]
-    hashes = {ALL.hash, Selection(Wanted(), "x").hash, *(Selection(one).hash for one in others)}
+    hashes = {ALL.hash, DeadLetterFilter(text="x").hash, *(one.hash for one in others)}
     assert len(hashes) == 7
 
 
 def test_what_dies_later_is_not_meant() -> None:
-    assert ALL.until(NOON).wanted.until == NOON
-    sooner = Selection(Wanted(until=NOON - timedelta(days=1)))
-    assert sooner.until(NOON) == sooner
+    assert ALL.before(NOON).to_date == NOON
+    sooner = DeadLetterFilter(to_date=NOON - timedelta(days=1))
+    assert sooner.before(NOON) == sooner
 
 
 # -- JSON lines ------------------------------------------------------------------------------------------------------

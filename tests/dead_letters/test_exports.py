@@ -16,8 +16,8 @@ from moto import mock_aws
 from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import export, export_steps, exports
-from counterfoil.dead_letters.entries import Wanted
-from counterfoil.dead_letters.export import Format, Selection
+from counterfoil.dead_letters.entries import DeadLetterFilter
+from counterfoil.dead_letters.export import Format
 from counterfoil.dead_letters.export_steps import Bench
 from counterfoil.dead_letters.exports import Export, TooManyExportsError, Wish
 from counterfoil.errors import ConflictError, RejectedRequestError, ServiceUnavailableError
@@ -98,7 +98,7 @@ def request_(database: Database, tenant_id: UUID) -> Request:
     def ask(
         text: str | None = None, *, by: str = "ann", format_: Format = "json", hides: bool = False, now: datetime = NOW
     ) -> Export:
-        wish = Wish(tenant_id, Selection(Wanted(), text), format_, hides, by, now)
+        wish = Wish(tenant_id, DeadLetterFilter(text=text), format_, hides, by, now)
         with database.tenant(tenant_id) as connection:
             return exports.request(connection, wish)
 

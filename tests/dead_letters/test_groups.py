@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from counterfoil.db import Connection, Database, keeper
 from counterfoil.dead_letters import groups, search
-from counterfoil.dead_letters.entries import STATUSES, Wanted
+from counterfoil.dead_letters.entries import STATUSES, DeadLetterFilter
 from counterfoil.dead_letters.groups import Group
 from tests.dead_letters.conftest import NOON, Die
 
@@ -112,7 +112,7 @@ def test_a_letter_whose_tenant_came_late_is_grouped_counted_and_found_there(
     [group] = all_groups(database, tenant_id)
     assert (group.sentence, group.pending) == ("Reading page # of # timed out", 1)
     with database.tenant(tenant_id) as connection:
-        found = search.page(connection, tenant_id, "late 4711", Wanted(), limit=10)
+        found = search.page(connection, tenant_id, DeadLetterFilter(text="late 4711"), limit=10)
     assert [entry.job_id for entry in found.entries] == [job_id]
 
 

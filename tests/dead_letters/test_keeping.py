@@ -9,7 +9,7 @@ import pytest
 
 from counterfoil.db import Connection, Database, keeper
 from counterfoil.dead_letters import entries, groups, keeping
-from counterfoil.dead_letters.entries import Wanted
+from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.dead_letters.keeping import Purge
 from counterfoil.errors import RejectedStatementError
 from tests.dead_letters.conftest import NOON, Die
@@ -30,7 +30,7 @@ def died(die: Die, settle: Settle) -> list[UUID]:
 
 def shown(database: Database, tenant_id: UUID) -> set[UUID]:
     with database.tenant(tenant_id) as connection:
-        return {entry.job_id for entry in entries.page(connection, tenant_id, Wanted(), limit=100)}
+        return {entry.job_id for entry in entries.page(connection, tenant_id, DeadLetterFilter(), limit=100)}
 
 
 def counted(database: Database, tenant_id: UUID) -> int:

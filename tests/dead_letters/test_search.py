@@ -8,20 +8,28 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import search
-from counterfoil.dead_letters.entries import Wanted
+from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.dead_letters.search import Found
 from counterfoil.delivery.letters import words
 from counterfoil.work import KINDS
 from tests.dead_letters.conftest import Die
 
 
-def find(database: Database, tenant_id: UUID, text: str, wanted: Wanted | None = None, limit: int = 20) -> list[UUID]:
+def find(
+    database: Database, tenant_id: UUID, text: str, wanted: DeadLetterFilter | None = None, limit: int = 20
+) -> list[UUID]:
     """All pages."""
     ids: list[UUID] = []
     after = None
     while True:
         with database.tenant(tenant_id) as connection:
-            found: Found = search.page(connection, tenant_id, text, wanted or Wanted(), limit=limit, after=after)
+            found: Found = search.page(
+                connection,
+                tenant_id,
+                (wanted or DeadLetterFilter()).model_copy(update={"text": text}),
+                limit=limit,
+                after=after,
+            )
         ids += [entry.job_id for entry in found.entries]
         after = found.next
         if after is None:
@@ -69,9 +77,9 @@ def test_a_search_keeps_to_what_else_is_wanted(
     database: Database, tenant_id: UUID, died: list[UUID], admin: Connection
 ):
     admin.execute("UPDATE dead_letter SET status = 'ignored' WHERE job_id = %s", [died[0]])
-    assert find(database, tenant_id, "4711", Wanted(statuses=["ignored"])) == [died[0]]
-    assert find(database, tenant_id, "timed out", Wanted(statuses=["pending"])) == [died[1]]
-    assert find(database, tenant_id, "timed", Wanted(task_type="document_output")) == [died[3]]
+    assert find(database, tenant_id, "4711", DeadLetterFilter(status=("ignored",))) == [died[0]]
+    assert find(database, tenant_id, "timed out", DeadLetterFilter(status=("pending",))) == [died[1]]
+    assert find(database, tenant_id, "timed", DeadLetterFilter(task_type="document_output")) == [died[3]]
 
 
 def test_a_letter_is_found_by_its_id_and_by_that_of_its_work(database: Database, tenant_id: UUID, die: Die):

@@ -1,6 +1,5 @@
 """`/api/admin/dlq`: dead letters are looked at."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from os import environ
 from typing import Annotated
@@ -8,12 +7,12 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
-from counterfoil.dead_letters import entries
-from functions.admin_api import dead_letters, tasks
+from counterfoil.dead_letters.entries import LONGEST_TEXT, LONGEST_TYPE, STATUSES, DeadLetterFilter, Fingerprint, Status
+from counterfoil.validation import IN_UTC, Moment, PrintableText
+from functions.admin_api import dead_letters
 from functions.admin_api.etags import etag, names
 from functions.admin_api.logs import console
 from functions.admin_api.problems import responses
-from functions.admin_api.request import IN_UTC, Moment
 from functions.admin_api.routes.common import (
     PAGE,
     VERSIONED,
@@ -33,7 +32,7 @@ routes = routes_of()
 
 
 States = Annotated[
-    list[entries.Status] | None,
+    list[Status] | None,
     Query(description="Repeated, or several with commas. Of all states where it is not said."),
 ]
 _LETTER = responses(
@@ -51,18 +50,18 @@ _LETTER[200]["headers"] = VERSIONED
 def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query is this many parameters
     tenant: TenantOrNobody = None,
     status: States = None,
-    task_type: Annotated[tasks.PrintableText | None, Query(max_length=tasks.LONGEST_TYPE)] = None,
+    task_type: Annotated[PrintableText | None, Query(max_length=LONGEST_TYPE)] = None,
     from_date: Annotated[Moment | None, Query(description=f"Died then or later. {IN_UTC}")] = None,
     to_date: Annotated[Moment | None, Query(description=f"Died before. {IN_UTC}")] = None,
     text: Annotated[
-        tasks.PrintableText | None,
+        PrintableText | None,
         Query(
             min_length=1,
-            max_length=dead_letters.LONGEST_TEXT,
+            max_length=LONGEST_TEXT,
             description="Words of the error and of the file's name, all of which a letter has; or an id.",
         ),
     ] = None,
-    fingerprint: Annotated[dead_letters.Fingerprint | None, Query(description="Of a group.")] = None,
+    fingerprint: Annotated[Fingerprint | None, Query(description="Of a group.")] = None,
     page: Annotated[
         int,
         Query(ge=1, le=dead_letters.DEEPEST, description=f"{dead_letters.DEEPEST} letters deep; further with cursor."),
@@ -72,8 +71,15 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query is this many paramet
 ) -> Response[dead_letters.LetterPage]:
     """A page of a tenant's dead letters."""
     only(*("tenant", "status", "task_type", "from_date", "to_date", "text", "fingerprint", "page", "limit", "cursor"))
-    wanted = entries.Wanted(_states(status), task_type, fingerprint, from_date, to_date)
-    asked = dead_letters.Filter(tenant, wanted, text, page, limit, cursor)
+    wanted = DeadLetterFilter(
+        status=tuple(status or STATUSES),
+        task_type=task_type,
+        from_date=from_date,
+        to_date=to_date,
+        text=text,
+        fingerprint=fingerprint,
+    )
+    asked = dead_letters.Listing(tenant, wanted, page, limit, cursor)
     return answer(200, dead_letters.listed(asked, caller(), database()))
 
 
@@ -100,7 +106,7 @@ def list_groups(
 ) -> Response[dead_letters.LetterGroupPage]:
     """A page of the errors that a tenant's letters died of, with those that have letters in one of the states."""
     only("tenant", "status", "cursor", "limit")
-    asked = dead_letters.Grouping(tenant, _states(status), cursor, limit)
+    asked = dead_letters.Listing(tenant, DeadLetterFilter(status=tuple(status or STATUSES)), 1, limit, cursor)
     return answer(200, dead_letters.grouped(asked, caller(), database(), datetime.now(UTC)))
 
 
@@ -125,7 +131,3 @@ def show_timeline(job_id: Id) -> Response[dead_letters.LetterTimeline]:
     """The tries of a dead letter's work, its deaths, and what was done about it."""
     only()
     return answer(200, dead_letters.told(job_id, caller(), database(), console(environ)))
-
-
-def _states(named: list[entries.Status] | None) -> Sequence[entries.Status]:
-    return [status for status in entries.STATUSES if status in named] if named else entries.STATUSES

@@ -8,10 +8,10 @@ from aws_lambda_powertools.event_handler.openapi.params import Header, Path, Que
 
 from counterfoil.documents.cluster_list import Sort
 from counterfoil.documents.structured import DocumentType
-from functions.admin_api import clusters, documents, tasks
+from counterfoil.validation import IN_UTC, Moment, PrintableText
+from functions.admin_api import clusters, documents
 from functions.admin_api.etags import etag, names
 from functions.admin_api.problems import responses
-from functions.admin_api.request import IN_UTC, Moment
 from functions.admin_api.routes.common import (
     PAGE,
     VERSIONED,
@@ -52,7 +52,7 @@ def list_documents(  # a query is this many parameters
         documents.AtStage | None, Query(description="A stage and its state, such as matching:failed.")
     ] = None,
     text: Annotated[
-        tasks.PrintableText | None,
+        PrintableText | None,
         Query(
             min_length=1,
             max_length=documents.LONGEST_TEXT,
@@ -132,11 +132,11 @@ def list_clusters(  # a query is this many parameters
         clusters.Status | None, Query(description="A status; `open` for all that are not finished.")
     ] = None,
     supplier: Annotated[
-        tasks.PrintableText | None,
+        PrintableText | None,
         Query(min_length=1, max_length=clusters.LONGEST_TEXT, description="The beginning of the supplier's name."),
     ] = None,
     number: Annotated[
-        tasks.PrintableText | None,
+        PrintableText | None,
         Query(min_length=1, max_length=clusters.LONGEST_TEXT, description="The number of one of its documents."),
     ] = None,
     sort: Annotated[

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Header, Path, Query
 
-from functions.admin_api import erasing, tasks
+from counterfoil.validation import PrintableText
+from functions.admin_api import erasing
 from functions.admin_api.erasing import Confirmation
 from functions.admin_api.etags import etag
 from functions.admin_api.problems import responses
@@ -43,7 +44,7 @@ def erase_document(
     document_id: Id,
     confirm: Confirm = None,
     reason: Annotated[
-        tasks.PrintableText | None,
+        PrintableText | None,
         Query(min_length=1, max_length=2000, description="Only its hash is stored, in the audit trail."),
     ] = None,
     condition: Condition = None,

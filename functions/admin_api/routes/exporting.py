@@ -6,11 +6,11 @@ from typing import Annotated, Any
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
-from counterfoil.dead_letters import entries
-from counterfoil.dead_letters.export import MEDIA_TYPES, Format, Selection
-from functions.admin_api import dead_letters, exporting, tasks
+from counterfoil.dead_letters.entries import LONGEST_TEXT, LONGEST_TYPE, STATUSES, DeadLetterFilter, Fingerprint, Status
+from counterfoil.dead_letters.export import MEDIA_TYPES, Format
+from counterfoil.validation import IN_UTC, Moment, PrintableText
+from functions.admin_api import exporting
 from functions.admin_api.problems import responses
-from functions.admin_api.request import IN_UTC, Moment
 from functions.admin_api.routes.common import PAGE, Cursor, Id, Limit, OneTenant, answer, caller, desk, only, routes_of
 
 routes = routes_of()
@@ -33,27 +33,33 @@ def export_dead_letters(  # a query is this many parameters
     file_format: Annotated[Format, Query(alias="format", description="JSON means JSON lines: a letter in each.")],
     tenant: OneTenant = None,
     status: Annotated[
-        list[entries.Status] | None,
+        list[Status] | None,
         Query(description="Repeated, or several with commas. Of all states where it is not said."),
     ] = None,
-    task_type: Annotated[tasks.PrintableText | None, Query(max_length=tasks.LONGEST_TYPE)] = None,
+    task_type: Annotated[PrintableText | None, Query(max_length=LONGEST_TYPE)] = None,
     from_date: Annotated[Moment | None, Query(description=f"Died then or later. {IN_UTC}")] = None,
     to_date: Annotated[Moment | None, Query(description=f"Died before. {IN_UTC}")] = None,
     text: Annotated[
-        tasks.PrintableText | None,
+        PrintableText | None,
         Query(
             min_length=1,
-            max_length=dead_letters.LONGEST_TEXT,
+            max_length=LONGEST_TEXT,
             description="Words of the error and of the file's name, all of which a letter has; or an id.",
         ),
     ] = None,
-    fingerprint: Annotated[dead_letters.Fingerprint | None, Query(description="Of a group.")] = None,
+    fingerprint: Annotated[Fingerprint | None, Query(description="Of a group.")] = None,
 ) -> Response[Any]:
     """A tenant's dead letters as a file: CSV, which no spreadsheet takes for formulas, or JSON lines."""
     only("format", "tenant", "status", "task_type", "from_date", "to_date", "text", "fingerprint")
-    states = [one for one in entries.STATUSES if one in status] if status else entries.STATUSES
-    wanted = entries.Wanted(states, task_type, fingerprint, from_date, to_date)
-    done = _bench().export(exporting.Asked(tenant, Selection(wanted, text), file_format))
+    wanted = DeadLetterFilter(
+        status=tuple(status or STATUSES),
+        task_type=task_type,
+        from_date=from_date,
+        to_date=to_date,
+        text=text,
+        fingerprint=fingerprint,
+    )
+    done = _bench().export(exporting.Asked(tenant, wanted, file_format))
     if isinstance(done, exporting.File):
         headers = {
             "Content-Disposition": f'attachment; filename="{done.name}"',

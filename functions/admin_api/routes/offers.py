@@ -7,6 +7,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from counterfoil.offers.pool_list import PoolState
+from counterfoil.validation import PrintableText
 from functions.admin_api import offers
 from functions.admin_api.problems import responses
 from functions.admin_api.routes.common import (
@@ -21,7 +22,6 @@ from functions.admin_api.routes.common import (
     only,
     routes_of,
 )
-from functions.admin_api.tasks import PrintableText
 from functions.admin_api.users import LONGEST_ZONE, Day
 
 routes = routes_of()

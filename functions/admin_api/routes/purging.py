@@ -7,10 +7,10 @@ from aws_lambda_powertools.event_handler.openapi.params import Header, Query
 
 from counterfoil.dead_letters import keeping
 from counterfoil.delivery.letters import ClosedStatus
+from counterfoil.validation import IN_UTC, Moment
 from functions.admin_api import purging
 from functions.admin_api.etags import etag
 from functions.admin_api.problems import responses
-from functions.admin_api.request import IN_UTC, Moment
 from functions.admin_api.routes.common import (
     PAGE,
     VERSIONED,

@@ -6,9 +6,9 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 
 from counterfoil.tasks.store import Status
+from counterfoil.validation import IN_UTC, Moment, PrintableText
 from functions.admin_api import tasks
 from functions.admin_api.problems import responses
-from functions.admin_api.request import IN_UTC, Moment
 from functions.admin_api.routes.common import (
     PAGE,
     Cursor,
@@ -56,7 +56,7 @@ def submit_task(order: Annotated[tasks.TaskOrder, Body()]) -> Response[tasks.Tas
 def list_tasks(  # a query is this many parameters
     tenant: OneTenant = None,
     status: Annotated[Status | None, Query()] = None,
-    task_type: Annotated[tasks.PrintableText | None, Query(max_length=tasks.LONGEST_TYPE)] = None,
+    task_type: Annotated[PrintableText | None, Query(max_length=tasks.LONGEST_TYPE)] = None,
     created_from: Annotated[
         Moment | None, Query(alias="from", description=f"Handed in then or later. {IN_UTC}")
     ] = None,

@@ -13,8 +13,7 @@ from cli.cloud.cloud import Cloud
 from cli.console import EVERY_TENANT
 from cli.tenants import Tenant
 from counterfoil.dead_letters import exports
-from counterfoil.dead_letters.entries import Wanted
-from counterfoil.dead_letters.export import Selection
+from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.dead_letters.exports import Wish
 from tests.e2e.chaos import watched
 from tests.e2e.console.conftest import Console
@@ -264,7 +263,7 @@ def test_a_large_export_is_found_again_when_its_dialog_was_closed(
 
     def store(route: Route) -> None:
         """As the API does with more than there are here."""
-        wish = Wish(tenant.id, Selection(Wanted()), "csv", hides=True, by=subject(people), now=datetime.now(UTC))
+        wish = Wish(tenant.id, DeadLetterFilter(), "csv", hides=True, by=subject(people), now=datetime.now(UTC))
         with cloud.database.tenant(tenant.id) as connection:
             exports.request(connection, wish)
         route.fulfill(status=202, json={})

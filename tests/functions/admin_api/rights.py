@@ -12,8 +12,7 @@ import pytest
 from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import exports
-from counterfoil.dead_letters.entries import Wanted
-from counterfoil.dead_letters.export import Selection
+from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.dead_letters.exports import Wish
 from counterfoil.documents import files
 from counterfoil.settings import settings
@@ -395,7 +394,7 @@ class World:
         return external_id, pool
 
     def _export(self) -> UUID:
-        wish = Wish(self.tenant_id, Selection(Wanted()), "csv", hides=True, by=SUBJECT, now=datetime.now(UTC))
+        wish = Wish(self.tenant_id, DeadLetterFilter(), "csv", hides=True, by=SUBJECT, now=datetime.now(UTC))
         with self._database.tenant(self.tenant_id) as connection:
             return exports.request(connection, wish).id
 

@@ -10,7 +10,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import bulk, keeping
-from counterfoil.dead_letters.bulk_selection import Selection
+from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.settings import settings
 from functions.admin_api import allowance
 from functions.admin_api.allowance import Allowance, Change, Reads, TooManyError
@@ -179,7 +179,7 @@ def bulk_bodies(office: Office) -> dict[str, tuple[str, Any]]:
 
 
 def bulk_operation(office: Office) -> UUID:
-    asked = bulk.Asked("retry", Selection(), (), None, 1, None, "kim", NOW)
+    asked = bulk.Asked("retry", DeadLetterFilter(), (), None, 1, None, "kim", NOW)
     with office.database.tenant(office.tenant_id) as connection:
         return bulk.request(connection, office.tenant_id, asked).id
 

@@ -12,8 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection
-from counterfoil.dead_letters.entries import Wanted
-from counterfoil.dead_letters.export import Selection
+from counterfoil.dead_letters.entries import DeadLetterFilter
 from functions.admin_api import exporting
 from tests.dead_letters.letters import NOON, Die
 from tests.delivery.harness import rows
@@ -105,7 +104,7 @@ def test_secrets_are_for_admins_alone(groups: str, sees: bool, export: Export, d
         assert (SECRET in export(groups=groups, format=file_format).text) == sees
 
 
-def keyed_hash(admin: Connection, selection: Selection) -> str:
+def keyed_hash(admin: Connection, selection: DeadLetterFilter) -> str:
     """What the trail has of a filter: who does not know the tenant's secret cannot try words of a search."""
     [(salt,)] = admin.execute("SELECT audit_salt FROM tenant").fetchall()
     return hmac.digest(salt, selection.hash, "sha256").hex()
@@ -119,7 +118,7 @@ def test_who_took_what_out_is_in_the_audit_trail(export: Export, die: Die, admin
     (entry,) = rows(admin, "audit_entry")
     assert (entry["actor"], entry["action"], entry["targets"]) == (USER, "exported", [])
     assert entry["detail"] == {
-        "filter": keyed_hash(admin, Selection(Wanted(("pending",)))),
+        "filter": keyed_hash(admin, DeadLetterFilter(status=("pending",))),
         "format": "json",
         "letters": len(died),
         "bytes": len(answer.text.encode()),
@@ -172,8 +171,8 @@ def test_what_is_large_is_stored_and_told_where(export: Export, die: Die, ask: A
         "url": None,
     }
     (row,) = rows(admin, "dead_letter_export")
-    assert row["selection"]["statuses"] == ["pending"]
-    assert answer.body["requested_at"] == row["selection"]["until"]
+    assert row["selection"]["status"] == ["pending"]
+    assert answer.body["requested_at"] == row["selection"]["to_date"]
     assert rows(admin, "audit_entry") == []  # nothing is taken out yet
 
 
@@ -202,7 +201,7 @@ def test_a_file_that_is_ready_is_given_by_a_link_and_that_is_told_once(
     (entry,) = rows(admin, "audit_entry")
     assert (entry["actor"], entry["action"], entry["targets"]) == (USER, "exported", [export_id])
     assert (entry["detail"]["letters"], entry["detail"]["bytes"]) == (7, 4711)
-    assert entry["detail"]["filter"] == keyed_hash(admin, Selection(Wanted()))
+    assert entry["detail"]["filter"] == keyed_hash(admin, DeadLetterFilter())
 
 
 @pytest.mark.usefixtures("large")

@@ -1,13 +1,37 @@
 """Pydantic's adapter: what comes from outside is put into its form here, or becomes an error of ours."""
 
+import re
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from datetime import UTC, datetime
+from typing import Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, StringConstraints, ValidationError, WithJsonSchema
 
 from counterfoil.errors import CounterfoilError
 
 M = TypeVar("M", bound=BaseModel)
+PrintableText = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ]|\Z)")
+
+
+def _written_out(value: object) -> object:
+    if isinstance(value, datetime) or (isinstance(value, str) and _DATE.match(value)):
+        return value
+    raise ValueError("should be a date or a date and a time, such as 2026-01-31 or 2026-01-31T09:00:00Z")
+
+
+def _in_utc(found: datetime) -> datetime:
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+Moment = Annotated[
+    datetime,
+    BeforeValidator(_written_out),
+    AfterValidator(_in_utc),
+    WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "format": "date"}]}),
+]
+"""A time (RFC 3339), not a number. Without an offset it is in UTC; a date is its midnight."""
+IN_UTC = "A date alone is its midnight, and a time without an offset is one of UTC."
 
 
 class Problem(NamedTuple):

@@ -7,7 +7,6 @@ among them, and what was settled meanwhile, or died again, is skipped. `bulk_ste
 All functions but `going_on` and `forget` run in a transaction of `Database.tenant`.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,8 +19,7 @@ from counterfoil import audit
 from counterfoil.db import Connection
 from counterfoil.dead_letters import bulk_selection, entries, search
 from counterfoil.dead_letters.actions import LONGEST_NOTE, VersionError
-from counterfoil.dead_letters.bulk_selection import Selection
-from counterfoil.dead_letters.entries import Entry
+from counterfoil.dead_letters.entries import DeadLetterFilter, Entry
 from counterfoil.errors import RejectedRequestError
 from counterfoil.notifications.notice import OPERATION, Failure
 from counterfoil.notifications.store import owe
@@ -120,7 +118,7 @@ class Asked:
     """What somebody asks for: `selection`, or the letters `job_ids`."""
 
     action: Action
-    selection: Selection | None
+    selection: DeadLetterFilter | None
     job_ids: Sequence[UUID]
     note: str | None
     rate: int
@@ -141,7 +139,7 @@ def request(connection: Connection, tenant_id: UUID, asked: Asked) -> BulkOperat
         {
             "tenant": tenant_id,
             "action": asked.action,
-            "filter": None if asked.selection is None else Jsonb(asked.selection.written()),
+            "filter": None if asked.selection is None else Jsonb(asked.selection.stored),
             "note": asked.note,
             "rate": asked.rate,
             "canary": asked.canary,
@@ -158,8 +156,7 @@ def request(connection: Connection, tenant_id: UUID, asked: Asked) -> BulkOperat
     if asked.selection is None:
         meant: dict[str, Any] = {"letters": operation.selected}
     else:
-        canonical = json.dumps(asked.selection.written(), sort_keys=True)
-        meant = {"filter_hash": audit.keyed(connection, tenant_id, canonical.encode()).hex()}
+        meant = {"filter_hash": audit.keyed(connection, tenant_id, asked.selection.hash).hex()}
     detail = {"rate": asked.rate, "canary": asked.canary, **meant}
     tell(connection, operation, f"bulk-{asked.action}", asked.actor, asked.now, asked.note, detail)
     return operation
@@ -248,21 +245,21 @@ class Preview:
 
 
 def preview(
-    connection: Connection, tenant_id: UUID, selection: Selection | None, job_ids: Sequence[UUID], now: datetime
+    connection: Connection, tenant_id: UUID, selection: DeadLetterFilter | None, job_ids: Sequence[UUID], now: datetime
 ) -> Preview:
     """What an operation would be about, of `selection` or the letters `job_ids`, as of now. Nothing is stored."""
     if selection is None:
         found = entries.of_ids(
-            connection, tenant_id, entries.Wanted(["pending"], until=now), job_ids, limit=len(job_ids)
+            connection, tenant_id, DeadLetterFilter().pending.before(now), job_ids, limit=len(job_ids)
         )
         return Preview(len(found), True, found[:SAMPLE])
-    wanted = selection.wanted(now)
+    wanted = selection.pending.before(now)
     if selection.text is None:
         sample = entries.page(connection, tenant_id, wanted, limit=SAMPLE)
         return Preview(bulk_selection.count(connection, tenant_id, selection, now), True, sample)
     number, sample, after = 0, [], None
     while number < COUNTED:
-        part = search.page(connection, tenant_id, selection.text, wanted, limit=bulk_selection.SEARCHED, after=after)
+        part = search.page(connection, tenant_id, wanted, limit=bulk_selection.SEARCHED, after=after)
         number += len(part.entries)
         sample += part.entries[: SAMPLE - len(sample)]
         after = part.next

@@ -11,46 +11,12 @@ from uuid import UUID
 
 from counterfoil.db import Connection
 from counterfoil.dead_letters import search
-from counterfoil.dead_letters.entries import CONDITIONS, Place, Wanted
+from counterfoil.dead_letters.entries import CONDITIONS, DeadLetterFilter, Place
 
 AT_ONCE = 5_000
 """Letters that are selected in one transaction."""
 SEARCHED = 500
 """The same, of a search."""
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Pending letters, as a list is asked for them."""
-
-    task_type: str | None = None
-    fingerprint: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    """Exclusive."""
-    text: str | None = None
-    """Words, as a search takes them."""
-
-    @property
-    def group(self) -> str | None:
-        """The fingerprint, where it means all letters of that group."""
-        return self.fingerprint if self.written().keys() == {"fingerprint"} else None
-
-    def written(self) -> dict[str, Any]:
-        """What is said, as JSON."""
-        said = {name: value for name, value in vars(self).items() if value is not None}
-        return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in said.items()}
-
-    @classmethod
-    def read(cls, written: Mapping[str, Any]) -> "Selection":
-        """What `written` made."""
-        times = {name: datetime.fromisoformat(written[name]) for name in ("since", "until") if name in written}
-        return cls(**{**written, **times})
-
-    def wanted(self, now: datetime) -> Wanted:
-        """The same for a list, of what is pending and died before `now`."""
-        until = now if self.until is None else min(self.until, now)
-        return Wanted(["pending"], self.task_type, self.fingerprint, self.since, until)
 
 
 @dataclass(frozen=True)
@@ -103,7 +69,7 @@ def name(connection: Connection, tenant_id: UUID, operation_id: UUID, ids: Seque
 
 
 def more(
-    connection: Connection, tenant_id: UUID, operation_id: UUID, selection: Selection, requested_at: datetime
+    connection: Connection, tenant_id: UUID, operation_id: UUID, selection: DeadLetterFilter, requested_at: datetime
 ) -> Selected:
     """Select the next letters of an operation, whose row the caller has locked."""
     ((at, last, selected),) = connection.execute(_SO_FAR, [operation_id]).fetchall()
@@ -124,14 +90,12 @@ def _searched(
     connection: Connection,
     tenant_id: UUID,
     operation_id: UUID,
-    selection: Selection,
+    selection: DeadLetterFilter,
     requested_at: datetime,
     after: Place | None,
     selected: int,
 ) -> Selected:
-    assert selection.text is not None  # asked for by the caller
-    wanted = selection.wanted(requested_at)
-    found = search.page(connection, tenant_id, selection.text, wanted, limit=SEARCHED, after=after)
+    found = search.page(connection, tenant_id, selection.pending.before(requested_at), limit=SEARCHED, after=after)
     ids = [entry.job_id for entry in found.entries]
     values = {"operation": operation_id, "tenant": tenant_id, "ids": ids, "selected": selected}
     connection.execute(_NAME.replace("s, number,", "s, %(selected)s + number,").encode(), values)
@@ -144,21 +108,21 @@ WHERE d.tenant_id = %(tenant)s AND d.status = 'pending' AND d.purged_at IS NULL 
 """
 
 
-def count(connection: Connection, tenant_id: UUID, selection: Selection, now: datetime) -> int:
+def count(connection: Connection, tenant_id: UUID, selection: DeadLetterFilter, now: datetime) -> int:
     """How many letters a selection without a text means: what an index says."""
     values = _values(tenant_id, selection, now, None)
     ((number,),) = connection.execute(_with_conditions(_COUNT, values), values).fetchall()
     return int(number)
 
 
-def _values(tenant_id: UUID, selection: Selection, now: datetime, after: Place | None) -> dict[str, Any]:
-    wanted = selection.wanted(now)
+def _values(tenant_id: UUID, selection: DeadLetterFilter, now: datetime, after: Place | None) -> dict[str, Any]:
+    wanted = selection.before(now)
     return {
         "tenant": tenant_id,
         "task_type": wanted.task_type,
         "fingerprint": wanted.fingerprint,
-        "since": wanted.since,
-        "until": wanted.until,
+        "since": wanted.from_date,
+        "until": wanted.to_date,
         "after_at": after and after.dlq_timestamp,
         "after_id": after and after.job_id,
     }

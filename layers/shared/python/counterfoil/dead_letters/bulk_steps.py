@@ -20,8 +20,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import actions, bulk_canary, bulk_selection
 from counterfoil.dead_letters.actions import NoLetterError, NotPendingError, NotRetriableError, VersionError, Wish
 from counterfoil.dead_letters.bulk import COLUMNS, BulkOperation, Result, State, note_selected, notify, tell
-from counterfoil.dead_letters.bulk_selection import Selection
-from counterfoil.dead_letters.entries import Status
+from counterfoil.dead_letters.entries import DeadLetterFilter, Status
 from counterfoil.delivery.letters import ClosedStatus, settle
 from counterfoil.errors import ConflictError, InvalidSettingsError, PermanentError
 from counterfoil.tasks.registry import InvalidPayloadError
@@ -120,7 +119,7 @@ FOR UPDATE SKIP LOCKED
 
 
 def _select(connection: Connection, operation: BulkOperation) -> Step:
-    selection = Selection.read(operation.filter or {})
+    selection = DeadLetterFilter(**operation.filter or {})
     found = bulk_selection.more(connection, operation.tenant_id, operation.id, selection, operation.requested_at)
     note_selected(connection, operation, found)
     return Step(0, (), is_busy=True)
@@ -407,8 +406,8 @@ WHERE tenant_id = %(tenant)s AND fingerprint = %(fingerprint)s
 
 def _end(connection: Connection, operation: BulkOperation, now: datetime) -> None:
     """End an operation whose letters all have their result. If it was about all of a group, the group is settled."""
-    group = None if operation.filter is None else Selection.read(operation.filter).group
-    if operation.action != "retry" and group is not None:
+    group = (operation.filter or {}).get("fingerprint")
+    if operation.action != "retry" and group is not None and len(operation.filter or {}) == 1:
         settled = {"as": _BECOMES[operation.action], "at": operation.requested_at}
         connection.execute(_SETTLE_GROUP, settled | {"tenant": operation.tenant_id, "fingerprint": group})
     _halt(connection, operation, "done", now)

@@ -4,18 +4,26 @@ Each function runs in a transaction that sees one tenant alone, or, for the lett
 be read; their tenant is None), as the delivery role: `transaction`.
 """
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents.uploads import DECEPTIVE
+from counterfoil.validation import IN_UTC, Moment, PrintableText
 
 Status = Literal["pending", "retried", "resolved", "ignored"]
 STATUSES: tuple[Status, ...] = ("pending", "retried", "resolved", "ignored")
+LONGEST_TYPE = 100
+LONGEST_TEXT = 200
+Fingerprint = Annotated[str, StringConstraints(pattern="^[0-9a-f]{16}$")]
 
 
 @dataclass(frozen=True)
@@ -59,16 +67,43 @@ class Place(NamedTuple):
     job_id: UUID
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """Which dead letters."""
+class DeadLetterFilter(BaseModel):
+    """Dead letters of one tenant, for lists, searches, exports and bulk operations."""
 
-    statuses: Sequence[Status] = STATUSES
-    task_type: str | None = None
-    fingerprint: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    """Exclusive."""
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    status: tuple[Status, ...] = Field(default=STATUSES, description="All statuses by default.")
+    task_type: Annotated[PrintableText, StringConstraints(max_length=LONGEST_TYPE)] | None = None
+    from_date: Moment | None = Field(default=None, description=f"Died then or later. {IN_UTC}")
+    to_date: Moment | None = Field(default=None, description=f"Died before. {IN_UTC}")
+    text: Annotated[PrintableText, StringConstraints(min_length=1, max_length=LONGEST_TEXT)] | None = Field(
+        default=None, description="Words of the error and of the file's name, all of which a letter has; or an id."
+    )
+    fingerprint: Fingerprint | None = Field(default=None, description="Of a group.")
+
+    @field_validator("status", mode="after")
+    @classmethod
+    def _in_order(cls, given: tuple[Status, ...]) -> tuple[Status, ...]:
+        return tuple(status for status in STATUSES if status in given) if given else STATUSES
+
+    def before(self, now: datetime) -> Self:
+        """The same without dead letters from `now` on."""
+        return self.model_copy(update={"to_date": now if self.to_date is None else min(self.to_date, now)})
+
+    @property
+    def pending(self) -> Self:
+        """The same of pending dead letters only."""
+        return self.model_copy(update={"status": ("pending",)})
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """JSON of the fields that are set."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    @property
+    def hash(self) -> bytes:
+        """SHA-256, equal for equal filters."""
+        return hashlib.sha256(json.dumps(self.stored, sort_keys=True, separators=(",", ":")).encode()).digest()
 
 
 def transaction(database: Database, tenant_id: UUID | None) -> AbstractContextManager[Connection]:
@@ -159,7 +194,7 @@ ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s
 def page(  # a page is this many facts
     connection: Connection,
     tenant_id: UUID | None,
-    wanted: Wanted,
+    wanted: DeadLetterFilter,
     *,
     limit: int,
     after: Place | None = None,
@@ -174,7 +209,7 @@ def page(  # a page is this many facts
 
 
 def places(
-    connection: Connection, tenant_id: UUID | None, wanted: Wanted, *, limit: int, after: Place | None = None
+    connection: Connection, tenant_id: UUID | None, wanted: DeadLetterFilter, *, limit: int, after: Place | None = None
 ) -> list[Place]:
     """As `page`, where they are, and nothing else of them."""
     rows = _rows(connection, _PAGE, "d.dlq_timestamp, d.job_id", tenant_id, wanted, limit, after, offset=0)
@@ -184,7 +219,7 @@ def places(
 def of_groups(  # a page is this many facts
     connection: Connection,
     tenant_id: UUID | None,
-    wanted: Wanted,
+    wanted: DeadLetterFilter,
     fingerprints: Sequence[str],
     *,
     limit: int,
@@ -203,7 +238,7 @@ def of_groups(  # a page is this many facts
 def of_ids(  # a page is this many facts
     connection: Connection,
     tenant_id: UUID | None,
-    wanted: Wanted,
+    wanted: DeadLetterFilter,
     ids: Sequence[UUID],
     *,
     limit: int,
@@ -217,7 +252,7 @@ def _entries(
     connection: Connection,
     statement: str,
     tenant_id: UUID | None,
-    wanted: Wanted,
+    wanted: DeadLetterFilter,
     limit: int,
     after: Place | None,
     **among: object,
@@ -231,18 +266,18 @@ def _rows(  # a page is this many facts
     statement: str,
     columns: str,
     tenant_id: UUID | None,
-    wanted: Wanted,
+    wanted: DeadLetterFilter,
     limit: int,
     after: Place | None,
     **among: object,
 ) -> Iterable[tuple[Any, ...]]:
     values = {
         "tenant": tenant_id,
-        "statuses": list(wanted.statuses),
+        "statuses": list(wanted.status),
         "task_type": wanted.task_type,
         "fingerprint": wanted.fingerprint,
-        "since": wanted.since,
-        "until": wanted.until,
+        "since": wanted.from_date,
+        "until": wanted.to_date,
         "after_at": after and after.dlq_timestamp,
         "after_id": after and after.job_id,
         "limit": limit,

@@ -13,19 +13,17 @@ semicolons and bars are escaped: that changes nothing of what it says, and none 
 """
 
 import csv
-import hashlib
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from counterfoil.db import Connection
 from counterfoil.dead_letters import entries, search
-from counterfoil.dead_letters.entries import ALL_COLUMNS, Details, Place, Wanted
+from counterfoil.dead_letters.entries import ALL_COLUMNS, DeadLetterFilter, Details, Place
 from counterfoil.dead_letters.redaction import redact, without_traceback
 from counterfoil.documents.output.payload import cell
 
@@ -61,39 +59,6 @@ MOST_BYTES = 2 * 1024 * 1024
 """Of JSON that PostgreSQL hands over at once, where it is not a single letter's."""
 
 
-@dataclass(frozen=True)
-class Selection:
-    """Which dead letters of a tenant."""
-
-    wanted: Wanted
-    text: str | None = None
-    """Words that they have, or an id; see `search`."""
-
-    def until(self, now: datetime) -> "Selection":
-        """The same without what dies from now on."""
-        until = now if self.wanted.until is None else min(self.wanted.until, now)
-        return replace(self, wanted=replace(self.wanted, until=until))
-
-    @property
-    def stored(self) -> dict[str, Any]:
-        """As JSON."""
-        return {name: _plain(value) for name, value in {**vars(self.wanted), "text": self.text}.items()}
-
-    @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> "Selection":
-        """What was stored."""
-        rest = {name: value for name, value in stored.items() if name != "text"}
-        for name in ("since", "until"):
-            rest[name] = rest[name] and datetime.fromisoformat(rest[name])
-        return cls(Wanted(**rest), stored["text"])
-
-    @property
-    def hash(self) -> bytes:
-        """32 bytes that are the same for the same filter."""
-        canonical = json.dumps(self.stored, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).digest()
-
-
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
@@ -118,7 +83,7 @@ ORDER BY dlq_timestamp DESC, job_id DESC
 """  # noqa: S608  # the columns of the dataclass
 
 
-def batches(begin: Open, tenant_id: UUID, selection: Selection, after: Place | None = None) -> Iterator[Batch]:
+def batches(begin: Open, tenant_id: UUID, selection: DeadLetterFilter, after: Place | None = None) -> Iterator[Batch]:
     """A tenant's letters behind a place, the newest first. A batch holds MOST_BYTES of JSON, or one letter.
 
     Raises:
@@ -140,13 +105,13 @@ def batches(begin: Open, tenant_id: UUID, selection: Selection, after: Place | N
 
 
 def _page(
-    connection: Connection, tenant_id: UUID, selection: Selection, after: Place | None
+    connection: Connection, tenant_id: UUID, selection: DeadLetterFilter, after: Place | None
 ) -> tuple[Sequence[Place], Place | None]:
     """Where letters are, and where they end if there is more."""
     if selection.text is not None:
-        found = search.page(connection, tenant_id, selection.text, selection.wanted, limit=PAGE, after=after)
+        found = search.page(connection, tenant_id, selection, limit=PAGE, after=after)
         return [Place(entry.dlq_timestamp, entry.job_id) for entry in found.entries], found.next
-    more = entries.places(connection, tenant_id, selection.wanted, limit=PAGE, after=after)
+    more = entries.places(connection, tenant_id, selection, limit=PAGE, after=after)
     return more, more[-1] if len(more) == PAGE else None
 
 

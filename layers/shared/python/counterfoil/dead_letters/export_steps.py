@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from counterfoil import aws
 from counterfoil.db import Database, keeper
 from counterfoil.dead_letters import export
-from counterfoil.dead_letters.entries import Place
-from counterfoil.dead_letters.export import MEDIA_TYPES, Selection
+from counterfoil.dead_letters.entries import DeadLetterFilter, Place
+from counterfoil.dead_letters.export import MEDIA_TYPES
 from counterfoil.dead_letters.exports import COLUMNS, Export
 from counterfoil.errors import ConflictError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.http import within
@@ -134,7 +134,7 @@ class Bench:
             ((slug,),) = connection.execute(_SLUG, [mine.tenant_id]).fetchall()
         content = bytearray() if mine.parts else bytearray(export.head(mine.format))
         letters, after = 0, mine.after
-        selection = Selection.of(mine.selection)
+        selection = DeadLetterFilter(**mine.selection)
         for batch in export.batches(self.database.delivery, mine.tenant_id, selection, after):
             if self.time_left() < LEAST_SECONDS:
                 return None

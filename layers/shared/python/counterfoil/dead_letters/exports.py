@@ -15,8 +15,8 @@ from psycopg.types.json import Jsonb
 from counterfoil import audit, aws
 from counterfoil.audit import Operation
 from counterfoil.db import Connection
-from counterfoil.dead_letters.entries import Place
-from counterfoil.dead_letters.export import ENDINGS, MEDIA_TYPES, Format, Selection
+from counterfoil.dead_letters.entries import DeadLetterFilter, Place
+from counterfoil.dead_letters.export import ENDINGS, MEDIA_TYPES, Format
 from counterfoil.errors import RejectedRequestError
 
 State = Literal["writing", "ready", "failed"]
@@ -73,7 +73,7 @@ class Wish:
     """What somebody wants to have."""
 
     tenant_id: UUID
-    selection: Selection
+    selection: DeadLetterFilter
     format: Format
     hides: bool
     by: str
@@ -113,7 +113,7 @@ def request(connection: Connection, wish: Wish) -> Export:
     values = {
         "tenant": wish.tenant_id,
         "format": wish.format,
-        "selection": Jsonb(wish.selection.until(wish.now).stored),
+        "selection": Jsonb(wish.selection.before(wish.now).stored),
         "hash": wish.selection.hash,
         "hides": wish.hides,
         "by": wish.by,

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from counterfoil.db import Connection
 from counterfoil.dead_letters import entries
-from counterfoil.dead_letters.entries import Entry, Place, Wanted, about
+from counterfoil.dead_letters.entries import DeadLetterFilter, Entry, Place, about
 from counterfoil.delivery.letters import words
 from counterfoil.work import KINDS
 
@@ -36,9 +36,12 @@ class Found(NamedTuple):
 
 
 def page(
-    connection: Connection, tenant_id: UUID | None, text: str, wanted: Wanted, *, limit: int, after: Place | None = None
+    connection: Connection, tenant_id: UUID | None, wanted: DeadLetterFilter, *, limit: int, after: Place | None = None
 ) -> Found:
-    """Letters that are wanted and have every word of `text`; of an id, the letter or the work's letters."""
+    """Return a page of dead letters: with all words of a text, or with an id of a job or of its work."""
+    text = wanted.text
+    if text is None:
+        return _cut(entries.page(connection, tenant_id, wanted, limit=limit + 1, after=after), limit)
     if (id_ := _id(text)) is not None:
         ids = [id_, *(kind.job_id(id_) for kind in KINDS.values())]
         return _cut(entries.of_ids(connection, tenant_id, wanted, ids, limit=limit + 1, after=after), limit)
@@ -110,7 +113,7 @@ def _groups(connection: Connection, tenant_id: UUID | None, sought: Sequence[str
 def _of_groups(  # a page is this many facts
     connection: Connection,
     tenant_id: UUID | None,
-    wanted: Wanted,
+    wanted: DeadLetterFilter,
     groups: Collection[_Group],
     limit: int,
     after: Place | None,
@@ -123,7 +126,7 @@ def _of_groups(  # a page is this many facts
     asked: dict[str, Any] = {
         "tenant": tenant_id,
         "fingerprints": [group.fingerprint for group in groups],
-        "statuses": list(wanted.statuses),
+        "statuses": list(wanted.status),
     }
     newest = entries.of_groups(
         connection, tenant_id, wanted, asked["fingerprints"], limit=limit, after=after, among=NEWEST
